@@ -1,0 +1,70 @@
+# `make demo` and `make test` are all a fresh machine needs: each prepares .venv first, once.
+# Another interpreter:  make test PYTHON=python3.13
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench benchname clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+MADE := $(VENV)/.made
+CORE := $(VENV)/.core-installed
+DEV := $(VENV)/.dev-installed
+
+# The first interpreter on the path that is new enough; a macOS or older Debian `python3` may not be.
+RECENT := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	$$p -c '$(RECENT)' 2>/dev/null && echo $$p && break; done)
+WORKERS ?= auto
+PYTEST_ARGS ?=
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+help: ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+
+demo: $(CORE) ## the main job on embedded data, under a minute
+	$(BIN)/kernelmosaic demo
+
+test: lint ## lint, types and every test
+	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=8 -m "not torch" $(PYTEST_ARGS)
+
+lint: $(DEV) ## ruff, mypy, codespell
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/codespell
+
+format: $(DEV) ## rewrite the files as ruff wants them
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: benchname $(DEV) ## one benchmark: make bench NAME=solver
+	$(BIN)/python benchmarks/$(NAME).py
+
+benchname:
+	@test -f "benchmarks/$(NAME).py" || { echo "make bench NAME=…, one of:" \
+		$(basename $(notdir $(wildcard benchmarks/[a-z]*.py))) >&2; exit 2; }
+
+clean: ## remove .venv, caches and what was built
+	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache kernelmosaic-demo.html
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamps are written last: a failed or interrupted step is simply done again.
+$(MADE):
+	@test -n "$(PYTHON)" || { echo "kernelmosaic needs Python 3.11 or newer; none was found." \
+		"If it is elsewhere: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@command -v "$(PYTHON)" >/dev/null || { echo "PYTHON=$(PYTHON): there is no such command." >&2; exit 1; }
+	@"$(PYTHON)" -c '$(RECENT)' || { echo "kernelmosaic needs Python 3.11 or newer; $(PYTHON) is" \
+		"$$("$(PYTHON)" --version 2>&1). Choose another: make PYTHON=python3.12" >&2; exit 1; }
+	@"$(PYTHON)" -m venv $(VENV) || { echo "$(PYTHON) could not make a virtual environment (its own message is above)." \
+		"On Debian and Ubuntu the module is a package of its own: apt install python3-venv" >&2; exit 1; }
+	@touch $@
+
+$(CORE): pyproject.toml | $(MADE)
+	@echo "Installing kernelmosaic into $(VENV) …"
+	@$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(DEV): pyproject.toml | $(MADE)
+	@echo "Installing kernelmosaic and what its tests need into $(VENV) …"
+	@$(BIN)/python -m pip install --quiet --editable ".[test,lint]"
+	@touch $(CORE) $@

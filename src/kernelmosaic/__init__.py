@@ -1,0 +1,36 @@
+"""Multiple kernel learning behind scikit-learn's interface.
+
+The estimators are reachable as ``kernelmosaic.MKLClassifier`` and so on; kernels live in `kernelmosaic.kernels`,
+generators of toy data in `kernelmosaic.datasets`. Names are resolved on first use, so that ``import kernelmosaic``
+alone costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kernelmosaic.estimators import MKLClassifier, MKLOneClass, MKLRegressor
+
+__version__ = "0.1.0"
+
+__all__ = ["MKLClassifier", "MKLOneClass", "MKLRegressor", "__version__", "datasets", "estimators", "kernels"]
+
+#: Where each public name is defined; sub-packages stand for themselves.
+_HOMES = dict.fromkeys(("MKLClassifier", "MKLOneClass", "MKLRegressor"), "kernelmosaic.estimators")
+_PACKAGES = frozenset({"datasets", "estimators", "kernels"})
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value  # the next look-up does not come here
+        return value
+    if name in _PACKAGES:
+        return import_module(f"kernelmosaic.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,155 @@
+"""GAUSS2 to GAUSS5: two classes, each a mixture of Gaussians in the plane, and their Bayes rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.random import RandomState
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import logsumexp
+from sklearn.utils import check_array, check_random_state
+
+from kernelmosaic.datasets._checks import check_count
+
+Array = NDArray[np.float64]
+
+#: By number of components: prior and first coordinate of the mean, for the components of each class.
+#: The second coordinate and the (diagonal) covariance depend on the class alone.
+_COMPONENTS: dict[int, dict[int, tuple[tuple[float, float], ...]]] = {
+    2: {+1: ((0.50, -1.0),), -1: ((0.50, 1.0),)},
+    3: {+1: ((0.25, -2.0), (0.25, 2.0)), -1: ((0.50, 0.0),)},
+    4: {+1: ((0.25, -3.0), (0.25, 1.0)), -1: ((0.25, -1.0), (0.25, 3.0))},
+    5: {+1: ((0.16, -4.0), (0.18, 0.0), (0.16, 4.0)), -1: ((0.25, -2.0), (0.25, 2.0))},
+}
+_SECOND_MEAN = {+1: 1.0, -1: -2.2}
+_VARIANCES = {+1: (0.8, 2.0), -1: (0.8, 4.0)}
+
+
+@dataclass(frozen=True)
+class _Mixture:
+    """The components of both classes, one a row."""
+
+    labels: NDArray[np.int64]
+    priors: Array
+    means: Array
+    variances: Array
+
+    def log_joint(self, X: Array, label: int) -> Array:
+        """Return log p(x, label) for every row of X."""
+        of_class = self.labels == label
+        squares = (X[:, None, :] - self.means[of_class]) ** 2 / self.variances[of_class]
+        log_peaks = np.log(self.priors[of_class] / (2 * np.pi * np.sqrt(self.variances[of_class].prod(axis=1))))
+        return np.asarray(logsumexp(log_peaks - 0.5 * squares.sum(axis=2), axis=1))
+
+
+def _mixture(n_components: int) -> _Mixture:
+    if n_components not in _COMPONENTS:
+        raise ValueError(f"n_components={n_components!r}: give one of {', '.join(map(str, _COMPONENTS))}.")
+    rows = [(label, *row) for label, of_class in _COMPONENTS[n_components].items() for row in of_class]
+    return _Mixture(
+        labels=np.array([label for label, _, _ in rows]),
+        priors=np.array([prior for _, prior, _ in rows]),
+        means=np.array([(mean, _SECOND_MEAN[label]) for label, _, mean in rows]),
+        variances=np.array([_VARIANCES[label] for label, _, _ in rows]),
+    )
+
+
+def make_gaussians(
+    n_components: int = 4, n_samples: int = 1200, random_state: int | RandomState | None = None
+) -> tuple[Array, NDArray[np.int64]]:
+    """Draw from GAUSS2, GAUSS3, GAUSS4 or GAUSS5.
+
+    Parameters
+    ----------
+    n_components : {2, 3, 4, 5}, default=4
+        Number of Gaussians in both classes together.
+    n_samples : int, default=1200
+        Number of samples; each one's component is drawn by the priors.
+    random_state : int, RandomState instance or None, default=None
+        Seed or generator; pass an int for the same draw every time.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, 2)
+    y : ndarray of shape (n_samples,)
+        Labels −1 and +1.
+
+    References
+    ----------
+    Gönen and Alpaydın (2011), "Regularizing multiple kernel learning using response surface methodology", Table 1.
+    """
+    mixture = _mixture(n_components)
+    n_samples = check_count("n_samples", n_samples)
+    rng = check_random_state(random_state)
+    component = rng.choice(len(mixture.priors), size=n_samples, p=mixture.priors)
+    noise = rng.standard_normal((n_samples, 2))
+    X = mixture.means[component] + noise * np.sqrt(mixture.variances[component])
+    return X, mixture.labels[component]
+
+
+def bayes_decision(X: ArrayLike, n_components: int = 4) -> Array:
+    """Return the log-odds log p(x, +1) − log p(x, −1) of each row of X: its sign is the best possible answer.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, 2)
+    n_components : {2, 3, 4, 5}, default=4
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+    """
+    mixture, X = _mixture(n_components), _check_plane(X)
+    return mixture.log_joint(X, +1) - mixture.log_joint(X, -1)
+
+
+@dataclass(frozen=True)
+class BayesRule:
+    """The classifier that knows the mixture; no other is more accurate on fresh samples of it.
+
+    Parameters
+    ----------
+    n_components : {2, 3, 4, 5}, default=4
+        Which mixture of `make_gaussians`.
+    """
+
+    n_components: int = 4
+
+    def __post_init__(self) -> None:
+        _mixture(self.n_components)
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Return the log-odds of class +1; see `bayes_decision`."""
+        return bayes_decision(X, self.n_components)
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Return the more probable label, −1 or +1, of each row of X."""
+        return np.where(self.decision_function(X) >= 0, 1, -1)
+
+    def accuracy(self, step: float = 0.03) -> float:
+        """Return the accuracy on the whole population, ∫ max(p(x, +1), p(x, −1)) dx.
+
+        Parameters
+        ----------
+        step : float, default=0.03
+            Distance between the points of the grid the integral is summed over; the error falls with its square.
+        """
+        mixture = _mixture(self.n_components)
+        # Beyond eight standard deviations of every component there is nothing left that a double could count.
+        reach = 8 * np.sqrt(mixture.variances)
+        low, high = (mixture.means - reach).min(axis=0), (mixture.means + reach).max(axis=0)
+        first, second = (np.arange(a, b + step, step) for a, b in zip(low, high, strict=True))
+        total = 0.0
+        for x in first:  # a column at a time: the grid as a whole would fill memory for nothing
+            column = np.column_stack([np.full_like(second, x), second])
+            total += np.exp(np.maximum(mixture.log_joint(column, +1), mixture.log_joint(column, -1))).sum()
+        return float(total * step**2)
+
+
+def _check_plane(X: Any) -> Array:
+    X = check_array(X, dtype=np.float64, input_name="X")
+    if X.shape[1] != 2:
+        raise ValueError(f"X has {X.shape[1]} columns: the mixtures live in the plane, give 2.")
+    return np.asarray(X)

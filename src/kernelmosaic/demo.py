@@ -1,0 +1,172 @@
+"""The demonstration: machines on one kernel, on the sum of several, and the Bayes rule, side by side on GAUSS4."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from kernelmosaic.datasets import BayesRule, make_gaussians
+from kernelmosaic.estimators import MKLClassifier
+from kernelmosaic.kernels import Gaussian, Linear, Polynomial
+
+N_COMPONENTS = 4
+N_TEST = 20_000
+_PREPARING, _BAYES = "preparing", "Bayes rule"
+
+_LINEAR, _QUADRATIC, _GAUSSIAN = ("linear", Linear()), ("quadratic", Polynomial(degree=2)), ("gaussian", Gaussian())
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the table: what it is called and how its estimator is made."""
+
+    name: str
+    make: Callable[[], Any]
+
+
+#: A new learner joins the demonstration by one line here.
+ENTRIES = (
+    Entry("SVM, linear", lambda: MKLClassifier([_LINEAR], weights="uniform")),
+    Entry("SVM, quadratic", lambda: MKLClassifier([_QUADRATIC], weights="uniform")),
+    Entry("SVM, Gaussian", lambda: MKLClassifier([_GAUSSIAN], weights="uniform")),
+    Entry("SVM, sum of the three", lambda: MKLClassifier([_LINEAR, _QUADRATIC, _GAUSSIAN], weights="uniform")),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was measured of one entry; the Bayes rule, which is not trained, has an accuracy only."""
+
+    name: str
+    model: Any
+    accuracy: float
+    n_support: int | None = None
+    support_fraction: float | None = None
+    gap: float | None = None
+    seconds: float | None = None
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the row as the texts of `COLUMNS`."""
+        support = "" if self.n_support is None else f"{self.n_support} ({100 * (self.support_fraction or 0):.1f} %)"
+        gap = "" if self.gap is None else f"{self.gap:.1e}"
+        seconds = "" if self.seconds is None else f"{self.seconds:.3f}"
+        return self.name, f"{100 * self.accuracy:.2f}", support, gap, seconds
+
+
+COLUMNS = ("method", "accuracy %", "support vectors", "gap", "seconds")
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """The rows, and what they were measured on."""
+
+    rows: tuple[Row, ...]
+    X: NDArray[np.float64]
+    y: NDArray[np.int64]
+    n_test: int
+    seed: int
+    best_accuracy: float
+
+
+def run_demo(
+    n_train: int = 600,
+    seed: int = 0,
+    n_test: int = N_TEST,
+    entries: tuple[Entry, ...] = ENTRIES,
+    starting: Callable[[str], None] = lambda step: None,
+) -> DemoResult:
+    """Train every entry on one sample and score it, and the Bayes rule, on another.
+
+    Parameters
+    ----------
+    n_train, n_test : int
+        Sizes of the two samples.
+    seed : int
+        Seed of both.
+    entries : tuple of Entry
+    starting : callable
+        Called with the name of each step as it begins; see `steps`.
+
+    Returns
+    -------
+    DemoResult
+    """
+    rng = np.random.RandomState(seed)
+    X, y = make_gaussians(N_COMPONENTS, n_train, random_state=rng)
+    X_test, y_test = make_gaussians(N_COMPONENTS, n_test, random_state=rng)
+    starting(_PREPARING)
+    for entry in entries:  # the loops are compiled on first use; that must not count as training
+        entry.make().fit(*make_gaussians(N_COMPONENTS, 40, random_state=0))
+    rows = []
+    for entry in entries:
+        starting(entry.name)
+        rows.append(_measure(entry, X, y, X_test, y_test))
+    starting(_BAYES)
+    rule = BayesRule(N_COMPONENTS)
+    rows.append(Row(_BAYES, rule, _accuracy(rule, X_test, y_test)))
+    return DemoResult(tuple(rows), X, y, n_test, seed, rule.accuracy())
+
+
+def steps(entries: tuple[Entry, ...] = ENTRIES) -> list[str]:
+    """Return the names of the steps of `run_demo`, in order."""
+    return [_PREPARING, *(entry.name for entry in entries), _BAYES]
+
+
+def _measure(entry: Entry, X: Any, y: Any, X_test: Any, y_test: Any) -> Row:
+    start = perf_counter()
+    model = entry.make().fit(X, y)
+    seconds = perf_counter() - start
+    return Row(
+        entry.name,
+        model,
+        _accuracy(model, X_test, y_test),
+        n_support=len(model.support_),
+        support_fraction=float(model.support_fraction_),
+        gap=float(model.duality_gap_),
+        seconds=seconds,
+    )
+
+
+def _accuracy(model: Any, X: Any, y: Any) -> float:
+    return float(np.mean(model.predict(X) == y))
+
+
+def run_with_progress(n_train: int, seed: int) -> DemoResult:
+    """Run the demonstration behind a progress bar on stderr."""
+    names = steps()
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(names[0], total=len(names))
+
+        def starting(name: str) -> None:
+            progress.update(task, description=name, completed=names.index(name))
+
+        return run_demo(n_train, seed, starting=starting)
+
+
+def print_result(result: DemoResult) -> None:
+    """Print the table and the one sentence needed to read it."""
+    console = Console()
+    table = Table(title=f"GAUSS4: {len(result.y)} training and {result.n_test} test samples, seed {result.seed}")
+    for column in COLUMNS:
+        table.add_column(column, justify="left" if column == "method" else "right")
+    for row in result.rows:
+        table.add_row(*row.cells(), end_section=row is result.rows[-2])
+    console.print(table)
+    console.print(summary(result), highlight=False)
+
+
+def summary(result: DemoResult) -> str:
+    """Say what the best possible accuracy is, so that the others can be judged."""
+    return (
+        f"No rule can be right more than {100 * result.best_accuracy:.2f} % of the time on this problem; "
+        "the last row is the rule that reaches it, on this test sample."
+    )

@@ -1,0 +1,7 @@
+"""The scikit-learn face."""
+
+from kernelmosaic.estimators.classifier import MKLClassifier
+from kernelmosaic.estimators.one_class import MKLOneClass
+from kernelmosaic.estimators.regressor import MKLRegressor
+
+__all__ = ["MKLClassifier", "MKLOneClass", "MKLRegressor"]

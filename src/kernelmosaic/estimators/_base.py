@@ -1,0 +1,188 @@
+"""What all estimators with one weight a kernel share: from samples to a bank, from weights to predictions."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from kernelmosaic.estimators._expansion import Expansion
+from kernelmosaic.estimators._params import KernelListMixin
+from kernelmosaic.gram import Mosaic, Views, make_bank
+from kernelmosaic.kernels.views import lay_tiles, read_kernels
+from kernelmosaic.learning import Learned, Learner, make_learner
+from kernelmosaic.machines import Machine
+from kernelmosaic.machines.base import check_positive
+
+
+class BaseMKL(KernelListMixin, ABC):
+    """One weight a kernel, learned or given, with the machine that a subclass names."""
+
+    normalize: Any
+    weights: Any
+    tol: Any
+    max_iter: Any
+    memory_budget: Any
+    verbose: Any
+
+    # What a subclass names -----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _machines(self, y: Any, sample_weight: NDArray[np.float64] | None) -> list[Machine]:
+        """Return one machine an output."""
+
+    # Fitting -------------------------------------------------------------------------------------------------------
+
+    def _fit(self, X: Any, y: Any, sample_weight: NDArray[np.float64] | None, original: Any) -> None:
+        """Fit to validated samples; `original` is X as it was given, for the names of its columns."""
+        check_positive("tol", self.tol)
+        kept = np.arange(X.shape[0])
+        if sample_weight is not None and np.any(sample_weight == 0):
+            # A sample of weight zero is no sample: it must not touch widths or scales either.
+            kept = np.flatnonzero(sample_weight)
+            X, sample_weight = X[kept], sample_weight[kept]
+            y = None if y is None else y[kept]
+        machines = self._machines(y, sample_weight)
+        mosaic = Mosaic.fit(lay_tiles(read_kernels(self.kernels), original), X, self.normalize, sample_weight)
+        views = mosaic.views(X)
+        bank = make_bank(mosaic, views, budget=self.memory_budget)
+        learner = make_learner(self, bank)
+        learned = [learner.learn(bank, machine) for machine in machines]
+        self.kernel_names_ = mosaic.names
+        self._keep(mosaic, views, kept, learned, machines)
+        self._warn_if_loose(learner)
+
+    def _keep(
+        self, mosaic: Mosaic, views: Views, kept: NDArray[np.intp], learned: list[Learned], machines: list[Machine]
+    ) -> None:
+        beta = np.array([one.solution.beta for one in learned])
+        eta = np.array([one.weights for one in learned])
+        support = np.flatnonzero(np.any(beta != 0, axis=0))
+        self.support_ = kept[support]
+        self.support_fraction_ = len(support) / len(kept)
+        self.dual_coef_ = beta[:, support]
+        self.intercept_ = np.array([one.solution.intercept for one in learned])
+        self.weights_ = eta[0] if len(eta) == 1 else eta
+        self._expansion = Expansion.prune(mosaic, views, support, self.dual_coef_, eta)
+        scales = [machine.objective_scale for machine in machines]
+        self.objective_ = float(sum(s * one.objective for s, one in zip(scales, learned, strict=True)))
+        self.duality_gap_ = max(one.gap for one in learned)
+        self.n_iter_ = max(len(one.history) for one in learned)
+        self.n_solves_ = sum(one.n_solves for one in learned)
+        self.history_ = [
+            {"output": c, "iteration": i, **asdict(step), "objective": scales[c] * step.objective}
+            for c, one in enumerate(learned)
+            for i, step in enumerate(one.history, start=1)
+        ]
+
+    def _warn_if_loose(self, learner: Learner) -> None:
+        if not self.duality_gap_ <= self.tol:
+            warnings.warn(
+                f"{type(self).__name__} stopped at a relative duality gap of {self.duality_gap_:.2g}, above "
+                f"tol={self.tol:g}: {learner.advice}",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+    # Samples in ----------------------------------------------------------------------------------------------------
+
+    def _validate(self, X: Any, y: Any = None, *, reset: bool, **checks: Any) -> Any:
+        """Check samples as scikit-learn does; (X, y) if y is given, else X."""
+        kinds = set(self._kernels_take("input_kind"))
+        if kinds == {"numbers"}:
+            sparse = all(self._kernels_take("accepts_sparse"))
+            form = {"accept_sparse": "csr" if sparse else False, "dtype": (np.float64, np.float32)}
+        else:
+            # Row numbers and sequences: leave each column to the kernel that reads it.
+            form = {"dtype": None}
+            X = _as_column(X)
+        return validate_data(self, X, *(() if y is None else (y,)), reset=reset, **form, **checks)
+
+    def _sample_weight(self, sample_weight: Any, X: Any) -> NDArray[np.float64] | None:
+        if sample_weight is None:
+            return None
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if not np.any(weight > 0):
+            raise ValueError("sample_weight is zero everywhere: at least one sample must count.")
+        return np.asarray(weight)
+
+    # Predictions out -----------------------------------------------------------------------------------------------
+
+    def _outputs(self, X: Any) -> NDArray[np.float64]:
+        check_is_fitted(self)
+        return self._expansion.values(self._validate(X, reset=False)) + self.intercept_
+
+    def contributions(self, X: Any) -> NDArray[np.float64]:
+        """Return each kernel's share of the decision.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, P), or (n_samples, P, classes) with several outputs
+            Summed over the kernels, and with `intercept_` added, the decision function.
+        """
+        check_is_fitted(self)
+        terms = self._expansion.terms(self._validate(X, reset=False))
+        return terms[:, :, 0] if terms.shape[2] == 1 else terms
+
+    def kernel_matrix(self, X: Any, Y: Any = None) -> NDArray[np.float64]:
+        """Return the combined kernel between X and Y.
+
+        Parameters
+        ----------
+        X, Y : array-like of shape (n_samples, n_features)
+            Samples; ``Y=None`` stands for X.
+
+        Returns
+        -------
+        ndarray of shape (len(X), len(Y)), or (classes, len(X), len(Y)) where every class has weights of its own
+        """
+        check_is_fitted(self)
+        X = self._validate(X, reset=False)
+        K = self._expansion.combined(X, X if Y is None else self._validate(Y, reset=False))
+        return K[0] if len(K) == 1 else K
+
+    def cost(self, costs: Any) -> float:
+        """Return what a prediction costs: the number of support vectors times the active kernels' share of all costs.
+
+        Parameters
+        ----------
+        costs : array-like of shape (P,)
+            What evaluating each kernel costs.
+        """
+        check_is_fitted(self)
+        costs = np.asarray(costs, dtype=np.float64)
+        P = len(self.kernel_names_)
+        if costs.shape != (P,) or np.any(costs < 0) or not costs.sum() > 0:
+            raise ValueError(f"costs={costs!r}: give {P} numbers, one a kernel, none negative and not all zero.")
+        return float(len(self.support_) * costs[self._expansion.active].sum() / costs.sum())
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        try:
+            tags.input_tags.sparse = all(self._kernels_take("accepts_sparse"))
+            tags.input_tags.string = "sequences" in self._kernels_take("input_kind")
+        except (TypeError, ValueError):
+            tags.input_tags.sparse = False
+        return tags
+
+
+def _as_column(X: Any) -> Any:
+    """Row numbers and strings may come as a plain list: one column then."""
+    if hasattr(X, "shape") and len(X.shape) != 1:
+        return X
+    X = np.asarray(X, dtype=object) if not hasattr(X, "shape") else np.asarray(X)
+    return X.reshape(-1, 1) if X.ndim == 1 else X
+
+
+

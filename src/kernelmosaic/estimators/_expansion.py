@@ -1,0 +1,88 @@
+"""The fitted function: a sum over kernels and support samples, evaluated only where its coefficients are not zero."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelmosaic.gram import Mosaic, Views, take_rows
+
+#: Bytes of the blocks a prediction works on at once.
+_BLOCK_BYTES = 2**25
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """f_c(x) = Σ_m η_cm Σ_i β_ci k_m(x, x_i), over the kernels with a weight and the samples with a coefficient.
+
+    Attributes
+    ----------
+    mosaic : Mosaic
+        The active kernels.
+    support : list
+        The support samples as these kernels see them.
+    beta : ndarray of shape (outputs, n_support)
+        Signed dual coefficients.
+    eta : ndarray of shape (outputs, active kernels)
+        Weights.
+    active : ndarray
+        The numbers of the active kernels among all P.
+    n_kernels : int
+        P.
+    """
+
+    mosaic: Mosaic
+    support: Views
+    beta: NDArray[np.float64]
+    eta: NDArray[np.float64]
+    active: NDArray[np.intp]
+    n_kernels: int
+
+    @classmethod
+    def prune(
+        cls, mosaic: Mosaic, views: Views, support: NDArray[np.intp], beta: NDArray[np.float64], eta: NDArray[np.float64]
+    ) -> Expansion:
+        """Keep what the function needs of the training set: active kernels, support samples."""
+        active = np.flatnonzero(np.any(eta != 0, axis=0))
+        kept = take_rows([views[m] for m in active], support)
+        return cls(mosaic.select(active), kept, beta, eta[:, active], active, eta.shape[1])
+
+    def terms(self, X: Any) -> NDArray[np.float64]:
+        """Return each kernel's share of the outputs, of shape (n, P, outputs)."""
+        views = self.mosaic.views(X)
+        out = np.zeros((views[0].shape[0], self.n_kernels, self.beta.shape[0]))
+        for rows, m, values in self._blocks(views):
+            out[rows, self.active[m]] = values
+        return out
+
+    def values(self, X: Any) -> NDArray[np.float64]:
+        """Return the outputs without their intercepts, of shape (n, outputs)."""
+        views = self.mosaic.views(X)
+        out = np.zeros((views[0].shape[0], self.beta.shape[0]))
+        for rows, _, values in self._blocks(views):
+            out[rows] += values
+        return out
+
+    def combined(self, X: Any, Y: Any) -> NDArray[np.float64]:
+        """Return the combined kernel of every output between X and Y, of shape (outputs, len(X), len(Y))."""
+        left = self.mosaic.views(X)
+        right = left if Y is X else self.mosaic.views(Y)
+        out = np.zeros((len(self.eta), left[0].shape[0], right[0].shape[0]))
+        for m, K in self.mosaic.blocks(left, right, range(len(self.mosaic))):
+            for total, weight in zip(out, self.eta[:, m], strict=True):
+                if weight:
+                    total += weight * K
+        return out
+
+    def _blocks(self, views: Views) -> Iterator[tuple[slice, int, NDArray[np.float64]]]:
+        n = views[0].shape[0]
+        height = max(1, _BLOCK_BYTES // (8 * max(self.beta.shape[1], 1)))
+        for start in range(0, n, height):
+            rows = slice(start, min(start + height, n))
+            strip = take_rows(views, rows)
+            for m, K in self.mosaic.blocks(strip, self.support, range(len(self.mosaic))):
+                yield rows, m, (K @ self.beta.T) * self.eta[:, m]

@@ -1,0 +1,81 @@
+"""Nested parameters of estimators whose kernels are a list: ``kernels__gauss__width`` from any search."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from sklearn.base import BaseEstimator
+
+from kernelmosaic.kernels.base import Kernel
+from kernelmosaic.kernels.family import PerColumn
+from kernelmosaic.kernels.views import Entry, read_kernels
+
+
+class KernelListMixin(BaseEstimator):
+    """Reach into the list of kernels by their names, and print it as it was written."""
+
+    kernels: Any
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters; if deep, with every kernel as ``kernels__name`` and its own as ``kernels__name__width``."""
+        params: dict[str, Any] = super().get_params(deep=False)
+        if deep:
+            for entry in self._entries():
+                params[f"kernels__{entry.name}"] = entry.kernel
+                nested = entry.kernel.get_params(deep=True)
+                params.update({f"kernels__{entry.name}__{key}": value for key, value in nested.items()})
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, those of the kernels by ``kernels__name`` (the kernel) or ``kernels__name__width`` (its own)."""
+        if "kernels" in params:
+            self.kernels = params.pop("kernels")
+        nested = {key.removeprefix("kernels__"): params.pop(key) for key in list(params) if key.startswith("kernels__")}
+        super().set_params(**params)
+        if nested:
+            self._set_kernels(nested)
+        return self
+
+    def _set_kernels(self, nested: dict[str, Any]) -> None:
+        entries = read_kernels(self.kernels)
+        known = {entry.name: entry for entry in entries}
+        # A kernel is replaced before its own parameters are set, as in scikit-learn.
+        for key, value in sorted(nested.items(), key=lambda item: item[0].count("__")):
+            name, _, parameter = key.partition("__")
+            if name not in known:
+                raise ValueError(
+                    f"Invalid parameter 'kernels__{key}' for {type(self).__name__}: the kernels are {', '.join(known)}."
+                )
+            if parameter:
+                known[name].kernel.set_params(**{parameter: value})
+            else:
+                known[name] = Entry(name, value, known[name].columns)
+        # A new list: the one the user gave may be shared with other estimators.
+        self.kernels = [
+            (name, entry.kernel) if entry.columns is None else (name, entry.kernel, entry.columns)
+            for name, entry in known.items()
+        ]
+
+    def _entries(self) -> list[Entry]:
+        """The kernels by name; none where the list is not one, which `fit` will say."""
+        if self.kernels is None:
+            return []
+        try:
+            return read_kernels(self.kernels)
+        except (TypeError, ValueError):
+            return []
+
+    def _kernels_take(self, trait: str) -> list[Any]:
+        """A class attribute of every kernel."""
+        kernels = [entry.kernel for entry in read_kernels(self.kernels)]
+        return [getattr(k.kernel if isinstance(k, PerColumn) else k, trait) for k in kernels]
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        defaults = type(self)().get_params(deep=False)
+        changed = [
+            f"{key}={value!r}"
+            for key, value in self.get_params(deep=False).items()
+            if repr(value) != repr(defaults[key]) or isinstance(value, Kernel)
+        ]
+        text = f"{type(self).__name__}({', '.join(changed)})"
+        return text if len(text) <= N_CHAR_MAX else text[: N_CHAR_MAX - 4] + " ...)"

@@ -1,0 +1,186 @@
+"""Classification with one weight a kernel."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+
+from kernelmosaic.estimators._base import BaseMKL
+from kernelmosaic.machines import SVC, Machine
+
+
+class MKLClassifier(ClassifierMixin, BaseMKL):
+    """Support vector classification on a weighted sum of kernels.
+
+    Minimises ½ (Σ_m d_m ‖w_m‖)² + C Σ ξ_i over f(x) = Σ_m ⟨w_m, φ_m(x)⟩ + b with y_i f(x_i) ≥ 1 − ξ_i, which is the support
+    vector machine on Σ_m η_m k_m with the best weights η ≥ 0, Σ d_m² η_m = 1. Several classes are told apart one versus rest,
+    each with weights of its own.
+
+    Parameters
+    ----------
+    kernels : list, default=None
+        Kernels, ``(name, kernel)`` or ``(name, kernel, columns)`` with columns as in
+        :class:`~sklearn.compose.ColumnTransformer`. None means linear, quadratic and Gaussian.
+    C : float, default=1.0
+        Price of the slack.
+    norm : float, default=1
+        1 for sparse weights (Σ d_m² η_m = 1), p > 1 for weights of p-norm one.
+    weights : {"uniform"}, array-like of shape (P,) or None, default=None
+        None learns the weights; ``"uniform"`` gives each kernel 1/P; an array is kept as it is.
+    penalties : array-like of shape (P,), "eigenvalue" or None, default=None
+        The d_m; None means ones; ``"eigenvalue"`` takes the number of eigenvalues above ½ to the power `penalty_power`.
+    penalty_power : float, default=0.5
+        The exponent γ of eigenvalue penalties.
+    slack : {1, 2}, default=1
+        Norm of the slack.
+    solver : str, default="newton"
+        How the weights are learned: ``"newton"``, ``"reduced_gradient"``, ``"silp"``, ``"qcqp"``, ``"sdp"``, or the heuristics
+        ``"alignment"`` and ``"easymkl"``.
+    multi_class : {"ovr"}, default="ovr"
+        How several classes are handled.
+    normalize : {"trace", "diagonal", "centered"} or None, default="trace"
+        How kernels are put on one scale: mean diagonal 1 on the training set; unit diagonal; centred, then mean diagonal 1.
+    class_weight : dict, "balanced" or None, default=None
+        Factors of C, class by class.
+    tol : float, default=1e-3
+        Relative duality gap at which to stop.
+    max_iter : int, default=100
+        Most iterations on the weights.
+    memory_budget : float, default=None
+        Bytes the Gram matrices may take; None means half of the free memory. A larger bank is recomputed in blocks.
+    verbose : bool, default=False
+        Show a progress bar.
+
+    Attributes
+    ----------
+    weights_ : ndarray of shape (P,), or (classes, P) for more than two classes
+        The weights of the kernels.
+    kernel_names_ : list of str
+        Their names.
+    dual_coef_ : ndarray of shape (outputs, n_support)
+        Signed dual coefficients of the support vectors; one output for two classes.
+    support_ : ndarray of shape (n_support,)
+        Row numbers of the support vectors.
+    n_support_ : ndarray of shape (classes,)
+        How many there are of each class.
+    support_fraction_ : float
+        Their share of the training set.
+    intercept_ : ndarray of shape (outputs,)
+        Constants of the decision function.
+    objective_ : float
+        Value of the training problem; summed over the classes.
+    duality_gap_ : float
+        Certified relative duality gap; the largest over the classes.
+    n_iter_, n_solves_ : int
+        Iterations on the weights, and how often a machine was solved.
+    history_ : list of dict
+        Objective and gap of every iteration.
+    classes_ : ndarray
+        The class labels.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    References
+    ----------
+    Gönen and Alpaydın (2011), "Regularizing multiple kernel learning using response surface methodology".
+
+    Examples
+    --------
+    >>> from kernelmosaic import MKLClassifier
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> from kernelmosaic.kernels import Gaussian, Linear
+    >>> X, y = make_gaussians(n_components=4, n_samples=200, random_state=0)
+    >>> model = MKLClassifier([("line", Linear()), ("bell", Gaussian("median"))], weights="uniform").fit(X, y)
+    >>> model.weights_
+    array([0.5, 0.5])
+    """
+
+    def __init__(
+        self,
+        kernels: Any = None,
+        *,
+        C: float = 1.0,
+        norm: float = 1,
+        weights: Any = None,
+        penalties: Any = None,
+        penalty_power: float = 0.5,
+        slack: int = 1,
+        solver: str = "newton",
+        multi_class: str = "ovr",
+        normalize: str | None = "trace",
+        class_weight: Any = None,
+        tol: float = 1e-3,
+        max_iter: int = 100,
+        memory_budget: float | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.kernels = kernels
+        self.C = C
+        self.norm = norm
+        self.weights = weights
+        self.penalties = penalties
+        self.penalty_power = penalty_power
+        self.slack = slack
+        self.solver = solver
+        self.multi_class = multi_class
+        self.normalize = normalize
+        self.class_weight = class_weight
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to samples and their classes.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Samples.
+        y : array-like of shape (n_samples,)
+            Classes.
+        sample_weight : array-like of shape (n_samples,), optional
+            Factors of C, sample by sample.
+
+        Returns
+        -------
+        self
+        """
+        original = X
+        X, y = self._validate(X, y, reset=True)
+        check_classification_targets(y)
+        if self.multi_class != "ovr":
+            raise ValueError(f"multi_class={self.multi_class!r}: only 'ovr' is available.")
+        weight = self._sample_weight(sample_weight, X)
+        self.classes_ = np.unique(y if weight is None else y[weight > 0])
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"y holds one class only, {self.classes_.tolist()}: MKLClassifier needs at least two classes to tell apart."
+            )
+        if self.class_weight is not None:
+            factors = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
+            per_sample = factors[np.searchsorted(self.classes_, y).clip(0, len(factors) - 1)]
+            weight = per_sample if weight is None else weight * per_sample
+        self._fit(X, y, weight, original)
+        counted = np.searchsorted(self.classes_, np.asarray(y)[self.support_])
+        self.n_support_ = np.bincount(counted, minlength=len(self.classes_))
+        return self
+
+    def _machines(self, y: Any, sample_weight: NDArray[np.float64] | None) -> list[Machine]:
+        positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
+        return [SVC(np.where(y == c, 1.0, -1.0), self.C, self.slack, sample_weight) for c in positive]
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return the signed distances: (n_samples,) for two classes, else one column a class."""
+        outputs = self._outputs(X)
+        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of each sample."""
+        scores = self.decision_function(X)
+        return np.asarray(self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)])

@@ -1,0 +1,17 @@
+"""Where Gram matrices live: the fitted mosaic of kernels and the bank of its matrices on a training set."""
+
+from kernelmosaic.gram.bank import ComputedBank, KernelBank, StoredBank, make_bank
+from kernelmosaic.gram.mosaic import Mosaic, Piece, Views, take_rows
+from kernelmosaic.gram.normalizing import make_normalization
+
+__all__ = [
+    "ComputedBank",
+    "KernelBank",
+    "Mosaic",
+    "Piece",
+    "StoredBank",
+    "Views",
+    "make_bank",
+    "make_normalization",
+    "take_rows",
+]

@@ -1,0 +1,194 @@
+"""The bank: P Gram matrices of one training set, stored or recomputed in blocks under a memory budget."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelmosaic.gram.memory import default_budget, format_bytes
+from kernelmosaic.gram.mosaic import Mosaic, Views, take_rows
+from kernelmosaic.kernels.base import Block
+
+Rows = slice | NDArray[np.intp]
+#: Bytes of a block that is worked on at once: it stays in the second-level cache.
+_CACHE_BYTES = 2**19
+#: Up to this many samples matrices are small enough to keep in double precision without thinking.
+_SMALL = 2000
+#: Above this share of support samples a product reads whole rows.
+_DENSE_SHARE = 0.3
+
+
+class KernelBank(ABC):
+    """P Gram matrices K_1 … K_P of the same n samples, wherever they live.
+
+    Learners see only these operations: none of them reads a kernel whose weight is zero, and products with β read only
+    the columns of the samples where β is not.
+    """
+
+    n_samples: int
+    n_kernels: int
+    dtype: np.dtype[Any]
+
+    @abstractmethod
+    def blocks(self, kernels: Sequence[int] | NDArray[Any], rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
+        """Yield (m, K_m[rows][:, columns]) for the kernels asked for; the blocks must not be changed."""
+
+    @abstractmethod
+    def row_strips(self, n_columns: int) -> Iterator[slice]:
+        """Cut the samples into strips whose blocks of that many columns fit the bank's working memory."""
+
+    def combine(self, weights: NDArray[Any], out: Block | None = None) -> Block:
+        """Return Σ_m weights_m K_m."""
+        active = np.flatnonzero(weights)
+        K = np.empty((self.n_samples,) * 2, dtype=self.dtype) if out is None else out
+        for strip in self.row_strips(self.n_samples):
+            # The matrices are symmetric: read the lower half, mirror it into the upper.
+            part = K[strip, : strip.stop]
+            part[...] = 0.0
+            for m, block in self.blocks(active, strip, slice(0, strip.stop)):
+                part += self.dtype.type(weights[m]) * block
+            K[: strip.start, strip] = part[:, : strip.start].T
+        return K
+
+    def combine_gated(self, gates: NDArray[Any], out: Block | None = None) -> Block:
+        """Return Σ_m g_m g_mᵀ ∘ K_m for the gates of shape (n, P)."""
+        active = np.flatnonzero(np.any(gates != 0, axis=0))
+        gates = np.asarray(gates, dtype=self.dtype)
+        K = np.empty((self.n_samples,) * 2, dtype=self.dtype) if out is None else out
+        for strip in self.row_strips(self.n_samples):
+            part = K[strip, : strip.stop]
+            part[...] = 0.0
+            for m, block in self.blocks(active, strip, slice(0, strip.stop)):
+                part += gates[strip, m, np.newaxis] * block * gates[: strip.stop, m]
+            K[: strip.start, strip] = part[:, : strip.start].T
+        return K
+
+    def row_block(self, m: int, rows: Rows) -> Block:
+        """Return K_m[rows]."""
+        return next(self.blocks([m], rows, slice(0, self.n_samples)))[1]
+
+    def products(
+        self, beta: NDArray[Any], rows: NDArray[np.intp] | None = None, kernels: Sequence[int] | None = None
+    ) -> NDArray[np.float64]:
+        """Return K_m β at the given rows for every kernel, shape (P, n_rows) or, for β with columns, (P, n_rows, columns)."""
+        support = np.flatnonzero(beta if beta.ndim == 1 else np.any(beta != 0, axis=1))
+        at = np.arange(self.n_samples) if rows is None else rows
+        out = np.zeros((self.n_kernels, len(at), *beta.shape[1:]))
+        if len(support) == 0:
+            return out
+        columns, weights = self._columns(support, beta)
+        for strip in self.row_strips(len(weights)):
+            inside = at[strip.start : strip.stop]
+            if len(inside) == 0:
+                break
+            for m, block in self.blocks(range(self.n_kernels) if kernels is None else kernels, inside, columns):
+                out[m, strip.start : strip.start + len(inside)] = block @ weights.astype(block.dtype, copy=False)
+        return out
+
+    def _columns(self, support: NDArray[np.intp], beta: NDArray[Any]) -> tuple[Rows, NDArray[np.float64]]:
+        """Return the columns a product reads, and β there."""
+        return support, beta[support].astype(np.float64)
+
+    def quadratic_forms(self, beta: NDArray[Any], kernels: Sequence[int] | None = None) -> NDArray[np.float64]:
+        """Return ½ Σ_c β_cᵀ K_m β_c for every kernel, reading only rows and columns of the support."""
+        support = np.flatnonzero(beta if beta.ndim == 1 else np.any(beta != 0, axis=1))
+        values = self.products(beta, support, kernels)
+        return 0.5 * np.einsum("mi...,i...->m", values, beta[support])
+
+
+class StoredBank(KernelBank):
+    """All matrices in memory, in one array of shape (P, n, n)."""
+
+    def __init__(self, matrices: NDArray[Any]) -> None:
+        self.matrices = matrices
+        self.n_kernels, self.n_samples, _ = matrices.shape
+        self.dtype = matrices.dtype
+
+    @classmethod
+    def fill(cls, mosaic: Mosaic, views: Views, dtype: np.dtype[Any]) -> StoredBank:
+        """Compute the matrices strip by strip, so that nothing but the bank itself is ever large."""
+        n = views[0].shape[0]
+        matrices = np.empty((len(mosaic), n, n), dtype=dtype)
+        for strip in _strips(n, max(1, 16 * _CACHE_BYTES // (8 * n))):
+            rows = take_rows(views, strip)
+            for m, block in mosaic.blocks(rows, take_rows(views, slice(0, strip.stop)), range(len(mosaic))):
+                matrices[m, strip, : strip.stop] = block
+                matrices[m, : strip.start, strip] = block[:, : strip.start].T
+        return cls(matrices)
+
+    def blocks(self, kernels: Sequence[int] | NDArray[Any], rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
+        for m in kernels:
+            K = self.matrices[m]
+            both = not isinstance(rows, slice) and not isinstance(columns, slice)
+            yield m, K[np.ix_(rows, columns)] if both else K[rows, columns]
+
+    def _columns(self, support: NDArray[np.intp], beta: NDArray[Any]) -> tuple[Rows, NDArray[np.float64]]:
+        # Reading whole rows in order is faster than picking most of their entries one by one.
+        if len(support) > _DENSE_SHARE * self.n_samples:
+            return slice(0, self.n_samples), beta.astype(np.float64)
+        return super()._columns(support, beta)
+
+    def row_strips(self, n_columns: int) -> Iterator[slice]:
+        return _strips(self.n_samples, max(1, _CACHE_BYTES // (self.dtype.itemsize * max(n_columns, 1))))
+
+
+class ComputedBank(KernelBank):
+    """Nothing stored but the samples: every block is computed when it is asked for."""
+
+    def __init__(self, mosaic: Mosaic, views: Views, dtype: np.dtype[Any], working_bytes: int) -> None:
+        self.mosaic = mosaic
+        self.views = views
+        self.dtype = dtype
+        self.n_samples = views[0].shape[0]
+        self.n_kernels = len(mosaic)
+        self.working_bytes = working_bytes
+
+    def blocks(self, kernels: Sequence[int] | NDArray[Any], rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
+        for m, block in self.mosaic.blocks(take_rows(self.views, rows), take_rows(self.views, columns), kernels):
+            yield m, block.astype(self.dtype, copy=False)
+
+    def row_strips(self, n_columns: int) -> Iterator[slice]:
+        # The statistic, the kernel made of it and one temporary live at once, in double precision.
+        return _strips(self.n_samples, max(1, self.working_bytes // (3 * 8 * max(n_columns, 1))))
+
+
+def make_bank(mosaic: Mosaic, views: Views, *, dtype: Any = None, budget: float | None = None) -> KernelBank:
+    """Return the bank of a training set: stored if it fits the budget, else recomputed in blocks.
+
+    Parameters
+    ----------
+    mosaic : Mosaic
+        The fitted kernels.
+    views : list
+        The training samples as the kernels see them.
+    dtype : dtype, optional
+        Of the matrices. By default double precision for small sets and single precision above.
+    budget : float, optional
+        Bytes the bank and one combined matrix may take; by default half of the free memory.
+
+    Raises
+    ------
+    MemoryError
+        If not even one combined matrix fits.
+    """
+    n = views[0].shape[0]
+    dtype = np.dtype(dtype if dtype is not None else (np.float64 if n <= _SMALL else np.float32))
+    budget = default_budget() if budget is None else budget
+    matrix = n * n * dtype.itemsize
+    if matrix > budget:
+        raise MemoryError(
+            f"One combined {n} x {n} kernel matrix needs {format_bytes(matrix)}, the budget is {format_bytes(budget)}: "
+            "use fewer samples, or raise memory_budget."
+        )
+    if (len(mosaic) + 1) * matrix <= budget:
+        return StoredBank.fill(mosaic, views, dtype)
+    return ComputedBank(mosaic, views, dtype, working_bytes=max(int(min(budget - matrix, budget / 8)), 2**20))
+
+
+def _strips(n: int, height: int) -> Iterator[slice]:
+    for start in range(0, n, height):
+        yield slice(start, min(start + height, n))

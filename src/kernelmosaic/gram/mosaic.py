@@ -1,0 +1,115 @@
+"""The mosaic: named kernels, each on its columns and on a common scale, fitted to a training set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from kernelmosaic.gram.normalizing import Normalization, make_normalization
+from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel, pairwise_statistic
+from kernelmosaic.kernels.views import Tile, take_columns
+
+#: The samples as each kernel sees them. Tiles on the same columns hold the same object.
+Views = list[Any]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One fitted kernel with the columns it reads and its scale."""
+
+    name: str
+    kernel: Kernel
+    columns: NDArray[np.intp] | None
+    normalization: Normalization
+
+
+@dataclass(frozen=True)
+class Mosaic:
+    """The fitted pieces, and how to evaluate them on samples old and new."""
+
+    pieces: tuple[Piece, ...]
+
+    @classmethod
+    def fit(
+        cls, tiles: Sequence[Tile], X: Any, normalize: str | None, sample_weight: NDArray[np.float64] | None = None
+    ) -> Mosaic:
+        """Clone the kernels, fit each to its columns of the training set, and learn their scales."""
+        make_normalization(normalize)
+        views = _views([(tile.kernel, tile.columns) for tile in tiles], X)
+        pieces = []
+        for tile, view in zip(tiles, views, strict=True):
+            try:
+                kernel = clone(tile.kernel).fit(view)
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"kernel {tile.name!r}: {error}") from error
+            scale = make_normalization(normalize).fit(kernel, view, sample_weight)
+            pieces.append(Piece(tile.name, kernel, tile.columns, scale))
+        return cls(tuple(pieces))
+
+    @property
+    def names(self) -> list[str]:
+        return [piece.name for piece in self.pieces]
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    def select(self, active: Sequence[int] | NDArray[Any]) -> Mosaic:
+        """Keep only these pieces, in this order."""
+        return Mosaic(tuple(self.pieces[m] for m in active))
+
+    def views(self, X: Any) -> Views:
+        """Return the samples as each piece sees them."""
+        return _views([(piece.kernel, piece.columns) for piece in self.pieces], X)
+
+    def blocks(self, X: Views, Y: Views, kernels: Sequence[int] | NDArray[Any]) -> Iterator[tuple[int, Block]]:
+        """Yield (m, block of kernel m between X and Y) for each m asked for.
+
+        Kernels that are functions of the same statistic of the same columns share it: it is computed once for all of them.
+        """
+        shared: dict[tuple[str, int, int], list[int]] = {}
+        for m in kernels:
+            kernel = self.pieces[m].kernel
+            if isinstance(kernel, StatisticKernel):
+                shared.setdefault((kernel.statistic, id(X[m]), id(Y[m])), []).append(m)
+            else:
+                yield m, self._finish(m, kernel._block(X[m], Y[m]), X[m], Y[m])
+        for (statistic, _, _), members in shared.items():
+            S = pairwise_statistic(statistic, X[members[0]], Y[members[0]])
+            for m in members:
+                kernel = self.pieces[m].kernel
+                assert isinstance(kernel, StatisticKernel)
+                K = kernel.from_statistic(S)
+                # Linear kernels hand the statistic on as it is; what follows may write into it.
+                yield m, self._finish(m, K.copy() if np.may_share_memory(K, S) else K, X[m], Y[m])
+
+    def diagonals(self, X: Views) -> NDArray[np.float64]:
+        """Return k_m(x, x), of shape (P, n)."""
+        return np.array(
+            [piece.normalization.diagonal(piece.kernel._diagonal(V), V) for piece, V in zip(self.pieces, X, strict=True)]
+        )
+
+    def _finish(self, m: int, K: Block, X: Any, Y: Any) -> Block:
+        return self.pieces[m].normalization.block(K, X, Y)
+
+
+def _views(pieces: Sequence[tuple[Kernel, NDArray[np.intp] | None]], X: Any) -> Views:
+    """Cut X into the kernels' columns; equal columns give the same object, by which shared statistics are recognised."""
+    cut: dict[tuple[type, bytes | None], Any] = {}
+    views = []
+    for kernel, columns in pieces:
+        key = (kernel.validate.__func__, None if columns is None else columns.tobytes())  # type: ignore[attr-defined]
+        if key not in cut or kernel.input_kind != "numbers":
+            cut[key] = kernel.validate(take_columns(X, columns))
+        views.append(cut[key])
+    return views
+
+
+def take_rows(views: Views, rows: Any) -> Views:
+    """Return some rows of every view, keeping equal views equal."""
+    taken: dict[int, Any] = {}
+    return [taken.setdefault(id(view), view[rows]) for view in views]

@@ -1,0 +1,124 @@
+"""Putting kernels on one scale: what is learned on the training set is applied to every later block."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelmosaic.kernels.base import Block, Kernel
+
+Diagonal = NDArray[np.float64]
+
+
+class Normalization(ABC):
+    """A rule applied to the blocks of one kernel; `fit` learns its constants on the training set."""
+
+    @abstractmethod
+    def fit(self, kernel: Kernel, X: Any, sample_weight: NDArray[np.float64] | None) -> Self: ...
+
+    @abstractmethod
+    def block(self, K: Block, X: Any, Y: Any) -> Block:
+        """Return the block of k(x, y) on the new scale; K may be overwritten."""
+
+    @abstractmethod
+    def diagonal(self, k: Diagonal, X: Any) -> Diagonal:
+        """The same for k(x, x)."""
+
+
+class Unscaled(Normalization):
+    """k as it is."""
+
+    def fit(self, kernel: Kernel, X: Any, sample_weight: NDArray[np.float64] | None) -> Self:
+        return self
+
+    def block(self, K: Block, X: Any, Y: Any) -> Block:
+        return K
+
+    def diagonal(self, k: Diagonal, X: Any) -> Diagonal:
+        return k
+
+
+class UnitTrace(Normalization):
+    """k divided by the mean of k(x, x) over the training set: one factor, which keeps the kernel's geometry."""
+
+    def fit(self, kernel: Kernel, X: Any, sample_weight: NDArray[np.float64] | None) -> Self:
+        mean = float(np.average(kernel.diag(X), weights=sample_weight))
+        # A kernel of zeros stays one: dividing by its trace would fill it with NaN.
+        self.scale_ = mean if mean > 0 else 1.0
+        return self
+
+    def block(self, K: Block, X: Any, Y: Any) -> Block:
+        K /= K.dtype.type(self.scale_)
+        return K
+
+    def diagonal(self, k: Diagonal, X: Any) -> Diagonal:
+        return k / self.scale_
+
+
+class UnitDiagonal(Normalization):
+    """k(x, z) / √(k(x, x) k(z, z)): the cosine in the kernel's feature space."""
+
+    def fit(self, kernel: Kernel, X: Any, sample_weight: NDArray[np.float64] | None) -> Self:
+        self.kernel_ = kernel
+        return self
+
+    def block(self, K: Block, X: Any, Y: Any) -> Block:
+        K /= self._norms(X, K.dtype)[:, np.newaxis]
+        K /= self._norms(Y, K.dtype)
+        return K
+
+    def diagonal(self, k: Diagonal, X: Any) -> Diagonal:
+        return np.where(k > 0, 1.0, 0.0)
+
+    def _norms(self, X: Any, dtype: Any) -> NDArray[Any]:
+        norms = np.sqrt(self.kernel_.diag(X))
+        # A sample at the origin of the feature space has no direction; its similarities are zero already.
+        return np.where(norms > 0, norms, 1.0).astype(dtype)
+
+
+class Centered(Normalization):
+    """k with the training set's mean removed in feature space, then unit trace.
+
+    Blocks of new samples need their similarities to the whole training set, which is therefore kept.
+    """
+
+    def fit(self, kernel: Kernel, X: Any, sample_weight: NDArray[np.float64] | None) -> Self:
+        self.kernel_, self.X_ = kernel, X
+        n = X.shape[0]
+        self.share_ = np.full(n, 1.0 / n) if sample_weight is None else sample_weight / sample_weight.sum()
+        means = kernel(X) @ self.share_
+        self.mean_ = float(self.share_ @ means)
+        trace = float(self.share_ @ (kernel.diag(X) - 2.0 * means + self.mean_))
+        self.scale_ = trace if trace > 0 else 1.0
+        return self
+
+    def block(self, K: Block, X: Any, Y: Any) -> Block:
+        row_means = self._means(X)
+        column_means = row_means if Y is X else self._means(Y)
+        return np.asarray((K - row_means[:, np.newaxis] - column_means + self.mean_) / self.scale_, dtype=K.dtype)
+
+    def diagonal(self, k: Diagonal, X: Any) -> Diagonal:
+        return (k - 2.0 * self._means(X) + self.mean_) / self.scale_
+
+    def _means(self, X: Any) -> NDArray[np.float64]:
+        return np.asarray(self.kernel_(X, self.X_) @ self.share_, dtype=np.float64)
+
+
+_RULES: dict[str | None, type[Normalization]] = {
+    None: Unscaled,
+    "trace": UnitTrace,
+    "diagonal": UnitDiagonal,
+    "centered": Centered,
+}
+
+
+def make_normalization(rule: str | None) -> Normalization:
+    """Return the rule of that name, or raise naming the ones there are."""
+    try:
+        return _RULES[rule]()
+    except (KeyError, TypeError):
+        known = ", ".join(repr(name) for name in _RULES)
+        raise ValueError(f"normalize={rule!r}: choose one of {known}.") from None

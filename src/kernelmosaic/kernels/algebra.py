@@ -1,0 +1,179 @@
+"""Sums, products and positive multiples of kernels, which are kernels again."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from kernelmosaic.kernels.base import Block, Kernel
+
+
+class _Pair(Kernel):
+    """Two kernels on the same samples; `fit` leaves the given ones alone and fits clones, ``left_`` and ``right_``."""
+
+    def __init__(self, left: Kernel, right: Kernel) -> None:
+        self.left = left
+        self.right = right
+        # At once rather than at fit, so that the traceback ends where the two were joined.
+        self._check_parts()
+
+    @property
+    def input_kind(self) -> str:  # type: ignore[override]
+        self._check_parts()
+        return self.left.input_kind
+
+    @property
+    def accepts_sparse(self) -> bool:  # type: ignore[override]
+        return self.left.accepts_sparse and self.right.accepts_sparse
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        X = self.validate(X)
+        self.left_ = clone(self.left).fit(X, y)
+        self.right_ = clone(self.right).fit(X, y)
+        return self
+
+    def validate(self, X: Any) -> Any:
+        self._check_parts()
+        return self.right.validate(self.left.validate(X))
+
+    def _block(self, X: Any, Y: Any) -> Block:
+        return self._join(_fitted(self, "left")._block(X, Y), _fitted(self, "right")._block(X, Y))
+
+    def _diagonal(self, X: Any) -> NDArray[np.float64]:
+        return self._join(_fitted(self, "left")._diagonal(X), _fitted(self, "right")._diagonal(X))
+
+    @staticmethod
+    @abstractmethod
+    def _join(left: Block, right: Block) -> Block:
+        """Combine the two entry by entry."""
+
+    def _check_parts(self) -> None:
+        name = type(self).__name__
+        _check_kernel("left", self.left, name)
+        _check_kernel("right", self.right, name)
+        if self.left.input_kind != self.right.input_kind:
+            raise ValueError(
+                f"{name} joins kernels on the same samples, but left={self.left!r} reads {self.left.input_kind} and "
+                f"right={self.right!r} reads {self.right.input_kind}; give them to an estimator as two kernels instead."
+            )
+
+
+class Sum(_Pair):
+    """k(x, z) = left(x, z) + right(x, z); written ``left + right``.
+
+    Parameters
+    ----------
+    left, right : Kernel
+        Two kernels of one input kind.
+
+    Attributes
+    ----------
+    left_, right_ : Kernel
+        The fitted clones.
+    """
+
+    @staticmethod
+    def _join(left: Block, right: Block) -> Block:
+        return np.add(left, right)
+
+    def __repr__(self) -> str:
+        return f"{self.left!r} + {_operand(self.right, Sum)}"
+
+
+class Product(_Pair):
+    """k(x, z) = left(x, z) · right(x, z); written ``left * right``.
+
+    Parameters
+    ----------
+    left, right : Kernel
+        Two kernels of one input kind.
+
+    Attributes
+    ----------
+    left_, right_ : Kernel
+        The fitted clones.
+    """
+
+    @staticmethod
+    def _join(left: Block, right: Block) -> Block:
+        return np.multiply(left, right)
+
+    def __repr__(self) -> str:
+        return f"{_operand(self.left, Sum)} * {_operand(self.right, Sum, Product, Scaled)}"
+
+
+class Scaled(Kernel):
+    """k(x, z) = factor · kernel(x, z); written ``factor * kernel``.
+
+    Parameters
+    ----------
+    factor : float
+        A positive number.
+    kernel : Kernel
+        What is multiplied.
+
+    Attributes
+    ----------
+    kernel_ : Kernel
+        The fitted clone.
+    """
+
+    def __init__(self, factor: float, kernel: Kernel) -> None:
+        self.factor = factor
+        self.kernel = kernel
+        self._check_parts()
+
+    @property
+    def input_kind(self) -> str:  # type: ignore[override]
+        return self.kernel.input_kind
+
+    @property
+    def accepts_sparse(self) -> bool:  # type: ignore[override]
+        return self.kernel.accepts_sparse
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        self._check_parts()
+        self.kernel_ = clone(self.kernel).fit(X, y)
+        return self
+
+    def validate(self, X: Any) -> Any:
+        self._check_parts()
+        return self.kernel.validate(X)
+
+    def _block(self, X: Any, Y: Any) -> Block:
+        K = _fitted(self, "kernel")._block(X, Y)
+        return np.asarray(np.multiply(K, K.dtype.type(self.factor)))
+
+    def _diagonal(self, X: Any) -> NDArray[np.float64]:
+        return np.multiply(_fitted(self, "kernel")._diagonal(X), float(self.factor))
+
+    def _check_parts(self) -> None:
+        _check_kernel("kernel", self.kernel, "Scaled")
+        if not isinstance(self.factor, Real) or isinstance(self.factor, bool) or not 0 < self.factor < np.inf:
+            raise ValueError(
+                f"factor={self.factor!r}: a kernel can only be multiplied by a positive finite number or by a kernel."
+            )
+
+    def __repr__(self) -> str:
+        return f"{float(self.factor)!r} * {_operand(self.kernel, Sum, Product, Scaled)}"
+
+
+def _fitted(owner: Kernel, name: str) -> Kernel:
+    """The fitted clone of a part, or, before `fit`, the part as it was given."""
+    part: Kernel = owner.__dict__.get(name + "_") or getattr(owner, name)
+    return part
+
+
+def _check_kernel(name: str, value: Any, owner: str) -> None:
+    if not isinstance(value, Kernel):
+        raise TypeError(f"{name}={value!r}: {owner} needs a kernel here, such as Linear() or Gaussian().")
+
+
+def _operand(kernel: Kernel, *looser: type[Kernel]) -> str:
+    """In parentheses where reading the text as Python would otherwise build another tree."""
+    return f"({kernel!r})" if isinstance(kernel, looser) else repr(kernel)

@@ -1,0 +1,123 @@
+"""What a kernel is: a fitted formula that turns two sets of samples into a block of similarities."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from numbers import Real
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_array
+from sklearn.utils.extmath import row_norms, safe_sparse_dot
+
+if TYPE_CHECKING:
+    from kernelmosaic.kernels.algebra import Product, Scaled, Sum
+
+Block = NDArray[Any]
+
+
+class Kernel(BaseEstimator, ABC):
+    """A positive semi-definite similarity k(x, z).
+
+    Subclasses write one formula, `_block`, and, when the diagonal is cheaper than the whole block, `_diagonal`.
+    Constants that depend on the training set (a width, say) are learned by `fit` and stored with a trailing underscore.
+
+    Attributes
+    ----------
+    input_kind : {"numbers", "rows", "sequences"}
+        What one sample is: a row of numbers, the number of a row of a given matrix, or a string.
+    accepts_sparse : bool
+        Whether the formula takes SciPy's compressed sparse rows.
+    """
+
+    input_kind: ClassVar[str] = "numbers"
+    accepts_sparse: ClassVar[bool] = False
+    # An array times a kernel is a mistake; NumPy would make it an array of kernels.
+    __array_ufunc__: ClassVar[None] = None
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn what the formula needs to know of the training set; most kernels need nothing."""
+        self.validate(X)
+        return self
+
+    def __call__(self, X: Any, Y: Any = None) -> Block:
+        """Return the (len(X), len(Y)) block of similarities; ``Y=None`` stands for ``Y=X``."""
+        X = self.validate(X)
+        return self._block(X, X if Y is None else self.validate(Y))
+
+    def diag(self, X: Any) -> NDArray[np.float64]:
+        """Return k(x, x) for every sample, without the rest of the block."""
+        return self._diagonal(self.validate(X))
+
+    def validate(self, X: Any) -> Any:
+        """Return X in the form `_block` reads, or raise naming what is wrong.
+
+        The form depends on the input kind only, has a ``shape`` and slices by rows, and is itself valid input.
+        """
+        return check_array(
+            X,
+            accept_sparse="csr" if self.accepts_sparse else False,
+            dtype=(np.float64, np.float32),
+            input_name="X",
+            estimator=self,
+        )
+
+    @abstractmethod
+    def _block(self, X: Any, Y: Any) -> Block:
+        """The formula, on validated samples; ``Y is X`` tells that the block is symmetric."""
+
+    def _diagonal(self, X: Any) -> NDArray[np.float64]:
+        return np.array([self._block(x, x)[0, 0] for x in (X[i : i + 1] for i in range(X.shape[0]))], dtype=np.float64)
+
+    def __add__(self, other: object) -> Sum:
+        from kernelmosaic.kernels.algebra import Sum
+
+        return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
+
+    def __mul__(self, other: object) -> Product | Scaled:
+        from kernelmosaic.kernels.algebra import Product, Scaled
+
+        if isinstance(other, Kernel):
+            return Product(self, other)
+        return Scaled(float(other), self) if isinstance(other, Real) else NotImplemented
+
+    __rmul__ = __mul__
+
+
+class StatisticKernel(Kernel):
+    """A kernel that is a function of one number a pair: the inner product or the squared distance.
+
+    Kernels on the same columns share that number, so a bank computes it once for a whole family of widths.
+
+    Attributes
+    ----------
+    statistic : {"products", "squared_distances"}
+        The number the formula reads.
+    """
+
+    statistic: ClassVar[str]
+    accepts_sparse = True
+
+    @abstractmethod
+    def from_statistic(self, S: Block) -> Block:
+        """The formula, entry by entry, on a block of the statistic; S must not be changed."""
+
+    def _block(self, X: Any, Y: Any) -> Block:
+        return self.from_statistic(pairwise_statistic(self.statistic, X, Y))
+
+    def _diagonal(self, X: Any) -> NDArray[np.float64]:
+        if self.statistic == "products":
+            return self.from_statistic(row_norms(X, squared=True).astype(np.float64))
+        return self.from_statistic(np.zeros(X.shape[0]))
+
+
+def pairwise_statistic(name: str, X: Any, Y: Any) -> Block:
+    """Return the inner products or squared distances between the rows of X and those of Y."""
+    if name == "products":
+        return np.asarray(safe_sparse_dot(X, Y.T, dense_output=True))
+    # Loads a good part of scikit-learn, which a bank of precomputed matrices does without.
+    from sklearn.metrics.pairwise import euclidean_distances
+
+    return np.asarray(euclidean_distances(X, None if Y is X else Y, squared=True))

@@ -1,0 +1,109 @@
+"""The Gaussian kernel and its data-dependent widths."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.exceptions import NotFittedError
+
+from kernelmosaic.kernels.base import Block, StatisticKernel, pairwise_statistic
+
+#: Above this many distinct samples the median distance is taken over an even sub-sample: pairs grow with the square.
+_MEDIAN_SAMPLES = 2000
+
+
+class Gaussian(StatisticKernel):
+    """k(x, z) = exp(−‖x − z‖² / width²).
+
+    Parameters
+    ----------
+    width : float or {"nearest", "median"}, default="nearest"
+        A number; ``"nearest"``, the mean distance from a training sample to its nearest neighbour; or ``"median"``,
+        the median distance between two training samples. Repeated samples count once in both.
+
+    Attributes
+    ----------
+    width_ : float
+        The width in use, after `fit`.
+
+    References
+    ----------
+    Gönen and Alpaydın (2011), "Regularizing multiple kernel learning using response surface methodology", eq. 9.
+    """
+
+    statistic: ClassVar[str] = "squared_distances"
+
+    def __init__(self, width: float | str = "nearest") -> None:
+        self.width = width
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        self.width_ = self._resolve_width(self.validate(X))
+        return self
+
+    def from_statistic(self, S: Block) -> Block:
+        if not hasattr(self, "width_") and isinstance(self.width, str):
+            raise NotFittedError(f"{self!r} learns its width from the training set: call fit first.")
+        inverse = 1.0 / (self.width_ if hasattr(self, "width_") else self._resolve_width(None))
+        # Bounded, because 0 * inf would turn the diagonal of a very narrow kernel into NaN.
+        K = np.multiply(S, S.dtype.type(max(-inverse * inverse, np.finfo(S.dtype).min)))
+        return np.asarray(np.exp(K, out=K))
+
+    def _block(self, X: Any, Y: Any) -> Block:
+        if not hasattr(self, "width_"):
+            # An unfitted kernel takes its columns for the training set, as a test-versus-train block has them.
+            return Gaussian(self._resolve_width(Y)).fit(Y)._block(X, Y)
+        return super()._block(X, Y)
+
+    def _diagonal(self, X: Any) -> NDArray[np.float64]:
+        return np.ones(X.shape[0])
+
+    def _resolve_width(self, X: Any) -> float:
+        if isinstance(self.width, Real) and not isinstance(self.width, bool):
+            if not 0 < self.width < np.inf:
+                raise ValueError(f"width={self.width!r}: the width of a Gaussian kernel must be positive and finite.")
+            return float(self.width)
+        if self.width not in ("nearest", "median"):
+            raise ValueError(f"width={self.width!r}: give a positive number, 'nearest' or 'median'.")
+        distances = _WIDTH_RULES[self.width](_distinct_rows(X))
+        # One distinct sample has no neighbour: every width gives the same constant kernel.
+        return float(distances) if distances > 0 else 1.0
+
+
+def _distinct_rows(X: Any) -> Any:
+    """Repeated samples say nothing about the scale of the data, and would make the nearest distance zero."""
+    if not sparse.issparse(X):
+        return np.unique(X, axis=0)
+    X = X.copy()
+    # Stored zeros and unsorted columns would make equal rows look different.
+    X.sum_duplicates()
+    X.eliminate_zeros()
+    keys = [X.indices[a:b].tobytes() + X.data[a:b].tobytes() for a, b in pairwise(X.indptr)]
+    return X[np.sort(np.unique(np.array(keys, dtype=object), return_index=True)[1])]
+
+
+def _mean_nearest_distance(X: Any) -> float:
+    from sklearn.neighbors import NearestNeighbors
+
+    if X.shape[0] < 2:
+        return 0.0
+    # Far from the origin, squared norms swallow small distances; sparse data would lose its zeros by centring.
+    X = X if sparse.issparse(X) else X - X.mean(axis=0)
+    distances, _ = NearestNeighbors(n_neighbors=1).fit(X).kneighbors()
+    return float(distances.mean())
+
+
+def _median_distance(X: Any) -> float:
+    if X.shape[0] < 2:
+        return 0.0
+    rows = np.unique(np.linspace(0, X.shape[0] - 1, _MEDIAN_SAMPLES).astype(int))
+    X = X[rows]
+    D = np.sqrt(pairwise_statistic("squared_distances", X, X))
+    return float(np.median(D[np.triu_indices_from(D, k=1)]))
+
+
+_WIDTH_RULES = {"nearest": _mean_nearest_distance, "median": _median_distance}

@@ -1,0 +1,117 @@
+"""Which kernel reads which columns: the `kernels` parameter of every estimator, understood and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils._indexing import _get_column_indices, _safe_indexing
+
+from kernelmosaic.kernels.base import Kernel
+from kernelmosaic.kernels.family import PerColumn
+from kernelmosaic.kernels.gaussian import Gaussian
+from kernelmosaic.kernels.linear import Linear
+from kernelmosaic.kernels.naming import name_kernels
+from kernelmosaic.kernels.polynomial import Polynomial
+
+_FORMS = "a kernel, (name, kernel) or (name, kernel, columns)"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One item of the `kernels` parameter; the columns are still as the user wrote them, None for all."""
+
+    name: str
+    kernel: Kernel | PerColumn
+    columns: Any = None
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One kernel with the numbers of the columns it reads; None for all."""
+
+    name: str
+    kernel: Kernel
+    columns: NDArray[np.intp] | None
+
+
+def default_kernels() -> list[Kernel]:
+    """The papers' three: linear, quadratic, Gaussian."""
+    return [Linear(), Polynomial(degree=2), Gaussian()]
+
+
+def read_kernels(kernels: Any) -> list[Entry]:
+    """Return the entries of a `kernels` parameter, unnamed kernels named, or raise saying which entry is wrong."""
+    if kernels is None:
+        kernels = default_kernels()
+    if isinstance(kernels, Kernel | PerColumn):
+        kernels = [kernels]
+    if isinstance(kernels, str | bytes) or not isinstance(kernels, Sequence):
+        raise TypeError(f"kernels={kernels!r}: give a list whose items are {_FORMS}.")
+    if not kernels:
+        raise ValueError("kernels is empty: give at least one kernel, or None for linear, quadratic and Gaussian.")
+    triples = [_read_item(i, item) for i, item in enumerate(kernels)]
+    unnamed = [kernel for name, kernel, _ in triples if name is None]
+    given = iter(name_kernels([k.kernel if isinstance(k, PerColumn) else k for k in unnamed]))
+    entries = [Entry(next(given) if name is None else name, kernel, columns) for name, kernel, columns in triples]
+    names = [entry.name for entry in entries]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise ValueError(f"kernels: the name {repeated[0]!r} is used {names.count(repeated[0])} times; names must differ.")
+    return entries
+
+
+def _read_item(i: int, item: Any) -> tuple[str | None, Kernel | PerColumn, Any]:
+    if isinstance(item, Kernel | PerColumn):
+        return None, item, None
+    if not isinstance(item, tuple) or len(item) not in (2, 3):
+        raise TypeError(f"kernels[{i}]={item!r}: expected {_FORMS}.")
+    name, kernel = item[:2]
+    if not isinstance(name, str) or "__" in name:
+        raise ValueError(f"kernels[{i}]: the name {name!r} must be a string without '__'.")
+    if not isinstance(kernel, Kernel | PerColumn):
+        raise TypeError(f"kernels[{i}]: {kernel!r} is not a kernel; see kernelmosaic.kernels for those there are.")
+    return name, kernel, item[2] if len(item) == 3 else None
+
+
+def lay_tiles(entries: Sequence[Entry], X: Any) -> list[Tile]:
+    """Turn columns into numbers, as `ColumnTransformer` does, and expand the kernels that stand for one a column."""
+    tiles = []
+    for entry in entries:
+        columns = _column_numbers(entry, X)
+        if isinstance(entry.kernel, PerColumn):
+            numbers = np.arange(_n_columns(X)) if columns is None else columns
+            labels = getattr(X, "columns", range(_n_columns(X)))
+            tiles += [
+                Tile(f"{entry.name}[{labels[c]}]", kernel, np.array([c]))
+                for c, kernel in zip(numbers, entry.kernel.expand([int(c) for c in numbers]), strict=True)
+            ]
+        else:
+            tiles.append(Tile(entry.name, entry.kernel, columns))
+    return tiles
+
+
+def _column_numbers(entry: Entry, X: Any) -> NDArray[np.intp] | None:
+    if entry.columns is None:
+        return None
+    columns = entry.columns(X) if callable(entry.columns) else entry.columns
+    try:
+        numbers = np.asarray(_get_column_indices(X, columns), dtype=np.intp)
+    except (ValueError, IndexError, KeyError, TypeError) as error:
+        raise ValueError(f"kernel {entry.name!r}: columns {columns!r} do not fit the {_n_columns(X)} of X: {error}") from error
+    if len(numbers) == 0:
+        raise ValueError(f"kernel {entry.name!r}: columns {columns!r} select none of the {_n_columns(X)} columns of X.")
+    return numbers
+
+
+def _n_columns(X: Any) -> int:
+    shape = np.shape(X)
+    return int(shape[1]) if len(shape) > 1 else 1
+
+
+def take_columns(X: Any, columns: NDArray[np.intp] | None) -> Any:
+    """Return some columns of an array or sparse matrix, all of them if columns is None."""
+    return X if columns is None else _safe_indexing(X, columns, axis=1)

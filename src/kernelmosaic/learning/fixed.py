@@ -1,0 +1,39 @@
+"""Weights that are given: one machine on one combined kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelmosaic.gram import KernelBank
+from kernelmosaic.learning.base import Iteration, Learned, Learner
+from kernelmosaic.machines import Machine
+
+
+class FixedWeights(Learner):
+    """Keep the given weights.
+
+    Parameters
+    ----------
+    weights : array of shape (P,)
+        Not negative, not all zero.
+    tol : float
+        Relative duality gap of the machine.
+    """
+
+    advice = "the machine is badly conditioned; lower C, or accept a larger tol."
+
+    def __init__(self, weights: NDArray[np.float64], tol: float = 1e-3) -> None:
+        self.weights = weights
+        self.tol = tol
+        self._combined: tuple[KernelBank, NDArray[Any]] | None = None
+
+    def learn(self, bank: KernelBank, machine: Machine, warm_start: Any = None) -> Learned:
+        # The classes of a one-versus-rest problem share their kernel: combine it once.
+        if self._combined is None or self._combined[0] is not bank:
+            self._combined = (bank, bank.combine(self.weights))
+        solution = machine.solve(self._combined[1], warm_start, self.tol)
+        history = [Iteration(solution.objective, solution.gap)]
+        return Learned(self.weights, solution, solution.objective, solution.gap, 1, history)

@@ -1,0 +1,112 @@
+"""The sets in which weights live, and what learners need to know of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelmosaic.solvers import Program, solve_smo
+
+Weights = NDArray[np.float64]
+
+#: Relative to the curvature's mean: keeps a quadratic model of duplicated kernels solvable.
+_DAMPING = 1e-8
+
+
+class WeightNorm(ABC):
+    """Weights η ≥ 0 with norm(d² ∘ η) = 1, in the scaled form θ = d² ∘ η with norm(θ) = 1.
+
+    The value J(θ) of a machine falls with the slope −q_m, where q_m = ½ βᵀK_mβ / d_m² ≥ 0.
+    """
+
+    @abstractmethod
+    def start(self, n_kernels: int) -> Weights:
+        """Return the point that prefers no kernel."""
+
+    @abstractmethod
+    def support(self, q: Weights) -> float:
+        """Return max ⟨θ, q⟩ over the set: what the best weights would take from the dual value."""
+
+    @abstractmethod
+    def newton_direction(self, theta: Weights, q: Weights, H: NDArray[np.float64]) -> Weights:
+        """Return the step to the minimiser over the set of −⟨q, δ⟩ + ½ δᵀHδ."""
+
+    @abstractmethod
+    def retract(self, theta: Weights) -> Weights:
+        """Bring a point near the set back onto it."""
+
+
+class SumNorm(WeightNorm):
+    """Σ θ = 1: sparse weights."""
+
+    def start(self, n_kernels: int) -> Weights:
+        return np.full(n_kernels, 1.0 / n_kernels)
+
+    def support(self, q: Weights) -> float:
+        return float(q.max())
+
+    def newton_direction(self, theta: Weights, q: Weights, H: NDArray[np.float64]) -> Weights:
+        # The quadratic model over the simplex is itself a program of the one form all machines share.
+        A = _damped(H)
+        zero = np.zeros(len(q))
+        simplex = Program(q + A @ theta, zero, zero + 1.0, zero, total=1.0)
+        return solve_smo(A, simplex, warm_start=theta, tol=1e-10, max_iter=100_000).beta - theta
+
+    def retract(self, theta: Weights) -> Weights:
+        theta = np.maximum(theta, 0.0)
+        return theta / theta.sum()
+
+
+class PowerNorm(WeightNorm):
+    """(Σ θ^p)^(1/p) = 1 with p > 1: weights that do not vanish.
+
+    Parameters
+    ----------
+    p : float
+        Above one.
+    """
+
+    def __init__(self, p: float) -> None:
+        self.p = float(p)
+
+    def start(self, n_kernels: int) -> Weights:
+        return np.full(n_kernels, n_kernels ** (-1.0 / self.p))
+
+    def support(self, q: Weights) -> float:
+        # Hölder's inequality, written so that large exponents do not overflow.
+        top = float(q.max())
+        dual = self.p / (self.p - 1.0)
+        return top * float(np.sum((q / top) ** dual)) ** (1.0 / dual) if top > 0 else 0.0
+
+    def newton_direction(self, theta: Weights, q: Weights, H: NDArray[np.float64]) -> Weights:
+        """One step of sequential quadratic programming on J with the constraint Σ θ^p = 1."""
+        multiplier = float(theta @ q)
+        safe = np.maximum(theta, 1e-12)
+        slope = safe ** (self.p - 1.0)
+        # In relative steps δ/θ the constraint's curvature stays bounded as weights shrink.
+        A = _damped(H) * np.outer(safe, safe) + np.diag(multiplier * (self.p - 1.0) * safe**self.p)
+        A[np.diag_indices_from(A)] += _DAMPING * np.trace(A) / len(A)
+        sides = np.linalg.solve(A, np.column_stack([q * safe, slope * safe]))
+        step, normal = sides[:, 0], sides[:, 1]
+        step = step - (slope * safe) @ step / ((slope * safe) @ normal) * normal
+        # A weight may shrink to a tenth at most in one step: it is zero only in the limit.
+        return safe * np.clip(step, -0.9, None)
+
+    def retract(self, theta: Weights) -> Weights:
+        theta = np.maximum(theta, 0.0)
+        return theta / np.linalg.norm(theta, ord=self.p)
+
+
+def _damped(H: NDArray[np.float64]) -> NDArray[np.float64]:
+    A = 0.5 * (H + H.T)
+    A[np.diag_indices_from(A)] += _DAMPING * max(float(np.trace(A)) / len(A), 1e-300)
+    return A
+
+
+def make_norm(p: float) -> WeightNorm:
+    """Return the set for that p, or raise saying which there are."""
+    if isinstance(p, bool) or not isinstance(p, int | float | np.number) or not 1 <= p < np.inf:
+        raise ValueError(f"norm={p!r}: give 1 for sparse weights or a finite number above 1.")
+    return SumNorm() if p == 1 else PowerNorm(float(p))

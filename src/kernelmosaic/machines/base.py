@@ -1,0 +1,63 @@
+"""What a machine is: the dual program of some targets, and how to solve it for a given kernel."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelmosaic.solvers import Program, Solution, solve_smo
+from kernelmosaic.solvers.program import Vector
+
+
+class Machine(ABC):
+    """A kernel machine with its targets: everything of the training problem but the kernel.
+
+    Only β crosses from here to whoever learns the kernel: the value J of the program depends on the kernel through K alone,
+    and ∂J/∂K = −½ββᵀ.
+
+    Attributes
+    ----------
+    program : Program
+        The dual program; its value times `objective_scale` is the problem's value as the papers write it.
+    objective_scale : float
+        See `program`.
+    """
+
+    objective_scale: float = 1.0
+
+    @property
+    @abstractmethod
+    def program(self) -> Program: ...
+
+    def solve(self, K: NDArray[Any], warm_start: Vector | None = None, tol: float = 1e-3) -> Solution:
+        """Return the solution for the kernel matrix K, to a relative duality gap of `tol`."""
+        return solve_smo(K, self.program, warm_start, tol)
+
+
+def check_positive(name: str, value: Any, *, zero: bool = False) -> float:
+    """Return a finite positive number, or raise naming the parameter and its value."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise TypeError(f"{name}={value!r}: give a number.")
+    if not np.isfinite(value) or value < 0 or (value == 0 and not zero):
+        raise ValueError(f"{name}={value!r}: must be {'zero or ' if zero else ''}positive and finite.")
+    return float(value)
+
+
+def slack_terms(
+    C: float, slack: int, n_samples: int, sample_weight: Vector | None
+) -> tuple[Vector, Vector, float]:
+    """Return the coefficients' reach, the ridge and the scale of the objective for a 1-norm or 2-norm slack.
+
+    A 1-norm slack bounds the coefficients by the prices Cᵢ; a 2-norm slack leaves them unbounded and adds 1/Cᵢ to the
+    kernel's diagonal, and the papers write its problem without the factor ½.
+    """
+    prices = C * (np.ones(n_samples) if sample_weight is None else sample_weight)
+    if slack == 1:
+        return prices, np.zeros(n_samples), 1.0
+    if slack == 2:
+        ridge = np.divide(1.0, prices, out=np.ones(n_samples), where=prices > 0)
+        return np.where(prices > 0, np.inf, 0.0), ridge, 2.0
+    raise ValueError(f"slack={slack!r}: the slack is penalised in the 1-norm or the 2-norm, so give 1 or 2.")

@@ -1,0 +1,304 @@
+"""The compiled loops of the SMO solver. Imported only when a program is solved: Numba is slow to import.
+
+The loops over samples are written so that they vectorise. Which coefficients may still move is kept as a shift of
+their slope (plus or minus infinity for those that may not). Maxima are taken over the bits of non-negative doubles,
+which order as integers do: LLVM vectorises integer maxima but not those of floating-point numbers. Where a maximum lies
+is looked up only in its strip.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+
+#: Below this curvature a direction counts as flat: the kernel is positive semi-definite only up to rounding.
+_FLAT = 1e-12
+#: Samples handled at once: the keys of a strip stay in the first-level cache.
+_STRIP = 512
+#: No `ninf`: infinities are how fixed coefficients are left out.
+_MATH = {"nnan", "nsz", "reassoc", "contract", "arcp"}
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _rising_shift(beta: float, upper: float, epsilon: float) -> float:
+    """What to add to the residual for the slope of the objective as β grows."""
+    if beta >= upper:
+        return -np.inf
+    return -epsilon if beta >= 0.0 else epsilon
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _falling_shift(beta: float, lower: float, epsilon: float) -> float:
+    """What to add to the residual for the slope of the objective as β shrinks."""
+    if beta <= lower:
+        return np.inf
+    return -epsilon if beta > 0.0 else epsilon
+
+
+@njit(cache=True, nogil=True)
+def _steepest(residual: Vector, rising: Vector, start: int, stop: int) -> tuple[int, float]:
+    """Return the sample in the range whose coefficient gains most by growing, and its slope."""
+    best = -np.inf
+    where = start
+    for k in range(start, stop):
+        slope = residual[k] + rising[k]
+        if slope > best:
+            best = slope
+            where = k
+    return where, best
+
+
+@njit(cache=True, nogil=True)
+def _lowest(residual: Vector, falling: Vector) -> tuple[int, float]:
+    """Return the sample whose coefficient gains most by shrinking, and its slope."""
+    best = np.inf
+    where = -1
+    for k in range(residual.shape[0]):
+        slope = residual[k] + falling[k]
+        if slope < best:
+            best = slope
+            where = k
+    return where, best
+
+
+@njit(cache=True, nogil=True, fastmath=_MATH)
+def _partner(
+    row: NDArray[Any],
+    diagonal: Vector,
+    residual: Vector,
+    falling: Vector,
+    steepest: float,
+    own: float,
+    keys: Vector,
+) -> int:
+    """Return the sample whose fall, paired with the steepest rise, gains most to second order; −1 if none gains."""
+    n = residual.shape[0]
+    bits = keys.view(np.int64)
+    best = np.int64(0)
+    where = -1
+    for start in range(0, n, _STRIP):
+        size = min(_STRIP, n - start)
+        r = residual[start : start + size]
+        f = falling[start : start + size]
+        k_i = row[start : start + size]
+        d = diagonal[start : start + size]
+        for s in range(size):
+            drop = steepest - (r[s] + f[s])
+            drop = drop if drop > 0.0 else 0.0
+            curvature = own + d[s] - 2.0 * k_i[s]
+            curvature = curvature if curvature > _FLAT else _FLAT
+            keys[s] = drop * drop / curvature
+        top = np.int64(0)
+        for s in range(size):
+            top = max(top, bits[s])
+        if top > best:
+            best = top
+            for s in range(size):
+                if bits[s] == top:
+                    where = start + s
+                    break
+    return where
+
+
+@njit(cache=True, nogil=True, fastmath=_MATH)
+def _subtract_two(
+    row_i: NDArray[Any],
+    row_j: NDArray[Any],
+    change_i: float,
+    change_j: float,
+    residual: Vector,
+    rising: Vector,
+    floor: float,
+    keys: Vector,
+) -> int:
+    """residual −= change_i K_i + change_j K_j; return where the strip with the steepest rise starts.
+
+    Rises to at most the floor do not count; −1 if there is no other.
+    """
+    n = residual.shape[0]
+    bits = keys.view(np.int64)
+    best = np.int64(-1)
+    where = -1
+    for start in range(0, n, _STRIP):
+        size = min(_STRIP, n - start)
+        r = residual[start : start + size]
+        f = rising[start : start + size]
+        k_i = row_i[start : start + size]
+        k_j = row_j[start : start + size]
+        for s in range(size):
+            value = r[s] - (change_i * k_i[s] + change_j * k_j[s])
+            r[s] = value
+            keys[s] = value + f[s] - floor
+        top = np.int64(-1)
+        for s in range(size):
+            top = max(top, bits[s])
+        if top > best:
+            best = top
+            where = start
+    return where
+
+
+@njit(cache=True, nogil=True)
+def _shifts(beta: Vector, lower: Vector, upper: Vector, epsilon: float) -> tuple[Vector, Vector]:
+    """Return the shifts of all slopes as β grows and as it shrinks."""
+    n = beta.shape[0]
+    rising = np.empty(n)
+    falling = np.empty(n)
+    for k in range(n):
+        rising[k] = _rising_shift(beta[k], upper[k], epsilon)
+        falling[k] = _falling_shift(beta[k], lower[k], epsilon)
+    return rising, falling
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _pair_ends(
+    beta_i: float, beta_j: float, upper_i: float, lower_j: float, epsilon: float, size: float
+) -> tuple[float, float]:
+    """Return where β_i and β_j get to as one grows by the size and the other shrinks by it, as far as both may."""
+    # A coefficient stops where it changes sign: the slope jumps by 2ε there.
+    end_i = 0.0 if epsilon > 0.0 and beta_i < 0.0 else upper_i
+    end_j = 0.0 if epsilon > 0.0 and beta_j > 0.0 else lower_j
+    size = min(size, end_i - beta_i, beta_j - end_j)
+    # Ends are met exactly, or rounding would leave a coefficient just inside its bound.
+    new_i = end_i if size == end_i - beta_i else beta_i + size
+    new_j = end_j if size == beta_j - end_j else beta_j - size
+    return new_i, new_j
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _place(
+    k: int,
+    new: float,
+    beta: Vector,
+    residual: Vector,
+    rising: Vector,
+    falling: Vector,
+    ridge: Vector,
+    lower: Vector,
+    upper: Vector,
+    epsilon: float,
+) -> float:
+    """Give one coefficient its new value and return the change; the kernel's part of the residual is left to do."""
+    change = new - beta[k]
+    beta[k] = new
+    residual[k] -= change * ridge[k]
+    rising[k] = _rising_shift(new, upper[k], epsilon)
+    falling[k] = _falling_shift(new, lower[k], epsilon)
+    return change
+
+
+@njit(cache=True, nogil=True)
+def ascend_pairs(
+    K: NDArray[Any],
+    ridge: Vector,
+    beta: Vector,
+    residual: Vector,
+    lower: Vector,
+    upper: Vector,
+    epsilon: float,
+    tolerance: float,
+    max_steps: int,
+) -> tuple[int, float]:
+    """Move pairs of coefficients, keeping their sum, until no pair climbs steeper than the tolerance.
+
+    beta and residual = t − Kβ − ρβ are updated in place. The pair is the steepest riser and the partner that promises
+    the largest gain to second order. Returns the steps taken and the steepness left.
+    """
+    n = beta.shape[0]
+    diagonal = np.diag(K) + ridge
+    rising, falling = _shifts(beta, lower, upper, epsilon)
+    keys = np.empty(_STRIP)
+    i, steepest = _steepest(residual, rising, 0, n)
+    for step in range(max_steps):
+        j = _partner(K[i], diagonal, residual, falling, steepest, diagonal[i], keys)
+        if j < 0 or steepest - (residual[j] + falling[j]) <= tolerance:
+            # The best partner need not be the lowest one, and only the lowest one ends the climb.
+            j, lowest = _lowest(residual, falling)
+            if j < 0 or steepest - lowest <= tolerance or i == j:
+                return step, max(steepest - lowest, 0.0)
+        floor = residual[j] + falling[j]
+        size = (steepest - floor) / max(diagonal[i] + diagonal[j] - 2.0 * K[i, j], _FLAT)
+        new_i, new_j = _pair_ends(beta[i], beta[j], upper[i], lower[j], epsilon, size)
+        change_i = _place(i, new_i, beta, residual, rising, falling, ridge, lower, upper, epsilon)
+        change_j = _place(j, new_j, beta, residual, rising, falling, ridge, lower, upper, epsilon)
+        # A step too small for the coefficients' rounding would be chosen again for ever.
+        if change_i == 0.0 and change_j == 0.0:
+            return step, steepest - floor
+        strip = _subtract_two(K[i], K[j], change_i, change_j, residual, rising, floor, keys)
+        start, stop = (strip, min(strip + _STRIP, n)) if strip >= 0 else (0, n)
+        i, steepest = _steepest(residual, rising, start, stop)
+    return max_steps, steepest - _lowest(residual, falling)[1]
+
+
+@njit(cache=True, nogil=True, fastmath=_MATH)
+def _best_single(diagonal: Vector, residual: Vector, rising: Vector, falling: Vector) -> tuple[int, float, float]:
+    """Return the sample that gains most by moving alone (−1 if none gains), its full step, and the steepest slope."""
+    violation = 0.0
+    best = 0.0
+    where = -1
+    step = 0.0
+    for k in range(residual.shape[0]):
+        curvature = max(diagonal[k], _FLAT)
+        up = residual[k] + rising[k]
+        down = residual[k] + falling[k]
+        slope = up if up > 0.0 else (down if down < 0.0 else 0.0)
+        violation = max(violation, abs(slope))
+        if slope * slope > best * curvature:
+            best = slope * slope / curvature
+            step = slope / curvature
+            where = k
+    return where, step, violation
+
+
+@njit(cache=True, nogil=True, fastmath=_MATH)
+def ascend_singles(
+    K: NDArray[Any],
+    ridge: Vector,
+    beta: Vector,
+    residual: Vector,
+    lower: Vector,
+    upper: Vector,
+    epsilon: float,
+    tolerance: float,
+    max_steps: int,
+) -> tuple[int, float]:
+    """As `ascend_pairs`, one coefficient at a time, for programs whose sum is free."""
+    n = beta.shape[0]
+    diagonal = np.diag(K) + ridge
+    rising, falling = _shifts(beta, lower, upper, epsilon)
+    for step in range(max_steps):
+        i, change, violation = _best_single(diagonal, residual, rising, falling)
+        if i < 0 or violation <= tolerance:
+            return step, violation
+        if change > 0.0:
+            end = 0.0 if epsilon > 0.0 and beta[i] < 0.0 else upper[i]
+            new = end if change >= end - beta[i] else beta[i] + change
+        else:
+            end = 0.0 if epsilon > 0.0 and beta[i] > 0.0 else lower[i]
+            new = end if -change >= beta[i] - end else beta[i] + change
+        change = _place(i, new, beta, residual, rising, falling, ridge, lower, upper, epsilon)
+        if change == 0.0:
+            return step, violation
+        row = K[i]
+        for k in range(n):
+            residual[k] -= change * row[k]
+    return max_steps, _best_single(diagonal, residual, rising, falling)[2]
+
+
+@njit(cache=True, nogil=True, fastmath=_MATH)
+def subtract_rows(K: NDArray[Any], rows: NDArray[np.intp], changes: Vector, residual: Vector) -> None:
+    """residual −= Σ changes[r] K[rows[r]], in strips of columns that stay in the first-level cache."""
+    n = residual.shape[0]
+    strip = 2048
+    for start in range(0, n, strip):
+        stop = min(start + strip, n)
+        for r in range(rows.shape[0]):
+            change = changes[r]
+            row = K[rows[r]]
+            for k in range(start, stop):
+                residual[k] -= change * row[k]

@@ -1,0 +1,213 @@
+"""Sequential minimal optimisation for the one dual program, with warm starts and a certified gap."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelmosaic.solvers.free_block import free_newton_step, free_samples
+from kernelmosaic.solvers.program import Program, Solution, Vector, certify, relative_gap
+
+#: The active samples are copied out and solved alone when they are fewer than this share of all ...
+_COMPACT_SHARE = 0.5
+#: ... and the problem is large enough for the copy to pay.
+_COMPACT_SAMPLES = 2000
+#: A Newton step on the free samples is tried once this many steps a sample have not been enough, ...
+_NEWTON_AFTER = 3
+#: ... while there are at most this many free samples to factorise.
+_NEWTON_FREE = 4000
+#: ... and the factorisation's |F|³ is at most this multiple of steps × samples: it then takes no longer than the steps did.
+_FLOPS_A_STEP = 20
+
+
+def solve_smo(
+    K: NDArray[Any],
+    program: Program,
+    warm_start: Vector | None = None,
+    tol: float = 1e-3,
+    max_iter: int | None = None,
+) -> Solution:
+    """Solve the dual program to a relative duality gap of `tol`.
+
+    Parameters
+    ----------
+    K : ndarray of shape (n, n)
+        Symmetric positive semi-definite matrix, float32 or float64; read row by row.
+    program : Program
+        The rest of the problem.
+    warm_start : ndarray of shape (n,), optional
+        Any β, feasible or not: the nearest feasible point is where the climb starts.
+    tol : float
+        The relative duality gap at which to stop.
+    max_iter : int, optional
+        Most pair steps to take; by default max(10⁷, 1000 n). A gap above `tol` in the answer tells that they did not do.
+
+    Returns
+    -------
+    Solution
+    """
+    climb = _Climb(
+        _readable(K, program), program, initial_point(program) if warm_start is None else program.feasible(warm_start)
+    )
+    limit = max(10_000_000, 1000 * program.n_samples) if max_iter is None else max_iter
+    burst = max(program.n_samples, 1000)
+    gap = climb.gap()
+    while True:
+        if gap <= tol:
+            solution = climb.certified()
+            if solution.gap <= tol:
+                return solution
+        if climb.n_iter >= limit or climb.exhausted:
+            return climb.certified()
+        climb.aim(gap, tol)
+        climb.run(min(burst, limit - climb.n_iter))
+        gap = climb.gap()
+        if gap > tol:
+            gap = climb.advance(gap, tol, limit)
+
+
+def initial_point(program: Program) -> Vector:
+    """Return a feasible β with few non-zeros: nothing, or the first samples filled up to their bound until the sum is met."""
+    beta = np.zeros(program.n_samples)
+    if not program.total:
+        return beta
+    room = np.cumsum(program.upper)
+    if room[-1] < program.total * (1 - 1e-12):
+        raise ValueError(f"The upper bounds sum to {room[-1]:g}, less than the total {program.total:g}: no β is feasible.")
+    return np.clip(program.total - (room - program.upper), 0.0, program.upper)
+
+
+def _readable(K: NDArray[Any], program: Program) -> NDArray[Any]:
+    if K.shape != (program.n_samples,) * 2:
+        raise ValueError(f"K has shape {K.shape}, the program {program.n_samples} samples.")
+    return np.ascontiguousarray(K, dtype=K.dtype if K.dtype in (np.float32, np.float64) else np.float64)
+
+
+class _Climb:
+    """The state of one solve: β, the residual t − Kβ − ρβ, and the steepness aimed at."""
+
+    def __init__(self, K: NDArray[Any], program: Program, beta: Vector) -> None:
+        from kernelmosaic.solvers import _numba_smo
+
+        self.loops = _numba_smo
+        self.ascend = _numba_smo.ascend_singles if program.total is None else _numba_smo.ascend_pairs
+        self.K = K
+        self.program = program
+        self.beta = beta
+        self.n_iter = 0
+        self.exhausted = False
+        self.last_jump = 0
+        self.refresh()
+        self.tolerance = np.inf
+        self.violation = np.inf
+
+    def refresh(self) -> None:
+        """Recompute the residual from β: rounding gathers over many steps."""
+        self.residual = self.program.target.copy()
+        self._subtract(np.flatnonzero(self.beta), self.beta[self.beta != 0])
+
+    def _subtract(self, rows: NDArray[np.intp], changes: Vector) -> None:
+        self.loops.subtract_rows(self.K, rows, changes, self.residual)
+        self.residual[rows] -= self.program.ridge[rows] * changes
+
+    def slopes(self) -> tuple[Vector, Vector]:
+        """Slopes of the objective as each β grows or shrinks; infinite where the box forbids it."""
+        p = self.program
+        rising = np.where(self.beta < p.upper, self.residual - np.where(self.beta >= 0, p.epsilon, -p.epsilon), -np.inf)
+        falling = np.where(self.beta > p.lower, self.residual - np.where(self.beta > 0, p.epsilon, -p.epsilon), np.inf)
+        return rising, falling
+
+    def gap(self) -> float:
+        """The relative gap with the intercept the slopes suggest: an upper bound, cheaper than the best intercept."""
+        rising, falling = self.slopes()
+        intercept = 0.0 if self.program.total is None else 0.5 * (rising.max() + falling.min())
+        self.violation = self._violation(rising, falling)
+        values = self.values()
+        quadratic = 0.5 * float(self.beta @ values)
+        if not np.isfinite(intercept):
+            return np.inf
+        dual = self.program.linear_value(self.beta) - quadratic
+        return relative_gap(self.program.primal_value(quadratic, values, intercept), dual)
+
+    def _violation(self, rising: Vector, falling: Vector) -> float:
+        if self.program.total is None:
+            return float(max(rising.max(), -falling.min(), 0.0))
+        return float(rising.max() - falling.min())
+
+    def values(self) -> Vector:
+        """Kβ, read off the residual."""
+        return self.program.target - self.residual - self.program.ridge * self.beta
+
+    def certified(self) -> Solution:
+        self.refresh()
+        return certify(self.program, self.beta, self.values(), self.n_iter)
+
+    def aim(self, gap: float, tol: float) -> None:
+        """Choose the steepness to climb to next: gap and steepness shrink together, so aim where the gap would be met."""
+        if self.tolerance == np.inf:
+            self.tolerance = 0.1 * self.violation
+        elif self.violation <= self.tolerance:
+            self.tolerance *= min(0.5, max(0.05, 0.7 * tol / gap)) if np.isfinite(gap) else 0.5
+        else:
+            return
+        self.tolerance = max(self.tolerance, 1e-300)
+
+    def advance(self, gap: float, tol: float, limit: int) -> float:
+        """Take the larger steps that pay when a burst of pair steps was not enough, and return the gap they leave."""
+        n = self.program.n_samples
+        if self.n_iter > _NEWTON_AFTER * n:
+            gap = self.jump(gap)
+        active = self.active()
+        if gap > tol and n >= _COMPACT_SAMPLES and len(active) < _COMPACT_SHARE * n:
+            self.aim(gap, tol)
+            self.run_alone(active, min(_NEWTON_AFTER * n, limit - self.n_iter))
+            gap = self.gap()
+        return gap
+
+    def jump(self, gap: float) -> float:
+        """Take a Newton step on the free samples if it costs no more than the steps since the last one."""
+        free = free_samples(self.program, self.beta)
+        work = (self.n_iter - self.last_jump) * self.program.n_samples
+        if len(free) > _NEWTON_FREE or len(free) ** 3 > _FLOPS_A_STEP * work:
+            return gap
+        changes = free_newton_step(self.K, self.program, self.beta, self.residual, free)
+        moved = changes != 0
+        self.beta[free] += changes
+        self._subtract(free[moved], changes[moved])
+        self.last_jump = self.n_iter
+        return self.gap()
+
+    def run(self, max_steps: int) -> None:
+        steps = self._ascend(self.K, slice(None), self.residual, max_steps)
+        # No step taken although the aim was not met: rounding hides whatever is left to gain.
+        scale = max(1.0, float(np.abs(self.residual).max(initial=0.0)))
+        self.exhausted = steps == 0 and (self.violation > self.tolerance or self.tolerance < 1e-15 * scale)
+
+    def active(self) -> NDArray[np.intp]:
+        """Samples that are not pinned to a bound by a slope beyond all slopes still in play."""
+        if self.program.total is None:
+            return np.arange(self.program.n_samples)
+        rising, falling = self.slopes()
+        pinned = ((rising == -np.inf) & (falling > rising.max())) | ((falling == np.inf) & (rising < falling.min()))
+        return np.flatnonzero(~pinned)
+
+    def run_alone(self, active: NDArray[np.intp], max_steps: int) -> None:
+        """Climb with the active samples on a copy of their block, then bring everyone's residual up to date."""
+        before = self.beta[active].copy()
+        residual = self.residual[active].copy()
+        self._ascend(self.K[np.ix_(active, active)], active, residual, max_steps)
+        changes = self.beta[active] - before
+        moved = changes != 0
+        self._subtract(active[moved], changes[moved])
+
+    def _ascend(self, K: NDArray[Any], samples: Any, residual: Vector, max_steps: int) -> int:
+        p = self.program
+        beta = np.ascontiguousarray(self.beta[samples])
+        steps, self.violation = self.ascend(
+            K, p.ridge[samples], beta, residual, p.lower[samples], p.upper[samples], p.epsilon, self.tolerance, max_steps
+        )
+        self.beta[samples] = beta
+        self.n_iter += int(steps)
+        return int(steps)

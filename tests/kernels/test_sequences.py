@@ -1,0 +1,166 @@
+"""Kernels between strings: bad input, odd alphabets, and alignment against a naive dynamic program."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from tests.reference import naive_kernels as naive
+
+from kernelmosaic.kernels import SmithWaterman, Spectrum, WeightedDegree
+
+KERNELS = [Spectrum(), WeightedDegree(), SmithWaterman()]
+rng = np.random.RandomState(8)
+
+
+def strings(alphabet, lengths):
+    return ["".join(rng.choice(list(alphabet), n)) for n in lengths]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+@pytest.mark.parametrize(
+    ("X", "error", "message"),
+    [
+        ("ACGT", TypeError, "X is one string, 'ACGT'"),
+        (b"ACGT", TypeError, "X is one string"),
+        ([["A", "C"], ["G", "T"]], ValueError, r"X has shape \(2, 2\)"),
+        ([], ValueError, r"X has shape \(0,\)"),
+        ([1, 2], TypeError, r"X\[0\] is 1, a int"),
+        (["ACG", None], TypeError, r"X\[1\] is None"),
+        (["ACG", np.nan], TypeError, r"X\[1\] is nan, a float"),
+        (pd.Series(["ACG", None], dtype="string"), TypeError, r"X\[1\] is "),
+        (np.zeros((3, 1)), TypeError, r"X\[0\] is 0\.0"),
+        (["ACG", ["A"]], TypeError, r"X\[1\] is \['A'\]"),
+        (["ACG", ""], ValueError, r"X\[1\] is empty"),
+        (np.array([b"ACG", b""]), ValueError, r"X\[1\] is empty"),
+    ],
+)
+def test_bad_samples_are_named(kernel, X, error, message):
+    for use in (kernel.fit, kernel, kernel.diag):
+        with pytest.raises(error, match=message):
+            use(X)
+
+
+@pytest.mark.parametrize("alphabet", ["AB", "ACGT", "αβγδ", "a\U0001f600\U0001f601", "\x01\x7f\xff"])
+@pytest.mark.parametrize("length", [1, 2, 5, 40])
+def test_spectrum_of_any_alphabet_and_length(alphabet, length):
+    X = strings(alphabet, [1, 3, 45, 60, 60])
+    Y = strings(alphabet, [50, 2])
+    Y[0] = Y[0][:5] + X[2]  # so that long words recur
+    kernel = Spectrum(length=length)
+    assert_array_equal(kernel(X, Y), naive.block(lambda x, z: naive.spectrum(x, z, length), X, Y))
+    assert_array_equal(kernel.diag(X), [naive.spectrum(x, x, length) for x in X])
+
+
+def test_words_never_span_two_strings():
+    assert_array_equal(Spectrum(length=2)(["AB", "CD", "BC"]), np.eye(3))
+
+
+def test_strings_shorter_than_the_words_have_none():
+    assert_array_equal(Spectrum(length=5)(["ABC", "AB"]), np.zeros((2, 2)))
+    assert_array_equal(Spectrum(length=5).diag(["ABC", "AB"]), [0, 0])
+
+
+@pytest.mark.parametrize("value", [0, -2, 1.0, True, "3", None])
+def test_bad_word_lengths_are_named(value):
+    for kernel, name in ((Spectrum(length=value), "length"), (WeightedDegree(degree=value), "degree")):
+        for use in (kernel.fit, kernel, kernel.diag):
+            with pytest.raises(ValueError, match=f"{name}="):
+                use(["ACGT"])
+
+
+def test_weighted_degree_needs_one_length():
+    for use in (WeightedDegree().fit, WeightedDegree(), WeightedDegree().diag):
+        with pytest.raises(ValueError, match=r"X\[1\] has 3 letters, but others have 4.*Spectrum"):
+            use(["ACGT", "ACG"])
+    with pytest.raises(ValueError, match=r"X\[0\] has 3 letters, but others have 4"):
+        WeightedDegree()(["ACG"], ["ACGT"])
+
+
+@pytest.mark.parametrize("degree", [1, 2, 8, 60])
+def test_weighted_degree_between_two_sets(degree):
+    X, Y = strings("ACé", [25] * 6), strings("ACé", [25] * 4)
+    Y[0] = X[0]
+    expected = naive.block(lambda x, z: naive.weighted_degree(x, z, degree), X, Y)
+    assert_allclose(WeightedDegree(degree=degree)(X, Y), expected, rtol=1e-12)
+
+
+def test_weighted_degree_of_many_strings_takes_seconds():
+    X = strings("ACGT", [300] * 1000)
+    WeightedDegree()(X[:2])  # compiles
+    start = time.perf_counter()
+    K = WeightedDegree(degree=20)(X)
+    assert time.perf_counter() - start < 5
+    assert_allclose(K[3, 5], naive.weighted_degree(X[3], X[5], 20))
+
+
+@pytest.mark.parametrize("gaps", [(11, 1), (5, 5), (3, 0), (0, 0), (2, 1)])
+@pytest.mark.parametrize(("matrix", "table"), [("blosum62", naive.BLOSUM62), ("nuc44", naive.NUC44)])
+def test_alignment_equals_the_naive_dynamic_program(gaps, matrix, table):
+    letters = sorted({pair[0] for pair in table})
+    X = strings(letters, [1, 4, 9, 17, 17, 25])
+    X[4] = X[3][:6] + X[3][9:] + X[4][:3]  # so that gaps pay
+    kernel = SmithWaterman(matrix, *gaps)
+    score = kernel._scorer()
+    expected = naive.block(lambda x, z: naive.alignment_score(x, z, table, *gaps), X, X)
+    assert_array_equal([score(x, X) for x in X], expected)
+    new = strings(letters, [12, 3])
+    kernel.fit(X)
+    expected = naive.block(lambda x, z: naive.smith_waterman(x, z, X, table, *gaps), new, X)
+    assert_allclose(kernel(new, X), expected, rtol=1e-9)
+
+
+def test_raw_scores_are_no_kernel_but_this_is():
+    # The halves swapped: each long string is the sum of the short ones, yet only one half of theirs can be aligned.
+    X = ["WWWWDDDD", "DDDDWWWW", "WWWW", "DDDD"]
+    kernel = SmithWaterman().fit(X)
+    assert np.linalg.eigvalsh(kernel.features_)[0] < -1e-3
+    assert np.linalg.eigvalsh(kernel(X))[0] > -1e-12
+
+
+def test_repeated_and_long_strings():
+    X = ["WACD", "WACD", "W" * 4000]
+    kernel = SmithWaterman().fit(X)
+    assert_allclose(kernel.features_.diagonal(), 1.0)  # 44,000 is more than 16 bits hold
+    assert_array_equal(kernel.features_[0], kernel.features_[1])
+    assert kernel.features_.shape == (3, 3)
+    lower = SmithWaterman().fit([s.lower() for s in X])
+    assert_array_equal(lower.features_, kernel.features_)
+
+
+def test_strings_of_unknown_letters_resemble_nothing():
+    K = SmithWaterman().fit(["XXX", "WACD"])(["XXX", "WACD"])
+    assert_array_equal(K, [[0, 0], [0, 1]])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"matrix": "blosum61"}, "matrix='blosum61'"),
+        ({"matrix": "sw"}, "matrix='sw'"),
+        ({"matrix": None}, "matrix=None"),
+        ({"gap_open": -1}, "gap_open=-1"),
+        ({"gap_open": 2.5}, "gap_open=2.5"),
+        ({"gap_extend": True}, "gap_extend=True"),
+        ({"gap_open": 1, "gap_extend": 2}, "gap_open=1 is less than gap_extend=2"),
+    ],
+)
+def test_bad_alignments_are_named(parameters, message):
+    for use in (SmithWaterman(**parameters).fit, SmithWaterman(**parameters)):
+        with pytest.raises(ValueError, match=message):
+            use(["ACD", "WAC"])
+
+
+def test_letters_beyond_ascii_are_not_aligned():
+    with pytest.raises(ValueError, match=r"X\[1\] is 'Aé'"):
+        SmithWaterman().fit(["AC", "Aé"])
+
+
+def test_without_parasail_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "parasail", None)
+    with pytest.raises(ImportError, match=r'pip install "kernelmosaic\[sequences\]"'):
+        SmithWaterman().fit(["ACD"])

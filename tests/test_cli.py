@@ -1,0 +1,182 @@
+"""The command line as a user meets it: what it prints, what it writes, how it fails."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+import pytest
+from sklearn.svm import SVC
+from typer.testing import CliRunner
+
+import kernelmosaic
+from kernelmosaic.cli import app, main
+
+METHODS = ("SVM, linear", "SVM, quadratic", "SVM, Gaussian", "SVM, sum of the three", "Bayes rule")
+
+
+class Page(HTMLParser):
+    """Collects the cells, images and links of a page, and insists that every element is closed."""
+
+    VOID = frozenset({"meta", "img", "br", "link"})
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.rows, self.images, self.outside = [], [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        attributes = dict(attrs)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+        if tag == "img":
+            self.images.append(attributes)
+        links = (attributes.get("src") or "", attributes.get("href") or "")
+        self.outside += [link for link in links if link and not link.startswith("data:")]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] in ("td", "th"):
+            self.rows[-1][-1] += data
+
+
+def table_lines(output):
+    return [line for line in output.splitlines() if any(f" {method} " in line for method in METHODS)]
+
+
+@pytest.fixture(scope="module")
+def small_run(tmp_path_factory):
+    report = tmp_path_factory.mktemp("report") / "page.html"
+    result = CliRunner().invoke(app, ["demo", "--samples", "80", "--seed", "3", "--report", str(report)])
+    assert result.exit_code == 0, result.output
+    return result.stdout, report
+
+
+def test_the_table_has_a_line_a_method(small_run):
+    output, report = small_run
+    lines = table_lines(output)
+    assert len(lines) == len(METHODS)
+    for line in lines[:-1]:
+        assert re.search(r"\d\d\.\d\d\D+\d+ \(\d+\.\d %\)\D+\d\.\de[+-]\d\d\D+\d+\.\d{3}", line), line
+    assert "89.74 %" in output
+    assert str(report) in output.replace("\n", "")
+
+
+def test_the_page_stands_alone_and_repeats_the_table(small_run):
+    output, report = small_run
+    page = Page(report.read_text(encoding="utf-8"))
+    assert [row[0] for row in page.rows[1:]] == list(METHODS)
+    for row, line in zip(page.rows[1:], table_lines(output), strict=True):
+        assert all(cell in line for cell in row if cell != "–")
+    assert page.outside == []
+    assert len(page.images) == len(METHODS) - 1
+    assert all(image["alt"] for image in page.images)
+
+
+def test_the_page_says_what_is_missing_when_matplotlib_is(monkeypatch, tmp_path):
+    from kernelmosaic import _demo_report
+    from kernelmosaic.demo import run_demo
+
+    monkeypatch.setattr(_demo_report, "find_spec", lambda name: None)
+    _demo_report.write_report(run_demo(n_train=40, n_test=100), tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert Page(text).images == []
+    assert 'pip install "kernelmosaic[plots]"' in text
+
+
+def test_a_seed_gives_the_same_figures():
+    from kernelmosaic.demo import run_demo
+
+    first, again, other = (run_demo(n_train=60, n_test=500, seed=seed) for seed in (1, 1, 2))
+    assert [row.cells()[:4] for row in first.rows] == [row.cells()[:4] for row in again.rows]
+    assert [row.accuracy for row in first.rows] != [row.accuracy for row in other.rows]
+
+
+def test_the_figures_are_those_of_libsvm():
+    from kernelmosaic.datasets import make_gaussians
+    from kernelmosaic.demo import run_demo
+
+    result = run_demo(n_train=200, n_test=4000, seed=5)
+    rng = np.random.RandomState(5)
+    X, y = make_gaussians(4, 200, random_state=rng)
+    X_test, y_test = make_gaussians(4, 4000, random_state=rng)
+    np.testing.assert_array_equal(X, result.X)
+
+    def products(A):
+        return A @ X.T
+
+    def gaussian(A):
+        squares = ((A[:, None] - X) ** 2).sum(axis=2)
+        nearest = np.sqrt(((X[:, None] - X) ** 2).sum(axis=2) + np.diag(np.full(len(X), np.inf))).min(axis=1).mean()
+        return np.exp(-squares / nearest**2)
+
+    formulas = [products, lambda A: (products(A) + 1) ** 2, gaussian]
+    scales = [np.trace(k(X)) / len(X) for k in formulas]
+    single = [[(k, 1 / scale)] for k, scale in zip(formulas, scales, strict=True)]
+    mean_of_all = [(k, 1 / (3 * scale)) for k, scale in zip(formulas, scales, strict=True)]
+    for row, parts in zip(result.rows, [*single, mean_of_all], strict=False):
+        K, K_test = (sum(weight * k(A) for k, weight in parts) for A in (X, X_test))
+        reference = SVC(kernel="precomputed", C=1.0, tol=1e-6).fit(K, y)
+        assert row.accuracy == pytest.approx(reference.score(K_test, y_test), abs=0.003), row.name
+        assert row.n_support == pytest.approx(len(reference.support_), abs=3), row.name
+        assert row.gap < 1e-2
+
+
+def test_the_whole_demonstration_ends_within_a_minute(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    start = perf_counter()
+    assert CliRunner().invoke(app, ["demo"]).exit_code == 0
+    assert perf_counter() - start < 60
+    assert (tmp_path / "kernelmosaic-demo.html").is_file()
+
+
+def test_version_and_help(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == f"kernelmosaic {kernelmosaic.__version__}"
+    for arguments in (["--help"], []):
+        assert main(arguments) == 0
+        assert "demo" in capsys.readouterr().out
+    assert main(["demo", "--help"]) == 0
+    assert "--samples" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["demo", "--samples", "3"], "--samples"),
+        (["demo", "--samples", "many"], "--samples"),
+        (["demo", "--samples", "1000000"], "--samples"),
+        (["demo", "--seed", "-1"], "--seed"),
+        (["demo", "--report", "no/such/folder/page.html"], "folder"),
+        (["demo", "--report", "."], "is a folder"),
+        (["demo", "--colour"], "--colour"),
+        (["dance"], "dance"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_code_2(arguments, words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    output, errors = capsys.readouterr()
+    assert output == ""
+    assert len(errors.splitlines()) == 1
+    assert words in errors
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_disk_that_fills_up_is_one_line_too(capsys):
+    assert main(["demo", "--samples", "20", "--report", "/dev/full"]) == 2
+    errors = capsys.readouterr().err.strip()
+    assert len(errors.splitlines()) == 1
+    assert "space" in errors.lower()

@@ -1,0 +1,188 @@
+"""Who may import whom, which packages must wait until they are needed, and what `import kernelmosaic` costs."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+SRC = Path(__file__).parents[1] / "src"
+ROOT = SRC / "kernelmosaic"
+
+#: Rooms from the ground up. A room may import those on lower floors, never one above nor a neighbour.
+FLOORS = (
+    {"kernels"},
+    {"gram"},
+    {"solvers"},
+    {"machines"},
+    {"learning"},
+    {"gating"},
+    {"estimators"},
+    {"model_selection", "stats"},
+    {"datasets"},
+    {"plots"},
+    {"experiments"},
+    {"demo", "_demo_report"},
+    {"cli"},
+)
+FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
+NEIGHBOURS_ALLOWED = {("_demo_report", "demo")}
+
+#: Packages slow to import or not always there. Each may stand at the head of a module named `_<package>_…` (itself
+#: imported inside functions only) or of a room listed here; anywhere else it is imported where it is used.
+LATE = {package: set() for package in ("numba", "clarabel", "parasail", "matplotlib", "pandas", "polars", "skops")}
+LATE |= {package: set() for package in ("torch", "dask", "distributed")}
+LATE |= {"typer": {"cli"}, "rich": {"demo"}}
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module, and whether the statement runs as the file is loaded."""
+
+    target: str
+    line: int
+    at_load: bool
+
+
+def imports_of(source: str, package: str) -> Iterator[Import]:
+    """Yield what the source of a module inside `package` imports; `if TYPE_CHECKING:` blocks are never loaded."""
+
+    def visit(node: ast.AST, at_load: bool) -> Iterator[Import]:
+        if isinstance(node, ast.Import):
+            yield from (Import(alias.name, node.lineno, at_load) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*parents, *([node.module] if node.module else [])])
+            # `from package import name`: the name may itself be a module, so both are what is imported
+            yield from (Import(f"{base}.{alias.name}", node.lineno, at_load) for alias in node.names)
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            for child in node.body:
+                yield from visit(child, False)
+            for child in node.orelse:
+                yield from visit(child, at_load)
+        else:
+            inside = at_load and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            for child in ast.iter_child_nodes(node):
+                yield from visit(child, inside)
+
+    return visit(ast.parse(source), True)
+
+
+def faults(source: str, module: str, is_package: bool = False) -> list[str]:
+    """Return what is wrong with the imports of one module, a sentence each."""
+    package = module if is_package else module.rpartition(".")[0]
+    room = module.split(".")[1]
+    found = []
+    for item in imports_of(source, package):
+        top, *rest = item.target.split(".")
+        where = f"{module}, line {item.line}"
+        if top == "kernelmosaic" and rest and not rest[0].startswith("__"):
+            other = rest[0]
+            if other not in FLOOR:
+                found.append(f"{where}: {item.target} is in no room the architecture knows")
+            elif other != room and (room, other) not in NEIGHBOURS_ALLOWED and FLOOR[other] >= FLOOR[room]:
+                found.append(f"{where}: {room} may not import {other}, which stands no lower")
+            late_modules = [part for part in rest if part.startswith(tuple(f"_{name}_" for name in LATE))]
+            if late_modules and item.at_load:
+                found.append(f"{where}: {late_modules[0]} must be imported inside a function")
+        own_name = module.rpartition(".")[2]
+        if top in LATE and item.at_load and room not in LATE[top] and not own_name.startswith(f"_{top}_"):
+            found.append(f"{where}: {top} must be imported inside a function, or in a module named _{top}_…")
+    return found
+
+
+def modules() -> list[tuple[Path, str]]:
+    named = ((path, path.relative_to(SRC).with_suffix("").parts) for path in sorted(ROOT.rglob("*.py")))
+    return [(path, ".".join(parts).removesuffix(".__init__")) for path, parts in named]
+
+
+@pytest.mark.parametrize(("path", "module"), [pytest.param(*pair, id=pair[1]) for pair in modules()])
+def test_imports_point_downwards_and_heavy_packages_wait(path, module):
+    source = path.read_text(encoding="utf-8")
+    if module == "kernelmosaic":  # the front door sees every room, but opens none by itself
+        assert [i.target for i in imports_of(source, module) if i.at_load and i.target.startswith("kernelmosaic")] == []
+        return
+    assert module.split(".")[1] in FLOOR, f"{module}: name its floor in this test and in docs/architecture.md"
+    assert faults(source, module, path.name == "__init__.py") == []
+
+
+@pytest.mark.parametrize(
+    ("source", "module", "is_fault"),
+    [
+        ("from kernelmosaic.gram import Bank", "kernelmosaic.kernels.base", True),
+        ("from kernelmosaic import gram", "kernelmosaic.kernels.base", True),
+        ("import kernelmosaic.estimators.mkl", "kernelmosaic.machines.svc", True),
+        ("from ..estimators import MKLClassifier", "kernelmosaic.machines.svc", True),
+        ("def f():\n    from kernelmosaic.machines import SVC", "kernelmosaic.solvers.smo", True),
+        ("if TYPE_CHECKING:\n    from kernelmosaic.machines import SVC", "kernelmosaic.solvers.smo", True),
+        ("from kernelmosaic.stats import wilcoxon", "kernelmosaic.model_selection.search", True),
+        ("from kernelmosaic.attic import thing", "kernelmosaic.cli", True),
+        ("import numba", "kernelmosaic.solvers.smo", True),
+        ("try:\n    import torch\nexcept ImportError:\n    torch = None", "kernelmosaic.gram.bank", True),
+        ("class A:\n    import matplotlib.pyplot as plt", "kernelmosaic.plots.gates", True),
+        ("from kernelmosaic.solvers._numba_smo import ascend", "kernelmosaic.solvers.smo", True),
+        ("from kernelmosaic.solvers import _numba_smo", "kernelmosaic.solvers.smo", True),
+        ("import typer", "kernelmosaic.estimators.mkl", True),
+        ("from kernelmosaic.gram import Bank", "kernelmosaic.machines.svc", False),
+        ("from kernelmosaic.kernels.base import Kernel", "kernelmosaic.kernels.gaussian", False),
+        ("from .base import Kernel", "kernelmosaic.kernels.gaussian", False),
+        ("def f():\n    import numba", "kernelmosaic.solvers.smo", False),
+        ("def f():\n    from kernelmosaic.solvers._numba_smo import ascend", "kernelmosaic.solvers.smo", False),
+        ("from numba import njit", "kernelmosaic.solvers._numba_smo", False),
+        ("if TYPE_CHECKING:\n    import torch", "kernelmosaic.gram.bank", False),
+        ("from kernelmosaic import __version__", "kernelmosaic.cli", False),
+    ],
+)
+def test_the_walk_itself_sees_what_it_must(source, module, is_fault):
+    assert bool(faults(source, module)) == is_fault
+
+
+def fresh(code: str) -> str:
+    """Run the code in a new interpreter and return what it prints."""
+    path = os.pathsep.join(filter(None, (str(SRC), os.environ.get("PYTHONPATH"))))
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def seconds_to(statement: str) -> float:
+    """Return the time the statement takes in a new interpreter, start-up left out."""
+    return float(fresh(f"from time import perf_counter; t = perf_counter(); {statement}; print(perf_counter() - t)"))
+
+
+def test_import_costs_at_most_half_more_than_scikit_learns_svm():
+    # The names resolve on first use, so the plain import alone would measure nothing: the class is fetched as well.
+    ours = ("import kernelmosaic", "from kernelmosaic import MKLClassifier")
+    theirs = "import sklearn.svm"
+    for statement in (*ours, theirs):  # once to fill the caches
+        seconds_to(statement)
+    runs = [[seconds_to(statement) for statement in (*ours, theirs)] for _ in range(5)]
+    *costs, reference = map(median, zip(*runs, strict=True))
+    assert costs[0] <= 1.5 * reference
+    assert costs[1] <= 1.5 * reference
+
+
+def test_import_brings_no_late_package_along():
+    loaded = fresh("import sys, kernelmosaic; kernelmosaic.MKLClassifier; print(*sys.modules)").split()
+    assert "kernelmosaic.estimators" in loaded
+    assert set(LATE) & {module.partition(".")[0] for module in loaded} == set()
+
+
+def test_public_names_resolve_and_unknown_ones_say_so():
+    import kernelmosaic
+
+    assert set(dir(kernelmosaic)) == set(kernelmosaic.__all__)
+    for name in kernelmosaic.__all__:
+        assert getattr(kernelmosaic, name) is not None
+    with pytest.raises(AttributeError, match="MKLClasifier"):
+        kernelmosaic.MKLClasifier  # noqa: B018

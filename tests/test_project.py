@@ -1,0 +1,117 @@
+"""The house rules a machine can check: sizes, no paths of anyone's computer, one version, a README whose words hold."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import kernelmosaic
+
+TOP = Path(__file__).parents[1]
+SOURCES = sorted((TOP / "src").rglob("*.py"))
+MAX_FILE_LINES = 350
+MAX_FUNCTION_LINES = 45
+
+# Written in pieces so that this file does not find itself.
+MACHINE_PATHS = re.compile(
+    "|".join(
+        [
+            "/" + r"(?:work|farm|root)(?:/|\b)",
+            "/" + r"(?:home|Users)/[a-z][\w.-]*/",
+            "/" + r"tmp/bash_jobs",
+            r"[A-Z]:\\" + r"Users\\",
+        ]
+    )
+)
+
+
+def long_functions(source: str, limit: int) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            if length > limit:
+                yield f"{node.name} (line {node.lineno}): {length} lines"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(TOP)))
+def test_files_and_functions_stay_small(path):
+    source = path.read_text(encoding="utf-8")
+    assert len(source.splitlines()) <= MAX_FILE_LINES
+    assert list(long_functions(source, MAX_FUNCTION_LINES)) == []
+
+
+def test_the_ruler_measures():
+    source = "def short():\n    pass\n\ndef long():\n" + "    pass\n" * 5
+    assert list(long_functions(source, 5)) == ["long (line 4): 6 lines"]
+
+
+def own_text_files() -> list[Path]:
+    """What git tracks, and what it would if it were added now."""
+    if shutil.which("git") is None or not (TOP / ".git").exists():
+        pytest.skip("not a git checkout")
+    listing = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=TOP,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    paths = (TOP / name for name in listing.stdout.split("\0") if name)
+    return [path for path in paths if path.is_file() and b"\0" not in path.read_bytes()[:4096]]
+
+
+def test_no_file_knows_a_path_of_someones_machine():
+    files = own_text_files()
+    assert TOP / "pyproject.toml" in files
+    found = []
+    for path in files:
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+            if MACHINE_PATHS.search(line):
+                found.append(f"{path.relative_to(TOP)}:{number}: {line.strip()[:100]}")
+    assert found == []
+
+
+@pytest.mark.parametrize("text", ["/" + "work/x.py", "see /" + "root", "/" + "home/ada/data", "C:" + r"\Users\ada"])
+def test_the_search_for_paths_finds_them(text):
+    assert MACHINE_PATHS.search(text)
+
+
+@pytest.mark.parametrize("text", ["network/", "https://example.org/homework/a", "and/or", "framework"])
+def test_the_search_for_paths_leaves_words_alone(text):
+    assert not MACHINE_PATHS.search(text)
+
+
+def test_one_version_everywhere():
+    version = re.escape(kernelmosaic.__version__)
+    assert re.search(rf"^version: {version}$", (TOP / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
+    assert re.search(rf"^## \[{version}\]", (TOP / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def readme_blocks(language: str) -> list[str]:
+    text = (TOP / "README.md").read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def test_the_readme_opens_with_its_two_commands():
+    commands = [line.split("#")[0].strip() for line in readme_blocks("sh")[0].splitlines()]
+    assert commands == ["make demo", "make test"]
+
+
+def test_the_readmes_python_runs():
+    first, *others = readme_blocks("python")
+    assert len(first.splitlines()) == 5
+    for block in (first, *others):
+        exec(compile(block, "README.md", "exec"), {})
+
+
+def test_the_readme_names_every_public_estimator():
+    text = (TOP / "README.md").read_text(encoding="utf-8")
+    for name in kernelmosaic.__all__:
+        if name[0].isupper():
+            assert f"`{name}`" in text
