@@ -13,8 +13,11 @@ from kernelmosaic.learning.norms import Weights
 from kernelmosaic.machines import Machine
 from kernelmosaic.solvers import relative_gap
 
-#: The machine is solved to this share of the gap asked for: its error enters the slopes, and with them the bound.
+#: The machine is first solved to this share of the gap asked for, ...
 _INNER_SHARE = 0.1
+#: ... then sharpened by this factor when its error is what holds the weights up, down to rounding.
+_SHARPER = 0.03
+_SHARPEST = 1e-13
 #: Sufficient decrease in the line search.
 _ARMIJO = 1e-4
 _MAX_HALVINGS = 8
@@ -54,7 +57,7 @@ class _Search:
     def __init__(self, problem: Problem, tol: float, warm_start: Any) -> None:
         self.problem = problem
         self.tol = tol
-        self.inner = max(_INNER_SHARE * tol, 1e-14)
+        self.inner = max(_INNER_SHARE * tol, _SHARPEST)
         self.best = problem.evaluate(problem.norm.start(problem.n_kernels), warm_start, self.inner)
         self.lower = self.best.lower
 
@@ -66,24 +69,38 @@ class _Search:
         return Iteration(self.best.upper, self.gap)
 
     def step(self) -> bool:
-        """Take one Newton step; False if no step along it lowers the value, as when rounding is all that is left."""
+        """Lower the value by a Newton step, or sharpen the machine's solution; False when rounding is all that is left."""
+        self.inner = self._inner_tol()
         here = self.best
         direction = self.problem.norm.newton_direction(here.theta, here.q, self.problem.curvature(here))
         slope = -float(here.q @ direction)
-        if slope >= 0:
-            return False
         size = 1.0
-        for _ in range(_MAX_HALVINGS):
-            there = self._evaluate(here, here.theta + size * direction)
+        for _ in range(_MAX_HALVINGS if slope < 0 else 0):
+            there = self._evaluate(here.theta + size * direction, here)
             if there.upper <= here.upper + _ARMIJO * size * slope:
                 self.best = there
                 return True
             if self.gap <= self.tol:
                 return True
+            # Differences below the machine's own gap say nothing about the weights.
+            if -size * slope <= here.solution.gap * abs(here.upper):
+                break
             size *= self._shrink(slope, -float(there.q @ direction))
-        return False
+        return self._sharpen()
 
-    def _evaluate(self, here: Evaluation, theta: Weights) -> Evaluation:
+    def _sharpen(self) -> bool:
+        """Solve the machine more exactly where we are: its error was larger than what the weights have left to gain."""
+        if self.inner <= _SHARPEST:
+            return False
+        self.inner = max(_SHARPER * min(self.inner, self.best.solution.gap), _SHARPEST)
+        self.best = self._evaluate(self.best.theta, self.best)
+        return True
+
+    def _inner_tol(self) -> float:
+        # An error δ in the machine's value is one of √δ in β and in the slopes: the gap of the whole needs its square.
+        return min(self.inner, max(0.1 * self.gap**2, 1e-3 * self.tol, _SHARPEST))
+
+    def _evaluate(self, theta: Weights, here: Evaluation) -> Evaluation:
         there = self.problem.evaluate(self.problem.norm.retract(theta), here.solution.beta, self.inner)
         self.lower = max(self.lower, there.lower)
         return there

@@ -13,6 +13,10 @@ Weights = NDArray[np.float64]
 
 #: Relative to the curvature's mean: keeps a quadratic model of duplicated kernels solvable.
 _DAMPING = 1e-8
+#: A weight below this share of the uniform one may be set to zero in one step.
+_NEGLIGIBLE = 1e-2
+#: Below this a weight is rounding, and its kernel would be evaluated for nothing.
+_ZERO = 1e-12
 
 
 class WeightNorm(ABC):
@@ -50,12 +54,14 @@ class SumNorm(WeightNorm):
     def newton_direction(self, theta: Weights, q: Weights, H: NDArray[np.float64]) -> Weights:
         # The quadratic model over the simplex is itself a program of the one form all machines share.
         A = _damped(H)
+        floor = _trusted_floor(theta, q, np.diag(A))
         zero = np.zeros(len(q))
-        simplex = Program(q + A @ theta, zero, zero + 1.0, zero, total=1.0)
-        return solve_smo(A, simplex, warm_start=theta, tol=1e-10, max_iter=100_000).beta - theta
+        simplex = Program(q + A @ (theta - floor), zero, zero + 1.0, zero, total=1.0 - float(floor.sum()))
+        rest = solve_smo(A, simplex, warm_start=theta - floor, tol=1e-10, max_iter=100_000).beta
+        return floor + rest - theta
 
     def retract(self, theta: Weights) -> Weights:
-        theta = np.maximum(theta, 0.0)
+        theta = np.where(theta > _ZERO, theta, 0.0)
         return theta / theta.sum()
 
 
@@ -97,6 +103,21 @@ class PowerNorm(WeightNorm):
     def retract(self, theta: Weights) -> Weights:
         theta = np.maximum(theta, 0.0)
         return theta / np.linalg.norm(theta, ord=self.p)
+
+
+def _trusted_floor(theta: Weights, q: Weights, curvature: Weights) -> Weights:
+    """Return how far down a Newton step may take each weight.
+
+    Near zero the slope is not linear in the weight but a power of it, q ∝ θ^(−κ) with κ = θ H_mm / q between 0 and 2 (2 when
+    ‖w_m‖ is all that stays the same). A weight that ought to shrink until its slope reaches the common one lands at that
+    power's solution, far above the zero where the linear model would put it. What is too small to matter may become zero.
+    """
+    common = float(theta @ q)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        power = np.clip(theta * curvature / q, 1e-3, 2.0)
+        floor = np.where(q < common, theta * (q / common) ** (1.0 / power), theta)
+    floor = np.where(np.isfinite(floor), floor, 0.0)
+    return np.where((floor < _NEGLIGIBLE / len(theta)) | (q >= common), 0.0, floor)
 
 
 def _damped(H: NDArray[np.float64]) -> NDArray[np.float64]:

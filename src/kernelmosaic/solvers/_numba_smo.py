@@ -184,7 +184,7 @@ def _place(
     epsilon: float,
 ) -> float:
     """Give one coefficient its new value and return the change; the kernel's part of the residual is left to do."""
-    change = new - beta[k]
+    change: float = new - beta[k]
     beta[k] = new
     residual[k] -= change * ridge[k]
     rising[k] = _rising_shift(new, upper[k], epsilon)

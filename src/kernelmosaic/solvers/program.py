@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from bisect import bisect_left
+from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 
-#: Bisection steps for the intercept: enough to halve any bracket down to the rounding of a double.
-_BISECTIONS = 200
+#: Relative to the sizes summed: a sum of coefficients this near to the total meets it up to rounding.
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -63,48 +65,75 @@ class Program:
         return float(quadratic + losses.sum() + intercept * (self.total or 0.0))
 
     def best_intercept(self, values: Vector) -> float:
-        """Return the intercept that minimises the primal objective given Kβ: the middle of all of them if several do."""
+        """Return the intercept that minimises the primal objective given Kβ.
+
+        If a whole range does, it is the middle of the range, or its one end if it has but one.
+        """
         if self.total is None:
             return 0.0
-        z = self.target - values
-        margin = self.epsilon + 1.0 + np.abs(z).max(initial=0.0) * 1e-12
-        low, high = z.min() - margin, z.max() + margin
-        while self.conjugate_argmax(z - low).sum() < self.total:
-            low -= high - low
-        left = self._crossing(z, low, high, np.less_equal)
-        right = self._crossing(z, left, high, np.less)
-        return 0.5 * (left + right)
+        low, high = self._best_intercepts(self.target - values)
+        if np.isfinite(low) and np.isfinite(high):
+            return 0.5 * (low + high)
+        return next((end for end in (low, high) if np.isfinite(end)), 0.0)
 
-    def _crossing(self, z: Vector, low: float, high: float, passed: np.ufunc) -> float:
-        """Bisect for the intercept where the slope Σu(z − b) − total, which falls with b, passes zero."""
-        for _ in range(_BISECTIONS):
-            middle = 0.5 * (low + high)
-            if middle in (low, high):
-                break
-            if passed(self.conjugate_argmax(z - middle).sum(), self.total):
-                high = middle
-            else:
-                low = middle
-        return high
+    def _best_intercepts(self, z: Vector) -> tuple[float, float]:
+        """Return the first and the last best intercept for z = t − Kβ: where Σu, which falls with it, is the total."""
+        knots = self._knots(z)
+        # From knot to knot Σu is linear, so its value in the middle tells whether the total is met there.
+        middles = np.concatenate([[knots[1] - 1.0], 0.5 * (knots[1:-2] + knots[2:-1]), [knots[-2] + 1.0]])
+        segments = range(len(middles))
+        surplus = cache(lambda s: self._surplus(z - middles[s]))
+        left = bisect_left(segments, True, key=lambda s: surplus(s) <= 0)
+        if left < len(segments) and surplus(left) == 0 and not self._steepness(z - middles[left]):
+            right = bisect_left(segments, True, lo=left, key=lambda s: surplus(s) < 0)
+            return float(knots[left]), float(knots[right])
+        for s in segments[max(left - 1, 0) : left + 1]:
+            steepness = self._steepness(z - middles[s])
+            root = middles[s] + surplus(s) / steepness if steepness > 0 else np.nan
+            if knots[s] <= root <= knots[s + 1]:
+                return float(root), float(root)
+        return float(knots[left]), float(knots[left])
+
+    def _knots(self, z: Vector) -> Vector:
+        """Return the intercepts, in order, where some u of the conjugate at z − intercept bends, between infinities."""
+        knots = [np.array([-np.inf, np.inf]), z - self.epsilon, z + self.epsilon]
+        for side, bound in ((-self.epsilon, self.upper), (self.epsilon, self.lower)):
+            bends = (self.ridge > 0) & np.isfinite(bound)
+            knots.append(z[bends] + side - self.ridge[bends] * bound[bends])
+        return np.unique(np.concatenate(knots))
+
+    def _surplus(self, residual: Vector) -> float:
+        """Return by how much the conjugate's u sum to more than the total, 0 if only rounding tells them apart."""
+        u = self.conjugate_argmax(residual)
+        surplus = float(u.sum() - (self.total or 0.0))
+        size = float(np.abs(u).sum())
+        return 0.0 if np.isfinite(size) and abs(surplus) <= _ROUNDING * size else surplus
+
+    def _steepness(self, residual: Vector) -> float:
+        """Return how fast the sum of the conjugate's u falls as the intercept grows."""
+        u = self.conjugate_argmax(residual)
+        moving = (self.ridge > 0) & (u != 0) & (u > self.lower) & (u < self.upper)
+        return float((1.0 / self.ridge[moving]).sum())
 
     def feasible(self, beta: Vector) -> Vector:
         """Return the point of the feasible set nearest to beta."""
-        clipped = np.clip(beta, self.lower, self.upper)
-        if self.total is None or abs(clipped.sum() - self.total) <= 1e-12 * max(1.0, np.abs(clipped).sum()):
-            return clipped
-        reach = np.abs(beta).max() + np.abs(clipped[np.isfinite(clipped)]).max(initial=0.0) + abs(self.total) + 1.0
-        low, high = -reach, reach
-        while np.clip(beta - low, self.lower, self.upper).sum() < self.total:
-            low *= 2.0
-        while np.clip(beta - high, self.lower, self.upper).sum() > self.total:
-            high *= 2.0
-        for _ in range(_BISECTIONS):
-            middle = 0.5 * (low + high)
-            if np.clip(beta - middle, self.lower, self.upper).sum() > self.total:
-                low = middle
-            else:
-                high = middle
-        return np.clip(beta - high, self.lower, self.upper)
+        self.require_feasible()
+        nearest = replace(self, target=beta, ridge=np.ones(self.n_samples), epsilon=0.0)
+        # The nearest point maximises ⟨β, u⟩ − ½‖u‖²: a program without a kernel, solved by its intercept.
+        if self.total is not None and nearest._surplus(beta) != 0:
+            return nearest.conjugate_argmax(beta - nearest.best_intercept(np.zeros(self.n_samples)))
+        return nearest.conjugate_argmax(beta)
+
+    def require_feasible(self) -> None:
+        """Raise a ValueError unless some β within the box sums to the total."""
+        if self.total is None:
+            return
+        low, high = self.lower.sum(), self.upper.sum()
+        slack = 0.5 * _ROUNDING * abs(self.total)
+        if not low - slack <= self.total <= high + slack:
+            raise ValueError(
+                f"No β is feasible: the bounds let the sum range from {low:g} to {high:g}, the total is {self.total:g}."
+            )
 
 
 @dataclass(frozen=True)

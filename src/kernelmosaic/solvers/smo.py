@@ -18,7 +18,7 @@ _COMPACT_SAMPLES = 2000
 _NEWTON_AFTER = 3
 #: ... while there are at most this many free samples to factorise.
 _NEWTON_FREE = 4000
-#: ... and the factorisation's |F|³ is at most this multiple of steps × samples: it then takes no longer than the steps did.
+#: ... and the factorisation's |F|³ is at most this multiple of steps × samples: it then takes no longer than they did.
 _FLOPS_A_STEP = 20
 
 
@@ -42,41 +42,24 @@ def solve_smo(
     tol : float
         The relative duality gap at which to stop.
     max_iter : int, optional
-        Most pair steps to take; by default max(10⁷, 1000 n). A gap above `tol` in the answer tells that they did not do.
+        Most steps to take; by default max(10⁷, 1000 n). A gap above `tol` in the answer tells that they did not do.
 
     Returns
     -------
     Solution
     """
-    climb = _Climb(
-        _readable(K, program), program, initial_point(program) if warm_start is None else program.feasible(warm_start)
-    )
+    start = initial_point(program) if warm_start is None else program.feasible(warm_start)
     limit = max(10_000_000, 1000 * program.n_samples) if max_iter is None else max_iter
-    burst = max(program.n_samples, 1000)
-    gap = climb.gap()
-    while True:
-        if gap <= tol:
-            solution = climb.certified()
-            if solution.gap <= tol:
-                return solution
-        if climb.n_iter >= limit or climb.exhausted:
-            return climb.certified()
-        climb.aim(gap, tol)
-        climb.run(min(burst, limit - climb.n_iter))
-        gap = climb.gap()
-        if gap > tol:
-            gap = climb.advance(gap, tol, limit)
+    return _Climb(_readable(K, program), program, start).reach(tol, limit)
 
 
 def initial_point(program: Program) -> Vector:
-    """Return a feasible β with few non-zeros: nothing, or the first samples filled up to their bound until the sum is met."""
-    beta = np.zeros(program.n_samples)
-    if not program.total:
-        return beta
-    room = np.cumsum(program.upper)
-    if room[-1] < program.total * (1 - 1e-12):
-        raise ValueError(f"The upper bounds sum to {room[-1]:g}, less than the total {program.total:g}: no β is feasible.")
-    return np.clip(program.total - (room - program.upper), 0.0, program.upper)
+    """Return a feasible β with few non-zeros: none, or the first samples filled to their bound until the sum is met."""
+    program.require_feasible()
+    total = program.total or 0.0
+    bound = program.upper if total > 0 else -program.lower
+    filled = np.concatenate([[0.0], np.cumsum(bound)[:-1]])
+    return np.asarray(np.sign(total) * np.clip(abs(total) - filled, 0.0, bound))
 
 
 def _readable(K: NDArray[Any], program: Program) -> NDArray[Any]:
@@ -102,6 +85,23 @@ class _Climb:
         self.refresh()
         self.tolerance = np.inf
         self.violation = np.inf
+
+    def reach(self, tol: float, limit: int) -> Solution:
+        """Climb until the certified gap is at most `tol`, the steps are used up, or rounding hides what is left."""
+        burst = max(self.program.n_samples, 1000)
+        gap = self.gap()
+        while True:
+            if gap <= tol:
+                solution = self.certified()
+                if solution.gap <= tol:
+                    return solution
+            if self.n_iter >= limit or self.exhausted:
+                return self.certified()
+            self.aim(gap, tol)
+            self.run(min(burst, limit - self.n_iter))
+            gap = self.gap()
+            if gap > tol:
+                gap = self.advance(gap, tol, limit)
 
     def refresh(self) -> None:
         """Recompute the residual from β: rounding gathers over many steps."""
@@ -145,7 +145,7 @@ class _Climb:
         return certify(self.program, self.beta, self.values(), self.n_iter)
 
     def aim(self, gap: float, tol: float) -> None:
-        """Choose the steepness to climb to next: gap and steepness shrink together, so aim where the gap would be met."""
+        """Choose the steepness to climb to next: the gap shrinks with it, so aim where the gap would be met."""
         if self.tolerance == np.inf:
             self.tolerance = 0.1 * self.violation
         elif self.violation <= self.tolerance:
@@ -205,8 +205,9 @@ class _Climb:
     def _ascend(self, K: NDArray[Any], samples: Any, residual: Vector, max_steps: int) -> int:
         p = self.program
         beta = np.ascontiguousarray(self.beta[samples])
+        lower, upper, ridge = p.lower[samples], p.upper[samples], p.ridge[samples]
         steps, self.violation = self.ascend(
-            K, p.ridge[samples], beta, residual, p.lower[samples], p.upper[samples], p.epsilon, self.tolerance, max_steps
+            K, ridge, beta, residual, lower, upper, p.epsilon, self.tolerance, max_steps
         )
         self.beta[samples] = beta
         self.n_iter += int(steps)
