@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 import kernelmosaic
 from kernelmosaic.cli import app, main
 
-METHODS = ("SVM, linear", "SVM, quadratic", "SVM, Gaussian", "SVM, sum of the three", "Bayes rule")
+SINGLE = ("SVM, linear", "SVM, quadratic", "SVM, Gaussian")
+METHODS = (*SINGLE, "SVM, sum of the three", "MKL (l1)", "MKL (l2)", "Bayes rule")
 
 
 class Page(HTMLParser):

@@ -39,7 +39,8 @@ img { width: 100%; height: auto; background: white; }
 <main>
 <h1>One kernel, several kernels, and the best possible rule</h1>
 <p>GAUSS4 is a two-class problem in the plane: each class is a mixture of two Gaussians. Support vector machines were
-trained on $n_train samples, on one kernel each and on the unweighted sum of all, and scored on $n_test fresh ones.
+trained on $n_train samples, on one kernel each, on the unweighted sum of all and on sums whose weights are learned with
+the machine (l1: sparse weights, l2: all kernels kept), and scored on $n_test fresh ones.
 $summary</p>
 <div class="scroll" role="region" aria-label="Results" tabindex="0">
 <table>

@@ -77,7 +77,7 @@ def demo(
         Path, typer.Option(callback=_writable_file, help="Where to write the report, an HTML page.")
     ] = Path("kernelmosaic-demo.html"),
 ) -> None:
-    """Compare kernels, their sum and the Bayes rule on a toy problem (GAUSS4), in under a minute."""
+    """Compare kernels, their plain and learned sums and the Bayes rule on a toy problem (GAUSS4), in under a minute."""
     from kernelmosaic._demo_report import write_report
     from kernelmosaic.demo import print_result, run_with_progress
 

@@ -1,4 +1,4 @@
-"""The demonstration: machines on one kernel, on the sum of several, and the Bayes rule, side by side on GAUSS4."""
+"""The demonstration: machines on one kernel, on several, and the Bayes rule, side by side on GAUSS4."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ N_TEST = 20_000
 _PREPARING, _BAYES = "preparing", "Bayes rule"
 
 _LINEAR, _QUADRATIC, _GAUSSIAN = ("linear", Linear()), ("quadratic", Polynomial(degree=2)), ("gaussian", Gaussian())
+_ALL = [_LINEAR, _QUADRATIC, _GAUSSIAN]
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,9 @@ ENTRIES = (
     Entry("SVM, linear", lambda: MKLClassifier([_LINEAR], weights="uniform")),
     Entry("SVM, quadratic", lambda: MKLClassifier([_QUADRATIC], weights="uniform")),
     Entry("SVM, Gaussian", lambda: MKLClassifier([_GAUSSIAN], weights="uniform")),
-    Entry("SVM, sum of the three", lambda: MKLClassifier([_LINEAR, _QUADRATIC, _GAUSSIAN], weights="uniform")),
+    Entry("SVM, sum of the three", lambda: MKLClassifier(_ALL, weights="uniform")),
+    Entry("MKL (l1)", lambda: MKLClassifier(_ALL)),
+    Entry("MKL (l2)", lambda: MKLClassifier(_ALL, norm=2)),
 )
 
 

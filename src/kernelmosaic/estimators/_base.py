@@ -14,6 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from kernelmosaic.estimators._expansion import Expansion
 from kernelmosaic.estimators._params import KernelListMixin
+from kernelmosaic.estimators._repeats import count_repeats
 from kernelmosaic.gram import Mosaic, Views, make_bank
 from kernelmosaic.kernels.views import lay_tiles, read_kernels
 from kernelmosaic.learning import Learned, Learner, make_learner
@@ -34,22 +35,22 @@ class BaseMKL(KernelListMixin, ABC):
     # What a subclass names -----------------------------------------------------------------------------------------
 
     @abstractmethod
-    def _machines(self, y: Any, sample_weight: NDArray[np.float64] | None) -> list[Machine]:
-        """Return one machine an output."""
+    def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Machine]:
+        """Return one machine an output, for the targets and weights of distinct samples."""
 
     # Fitting -------------------------------------------------------------------------------------------------------
 
     def _fit(self, X: Any, y: Any, sample_weight: NDArray[np.float64] | None, original: Any) -> None:
         """Fit to validated samples; `original` is X as it was given, for the names of its columns."""
         check_positive("tol", self.tol)
-        kept = np.arange(X.shape[0])
-        if sample_weight is not None and np.any(sample_weight == 0):
-            # A sample of weight zero is no sample: it must not touch widths or scales either.
-            kept = np.flatnonzero(sample_weight)
-            X, sample_weight = X[kept], sample_weight[kept]
-            y = None if y is None else y[kept]
-        machines = self._machines(y, sample_weight)
-        mosaic = Mosaic.fit(lay_tiles(read_kernels(self.kernels), original), X, self.normalize, sample_weight)
+        if self.memory_budget is not None:
+            check_positive("memory_budget", self.memory_budget)
+        counted = count_repeats(X, y, sample_weight)
+        kept, weight = counted.rows, counted.weight
+        machines = self._machines(None if y is None else y[kept], weight)
+        X = X[kept]
+        tiles = lay_tiles(read_kernels(self.kernels), original if len(np.shape(original)) == 2 and hasattr(original, "shape") else X)
+        mosaic = Mosaic.fit(tiles, X, self.normalize, weight)
         views = mosaic.views(X)
         bank = make_bank(mosaic, views, budget=self.memory_budget)
         learner = make_learner(self, bank)
@@ -64,6 +65,7 @@ class BaseMKL(KernelListMixin, ABC):
         beta = np.array([one.solution.beta for one in learned])
         eta = np.array([one.weights for one in learned])
         support = np.flatnonzero(np.any(beta != 0, axis=0))
+        support = support[np.argsort(kept[support])]
         self.support_ = kept[support]
         self.support_fraction_ = len(support) / len(kept)
         self.dual_coef_ = beta[:, support]
@@ -92,17 +94,18 @@ class BaseMKL(KernelListMixin, ABC):
 
     # Samples in ----------------------------------------------------------------------------------------------------
 
-    def _validate(self, X: Any, y: Any = None, *, reset: bool, **checks: Any) -> Any:
-        """Check samples as scikit-learn does; (X, y) if y is given, else X."""
+    def _validate(self, X: Any, *y: Any, reset: bool, **checks: Any) -> Any:
+        """Check samples as scikit-learn does; (X, y) if y is given, be it None, else X."""
         kinds = set(self._kernels_take("input_kind"))
-        if kinds == {"numbers"}:
+        picked = hasattr(X, "columns") and all(entry.columns is not None for entry in read_kernels(self.kernels))
+        if kinds == {"numbers"} and not picked:
             sparse = all(self._kernels_take("accepts_sparse"))
             form = {"accept_sparse": "csr" if sparse else False, "dtype": (np.float64, np.float32)}
         else:
-            # Row numbers and sequences: leave each column to the kernel that reads it.
-            form = {"dtype": None}
+            # Row numbers, sequences, frames with columns nobody reads: leave each column to the kernel that reads it.
+            form = {"dtype": None, "ensure_all_finite": False}
             X = _as_column(X)
-        return validate_data(self, X, *(() if y is None else (y,)), reset=reset, **form, **checks)
+        return validate_data(self, X, *y, reset=reset, **form, **checks)
 
     def _sample_weight(self, sample_weight: Any, X: Any) -> NDArray[np.float64] | None:
         if sample_weight is None:

@@ -79,7 +79,7 @@ class Expansion:
         return out
 
     def _blocks(self, views: Views) -> Iterator[tuple[slice, int, NDArray[np.float64]]]:
-        n = views[0].shape[0]
+        n = views[0].shape[0] if self.beta.shape[1] else 0  # without support there is nothing to evaluate
         height = max(1, _BLOCK_BYTES // (8 * max(self.beta.shape[1], 1)))
         for start in range(0, n, height):
             rows = slice(start, min(start + height, n))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any, Self
 
 from sklearn.base import BaseEstimator
 
-from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.family import PerColumn
 from kernelmosaic.kernels.views import Entry, read_kernels
+
+#: Items of a list that is too long to print that are printed nevertheless.
+_SHOWN = 4
 
 
 class KernelListMixin(BaseEstimator):
@@ -71,11 +74,24 @@ class KernelListMixin(BaseEstimator):
         return [getattr(k.kernel if isinstance(k, PerColumn) else k, trait) for k in kernels]
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        defaults = type(self)().get_params(deep=False)
+        # scikit-learn's printer would write kernels out as constructor calls, and a precomputed one with its matrix.
         changed = [
-            f"{key}={value!r}"
-            for key, value in self.get_params(deep=False).items()
-            if repr(value) != repr(defaults[key]) or isinstance(value, Kernel)
+            (key, value)
+            for key, parameter in signature(type(self)).parameters.items()
+            if repr(value := getattr(self, key)) != repr(parameter.default)
         ]
-        text = f"{type(self).__name__}({', '.join(changed)})"
-        return text if len(text) <= N_CHAR_MAX else text[: N_CHAR_MAX - 4] + " ...)"
+        text = _call(self, {key: repr(value) for key, value in changed})
+        if len(text) > N_CHAR_MAX:
+            text = _call(self, {key: _shortened(value) for key, value in changed})
+        return text if len(text) <= N_CHAR_MAX else text[: max(N_CHAR_MAX - 4, 0)] + "...)"
+
+
+def _call(estimator: Any, arguments: dict[str, str]) -> str:
+    return f"{type(estimator).__name__}({', '.join(f'{key}={text}' for key, text in arguments.items())})"
+
+
+def _shortened(value: Any) -> str:
+    """Write a long list as its beginning, its end and how many items it has."""
+    if not isinstance(value, list | tuple) or len(value) <= _SHOWN:
+        return repr(value)
+    return f"[{', '.join(map(repr, value[: _SHOWN - 1]))}, ..., {value[-1]!r} ({len(value)} in all)]"

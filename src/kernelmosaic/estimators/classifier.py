@@ -65,11 +65,12 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     dual_coef_ : ndarray of shape (outputs, n_support)
         Signed dual coefficients of the support vectors; one output for two classes.
     support_ : ndarray of shape (n_support,)
-        Row numbers of the support vectors.
+        Row numbers of the support vectors. Repeated samples are one sample with the sum of their weights: of these, the
+        first.
     n_support_ : ndarray of shape (classes,)
         How many there are of each class.
     support_fraction_ : float
-        Their share of the training set.
+        Their share of the distinct training samples.
     intercept_ : ndarray of shape (outputs,)
         Constants of the decision function.
     objective_ : float
@@ -162,18 +163,31 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
             raise ValueError(
                 f"y holds one class only, {self.classes_.tolist()}: MKLClassifier needs at least two classes to tell apart."
             )
-        if self.class_weight is not None:
-            factors = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
-            per_sample = factors[np.searchsorted(self.classes_, y).clip(0, len(factors) - 1)]
-            weight = per_sample if weight is None else weight * per_sample
         self._fit(X, y, weight, original)
         counted = np.searchsorted(self.classes_, np.asarray(y)[self.support_])
         self.n_support_ = np.bincount(counted, minlength=len(self.classes_))
         return self
 
-    def _machines(self, y: Any, sample_weight: NDArray[np.float64] | None) -> list[Machine]:
+    def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Machine]:
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        return [SVC(np.where(y == c, 1.0, -1.0), self.C, self.slack, sample_weight) for c in positive]
+        prices = weight * self._class_factors(y, weight)
+        return [SVC(np.where(y == c, 1.0, -1.0), self.C, self.slack, prices) for c in positive]
+
+    def _class_factors(self, y: Any, weight: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the factor of C that `class_weight` gives each sample."""
+        if self.class_weight is None:
+            return np.ones(len(y))
+        labels = np.searchsorted(self.classes_, y)
+        if self.class_weight == "balanced":
+            # By the weights, not by rows: a repeated sample is one row here.
+            totals = np.bincount(labels, weights=weight)
+            return np.asarray((weight.sum() / (len(totals) * totals))[labels])
+        if not isinstance(self.class_weight, dict):
+            raise ValueError(f"class_weight={self.class_weight!r}: give None, 'balanced' or a dict from class to factor.")
+        factors = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
+        if not np.all(np.isfinite(factors) & (factors > 0)):
+            raise ValueError(f"class_weight={self.class_weight!r}: every class needs a positive, finite factor.")
+        return np.asarray(factors[labels])
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the signed distances: (n_samples,) for two classes, else one column a class."""

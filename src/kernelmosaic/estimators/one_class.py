@@ -12,6 +12,9 @@ from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.machines import Machine, OneClass
 from kernelmosaic.machines.base import check_positive
 
+#: How far, relative to the offset, decision values may be off zero by rounding alone.
+_ROUNDING = {"double": 1e-9, "single": 1e-5}
+
 
 class MKLOneClass(OutlierMixin, BaseMKL):
     """One-class support vector machine on a weighted sum of kernels.
@@ -25,7 +28,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
     nu : float, default=0.5
         In (0, 1]: at most this share of the training samples is called novel, at least this share supports the boundary.
     norm, weights, penalties, penalty_power, solver, normalize
-        As in :class:`MKLClassifier`.
+        As in :class:`MKLClassifier`, but ``normalize="centered"``, which would put the origin in the midst of the samples.
     tol, max_iter, memory_budget, verbose
         As in :class:`MKLClassifier`.
 
@@ -73,22 +76,28 @@ history_
         """Fit to samples; y is ignored. See :meth:`MKLClassifier.fit`."""
         if check_positive("nu", self.nu) > 1:
             raise ValueError(f"nu={self.nu!r}: must lie in (0, 1].")
+        if self.normalize == "centered":
+            raise ValueError(
+                "normalize='centered': a one-class machine separates the samples from the origin, which centring moves into "
+                "their midst; choose 'trace', 'diagonal' or None."
+            )
         original = X
         X = self._validate(X, reset=True)
-        self._n_samples = X.shape[0]
         self._fit(X, None, self._sample_weight(sample_weight, X), original)
         self.n_support_ = np.array([len(self.support_)])
         self.offset_ = -float(self.intercept_[0])
         return self
 
-    def _machines(self, y: Any, sample_weight: NDArray[np.float64] | None) -> list[Machine]:
-        counted = float(self._n_samples) if sample_weight is None else float(sample_weight.sum())
-        n = self._n_samples if sample_weight is None else len(sample_weight)
-        return [OneClass(n, 1.0 / (self.nu * counted), sample_weight)]
+    def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Machine]:
+        return [OneClass(len(weight), 1.0 / (self.nu * float(weight.sum())), weight)]
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the signed distances: negative for novel samples."""
-        return self._outputs(X)[:, 0]
+        values = self._outputs(X)[:, 0]
+        # The boundary runs through samples, which must fall on the same side however many are asked about at once.
+        rounding = _ROUNDING["single" if getattr(X, "dtype", None) == np.float32 else "double"]
+        values[np.abs(values) <= rounding * abs(self.offset_)] = 0.0
+        return values
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """Return the unshifted scores: the decision function plus `offset_`."""

@@ -84,8 +84,8 @@ history_
         self.n_support_ = np.array([len(self.support_)])
         return self
 
-    def _machines(self, y: Any, sample_weight: NDArray[np.float64] | None) -> list[Machine]:
-        return [SVR(y, self.C, self.epsilon, self.slack, sample_weight)]
+    def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Machine]:
+        return [SVR(y, self.C, self.epsilon, self.slack, weight)]
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the predicted targets."""

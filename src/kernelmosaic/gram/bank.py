@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic.gram.memory import default_budget, format_bytes
 from kernelmosaic.gram.mosaic import Mosaic, Views, take_rows
+from kernelmosaic.gram.threads import run_threads
 from kernelmosaic.kernels.base import Block
 
 Rows = slice | NDArray[np.intp]
@@ -51,7 +52,7 @@ class KernelBank(ABC):
             part[...] = 0.0
             for m, block in self.blocks(active, strip, slice(0, strip.stop)):
                 part += self.dtype.type(weights[m]) * block
-            K[: strip.start, strip] = part[:, : strip.start].T
+            _mirror(K, strip)
         return K
 
     def combine_gated(self, gates: NDArray[Any], out: Block | None = None) -> Block:
@@ -64,7 +65,7 @@ class KernelBank(ABC):
             part[...] = 0.0
             for m, block in self.blocks(active, strip, slice(0, strip.stop)):
                 part += gates[strip, m, np.newaxis] * block * gates[: strip.stop, m]
-            K[: strip.start, strip] = part[:, : strip.start].T
+            _mirror(K, strip)
         return K
 
     def row_block(self, m: int, rows: Rows) -> Block:
@@ -80,24 +81,20 @@ class KernelBank(ABC):
         out = np.zeros((self.n_kernels, len(at), *beta.shape[1:]))
         if len(support) == 0:
             return out
-        columns, weights = self._columns(support, beta)
-        for strip in self.row_strips(len(weights)):
+        weights = beta[support].astype(np.float64)
+        for strip in self.row_strips(len(support)):
             inside = at[strip.start : strip.stop]
             if len(inside) == 0:
                 break
-            for m, block in self.blocks(range(self.n_kernels) if kernels is None else kernels, inside, columns):
+            for m, block in self.blocks(range(self.n_kernels) if kernels is None else kernels, inside, support):
                 out[m, strip.start : strip.start + len(inside)] = block @ weights.astype(block.dtype, copy=False)
         return out
-
-    def _columns(self, support: NDArray[np.intp], beta: NDArray[Any]) -> tuple[Rows, NDArray[np.float64]]:
-        """Return the columns a product reads, and β there."""
-        return support, beta[support].astype(np.float64)
 
     def quadratic_forms(self, beta: NDArray[Any], kernels: Sequence[int] | None = None) -> NDArray[np.float64]:
         """Return ½ Σ_c β_cᵀ K_m β_c for every kernel, reading only rows and columns of the support."""
         support = np.flatnonzero(beta if beta.ndim == 1 else np.any(beta != 0, axis=1))
         values = self.products(beta, support, kernels)
-        return 0.5 * np.einsum("mi...,i...->m", values, beta[support])
+        return 0.5 * np.einsum("mi,i->m" if beta.ndim == 1 else "mic,ic->m", values, beta[support])
 
 
 class StoredBank(KernelBank):
@@ -113,9 +110,9 @@ class StoredBank(KernelBank):
         """Compute the matrices strip by strip, so that nothing but the bank itself is ever large."""
         n = views[0].shape[0]
         matrices = np.empty((len(mosaic), n, n), dtype=dtype)
-        for strip in _strips(n, max(1, 16 * _CACHE_BYTES // (8 * n))):
+        for strip in _strips(n, max(1, 2 * _CACHE_BYTES // (8 * n))):
             rows = take_rows(views, strip)
-            for m, block in mosaic.blocks(rows, take_rows(views, slice(0, strip.stop)), range(len(mosaic))):
+            for m, block in mosaic.blocks(rows, take_rows(views, slice(0, strip.stop)), range(len(mosaic)), dtype):
                 matrices[m, strip, : strip.stop] = block
                 matrices[m, : strip.start, strip] = block[:, : strip.start].T
         return cls(matrices)
@@ -126,11 +123,44 @@ class StoredBank(KernelBank):
             both = not isinstance(rows, slice) and not isinstance(columns, slice)
             yield m, K[np.ix_(rows, columns)] if both else K[rows, columns]
 
-    def _columns(self, support: NDArray[np.intp], beta: NDArray[Any]) -> tuple[Rows, NDArray[np.float64]]:
-        # Reading whole rows in order is faster than picking most of their entries one by one.
-        if len(support) > _DENSE_SHARE * self.n_samples:
-            return slice(0, self.n_samples), beta.astype(np.float64)
-        return super()._columns(support, beta)
+    def combine(self, weights: NDArray[Any], out: Block | None = None) -> Block:
+        from kernelmosaic.gram._numba_bank import add_lower, mirror_lower
+
+        active = np.flatnonzero(weights)
+        factors = np.asarray(weights, dtype=self.dtype)[active]
+        K = np.empty((self.n_samples,) * 2, dtype=self.dtype) if out is None else out
+
+        def fill(rows: slice) -> None:
+            add_lower(self.matrices, active, factors, K, rows.start, rows.stop)
+            mirror_lower(K, rows.start, rows.stop)
+
+        run_threads(fill, _triangle_strips(self.n_samples, 4))
+        return K
+
+    def products(
+        self, beta: NDArray[Any], rows: NDArray[np.intp] | None = None, kernels: Sequence[int] | None = None
+    ) -> NDArray[np.float64]:
+        if beta.ndim > 1:
+            return super().products(beta, rows, kernels)
+        from kernelmosaic.gram._numba_bank import block_products, symmetric_product
+
+        support = np.flatnonzero(beta)
+        at = np.arange(self.n_samples) if rows is None else rows
+        out = np.zeros((self.n_kernels, len(at)))
+        # Reading half of a matrix in order is faster than picking most of its entries one by one.
+        whole = len(support) > _DENSE_SHARE * self.n_samples
+        coefficients = (beta if whole else beta[support]).astype(self.dtype)
+
+        def multiply(m: int) -> None:
+            if whole:
+                values = np.empty(self.n_samples, dtype=np.float64)
+                symmetric_product(self.matrices[m], coefficients, values)
+                out[m] = values[at]
+            else:
+                block_products(self.matrices[m], at, support, coefficients, out[m])
+
+        run_threads(multiply, range(self.n_kernels) if kernels is None else kernels)
+        return out
 
     def row_strips(self, n_columns: int) -> Iterator[slice]:
         return _strips(self.n_samples, max(1, _CACHE_BYTES // (self.dtype.itemsize * max(n_columns, 1))))
@@ -148,7 +178,8 @@ class ComputedBank(KernelBank):
         self.working_bytes = working_bytes
 
     def blocks(self, kernels: Sequence[int] | NDArray[Any], rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
-        for m, block in self.mosaic.blocks(take_rows(self.views, rows), take_rows(self.views, columns), kernels):
+        left, right = take_rows(self.views, rows), take_rows(self.views, columns)
+        for m, block in self.mosaic.blocks(left, right, kernels, self.dtype):
             yield m, block.astype(self.dtype, copy=False)
 
     def row_strips(self, n_columns: int) -> Iterator[slice]:
@@ -187,6 +218,20 @@ def make_bank(mosaic: Mosaic, views: Views, *, dtype: Any = None, budget: float 
     if (len(mosaic) + 1) * matrix <= budget:
         return StoredBank.fill(mosaic, views, dtype)
     return ComputedBank(mosaic, views, dtype, working_bytes=max(int(min(budget - matrix, budget / 8)), 2**20))
+
+
+def _mirror(K: Block, strip: slice) -> None:
+    """Copy the lower triangle of a strip of rows into the upper; on the diagonal too, where both halves were computed."""
+    K[: strip.start, strip] = K[strip, : strip.start].T
+    square = K[strip, strip]
+    upper = np.triu_indices_from(square, k=1)
+    square[upper] = square.T[upper]
+
+
+def _triangle_strips(n: int, count: int) -> list[slice]:
+    """Cut the rows so that every strip of the lower triangle holds about as many entries, the longest rows first."""
+    edges = np.unique(np.round(n * np.sqrt(np.linspace(0.0, 1.0, count + 1))).astype(int))
+    return [slice(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)][::-1]
 
 
 def _strips(n: int, height: int) -> Iterator[slice]:

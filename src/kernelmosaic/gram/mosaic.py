@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,13 +41,11 @@ class Mosaic:
     ) -> Mosaic:
         """Clone the kernels, fit each to its columns of the training set, and learn their scales."""
         make_normalization(normalize)
-        views = _views([(tile.kernel, tile.columns) for tile in tiles], X)
+        views = _views(tiles, X)
         pieces = []
         for tile, view in zip(tiles, views, strict=True):
-            try:
+            with _named(tile.name):
                 kernel = clone(tile.kernel).fit(view)
-            except (TypeError, ValueError) as error:
-                raise type(error)(f"kernel {tile.name!r}: {error}") from error
             scale = make_normalization(normalize).fit(kernel, view, sample_weight)
             pieces.append(Piece(tile.name, kernel, tile.columns, scale))
         return cls(tuple(pieces))
@@ -64,9 +63,11 @@ class Mosaic:
 
     def views(self, X: Any) -> Views:
         """Return the samples as each piece sees them."""
-        return _views([(piece.kernel, piece.columns) for piece in self.pieces], X)
+        return _views(self.pieces, X)
 
-    def blocks(self, X: Views, Y: Views, kernels: Sequence[int] | NDArray[Any]) -> Iterator[tuple[int, Block]]:
+    def blocks(
+        self, X: Views, Y: Views, kernels: Sequence[int] | NDArray[Any], dtype: Any = None
+    ) -> Iterator[tuple[int, Block]]:
         """Yield (m, block of kernel m between X and Y) for each m asked for.
 
         Kernels that are functions of the same statistic of the same columns share it: it is computed once for all of them.
@@ -79,7 +80,9 @@ class Mosaic:
             else:
                 yield m, self._finish(m, kernel._block(X[m], Y[m]), X[m], Y[m])
         for (statistic, _, _), members in shared.items():
+            # Rounding the statistic instead of the kernel halves the cost of the formula.
             S = pairwise_statistic(statistic, X[members[0]], Y[members[0]])
+            S = S if dtype is None else S.astype(dtype, copy=False)
             for m in members:
                 kernel = self.pieces[m].kernel
                 assert isinstance(kernel, StatisticKernel)
@@ -97,14 +100,26 @@ class Mosaic:
         return self.pieces[m].normalization.block(K, X, Y)
 
 
-def _views(pieces: Sequence[tuple[Kernel, NDArray[np.intp] | None]], X: Any) -> Views:
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Say of which kernel an error speaks: a kernel itself does not know its name."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"kernel {name!r}: {error}") from error
+
+
+def _views(pieces: Sequence[Tile | Piece], X: Any) -> Views:
     """Cut X into the kernels' columns; equal columns give the same object, by which shared statistics are recognised."""
     cut: dict[tuple[type, bytes | None], Any] = {}
     views = []
-    for kernel, columns in pieces:
+    for piece in pieces:
+        kernel, columns = piece.kernel, piece.columns
         key = (kernel.validate.__func__, None if columns is None else columns.tobytes())  # type: ignore[attr-defined]
         if key not in cut or kernel.input_kind != "numbers":
-            cut[key] = kernel.validate(take_columns(X, columns))
+            with _named(piece.name):
+                cut[key] = kernel.validate(take_columns(X, columns))
         views.append(cut[key])
     return views
 
@@ -112,4 +127,7 @@ def _views(pieces: Sequence[tuple[Kernel, NDArray[np.intp] | None]], X: Any) -> 
 def take_rows(views: Views, rows: Any) -> Views:
     """Return some rows of every view, keeping equal views equal."""
     taken: dict[int, Any] = {}
-    return [taken.setdefault(id(view), view[rows]) for view in views]
+    for view in views:
+        if id(view) not in taken:
+            taken[id(view)] = view[rows]
+    return [taken[id(view)] for view in views]

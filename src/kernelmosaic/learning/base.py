@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import KernelBank
-from kernelmosaic.learning.norms import WeightNorm
+from kernelmosaic.learning.norms import PowerNorm, SumNorm, WeightNorm
 from kernelmosaic.learning.progress import gap_progress
 from kernelmosaic.machines import Machine
-from kernelmosaic.solvers import Solution
+from kernelmosaic.solvers import Program, Solution
 
 
 @dataclass(frozen=True)
@@ -96,11 +96,44 @@ class Learner(ABC):
 
     Attributes
     ----------
+    serves : frozenset of str
+        Which sets of weights: "sum norm" (norm=1) and "power norm" (norm > 1).
+    programs : frozenset of str
+        Which programs, by their kind (see `program_kind`).
     advice : str
         What to do when the gap is not met.
     """
 
+    serves: frozenset[str] = frozenset({"sum norm", "power norm"})
+    programs: frozenset[str] = frozenset({"two classes", "targets", "one class"})
     advice: str = "raise max_iter, or accept a larger tol."
 
     @abstractmethod
     def learn(self, bank: KernelBank, machine: Machine, warm_start: Any = None) -> Learned: ...
+
+    @classmethod
+    def require(cls, solver: str, norm: WeightNorm | None = None, program: Program | None = None) -> None:
+        """Raise a ValueError that names the solver and what it cannot do, if it cannot serve the norm or the program."""
+        if norm is not None and norm_kind(norm) not in cls.serves:
+            given = f"norm={norm.p:g}" if isinstance(norm, PowerNorm) else "norm=1"
+            served = "norm=1" if isinstance(norm, PowerNorm) else "norms above 1"
+            raise ValueError(f"solver={solver!r} serves {served}, not {given}; use solver='newton'.")
+        if program is not None and program_kind(program) not in cls.programs:
+            raise ValueError(
+                f"solver={solver!r} serves machines with {' or '.join(sorted(cls.programs))}, not with "
+                f"{program_kind(program)}; use solver='newton'."
+            )
+
+
+def norm_kind(norm: WeightNorm) -> str:
+    """Return "sum norm" or "power norm"."""
+    return "sum norm" if isinstance(norm, SumNorm) else "power norm"
+
+
+def program_kind(program: Program) -> str:
+    """Return what a program is fitted to: "one class" (none), "two classes" (±1, each β of its target's sign) or "targets"."""
+    t = program.target
+    if not np.any(t):
+        return "one class"
+    signed = np.all(np.abs(t) == 1) and np.all(np.where(t > 0, program.lower, program.upper) == 0)
+    return "two classes" if signed and program.epsilon == 0 else "targets"

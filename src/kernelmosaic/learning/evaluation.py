@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from kernelmosaic.gram import KernelBank
 from kernelmosaic.learning.norms import Weights, WeightNorm
 from kernelmosaic.machines import Machine
 from kernelmosaic.solvers import Solution
-from kernelmosaic.solvers.free_block import free_samples
+from kernelmosaic.solvers.free_block import free_samples, solve_free_block
+
+#: A kernel whose slope is below this share of the steepest cannot enter soon, and is not looked at every time.
+_WATCHED = 0.5
 
 
-@dataclass
+@dataclass(frozen=True)
 class Evaluation:
     """The machine solved at weights θ.
 
@@ -29,19 +30,30 @@ class Evaluation:
         Of the machine on the combined kernel.
     upper : float
         Primal value: no less than the problem's optimum at these weights, and so over all weights.
-    lower : float
-        What β guarantees whatever the weights: no more than the optimum.
     q : ndarray of shape (P,)
-        ½ βᵀK_mβ / d_m², the slopes of the value downward in θ.
+        ½ βᵀK_mβ / d_m², the slopes of the value downward in θ; NaN for kernels not looked at.
+    products : ndarray of shape (P, n_support)
+        K_m β / d_m² at the support samples; rows of kernels not looked at are meaningless.
+    support : ndarray of shape (n_support,)
+        Samples where β is not zero.
     """
 
     theta: Weights
     solution: Solution
     upper: float
-    lower: float
     q: Weights
     products: NDArray[np.float64]
     support: NDArray[np.intp]
+
+    @property
+    def watched(self) -> NDArray[np.intp]:
+        """The kernels looked at."""
+        return np.flatnonzero(~np.isnan(self.q))
+
+    @property
+    def complete(self) -> bool:
+        """Whether every kernel was looked at, without which there is no lower bound."""
+        return not np.isnan(self.q).any()
 
 
 class Problem:
@@ -56,50 +68,66 @@ class Problem:
         self._K: NDArray[Any] | None = None
         self._at: Weights | None = None
 
-    @cached_property
+    @property
     def n_kernels(self) -> int:
         return self.bank.n_kernels
 
-    def evaluate(self, theta: Weights, warm_start: NDArray[np.float64] | None, tol: float) -> Evaluation:
-        """Solve the machine at θ to a relative gap of `tol`."""
-        self._K = self.bank.combine(theta * self.scale, out=self._K)
-        self._at = theta
+    def evaluate(
+        self,
+        theta: Weights,
+        warm_start: NDArray[np.float64] | None,
+        tol: float,
+        kernels: NDArray[np.intp] | None = None,
+    ) -> Evaluation:
+        """Solve the machine at θ to a relative gap of `tol`, looking at the slopes of these kernels (all if None)."""
+        if self._K is None or self._at is None or not np.array_equal(self._at, theta):
+            self._K = self.bank.combine(theta * self.scale, out=self._K)
+            self._at = theta
         solution = self.machine.solve(self._K, warm_start, tol)
         self.n_solves += 1
         support = np.flatnonzero(solution.beta)
-        beta = solution.beta[support]
-        products = self.bank.products(solution.beta, support) * self.scale[:, np.newaxis]
-        q = 0.5 * (products @ beta)
-        program = self.machine.program
+        blank = np.zeros((self.n_kernels, len(support)))
+        unknown = Evaluation(theta, solution, np.inf, np.full(self.n_kernels, np.nan), blank, support)
+        looked = self.look(unknown, np.arange(self.n_kernels) if kernels is None else kernels)
         # The kernel part of the value, from the same products as the slopes, so that both bounds see one arithmetic.
-        quadratic = float(theta @ q)
-        upper = program.primal_value(quadratic, solution.values, solution.intercept)
-        lower = program.linear_value(solution.beta) - self.norm.support(q)
-        return Evaluation(theta, solution, upper, lower, q, products, support)
+        quadratic = float(theta[theta > 0] @ looked.q[theta > 0])
+        upper = self.machine.program.primal_value(quadratic, solution.values, solution.intercept)
+        return replace(looked, upper=upper)
+
+    def look(self, at: Evaluation, kernels: NDArray[np.intp]) -> Evaluation:
+        """Add the slopes of more kernels."""
+        fresh = self.bank.products(at.solution.beta, at.support, kernels)[kernels] * self.scale[kernels, np.newaxis]
+        products, q = at.products.copy(), at.q.copy()
+        products[kernels] = fresh
+        q[kernels] = 0.5 * (fresh @ at.solution.beta[at.support])
+        return replace(at, products=products, q=q)
+
+    def complete(self, at: Evaluation) -> Evaluation:
+        """Look at every kernel."""
+        return at if at.complete else self.look(at, np.flatnonzero(np.isnan(at.q)))
+
+    def watch(self, at: Evaluation) -> NDArray[np.intp]:
+        """The kernels worth looking at next: those with a weight, and those whose slope is not far from the steepest."""
+        return np.flatnonzero((at.theta > 0) | (at.q >= _WATCHED * np.nanmax(at.q)))
+
+    def lower(self, at: Evaluation) -> float:
+        """What β guarantees whatever the weights of the kernels looked at: a bound on the optimum if they are all."""
+        return self.machine.program.linear_value(at.solution.beta) - self.norm.support(at.q[at.watched])
 
     def curvature(self, at: Evaluation) -> NDArray[np.float64]:
-        """Return ∂²J/∂θ² while the free samples stay free: how β answers when the weights move.
+        """Return ∂²J/∂θ² among the kernels looked at, while the free samples stay free: how β answers to the weights.
 
         The free coefficients solve a linear system in the combined kernel, so their answer to a change of θ_m is its inverse
-        times (K_m β); everything else is fixed at its bound.
+        times K_m β; everything else is fixed at its bound.
         """
         program = self.machine.program
         free = free_samples(program, at.solution.beta)
-        if len(free) == 0 or self._K is None or self._at is not at.theta:
-            return np.zeros((self.n_kernels,) * 2)
-        V = at.products[:, np.searchsorted(at.support, free)].T
-        # Single precision will do: the curvature only chooses the step, it certifies nothing.
-        A = self._K[np.ix_(free, free)].astype(np.float32)
-        ridge = program.ridge[free].astype(np.float32)
-        A[np.diag_indices_from(A)] += ridge + np.float32(1e-5) * (np.trace(A) / len(free) + ridge.mean())
-        try:
-            factor = cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
-        except LinAlgError:
-            return np.zeros((self.n_kernels,) * 2)
-        right = np.column_stack([V, np.ones(len(free))]).astype(np.float32)
-        answer = cho_solve(factor, right, check_finite=False).astype(np.float64)
+        if len(free) == 0 or self._K is None or not np.array_equal(self._at, at.theta):
+            return np.zeros((len(at.watched),) * 2)
+        V = at.products[np.ix_(at.watched, np.searchsorted(at.support, free))].T
+        answer = solve_free_block(self._K, program.ridge, free, np.column_stack([V, np.ones(len(free))]))
         H = V.T @ answer[:, :-1]
-        if program.total is not None:
+        if program.total is not None and answer[:, -1].sum() > 0:
             pull = V.T @ answer[:, -1]
             H -= np.outer(pull, pull) / answer[:, -1].sum()
         return np.asarray(H)

@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import KernelBank
+from kernelmosaic.learning.alignment import Alignment
 from kernelmosaic.learning.base import Learner, Options
+from kernelmosaic.learning.easymkl import EasyMKL
 from kernelmosaic.learning.fixed import FixedWeights
+from kernelmosaic.learning.joint_slack import JointSlack
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import make_norm
+from kernelmosaic.learning.penalties import make_penalties, numbers
+from kernelmosaic.learning.qcqp import QCQP
+from kernelmosaic.learning.reduced_gradient import ReducedGradient
+from kernelmosaic.learning.sdp import SDP
+from kernelmosaic.learning.silp import SILP
+from kernelmosaic.machines import Machine
 
-SOLVERS: dict[str, type[Any]] = {"newton": Newton}
+#: Every way to learn the weights, by the name an estimator's `solver` gives it.
+SOLVERS: dict[str, type[Any]] = {
+    "newton": Newton,
+    "reduced_gradient": ReducedGradient,
+    "silp": SILP,
+    "qcqp": QCQP,
+    "sdp": SDP,
+    "alignment": Alignment,
+    "easymkl": EasyMKL,
+}
 
 
-def make_learner(parameters: Any, bank: KernelBank) -> Learner:
+def make_learner(parameters: Any, bank: KernelBank, machines: Sequence[Machine] = ()) -> Learner:
     """Return the learner that an estimator's parameters ask for.
 
     Parameters
@@ -25,19 +44,33 @@ def make_learner(parameters: Any, bank: KernelBank) -> Learner:
         With the attributes weights, norm, penalties, penalty_power, solver, tol, max_iter and verbose.
     bank : KernelBank
         The kernels: their number, and for eigenvalue penalties their spectra.
+    machines : sequence of Machine
+        What it will be asked to learn for, so that a solver that cannot serve them says so before any work is done.
     """
-    P = bank.n_kernels
     norm = make_norm(parameters.norm)
     if parameters.weights is not None:
-        return FixedWeights(given_weights(parameters.weights, P), parameters.tol)
-    if parameters.solver not in SOLVERS:
-        raise ValueError(f"solver={parameters.solver!r}: choose one of {', '.join(map(repr, SOLVERS))}.")
-    if isinstance(parameters.max_iter, bool) or not isinstance(parameters.max_iter, int | np.integer) or parameters.max_iter < 1:
-        raise ValueError(f"max_iter={parameters.max_iter!r}: give a whole number of at least 1.")
-    penalties = given_penalties(parameters.penalties, P)
-    return SOLVERS[parameters.solver](
-        Options(norm, penalties, parameters.tol, int(parameters.max_iter), bool(parameters.verbose))
-    )
+        return FixedWeights(given_weights(parameters.weights, bank.n_kernels), parameters.tol)
+    learner = _solver(parameters)
+    learner.require(parameters.solver, norm)
+    for machine in machines:
+        learner.require(parameters.solver, program=machine.program)
+    max_iter = parameters.max_iter
+    if isinstance(max_iter, bool) or not isinstance(max_iter, int | np.integer) or max_iter < 1:
+        raise ValueError(f"max_iter={max_iter!r}: give a whole number of at least 1.")
+    penalties = make_penalties(parameters.penalties, parameters.penalty_power, bank)
+    made: Learner = learner(Options(norm, penalties, parameters.tol, int(max_iter), bool(parameters.verbose)))
+    return made
+
+
+def _solver(parameters: Any) -> type[Any]:
+    name = parameters.solver
+    if not isinstance(name, str) or name not in SOLVERS:
+        raise ValueError(f"solver={name!r}: choose one of {', '.join(map(repr, SOLVERS))}.")
+    if isinstance(getattr(parameters, "C", None), str):
+        if name != "newton":
+            raise ValueError(f"C={parameters.C!r} is served by solver='newton', not by solver={name!r}.")
+        return JointSlack
+    return SOLVERS[name]
 
 
 def given_weights(weights: Any, P: int) -> NDArray[np.float64]:
@@ -46,29 +79,7 @@ def given_weights(weights: Any, P: int) -> NDArray[np.float64]:
         if weights != "uniform":
             raise ValueError(f"weights={weights!r}: give 'uniform', {P} numbers, or None to learn them.")
         return np.full(P, 1.0 / P)
-    eta = _numbers("weights", weights, P)
+    eta = numbers("weights", weights, P)
     if np.any(eta < 0) or not np.any(eta > 0):
         raise ValueError(f"weights={weights!r}: weights must not be negative, nor all zero.")
     return eta
-
-
-def given_penalties(penalties: Any, P: int) -> NDArray[np.float64]:
-    """Return the d_m, checked; ones for None."""
-    if penalties is None:
-        return np.ones(P)
-    d = _numbers("penalties", penalties, P)
-    if np.any(d <= 0):
-        raise ValueError(f"penalties={penalties!r}: every penalty must be positive.")
-    return d
-
-
-def _numbers(name: str, values: Any, P: int) -> NDArray[np.float64]:
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name}={values!r}: give {P} numbers, one a kernel.") from None
-    if array.shape != (P,):
-        raise ValueError(f"{name} has shape {array.shape}, but there are {P} kernels: give one number a kernel.")
-    if not np.all(np.isfinite(array)):
-        raise ValueError(f"{name}={values!r}: NaN and infinity are not allowed.")
-    return array

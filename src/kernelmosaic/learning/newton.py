@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernelmosaic.gram import KernelBank
 from kernelmosaic.learning.base import Iteration, Learned, Learner, Options
 from kernelmosaic.learning.evaluation import Evaluation, Problem
-from kernelmosaic.learning.norms import Weights
 from kernelmosaic.machines import Machine
 from kernelmosaic.solvers import relative_gap
 
-#: The machine is first solved to this share of the gap asked for, ...
-_INNER_SHARE = 0.1
+#: The machine is first solved to this gap, ...
+_FIRST_TOL = 1e-2
 #: ... then sharpened by this factor when its error is what holds the weights up, down to rounding.
 _SHARPER = 0.03
 _SHARPEST = 1e-13
@@ -27,10 +27,9 @@ class Newton(Learner):
     """Newton steps over the set of weights, with a line search on the exact value.
 
     The value J(θ) = max_β is convex and, between changes of the set of free samples, smooth; its slope is −q and its
-    curvature follows from one factorisation of the free samples' block (`Problem.curvature`).
+    curvature follows from the free samples' block (`Problem.curvature`). Kernels far from entering are not read again
+    until the others have settled.
     """
-
-    serves = frozenset({"sum norm", "power norm"})
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -46,20 +45,19 @@ class Newton(Learner):
                 history.append(search.record())
                 advance(search.gap)
         best = search.best
-        return Learned(
-            best.theta * problem.scale, best.solution, best.upper, search.gap, problem.n_solves, history
-        )
+        return Learned(best.theta * problem.scale, best.solution, best.upper, search.gap, problem.n_solves, history)
 
 
 class _Search:
-    """The current point, the best one, and the best lower bound seen."""
+    """The best point so far, and the best lower bound."""
 
     def __init__(self, problem: Problem, tol: float, warm_start: Any) -> None:
         self.problem = problem
         self.tol = tol
-        self.inner = max(_INNER_SHARE * tol, _SHARPEST)
+        self.inner = max(min(_FIRST_TOL, 10 * tol), _SHARPEST)
+        self.lower = -np.inf
         self.best = problem.evaluate(problem.norm.start(problem.n_kernels), warm_start, self.inner)
-        self.lower = self.best.lower
+        self._bound(self.best)
 
     @property
     def gap(self) -> float:
@@ -70,40 +68,52 @@ class _Search:
 
     def step(self) -> bool:
         """Lower the value by a Newton step, or sharpen the machine's solution; False when rounding is all that is left."""
-        self.inner = self._inner_tol()
         here = self.best
-        direction = self.problem.norm.newton_direction(here.theta, here.q, self.problem.curvature(here))
-        slope = -float(here.q @ direction)
+        watched = here.watched
+        direction = np.zeros_like(here.theta)
+        direction[watched] = self.problem.norm.newton_direction(
+            here.theta[watched], here.q[watched], self.problem.curvature(here)
+        )
+        slope = -float(here.q[watched] @ direction[watched])
+        self.inner = self._inner_tol(here)
         size = 1.0
         for _ in range(_MAX_HALVINGS if slope < 0 else 0):
-            there = self._evaluate(here.theta + size * direction, here)
+            there = self._evaluate(self.problem.norm.retract(here.theta + size * direction), here)
             if there.upper <= here.upper + _ARMIJO * size * slope:
                 self.best = there
                 return True
-            if self.gap <= self.tol:
-                return True
             # Differences below the machine's own gap say nothing about the weights.
-            if -size * slope <= here.solution.gap * abs(here.upper):
+            if self.gap <= self.tol or -size * slope <= here.solution.gap * abs(here.upper):
                 break
-            size *= self._shrink(slope, -float(there.q @ direction))
-        return self._sharpen()
+            size *= self._shrink(slope, -float(there.q[watched] @ direction[watched]))
+        return self.gap <= self.tol or self._sharpen()
 
     def _sharpen(self) -> bool:
         """Solve the machine more exactly where we are: its error was larger than what the weights have left to gain."""
-        if self.inner <= _SHARPEST:
+        if self.best.solution.gap <= _SHARPEST:
             return False
-        self.inner = max(_SHARPER * min(self.inner, self.best.solution.gap), _SHARPEST)
-        self.best = self._evaluate(self.best.theta, self.best)
-        return True
+        self.inner = max(_SHARPER * self.best.solution.gap, _SHARPEST)
+        sharper = self._evaluate(self.best.theta, self.best)
+        improved = sharper.solution.gap < self.best.solution.gap
+        self.best = sharper if sharper.upper <= self.best.upper or improved else self.best
+        return improved
 
-    def _inner_tol(self) -> float:
-        # An error δ in the machine's value is one of √δ in β and in the slopes: the gap of the whole needs its square.
-        return min(self.inner, max(0.1 * self.gap**2, 1e-3 * self.tol, _SHARPEST))
-
-    def _evaluate(self, theta: Weights, here: Evaluation) -> Evaluation:
-        there = self.problem.evaluate(self.problem.norm.retract(theta), here.solution.beta, self.inner)
-        self.lower = max(self.lower, there.lower)
+    def _evaluate(self, theta: NDArray[np.float64], here: Evaluation) -> Evaluation:
+        there = self.problem.evaluate(theta, here.solution.beta, self.inner, self.problem.watch(here))
+        # Once the kernels looked at would do, the others are asked whether they agree.
+        if relative_gap(min(there.upper, here.upper), self.problem.lower(there)) <= 2 * self.tol:
+            there = self.problem.complete(there)
+        self._bound(there)
         return there
+
+    def _bound(self, there: Evaluation) -> None:
+        if there.complete:
+            self.lower = max(self.lower, self.problem.lower(there))
+
+    def _inner_tol(self, here: Evaluation) -> float:
+        # An error δ in the machine's value is one of √δ in β and in the slopes: the gap of the whole needs its square.
+        gap = relative_gap(here.upper, self.problem.lower(here))
+        return min(self.inner, max(0.1 * gap**2, 1e-2 * self.tol, _SHARPEST))
 
     @staticmethod
     def _shrink(slope_here: float, slope_there: float) -> float:

@@ -109,15 +109,14 @@ def _trusted_floor(theta: Weights, q: Weights, curvature: Weights) -> Weights:
     """Return how far down a Newton step may take each weight.
 
     Near zero the slope is not linear in the weight but a power of it, q ∝ θ^(−κ) with κ = θ H_mm / q between 0 and 2 (2 when
-    ‖w_m‖ is all that stays the same). A weight that ought to shrink until its slope reaches the common one lands at that
-    power's solution, far above the zero where the linear model would put it. What is too small to matter may become zero.
+    ‖w_m‖ is all that stays the same). Where the linear model alone would make a weight negative before its slope reaches the
+    common one, the power's solution is the floor; what is too small to matter may become zero.
     """
     common = float(theta @ q)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         power = np.clip(theta * curvature / q, 1e-3, 2.0)
-        floor = np.where(q < common, theta * (q / common) ** (1.0 / power), theta)
-    floor = np.where(np.isfinite(floor), floor, 0.0)
-    return np.where((floor < _NEGLIGIBLE / len(theta)) | (q >= common), 0.0, floor)
+        floor = np.where((1.0 + power) * q < common, theta * (q / common) ** (1.0 / power), 0.0)
+    return np.where(np.isfinite(floor) & (floor > _NEGLIGIBLE / len(theta)), floor, 0.0)
 
 
 def _damped(H: NDArray[np.float64]) -> NDArray[np.float64]:

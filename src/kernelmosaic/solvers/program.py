@@ -164,16 +164,16 @@ class Solution:
     n_iter: int
 
 
-def certify(program: Program, beta: Vector, values: Vector, n_iter: int) -> Solution:
+def certify(program: Program, beta: Vector, values: Vector, n_iter: int, noise: float = 0.0) -> Solution:
     """Return the solution with its intercept and certified relative duality gap, from β and Kβ."""
     quadratic = 0.5 * float(beta @ values)
     dual = program.linear_value(beta) - quadratic
     intercept = program.best_intercept(values)
     primal = program.primal_value(quadratic, values, intercept)
-    return Solution(beta, intercept, values, dual, relative_gap(primal, dual), n_iter)
+    return Solution(beta, intercept, values, dual, relative_gap(primal, dual, noise), n_iter)
 
 
-def relative_gap(primal: float, dual: float) -> float:
-    """Return (primal − dual) / max(|primal|, |dual|), zero when both vanish."""
+def relative_gap(primal: float, dual: float, noise: float = 0.0) -> float:
+    """Return (primal − dual) / max(|primal|, |dual|), zero when both vanish or the dual is less than the noise."""
     scale = max(abs(primal), abs(dual))
-    return float(max(primal - dual, 0.0) / scale) if scale > 0 else 0.0
+    return float(max(primal - dual, 0.0) / scale) if scale > 0 and abs(dual) >= noise else 0.0

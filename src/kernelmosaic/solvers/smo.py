@@ -129,7 +129,7 @@ class _Climb:
         if not np.isfinite(intercept):
             return np.inf
         dual = self.program.linear_value(self.beta) - quadratic
-        return relative_gap(self.program.primal_value(quadratic, values, intercept), dual)
+        return relative_gap(self.program.primal_value(quadratic, values, intercept), dual, self.noise())
 
     def _violation(self, rising: Vector, falling: Vector) -> float:
         if self.program.total is None:
@@ -142,7 +142,18 @@ class _Climb:
 
     def certified(self) -> Solution:
         self.refresh()
-        return certify(self.program, self.beta, self.values(), self.n_iter)
+        return certify(self.program, self.beta, self.values(), self.n_iter, self.noise())
+
+    def noise(self) -> float:
+        """What a value of zero may come out as, K being known up to rounding only; asked of programs with t = 0.
+
+        Their value is never positive, so zero is the best there is, and a one-class machine whose samples surround the
+        origin reaches it. No relative gap to zero is ever small.
+        """
+        if self.program.target.any():
+            return 0.0
+        orthogonal = np.diagonal(self.K) @ self.beta**2
+        return float(np.finfo(self.K.dtype).eps * np.sqrt(self.program.n_samples) * orthogonal)
 
     def aim(self, gap: float, tol: float) -> None:
         """Choose the steepness to climb to next: the gap shrinks with it, so aim where the gap would be met."""

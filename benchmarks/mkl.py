@@ -1,0 +1,203 @@
+"""Learning the weights of ten Gaussian kernels: what it costs in LIBSVM fits, how it grows, and what others take.
+
+    python benchmarks/mkl.py [--quick] [--parts cost,growth,peers] [--peers-python PYTHON]
+
+cost    whole fits against one LIBSVM fit of the mean kernel, machine solves, and passes over the stored bank
+growth  exponents of the time in the number of samples and of kernels
+peers   plain SimpleMKL over LIBSVM, and the packages a user could install instead (see benchmarks/peers.py)
+
+All ratios are taken in one run, on the same matrices, alternating.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from common import best_time, describe_machine, geometric_mean, print_table
+from scipy.optimize import minimize_scalar
+from sklearn.datasets import make_classification
+from sklearn.svm import SVC as LibSVM
+
+from kernelmosaic.gram import KernelBank, Mosaic, make_bank
+from kernelmosaic.kernels import Gaussian, family
+from kernelmosaic.kernels.views import lay_tiles, read_kernels
+from kernelmosaic.learning import Newton, Options
+from kernelmosaic.learning.norms import SumNorm
+from kernelmosaic.machines import SVC
+
+GAP = 1e-3
+
+
+def make_data(n_samples: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    X, y = make_classification(n_samples, 20, n_informative=10, flip_y=0.05, class_sep=1.0, random_state=seed)
+    return (X - X.mean(0)) / X.std(0), np.where(y == 1, 1.0, -1.0)
+
+
+def fit_mosaic(X: np.ndarray, n_kernels: int) -> Mosaic:
+    kernels = family(Gaussian(), width=list(np.logspace(-1, 2, n_kernels)))
+    return Mosaic.fit(lay_tiles(read_kernels(kernels), X), X, "trace")
+
+
+def build_bank(X: np.ndarray, n_kernels: int = 10, dtype: object = np.float32) -> KernelBank:
+    mosaic = fit_mosaic(X, n_kernels)
+    return make_bank(mosaic, mosaic.views(X), dtype=dtype)
+
+
+def learn(bank: KernelBank, y: np.ndarray, C: float):
+    return Newton(Options(SumNorm(), np.ones(bank.n_kernels), tol=GAP)).learn(bank, SVC(y, C))
+
+
+def cost(quick: bool) -> None:
+    """(a), (b) and (e): LIBSVM fits, solves, and passes over the bank."""
+    rows, ratios = [], []
+    for n in (1000, 3000) if quick else (1000, 3000, 5000):
+        X, y = make_data(n)
+        start = time.perf_counter()
+        bank = build_bank(X)
+        gram = time.perf_counter() - start
+        mean = bank.combine(np.full(10, 0.1)).astype(float)
+        one_pass = best_time(lambda bank=bank: bank.matrices.sum(), 3)
+        for C in (1.0, 10.0):
+            theirs, ours = [], []
+            for _ in range(3):
+                theirs.append(best_time(lambda C=C: LibSVM(C=C, kernel="precomputed").fit(mean, y), 1))
+                start = time.perf_counter()
+                learned = learn(bank, y, C)
+                ours.append(time.perf_counter() - start)
+            ratio = min(ours) / min(theirs)
+            ratios.append(ratio)
+            rows.append(
+                (n, C, f"{gram:.2f}", f"{min(theirs):.3f}", f"{min(ours):.3f}", f"{ratio:.1f}", learned.n_solves)
+                + (f"{learned.gap:.1e}", f"{min(ours) / one_pass:.1f}", int(np.count_nonzero(learned.weights)))
+            )
+    print_table(
+        "Ten Gaussian kernels to a gap of 1e-3: whole fits in LIBSVM fits of the mean kernel (at most 5, goal 3)",
+        ("n", "C", "Gram s", "LIBSVM s", "MKL s", "ratio", "solves", "gap", "bank passes", "kernels"),
+        rows,
+    )
+    print(f"geometric mean of the ratios: {geometric_mean(ratios):.2f}\n")
+
+
+def growth(quick: bool) -> None:
+    """(c): exponents in n and P by least squares on the logarithms."""
+    sizes = (500, 1000, 2000) if quick else (500, 1000, 2000, 4000, 6000)
+    times = []
+    for n in sizes:
+        X, y = make_data(n)
+        bank = build_bank(X)
+        times.append(best_time(lambda bank=bank, y=y: learn(bank, y, 1.0), 3))
+    in_n = np.polyfit(np.log(sizes), np.log(times), 1)[0]
+    counts = (5, 10, 20, 40) if quick else (5, 10, 20, 40, 80)
+    X, y = make_data(1000)
+    by_count = [best_time(lambda b=build_bank(X, P): learn(b, y, 1.0), 3) for P in counts]
+    in_p = np.polyfit(np.log(counts), np.log(by_count), 1)[0]
+    print_table("Growth with samples, 10 kernels, C = 1", ("n", "seconds"), [(n, f"{t:.3f}") for n, t in zip(sizes, times, strict=True)])
+    print(f"exponent in n: {in_n:.2f} (at most 2.2)\n")
+    print_table("Growth with kernels, n = 1000, C = 1", ("P", "seconds"), [(p, f"{t:.3f}") for p, t in zip(counts, by_count, strict=True)])
+    print(f"exponent in P: {in_p:.2f} (at most 1.0)\n")
+
+
+def plain_simplemkl(matrices: np.ndarray, y: np.ndarray, C: float, max_iter: int = 50):
+    """SimpleMKL as one would write it over LIBSVM: reduced gradient, golden-section line search, no warm start."""
+
+    def solve(eta: np.ndarray):
+        K = np.tensordot(eta, matrices, 1)
+        machine = LibSVM(C=C, kernel="precomputed").fit(K, y)
+        beta = np.zeros(len(y))
+        beta[machine.support_] = machine.dual_coef_[0]
+        q = 0.5 * np.einsum("i,mij,j->m", beta[machine.support_], matrices[:, machine.support_][:, :, machine.support_], beta[machine.support_])
+        return np.abs(beta).sum() - eta @ q, q, machine
+
+    eta = np.full(len(matrices), 1.0 / len(matrices))
+    value, q, machine = solve(eta)
+    for _ in range(max_iter):
+        if (q.max() - eta @ q) / abs(value) <= GAP:
+            break
+        top = int(np.argmax(eta))
+        direction = np.where((eta <= 0) & (q - q[top] < 0), 0.0, q - q[top])
+        direction[top] = -np.delete(direction, top).sum()
+        falling = direction < 0
+        longest = np.min(-eta[falling] / direction[falling]) if falling.any() else 1.0
+        best = minimize_scalar(lambda s: solve(np.maximum(eta + s * direction, 0))[0], bounds=(0, longest), method="bounded", options={"xatol": 1e-2 * longest})
+        eta = np.maximum(eta + best.x * direction, 0)
+        eta /= eta.sum()
+        value, q, machine = solve(eta)
+    return eta, machine
+
+
+def peers(quick: bool, python: str | None) -> None:
+    """(d): the same training matrices and test blocks for everyone; held-out accuracy beside the time."""
+    rows = []
+    for n in (500,) if quick else (500, 1000, 2000):
+        X, y = make_data(2 * n)
+        mosaic = fit_mosaic(X[:n], 10)
+        train, test = mosaic.views(X[:n]), mosaic.views(X[n:])
+        bank = make_bank(mosaic, train, dtype=np.float64)
+        blocks = np.array([K for _, K in sorted(mosaic.blocks(test, train, range(10)), key=lambda pair: pair[0])])
+        labels, truth = y[:n], y[n:]
+        start = time.perf_counter()
+        learned = learn(bank, labels, 1.0)
+        ours = time.perf_counter() - start
+        scores = np.tensordot(learned.weights, blocks, 1) @ learned.solution.beta + learned.solution.intercept
+        rows.append((n, "kernelmosaic newton", f"{ours:.3f}", "1", f"{100 * np.mean(np.sign(scores) == truth):.1f}"))
+        start = time.perf_counter()
+        eta, machine = plain_simplemkl(bank.matrices, labels, 1.0)
+        plain = time.perf_counter() - start
+        accuracy = 100 * machine.score(np.tensordot(eta, blocks, 1), truth)
+        rows.append((n, "SimpleMKL over SVC, plain", f"{plain:.2f}", f"{plain / ours:.0f}", f"{accuracy:.1f}"))
+        for name, answer in ask_peers(python, bank.matrices, blocks, labels, truth):
+            if "error" in answer:
+                rows.append((n, name, answer["error"], "", ""))
+            else:
+                rows.append((n, name, f"{answer['seconds']:.2f}", f"{answer['seconds'] / ours:.0f}", f"{100 * answer['accuracy']:.1f}"))
+    print_table("Against what one would use instead, 10 kernels, C = 1", ("n", "method", "seconds", "times ours", "held-out %"), rows)
+
+
+def ask_peers(python: str | None, train: np.ndarray, test: np.ndarray, y: np.ndarray, truth: np.ndarray):
+    """Run benchmarks/peers.py in the interpreter that has the other packages, one method a process, 120 s each."""
+    if python is None:
+        yield "other packages", {"error": "skipped: give --peers-python (see benchmarks/peers.py)"}
+        return
+    script = Path(__file__).with_name("peers.py")
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "kernels.npz"
+        np.savez(data, train=train, test=test, y=y, truth=truth)
+        listed = subprocess.run([python, str(script), "--list"], capture_output=True, text=True, check=True)
+        for name in listed.stdout.split("\n"):
+            if not name:
+                continue
+            try:
+                done = subprocess.run([python, str(script), str(data), name], capture_output=True, text=True, timeout=150)
+                yield name, json.loads(done.stdout.strip().split("\n")[-1]) if done.returncode == 0 else {"error": done.stderr.strip().split("\n")[-1][:60]}
+            except subprocess.TimeoutExpired:
+                yield name, {"error": "> 120 s"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="smaller sizes")
+    parser.add_argument("--parts", default="cost,growth,peers", help="which parts to run")
+    parser.add_argument("--peers-python", help="interpreter of an environment with the other packages")
+    arguments = parser.parse_args()
+    print(describe_machine())
+    X, y = make_data(300)
+    for dtype in (np.float32, np.float64):
+        learn(build_bank(X, dtype=dtype), y, 1.0)
+    parts = arguments.parts.split(",")
+    if "cost" in parts:
+        cost(arguments.quick)
+    if "growth" in parts:
+        growth(arguments.quick)
+    if "peers" in parts:
+        peers(arguments.quick, arguments.peers_python)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

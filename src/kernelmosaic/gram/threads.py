@@ -1,0 +1,28 @@
+"""Passes over memory on several cores, as many as the linear algebra libraries are allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from typing import Any
+
+from threadpoolctl import threadpool_info
+
+
+def run_threads(work: Callable[[Any], None], pieces: Iterable[Any]) -> None:
+    """Call work on every piece, on the cores that are ours; the work must release the interpreter's lock to gain by it."""
+    pieces = list(pieces)
+    n_threads = min(allowed_threads(), len(pieces))
+    if n_threads <= 1:
+        for piece in pieces:
+            work(piece)
+        return
+    with ThreadPoolExecutor(n_threads) as pool:
+        list(pool.map(work, pieces))
+
+
+@lru_cache(maxsize=1)
+def allowed_threads() -> int:
+    """Return the threads the BLAS may use in this process: joblib and the user limit them there, so we keep to it too."""
+    return max((int(library["num_threads"]) for library in threadpool_info()), default=1)

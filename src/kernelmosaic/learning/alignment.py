@@ -1,0 +1,71 @@
+"""Weights that align the centred combined kernel with the targets: a closed form, then one machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+
+from kernelmosaic.gram import KernelBank
+from kernelmosaic.learning.base import Learned, Learner, Options
+from kernelmosaic.learning.fixed import FixedWeights
+from kernelmosaic.learning.norms import Weights
+from kernelmosaic.machines import Machine
+
+#: Directions of the kernels' Gram matrix below this share of the largest are rounding.
+_RANK = 1e-12
+
+
+class Alignment(Learner):
+    """Maximise ⟨K_η, ttᵀ⟩ / ‖K_η‖ over η ≥ 0, all matrices centred, and solve the machine once with these weights.
+
+    A heuristic: the weights do not minimise the machine's value, and the gap certified is that of the machine at them.
+
+    References
+    ----------
+    Cortes, Mohri and Rostamizadeh (2012), "Algorithms for learning kernels based on centered alignment", proposition 9.
+    """
+
+    programs = frozenset({"two classes", "targets"})
+    advice = FixedWeights.advice
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    def learn(self, bank: KernelBank, machine: Machine, warm_start: Any = None) -> Learned:
+        self.require("alignment", program=machine.program)
+        v = aligned_weights(*centred_products(bank, machine.program.target))
+        # All kernels turned away from the targets: none is better than the others.
+        v = v if np.any(v > 0) else np.ones(bank.n_kernels)
+        eta = self.options.norm.retract(v * self.options.penalties**2) / self.options.penalties**2
+        return FixedWeights(eta, self.options.tol).learn(bank, machine, warm_start)
+
+
+def aligned_weights(M: NDArray[np.float64], a: Weights) -> Weights:
+    """Return argmin over v ≥ 0 of vᵀMv − 2⟨a, v⟩, the direction that maximises ⟨a, v⟩ / √(vᵀMv)."""
+    eigenvalues, V = np.linalg.eigh(M)
+    keep = eigenvalues > _RANK * max(float(eigenvalues[-1]), 1e-300)
+    if not np.any(keep):
+        return np.zeros(len(a))
+    root = np.sqrt(eigenvalues[keep])
+    # ‖Rv − R⁻ᵀa‖² with RᵀR = M; a lies in the range of M, since a direction without any kernel has no alignment either.
+    return np.asarray(nnls(root[:, np.newaxis] * V[:, keep].T, (V[:, keep].T @ a) / root)[0])
+
+
+def centred_products(bank: KernelBank, target: NDArray[np.float64]) -> tuple[NDArray[np.float64], Weights]:
+    """Return ⟨K_k, K_l⟩ and ⟨K_k, ttᵀ⟩ of the centred matrices, reading the bank once."""
+    P, n = bank.n_kernels, bank.n_samples
+    M, a, sums = np.zeros((P, P)), np.zeros(P), np.zeros((P, n))
+    t = target - target.mean()
+    for strip in bank.row_strips(n * P):
+        blocks = np.empty((P, (strip.stop - strip.start) * n))
+        for m, block in bank.blocks(range(P), strip, slice(0, n)):
+            blocks[m] = np.asarray(block, dtype=np.float64).ravel()
+            sums[m, strip] = block.sum(axis=1, dtype=np.float64)
+            a[m] += t[strip] @ (block @ t)
+        M += blocks @ blocks.T
+    # ⟨HKH, HLH⟩ = ⟨K, L⟩ − (2/n) ⟨K1, L1⟩ + (1ᵀK1)(1ᵀL1) / n².
+    totals = sums.sum(axis=1)
+    return M - 2.0 / n * (sums @ sums.T) + np.outer(totals, totals) / n**2, a

@@ -1,0 +1,175 @@
+"""The price C of a 2-norm slack learned with the weights: the identity matrix as one more kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelmosaic.gram import KernelBank
+from kernelmosaic.gram.bank import Rows
+from kernelmosaic.kernels.base import Block
+from kernelmosaic.learning.base import Learned, Learner, Options, program_kind
+from kernelmosaic.learning.newton import Newton
+from kernelmosaic.learning.norms import SumNorm
+from kernelmosaic.machines import Machine
+from kernelmosaic.solvers import Program, certify
+from kernelmosaic.solvers.program import Vector
+
+#: Every kernel carries this much of the identity, so that even without a weight on it a machine has a solution.
+_FLOOR = 1e-6
+
+
+@dataclass(frozen=True)
+class LearnedJointly(Learned):
+    """Weights that obey the norm's rule, with the price they were learned with.
+
+    Attributes
+    ----------
+    C : float
+        The price, as a factor of the machine's own: with it and these weights the machine has this solution.
+    """
+
+    C: float = np.nan
+
+
+class JointSlack(Learner):
+    """Minimise over η ≥ 0, Σ d_m² η_m + η_0 = 1 the value of the hard-margin machine on Σ η_m K_m + η_0 I.
+
+    The identity is the kernel of a 2-norm slack: with weights rescaled to obey Σ d_m² η_m = 1 the same function is that of the
+    machine with the price C = (1 − η_0) / η_0. The identity counts as a kernel of mean diagonal one and penalty one, as all do
+    that are normalised. `objective` is the value of the joint problem, in which C is not given.
+
+    References
+    ----------
+    Lanckriet, Cristianini, Bartlett, El Ghaoui and Jordan (2004), section 4.4; Ye, Ji and Chen (2008), "Multi-class
+    discriminant kernel learning via convex programming", where it is called SM2 with C learned.
+    """
+
+    serves = frozenset({"sum norm"})
+    programs = frozenset({"two classes"})
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    def learn(self, bank: KernelBank, machine: Machine, warm_start: Any = None) -> LearnedJointly:
+        """Learn for a machine with 2-norm slack, whatever its C."""
+        if program_kind(machine.program) not in self.programs:
+            raise ValueError("C='learn' serves machines that tell two classes apart; give C as a number.")
+        if not isinstance(self.options.norm, SumNorm):
+            raise ValueError("C='learn' serves norm=1: the identity shares the sum of the weights; give C as a number.")
+        hard = HardMargin(machine.program)
+        joined = WithIdentity(bank, hard.diagonal)
+        options = replace(self.options, penalties=np.append(self.options.penalties, 1.0))
+        found = Newton(options).learn(joined, hard, warm_start)
+        return self._soften(found, joined.share(found.weights), machine.program, hard)
+
+    def _soften(self, found: Learned, share: float, soft: Program, hard: HardMargin) -> LearnedJointly:
+        """Return the same function as that of a machine with slack whose weights obey the norm's rule."""
+        kept = float(self.options.penalties**2 @ found.weights[:-1])
+        if not kept > 0:
+            raise ValueError("C='learn' gave all weight to the slack: no kernel tells the classes apart; give C as a number.")
+        beta = found.solution.beta
+        # Dividing the weights and multiplying β by the same number leaves the function as it is.
+        program = replace(soft, ridge=hard.diagonal * share / kept)
+        values = found.solution.values - share * hard.diagonal * beta
+        solution = certify(program, kept * beta, values, found.solution.n_iter)
+        weights, C = found.weights[:-1] / kept, kept * hard.mean / share
+        return LearnedJointly(weights, solution, found.objective, found.gap, found.n_solves, found.history, C)
+
+
+class HardMargin(Machine):
+    """The machine without slack: min ½‖w‖² subject to yᵢ f(xᵢ) ≥ 1.
+
+    Parameters
+    ----------
+    soft : Program
+        The program with 2-norm slack whose ridge, up to its mean, is the identity.
+    """
+
+    objective_scale = 2.0
+
+    def __init__(self, soft: Program) -> None:
+        if not np.all(soft.ridge > 0) or np.any(np.isfinite(np.where(soft.target > 0, soft.upper, soft.lower))):
+            raise ValueError("C='learn' needs slack=2: only the 2-norm slack is a kernel of its own.")
+        self.mean = float(soft.ridge.mean())
+        self.diagonal = soft.ridge / self.mean
+        self._program = MarginProgram(soft.target, soft.lower, soft.upper, np.zeros(soft.n_samples), total=soft.total)
+
+    @property
+    def program(self) -> Program:
+        return self._program
+
+
+@dataclass(frozen=True)
+class MarginProgram(Program):
+    """The dual of a machine without slack, whose primal values come from scaling functions up to the margin."""
+
+    def primal_value(self, quadratic: float, values: Vector, intercept: float) -> float:
+        """Return ½‖w‖² after dividing the function by its smallest margin; infinite if that is not positive."""
+        margin = float(np.min(self.target * (values + intercept)))
+        return quadratic / margin**2 if margin > 0 else np.inf
+
+    def best_intercept(self, values: Vector) -> float:
+        """Return the intercept with the largest smallest margin: halfway between the classes."""
+        if self.total is None:
+            return 0.0
+        return -0.5 * float(values[self.target > 0].min() + values[self.target < 0].max())
+
+    def feasible(self, beta: Vector) -> Vector:
+        """Return the point of the feasible set nearest to beta."""
+        return Program(self.target, self.lower, self.upper, self.ridge, total=self.total).feasible(beta)
+
+
+class WithIdentity(KernelBank):
+    """A bank with a diagonal matrix as its last kernel, a trace of which every other kernel carries too.
+
+    Parameters
+    ----------
+    bank : KernelBank
+        The kernels.
+    diagonal : ndarray of shape (n,)
+        The last kernel's; mean one.
+    """
+
+    def __init__(self, bank: KernelBank, diagonal: Vector) -> None:
+        self.bank = bank
+        self.diagonal = diagonal
+        self.n_samples = bank.n_samples
+        self.n_kernels = bank.n_kernels + 1
+        self.dtype = bank.dtype
+
+    def share(self, weights: NDArray[Any]) -> float:
+        """Return the weight of the diagonal matrix, with what the other kernels carry of it."""
+        return float(weights[-1] + _FLOOR * weights[:-1].sum())
+
+    def row_strips(self, n_columns: int) -> Iterator[slice]:
+        return self.bank.row_strips(n_columns)
+
+    def blocks(self, kernels: Sequence[int] | NDArray[Any], rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
+        numbers = np.arange(self.n_samples)
+        equal = numbers[rows][:, np.newaxis] == numbers[columns]
+        identity = np.where(equal, self.diagonal[rows][:, np.newaxis], 0.0).astype(self.dtype)
+        last = self.n_kernels - 1
+        for m, block in self.bank.blocks([int(m) for m in kernels if m != last], rows, columns):
+            yield m, block + self.dtype.type(_FLOOR) * identity
+        if last in np.asarray(kernels):
+            yield last, identity
+
+    def combine(self, weights: NDArray[Any], out: Block | None = None) -> Block:
+        K = self.bank.combine(weights[:-1], out)
+        K[np.diag_indices_from(K)] += (self.share(weights) * self.diagonal).astype(self.dtype)
+        return K
+
+    def products(
+        self, beta: NDArray[Any], rows: NDArray[np.intp] | None = None, kernels: Sequence[int] | None = None
+    ) -> NDArray[np.float64]:
+        last = self.n_kernels - 1
+        asked = None if kernels is None else [int(m) for m in kernels if m != last]
+        scaled = beta * (self.diagonal if beta.ndim == 1 else self.diagonal[:, np.newaxis])
+        identity = (scaled if rows is None else scaled[rows]).astype(np.float64)
+        inner = self.bank.products(beta, rows, asked)
+        return np.concatenate([inner + _FLOOR * identity, identity[np.newaxis]])

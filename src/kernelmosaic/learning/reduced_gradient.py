@@ -1,0 +1,130 @@
+"""Descent along the reduced gradient of the simplex: SimpleMKL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kernelmosaic.gram import KernelBank
+from kernelmosaic.learning.base import Learned, Learner, Options
+from kernelmosaic.learning.evaluation import Evaluation, Problem
+from kernelmosaic.learning.incumbent import Incumbent
+from kernelmosaic.learning.norms import Weights
+from kernelmosaic.machines import Machine
+
+#: The machine is solved to this share of the gap asked for, ...
+_INNER_SHARE = 0.01
+#: ... and this much more exactly whenever its error hides the descent, down to rounding.
+_SHARPER = 0.03
+_SHARPEST = 1e-13
+#: Sufficient decrease, and how often a step is cut back.
+_ARMIJO = 1e-4
+_MAX_CUTS = 12
+#: A slope this small relative to the one at the start of the line is as good as none.
+_FLAT = 0.1
+
+
+class ReducedGradient(Learner):
+    """Minimise the machine's value J(θ) over Σ θ = 1, θ ≥ 0 along the reduced gradient.
+
+    The largest weight pays for the changes of all others. As long as the value falls, the step goes on until a weight
+    reaches zero, which then leaves the direction; the last stretch is searched for its lowest point.
+
+    References
+    ----------
+    Rakotomamonjy, Bach, Canu and Grandvalet (2008), "SimpleMKL", algorithm 1.
+    """
+
+    serves = frozenset({"sum norm"})
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    def learn(self, bank: KernelBank, machine: Machine, warm_start: Any = None) -> Learned:
+        options = self.options
+        problem = Problem(bank, machine, options.norm, options.penalties)
+        descent = _Descent(problem, options.tol, warm_start)
+        with options.progress(type(machine).__name__) as advance:
+            advance(descent.gap)
+            while descent.gap > options.tol and len(descent.history) < options.max_iter and descent.step():
+                advance(descent.record())
+        return descent.learned()
+
+
+class _Descent(Incumbent):
+    """The current point, which is also the best one."""
+
+    def __init__(self, problem: Problem, tol: float, warm_start: Any) -> None:
+        self.inner = max(_INNER_SHARE * tol, _SHARPEST)
+        super().__init__(problem, problem.evaluate(problem.norm.start(problem.n_kernels), warm_start, self.inner))
+
+    def step(self) -> bool:
+        """Go down once, or solve the machine more exactly; False when rounding is all that is left."""
+        before = self.best
+        direction = reduced_direction(before.theta, before.q)
+        while float(self.best.q @ direction) > 0:
+            reach, first = _reach(self.best.theta, direction)
+            end = self._evaluate(self.best.theta + reach * direction, zero=first)
+            if not self.see(end):
+                self._search(direction, reach, end)
+                break
+            # That weight has had its turn; the largest takes over its share of the direction.
+            direction[np.argmax(self.best.theta)] += direction[first]
+            direction[first] = 0.0
+        return self.best is not before or self._sharpen()
+
+    def _search(self, direction: Weights, reach: float, end: Evaluation) -> None:
+        """Look between the best point and `end` for the lowest one: where the slope along the line vanishes."""
+        start = self.best
+        slope = -float(start.q @ direction)
+        low, high, slope_low, slope_high = 0.0, reach, slope, -float(end.q @ direction)
+        for _ in range(_MAX_CUTS):
+            size = low + (high - low) * float(np.clip(slope_low / (slope_low - slope_high), 0.05, 0.95))
+            there = self._evaluate(start.theta + size * direction)
+            slope_there = -float(there.q @ direction)
+            enough = there.upper <= start.upper + _ARMIJO * size * slope
+            if enough:
+                self.see(there)
+                if abs(slope_there) <= _FLAT * abs(slope):
+                    return
+            if slope_there < 0 and enough:
+                low, slope_low = size, slope_there
+            else:
+                high, slope_high = size, max(slope_there, 0.0)
+
+    def _evaluate(self, theta: Weights, zero: int | None = None) -> Evaluation:
+        theta = theta.copy()
+        if zero is not None:
+            theta[zero] = 0.0
+        problem = self.problem
+        there = problem.evaluate(problem.norm.retract(theta), self.best.solution.beta, self.inner)
+        self.bound(problem.lower(there))
+        return there
+
+    def _sharpen(self) -> bool:
+        if self.inner <= _SHARPEST:
+            return False
+        self.inner = max(_SHARPER * self.inner, _SHARPEST)
+        there = self._evaluate(self.best.theta)
+        # The same weights again: keep the sharper β, and whichever primal value is the lower.
+        self.best = there if there.upper <= self.best.upper else self.best
+        return True
+
+
+def reduced_direction(theta: Weights, q: Weights) -> Weights:
+    """Return the steepest feasible direction when the largest weight balances all others, for the slopes −q."""
+    pivot = int(np.argmax(theta))
+    direction = q - q[pivot]
+    direction[(theta <= 0) & (direction < 0)] = 0.0
+    direction[pivot] = 0.0
+    direction[pivot] = -direction.sum()
+    return np.asarray(direction)
+
+
+def _reach(theta: Weights, direction: Weights) -> tuple[float, int]:
+    """Return how far the direction may be followed, and which weight reaches zero there."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        steps = np.where(direction < 0, -theta / direction, np.inf)
+    first = int(np.argmin(steps))
+    return float(steps[first]), first

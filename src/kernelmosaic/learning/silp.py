@@ -1,0 +1,84 @@
+"""Column generation: a linear program over the weights, and the machine as the oracle of its constraints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kernelmosaic.gram import KernelBank
+from kernelmosaic.learning.base import Learned, Learner, Options
+from kernelmosaic.learning.evaluation import Evaluation, Problem
+from kernelmosaic.learning.incumbent import Incumbent
+from kernelmosaic.learning.norms import Weights
+from kernelmosaic.machines import Machine
+from kernelmosaic.solvers.linear_program import solve_master
+
+#: The machine is solved to this share of the gap asked for.
+_INNER_SHARE = 0.1
+#: The first step from the best weights towards the master's, ...
+_STEP = 0.3
+#: ... and by which factor it shrinks when it does not pay and grows when it does.
+_CHANGE = 0.7
+
+
+class SILP(Learner):
+    """Minimise the largest of the planes lin(β) − ⟨θ, q(β)⟩ over Σ θ = 1, θ ≥ 0, adding the worst plane each time.
+
+    Every β of the machine gives a plane below its value J(θ), so the master problem bounds the optimum from below, and the
+    machine solved at any weights bounds it from above. The master's own weights jump from corner to corner of the simplex,
+    so the machine is asked part of the way from the best weights to them instead.
+
+    References
+    ----------
+    Sonnenburg, Rätsch, Schäfer and Schölkopf (2006), "Large scale multiple kernel learning". Ben-Ameur and Neto (2007),
+    "Acceleration of cutting-plane and column generation algorithms", for the part of the way.
+    """
+
+    serves = frozenset({"sum norm"})
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    def learn(self, bank: KernelBank, machine: Machine, warm_start: Any = None) -> Learned:
+        options = self.options
+        problem = Problem(bank, machine, options.norm, options.penalties)
+        master = _Master(problem, _INNER_SHARE * options.tol, warm_start)
+        with options.progress(type(machine).__name__) as advance:
+            advance(master.gap)
+            while master.gap > options.tol and len(master.history) < options.max_iter and master.step():
+                advance(master.record())
+        return master.learned()
+
+
+class _Master(Incumbent):
+    """The planes found so far."""
+
+    def __init__(self, problem: Problem, inner: float, warm_start: Any) -> None:
+        self.inner = inner
+        self.share = _STEP
+        self.constants: list[float] = []
+        self.slopes: list[Weights] = []
+        super().__init__(problem, self._ask(problem, problem.norm.start(problem.n_kernels), warm_start))
+
+    def step(self) -> bool:
+        """Solve the master problem and ask the machine for one more plane; False when nothing new comes."""
+        corner, lower = solve_master(np.array(self.constants), np.array(self.slopes))
+        self.bound(lower)
+        if np.array_equal(corner, self.best.theta) and self.inner < 1e-13:
+            return False
+        theta = self.best.theta + self.share * (corner - self.best.theta)
+        there = self._ask(self.problem, self.problem.norm.retract(theta), self.best.solution.beta)
+        if self.see(there):
+            self.share = min(self.share / _CHANGE, 1.0)
+        else:
+            self.share = max(self.share * _CHANGE, 1e-3)
+            # Planes of an inexact machine may leave the master where it was; ask more exactly.
+            self.inner = max(min(self.inner, 0.1 * self.gap), 1e-14)
+        return True
+
+    def _ask(self, problem: Problem, theta: Weights, warm_start: Any) -> Evaluation:
+        there = problem.evaluate(theta, warm_start, self.inner)
+        self.constants.append(problem.machine.program.linear_value(there.solution.beta))
+        self.slopes.append(there.q)
+        return there

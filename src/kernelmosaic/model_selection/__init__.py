@@ -1,0 +1,9 @@
+"""Choosing parameters by validation: the response-surface search and the 5×2 folds of the papers."""
+
+from __future__ import annotations
+
+from kernelmosaic.model_selection.five_by_two import FiveByTwoFold
+from kernelmosaic.model_selection.response_surface import ResponseSurfaceSearchCV
+from kernelmosaic.model_selection.surface import ResponseSurface
+
+__all__ = ["FiveByTwoFold", "ResponseSurface", "ResponseSurfaceSearchCV"]

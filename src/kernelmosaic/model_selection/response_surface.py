@@ -1,0 +1,291 @@
+"""A search over positive parameters that fits a surface to validation scores instead of walking a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import ceil
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import NDArray
+from sklearn.model_selection import check_cv
+from sklearn.model_selection._search import BaseSearchCV
+
+from kernelmosaic.model_selection.exploration import Exploration, Terrain
+from kernelmosaic.model_selection.factors import Factors, read_factors
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Design:
+    """What was evaluated, in that order.
+
+    Parameters
+    ----------
+    labels : list of str
+        The factors.
+    points : ndarray of shape (n_points, n_factors)
+        On the log10 scale.
+    responses : ndarray of shape (n_points,)
+        What is minimised: minus the mean validation score; NaN where a fit failed.
+    n_initial : int
+        How many of them, the first ones, are the Koshal design.
+    """
+
+    labels: list[str]
+    points: Array
+    responses: Array
+    n_initial: int
+
+
+class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
+    """Search positive parameters on the log10 scale by a response surface on the validation score.
+
+    Minimises r(z), minus the mean validation score at parameters 10^z: evaluates a Koshal design around the estimator's
+    own values, fits r̂(z) = β_0 + Σ β_m z_m + Σ β_mh z_m z_h, evaluates the minimiser of r̂ in a box, refits, and so on
+    until the minimiser moves by less than `tol`. The best validated point is the result. For P kernels with the first
+    penalty fixed the design has P(P+1)/2 points, where a grid of three levels has 3^(P−1). No point is evaluated twice,
+    and all are evaluated on the same splits even if `cv` draws them at random. Where the fit is not convex, or after a
+    failed fit, the step is confined to a box around the best point, which grows with success and shrinks without.
+
+    Parameters
+    ----------
+    estimator : estimator
+        What to search; its own parameters are the centre of the design.
+    on : "penalties", "weights" or list of str, default="penalties"
+        ``"penalties"`` is RMKL: the d_m, the first fixed (at 1 unless the estimator has penalties). ``"weights"`` is
+        RWKL: the η_m with nothing learned, the first fixed likewise; the scale of the sum is then free, and trades with
+        C. A list names any positive parameters, such as ``["penalties", "C"]`` or ``["svc__C", "svc__gamma"]``.
+    step : float or array-like of shape (n_factors,), default=0.3
+        The Δ of the design, in powers of ten: 0.3 means halving and doubling.
+    bounds : pair, or array-like of shape (n_factors, 2), default=(-1, 1)
+        The box, in powers of ten away from the centre.
+    order : {2, 1}, default=2
+        2 fits a quadratic to P(P+1)/2 points; 1, for many kernels, fits a plane to P points and goes down its slope.
+    tol : float, default=0.01
+        Stop when the next point is nearer than this (in powers of ten) to one already evaluated.
+    max_iter : int, default=20
+        Most points after the design.
+    scoring : str or callable, default=None
+        One score, larger being better; None is the estimator's own.
+    cv : int, splitter or iterable, default=None
+        How to split, as in :class:`~sklearn.model_selection.GridSearchCV`.
+    n_jobs : int, default=None
+        Fits run in parallel.
+    refit : bool or callable, default=True
+        Whether to fit the best point on all samples; a callable picks the index of the point from `cv_results_`.
+    error_score : "raise" or float, default=nan
+        Score of a fit that raised. Such points never enter the surface.
+    verbose : bool, default=False
+        Show a progress bar.
+
+    Attributes
+    ----------
+    surface_ : ResponseSurface
+        The last fit: ``constant``, ``linear``, ``quadratic``, with ``predict``, ``gradient``, ``minimise``.
+    design_ : Design
+        ``points`` on the log10 scale with their ``responses`` and the ``labels`` of the factors.
+    n_solver_calls_ : int
+        Points evaluated; each stands for `n_splits_` fits.
+    cv_results_, best_params_, best_score_, best_index_, best_estimator_, n_splits_, refit_time_, scorer_
+        As in :class:`~sklearn.model_selection.GridSearchCV`.
+
+    References
+    ----------
+    Gönen and Alpaydın (2011), "Regularizing multiple kernel learning using response surface methodology", Algorithm 1.
+    Where it is silent or cannot be meant: the point evaluated is the newest minimiser, the surface is minimised inside
+    a box, and the best validated point is returned, not the last.
+
+    Examples
+    --------
+    >>> from kernelmosaic import MKLClassifier
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> from kernelmosaic.model_selection import ResponseSurfaceSearchCV
+    >>> X, y = make_gaussians(n_components=3, n_samples=120, random_state=0)
+    >>> search = ResponseSurfaceSearchCV(MKLClassifier(), on="penalties", cv=2).fit(X, y)
+    >>> search.design_.labels
+    ['d[polynomial]', 'd[gaussian]']
+    """
+
+    _checked_cv_orig: Any
+    verbose: Any
+
+    def __init__(
+        self,
+        estimator: Any,
+        on: Any = "penalties",
+        *,
+        step: Any = 0.3,
+        bounds: Any = (-1, 1),
+        order: int = 2,
+        tol: float = 0.01,
+        max_iter: int = 20,
+        scoring: Any = None,
+        cv: Any = None,
+        n_jobs: int | None = None,
+        refit: Any = True,
+        error_score: Any = np.nan,
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(
+            estimator=estimator,
+            scoring=scoring,
+            n_jobs=n_jobs,
+            refit=refit,
+            cv=cv,
+            verbose=verbose,
+            error_score=error_score,
+            return_train_score=False,
+        )
+        self.on = on
+        self.step = step
+        self.bounds = bounds
+        self.order = order
+        self.tol = tol
+        self.max_iter = max_iter
+
+    def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
+        """Search, and fit the best point on all samples.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        y : array-like of shape (n_samples,), optional
+            Targets.
+        **params : dict
+            Passed on to the estimator, the scorer and the splitter, as in `GridSearchCV`.
+
+        Returns
+        -------
+        self
+        """
+        if not (self.scoring is None or isinstance(self.scoring, str) or callable(self.scoring)):
+            raise ValueError(f"scoring={self.scoring!r}: a surface is fitted to one score; give one.")
+        self._failed: list[dict[str, Any]] = []
+        # The bar says it all; scikit-learn's own line for every batch would only tear it.
+        self._show, self.verbose = self.verbose, False
+        try:
+            super().fit(X, y, **params)
+            self._append_failed()
+        finally:
+            self.verbose = self._show
+            for name in ("_show", "_failed", "_outcomes", "_factors", "_terrain"):
+                self.__dict__.pop(name, None)
+        return self
+
+    def _check_input_parameters(self, X: Any, y: Any, split_params: dict[str, Any]) -> None:
+        """Before the first fit: read what is searched, and fix the splits, so that all points meet the same ones."""
+        self._factors = read_factors(self.estimator, self.on, X)
+        self._terrain = self._read_terrain(self._factors)
+        self._checked_cv_orig = check_cv(list(self._checked_cv_orig.split(X, y, **split_params)))
+
+    def _read_terrain(self, factors: Factors) -> Terrain:
+        n = len(factors.free)
+        try:
+            bounds = np.broadcast_to(np.asarray(self.bounds, dtype=np.float64), (n, 2))
+            step = np.broadcast_to(np.asarray(self.step, dtype=np.float64), (n,))
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"bounds={self.bounds!r}, step={self.step!r}: give a pair and a number, or one of each for each of "
+                f"the {n} factors ({', '.join(factor.label for factor in factors.free)})."
+            ) from None
+        if not (np.all(np.isfinite(step)) and np.all(step > 0)):
+            raise ValueError(f"step={self.step!r}: the step must be positive.")
+        if not np.all((bounds[:, 0] <= -step) & (step <= bounds[:, 1])):
+            raise ValueError(
+                f"bounds={self.bounds!r}: the box must hold the design, from -step to step (step={self.step!r})."
+            )
+        if self.order not in (1, 2):
+            raise ValueError(f"order={self.order!r}: give 2 for a quadratic surface or 1 for a plane.")
+        if isinstance(self.tol, bool) or not isinstance(self.tol, Real) or not self.tol > 0:
+            raise ValueError(f"tol={self.tol!r}: give a positive number.")
+        if isinstance(self.max_iter, bool) or not isinstance(self.max_iter, Integral) or self.max_iter < 0:
+            raise ValueError(f"max_iter={self.max_iter!r}: give a whole number, 0 for the design alone.")
+        centre = factors.centre
+        return Terrain(
+            centre, centre + bounds[:, 0], centre + bounds[:, 1], step, self.order, float(self.tol), int(self.max_iter)
+        )
+
+    def _run_search(self, evaluate_candidates: Callable[..., dict[str, Any]]) -> None:
+        terrain = self._terrain
+        with _progress(bool(self._show)) as advance:
+            explored = Exploration(terrain, lambda Z: self._evaluate(Z, evaluate_candidates, advance))
+            self.surface_ = explored.run()
+        labels = [factor.label for factor in self._factors.free]
+        self.design_ = Design(labels, explored.points, explored.responses, explored.n_initial)
+        self.n_solver_calls_ = len(explored.points)
+
+    def _evaluate(self, Z: Array, evaluate_candidates: Callable[..., Any], advance: Callable[..., None]) -> Array:
+        """Responses at points, batch by batch where a progress bar is to move; NaN where any fit of a point raised."""
+        # A batch should still keep every worker busy.
+        size = max(1, ceil(2 * effective_n_jobs(self.n_jobs) / self.n_splits_)) if self._show else len(Z)
+        responses: list[float] = []
+        error: ValueError | None = None
+        advance(total=len(Z))
+        for start in range(0, len(Z), size):
+            settings = [self._factors.setting(z) for z in Z[start : start + size]]
+            try:
+                results = evaluate_candidates(settings)
+            except ValueError as caught:
+                # scikit-learn refuses a batch in which every fit failed; to a search that is one more failed point.
+                if self.error_score == "raise" or "fits failed" not in str(caught):
+                    raise
+                error = caught
+                self._failed += settings
+                responses += [np.nan] * len(settings)
+            else:
+                responses += self._responses_of_newest(results, len(settings))
+            advance(done=len(settings), best=np.nanmin([*responses, np.inf]))
+        if error is not None and not hasattr(self, "_outcomes"):
+            raise error  # not one point of the design could be fitted
+        return np.array(responses)
+
+    def _responses_of_newest(self, results: dict[str, Any], n: int) -> list[float]:
+        if "mean_test_score" not in results:
+            raise ValueError(f"scoring={self.scoring!r} returns several scores; a surface is fitted to one.")
+        scores = -np.asarray(results["mean_test_score"], dtype=np.float64)[-n:]
+        outcomes = np.array([one["fit_error"] is not None for one in self._outcomes[1]]).reshape(-1, self.n_splits_)
+        return list(np.where(outcomes[-n:].any(axis=1) | ~np.isfinite(scores), np.nan, scores))
+
+    def _format_results(self, candidate_params: Any, n_splits: int, out: Any, more_results: Any = None) -> Any:
+        # Kept while the search runs: which fits raised, and what the table is made of.
+        self._outcomes = (list(candidate_params), list(out))
+        return super()._format_results(candidate_params, n_splits, out, more_results)
+
+    def _append_failed(self) -> None:
+        """Points whose every fit failed join `cv_results_` at its end, with the error score."""
+        if not self._failed:
+            return
+        settings, outcomes = self._outcomes
+        lost = {**outcomes[0], "test_scores": self.error_score, "fit_time": 0.0, "score_time": 0.0}
+        self.cv_results_ = super()._format_results(
+            settings + self._failed, self.n_splits_, outcomes + [lost] * (len(self._failed) * self.n_splits_)
+        )
+
+
+@contextmanager
+def _progress(show: bool) -> Iterator[Callable[..., None]]:
+    """A bar over the points evaluated; its end moves on as the search goes on."""
+    if not show:
+        yield lambda **_: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("points"), TextColumn("{task.fields[state]}"))
+    with Progress(TextColumn("response surface"), *columns, TimeElapsedColumn()) as bar:
+        task = bar.add_task("", total=0, state="")
+        lowest = np.inf
+
+        def advance(total: int = 0, done: int = 0, best: float = np.inf) -> None:
+            nonlocal lowest
+            lowest = min(lowest, best)
+            state = f"best score {-lowest:.4g}" if np.isfinite(lowest) else ""
+            bar.update(task, total=(bar.tasks[0].total or 0) + total, advance=done, state=state)
+
+        yield advance

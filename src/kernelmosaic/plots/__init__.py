@@ -1,0 +1,7 @@
+"""Pictures of fitted models and searches, in the manner of scikit-learn's displays; they need matplotlib."""
+
+from __future__ import annotations
+
+from kernelmosaic.plots.response_surface import ResponseSurfaceDisplay
+
+__all__ = ["ResponseSurfaceDisplay"]

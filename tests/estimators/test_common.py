@@ -1,0 +1,26 @@
+"""scikit-learn's own checks of an estimator, all of them, none expected to fail."""
+
+from __future__ import annotations
+
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from kernelmosaic import MKLClassifier, MKLOneClass, MKLRegressor
+from kernelmosaic.kernels import Gaussian, Linear
+
+ESTIMATORS = [
+    MKLClassifier(),
+    MKLRegressor(),
+    MKLOneClass(),
+    MKLClassifier(weights="uniform"),
+    MKLRegressor(weights="uniform"),
+    MKLOneClass(weights="uniform"),
+    MKLClassifier(slack=2, norm=2),
+    MKLRegressor(slack=2, norm=2),
+    MKLOneClass(norm=2, normalize="diagonal"),
+    MKLClassifier([("line", Linear()), ("bell", Gaussian("median"))], normalize="centered", class_weight="balanced"),
+]
+
+
+@parametrize_with_checks(ESTIMATORS)
+def test_estimator(estimator, check):
+    check(estimator)

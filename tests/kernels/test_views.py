@@ -1,0 +1,113 @@
+"""The `kernels` parameter: its forms, its names, and the columns each kernel reads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import sparse
+from sklearn.compose import ColumnTransformer, make_column_selector
+
+from kernelmosaic.kernels import Gaussian, Linear, Polynomial, per_column
+from kernelmosaic.kernels.views import lay_tiles, read_kernels, take_columns
+
+X = np.arange(12.0).reshape(3, 4)
+FRAME = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+
+
+def test_all_forms_side_by_side():
+    entries = read_kernels([Linear(), ("bell", Gaussian()), ("part", Polynomial(), [1])])
+    assert [(e.name, type(e.kernel), e.columns) for e in entries] == [
+        ("linear", Linear, None),
+        ("bell", Gaussian, None),
+        ("part", Polynomial, [1]),
+    ]
+
+
+def test_none_is_the_papers_three_and_one_kernel_a_list_of_one():
+    assert [e.name for e in read_kernels(None)] == ["linear", "polynomial", "gaussian"]
+    assert read_kernels(None)[1].kernel.degree == 2
+    assert [e.name for e in read_kernels(Gaussian())] == ["gaussian"]
+    assert [e.name for e in read_kernels((Gaussian(1.0), Gaussian(2.0)))] == ["gaussian(width=1.0)", "gaussian(width=2.0)"]
+
+
+@pytest.mark.parametrize(
+    ("kernels", "error", "words"),
+    [
+        ([], ValueError, "kernels is empty"),
+        ("rbf", TypeError, "kernels='rbf'"),
+        (3, TypeError, "kernels=3"),
+        (["rbf"], TypeError, r"kernels\[0\]='rbf'"),
+        ([Linear(), ("a", "rbf")], TypeError, r"kernels\[1\]: 'rbf' is not a kernel"),
+        ([("a", Gaussian)], TypeError, "is not a kernel"),
+        ([("a",)], TypeError, r"kernels\[0\]=\('a',\)"),
+        ([("a", Linear(), [0], 1)], TypeError, r"kernels\[0\]"),
+        ([(1, Linear())], ValueError, "name 1"),
+        ([("a__b", Linear())], ValueError, "'a__b'"),
+        ([("a", Linear()), ("a", Gaussian())], ValueError, "'a' is used 2 times"),
+        ([("linear", Gaussian()), Linear()], ValueError, "'linear' is used 2 times"),
+    ],
+)
+def test_what_is_no_list_of_kernels_is_refused_by_place(kernels, error, words):
+    with pytest.raises(error, match=words):
+        read_kernels(kernels)
+
+
+CHOICES = [
+    [0, 2],
+    [-1],
+    np.array([3, 1]),
+    slice(1, 3),
+    slice(None),
+    [True, False, False, True],
+    np.array([False, True, True, False]),
+    2,
+    lambda table: [1, 2],
+]
+NAMED = [["a", "d"], "c", slice("b", "d"), pd.Index(["d"]), make_column_selector(pattern="[ab]")]
+
+
+@pytest.mark.parametrize("columns", [*CHOICES, *NAMED], ids=repr)
+def test_columns_mean_what_they_mean_in_a_column_transformer(columns):
+    (tile,) = lay_tiles(read_kernels([("k", Linear(), columns)]), FRAME)
+    listed = [columns] if isinstance(columns, str | int) else columns
+    expected = ColumnTransformer([("k", "passthrough", listed)]).fit_transform(FRAME)
+    np.testing.assert_array_equal(take_columns(X, tile.columns), expected)
+    np.testing.assert_array_equal(take_columns(sparse.csr_matrix(X), tile.columns).toarray(), expected)
+
+
+@pytest.mark.parametrize("columns", CHOICES, ids=repr)
+def test_arrays_sparse_matrices_and_polars_frames_too(columns):
+    tables = [X, sparse.csr_matrix(X), pl.DataFrame(X, schema=list("abcd"))]
+    tiles = [lay_tiles(read_kernels([("k", Linear(), columns)]), table)[0] for table in [FRAME, *tables]]
+    for tile in tiles[1:]:
+        np.testing.assert_array_equal(tile.columns, tiles[0].columns)
+
+
+@pytest.mark.parametrize(
+    ("columns", "table"),
+    [
+        (["z"], FRAME),
+        (["a"], X),
+        ([4], X),
+        ([-5], X),
+        ([True, False], X),
+        ([], X),
+        (slice(7, 9), X),
+        (lambda table: ["z"], FRAME),
+        ([1.5], X),
+        ({"a": 1}, FRAME),
+    ],
+    ids=str,
+)
+def test_columns_that_do_not_fit_name_the_kernel(columns, table):
+    with pytest.raises(ValueError, match=r"kernel 'k': columns .*4"):
+        lay_tiles(read_kernels([("k", Linear(), columns)]), table)
+
+
+def test_one_kernel_a_column_is_named_by_it():
+    tiles = lay_tiles(read_kernels([("k", per_column(Gaussian(1.0)), ["d", "b"])]), FRAME)
+    assert [(tile.name, tile.columns.tolist()) for tile in tiles] == [("k[d]", [3]), ("k[b]", [1])]
+    assert tiles[0].kernel is not tiles[1].kernel
+    assert [tile.name for tile in lay_tiles(read_kernels(per_column(Linear())), X)] == [f"linear[{i}]" for i in range(4)]

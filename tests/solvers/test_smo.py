@@ -1,0 +1,385 @@
+"""The SMO solver against a conic program, LIBSVM and closed forms, and where kernels are at their worst."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from sklearn.svm import SVC, SVR, OneClassSVM
+
+from kernelmosaic.solvers import Program, smo, solve_smo
+from kernelmosaic.solvers.free_block import free_newton_step, free_samples
+from tests.reference.programs import MAKERS, cases, gram, labels, make_case
+
+often = settings(max_examples=400, derandomize=True, deadline=None)
+sometimes = settings(max_examples=80, derandomize=True, deadline=None)
+
+
+@pytest.fixture(scope="module")
+def conic():
+    return pytest.importorskip("tests.reference.conic")
+
+
+def svm(y, C):
+    return Program(y, np.minimum(0, C * y), np.maximum(0, C * y), np.zeros(len(y)))
+
+
+def one_class(n, C):
+    return Program(np.zeros(n), np.zeros(n), np.full(n, C), np.zeros(n), total=1.0)
+
+
+def assert_feasible(program, beta):
+    assert np.all((beta >= program.lower) & (beta <= program.upper))
+    if program.total is not None:
+        assert beta.sum() == pytest.approx(program.total, abs=1e-10 * max(1.0, np.abs(beta).sum()))
+
+
+# ---- against the conic reference: every kind of program, hundreds of them
+
+
+@often
+@given(case=cases())
+def test_the_optimum_is_reached_and_the_gap_is_a_true_bound(conic, case):
+    optimum, _ = conic.solve_program_conic(case.exact, case.program)
+    solution = solve_smo(case.K, case.program, tol=1e-6)
+    assert_feasible(case.program, solution.beta)
+    np.testing.assert_allclose(solution.values, case.exact @ solution.beta, atol=1e-8 * (1 + np.abs(solution.beta).sum()))
+    dual, primal = case.dual(solution.beta), case.primal(solution.beta, solution.intercept)
+    rounding = 1e-7 * max(abs(primal), abs(dual)) + 1e-9
+    assert solution.gap <= 1e-6
+    assert solution.objective == pytest.approx(dual, abs=rounding)
+    assert dual <= optimum + rounding
+    assert optimum <= primal + rounding
+    assert optimum - dual <= solution.gap * max(abs(primal), abs(dual)) + rounding
+
+
+@often
+@given(case=cases(), max_iter=st.integers(0, 30))
+def test_the_gap_is_a_true_bound_long_before_the_optimum(conic, case, max_iter):
+    solution = solve_smo(case.K, case.program, tol=1e-9, max_iter=max_iter)
+    assert solution.n_iter <= max_iter
+    assert_feasible(case.program, solution.beta)
+    optimum, _ = conic.solve_program_conic(case.exact, case.program)
+    primal = case.primal(solution.beta, solution.intercept)
+    scale = max(abs(primal), abs(solution.objective))
+    assert optimum - solution.objective <= solution.gap * scale + 1e-7 * scale + 1e-9
+
+
+@sometimes
+@given(case=cases(), seed=st.integers(0, 1000), size=st.floats(-2, 2))
+def test_warm_starts_end_at_the_same_optimum(case, seed, size):
+    p = case.program
+    cold = solve_smo(case.K, p, tol=1e-6)
+    anywhere = 10.0**size * np.random.RandomState(seed).standard_normal(p.n_samples)
+    for start in (anywhere, p.feasible(anywhere), cold.beta):
+        kept = start.copy()
+        warm = solve_smo(case.K, p, warm_start=start, tol=1e-6)
+        np.testing.assert_array_equal(start, kept)
+        assert_feasible(p, warm.beta)
+        assert warm.gap <= 1e-6
+        assert warm.objective == pytest.approx(cold.objective, rel=3e-6, abs=1e-9)
+    assert warm.n_iter <= 1000  # it started where the cold solve had ended
+
+
+# The paths large problems take, forced on small ones.
+@sometimes
+@given(case=cases())
+def test_compact_blocks_and_newton_steps_change_nothing_but_the_path(conic, case):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(smo, "_COMPACT_SAMPLES", 2)
+        patch.setattr(smo, "_COMPACT_SHARE", 2.0)
+        patch.setattr(smo, "_NEWTON_AFTER", 0.5)
+        patch.setattr(smo, "_FLOPS_A_STEP", np.inf)
+        solution = solve_smo(case.K, case.program, tol=1e-6)
+    assert solution.gap <= 1e-6
+    assert_feasible(case.program, solution.beta)
+    optimum, _ = conic.solve_program_conic(case.exact, case.program)
+    assert solution.objective == pytest.approx(optimum, rel=3e-6, abs=1e-8)
+
+
+@often
+@given(case=cases(), seed=st.integers(0, 1000))
+def test_a_newton_step_gains_and_stays_feasible(case, seed):
+    p, rng = case.program, np.random.RandomState(seed)
+    beta = p.feasible(np.abs(p.target).max() * rng.standard_normal(p.n_samples))
+    free = free_samples(p, beta)
+    residual = p.target - case.exact @ beta - p.ridge * beta
+    change = free_newton_step(case.K, p, beta, residual, free)
+    assume(change.any())
+    moved = beta.copy()
+    moved[free] += change
+    assert_feasible(replace(p, lower=p.lower - 1e-12, upper=p.upper + 1e-12), moved)
+    assert case.dual(moved) >= case.dual(beta) - 1e-12 * (1 + abs(case.dual(beta)))
+
+
+def test_a_newton_step_alone_solves_a_problem_without_bounds():
+    case = make_case("ridge", 20, 3.0, "narrow", 0)
+    p, beta = case.program, np.zeros(20)
+    change = free_newton_step(case.K, p, beta, p.target.copy(), np.arange(20))
+    assert case.dual(change) == pytest.approx(solve_smo(case.K, p, tol=1e-9).objective, rel=1e-8)
+
+
+# ---- against LIBSVM, which reads kernels in single precision: they are given as such, so both read the same
+
+
+def training_set(seed, n=60):
+    rng = np.random.RandomState(seed)
+    X = rng.randn(n, 4)
+    K = np.exp(-((X[:, None] - X[None]) ** 2).sum(-1) / 4).astype(np.float32)
+    return rng, X, K, K.astype(np.float64)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("C", [0.1, 1.0, 30.0])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_svc(seed, C, weighted):
+    rng, X, K, K64 = training_set(seed)
+    y = np.sign(X[:, 0] + 0.5 * rng.randn(60))
+    prices = C * (rng.gamma(2.0, size=60) if weighted else np.ones(60))
+    libsvm = SVC(C=C, kernel="precomputed", tol=1e-8).fit(K64, y, sample_weight=prices / C)
+    beta = np.zeros(60)
+    beta[libsvm.support_] = libsvm.dual_coef_[0]
+    program = Program(y, np.where(y > 0, 0, -prices), np.where(y > 0, prices, 0), np.zeros(60))
+    solution = solve_smo(K, program, tol=1e-9)
+    assert solution.objective == pytest.approx(y @ beta - 0.5 * beta @ K64 @ beta, rel=1e-7)
+    np.testing.assert_allclose(solution.values + solution.intercept, libsvm.decision_function(K64), atol=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("C", [0.1, 1.0, 30.0])
+def test_svr(seed, C):
+    rng, X, K, K64 = training_set(seed)
+    y = np.sin(X[:, 0]) + 0.3 * rng.randn(60)
+    libsvm = SVR(C=C, epsilon=0.1, kernel="precomputed", tol=1e-8).fit(K64, y)
+    beta = np.zeros(60)
+    beta[libsvm.support_] = libsvm.dual_coef_[0]
+    program = Program(y, np.full(60, -C), np.full(60, C), np.zeros(60), epsilon=0.1)
+    solution = solve_smo(K, program, tol=1e-9)
+    value = y @ beta - 0.1 * np.abs(beta).sum() - 0.5 * beta @ K64 @ beta
+    assert solution.objective == pytest.approx(value, rel=1e-7)
+    np.testing.assert_allclose(solution.values + solution.intercept, libsvm.predict(K64), atol=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("nu", [0.05, 0.33, 0.9])
+def test_one_class(seed, nu):
+    _, _, K, K64 = training_set(seed)
+    libsvm = OneClassSVM(nu=nu, kernel="precomputed", tol=1e-9).fit(K64)
+    beta = np.zeros(60)
+    # LIBSVM's coefficients sum to νn and are at most 1; here they sum to 1.
+    beta[libsvm.support_] = libsvm.dual_coef_[0] / (nu * 60)
+    solution = solve_smo(K, one_class(60, 1 / (nu * 60)), tol=1e-9)
+    assert solution.objective == pytest.approx(-0.5 * beta @ K64 @ beta, rel=1e-7)
+    decision = nu * 60 * (solution.values + solution.intercept)
+    np.testing.assert_allclose(decision, libsvm.decision_function(K64), atol=1e-4)
+
+
+# ---- where kernels and bounds are at their worst
+
+
+@pytest.mark.parametrize("C", [0.01, 1.0, 1e6])
+def test_the_same_sample_with_both_labels(C):
+    rng = np.random.RandomState(0)
+    K = gram(rng, 12, "wide")
+    K, y = np.tile(K, (2, 2)), np.repeat([1.0, -1.0], 12)
+    solution = solve_smo(K, svm(y, C))
+    # f cannot tell them apart: the best is f = 0, at the loss C for each.
+    assert solution.gap <= 1e-3
+    assert solution.objective == pytest.approx(24 * C, rel=1e-3)
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, 100.0])
+@pytest.mark.parametrize("C", [0.1, 1.0, 1e6])
+def test_a_constant_kernel(level, C):
+    y = np.array([1.0] * 5 + [-1.0] * 3)
+    solution = solve_smo(np.full((8, 8), level), svm(y, C))
+    # Kβ = 0 whatever β: the smaller class is filled, at twice its price, and the majority is predicted.
+    assert solution.gap <= 1e-3
+    assert solution.objective == pytest.approx(6 * C, rel=1e-3)
+    assert solution.intercept == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(("C", "value"), [(0.5, 6 * 0.375), (1.0, 3.0), (50.0, 3.0)])
+def test_the_identity(C, value):
+    y = np.array([1.0, -1.0] * 3)
+    solution = solve_smo(np.eye(6), svm(y, C), tol=1e-9)
+    np.testing.assert_allclose(solution.beta, min(C, 1.0) * y, atol=1e-8)
+    assert solution.objective == pytest.approx(value, rel=1e-8)
+    assert solution.intercept == pytest.approx(0.0, abs=1e-8)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", ["wide", "narrow", "linear"])
+def test_a_price_of_a_million(conic, shape, dtype):
+    case = make_case("svm", 24, 1e6, shape, 1, dtype)
+    solution = solve_smo(case.K, case.program, tol=1e-4)
+    optimum, _ = conic.solve_program_conic(case.exact, case.program)
+    assert solution.gap <= 1e-4
+    assert solution.objective == pytest.approx(optimum, rel=2e-4)
+
+
+def test_everything_at_its_bound():
+    rng = np.random.RandomState(2)
+    y = np.array([1.0, -1.0] * 10)
+    values = (K := gram(rng, 20, "wide")) @ (1e-4 * y)
+    solution = solve_smo(K, svm(y, 1e-4), tol=1e-9)
+    np.testing.assert_array_equal(solution.beta, 1e-4 * y)
+    z = y - values
+    assert solution.intercept == pytest.approx((z[y > 0].min() + z[y < 0].max()) / 2, abs=1e-12)
+
+
+@pytest.mark.parametrize("n", [2, 49, 100])
+def test_a_one_class_machine_without_a_choice(n):
+    # The bounds sum to 1, or by rounding to a little less.
+    solution = solve_smo(gram(np.random.RandomState(0), n, "wide"), one_class(n, 1 / n))
+    np.testing.assert_allclose(solution.beta, 1 / n, rtol=1e-12)
+    assert solution.gap <= 1e-3
+    assert np.isfinite(solution.intercept)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [20, 300])
+def test_one_class_around_the_origin(n, dtype):
+    # The samples surround the origin: the optimum is w = 0, of value zero, to which no gap is relative.
+    X = np.random.RandomState(0).randn(n, 3)
+    solution = solve_smo((X @ X.T).astype(dtype), one_class(n, 0.1), tol=1e-6)
+    assert solution.gap <= 1e-6
+    assert solution.n_iter <= 10_000
+    assert abs(solution.objective) <= 1e-4 * np.finfo(dtype).eps ** 0.5
+
+
+def test_infinite_bounds_with_a_total():
+    # One-class with squared slack: β has no upper bound to fill the total with.
+    K = gram(np.random.RandomState(4), 10, "wide")
+    p = replace(one_class(10, np.inf), ridge=np.full(10, 0.5))
+    solution = solve_smo(K, p, tol=1e-8)
+    beta = np.linalg.solve(K + 0.5 * np.eye(10), np.ones(10))
+    assert beta.min() > 0  # so that the box does not matter
+    np.testing.assert_allclose(solution.beta, beta / beta.sum(), atol=1e-4)
+
+
+def test_a_negative_total():
+    # The program of −β with everything turned round.
+    case = make_case("svr tilted", 15, 2.0, "wide", 8)
+    p = case.program
+    turned = replace(p, target=-p.target, lower=-p.upper, upper=-p.lower, total=-p.total)
+    one, other = solve_smo(case.K, p, tol=1e-8), solve_smo(case.K, turned, tol=1e-8)
+    assert p.total * turned.total < 0
+    assert other.objective == pytest.approx(one.objective, rel=1e-7)
+    np.testing.assert_allclose(other.beta, -one.beta, atol=1e-3)
+
+
+@pytest.mark.parametrize("C", [1.0, 1e6])
+@pytest.mark.parametrize("n", [2, 30])
+def test_positive_semi_definite_up_to_rounding(n, C):
+    rng = np.random.RandomState(6)
+    X, y = rng.randn(n, 2), labels(rng, n)
+    K = X @ X.T
+    for indefinite in (K - 1e-10 * np.eye(n), K.astype(np.float32)):
+        assert n == 2 or np.linalg.eigvalsh(indefinite.astype(np.float64)).min() < 0
+        solution = solve_smo(indefinite, svm(y, C))
+        assert solution.gap <= 1e-3
+        assert solution.objective == pytest.approx(solve_smo(K, svm(y, C)).objective, rel=2e-3)
+
+
+@pytest.mark.parametrize("kind", sorted(MAKERS))
+def test_two_samples(conic, kind):
+    for seed in range(5):
+        case = make_case(kind, 2, 1.0, "wide", seed)
+        optimum, _ = conic.solve_program_conic(case.exact, case.program)
+        assert solve_smo(case.K, case.program, tol=1e-8).objective == pytest.approx(optimum, rel=1e-6, abs=1e-8)
+
+
+def test_one_class_of_labels_needs_no_coefficients():
+    solution = solve_smo(np.eye(4), svm(np.ones(4), 1.0))
+    assert not solution.beta.any()
+    assert solution.gap == 0.0
+    assert np.all(solution.values + solution.intercept >= 1.0)
+
+
+# ---- habits
+
+
+@pytest.mark.parametrize("kind", sorted(MAKERS))
+def test_the_same_answer_twice(kind):
+    case = make_case(kind, 40, 10.0, "wide", 0, np.float32)
+    one, other = (solve_smo(case.K, case.program, tol=1e-7) for _ in range(2))
+    np.testing.assert_array_equal(one.beta, other.beta)
+    assert (one.intercept, one.objective, one.gap, one.n_iter) == (
+        other.intercept,
+        other.objective,
+        other.gap,
+        other.n_iter,
+    )
+
+
+def test_a_near_start_takes_fewer_steps():
+    steps = []
+    for seed in range(5):
+        case = make_case("svm", 200, 10.0, "narrow", seed)
+        cold = solve_smo(case.K, case.program)
+        rng = np.random.RandomState(seed)
+        near = cold.beta * (1 + 0.05 * rng.standard_normal(200))
+        steps.append((cold.n_iter, solve_smo(case.K, case.program, warm_start=near).n_iter))
+    cold, warm = np.array(steps).T
+    assert np.all(warm < cold)
+    assert warm.sum() < 0.5 * cold.sum()
+
+
+def test_steps_run_out_with_a_gap_to_tell():
+    case = make_case("svm", 300, 100.0, "wide", 0)
+    solution = solve_smo(case.K, case.program, tol=1e-6, max_iter=50)
+    assert solution.n_iter == 50
+    assert solution.gap > 1e-6
+    nothing = solve_smo(case.K, case.program, tol=1e-6, max_iter=0)
+    assert not nothing.beta.any()
+    assert nothing.gap > solution.gap
+
+
+@pytest.mark.parametrize("start", [None, np.zeros(4), np.full(4, 9.0)])
+def test_an_infeasible_total_is_refused(start):
+    with pytest.raises(ValueError, match="No β is feasible"):
+        solve_smo(np.eye(4), one_class(4, 0.2), warm_start=start)
+
+
+def test_shapes_that_do_not_match_are_refused():
+    with pytest.raises(ValueError, match=r"shape \(3, 3\).* 4 samples"):
+        solve_smo(np.eye(3), svm(np.array([1.0, -1.0, 1.0, -1.0]), 1.0))
+    with pytest.raises(ValueError, match=r"\(3,\)"):
+        solve_smo(np.eye(4), svm(np.array([1.0, -1.0, 1.0, -1.0]), 1.0), warm_start=np.zeros(3))
+
+
+def test_any_numbers_in_any_order_of_memory():
+    case = make_case("svm", 30, 1.0, "wide", 2)
+    expected = solve_smo(case.K, case.program, tol=1e-6)
+    for K in (np.asfortranarray(case.K), case.K[::-1][:, ::-1][::-1][:, ::-1]):
+        np.testing.assert_array_equal(solve_smo(K, case.program, tol=1e-6).beta, expected.beta)
+    whole = (10 * case.K).round().astype(int) + 30 * np.eye(30, dtype=int)
+    as_numbers = solve_smo(whole.astype(float), case.program)
+    np.testing.assert_array_equal(solve_smo(whole, case.program).beta, as_numbers.beta)
+
+
+def test_large_problems_are_solved_on_the_active_samples(monkeypatch):
+    rng = np.random.RandomState(0)
+    n = 2100
+    X = rng.randn(n, 3)
+    squares = (X**2).sum(1)
+    K = np.exp(-(squares[:, None] + squares - 2 * X @ X.T) / 4).astype(np.float32)
+    program = svm(np.sign(X[:, 0] + 0.3 * rng.randn(n)), 1.0)
+    sizes = []
+    run_alone = smo._Climb.run_alone
+    monkeypatch.setattr(
+        smo._Climb, "run_alone", lambda self, active, steps: (sizes.append(len(active)), run_alone(self, active, steps))
+    )
+    compact = solve_smo(K, program, tol=1e-6)
+    assert sizes
+    assert max(sizes) < n / 2
+    monkeypatch.setattr(smo, "_COMPACT_SAMPLES", n + 1)
+    sizes.clear()
+    whole = solve_smo(K, program, tol=1e-6)
+    assert not sizes
+    assert compact.gap <= 1e-6
+    assert compact.objective == pytest.approx(whole.objective, rel=2e-6)
