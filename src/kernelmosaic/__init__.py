@@ -11,15 +11,44 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kernelmosaic.estimators import MKLClassifier, MKLOneClass, MKLRegressor
+    from kernelmosaic.estimators import (
+        LocalizedMKLClassifier,
+        LocalizedMKLOneClass,
+        LocalizedMKLRegressor,
+        MKLClassifier,
+        MKLOneClass,
+        MKLRegressor,
+    )
 
 __version__ = "0.1.0"
 
-__all__ = ["MKLClassifier", "MKLOneClass", "MKLRegressor", "__version__", "datasets", "estimators", "kernels"]
+__all__ = [
+    "LocalizedMKLClassifier",
+    "LocalizedMKLOneClass",
+    "LocalizedMKLRegressor",
+    "MKLClassifier",
+    "MKLOneClass",
+    "MKLRegressor",
+    "__version__",
+    "datasets",
+    "estimators",
+    "gating",
+    "kernels",
+]
 
 #: Where each public name is defined; sub-packages stand for themselves.
-_HOMES = dict.fromkeys(("MKLClassifier", "MKLOneClass", "MKLRegressor"), "kernelmosaic.estimators")
-_PACKAGES = frozenset({"datasets", "estimators", "kernels"})
+_HOMES = dict.fromkeys(
+    (
+        "LocalizedMKLClassifier",
+        "LocalizedMKLOneClass",
+        "LocalizedMKLRegressor",
+        "MKLClassifier",
+        "MKLOneClass",
+        "MKLRegressor",
+    ),
+    "kernelmosaic.estimators",
+)
+_PACKAGES = frozenset({"datasets", "estimators", "gating", "kernels"})
 
 
 def __getattr__(name: str) -> Any:

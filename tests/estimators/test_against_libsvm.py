@@ -17,9 +17,7 @@ CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 
 
 def classes(n_classes=2, n=90, seed=0):
-    X, y = make_classification(
-        n, 5, n_informative=4, n_redundant=0, n_classes=n_classes, flip_y=0.1, random_state=seed
-    )
+    X, y = make_classification(n, 5, n_informative=4, n_redundant=0, n_classes=n_classes, flip_y=0.1, random_state=seed)
     return X[:60], y[:60], X[60:]
 
 
@@ -39,7 +37,9 @@ def test_classifier_equals_svc(weights, normalize):
 def test_regressor_equals_svr(normalize):
     X, y = make_regression(90, 5, noise=5.0, random_state=1)
     y = y / y.std()
-    model = MKLRegressor(KERNELS, C=3.0, epsilon=0.2, weights="uniform", normalize=normalize, **TIGHT).fit(X[:60], y[:60])
+    model = MKLRegressor(KERNELS, C=3.0, epsilon=0.2, weights="uniform", normalize=normalize, **TIGHT).fit(
+        X[:60], y[:60]
+    )
     reference = SVR(kernel="precomputed", C=3.0, epsilon=0.2, tol=1e-9).fit(model.kernel_matrix(X[:60]), y[:60])
     np.testing.assert_allclose(model.predict(X[60:]), reference.predict(model.kernel_matrix(X[60:], X[:60])), **CLOSE)
 

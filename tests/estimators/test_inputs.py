@@ -68,7 +68,9 @@ def test_search_and_pipeline_over_a_stack(data, stack):
     assert replaced.best_params_["kernels__K"] is stack[0]
 
 
-@pytest.mark.parametrize("form", [list, np.asarray, pd.Series, pl.Series, lambda r: np.asarray(r)[:, None].astype(float)])
+@pytest.mark.parametrize(
+    "form", [list, np.asarray, pd.Series, pl.Series, lambda r: np.asarray(r)[:, None].astype(float)]
+)
 def test_row_numbers_in_any_container(data, stack, form):
     _, y = data
     model = MKLClassifier(stack, weights="uniform").fit(form(range(80)), y)
@@ -153,7 +155,9 @@ def test_columns_that_no_kernel_reads_may_hold_anything(data):
     np.testing.assert_allclose(model.decision_function(frame), plain.decision_function(X), rtol=1e-6, atol=1e-9)
     with pytest.raises(ValueError, match=r"kernel 'gap'.*NaN"):
         MKLClassifier([("gap", Linear(), ["gap"])]).fit(frame, y)
-    by_type = MKLClassifier([("text", Spectrum(1), ["note"]), ("x", Linear(), make_column_selector(dtype_include=float))])
+    by_type = MKLClassifier(
+        [("text", Spectrum(1), ["note"]), ("x", Linear(), make_column_selector(dtype_include=float))]
+    )
     with pytest.raises(ValueError, match=r"kernel 'x'.*NaN"):
         by_type.fit(frame, y)
 

@@ -29,7 +29,10 @@ def test_none_is_the_papers_three_and_one_kernel_a_list_of_one():
     assert [e.name for e in read_kernels(None)] == ["linear", "polynomial", "gaussian"]
     assert read_kernels(None)[1].kernel.degree == 2
     assert [e.name for e in read_kernels(Gaussian())] == ["gaussian"]
-    assert [e.name for e in read_kernels((Gaussian(1.0), Gaussian(2.0)))] == ["gaussian(width=1.0)", "gaussian(width=2.0)"]
+    assert [e.name for e in read_kernels((Gaussian(1.0), Gaussian(2.0)))] == [
+        "gaussian(width=1.0)",
+        "gaussian(width=2.0)",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -110,4 +113,6 @@ def test_one_kernel_a_column_is_named_by_it():
     tiles = lay_tiles(read_kernels([("k", per_column(Gaussian(1.0)), ["d", "b"])]), FRAME)
     assert [(tile.name, tile.columns.tolist()) for tile in tiles] == [("k[d]", [3]), ("k[b]", [1])]
     assert tiles[0].kernel is not tiles[1].kernel
-    assert [tile.name for tile in lay_tiles(read_kernels(per_column(Linear())), X)] == [f"linear[{i}]" for i in range(4)]
+    assert [tile.name for tile in lay_tiles(read_kernels(per_column(Linear())), X)] == [
+        f"linear[{i}]" for i in range(4)
+    ]

@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
+from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.exceptions import FitFailedWarning
@@ -185,7 +186,8 @@ def test_clone_pickle_and_nested(toy):
 def test_parallel_fits_change_nothing():
     U, v = make_classification(60, random_state=0)
     alone = ResponseSurfaceSearchCV(SVC(), on=["C"], cv=FiveByTwoFold(random_state=0), max_iter=2).fit(U, v)
-    together = clone(alone).set_params(n_jobs=2).fit(U, v)
+    with parallel_config("threading"):
+        together = clone(alone).set_params(n_jobs=2).fit(U, v)
     np.testing.assert_array_equal(together.design_.points, alone.design_.points)
     np.testing.assert_array_equal(together.design_.responses, alone.design_.responses)
 

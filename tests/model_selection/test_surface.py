@@ -81,8 +81,8 @@ def test_many_factors_curved_downwards_stay_in_the_box_and_descend():
 def test_flat_directions_are_not_walked():
     flat = ResponseSurface(1.0, np.zeros(2), np.zeros((2, 2)))
     np.testing.assert_array_equal(flat.minimise([-1, -1], [1, 1], start=[0.3, -0.2]), [0.3, -0.2])
-    trough = ResponseSurface(0.0, np.array([-1.0, 0.0]), np.diag([1.0, 0.0]))
-    np.testing.assert_allclose(trough.minimise([-1, -1], [1, 1], start=[0.0, 0.4]), [0.5, 0.4], atol=1e-12)
+    valley = ResponseSurface(0.0, np.array([-1.0, 0.0]), np.diag([1.0, 0.0]))
+    np.testing.assert_allclose(valley.minimise([-1, -1], [1, 1], start=[0.0, 0.4]), [0.5, 0.4], atol=1e-12)
 
 
 def test_constant_responses_leave_no_rounding_in_the_coefficients():

@@ -71,6 +71,9 @@ class Model:
         b = np.concatenate([b for _, _, b in self.blocks])
         P = sparse.diags(self.D, format="csc")
         solution = clarabel.DefaultSolver(P, self.c, A, b, cones, settings).solve()
+        if str(solution.status) == "InsufficientProgress":  # a badly scaled problem: fewer digits are still plenty
+            settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-8
+            solution = clarabel.DefaultSolver(P, self.c, A, b, cones, settings).solve()
         assert str(solution.status) in ("Solved", "AlmostSolved"), solution.status
         ends = np.cumsum([len(b) for _, _, b in self.blocks])[:-1]
         return solution, np.split(np.array(solution.z), ends)

@@ -1,7 +1,15 @@
 """The scikit-learn face."""
 
 from kernelmosaic.estimators.classifier import MKLClassifier
+from kernelmosaic.estimators.localized import LocalizedMKLClassifier, LocalizedMKLOneClass, LocalizedMKLRegressor
 from kernelmosaic.estimators.one_class import MKLOneClass
 from kernelmosaic.estimators.regressor import MKLRegressor
 
-__all__ = ["MKLClassifier", "MKLOneClass", "MKLRegressor"]
+__all__ = [
+    "LocalizedMKLClassifier",
+    "LocalizedMKLOneClass",
+    "LocalizedMKLRegressor",
+    "MKLClassifier",
+    "MKLOneClass",
+    "MKLRegressor",
+]

@@ -49,11 +49,11 @@ class BaseMKL(KernelListMixin, ABC):
         kept, weight = counted.rows, counted.weight
         machines = self._machines(None if y is None else y[kept], weight)
         X = X[kept]
-        tiles = lay_tiles(read_kernels(self.kernels), original if len(np.shape(original)) == 2 and hasattr(original, "shape") else X)
+        tiles = lay_tiles(read_kernels(self.kernels), original if _is_table(original) else X)
         mosaic = Mosaic.fit(tiles, X, self.normalize, weight)
         views = mosaic.views(X)
         bank = make_bank(mosaic, views, budget=self.memory_budget)
-        learner = make_learner(self, bank)
+        learner = make_learner(self, bank, machines)
         learned = [learner.learn(bank, machine) for machine in machines]
         self.kernel_names_ = mosaic.names
         self._keep(mosaic, views, kept, learned, machines)
@@ -100,7 +100,7 @@ class BaseMKL(KernelListMixin, ABC):
         picked = hasattr(X, "columns") and all(entry.columns is not None for entry in read_kernels(self.kernels))
         if kinds == {"numbers"} and not picked:
             sparse = all(self._kernels_take("accepts_sparse"))
-            form = {"accept_sparse": "csr" if sparse else False, "dtype": (np.float64, np.float32)}
+            form: dict[str, Any] = {"accept_sparse": "csr" if sparse else False, "dtype": (np.float64, np.float32)}
         else:
             # Row numbers, sequences, frames with columns nobody reads: leave each column to the kernel that reads it.
             form = {"dtype": None, "ensure_all_finite": False}
@@ -110,16 +110,17 @@ class BaseMKL(KernelListMixin, ABC):
     def _sample_weight(self, sample_weight: Any, X: Any) -> NDArray[np.float64] | None:
         if sample_weight is None:
             return None
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        if not np.any(weight > 0):
+        given = np.asarray(sample_weight)
+        if given.dtype.kind in "biuf" and given.size > 0 and not given.any():
             raise ValueError("sample_weight is zero everywhere: at least one sample must count.")
-        return np.asarray(weight)
+        return np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
 
     # Predictions out -----------------------------------------------------------------------------------------------
 
     def _outputs(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self)
-        return self._expansion.values(self._validate(X, reset=False)) + self.intercept_
+        values: NDArray[np.float64] = self._expansion.values(self._validate(X, reset=False)) + self.intercept_
+        return values
 
     def contributions(self, X: Any) -> NDArray[np.float64]:
         """Return each kernel's share of the decision.
@@ -180,12 +181,13 @@ class BaseMKL(KernelListMixin, ABC):
         return tags
 
 
+def _is_table(X: Any) -> bool:
+    return len(getattr(X, "shape", ())) == 2
+
+
 def _as_column(X: Any) -> Any:
     """Row numbers and strings may come as a plain list: one column then."""
     if hasattr(X, "shape") and len(X.shape) != 1:
         return X
     X = np.asarray(X, dtype=object) if not hasattr(X, "shape") else np.asarray(X)
     return X.reshape(-1, 1) if X.ndim == 1 else X
-
-
-

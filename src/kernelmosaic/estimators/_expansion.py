@@ -44,7 +44,12 @@ class Expansion:
 
     @classmethod
     def prune(
-        cls, mosaic: Mosaic, views: Views, support: NDArray[np.intp], beta: NDArray[np.float64], eta: NDArray[np.float64]
+        cls,
+        mosaic: Mosaic,
+        views: Views,
+        support: NDArray[np.intp],
+        beta: NDArray[np.float64],
+        eta: NDArray[np.float64],
     ) -> Expansion:
         """Keep what the function needs of the training set: active kernels, support samples."""
         active = np.flatnonzero(np.any(eta != 0, axis=0))

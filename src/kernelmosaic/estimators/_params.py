@@ -20,7 +20,7 @@ class KernelListMixin(BaseEstimator):
     kernels: Any
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters; if deep, with every kernel as ``kernels__name`` and its own as ``kernels__name__width``."""
+        """Return the parameters; if deep, also the kernels, ``kernels__name``, and theirs, ``kernels__name__width``."""
         params: dict[str, Any] = super().get_params(deep=False)
         if deep:
             for entry in self._entries():
@@ -30,7 +30,7 @@ class KernelListMixin(BaseEstimator):
         return params
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, those of the kernels by ``kernels__name`` (the kernel) or ``kernels__name__width`` (its own)."""
+        """Set parameters; ``kernels__name`` replaces a kernel, ``kernels__name__width`` sets one of its own."""
         if "kernels" in params:
             self.kernels = params.pop("kernels")
         nested = {key.removeprefix("kernels__"): params.pop(key) for key in list(params) if key.startswith("kernels__")}

@@ -31,8 +31,8 @@ def count_repeats(X: Any, y: Any, sample_weight: NDArray[np.float64] | None) -> 
     """Return the distinct samples with the sum of their weights.
 
     A sample of weight two is a sample given twice, and one of weight zero is no sample: both must lead to the very same
-    problem, in the same order of samples. So whenever there are weights or repetitions the samples are put in an order of
-    their own; a set without either stays as it is.
+    problem, in the same order of samples. So whenever there are weights or repetitions the samples are put in an order
+    of their own; a set without either stays as it is.
 
     Parameters
     ----------
@@ -56,7 +56,9 @@ def count_repeats(X: Any, y: Any, sample_weight: NDArray[np.float64] | None) -> 
 
 def _keys(X: Any, y: Any) -> NDArray[Any]:
     """Return one comparable key a sample, equal for equal samples."""
-    labels = np.zeros(X.shape[0], dtype=np.int64) if y is None else np.unique(y, return_inverse=True)[1].astype(np.int64)
+    labels = (
+        np.zeros(X.shape[0], dtype=np.int64) if y is None else np.unique(y, return_inverse=True)[1].astype(np.int64)
+    )
     if sparse.issparse(X):
         return _sparse_keys(X, labels)
     if X.dtype.kind not in "iuf":

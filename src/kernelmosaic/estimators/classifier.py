@@ -17,9 +17,9 @@ from kernelmosaic.machines import SVC, Machine
 class MKLClassifier(ClassifierMixin, BaseMKL):
     """Support vector classification on a weighted sum of kernels.
 
-    Minimises ½ (Σ_m d_m ‖w_m‖)² + C Σ ξ_i over f(x) = Σ_m ⟨w_m, φ_m(x)⟩ + b with y_i f(x_i) ≥ 1 − ξ_i, which is the support
-    vector machine on Σ_m η_m k_m with the best weights η ≥ 0, Σ d_m² η_m = 1. Several classes are told apart one versus rest,
-    each with weights of its own.
+    Minimises ½ (Σ_m d_m ‖w_m‖)² + C Σ ξ_i over f(x) = Σ_m ⟨w_m, φ_m(x)⟩ + b with y_i f(x_i) ≥ 1 − ξ_i, which is the
+    support vector machine on Σ_m η_m k_m with the best weights η ≥ 0, Σ d_m² η_m = 1. Several classes are told apart
+    one versus rest, each with weights of its own.
 
     Parameters
     ----------
@@ -39,12 +39,13 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     slack : {1, 2}, default=1
         Norm of the slack.
     solver : str, default="newton"
-        How the weights are learned: ``"newton"``, ``"reduced_gradient"``, ``"silp"``, ``"qcqp"``, ``"sdp"``, or the heuristics
-        ``"alignment"`` and ``"easymkl"``.
+        How the weights are learned: ``"newton"``, ``"reduced_gradient"``, ``"silp"``, ``"qcqp"``, ``"sdp"``, or the
+        heuristics ``"alignment"`` and ``"easymkl"``.
     multi_class : {"ovr"}, default="ovr"
         How several classes are handled.
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"
-        How kernels are put on one scale: mean diagonal 1 on the training set; unit diagonal; centred, then mean diagonal 1.
+        How kernels are put on one scale: mean diagonal 1 on the training set; unit diagonal; centred, then mean
+        diagonal 1.
     class_weight : dict, "balanced" or None, default=None
         Factors of C, class by class.
     tol : float, default=1e-3
@@ -161,7 +162,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         self.classes_ = np.unique(y if weight is None else y[weight > 0])
         if len(self.classes_) < 2:
             raise ValueError(
-                f"y holds one class only, {self.classes_.tolist()}: MKLClassifier needs at least two classes to tell apart."
+                f"y holds one class only, {self.classes_.tolist()}: {type(self).__name__} needs at least two classes."
             )
         self._fit(X, y, weight, original)
         counted = np.searchsorted(self.classes_, np.asarray(y)[self.support_])
@@ -183,7 +184,9 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
             totals = np.bincount(labels, weights=weight)
             return np.asarray((weight.sum() / (len(totals) * totals))[labels])
         if not isinstance(self.class_weight, dict):
-            raise ValueError(f"class_weight={self.class_weight!r}: give None, 'balanced' or a dict from class to factor.")
+            raise ValueError(
+                f"class_weight={self.class_weight!r}: give None, 'balanced' or a dict from class to factor."
+            )
         factors = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
         if not np.all(np.isfinite(factors) & (factors > 0)):
             raise ValueError(f"class_weight={self.class_weight!r}: every class needs a positive, finite factor.")

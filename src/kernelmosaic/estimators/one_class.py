@@ -26,9 +26,10 @@ class MKLOneClass(OutlierMixin, BaseMKL):
     kernels : list, default=None
         As in :class:`MKLClassifier`.
     nu : float, default=0.5
-        In (0, 1]: at most this share of the training samples is called novel, at least this share supports the boundary.
+        In (0, 1]: at most this share of the training samples is called novel, at least this share supports the
+        boundary.
     norm, weights, penalties, penalty_power, solver, normalize
-        As in :class:`MKLClassifier`, but ``normalize="centered"``, which would put the origin in the midst of the samples.
+        As in :class:`MKLClassifier`, but ``normalize="centered"``, which would put the origin in the samples' midst.
     tol, max_iter, memory_budget, verbose
         As in :class:`MKLClassifier`.
 
@@ -38,8 +39,9 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         The weights of the kernels.
     offset_ : float
         ``decision_function = score_samples - offset_``.
-    kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_, objective_, duality_gap_, n_iter_, n_solves_, \
-history_
+    kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_
+        As in :class:`MKLClassifier`.
+    objective_, duality_gap_, n_iter_, n_solves_, history_
         As in :class:`MKLClassifier`.
     """
 
@@ -78,8 +80,8 @@ history_
             raise ValueError(f"nu={self.nu!r}: must lie in (0, 1].")
         if self.normalize == "centered":
             raise ValueError(
-                "normalize='centered': a one-class machine separates the samples from the origin, which centring moves into "
-                "their midst; choose 'trace', 'diagonal' or None."
+                "normalize='centered': a one-class machine separates the samples from the origin, which centring "
+                "moves into their midst; choose 'trace', 'diagonal' or None."
             )
         original = X
         X = self._validate(X, reset=True)

@@ -34,8 +34,9 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     ----------
     weights_ : ndarray of shape (P,)
         The weights of the kernels.
-    kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_, objective_, duality_gap_, n_iter_, n_solves_, \
-history_
+    kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_
+        As in :class:`MKLClassifier`.
+    objective_, duality_gap_, n_iter_, n_solves_, history_
         As in :class:`MKLClassifier`.
 
     References

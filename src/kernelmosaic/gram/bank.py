@@ -137,6 +137,23 @@ class StoredBank(KernelBank):
         run_threads(fill, _triangle_strips(self.n_samples, 4))
         return K
 
+    def combine_gated(self, gates: NDArray[Any], out: Block | None = None) -> Block:
+        from kernelmosaic.gram._numba_bank import mirror_lower
+        from kernelmosaic.gram._numba_gated import add_gated_lower
+
+        active = np.flatnonzero(np.any(gates != 0, axis=0))
+        factors = np.ascontiguousarray(gates.T, dtype=self.dtype)
+        # Gates below rounding are no gates, and reading denormal numbers is slow.
+        factors[np.abs(factors) < np.finfo(self.dtype).eps ** 2] = 0.0
+        K = np.empty((self.n_samples,) * 2, dtype=self.dtype) if out is None else out
+
+        def fill(rows: slice) -> None:
+            add_gated_lower(self.matrices, active, factors, K, rows.start, rows.stop)
+            mirror_lower(K, rows.start, rows.stop)
+
+        run_threads(fill, _triangle_strips(self.n_samples, 4))
+        return K
+
     def products(
         self, beta: NDArray[Any], rows: NDArray[np.intp] | None = None, kernels: Sequence[int] | None = None
     ) -> NDArray[np.float64]:

@@ -70,7 +70,7 @@ class Mosaic:
     ) -> Iterator[tuple[int, Block]]:
         """Yield (m, block of kernel m between X and Y) for each m asked for.
 
-        Kernels that are functions of the same statistic of the same columns share it: it is computed once for all of them.
+        Kernels that are functions of the same statistic of the same columns share it: it is computed once for all.
         """
         shared: dict[tuple[str, int, int], list[int]] = {}
         for m in kernels:
@@ -93,7 +93,10 @@ class Mosaic:
     def diagonals(self, X: Views) -> NDArray[np.float64]:
         """Return k_m(x, x), of shape (P, n)."""
         return np.array(
-            [piece.normalization.diagonal(piece.kernel._diagonal(V), V) for piece, V in zip(self.pieces, X, strict=True)]
+            [
+                piece.normalization.diagonal(piece.kernel._diagonal(V), V)
+                for piece, V in zip(self.pieces, X, strict=True)
+            ]
         )
 
     def _finish(self, m: int, K: Block, X: Any, Y: Any) -> Block:
@@ -111,7 +114,7 @@ def _named(name: str) -> Iterator[None]:
 
 
 def _views(pieces: Sequence[Tile | Piece], X: Any) -> Views:
-    """Cut X into the kernels' columns; equal columns give the same object, by which shared statistics are recognised."""
+    """Cut X into the kernels' columns; equal columns give the same object, by which shared work is recognised."""
     cut: dict[tuple[type, bytes | None], Any] = {}
     views = []
     for piece in pieces:

@@ -10,6 +10,7 @@ from kernelmosaic.kernels.gaussian import Gaussian
 from kernelmosaic.kernels.linear import Linear
 from kernelmosaic.kernels.polynomial import Polynomial
 from kernelmosaic.kernels.precomputed import Precomputed
+from kernelmosaic.kernels.projected import Projected
 from kernelmosaic.kernels.smith_waterman import SmithWaterman
 from kernelmosaic.kernels.spectrum import Spectrum
 from kernelmosaic.kernels.weighted_degree import WeightedDegree
@@ -25,6 +26,7 @@ __all__ = [
     "Polynomial",
     "Precomputed",
     "Product",
+    "Projected",
     "Scaled",
     "SmithWaterman",
     "Spectrum",

@@ -60,7 +60,9 @@ def read_kernels(kernels: Any) -> list[Entry]:
     names = [entry.name for entry in entries]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
-        raise ValueError(f"kernels: the name {repeated[0]!r} is used {names.count(repeated[0])} times; names must differ.")
+        raise ValueError(
+            f"kernels: the name {repeated[0]!r} is used {names.count(repeated[0])} times; names must differ."
+        )
     return entries
 
 
@@ -98,10 +100,16 @@ def _column_numbers(entry: Entry, X: Any) -> NDArray[np.intp] | None:
     if entry.columns is None:
         return None
     columns = entry.columns(X) if callable(entry.columns) else entry.columns
+    if isinstance(columns, slice) and columns == slice(
+        None
+    ):  # scikit-learn takes a slice without ends for one of names, which arrays have not
+        columns = slice(0, None)
     try:
         numbers = np.asarray(_get_column_indices(X, columns), dtype=np.intp)
     except (ValueError, IndexError, KeyError, TypeError) as error:
-        raise ValueError(f"kernel {entry.name!r}: columns {columns!r} do not fit the {_n_columns(X)} of X: {error}") from error
+        raise ValueError(
+            f"kernel {entry.name!r}: columns {columns!r} do not fit the {_n_columns(X)} of X: {error}"
+        ) from error
     if len(numbers) == 0:
         raise ValueError(f"kernel {entry.name!r}: columns {columns!r} select none of the {_n_columns(X)} columns of X.")
     return numbers

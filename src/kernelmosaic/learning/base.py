@@ -113,7 +113,7 @@ class Learner(ABC):
 
     @classmethod
     def require(cls, solver: str, norm: WeightNorm | None = None, program: Program | None = None) -> None:
-        """Raise a ValueError that names the solver and what it cannot do, if it cannot serve the norm or the program."""
+        """Raise a ValueError naming the solver and what it cannot do, if it cannot serve the norm or the program."""
         if norm is not None and norm_kind(norm) not in cls.serves:
             given = f"norm={norm.p:g}" if isinstance(norm, PowerNorm) else "norm=1"
             served = "norm=1" if isinstance(norm, PowerNorm) else "norms above 1"
@@ -131,7 +131,7 @@ def norm_kind(norm: WeightNorm) -> str:
 
 
 def program_kind(program: Program) -> str:
-    """Return what a program is fitted to: "one class" (none), "two classes" (±1, each β of its target's sign) or "targets"."""
+    """Return what a program is fitted to: "two classes" (±1, each β of its target's sign), "one class" or "targets"."""
     t = program.target
     if not np.any(t):
         return "one class"

@@ -17,8 +17,8 @@ from kernelmosaic.solvers import Program, solve_smo
 class EasyMKL(Learner):
     """Weights η_m ∝ γᵀYK_mYγ, where γ minimises (1 − λ) γᵀY(Σ K_m)Yγ + λ‖γ‖² over one mixture of points a class.
 
-    Two machine solves in all: one on the sum of the kernels for γ, one with the weights. A heuristic: the weights do not
-    minimise the machine's value, and the gap certified is that of the machine at them.
+    Two machine solves in all: one on the sum of the kernels for γ, one with the weights. A heuristic: the weights do
+    not minimise the machine's value, and the gap certified is that of the machine at them.
 
     Parameters
     ----------

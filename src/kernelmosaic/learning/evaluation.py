@@ -88,7 +88,8 @@ class Problem:
         support = np.flatnonzero(solution.beta)
         blank = np.zeros((self.n_kernels, len(support)))
         unknown = Evaluation(theta, solution, np.inf, np.full(self.n_kernels, np.nan), blank, support)
-        looked = self.look(unknown, np.arange(self.n_kernels) if kernels is None else kernels)
+        every = np.arange(self.n_kernels)
+        looked = self.look(unknown, every if kernels is None else np.union1d(kernels, every[theta > 0]))
         # The kernel part of the value, from the same products as the slopes, so that both bounds see one arithmetic.
         quadratic = float(theta[theta > 0] @ looked.q[theta > 0])
         upper = self.machine.program.primal_value(quadratic, solution.values, solution.intercept)
@@ -99,7 +100,8 @@ class Problem:
         fresh = self.bank.products(at.solution.beta, at.support, kernels)[kernels] * self.scale[kernels, np.newaxis]
         products, q = at.products.copy(), at.q.copy()
         products[kernels] = fresh
-        q[kernels] = 0.5 * (fresh @ at.solution.beta[at.support])
+        # Rounding can make the form of a positive semi-definite matrix negative.
+        q[kernels] = np.maximum(0.5 * (fresh @ at.solution.beta[at.support]), 0.0)
         return replace(at, products=products, q=q)
 
     def complete(self, at: Evaluation) -> Evaluation:

@@ -48,9 +48,7 @@ class Incumbent:
 
     def learned(self) -> Learned:
         best, problem = self.best, self.problem
-        return Learned(
-            best.theta * problem.scale, best.solution, best.upper, self.gap, problem.n_solves, self.history
-        )
+        return Learned(best.theta * problem.scale, best.solution, best.upper, self.gap, problem.n_solves, self.history)
 
 
 def guaranteed_value(problem: Problem, beta: Vector) -> float:

@@ -39,9 +39,9 @@ class LearnedJointly(Learned):
 class JointSlack(Learner):
     """Minimise over η ≥ 0, Σ d_m² η_m + η_0 = 1 the value of the hard-margin machine on Σ η_m K_m + η_0 I.
 
-    The identity is the kernel of a 2-norm slack: with weights rescaled to obey Σ d_m² η_m = 1 the same function is that of the
-    machine with the price C = (1 − η_0) / η_0. The identity counts as a kernel of mean diagonal one and penalty one, as all do
-    that are normalised. `objective` is the value of the joint problem, in which C is not given.
+    The identity is the kernel of a 2-norm slack: with weights rescaled to obey Σ d_m² η_m = 1 the same function is that
+    of the machine with the price C = (1 − η_0) / η_0. The identity counts as a kernel of mean diagonal one and penalty
+    one, as all do that are normalised. `objective` is the value of the joint problem, in which C is not given.
 
     References
     ----------
@@ -71,7 +71,9 @@ class JointSlack(Learner):
         """Return the same function as that of a machine with slack whose weights obey the norm's rule."""
         kept = float(self.options.penalties**2 @ found.weights[:-1])
         if not kept > 0:
-            raise ValueError("C='learn' gave all weight to the slack: no kernel tells the classes apart; give C as a number.")
+            raise ValueError(
+                "C='learn' gave all weight to the slack: no kernel tells the classes apart; give C as a number."
+            )
         beta = found.solution.beta
         # Dividing the weights and multiplying β by the same number leaves the function as it is.
         program = replace(soft, ridge=hard.diagonal * share / kept)

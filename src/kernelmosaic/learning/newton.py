@@ -77,7 +77,7 @@ class _Search:
         slope = -float(here.q[watched] @ direction[watched])
         self.inner = self._inner_tol(here)
         size = 1.0
-        for _ in range(_MAX_HALVINGS if slope < 0 else 0):
+        for attempt in range(_MAX_HALVINGS if slope < 0 else 0):
             there = self._evaluate(self.problem.norm.retract(here.theta + size * direction), here)
             if there.upper <= here.upper + _ARMIJO * size * slope:
                 self.best = there
@@ -85,7 +85,8 @@ class _Search:
             # Differences below the machine's own gap say nothing about the weights.
             if self.gap <= self.tol or -size * slope <= here.solution.gap * abs(here.upper):
                 break
-            size *= self._shrink(slope, -float(there.q[watched] @ direction[watched]))
+            rise = there.upper - here.upper
+            size *= _shrink(rise / size, slope, -float(there.q[watched] @ direction[watched]), smooth=attempt == 0)
         return self.gap <= self.tol or self._sharpen()
 
     def _sharpen(self) -> bool:
@@ -115,7 +116,15 @@ class _Search:
         gap = relative_gap(here.upper, self.problem.lower(here))
         return min(self.inner, max(0.1 * gap**2, 1e-2 * self.tol, _SHARPEST))
 
-    @staticmethod
-    def _shrink(slope_here: float, slope_there: float) -> float:
-        """Where the slope, taken as linear between the two points, would vanish."""
-        return float(np.clip(slope_here / (slope_here - slope_there), 0.1, 0.7)) if slope_there > 0 else 0.5
+
+def _shrink(rise: float, slope_here: float, slope_there: float, *, smooth: bool) -> float:
+    """Return the factor by which to shorten a step after which the value rises again, all slopes a unit of the step.
+
+    A smooth value is taken as quadratic, its slope as linear; if that did not do, there is a kink between the two points, and
+    the value is taken as the larger of its two tangents.
+    """
+    if not slope_there > 0:
+        return 0.5
+    if smooth:
+        return float(np.clip(slope_here / (slope_here - slope_there), 0.1, 0.7))
+    return float(np.clip((slope_there - rise) / (slope_there - slope_here), 1e-3, 0.7))

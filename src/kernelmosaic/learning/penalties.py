@@ -31,7 +31,7 @@ def make_penalties(penalties: Any, power: Any, bank: KernelBank) -> NDArray[np.f
 
 
 def eigenvalue_penalties(bank: KernelBank, power: float) -> NDArray[np.float64]:
-    """Return d_m = e_m^power, where e_m is the number of eigenvalues above ½ of K_m at unit diagonal, or 1 if there is none.
+    """Return d_m = e_m^power, with e_m the number of eigenvalues above ½ of K_m at unit diagonal, 1 if there is none.
 
     References
     ----------

@@ -115,6 +115,6 @@ def _require_small(bank: KernelBank) -> None:
     entries = bank.n_kernels * bank.n_samples**2
     if entries > _MAX_ENTRIES:
         raise MemoryError(
-            f"solver='qcqp' would factorise {bank.n_kernels} kernels of {bank.n_samples} samples, {entries:.1e} entries, and "
-            f"serves up to {_MAX_ENTRIES:.0e}; use solver='newton'."
+            f"solver='qcqp' would factorise {bank.n_kernels} kernels of {bank.n_samples} samples, {entries:.1e} "
+            f"entries, and serves up to {_MAX_ENTRIES:.0e}; use solver='newton'."
         )

@@ -25,9 +25,9 @@ _ZERO = 1e-7
 class SDP(Learner):
     """Minimise the machine's value over weights η of any sign with K_η = Σ η_m K_m ⪰ 0 and tr K_η = n.
 
-    The trace stands where `Σ d_m² η_m = 1` does for the other solvers; it is the same rule when d_m² is the mean diagonal of
-    K_m, so with normalised kernels and no penalties the weights sum to one and the optimum is at most theirs. The gap is
-    certified: the machine solved at the weights bounds the optimum from above, and β with any matrix Z ⪰ 0 such that
+    The trace stands where Σ d_m² η_m = 1 does for the other solvers; it is the same rule when d_m² is the mean diagonal
+    of K_m, so with normalised kernels the weights sum to one and the optimum is at most theirs. The gap is certified:
+    the machine solved at the weights bounds the optimum from above, and β with any matrix Z ⪰ 0 such that
     ½ βᵀK_mβ + ⟨Z, K_m⟩ = γ tr K_m / n for all m bounds it from below by the dual value with γ for the kernel's part.
 
     References
@@ -41,7 +41,9 @@ class SDP(Learner):
 
     def __init__(self, options: Options) -> None:
         if np.any(options.penalties != 1.0):
-            raise ValueError("solver='sdp' keeps the trace of the combined kernel and serves penalties=None; use solver='newton'.")
+            raise ValueError(
+                "solver='sdp' keeps the trace of the combined kernel and serves penalties=None; use solver='newton'."
+            )
         self.options = options
 
     def learn(self, bank: KernelBank, machine: Machine, warm_start: Any = None) -> Learned:
@@ -89,7 +91,7 @@ def _solve(Ks: NDArray[np.float64], program: Program) -> tuple[Vector, Vector, N
 def _add_losses(
     model: ConicProgram, program: Program, samples: NDArray[np.intp], bound: Vector, side: float, f: int, excess: int
 ) -> None:
-    """Charge the excesses of side (t − f − b) over the tube; `f` and `excess` are the numbers of their first variables."""
+    """Charge the excesses of side (t − f − b) over the tube; `f` and `excess` number their first variables."""
     bound, ridge = bound[samples], program.ridge[samples]
     if np.any(np.isfinite(bound) == (ridge > 0)):
         raise ValueError("solver='sdp' serves a 1-norm or a 2-norm slack, not a mixture of both; use solver='newton'.")

@@ -25,9 +25,9 @@ _CHANGE = 0.7
 class SILP(Learner):
     """Minimise the largest of the planes lin(β) − ⟨θ, q(β)⟩ over Σ θ = 1, θ ≥ 0, adding the worst plane each time.
 
-    Every β of the machine gives a plane below its value J(θ), so the master problem bounds the optimum from below, and the
-    machine solved at any weights bounds it from above. The master's own weights jump from corner to corner of the simplex,
-    so the machine is asked part of the way from the best weights to them instead.
+    Every β of the machine gives a plane below its value J(θ), so the master problem bounds the optimum from below, and
+    the machine solved at any weights bounds it from above. The master's own weights jump from corner to corner of the
+    simplex, so the machine is asked part of the way from the best weights to them instead.
 
     References
     ----------

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 Array = NDArray[np.float64]
 
-#: Okabe and Ito's vermillion: told apart from the blues and yellows of the map by any eye.
+#: Okabe and Ito's vermilion: told apart from the blues and yellows of the map by any eye.
 _ACCENT = "#D55E00"
 
 

@@ -56,7 +56,14 @@ def free_newton_step(
         if slope @ change > 0.5 * change @ (A @ change):
             return change
         size *= 0.5
-    return nothing
+    return min(_ray_length(block, beta[free], direction), 1.0) * direction
+
+
+def _ray_length(block: Program, beta: Vector, direction: Vector) -> float:
+    """Return how far the ray from β stays in the box."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        steps = (np.where(direction > 0, block.upper, block.lower) - beta) / direction
+    return float(np.min(steps, where=direction != 0, initial=np.inf))
 
 
 def _block_program(program: Program, beta: Vector, free: NDArray[np.intp]) -> Program:

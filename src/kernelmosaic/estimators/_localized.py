@@ -1,0 +1,268 @@
+"""What the localized estimators share: gates learned with the machine, and predictions under them."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import TransformerTags, check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from kernelmosaic.estimators._base import BaseMKL
+from kernelmosaic.estimators._gate_inputs import GateInputs
+from kernelmosaic.estimators._gated_expansion import GatedExpansion, combine_locally
+from kernelmosaic.estimators._repeats import count_repeats
+from kernelmosaic.gating import Constant, make_gating
+from kernelmosaic.gram import Mosaic, Views, make_bank, take_rows
+from kernelmosaic.gram.threads import allowed_threads
+from kernelmosaic.kernels.base import Kernel
+from kernelmosaic.kernels.projected import Projected
+from kernelmosaic.kernels.views import lay_tiles, read_kernels
+from kernelmosaic.learning.gated import GateLearner, LearnedGates
+from kernelmosaic.learning.projections import Projections, projected_kernels
+from kernelmosaic.learning.steps import make_step
+from kernelmosaic.machines import Machine
+from kernelmosaic.machines.base import check_positive
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class TrainingSet:
+    """The distinct samples, as kernels and gates see them."""
+
+    mosaic: Mosaic
+    views: Views
+    Z: Array
+    weight: Array
+    kept: NDArray[np.intp]
+
+
+def has_projections(estimator: Any) -> bool:
+    """Whether some kernel of the estimator is a projected one."""
+    return any(isinstance(entry.kernel, Projected) for entry in read_kernels(estimator.kernels))
+
+
+class BaseLocalized(BaseMKL):
+    """A gate a kernel, as a function of the sample, with the machine that a subclass names."""
+
+    gating: Any
+    gating_columns: Any
+    gating_kernel: Any
+    step: Any
+    n_init: Any
+    random_state: Any
+
+    def _fit(self, X: Any, y: Any, sample_weight: Array | None, original: Any) -> None:
+        self._check_parameters()
+        counted = count_repeats(X, y, sample_weight)
+        kept, weight = counted.rows, counted.weight
+        machines = self._machines(None if y is None else y[kept], weight)
+        X = X[kept]
+        table = original if len(np.shape(original)) == 2 and hasattr(original, "shape") else X
+        mosaic = Mosaic.fit(lay_tiles(read_kernels(self.kernels), table), X, self.normalize, weight)
+        self._inputs = self._gate_inputs(X, table, weight)
+        data = TrainingSet(mosaic, mosaic.views(X), self._inputs(X), weight, kept)
+        self.kernel_names_ = mosaic.names
+        self._keep_gated(data, machines, self._learn(data, machines))
+
+    def _check_parameters(self) -> None:
+        check_positive("tol", self.tol)
+        if self.memory_budget is not None:
+            check_positive("memory_budget", self.memory_budget)
+        for name in ("n_init", "max_iter"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+                raise ValueError(f"{name}={value!r}: give a whole number of at least 1.")
+        make_step(self.step)
+        if self.gating_kernel is not None and not isinstance(self.gating_kernel, Kernel):
+            raise TypeError(
+                f"gating_kernel={self.gating_kernel!r}: give a kernel, such as Gaussian('median'), or None."
+            )
+
+    def _gate_inputs(self, X: Any, table: Any, weight: Array) -> GateInputs:
+        if isinstance(make_gating(self.gating), Constant):
+            return GateInputs.none()
+        kinds = set(super()._kernels_take("input_kind"))
+        if self.gating_kernel is None and self.gating_columns is None and kinds != {"numbers"}:
+            raise ValueError(
+                f"gating: the kernels read {' and '.join(sorted(kinds))}, which gates cannot; give a gating_kernel to "
+                "gate in its space, or name numeric gating_columns."
+            )
+        return GateInputs.fit(X, table, self.gating_columns, self.gating_kernel, weight)
+
+    def _learn(self, data: TrainingSet, machines: list[Machine]) -> list[LearnedGates]:
+        """Learn every machine's gates from `n_init` random starts, side by side, and keep the best of each."""
+        learner = GateLearner(make_gating(self.gating), self.step, self.tol, int(self.max_iter), bool(self.verbose))
+        seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=int(self.n_init))
+        projected = bool(projected_kernels(data.mosaic))
+        shared = None if projected else make_bank(data.mosaic, data.views, budget=self.memory_budget)
+
+        def attempt(machine: Machine, seed: int) -> LearnedGates:
+            own = Projections(data.mosaic, data.views, data.weight, self.memory_budget) if projected else None
+            bank = shared if own is None else own.bank
+            assert bank is not None
+            return learner.learn(bank, machine, data.Z, np.random.RandomState(seed), own)
+
+        tasks = [(machine, seed) for machine in machines for seed in seeds]
+        workers = 1 if self.verbose else max(1, min(allowed_threads(), len(tasks)))
+        found = Parallel(n_jobs=workers, require="sharedmem")(delayed(attempt)(*task) for task in tasks)
+        starts = [found[i : i + len(seeds)] for i in range(0, len(found), len(seeds))]
+        self.n_solves_ = sum(one.n_solves for one in found)
+        return [min(group, key=lambda one: one.look.value) for group in starts]
+
+    def _keep_gated(self, data: TrainingSet, machines: list[Machine], learned: list[LearnedGates]) -> None:
+        solutions = [one.look.solution for one in learned]
+        beta = np.array([solution.beta for solution in solutions])
+        support = np.flatnonzero(np.any(beta != 0, axis=0))
+        support = support[np.argsort(data.kept[support])]
+        self.support_ = data.kept[support]
+        self.support_fraction_ = len(support) / len(data.kept)
+        self.dual_coef_ = beta[:, support]
+        self.intercept_ = np.array([solution.intercept for solution in solutions])
+        self._gating, self._V = make_gating(self.gating), [one.V for one in learned]
+        units = [self._gating.in_user_units(V, self._inputs.mean, self._inputs.scale) for V in self._V]
+        self.gating_params_ = units[0] if len(units) == 1 else units
+        means = np.array([np.average(one.look.gates, axis=0, weights=data.weight) for one in learned])
+        self.weights_ = means[0] if len(means) == 1 else means
+        self._expansions = self._prune(data, support, learned)
+        scales = [machine.objective_scale for machine in machines]
+        self.objective_ = float(sum(s * one.look.value for s, one in zip(scales, learned, strict=True)))
+        self.duality_gap_ = max(solution.gap for solution in solutions)
+        self.n_iter_ = max(len(one.history) for one in learned)
+        self.history_ = [
+            {"output": c, "iteration": i, "objective": scales[c] * step.objective, "gap": step.gap}
+            for c, one in enumerate(learned)
+            for i, step in enumerate(one.history)
+        ]
+        if not all(one.converged for one in learned):
+            warnings.warn(
+                f"{type(self).__name__}: after max_iter={self.max_iter} iterations the objective still fell by more "
+                f"than tol={self.tol:g} of itself each time; raise max_iter, or accept a larger tol.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+    def _prune(self, data: TrainingSet, support: NDArray[np.intp], learned: list[LearnedGates]) -> list[GatedExpansion]:
+        """Keep what predictions need of the training set: one expansion for all outputs; one each with projections."""
+        kept = take_rows(data.views, support)
+        coefficients = np.array(
+            [(one.look.gates * one.look.solution.beta[:, np.newaxis])[support].T for one in learned]
+        )
+        self._expansion = GatedExpansion(data.mosaic, kept, coefficients)  # type: ignore[assignment]
+        if learned[0].mosaic is None:
+            return [GatedExpansion(data.mosaic, kept, coefficients)]
+        return [
+            GatedExpansion(one.mosaic, kept, own[np.newaxis])
+            for one, own in zip(learned, coefficients, strict=True)
+            if one.mosaic is not None
+        ]
+
+    # Samples in ----------------------------------------------------------------------------------------------------
+
+    def _kernels_take(self, trait: str) -> list[Any]:
+        traits = super()._kernels_take(trait)
+        return [*traits, getattr(self.gating_kernel, trait)] if isinstance(self.gating_kernel, Kernel) else traits
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        try:
+            tags.transformer_tags = TransformerTags() if has_projections(self) else None
+        except (TypeError, ValueError):
+            tags.transformer_tags = None
+        return tags
+
+    # Predictions out -----------------------------------------------------------------------------------------------
+
+    def _gates(self, X: Any) -> Array:
+        """Return the gates of validated samples, of shape (outputs, n, P)."""
+        Z = self._inputs(X)
+        return np.array([self._gating.values(V, Z) for V in self._V])
+
+    def _parts(self, gates: Array) -> list[tuple[GatedExpansion, Array]]:
+        """Every expansion with the gates of its outputs."""
+        if len(self._expansions) == 1:
+            return [(self._expansions[0], gates)]
+        return [(part, gates[c : c + 1]) for c, part in enumerate(self._expansions)]
+
+    def _outputs(self, X: Any) -> Array:
+        check_is_fitted(self)
+        X = self._validate(X, reset=False)
+        values = np.hstack([part.values(X, own) for part, own in self._parts(self._gates(X))])
+        return np.asarray(values + self.intercept_)
+
+    def gate(self, X: Any) -> Array:
+        """Return how much each kernel counts for each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, P), or (n_samples, P, classes) with several outputs
+        """
+        check_is_fitted(self)
+        gates: Array = np.moveaxis(self._gates(self._validate(X, reset=False)), 0, -1)
+        return gates[:, :, 0] if gates.shape[2] == 1 else gates
+
+    def contributions(self, X: Any) -> Array:
+        """Return each kernel's share of the decision; see :meth:`MKLClassifier.contributions`."""
+        check_is_fitted(self)
+        X = self._validate(X, reset=False)
+        terms = np.concatenate([part.terms(X, own) for part, own in self._parts(self._gates(X))], axis=2)
+        return terms[:, :, 0] if terms.shape[2] == 1 else terms
+
+    def kernel_matrix(self, X: Any, Y: Any = None) -> Array:
+        """Return the locally combined kernel Σ_m η_m(x) k_m(x, z) η_m(z) between X and Y.
+
+        Parameters
+        ----------
+        X, Y : array-like of shape (n_samples, n_features)
+            Samples; ``Y=None`` stands for X.
+
+        Returns
+        -------
+        ndarray of shape (len(X), len(Y)), or (classes, len(X), len(Y)) with several outputs
+        """
+        check_is_fitted(self)
+        X = self._validate(X, reset=False)
+        Y = X if Y is None else self._validate(Y, reset=False)
+        left = self._gates(X)
+        right = left if Y is X else self._gates(Y)
+        pairs = zip(self._parts(left), self._parts(right), strict=True)
+        K = np.concatenate([combine_locally(part.mosaic, X, Y, g, h) for (part, g), (_, h) in pairs])
+        return K[0] if len(K) == 1 else K
+
+    def cost(self, costs: Any) -> float:
+        """Return what a prediction costs; a kernel is active if some support vector's gate for it is not zero."""
+        return super().cost(costs)
+
+    @available_if(has_projections)  # type: ignore[untyped-decorator]
+    def transform(self, X: Any) -> Array:
+        """Return the samples in the learned projections, side by side in the order of the kernels (and classes).
+
+        Only estimators with a :class:`~kernelmosaic.kernels.Projected` kernel have this method.
+        """
+        check_is_fitted(self)
+        X = self._validate(X, reset=False)
+        parts = []
+        for expansion in self._expansions:
+            views = expansion.mosaic.views(X)
+            for m in projected_kernels(expansion.mosaic):
+                kernel = expansion.mosaic.pieces[m].kernel
+                assert isinstance(kernel, Projected)
+                parts.append(kernel.transform(views[m]))
+        return np.hstack(parts)
+
+    @available_if(has_projections)  # type: ignore[untyped-decorator]
+    def fit_transform(self, X: Any, y: Any = None, **options: Any) -> Array:
+        """Fit, then return the samples in the learned projections."""
+        return np.asarray(self.fit(X, y, **options).transform(X))  # type: ignore[attr-defined]

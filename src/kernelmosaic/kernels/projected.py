@@ -1,0 +1,146 @@
+"""Kernels of projected samples, with the projection to be learned."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+
+from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel, pairwise_statistic
+from kernelmosaic.kernels.gaussian import Gaussian
+from kernelmosaic.kernels.linear import Linear
+from kernelmosaic.kernels.polynomial import Polynomial
+
+
+class Projected(Kernel):
+    """k(Wᵀx, Wᵀz): a kernel of projected samples.
+
+    `fit` starts W at the leading principal directions; the localized estimators then learn it with the machine. One
+    such kernel is a global projection, several of them under gates are local ones.
+
+    Parameters
+    ----------
+    kernel : Linear, Polynomial or Gaussian
+        The kernel of the projected samples.
+    n_components : int, default=2
+        Dimensions to project to; at most the number of columns.
+    random_state : int, RandomState or None, default=None
+        Turns the first W a little away from the principal directions, so that two projections start apart; None
+        does not.
+
+    Attributes
+    ----------
+    W_ : ndarray of shape (n_features, n_components)
+        The projection.
+    kernel_ : Kernel
+        The inner kernel, fitted to the projected training set as W is at the start.
+
+    References
+    ----------
+    Gönen and Alpaydın (2010), "Supervised learning of local projection kernels".
+    """
+
+    accepts_sparse = True
+
+    def __init__(self, kernel: Kernel | None = None, n_components: int = 2, random_state: Any = None) -> None:
+        self.kernel = kernel
+        self.n_components = n_components
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        X = self.validate(X)
+        inner = self._inner()
+        self.W_ = _principal_directions(X, self._checked_components(X.shape[1]))
+        if self.random_state is not None:
+            self.W_ = perturbed(self.W_, check_random_state(self.random_state))
+        self.kernel_ = clone(inner).fit(self.transform(X))
+        return self
+
+    def transform(self, X: Any) -> NDArray[np.float64]:
+        """Return the projected samples Wᵀx, of shape (n, n_components)."""
+        return np.asarray(self.validate(X) @ self.W_, dtype=np.float64)
+
+    def vjp(self, X: Any, G: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return Σ_ij G_ij ∂k(x_i, x_j)/∂W.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n, n_features)
+            Samples.
+        G : ndarray of shape (n, n)
+            The slopes of some objective in the entries of the kernel matrix.
+        """
+        Z = self.transform(X)
+        S = pairwise_statistic(self.kernel_.statistic, Z, Z)
+        H = G * _slope(self.kernel_, S)
+        H = H + H.T
+        # Slopes in the projected samples first: no array has both pairs of samples and features.
+        in_Z = H @ Z
+        if self.kernel_.statistic == "squared_distances":
+            in_Z = 2.0 * (H.sum(axis=1)[:, np.newaxis] * Z - in_Z)
+        return np.asarray(X.T @ in_Z)
+
+    def diagonal_vjp(self, X: Any, g: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return Σ_i g_i ∂k(x_i, x_i)/∂W."""
+        if self.kernel_.statistic != "products":
+            return np.zeros_like(self.W_)
+        Z = self.transform(X)
+        slopes = _slope(self.kernel_, np.einsum("ij,ij->i", Z, Z))
+        return np.asarray(X.T @ ((2.0 * g * slopes)[:, np.newaxis] * Z))
+
+    def _block(self, X: Any, Y: Any) -> Block:
+        if not hasattr(self, "W_"):
+            # As unfitted Gaussian kernels do: the columns of a test-versus-train block are the training set.
+            return np.asarray(clone(self).fit(Y)._block(X, Y))
+        left = self.transform(X)
+        return np.asarray(self.kernel_._block(left, left if Y is X else self.transform(Y)))
+
+    def _diagonal(self, X: Any) -> NDArray[np.float64]:
+        if not hasattr(self, "W_"):
+            return np.asarray(clone(self).fit(X)._diagonal(X))
+        return np.asarray(self.kernel_._diagonal(self.transform(X)))
+
+    def _inner(self) -> StatisticKernel:
+        inner = Linear() if self.kernel is None else self.kernel
+        if not isinstance(inner, Linear | Polynomial | Gaussian):
+            raise TypeError(
+                f"kernel={inner!r}: Projected learns projections for Linear, Polynomial and Gaussian kernels."
+            )
+        return inner
+
+    def _checked_components(self, n_features: int) -> int:
+        R = self.n_components
+        if isinstance(R, bool) or not isinstance(R, int | np.integer) or not 1 <= R <= n_features:
+            raise ValueError(f"n_components={R!r}: give a whole number from 1 to the {n_features} columns.")
+        return int(R)
+
+
+def perturbed(W: NDArray[np.float64], rng: np.random.RandomState, size: float = 0.3) -> NDArray[np.float64]:
+    """Return W with a random part added to every column, of `size` times the column's length."""
+    noise = rng.normal(size=W.shape)
+    lengths = np.linalg.norm(W, axis=0) / np.maximum(np.linalg.norm(noise, axis=0), 1e-300)
+    return np.asarray(W + size * lengths * noise)
+
+
+def _principal_directions(X: Any, n_components: int) -> NDArray[np.float64]:
+    """Return orthonormal leading eigenvectors of the covariance, their signs fixed by their largest entries."""
+    mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
+    product = X.T @ X
+    C = np.asarray(product.toarray() if sparse.issparse(product) else product, dtype=np.float64)
+    C = C / X.shape[0] - np.outer(mean, mean)
+    W = np.linalg.eigh(C)[1][:, ::-1][:, :n_components]
+    signs = np.sign(W[np.abs(W).argmax(axis=0), np.arange(n_components)])
+    return np.ascontiguousarray(W * signs)
+
+
+def _slope(kernel: StatisticKernel, S: Block) -> NDArray[np.float64]:
+    """Return the derivative of the kernel in its statistic, entry by entry."""
+    if isinstance(kernel, Polynomial):
+        return np.asarray(kernel.degree * (S + kernel.offset) ** (kernel.degree - 1), dtype=np.float64)
+    if isinstance(kernel, Gaussian):
+        return np.asarray(-kernel.from_statistic(S) / kernel.width_**2)
+    return np.ones_like(S)

@@ -1,0 +1,285 @@
+"""Discriminant weights as conic programs for Clarabel: with quadratic constraints, and with matrix inequalities."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.linalg import helmert
+
+from kernelmosaic.learning.base import Iteration
+from kernelmosaic.learning.discriminant import (
+    Best,
+    DiscriminantLearned,
+    DiscriminantLearner,
+    DiscriminantProblem,
+    Evaluation,
+)
+from kernelmosaic.learning.norms import Weights
+from kernelmosaic.machines.discriminant import Discriminant, Matrix, binary_targets, center, within_class_matrix
+from kernelmosaic.solvers import relative_gap
+from kernelmosaic.solvers.conic import ConicProgram, pack_symmetric, unpack_symmetric
+
+#: Entries of the kernels' factors, once a target: beyond it the interior-point solver outgrows an ordinary machine.
+_MAX_ENTRIES = 20_000_000
+#: Squared lengths of the packed matrix inequalities, summed: the solver keeps that many numbers and factorises them.
+_MAX_PACKED = 60_000_000
+#: Eigenvalues below this share of the largest are rounding.
+_RANK = 1e-12
+#: Multipliers and shares below this are what interior points leave of a zero.
+_ZERO = 1e-7
+
+
+class DiscriminantQCQP(DiscriminantLearner):
+    """Maximise Σ_j (β_jᵀh_j − ¼ β_jᵀβ_j) − t/(4λ) subject to t ≥ Σ_j β_jᵀG̃_iβ_j / r_i for every kernel.
+
+    The multipliers of the constraints are the weights. Without the term in β_jᵀβ_j, and with the identity as one more kernel,
+    where λ is learned.
+
+    References
+    ----------
+    Ye, Ji and Chen (2008), theorem 2.2 and equations 34, 43 and 46.
+    """
+
+    advice = "the conic program is badly conditioned; use formulation='newton', raise alpha, or accept a larger tol."
+
+    def learn(self, problem: DiscriminantProblem) -> DiscriminantLearned:
+        entries = len(problem.usable) * problem.machine.targets.shape[1] * problem.bank.n_samples**2
+        if entries > _MAX_ENTRIES:
+            raise MemoryError(
+                f"formulation='qcqp' would hand {entries:.1e} entries to the conic solver and serves up to {_MAX_ENTRIES:.0e}; "
+                "use formulation='newton'."
+            )
+        best = Best(problem, problem.evaluate(problem.start()))
+        with self.progress() as advance:
+            advance(best.gap)
+            shares, beta = self._solve(problem, best.at)
+            best.bound = max(best.bound, problem.guarantee(beta))
+            best.see(problem.evaluate(problem.spread(shares)))
+            advance(best.record())
+        return best.learned()
+
+    def _solve(self, problem: DiscriminantProblem, at: Evaluation) -> tuple[Weights, Matrix]:
+        """Return the shares of the usable kernels, and β; `at` says how large things are."""
+        H = problem.machine.targets
+        n, k = H.shape
+        # In units of the first solution all terms are of size one.
+        unit, value = float(np.sqrt(np.mean(at.beta**2))), float(np.sum(H * at.beta))
+        ridge = problem.machine.alpha or 0.0
+        linear = np.append(-H.T.ravel() * unit / value, 1.0)
+        model = ConicProgram(linear, np.append(np.full(n * k, ridge * unit**2 / value), 0.0))
+        blocks = []
+        for N in trace_one_matrices(problem):
+            L = _factor(N) * (unit / np.sqrt(value))
+            # ‖x‖² ≤ 2g is ‖(x, g − ½)‖ ≤ g + ½.
+            bound = sparse.csr_matrix(np.append(np.zeros(n * k), -1.0))
+            body = sparse.kron(sparse.identity(k), -L.T)
+            A = sparse.vstack([bound, bound, sparse.hstack([body, sparse.csr_matrix((body.shape[0], 1))])])
+            blocks.append(model.require("second order", A, np.append([0.5, -0.5], np.zeros(body.shape[0]))))
+        found = model.solve()
+        shares = np.array([found.multipliers[b][0] + found.multipliers[b][1] for b in blocks])
+        shares = np.where(shares > _ZERO * shares.max(), shares, 0.0)
+        return shares, unit * found.x[:-1].reshape(k, n).T
+
+
+class DiscriminantSDP(DiscriminantLearner):
+    """Minimise Σ_j t_j subject to [[I + (1/λ) Σ θ_iG̃_i, h_j], [h_jᵀ, t_j]] ⪰ 0 for every target: one matrix inequality a class.
+
+    References
+    ----------
+    Ye, Ji and Chen (2008), theorem 2.1 and equations 29 and 41.
+    """
+
+    advice = "the semi-definite program is badly conditioned; use formulation='newton', raise alpha, or accept a larger tol."
+
+    def learn(self, problem: DiscriminantProblem) -> DiscriminantLearned:
+        k = problem.machine.targets.shape[1]
+        _require_small("sdp", [problem.bank.n_samples] * k)
+        best = Best(problem, problem.evaluate(problem.start()))
+        with self.progress() as advance:
+            advance(best.gap)
+            shares = _MatrixInequalities(problem, best.at).solve([[j] for j in range(k)]).shares
+            best.see(problem.evaluate(problem.spread(shares)))
+            advance(best.record())
+        return best.learned()
+
+
+class DiscriminantApproximateSDP(DiscriminantLearner):
+    """Minimise Σ_j t_j subject to [[I + (1/λ) Σ θ_iG̃_i, H], [Hᵀ, diag t]] ⪰ 0: one matrix inequality for all classes.
+
+    Its optimum is no less than that of `DiscriminantSDP`, since diag t must exceed HᵀM⁻¹H as a matrix and not only on the
+    diagonal. The gap is certified: at fixed weights the value is the largest tr(X HᵀM⁻¹H) over X ⪰ 0 with unit diagonal, so
+    every such X turns into targets HX^½ whose exact problem lies below.
+
+    References
+    ----------
+    Ye, Ji and Chen (2008), theorem 3.1 and equations 32 and 45.
+    """
+
+    advice = DiscriminantSDP.advice
+
+    def learn(self, problem: DiscriminantProblem) -> DiscriminantLearned:
+        H = problem.machine.targets
+        _require_small("sdp_approximate", [problem.bank.n_samples - 1 + H.shape[1]])
+        first = problem.evaluate(problem.start())
+        with self.progress() as advance:
+            found = _MatrixInequalities(problem, first).solve([list(range(H.shape[1]))])
+            at = problem.evaluate(problem.spread(found.shares))
+            upper = _lifted(H.T @ at.beta, found.t) * problem.machine.objective_scale
+            root = _square_root(_unit_diagonal(found.corner))
+            beta = at.factored.solve(H @ root)
+            gap = relative_gap(upper, self._lower(problem, H @ root, beta))
+            advance(gap)
+        return problem.learned(at, gap, [Iteration(upper, gap)], objective=upper)
+
+    @staticmethod
+    def _lower(problem: DiscriminantProblem, targets: Matrix, beta: Matrix) -> float:
+        """Return what β guarantees for other targets than the problem's own."""
+        other = Discriminant(problem.machine.labels, problem.machine.alpha)
+        other.targets = targets
+        return DiscriminantProblem(problem.bank, other, problem.traces).guarantee(beta)
+
+
+class DiscriminantKim(DiscriminantLearner):
+    """Maximise the within-class criterion F₁* over Σ θ_i = 1 as a semi-definite program; two classes.
+
+    min t − aᵀGa subject to [[λI + JGJ, JGa], [aᵀGJ, t]] ⪰ 0 with G = Σ θ_iG_i: then F₁* = (aᵀGa − t)/λ. The problem it is
+    given must have unit traces and the regulariser mλ, for which F₃* has the same minimiser; that certifies the weights.
+
+    References
+    ----------
+    Kim, Magnani and Boyd (2006), "Optimal kernel selection in kernel Fisher discriminant analysis".
+    """
+
+    advice = DiscriminantSDP.advice
+
+    def learn(self, problem: DiscriminantProblem) -> DiscriminantLearned:
+        n = problem.bank.n_samples
+        if problem.joint or len(problem.machine.counts) != 2:
+            raise ValueError("formulation='kim' serves two classes and a given alpha; use formulation='sdp'.")
+        _require_small("kim", [n + 1])
+        best = Best(problem, problem.evaluate(problem.start()))
+        with self.progress() as advance:
+            advance(best.gap)
+            best.see(problem.evaluate(problem.spread(self._solve(problem))))
+            advance(best.record())
+        return best.learned()
+
+    @staticmethod
+    def _solve(problem: DiscriminantProblem) -> Weights:
+        n, labels = problem.bank.n_samples, problem.machine.labels
+        a, J = binary_targets(labels), within_class_matrix(labels)
+        Gs = [np.asarray(problem.bank.row_block(m, slice(0, n)), dtype=np.float64) for m in problem.usable]
+        gains = np.array([a @ G @ a for G in Gs])
+        size = float(np.mean([np.sum(J * (J @ G)) for G in Gs])) / n or 1.0
+        gain = float(gains.mean()) or 1.0
+        bordered = np.zeros((len(Gs) + 1, n + 1, n + 1))
+        for B, G in zip(bordered, Gs, strict=False):
+            B[:n, :n] = J @ G @ J / size
+            B[:n, n] = B[n, :n] = J @ (G @ a) / np.sqrt(size * gain)
+        bordered[-1, n, n] = 1.0
+        constant = np.diag(np.append(np.full(n, (problem.machine.alpha or 0.0) / n / size), 0.0))
+        model = ConicProgram(np.append(-gains / gain, 1.0), np.zeros(len(Gs) + 1))
+        _require_simplex(model, len(Gs))
+        model.require("semidefinite", -pack_symmetric(bordered).T, pack_symmetric(constant))
+        return _cleaned(model.solve().x[: len(Gs)])
+
+
+class _Found:
+    """What the matrix inequalities gave: shares, bounds t in the problem's units, the multiplier's last corner."""
+
+    def __init__(self, shares: Weights, t: Weights, corner: Matrix) -> None:
+        self.shares, self.t, self.corner = shares, t, corner
+
+
+class _MatrixInequalities:
+    """[[λI + Σ s_iN_i, H_g], [H_gᵀ, diag t_g]] ⪰ 0 for groups g of targets, on the samples' differences only.
+
+    Constants are outside every centred matrix, so the inequality is written in a basis of their complement.
+    """
+
+    def __init__(self, problem: DiscriminantProblem, at: Evaluation) -> None:
+        self.problem = problem
+        n = problem.bank.n_samples
+        self.Q = helmert(n)
+        self.matrices = np.array([n * (self.Q @ N @ self.Q.T) for N in trace_one_matrices(problem)])
+        self.H = self.Q @ problem.machine.targets
+        # In these units every t is about one.
+        self.unit = float(np.sqrt(np.sum(problem.machine.targets * at.beta) / n / self.H.shape[1]))
+
+    def solve(self, groups: list[list[int]]) -> _Found:
+        problem, k, P = self.problem, self.H.shape[1], len(self.matrices)
+        model = ConicProgram(np.append(np.zeros(P), np.ones(k)), np.zeros(P + k))
+        _require_simplex(model, P)
+        blocks = [model.require("semidefinite", *self._inequality(group)) for group in groups]
+        found = model.solve()
+        corner = unpack_symmetric(found.multipliers[blocks[0]])[-len(groups[0]) :, -len(groups[0]) :]
+        # t was scaled with the matrices, which are n times what the problem has.
+        t = found.x[P:] * self.unit**2 * problem.bank.n_samples
+        return _Found(_cleaned(found.x[:P]), t, corner)
+
+    def _inequality(self, group: list[int]) -> tuple[NDArray[np.float64], Weights]:
+        P, k = len(self.matrices), self.H.shape[1]
+        m, g = self.problem.bank.n_samples - 1, len(group)
+        parts = np.zeros((P + k, m + g, m + g))
+        parts[:P, :m, :m] = self.matrices
+        for place, j in enumerate(group):
+            parts[P + j, m + place, m + place] = 1.0
+        constant = np.zeros((m + g, m + g))
+        constant[:m, :m] = (m + 1) * (self.problem.machine.alpha or 0.0) * np.eye(m)
+        constant[:m, m:] = self.H[:, group] / self.unit
+        constant[m:, :m] = constant[:m, m:].T
+        return -pack_symmetric(parts).T, pack_symmetric(constant)
+
+
+def trace_one_matrices(problem: DiscriminantProblem) -> list[Matrix]:
+    """Return N_i = G̃_i / r_i for the usable kernels, the identity over n first where λ is learned."""
+    n, first = problem.bank.n_samples, int(problem.joint)
+    out = [np.eye(n) / n] if problem.joint else []
+    for index in problem.usable[first:]:
+        G = np.array(problem.bank.row_block(index - first, slice(0, n)), dtype=np.float64)
+        out.append(center(G) / problem.traces[index - first])
+    return out
+
+
+def _require_simplex(model: ConicProgram, count: int) -> None:
+    """Ask that the first variables be non-negative and sum to one."""
+    eye = np.eye(count, len(model.linear))
+    model.require("zero", eye.sum(axis=0, keepdims=True), np.ones(1))
+    model.require("nonnegative", -eye, np.zeros(count))
+
+
+def _cleaned(shares: Weights) -> Weights:
+    return np.where(shares > _ZERO, shares, 0.0)
+
+
+def _factor(K: Matrix) -> Matrix:
+    """Return L of shape (n, rank) with L Lᵀ = K."""
+    eigenvalues, V = np.linalg.eigh(K)
+    keep = eigenvalues > _RANK * max(float(eigenvalues[-1]), 1e-300)
+    return np.asarray(V[:, keep] * np.sqrt(eigenvalues[keep]))
+
+
+def _lifted(C: Matrix, t: Weights) -> float:
+    """Return Σ t once t is raised so far that diag t ⪰ C."""
+    excess = float(np.linalg.eigvalsh(0.5 * (C + C.T) - np.diag(t))[-1])
+    return float(t.sum()) + len(t) * max(excess, 0.0)
+
+
+def _unit_diagonal(X: Matrix) -> Matrix:
+    size = np.sqrt(np.maximum(np.diag(X), 1e-300))
+    return np.asarray(X / np.outer(size, size))
+
+
+def _square_root(X: Matrix) -> Matrix:
+    eigenvalues, V = np.linalg.eigh(X)
+    return np.asarray(V * np.sqrt(np.maximum(eigenvalues, 0.0))) @ V.T
+
+
+def _require_small(formulation: str, orders: list[int]) -> None:
+    packed = sum((order * (order + 1) // 2) ** 2 for order in orders)
+    if packed > _MAX_PACKED:
+        raise MemoryError(
+            f"formulation={formulation!r} needs matrices of {packed:.1e} entries for {len(orders)} inequalities of order "
+            f"{orders[0]} and serves up to {_MAX_PACKED:.0e}; use formulation='newton'."
+        )

@@ -1,0 +1,73 @@
+"""Discriminant weights by column generation: a linear program over the weights, a factorisation as the oracle."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernelmosaic.learning.discriminant import (
+    Best,
+    DiscriminantLearned,
+    DiscriminantLearner,
+    DiscriminantProblem,
+    Evaluation,
+)
+from kernelmosaic.learning.norms import Weights
+from kernelmosaic.solvers.linear_program import solve_master
+
+#: The first step from the best weights towards the master's, and how it shrinks when it does not pay and grows when it does.
+_STEP = 0.5
+_CHANGE = 0.7
+
+
+class DiscriminantSILP(DiscriminantLearner):
+    """Maximise γ subject to Σ θ_i S_i(β) ≥ γ for every β, adding the most violated constraint each time.
+
+    S_i(β) = Σ_j (r_i/4 β_jᵀβ_j + 1/(4λ) β_jᵀG̃_iβ_j − r_i β_jᵀh_j), or without the first term where λ is learned. The most
+    violated constraint at some weights is the solution of the least-squares problems there: one Cholesky factorisation,
+    shared by all classes. It stops when |1 − Σ θ_i S_i(β)/γ| ≤ tol, which is the relative duality gap: the left side is the
+    problem's value at the weights, γ the master's bound.
+
+    References
+    ----------
+    Ye, Ji and Chen (2008), theorem 2.3 and equations 37, 38, 44 and 47. Ben-Ameur and Neto (2007) for stepping part of the
+    way to the master's solution, which jumps from corner to corner of the simplex.
+    """
+
+    def learn(self, problem: DiscriminantProblem) -> DiscriminantLearned:
+        planes = _Planes(problem)
+        best = Best(problem, planes.ask(problem.start()))
+        share = _STEP
+        with self.progress() as advance:
+            advance(best.gap)
+            while best.gap > self.tol and len(best.history) < self.max_iter:
+                corner, bound = planes.master()
+                best.bound = max(best.bound, bound)
+                paid = False
+                if best.gap > self.tol:
+                    # The master may sit on the best weights already; then only a full step brings a new plane.
+                    paid = best.see(planes.ask(problem.spread((1 - share) * best.at.shares[problem.usable] + share * corner)))
+                share = min(share / _CHANGE, 1.0) if paid else max(share * _CHANGE, 1e-3)
+                advance(best.record())
+        return best.learned()
+
+
+class _Planes:
+    """The constraints found so far, as planes that lie below the value everywhere."""
+
+    def __init__(self, problem: DiscriminantProblem) -> None:
+        self.problem = problem
+        self.constants: list[float] = []
+        self.slopes: list[Weights] = []
+
+    def ask(self, shares: Weights) -> Evaluation:
+        """Evaluate at these shares and keep the plane that touches the value there."""
+        at = self.problem.evaluate(shares)
+        machine, beta = self.problem.machine, at.beta
+        ridge = 0.0 if machine.alpha is None else machine.alpha * float(np.sum(beta**2))
+        self.constants.append(machine.objective_scale * (2.0 * float(np.sum(machine.targets * beta)) - ridge))
+        self.slopes.append(machine.objective_scale * at.q[self.problem.usable])
+        return at
+
+    def master(self) -> tuple[Weights, float]:
+        """Return the lowest point of the planes, over the usable kernels, and a bound on the optimum."""
+        return solve_master(np.array(self.constants), np.array(self.slopes))

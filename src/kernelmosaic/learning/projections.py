@@ -1,0 +1,116 @@
+"""Projections that are learned with the machine: where they live, and their slopes."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelmosaic.gram import KernelBank, Mosaic, Views, take_rows
+from kernelmosaic.gram.bank import StoredBank, make_bank
+from kernelmosaic.gram.normalizing import Centered, UnitDiagonal, UnitTrace
+from kernelmosaic.kernels.projected import Projected, perturbed
+
+Vector = NDArray[np.float64]
+
+
+class Projections:
+    """The matrices W_m of a mosaic's projected kernels as one vector, with a bank that follows them.
+
+    Parameters
+    ----------
+    mosaic : Mosaic
+        The kernels; copied, so that machines learned side by side do not share projections.
+    views : list
+        The training samples as they see them.
+    weight : ndarray of shape (n,)
+        Weights of the samples, which a scale may average over.
+    budget : float, optional
+        Of the bank.
+    """
+
+    def __init__(self, mosaic: Mosaic, views: Views, weight: Vector, budget: float | None = None) -> None:
+        self.mosaic = Mosaic(tuple(deepcopy(piece) for piece in mosaic.pieces))
+        self.views = views
+        self.weight = weight
+        self.numbers = projected_kernels(mosaic)
+        for m in self.numbers:
+            piece = self.mosaic.pieces[m]
+            if isinstance(piece.normalization, Centered):
+                raise ValueError(
+                    f"kernel {piece.name!r}: projections are learned with normalize='trace', 'diagonal' or None."
+                )
+        self.bank: KernelBank = make_bank(self.mosaic, views, budget=budget)
+
+    def kernel(self, m: int) -> Projected:
+        kernel = self.mosaic.pieces[m].kernel
+        assert isinstance(kernel, Projected)
+        return kernel
+
+    def read(self) -> Vector:
+        """Return all W as one vector."""
+        return np.concatenate([self.kernel(m).W_.ravel() for m in self.numbers])
+
+    def start(self, rng: np.random.RandomState) -> Vector:
+        """Return where to begin: near the principal directions, each kernel elsewhere if there are several."""
+        if len(self.numbers) == 1:
+            return self.read()
+        return np.concatenate([perturbed(self.kernel(m).W_, rng).ravel() for m in self.numbers])
+
+    def write(self, vector: Vector) -> None:
+        """Put all W, the scales that depend on them, and the stored matrices in place."""
+        at = 0
+        for m in self.numbers:
+            kernel, view = self.kernel(m), self.views[m]
+            size = kernel.W_.size
+            kernel.W_ = vector[at : at + size].reshape(kernel.W_.shape).copy()
+            at += size
+            self.mosaic.pieces[m].normalization.fit(kernel, view, self.weight)
+        if isinstance(self.bank, StoredBank):
+            self._refill(self.bank)
+
+    def _refill(self, bank: StoredBank) -> None:
+        for strip in bank.row_strips(bank.n_samples):
+            rows = take_rows(self.views, strip)
+            for m, block in self.mosaic.blocks(rows, self.views, self.numbers, bank.dtype):
+                bank.matrices[m, strip] = block
+        for m in self.numbers:
+            # Strips round differently on the two sides of the diagonal.
+            K = bank.matrices[m]
+            K[...] = 0.5 * (K + K.T)
+
+    def slope(self, beta: Vector, gates: NDArray[np.float64]) -> Vector:
+        """Return ∂J/∂W of all projections: −½ Σ_ij u_i u_j ∂k(x_i, x_j)/∂W with u = η_m ∘ β."""
+        return np.concatenate([self._slope(m, gates[:, m] * beta).ravel() for m in self.numbers])
+
+    def _slope(self, m: int, u: Vector) -> Vector:
+        support = np.flatnonzero(u)
+        kernel, scale, view = self.kernel(m), self.mosaic.pieces[m].normalization, self.views[m]
+        if len(support) == 0:
+            return np.zeros_like(kernel.W_)
+        X = view[support]
+        G = -0.5 * np.outer(u[support], u[support])
+        if isinstance(scale, UnitTrace):
+            # k / mean k(x, x): the scale answers to W as well.
+            total = float(np.sum(G * kernel._block(X, X))) / scale.scale_**2
+            share = self.weight / self.weight.sum()
+            return kernel.vjp(X, G / scale.scale_) - kernel.diagonal_vjp(view, total * share)
+        if isinstance(scale, UnitDiagonal):
+            norms = np.sqrt(kernel._diagonal(X))
+            norms[norms == 0] = 1.0
+            G /= np.outer(norms, norms)
+            own = np.sum(G * kernel._block(X, X), axis=1) / norms**2
+            return kernel.vjp(X, G) - kernel.diagonal_vjp(X, own)
+        return kernel.vjp(X, G)
+
+
+def projected_kernels(mosaic: Mosaic) -> list[int]:
+    """Return the numbers of the kernels whose projection is to be learned."""
+    return [m for m, piece in enumerate(mosaic.pieces) if isinstance(piece.kernel, Projected)]
+
+
+def projections_in(kernels: list[Any]) -> bool:
+    """Whether any of these kernels has a projection to learn."""
+    return any(isinstance(kernel, Projected) for kernel in kernels)

@@ -1,0 +1,206 @@
+"""Regularised kernel discriminant analysis: its targets, its criteria, and its least-squares form by one factorisation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve, eigh
+
+from kernelmosaic.machines.base import check_positive
+from kernelmosaic.solvers.program import Vector
+
+Matrix = NDArray[np.float64]
+
+#: Eigenvalues of a criterion below this share of the largest are directions that tell no classes apart.
+_RANK = 1e-10
+
+
+@dataclass(frozen=True)
+class Factored:
+    """The matrix λI + G̃ of one kernel, factorised once for all classes and all later right-hand sides.
+
+    Attributes
+    ----------
+    factor : tuple
+        Its Cholesky factor as SciPy keeps it.
+    beta : ndarray of shape (n, k)
+        (λI + G̃)⁻¹ times the targets; every column sums to zero.
+    """
+
+    factor: Any
+    beta: Matrix
+
+    def solve(self, right: Matrix) -> Matrix:
+        """Return (λI + G̃)⁻¹ times columns that sum to zero."""
+        return np.asarray(cho_solve(self.factor, right, check_finite=False))
+
+
+class Discriminant:
+    """Regularised kernel discriminant analysis as least squares on centred features.
+
+    Two classes: min ‖(φΠ)ᵀw − a‖² + λ‖w‖², whose value F₃* = aᵀ(I + G̃/λ)⁻¹a is aᵀa − F₂*, the total-scatter Fisher
+    criterion. More classes: the same for every column h_i of H at once, with the value F₆* = Σ h_iᵀ(I + G̃/λ)⁻¹h_i. G̃ = ΠGΠ
+    is the centred kernel matrix.
+
+    Parameters
+    ----------
+    labels : array of shape (n,)
+        Classes as numbers 0 … classes − 1, all of which occur.
+    alpha : float or None
+        The regulariser λ of the total-scatter form. None where it is learned as the weight of the identity; the problem then
+        is F₇* (F₉*), Σ h_iᵀ(λI + G̃)⁻¹h_i, without the factor λ.
+
+    Attributes
+    ----------
+    targets : ndarray of shape (n, k)
+        `binary_targets` in one column for two classes, else `class_targets`.
+    counts : ndarray of shape (classes,)
+        Samples a class.
+    objective_scale : float
+        λ, or 1 where it is learned: the problem's value is this times Σ h_iᵀ(λI + G̃)⁻¹h_i.
+
+    References
+    ----------
+    Ye, Ji and Chen (2008), "Multi-class discriminant kernel learning via convex programming", sections 2 to 4.
+    """
+
+    def __init__(self, labels: NDArray[Any], alpha: float | None) -> None:
+        self.labels = np.asarray(labels)
+        self.counts = np.bincount(self.labels)
+        if len(self.counts) < 2 or np.any(self.counts == 0):
+            raise ValueError(f"labels: give at least two classes, numbered from 0 without holes; the counts are {self.counts}.")
+        self.alpha = None if alpha is None else check_positive("alpha", alpha)
+        self.objective_scale = 1.0 if self.alpha is None else self.alpha
+        two = len(self.counts) == 2
+        self.targets = binary_targets(self.labels)[:, np.newaxis] if two else class_targets(self.labels)
+
+    def solve(self, K: Matrix, alpha: float) -> Factored:
+        """Return β = (λI + K)⁻¹ targets for a centred kernel matrix K; one factorisation, whatever the number of classes.
+
+        K is overwritten.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If λ is so small that λI + K is not positive definite to machine precision.
+        """
+        n = len(K)
+        # Centred matrices do not see constants: lifting that direction changes nothing the targets reach.
+        K += max(float(np.trace(K)) / n, alpha) / n
+        K[np.diag_indices_from(K)] += alpha
+        factor = cho_factor(K, lower=True, overwrite_a=True, check_finite=False)
+        beta = cho_solve(factor, self.targets, check_finite=False)
+        return Factored(factor, np.asarray(beta - beta.mean(axis=0)))
+
+
+@dataclass(frozen=True)
+class Projection:
+    """The discriminant space: samples are projected by Σ_i A_ij k(x_i, ·), centred on the training set.
+
+    Attributes
+    ----------
+    coefficients : ndarray of shape (n, components)
+        A; at most classes − 1 columns, in which the regularised total scatter is the identity.
+    eigenvalues : ndarray of shape (components,)
+        What each adds to F₄*, largest first.
+    rotation : ndarray of shape (k, components)
+        C with A = β C, up to directions without any scatter.
+    """
+
+    coefficients: Matrix
+    eigenvalues: Vector
+    rotation: Matrix
+
+
+def discriminant_projection(targets: Matrix, beta: Matrix, values: Matrix) -> Projection:
+    """Return the maximiser of F₄ = tr((Wᵀ(Σ_K + λI)W)⁻¹ WᵀB_KW).
+
+    With β = (λI + G̃)⁻¹H it is φ(X) β C, where C holds the eigenvectors of HᵀG̃β = HᵀG̃(λI + G̃)⁻¹H.
+
+    Parameters
+    ----------
+    targets, beta, values : ndarray of shape (n, k)
+        H, β, and G̃β.
+    """
+    S = targets.T @ values
+    eigenvalues, V = eigh(0.5 * (S + S.T))
+    eigenvalues, V = eigenvalues[::-1], V[:, ::-1]
+    keep = max(int(np.sum(eigenvalues > _RANK * max(eigenvalues[0], 1e-300))), 1)
+    C = V[:, :keep] / np.sqrt(np.maximum(eigenvalues[:keep], 1e-300))
+    # Eigenvectors have no sign of their own: let the largest entry be positive.
+    C = C * np.where(C[np.abs(C).argmax(axis=0), np.arange(keep)] < 0, -1.0, 1.0)
+    return Projection(beta @ C, eigenvalues[:keep], C)
+
+
+# Targets ---------------------------------------------------------------------------------------------------------------
+
+
+def binary_targets(labels: NDArray[Any]) -> Vector:
+    """Return a: 1/m₊ for class 1, −1/m₋ for class 0, so that φ(X)a is the difference of the class means."""
+    counts = np.bincount(labels, minlength=2)
+    return np.where(labels == 1, 1.0 / counts[1], -1.0 / counts[0])
+
+
+def class_targets(labels: NDArray[Any]) -> Matrix:
+    """Return H of shape (n, classes): h_i is √(n/n_i) − √(n_i/n) in class i and −√(n_i/n) elsewhere."""
+    n, counts = len(labels), np.bincount(labels)
+    H = np.tile(-np.sqrt(counts / n), (n, 1))
+    H[np.arange(n), labels] += np.sqrt(n / counts)[labels]
+    return H
+
+
+def center(K: Matrix) -> Matrix:
+    """Return ΠKΠ for a square matrix, in place."""
+    means = K.mean(axis=0)
+    K -= means
+    K -= (means - means.mean())[:, np.newaxis]
+    return K
+
+
+# Criteria, as the paper writes them ------------------------------------------------------------------------------------
+
+
+def least_squares_value(K: Matrix, targets: Matrix, alpha: float) -> float:
+    """Return F₃* or F₆*: Σ_i h_iᵀ(I + G̃/λ)⁻¹h_i for the kernel matrix K (not yet centred)."""
+    A = center(np.array(K, dtype=np.float64)) / alpha
+    A[np.diag_indices_from(A)] += 1.0
+    T = targets.reshape(len(A), -1)
+    return float(np.sum(T * np.linalg.solve(A, T)))
+
+
+def total_scatter_value(K: Matrix, targets: Matrix, alpha: float) -> float:
+    """Return F₂* or F₅*, the regularised Fisher ratio over the total scatter, from its maximiser w = φ(X)Π(λI + G̃)⁻¹h."""
+    G = center(np.array(K, dtype=np.float64))
+    T = targets.reshape(len(G), -1)
+    B = np.linalg.solve(G + alpha * np.eye(len(G)), T)
+    GB = G @ B
+    ratios = np.sum(T * GB, axis=0) ** 2 / (np.sum(GB * GB, axis=0) + alpha * np.sum(B * GB, axis=0))
+    return float(ratios.sum())
+
+
+def trace_value(K: Matrix, H: Matrix, alpha: float) -> float:
+    """Return F₄* = tr(S_t⁺S_b) with S_t = GΠG + λG and S_b = GHHᵀG."""
+    G = np.asarray(K, dtype=np.float64)
+    centred = G - G.mean(axis=0)
+    S_t, S_b = centred.T @ centred + alpha * G, G @ H @ H.T @ G
+    return float(np.trace(np.linalg.pinv(S_t, rcond=1e-12, hermitian=True) @ S_b))
+
+
+def within_class_value(K: Matrix, labels: NDArray[Any], alpha: float) -> float:
+    """Return F₁* = (1/λ) aᵀG(I − J(λI + JGJ)⁻¹JG)a, the Fisher ratio over the regularised within-class scatter.
+
+    F₂* with the regulariser mλ is g / (1 + cg), where g = F₁*/m and c = m₊m₋/m: both prefer the same kernels.
+    """
+    G, a, J = np.asarray(K, dtype=np.float64), binary_targets(labels), within_class_matrix(labels)
+    Ga = G @ a
+    inner = np.linalg.solve(alpha * np.eye(len(G)) + J @ G @ J, J @ Ga)
+    return float((a @ Ga - (J @ Ga) @ inner) / alpha)
+
+
+def within_class_matrix(labels: NDArray[Any]) -> Matrix:
+    """Return J: every class centred by itself, over √m."""
+    same = labels[:, np.newaxis] == labels
+    return np.asarray((np.eye(len(labels)) - same / same.sum(axis=1)) / np.sqrt(len(labels)))

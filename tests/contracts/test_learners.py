@@ -1,0 +1,177 @@
+"""What every learner of weights must do. The classes are found in the package; each is told here which kind it is."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import kernelmosaic.learning
+from kernelmosaic.gram import StoredBank
+from kernelmosaic.learning.base import Learned, Learner, norm_kind, program_kind
+from kernelmosaic.learning.factory import SOLVERS
+from kernelmosaic.learning.norms import make_norm
+
+pytest.importorskip("clarabel")
+from tests.learning.problems import KINDS, learn, make_problem, options
+from tests.reference.conic import solve_mkl_conic, solve_program_conic
+
+#: Learners that reach the optimum over Σ d² η = 1, η ≥ 0.
+CONVEX = ("newton", "reduced_gradient", "silp", "qcqp")
+#: Learners with a rule of their own for the weights, and those that no `solver` names; tested where they live.
+HEURISTIC = ("alignment", "easymkl")
+OTHERS = {"SDP", "FixedWeights", "JointSlack"}
+
+
+def all_learners():
+    for module in pkgutil.iter_modules(kernelmosaic.learning.__path__):
+        importlib.import_module(f"kernelmosaic.learning.{module.name}")
+    found, todo = set(), [Learner]
+    while todo:
+        for cls in todo.pop().__subclasses__():
+            todo.append(cls)
+            if cls.__module__.startswith("kernelmosaic.learning"):
+                found.add(cls)
+    return found
+
+
+def test_every_learner_is_tested():
+    tested = {SOLVERS[name].__name__ for name in CONVEX + HEURISTIC} | OTHERS
+    assert {cls.__name__ for cls in all_learners()} == tested
+    assert set(SOLVERS) == {*CONVEX, *HEURISTIC, "sdp"}
+
+
+@pytest.fixture(scope="module")
+def solved():
+    """Each problem with its conic reference, solved once for all learners."""
+    kept = {}
+
+    def get(kind, seed):
+        if (kind, seed) not in kept:
+            Ks, machine, d = make_problem(kind, seed)
+            kept[kind, seed] = Ks, machine, d, *solve_mkl_conic(Ks, machine.program, d)[:2]
+        return kept[kind, seed]
+
+    return get
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("solver", CONVEX)
+def test_reaches_the_conic_optimum(solver, kind, solved):
+    for seed in range(6):
+        Ks, machine, d, optimum, weights = solved(kind, seed)
+        found = learn(SOLVERS[solver], Ks, machine, penalties=d)
+        assert isinstance(found, Learned)
+        assert found.gap <= 1e-6, (seed, found.gap)
+        assert found.objective == pytest.approx(optimum, rel=1e-5), seed
+        assert_allclose(found.weights, weights, atol=1e-2, err_msg=str(seed))
+        assert_allclose(found.weights @ d**2, 1.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("solver", CONVEX)
+@pytest.mark.parametrize("tol", [0.3, 1e-2])
+def test_gap_is_a_true_bound_long_before_the_end(solver, kind, tol, solved):
+    for seed in range(4):
+        Ks, machine, d, optimum, _ = solved(kind, seed)
+        found = learn(SOLVERS[solver], Ks, machine, penalties=d, tol=tol)
+        assert found.gap <= tol
+        scale = max(abs(found.objective), abs(optimum))
+        assert -1e-7 * scale <= found.objective - optimum <= found.gap * 1.5 * scale + 1e-7 * scale
+        # Nor is the objective only a number: the machine at these weights is worth no less.
+        at_weights, _ = solve_program_conic(np.tensordot(found.weights, Ks, 1), machine.program)
+        assert at_weights <= found.objective + 1e-7 * scale
+
+
+@pytest.mark.parametrize("solver", [*CONVEX, *HEURISTIC])
+@pytest.mark.parametrize("kind", KINDS)
+def test_solution_is_that_of_the_machine_at_the_weights(solver, kind):
+    Ks, machine, d = make_problem(kind, 1)
+    if program_kind(machine.program) not in SOLVERS[solver].programs:
+        pytest.skip("refused; see below")
+    found = learn(SOLVERS[solver], Ks, machine, penalties=d)
+    program, beta = machine.program, found.solution.beta
+    assert np.all((beta >= program.lower) & (beta <= program.upper))
+    if program.total is not None:
+        assert beta.sum() == pytest.approx(program.total, abs=1e-9 * max(1.0, np.abs(beta).sum()))
+    K = np.tensordot(found.weights, Ks, 1)
+    assert_allclose(found.solution.values, K @ beta, rtol=1e-8, atol=1e-8 * np.abs(K @ beta).max())
+    value = program.linear_value(beta) - 0.5 * beta @ K @ beta
+    assert value == pytest.approx(solve_program_conic(K, program)[0], rel=1e-5)
+    assert np.all(found.weights >= 0)
+    assert found.weights @ d**2 == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("solver", [*CONVEX, *HEURISTIC])
+def test_history_ends_with_the_result(solver):
+    Ks, machine, d = make_problem("svc", 2)
+    found = learn(SOLVERS[solver], Ks, machine, penalties=d)
+    assert (found.history[-1].objective, found.history[-1].gap) == (found.objective, found.gap)
+    assert found.n_solves >= 1
+
+
+@pytest.mark.parametrize("solver", [*CONVEX, *HEURISTIC])
+def test_one_kernel_is_the_plain_machine(solver):
+    Ks, machine, _ = make_problem("svc", 3)
+    found = learn(SOLVERS[solver], Ks[1:2], machine)
+    assert_allclose(found.weights, [1.0])
+    plain = machine.solve(Ks[1], tol=1e-10)
+    assert found.objective == pytest.approx(plain.objective, rel=1e-5)
+    assert_allclose(found.solution.values, plain.values, atol=2e-2 * np.abs(plain.values).max())
+
+
+@pytest.mark.parametrize("solver", CONVEX)
+@pytest.mark.parametrize("kind", ["svc", "svc squared", "svr"])
+def test_duplicates_and_zeros_change_nothing(solver, kind):
+    Ks, machine, _ = make_problem(kind, 4)
+    optimum, weights, _ = solve_mkl_conic(Ks, machine.program)
+    doubled = np.concatenate([Ks, Ks[2:3], Ks[1:2], np.zeros_like(Ks[:1])])
+    found = learn(SOLVERS[solver], doubled, machine)
+    assert found.objective == pytest.approx(optimum, rel=1e-5)
+    assert found.gap <= 1e-6
+    merged = found.weights[:6].copy()
+    merged[2] += found.weights[6]
+    merged[1] += found.weights[7]
+    assert_allclose(merged, weights, atol=1e-2)
+    assert found.weights[8] < 1e-6
+
+
+@pytest.mark.parametrize("solver", CONVEX)
+def test_stops_at_max_iter_and_says_how_far_it_came(solver, solved):
+    Ks, machine, d, optimum, _ = solved("svc", 1)
+    found = learn(SOLVERS[solver], Ks, machine, penalties=d, max_iter=2, tol=1e-12)
+    assert len(found.history) <= 3
+    assert found.objective * (1 - found.gap) <= optimum * (1 + 1e-7) <= found.objective * (1 + 2e-7)
+
+
+@pytest.mark.parametrize("name", sorted(SOLVERS))
+def test_refuses_by_name_what_it_does_not_serve(name):
+    learner = SOLVERS[name]
+    for p in (1, 2):
+        norm = make_norm(p)
+        if norm_kind(norm) in learner.serves:
+            learner.require(name, norm)
+        else:
+            with pytest.raises(ValueError, match=rf"solver='{name}' serves norm=1, not norm={p}; use solver='newton'"):
+                learner.require(name, norm)
+    for kind in KINDS:
+        Ks, machine, _ = make_problem(kind, 0)
+        if program_kind(machine.program) in learner.programs:
+            learner.require(name, program=machine.program)
+        else:
+            with pytest.raises(ValueError, match=f"solver='{name}' serves machines with .*, not with "):
+                learner(options(len(Ks))).learn(StoredBank(Ks), machine)
+
+
+def test_kinds_of_programs():
+    kinds = {kind: program_kind(make_problem(kind, 0)[1].program) for kind in KINDS}
+    assert kinds["svc"] == kinds["svc squared"] == "two classes"
+    assert kinds["one class"] == "one class"
+    assert kinds["svr"] == kinds["svr squared"] == kinds["least squares"] == "targets"
+    # ±1 alone does not make two classes: a regression's coefficients may have either sign.
+    svc = make_problem("svc", 0)[1].program
+    assert program_kind(replace(svc, lower=np.minimum(svc.lower, -1.0))) == "targets"

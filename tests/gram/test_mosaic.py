@@ -1,0 +1,121 @@
+"""Several fitted kernels evaluated together: the same blocks as one by one, shared work done once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernelmosaic.gram import Mosaic, take_rows
+from kernelmosaic.gram import mosaic as mosaic_module
+from kernelmosaic.kernels import Correlation, Gaussian, Linear, Polynomial, Precomputed, Spectrum
+from kernelmosaic.kernels.views import lay_tiles, read_kernels
+
+RNG = np.random.RandomState(0)
+X, Z = RNG.normal(size=(25, 4)), RNG.normal(size=(6, 4))
+KERNELS = [
+    ("line", Linear()),
+    ("square", Polynomial()),
+    ("narrow", Gaussian(0.5)),
+    ("wide", Gaussian("median")),
+    ("part", Gaussian("nearest"), [0, 2]),
+    ("profile", Correlation()),
+    ("sum", Linear() + Gaussian(1.0)),
+]
+
+
+def fit(kernels=KERNELS, samples=X, normalize=None):
+    return Mosaic.fit(lay_tiles(read_kernels(kernels), samples), samples, normalize)
+
+
+@pytest.mark.parametrize("rows", ["train", "test"])
+def test_blocks_are_those_of_the_kernels_one_by_one(rows):
+    mosaic = fit()
+    left = X if rows == "train" else Z
+    views, train = mosaic.views(left), mosaic.views(X)
+    seen = dict(mosaic.blocks(views, train, range(len(mosaic))))
+    assert sorted(seen) == list(range(len(KERNELS)))
+    for m, (_, kernel, *columns) in enumerate(KERNELS):
+        at = columns[0] if columns else slice(None)
+        expected = kernel.__class__(**kernel.get_params(deep=False)).fit(X[:, at])(left[:, at], X[:, at])
+        np.testing.assert_allclose(seen[m], expected, atol=1e-12)
+    np.testing.assert_allclose(
+        mosaic.diagonals(mosaic.views(X)),
+        [np.diag(K) for _, K in sorted(mosaic.blocks(train, train, range(len(mosaic))))],
+        atol=1e-12,
+    )
+
+
+def test_only_the_kernels_asked_for():
+    mosaic = fit()
+    assert sorted(m for m, _ in mosaic.blocks(mosaic.views(Z), mosaic.views(X), [3, 1])) == [1, 3]
+    kept = mosaic.select([4, 0])
+    assert kept.names == ["part", "line"]
+    np.testing.assert_allclose(dict(kept.blocks(kept.views(Z), kept.views(X), [1]))[1], Z @ X.T)
+
+
+def test_kernels_on_the_same_columns_share_their_distances(monkeypatch):
+    calls = []
+    original = mosaic_module.pairwise_statistic
+    monkeypatch.setattr(
+        mosaic_module, "pairwise_statistic", lambda name, A, B: calls.append((name, A.shape)) or original(name, A, B)
+    )
+    widths = [("all", Gaussian(w)) for w in (0.1, 1.0, 10.0)]
+    kernels = [(f"{name}{i}", k) for i, (name, k) in enumerate(widths)]
+    mosaic = fit([*kernels, ("part", Gaussian(1.0), [0, 1]), ("line", Linear()), ("square", Polynomial())])
+    views = mosaic.views(X)
+    for strip in (views, take_rows(views, slice(0, 9))):
+        calls.clear()
+        list(mosaic.blocks(strip, views, range(len(mosaic))))
+        n = strip[0].shape[0]
+        assert sorted(calls) == [
+            ("products", (n, 4)),
+            ("squared_distances", (n, 2)),
+            ("squared_distances", (n, 4)),
+        ]
+
+
+@pytest.mark.parametrize("normalize", ["trace", "diagonal", "centered"])
+def test_shared_statistics_survive_scaling_in_place(normalize):
+    together = fit([("line", Linear()), ("again", Linear()), ("square", Polynomial())], normalize=normalize)
+    views = together.views(X)
+    blocks = {m: K.copy() for m, K in together.blocks(views, views, range(3))}
+    alone = fit([("square", Polynomial())], normalize=normalize)
+    np.testing.assert_allclose(blocks[0], blocks[1])
+    np.testing.assert_allclose(blocks[2], dict(alone.blocks(alone.views(X), alone.views(X), [0]))[0], atol=1e-12)
+
+
+def test_the_given_kernels_are_not_fitted():
+    kernel = Gaussian("median")
+    fit([("k", kernel)])
+    assert not hasattr(kernel, "width_")
+
+
+def test_strings_and_row_numbers_beside_numbers():
+    table = np.empty((4, 3), dtype=object)
+    table[:, 0] = ["ab", "bb", "ba", "ab"]
+    table[:, 1] = [3, 1, 0, 2]
+    table[:, 2] = [0.5, 1.5, -1.0, 2.0]
+    K = np.diag([1.0, 2.0, 3.0, 4.0])
+    mosaic = fit([("text", Spectrum(1), [0]), ("rows", Precomputed(K), [1]), ("x", Linear(), [2])], table)
+    views = mosaic.views(table)
+    blocks = dict(mosaic.blocks(views, views, range(3)))
+    np.testing.assert_array_equal(np.diag(blocks[1]), [4.0, 2.0, 1.0, 3.0])
+    np.testing.assert_allclose(blocks[2], np.outer(table[:, 2], table[:, 2]).astype(float))
+    np.testing.assert_allclose(blocks[0], Spectrum(1)(table[:, 0]))
+
+
+def test_errors_say_which_kernel_they_are_about():
+    with pytest.raises(ValueError, match="kernel 'bell': width=-1"):
+        fit([("line", Linear()), ("bell", Gaussian(-1))])
+    with pytest.raises(ValueError, match=r"kernel 'rows': X.*row numbers"):
+        fit([("rows", Precomputed(np.eye(3)))])
+    with pytest.raises(TypeError, match=r"kernel 'text': X.0. is"):
+        fit([("text", Spectrum(1), [0])])
+
+
+def test_rows_of_equal_views_stay_equal():
+    mosaic = fit()
+    taken = take_rows(mosaic.views(X), np.array([3, 1]))
+    assert taken[0] is taken[1] is taken[2]
+    assert taken[4] is not taken[0]
+    np.testing.assert_array_equal(taken[0], X[[3, 1]])

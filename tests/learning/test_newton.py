@@ -1,0 +1,81 @@
+"""Newton steps on the weights: optimality where they end, descent on the way, norms above one, many kernels."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from kernelmosaic.learning.newton import Newton
+from kernelmosaic.learning.reduced_gradient import ReducedGradient
+from kernelmosaic.learning.silp import SILP
+from kernelmosaic.machines import SVC
+
+pytest.importorskip("clarabel")
+from tests.learning.problems import KINDS, learn, make_kernels, make_problem, slopes
+from tests.reference.conic import solve_mkl_lp_generic
+
+
+@pytest.mark.parametrize("learner", [Newton, ReducedGradient])
+@pytest.mark.parametrize("kind", KINDS)
+def test_value_never_rises(learner, kind):
+    for seed in range(6):
+        Ks, machine, d = make_problem(kind, seed)
+        history = learn(learner, Ks, machine, penalties=d).history
+        values = np.array([step.objective for step in history])
+        assert len(values) > 1
+        assert np.all(np.diff(values) <= 1e-9 * np.abs(values[1:])), seed
+
+
+@pytest.mark.parametrize("learner", [Newton, ReducedGradient, SILP])
+@pytest.mark.parametrize("kind", KINDS)
+def test_slopes_are_level_where_it_ends(learner, kind):
+    for seed in range(4):
+        Ks, machine, d = make_problem(kind, seed)
+        found = learn(learner, Ks, machine, penalties=d, tol=1e-8)
+        q = slopes(Ks, found.solution.beta, d)
+        level = q.max()
+        assert np.all(q[found.weights * d**2 > 1e-3] >= level * (1 - 1e-2)), (seed, q, found.weights)
+        assert found.weights @ d**2 == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("p", [1.5, 2, 4])
+@pytest.mark.parametrize("kind", KINDS)
+def test_power_norms_against_power_cones(kind, p):
+    for seed in (0, 2):
+        Ks, machine, _ = make_problem(kind, seed, n=30, P=5)
+        optimum, weights, _ = solve_mkl_lp_generic(Ks, machine.program, p)
+        found = learn(Newton, Ks, machine, norm=p)
+        assert found.gap <= 1e-6
+        assert found.objective == pytest.approx(optimum, rel=1e-5), seed
+        assert_allclose(found.weights, weights, atol=1e-2)
+        assert np.linalg.norm(found.weights, ord=p) == pytest.approx(1.0)
+
+
+def test_power_norm_with_penalties_is_that_of_scaled_kernels():
+    Ks, machine, d = make_problem("svc", 1)
+    found = learn(Newton, Ks, machine, norm=2, penalties=d)
+    scaled = learn(Newton, Ks / (d**2)[:, None, None], machine, norm=2)
+    assert found.objective == pytest.approx(scaled.objective, rel=1e-5)
+    assert_allclose(found.weights * d**2, scaled.weights, atol=1e-3)
+
+
+def test_two_hundred_kernels():
+    rng = np.random.RandomState(0)
+    n, P = 500, 200
+    X, Ks = make_kernels(rng, n, P)
+    y = np.where(np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.3 * rng.standard_normal(n) > 0, 1.0, -1.0)
+    learn(Newton, Ks[:2, :20, :20], SVC(y[:20]))  # compile first
+    start = time.perf_counter()
+    found = learn(Newton, Ks, SVC(y, C=10.0), tol=1e-4)
+    assert time.perf_counter() - start < 20
+    assert found.gap <= 1e-4
+    q = slopes(Ks, found.solution.beta, np.ones(P))
+    lower = machine_value(y, found.solution.beta) - q.max()
+    assert (found.objective - lower) / found.objective <= 1.2e-4
+
+
+def machine_value(y, beta):
+    return y @ beta

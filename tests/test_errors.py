@@ -1,0 +1,273 @@
+"""Wrong input of every kind: what is raised names the parameter, what was given, and what would do."""
+
+from __future__ import annotations
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+from kernelmosaic import MKLClassifier, MKLOneClass, MKLRegressor
+from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed, Spectrum
+
+X, Y = make_classification(60, 4, flip_y=0.2, random_state=0)
+ALL = [MKLClassifier, MKLRegressor, MKLOneClass]
+PENALISED = [MKLClassifier, MKLRegressor]
+ONE = [("line", Linear())]
+TWO = [("line", Linear()), ("bell", Gaussian())]
+ROWS = np.arange(4)
+
+
+def each(estimators, *cases):
+    return [pytest.param(e, *case, id=f"{e.__name__}-{case[0]}") for e in estimators for case in cases]
+
+
+# Parameters --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("estimator", "params", "error", "words"),
+    [
+        *each(
+            ALL,
+            ({"tol": 0}, ValueError, "tol=0: must be positive"),
+            ({"tol": -1e-3}, ValueError, "tol=-0.001: must be positive"),
+            ({"tol": np.nan}, ValueError, "tol=nan"),
+            ({"tol": "small"}, TypeError, "tol='small': give a number"),
+            ({"max_iter": 0}, ValueError, "max_iter=0: give a whole number of at least 1"),
+            ({"max_iter": 2.5}, ValueError, "max_iter=2.5"),
+            ({"normalize": "unit"}, ValueError, "normalize='unit': choose one of .*'trace'.*'diagonal'"),
+            ({"normalize": 1}, ValueError, "normalize=1"),
+            ({"solver": "magic"}, ValueError, "solver='magic': choose one of .*'newton'"),
+            ({"norm": 0.5}, ValueError, "norm=0.5: give 1 .* above 1"),
+            ({"norm": np.inf}, ValueError, "norm=inf"),
+            ({"norm": "l1"}, ValueError, "norm='l1'"),
+            ({"weights": [1.0, -0.1]}, ValueError, r"weights=\[1.0, -0.1\]: .*negative"),
+            ({"weights": [0.0, 0.0]}, ValueError, r"weights=\[0.0, 0.0\]: .*all zero"),
+            ({"weights": [1.0]}, ValueError, r"weights has shape \(1,\), but there are 2 kernels"),
+            ({"weights": [[1.0, 1.0]]}, ValueError, "weights has shape"),
+            ({"weights": [1.0, np.nan]}, ValueError, "weights=.*NaN"),
+            ({"weights": "equal"}, ValueError, "weights='equal': give 'uniform', 2 numbers, or None"),
+            ({"weights": ["a", "b"]}, TypeError, "weights=.*2 numbers"),
+            ({"penalties": [1.0, 0.0]}, ValueError, r"penalties=\[1.0, 0.0\]: .*positive"),
+            ({"penalties": [-1.0, 2.0]}, ValueError, "penalties=.*positive"),
+            ({"penalties": [1.0, 2.0, 3.0]}, ValueError, r"penalties has shape \(3,\), but there are 2 kernels"),
+            ({"memory_budget": -1}, ValueError, "memory_budget=-1: must be positive"),
+            ({"memory_budget": "1 GB"}, TypeError, "memory_budget='1 GB': give a number"),
+        ),
+        *each(
+            PENALISED,
+            ({"C": 0}, ValueError, "C=0: must be positive"),
+            ({"C": -1.0}, ValueError, "C=-1.0: must be positive"),
+            ({"C": np.inf}, ValueError, "C=inf: .*finite"),
+            ({"C": "1"}, TypeError, "C='1': give a number"),
+            ({"C": None}, TypeError, "C=None: give a number"),
+            ({"slack": 3}, ValueError, "slack=3: .*give 1 or 2"),
+        ),
+        *each(
+            [MKLClassifier],
+            ({"multi_class": "all"}, ValueError, "multi_class='all': .*'ovr'"),
+            ({"class_weight": "equal"}, ValueError, "class_weight='equal': .*'balanced'"),
+            ({"class_weight": {0: 1.0, 1: -2.0}}, ValueError, "class_weight=.*positive"),
+            ({"class_weight": {0: 1.0, 7: 2.0}}, ValueError, "class_weight"),
+        ),
+        *each(
+            [MKLRegressor],
+            ({"epsilon": -0.1}, ValueError, "epsilon=-0.1: must be zero or positive"),
+            ({"epsilon": None}, TypeError, "epsilon=None"),
+        ),
+        *each(
+            [MKLOneClass],
+            ({"nu": 0}, ValueError, "nu=0: must be positive"),
+            ({"nu": 1.5}, ValueError, r"nu=1.5: must lie in \(0, 1\]"),
+            ({"nu": "half"}, TypeError, "nu='half'"),
+            ({"normalize": "centered"}, ValueError, "normalize='centered': .*origin.*'trace'"),
+        ),
+    ],
+)
+def test_parameters(estimator, params, error, words):
+    with pytest.raises(error, match=words):
+        estimator(TWO, **params).fit(X, Y)
+
+
+@pytest.mark.parametrize("estimator", ALL)
+@pytest.mark.parametrize(
+    ("kernels", "error", "words"),
+    [
+        ([], ValueError, "kernels is empty: give at least one kernel"),
+        ("rbf", TypeError, "kernels='rbf': give a list"),
+        ([Linear(), "rbf"], TypeError, r"kernels\[1\]='rbf'"),
+        ([("a", np.dot)], TypeError, "is not a kernel"),
+        ([("a", Linear()), ("a", Gaussian())], ValueError, "the name 'a' is used 2 times"),
+        ([("a", Linear(), [9])], ValueError, r"kernel 'a': columns \[9\] do not fit the 4 of X"),
+        ([("a", Linear(), ["size"])], ValueError, r"kernel 'a': columns \['size'\]"),
+        ([("a", Linear(), [])], ValueError, "kernel 'a': .*select none"),
+        ([("a", Gaussian(-1.0))], ValueError, "kernel 'a': width=-1.0"),
+        ([("a", Gaussian("broad"))], ValueError, "kernel 'a': width='broad'.*'nearest'"),
+        ([("a", Polynomial(0))], ValueError, "kernel 'a': degree=0"),
+        ([("a", Spectrum(2))], (TypeError, ValueError), "kernel 'a': X"),
+    ],
+)
+def test_kernels(estimator, kernels, error, words):
+    with pytest.raises(error, match=words):
+        estimator(kernels).fit(X, Y)
+
+
+BAD_MATRICES = {
+    "oblong": (np.ones((4, 3)), r"kernel 'K': K has shape \(4, 3\): .*square"),
+    "lopsided": (np.eye(4) + np.eye(4, k=1), r"kernel 'K': K\[\d, \d\] is .*symmetric"),
+    "indefinite": (np.diag([1.0, 1.0, 1.0, -0.5]), "kernel 'K': K has the eigenvalue -0.5: .*positive semi-definite"),
+    "missing": (np.diag([1.0, np.nan, 1.0, 1.0]), r"kernel 'K': K\[1, 1\] is nan: K must be finite"),
+    "infinite": (np.diag([1.0, np.inf, 1.0, 1.0]), r"kernel 'K': K\[1, 1\] is inf"),
+    "words": ([["a"]], "kernel 'K': K must be a matrix of real numbers"),
+}
+
+
+@pytest.mark.parametrize("estimator", ALL)
+@pytest.mark.parametrize(("matrix", "words"), BAD_MATRICES.values(), ids=BAD_MATRICES)
+def test_kernel_matrices(estimator, matrix, words):
+    with pytest.raises(ValueError, match=words):
+        estimator([("K", Precomputed(matrix))]).fit(ROWS, [0, 0, 1, 1])
+
+
+@pytest.mark.parametrize("rows", [[0, 1, 2, 4], [0, 1, 2, -1], [0, 1, 2, 1.5], [0, 1, 2, np.nan], [[0, 1]] * 4])
+def test_row_numbers(rows):
+    with pytest.raises(ValueError, match=r"kernel 'K': X.*row numbers"):
+        MKLClassifier([("K", Precomputed(np.eye(4)))]).fit(rows, [0, 0, 1, 1])
+
+
+def test_a_matrix_with_rounding_errors_is_welcome():
+    rng = np.random.RandomState(0)
+    A = rng.normal(size=(20, 3))
+    K = A @ A.T + 1e-12 * rng.normal(size=(20, 20))
+    MKLClassifier([Precomputed(K)]).fit(np.arange(20), A[:, 0] > 0)
+
+
+# Samples -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", ALL)
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_samples_with_holes(estimator, bad):
+    broken = X.copy()
+    broken[3, 1] = bad
+    with pytest.raises(ValueError, match=r"Input X contains (NaN|infinity)"):
+        estimator(ONE).fit(broken, Y)
+    with pytest.raises(ValueError, match=r"Input X contains (NaN|infinity)"):
+        estimator(ONE, weights="uniform").fit(X, Y).predict(broken)
+
+
+def test_targets_with_holes():
+    with pytest.raises(ValueError, match="Input y contains NaN"):
+        MKLRegressor(ONE).fit(X, np.where(Y == 1, np.nan, 0.0))
+    with pytest.raises(ValueError, match="requires y to be passed"):
+        MKLRegressor(ONE).fit(X, None)
+    with pytest.raises(ValueError, match="Unknown label type: continuous"):
+        MKLClassifier(ONE).fit(X, X[:, 0])
+
+
+def test_one_class_is_not_enough():
+    with pytest.raises(ValueError, match=r"one class only, \[3\]: .*at least two classes"):
+        MKLClassifier(ONE).fit(X, np.full(60, 3))
+    with pytest.raises(ValueError, match=r"one class only, \[1\]"):
+        MKLClassifier(ONE).fit(X, Y, sample_weight=(Y == 1).astype(float))
+
+
+@pytest.mark.parametrize("estimator", ALL)
+@pytest.mark.parametrize(
+    ("weight", "words"),
+    [
+        (-np.ones(60), "sample_weight"),
+        (np.zeros(60), "sample_weight is zero everywhere: at least one sample must count"),
+        (np.ones(59), "sample_weight"),
+        (np.full(60, np.nan), "sample_weight contains NaN"),
+        (np.ones((60, 2)), "[Ss]ample.weight"),
+    ],
+    ids=["negative", "zero", "short", "missing", "table"],
+)
+def test_sample_weights(estimator, weight, words):
+    with pytest.raises(ValueError, match=words):
+        estimator(ONE).fit(X, Y, sample_weight=weight)
+
+
+@pytest.mark.parametrize("estimator", ALL)
+def test_other_samples_at_predict(estimator):
+    with pytest.raises(NotFittedError):
+        estimator(ONE).predict(X)
+    model = estimator(ONE, weights="uniform").fit(X, Y)
+    with pytest.raises(ValueError, match=r"X has 3 features, but .* is expecting 4"):
+        model.predict(X[:, :3])
+    with pytest.raises(ValueError, match="expecting 4"):
+        model.kernel_matrix(X, X[:, :3])
+    for method in (model.contributions, model.kernel_matrix):
+        with pytest.raises(ValueError, match="2D array"):
+            method(X[0])
+
+
+def test_sparse_samples_for_a_kernel_that_takes_none():
+    from scipy import sparse
+
+    from kernelmosaic.kernels import Correlation
+
+    with pytest.raises(TypeError, match=r"[Ss]parse"):
+        MKLClassifier([Correlation()]).fit(sparse.csr_matrix(X), Y)
+
+
+# Memory ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", ALL)
+def test_too_little_memory_says_how_much_is_needed(estimator):
+    with pytest.raises(MemoryError, match=r"60 x 60 .* needs 28.1 KiB.*1000 B.*memory_budget"):
+        estimator(TWO, memory_budget=1000).fit(X, Y)
+
+
+@pytest.mark.parametrize("weights", [None, "uniform"])
+@pytest.mark.parametrize("estimator", ALL)
+def test_a_bank_beyond_the_budget_is_recomputed_with_the_same_result(estimator, weights, monkeypatch):
+    from kernelmosaic.gram import bank
+
+    stored = estimator(TWO, weights=weights, tol=1e-6).fit(X, Y)
+    monkeypatch.setattr(bank.StoredBank, "fill", lambda *args: pytest.fail("stored beyond the budget"))
+    computed = estimator(TWO, weights=weights, tol=1e-6, memory_budget=2 * 8 * 60 * 60).fit(X, Y)
+    # Blocks of another shape round differently, which the steps to a gap of 1e-6 may enlarge but not beyond its root.
+    close = 1e-4 if weights is None else 1e-8
+    np.testing.assert_allclose(computed.weights_, stored.weights_, atol=0.01 * close)
+    np.testing.assert_allclose(computed.contributions(X), stored.contributions(X), atol=close)
+    assert computed.objective_ == pytest.approx(stored.objective_)
+
+
+# Convergence and silence -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", ALL)
+def test_not_converged_says_how_far_and_what_to_raise(estimator):
+    with pytest.warns(ConvergenceWarning) as caught:
+        model = estimator(TWO, max_iter=1, tol=1e-9).fit(X, Y)
+    message = str(caught[0].message)
+    assert estimator.__name__ in message
+    assert re.search(rf"gap of {model.duality_gap_:.2g}.*tol=1e-09.*max_iter", message)
+    assert model.n_iter_ == 1
+    assert model.duality_gap_ > 1e-9
+    assert caught[0].filename == __file__  # the warning points at the caller's line
+
+
+@pytest.mark.parametrize("estimator", ALL)
+@pytest.mark.parametrize("weights", [None, "uniform"])
+def test_nothing_is_printed_and_nothing_warned(estimator, weights, capfd):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = estimator(TWO, weights=weights).fit(X, Y)
+        model.predict(X), model.contributions(X)
+    output, errors = capfd.readouterr()
+    assert (output, errors) == ("", "")
+
+
+@pytest.mark.parametrize("estimator", ALL)
+def test_verbose_shows_how_the_gap_falls(estimator, capfd):
+    estimator(TWO, verbose=True).fit(X, Y)
+    output, errors = capfd.readouterr()
+    assert re.search(r"iteration \d+, gap \d\.\de-\d\d of 1e-03", output + errors)
