@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kernelmosaic.estimators import (
+        DiscriminantMKLClassifier,
         LocalizedMKLClassifier,
         LocalizedMKLOneClass,
         LocalizedMKLRegressor,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "DiscriminantMKLClassifier",
     "LocalizedMKLClassifier",
     "LocalizedMKLOneClass",
     "LocalizedMKLRegressor",
@@ -39,6 +41,7 @@ __all__ = [
 #: Where each public name is defined; sub-packages stand for themselves.
 _HOMES = dict.fromkeys(
     (
+        "DiscriminantMKLClassifier",
         "LocalizedMKLClassifier",
         "LocalizedMKLOneClass",
         "LocalizedMKLRegressor",

@@ -1,11 +1,13 @@
 """The scikit-learn face."""
 
 from kernelmosaic.estimators.classifier import MKLClassifier
+from kernelmosaic.estimators.discriminant import DiscriminantMKLClassifier
 from kernelmosaic.estimators.localized import LocalizedMKLClassifier, LocalizedMKLOneClass, LocalizedMKLRegressor
 from kernelmosaic.estimators.one_class import MKLOneClass
 from kernelmosaic.estimators.regressor import MKLRegressor
 
 __all__ = [
+    "DiscriminantMKLClassifier",
     "LocalizedMKLClassifier",
     "LocalizedMKLOneClass",
     "LocalizedMKLRegressor",

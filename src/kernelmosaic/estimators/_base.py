@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from kernelmosaic.estimators._expansion import Expansion
 from kernelmosaic.estimators._params import KernelListMixin
 from kernelmosaic.estimators._repeats import count_repeats
-from kernelmosaic.gram import Mosaic, Views, make_bank
+from kernelmosaic.gram import Mosaic, ProductMosaic, Views, make_bank
 from kernelmosaic.kernels.views import lay_tiles, read_kernels
 from kernelmosaic.learning import Learned, Learner, make_learner
 from kernelmosaic.machines import Machine
@@ -50,7 +50,9 @@ class BaseMKL(KernelListMixin, ABC):
         machines = self._machines(None if y is None else y[kept], weight)
         X = X[kept]
         tiles = lay_tiles(read_kernels(self.kernels), original if _is_table(original) else X)
-        mosaic = Mosaic.fit(tiles, X, self.normalize, weight)
+        # Multiplied kernels are one kernel: there are no weights to learn between them.
+        rule = ProductMosaic if isinstance(self.weights, str) and self.weights == "product" else Mosaic
+        mosaic = rule.fit(tiles, X, self.normalize, weight)
         views = mosaic.views(X)
         bank = make_bank(mosaic, views, budget=self.memory_budget)
         learner = make_learner(self, bank, machines)

@@ -53,7 +53,7 @@ class Expansion:
     ) -> Expansion:
         """Keep what the function needs of the training set: active kernels, support samples."""
         active = np.flatnonzero(np.any(eta != 0, axis=0))
-        kept = take_rows([views[m] for m in active], support)
+        kept = take_rows(mosaic.select_views(views, active), support)
         return cls(mosaic.select(active), kept, beta, eta[:, active], active, eta.shape[1])
 
     def terms(self, X: Any) -> NDArray[np.float64]:

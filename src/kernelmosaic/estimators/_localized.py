@@ -65,7 +65,7 @@ class BaseLocalized(BaseMKL):
         kept, weight = counted.rows, counted.weight
         machines = self._machines(None if y is None else y[kept], weight)
         X = X[kept]
-        table = original if len(np.shape(original)) == 2 and hasattr(original, "shape") else X
+        table = original if len(getattr(original, "shape", ())) == 2 else X
         mosaic = Mosaic.fit(lay_tiles(read_kernels(self.kernels), table), X, self.normalize, weight)
         self._inputs = self._gate_inputs(X, table, weight)
         data = TrainingSet(mosaic, mosaic.views(X), self._inputs(X), weight, kept)
@@ -265,4 +265,4 @@ class BaseLocalized(BaseMKL):
     @available_if(has_projections)  # type: ignore[untyped-decorator]
     def fit_transform(self, X: Any, y: Any = None, **options: Any) -> Array:
         """Fit, then return the samples in the learned projections."""
-        return np.asarray(self.fit(X, y, **options).transform(X))  # type: ignore[attr-defined]
+        return np.asarray(self.fit(X, y, **options).transform(X))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from numbers import Integral
 from typing import Any, Self
 
@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic.estimators._base import BaseMKL
-from kernelmosaic.estimators._discriminant_rules import DiscriminantRule, make_rule
+from kernelmosaic.estimators._discriminant_rules import make_rule
 from kernelmosaic.estimators._expansion import Expansion
 from kernelmosaic.gram import Mosaic, Views, make_bank
 from kernelmosaic.kernels.views import lay_tiles, read_kernels
@@ -27,6 +27,7 @@ from kernelmosaic.learning.discriminant import (
     centered_traces,
 )
 from kernelmosaic.learning.discriminant_factory import make_discriminant_learner
+from kernelmosaic.learning.factory import given_weights
 from kernelmosaic.machines import LeastSquares, Machine
 from kernelmosaic.machines.base import check_positive
 from kernelmosaic.machines.discriminant import Discriminant, discriminant_projection
@@ -35,14 +36,15 @@ from kernelmosaic.machines.discriminant import Discriminant, discriminant_projec
 class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, BaseMKL):
     """Regularised kernel discriminant analysis on a weighted sum of kernels; also a transformer.
 
-    Minimises over the weights θ ≥ 0 with Σ θ_i r_i = 1 the value of the least-squares problems that discriminant analysis is:
-    F₃* = aᵀ(I + G̃/λ)⁻¹a for two classes and F₆* = Σ_j h_jᵀ(I + G̃/λ)⁻¹h_j for more, with G̃ = Σ θ_i G̃_i the centred
-    combined kernel and r_i = tr G̃_i. That is to maximise the regularised Fisher criterion over the total scatter, F₂* = aᵀa −
-    F₃* (F₄* = F₅* = Σ h_jᵀh_j − F₆*); over the within-class scatter it is the same with λ/m, m samples. With
-    ``alpha="learn"`` the identity is one more kernel, of trace m, its weight is λ, and F₇* (F₉*) = Σ_j h_jᵀ(λI + G̃)⁻¹h_j is
-    minimised over all of them together.
+    Minimises over the weights θ ≥ 0 with Σ θ_i r_i = 1 the value of the least-squares problems that discriminant
+    analysis is: F₃* = aᵀ(I + G̃/λ)⁻¹a for two classes and F₆* = Σ_j h_jᵀ(I + G̃/λ)⁻¹h_j for more, with G̃ = Σ θ_i G̃_i
+    the centred combined kernel and r_i = tr G̃_i. That is to maximise the regularised Fisher criterion over the total
+    scatter, F₂* = aᵀa − F₃* (F₄* = F₅* = Σ h_jᵀh_j − F₆*); over the within-class scatter it is the same with λ/m, m
+    samples. With ``alpha="learn"`` the identity is one more kernel, of trace m, its weight is λ, and F₇* (F₉*) = Σ_j
+    h_jᵀ(λI + G̃)⁻¹h_j is minimised over all of them together.
 
-    Plain regularised kernel discriminant analysis is this estimator with one kernel, or with ``weights="uniform"`` or given.
+    Plain regularised kernel discriminant analysis is this estimator with one kernel, or with ``weights="uniform"`` or
+    given.
 
     Parameters
     ----------
@@ -50,19 +52,19 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
         Kernels, ``(name, kernel)`` or ``(name, kernel, columns)`` with columns as in
         :class:`~sklearn.compose.ColumnTransformer`. None means linear, quadratic and Gaussian.
     formulation : str, default="newton"
-        How the weights are learned. ``"newton"``: second-order steps, the fastest; ``"silp"``: the semi-infinite linear
-        program, one linear program and one factorisation a step; ``"qcqp"`` and ``"sdp"``: conic programs, for small sets;
-        all of these have the same optimum. ``"sdp_approximate"``: one matrix inequality for all classes, an upper bound of the
-        others. ``"kim"``: the semi-definite program of Kim et al. for two classes, which maximises the within-class criterion
-        over Σ θ_i = 1 with `alpha` as its own λ.
+        How the weights are learned. ``"newton"``: second-order steps, the fastest; ``"silp"``: the semi-infinite
+        linear program, one linear program and one factorisation a step; ``"qcqp"`` and ``"sdp"``: conic programs, for
+        small sets; all of these have the same optimum. ``"sdp_approximate"``: one matrix inequality for all classes,
+        whose optimum lies above. ``"kim"``: the semi-definite program of Kim et al. for two classes, which maximises
+        the within-class criterion over Σ θ_i = 1 with `alpha` as its own λ.
     alpha : float or "learn", default=5e-4
         The regulariser λ, for a combined kernel whose centred trace is one, as it is with learned and uniform weights;
         ``"learn"`` finds it together with the weights.
     weights : {"uniform"}, array-like of shape (P,) or None, default=None
         None learns the weights; ``"uniform"`` gives all the same, with Σ θ_i r_i = 1; an array is kept as it is.
     decision : {"least_squares", "centroid"}, default="least_squares"
-        How classes are assigned: by the least-squares fit of the class indicators with its intercept, or by the nearest class
-        centroid in the discriminant space.
+        How classes are assigned: by the least-squares fit of the class indicators with its intercept, or by the
+        nearest class centroid in the discriminant space.
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"
         How kernels are put on one scale; as r_i follows, ``"trace"`` and None learn the same combination.
     tol : float, default=5e-4
@@ -93,7 +95,8 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
     explained_ratio_ : ndarray of shape (components,)
         Share of each discriminant direction in the criterion F₄*.
     objective_ : float
-        F₃* or F₆* at the weights; F₇* or F₉* with ``alpha="learn"``; the program's own value with ``"sdp_approximate"``.
+        F₃* or F₆* at the weights; F₇* or F₉* with ``alpha="learn"``; the program's own value with
+        ``"sdp_approximate"``.
     duality_gap_ : float
         Certified relative duality gap, weights included.
     n_iter_, n_solves_ : int
@@ -105,8 +108,9 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
 
     References
     ----------
-    Ye, Ji and Chen (2008), "Multi-class discriminant kernel learning via convex programming", Journal of Machine Learning
-    Research 9. Kim, Magnani and Boyd (2006), "Optimal kernel selection in kernel Fisher discriminant analysis".
+    Ye, Ji and Chen (2008), "Multi-class discriminant kernel learning via convex programming", Journal of Machine
+    Learning Research 9. Kim, Magnani and Boyd (2006), "Optimal kernel selection in kernel Fisher discriminant
+    analysis".
 
     Examples
     --------
@@ -166,11 +170,10 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
-                f"y holds one class only, {self.classes_.tolist()}: {type(self).__name__} needs at least two classes to tell apart."
+                f"y holds one class only, {self.classes_.tolist()}: {type(self).__name__} needs at least two classes."
             )
-        rule = make_rule(self.decision)
         self._check_params()
-        named = original if len(np.shape(original)) == 2 and hasattr(original, "shape") else X
+        named = original if len(getattr(original, "shape", ())) == 2 else X
         mosaic = Mosaic.fit(lay_tiles(read_kernels(self.kernels), named), X, self.normalize)
         views = mosaic.views(X)
         # Single precision would leave nothing of a small λ.
@@ -181,7 +184,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
         learned = learner.learn(problem)
         self.kernel_names_ = mosaic.names
         self._keep_learned(learned, traces)
-        self._keep_rule(mosaic, views, problem.machine, learned, rule)
+        self._keep_rule(mosaic, views, problem, learned)
         if not self.duality_gap_ <= self.tol:
             warnings.warn(
                 f"{type(self).__name__} stopped at a relative duality gap of {self.duality_gap_:.2g}, above "
@@ -199,8 +202,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
             check_positive("memory_budget", self.memory_budget)
         if isinstance(self.alpha, str) and self.alpha != "learn":
             raise ValueError(f"alpha={self.alpha!r}: give a positive number or 'learn'.")
-        if isinstance(self.weights, str) and self.weights != "uniform":
-            raise ValueError(f"weights={self.weights!r}: give None, 'uniform' or one number a kernel.")
+        make_rule(self.decision)
         if self.alpha == "learn" and self.weights is not None:
             raise ValueError("alpha='learn' finds the regulariser together with the weights, so it needs weights=None.")
 
@@ -220,21 +222,17 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
         return np.where(traces > 0, 1.0, 0.0) if self._is_kim() else traces
 
     def _learner(self, traces: NDArray[np.float64]) -> DiscriminantLearner:
-        learner = make_discriminant_learner(self.formulation, self.tol, self.max_iter, bool(self.verbose))
+        learner = make_discriminant_learner(self.formulation, self.tol, int(self.max_iter), bool(self.verbose))
         if self.weights is None:
             return learner
-        P = len(traces)
+        theta = given_weights(self.weights, len(traces))
         if isinstance(self.weights, str):
-            theta = np.full(P, 1.0 / max(float(traces.sum()), 1e-300))
-        else:
-            theta = np.asarray(self.weights, dtype=np.float64)
-            if theta.shape != (P,) or not np.all(np.isfinite(theta) & (theta >= 0)) or not theta.any():
-                raise ValueError(f"weights={self.weights!r}: give {P} finite numbers, one a kernel, none negative and not all zero.")
-        return DiscriminantFixed(theta * traces)
+            # Equal weights, on the simplex of the learned ones, so that alpha means the same.
+            theta = theta / max(float(theta @ traces), 1e-300)
+        return DiscriminantFixed(theta)
 
     def _keep_learned(self, learned: DiscriminantLearned, traces: NDArray[np.float64]) -> None:
-        given = self.weights is not None and not isinstance(self.weights, str)
-        self.weights_ = np.array(self.weights, dtype=np.float64) if given else learned.weights
+        self.weights_ = learned.weights
         self.trace_shares_ = learned.weights * traces
         self.alpha_ = learned.alpha
         self.objective_ = learned.objective
@@ -244,22 +242,95 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
         self.history_ = [{"iteration": i, **asdict(step)} for i, step in enumerate(learned.history, start=1)]
 
     def _keep_rule(
-        self, mosaic: Mosaic, views: Views, machine: Discriminant, learned: DiscriminantLearned, rule: DiscriminantRule
+        self, mosaic: Mosaic, views: Views, problem: DiscriminantProblem, learned: DiscriminantLearned
     ) -> None:
+        machine = problem.machine
         projection = discriminant_projection(machine.targets, learned.beta, learned.values)
         A = projection.coefficients
         everyone = np.arange(len(A))
-        eta = np.tile(learned.weights, (A.shape[1], 1))
-        self._expansion = Expansion.prune(mosaic, views, everyone, A.T, eta)
-        # What the training samples' mean projects to, kernel by kernel; new samples are centred by it.
-        self._offset = self._expansion.values_of(views=None) if False else self._training_mean(views)
-        Z = learned.values @ projection.rotation
-        slopes, constants = rule.fit(Z, machine, projection)
-        self._slopes, self._constants = slopes, constants
-        self.dual_coef_ = slopes @ A.T
-        self.intercept_ = constants - slopes @ self._offset
+        rule = make_rule(self.decision)(learned.values @ projection.rotation, machine, projection)
+        self._expansion = Expansion.prune(mosaic, views, everyone, A.T, np.tile(learned.weights, (A.shape[1], 1)))
+        # Where the training samples' mean projects to: the coefficients sum to zero, so this is all the centring
+        # there is.
+        self._center = problem.bank.combine(learned.weights).mean(axis=0) @ A
+        self._slopes = rule.slopes
+        self.dual_coef_ = rule.slopes @ A.T
+        self.intercept_ = rule.constants - rule.slopes @ self._center
         self.explained_ratio_ = projection.eigenvalues / projection.eigenvalues.sum()
         self.support_ = everyone
         self.support_fraction_ = 1.0
         self.n_support_ = machine.counts
         self._n_features_out = A.shape[1]
+
+    def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Machine]:
+        """Return what `fit` solves for all targets at once: one least-squares machine a target."""
+        discriminant = Discriminant(np.searchsorted(self.classes_, y), self.alpha_)
+        return [LeastSquares(column, self.alpha_) for column in discriminant.targets.T]
+
+    # Predictions out -----------------------------------------------------------------------------------------------
+
+    def transform(self, X: Any) -> NDArray[np.float64]:
+        """Project samples to the discriminant space.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, components)
+            At most classes − 1 columns, the most telling first, centred on the training set, whose regularised total
+            scatter in them is the identity.
+        """
+        check_is_fitted(self)
+        return np.asarray(self._expansion.values(self._validate(X, reset=False)) - self._center)
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return one score a class, or for two classes one of shape (n_samples,), positive for the second."""
+        outputs = self._outputs(X)
+        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of each sample."""
+        scores = self.decision_function(X)
+        return np.asarray(self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)])
+
+    def contributions(self, X: Any) -> NDArray[np.float64]:
+        """Return each kernel's share of the decision.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, P), or (n_samples, P, classes) for more than two classes
+            Summed over the kernels, and with `intercept_` added, the decision function.
+        """
+        check_is_fitted(self)
+        terms = self._expansion.terms(self._validate(X, reset=False)) @ self._slopes.T
+        return np.asarray(terms[:, :, 0] if terms.shape[2] == 1 else terms)
+
+    def kernel_matrix(self, X: Any, Y: Any = None) -> NDArray[np.float64]:
+        """Return the combined kernel between X and Y, not centred.
+
+        Parameters
+        ----------
+        X, Y : array-like of shape (n_samples, n_features)
+            Samples; ``Y=None`` stands for X.
+
+        Returns
+        -------
+        ndarray of shape (len(X), len(Y))
+        """
+        check_is_fitted(self)
+        X = self._validate(X, reset=False)
+        # All components share the weights: one copy of the matrix is enough.
+        single = replace(self._expansion, eta=self._expansion.eta[:1])
+        return np.asarray(single.combined(X, X if Y is None else self._validate(Y, reset=False))[0])
+
+    def _outputs(self, X: Any) -> NDArray[np.float64]:
+        check_is_fitted(self)
+        return np.asarray(self._expansion.values(self._validate(X, reset=False)) @ self._slopes.T + self.intercept_)

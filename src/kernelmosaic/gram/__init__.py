@@ -3,12 +3,14 @@
 from kernelmosaic.gram.bank import ComputedBank, KernelBank, StoredBank, make_bank
 from kernelmosaic.gram.mosaic import Mosaic, Piece, Views, take_rows
 from kernelmosaic.gram.normalizing import make_normalization
+from kernelmosaic.gram.product import ProductMosaic
 
 __all__ = [
     "ComputedBank",
     "KernelBank",
     "Mosaic",
     "Piece",
+    "ProductMosaic",
     "StoredBank",
     "Views",
     "make_bank",

@@ -61,6 +61,10 @@ class Mosaic:
         """Keep only these pieces, in this order."""
         return Mosaic(tuple(self.pieces[m] for m in active))
 
+    def select_views(self, views: Views, active: Sequence[int] | NDArray[Any]) -> Views:
+        """Keep the views that `select` keeps the pieces of."""
+        return [views[m] for m in active]
+
     def views(self, X: Any) -> Views:
         """Return the samples as each piece sees them."""
         return _views(self.pieces, X)

@@ -1,29 +1,27 @@
-"""Learning the weights for discriminant analysis: the problem every formulation solves, and second-order steps on it."""
+"""Learning the weights for discriminant analysis: the problem that every formulation solves."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import KernelBank
 from kernelmosaic.learning.base import Iteration
-from kernelmosaic.learning.norms import SumNorm, Weights
+from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.progress import gap_progress
 from kernelmosaic.machines.discriminant import Discriminant, Factored, Matrix, center
 from kernelmosaic.solvers import relative_gap
 
-#: A learned λ keeps at least this share of the trace: nothing is lost beyond that relative size, and no matrix is singular.
-_LEAST_IDENTITY = 1e-10
+#: A learned λ keeps at least this share of the trace: nothing is lost beyond that relative size, and no matrix is
+#: singular.
+_LEAST = 1e-10
 #: A kernel whose centred trace is below this share of its trace is constant up to rounding.
 _CONSTANT = 1e-12
-#: Sufficient decrease in the line search, and how often a step is shortened.
-_ARMIJO = 1e-4
-_MAX_HALVINGS = 12
 
 
 @dataclass(frozen=True)
@@ -107,7 +105,9 @@ class DiscriminantProblem:
 
     def __init__(self, bank: KernelBank, machine: Discriminant, traces: Weights) -> None:
         if not np.any(traces > 0):
-            raise ValueError("kernels: every kernel is constant on the training set, so there is nothing to tell classes by.")
+            raise ValueError(
+                "kernels: every kernel is constant on the training set, so there is nothing to tell classes by."
+            )
         self.bank = bank
         self.machine = machine
         self.traces = traces
@@ -129,8 +129,10 @@ class DiscriminantProblem:
         out = np.zeros(self.n_shares)
         out[self.usable] = np.maximum(shares, 0.0)
         out /= out.sum()
-        if self.joint and out[0] < _LEAST_IDENTITY:
-            out[0] = _LEAST_IDENTITY
+        if self.joint:
+            out[0] = max(out[0], _LEAST)
+            # Where nothing beats the identity, the kernels still say in which directions the classes differ.
+            out[self.usable[1:]] += max(_LEAST - float(out[1:].sum()), 0.0) / (len(self.usable) - 1)
             out /= out.sum()
         return out
 
@@ -153,15 +155,15 @@ class DiscriminantProblem:
         values = np.tensordot(shares[first:], products[first:], 1)
         residual = self.machine.targets - values
         # The ridge problem itself, by the same products as the slopes: an upper bound however inexact β is.
-        upper = self.machine.objective_scale * float(
-            np.sum(residual**2) / alpha + shares[first:] @ q[first:]
-        )
+        upper = self.machine.objective_scale * float(np.sum(residual**2) / alpha + shares[first:] @ q[first:])
         return Evaluation(shares, factored, values, upper, q, products)
 
     def lower(self, beta: Matrix, q: Weights) -> float:
         """What β, scaled as is best, guarantees whatever the weights."""
         gain = float(np.sum(self.machine.targets * beta))
-        rest = float(q[self.usable].max()) + (0.0 if self.machine.alpha is None else self.machine.alpha * float(np.sum(beta**2)))
+        rest = float(q[self.usable].max()) + (
+            0.0 if self.machine.alpha is None else self.machine.alpha * float(np.sum(beta**2))
+        )
         return self.machine.objective_scale * max(gain, 0.0) ** 2 / rest if rest > 0 else 0.0
 
     def guarantee(self, beta: Matrix) -> float:
@@ -176,7 +178,9 @@ class DiscriminantProblem:
         answer = at.factored.solve(flat).reshape(V.shape[1], *V.shape[::2])
         return np.asarray(2.0 * np.einsum("inj,nlj->il", V, answer))
 
-    def learned(self, best: Evaluation, gap: float, history: list[Iteration], objective: float | None = None) -> DiscriminantLearned:
+    def learned(
+        self, best: Evaluation, gap: float, history: list[Iteration], objective: float | None = None
+    ) -> DiscriminantLearned:
         theta, alpha = self.weights(best.shares)
         value = best.upper if objective is None else objective
         return DiscriminantLearned(theta, alpha, best.beta, best.values, value, gap, self.n_solves, history)
@@ -186,7 +190,7 @@ class DiscriminantProblem:
             return self.machine.solve(K, alpha)
         except np.linalg.LinAlgError:
             raise ValueError(
-                f"alpha={alpha:g} is so small that the regularised kernel matrix is singular to machine precision: raise alpha."
+                f"alpha={alpha:g} leaves the regularised kernel matrix singular to machine precision: raise alpha."
             ) from None
 
     def _products(self, beta: Matrix) -> NDArray[np.float64]:
@@ -197,7 +201,9 @@ class DiscriminantProblem:
                 out[first + m, strip] = block @ beta
         own = out[first:]
         own -= own.mean(axis=1, keepdims=True)
-        own *= np.divide(1.0, self.traces, out=np.zeros_like(self.traces), where=self.traces > 0)[:, np.newaxis, np.newaxis]
+        own *= np.divide(1.0, self.traces, out=np.zeros_like(self.traces), where=self.traces > 0)[
+            :, np.newaxis, np.newaxis
+        ]
         if self.joint:
             out[0] = beta / bank.n_samples
         return out
@@ -279,63 +285,24 @@ class Best:
         return self.problem.learned(self.at, self.gap, self.history)
 
 
-class DiscriminantNewton(DiscriminantLearner):
-    """Newton steps over the simplex of shares.
-
-    The value is smooth and convex in the weights, and one factorisation gives it with its gradient and Hessian, so the
-    quadratic model is exact to second order; it is minimised over the simplex and searched along.
-    """
-
-    def learn(self, problem: DiscriminantProblem) -> DiscriminantLearned:
-        best = Best(problem, problem.evaluate(problem.start()))
-        with self.progress() as advance:
-            advance(best.gap)
-            while best.gap > self.tol and len(best.history) < self.max_iter and self._step(best):
-                advance(best.record())
-        return best.learned()
-
-    def _step(self, best: Best) -> bool:
-        """Step to the model's minimiser, or as far towards it as pays; False when nothing more does."""
-        here, problem = best.at, best.problem
-        usable = problem.usable
-        s, q = here.shares[usable], here.q[usable]
-        # Slopes and curvature in units of the value, so that the model's own tolerance means something.
-        unit = max(float(q.max()), 1e-300)
-        direction = SumNorm().newton_direction(s, q / unit, problem.curvature(here) / unit)
-        slope = -problem.machine.objective_scale * float(q @ direction)
-        size, before = 1.0, best.bound
-        for _ in range(_MAX_HALVINGS if slope < 0 else 0):
-            there = problem.evaluate(problem.spread(s + size * direction))
-            best.bound = max(best.bound, problem.lower(there.beta, there.q))
-            if there.upper <= here.upper + _ARMIJO * size * slope:
-                best.at = there
-                return True
-            if best.gap <= self.tol:
-                return True
-            size *= 0.3
-        return best.bound > before
-
-
 class DiscriminantFixed(DiscriminantLearner):
-    """Weights that are given, in shares of the trace; they need not sum to one.
+    """Weights that are given and kept; their shares of the trace need not sum to one.
 
     Parameters
     ----------
-    shares : ndarray of shape (P,)
-        θ ∘ r.
+    weights : ndarray of shape (P,)
+        θ.
     """
 
-    def __init__(self, shares: Weights) -> None:
+    def __init__(self, weights: Weights) -> None:
         super().__init__()
-        self.shares = shares
+        self.weights = weights
 
     def learn(self, problem: DiscriminantProblem) -> DiscriminantLearned:
-        at = problem.evaluate(self.shares)
-        beta, scale = at.beta, problem.machine.objective_scale
-        dual = scale * (
-            2.0 * float(np.sum(problem.machine.targets * beta))
-            - float(self.shares @ at.q)
-            - scale * float(np.sum(beta**2))
-        )
-        gap = relative_gap(at.upper, dual)
-        return problem.learned(at, gap, [Iteration(at.upper, gap)])
+        shares = self.weights * problem.traces
+        at = problem.evaluate(shares)
+        scale = problem.machine.objective_scale
+        linear = 2.0 * float(np.sum(problem.machine.targets * at.beta)) - scale * float(np.sum(at.beta**2))
+        gap = relative_gap(at.upper, scale * (linear - float(shares @ at.q)))
+        # A kernel that is constant on the training set has no share of the trace, but keeps its weight.
+        return replace(problem.learned(at, gap, [Iteration(at.upper, gap)]), weights=self.weights)

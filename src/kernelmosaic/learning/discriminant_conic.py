@@ -33,8 +33,8 @@ _ZERO = 1e-7
 class DiscriminantQCQP(DiscriminantLearner):
     """Maximise Σ_j (β_jᵀh_j − ¼ β_jᵀβ_j) − t/(4λ) subject to t ≥ Σ_j β_jᵀG̃_iβ_j / r_i for every kernel.
 
-    The multipliers of the constraints are the weights. Without the term in β_jᵀβ_j, and with the identity as one more kernel,
-    where λ is learned.
+    The multipliers of the constraints are the weights. Without the term in β_jᵀβ_j, and with the identity as one more
+    kernel, where λ is learned.
 
     References
     ----------
@@ -47,8 +47,8 @@ class DiscriminantQCQP(DiscriminantLearner):
         entries = len(problem.usable) * problem.machine.targets.shape[1] * problem.bank.n_samples**2
         if entries > _MAX_ENTRIES:
             raise MemoryError(
-                f"formulation='qcqp' would hand {entries:.1e} entries to the conic solver and serves up to {_MAX_ENTRIES:.0e}; "
-                "use formulation='newton'."
+                f"formulation='qcqp' would hand {entries:.1e} entries to the conic solver and serves up to "
+                f"{_MAX_ENTRIES:.0e}; use formulation='newton'."
             )
         best = Best(problem, problem.evaluate(problem.start()))
         with self.progress() as advance:
@@ -83,14 +83,16 @@ class DiscriminantQCQP(DiscriminantLearner):
 
 
 class DiscriminantSDP(DiscriminantLearner):
-    """Minimise Σ_j t_j subject to [[I + (1/λ) Σ θ_iG̃_i, h_j], [h_jᵀ, t_j]] ⪰ 0 for every target: one matrix inequality a class.
+    """Minimise Σ_j t_j subject to [[I + (1/λ) Σ θ_iG̃_i, h_j], [h_jᵀ, t_j]] ⪰ 0, one matrix inequality a target.
 
     References
     ----------
     Ye, Ji and Chen (2008), theorem 2.1 and equations 29 and 41.
     """
 
-    advice = "the semi-definite program is badly conditioned; use formulation='newton', raise alpha, or accept a larger tol."
+    advice = (
+        "the semi-definite program is badly conditioned; use formulation='newton', raise alpha, or accept a larger tol."
+    )
 
     def learn(self, problem: DiscriminantProblem) -> DiscriminantLearned:
         k = problem.machine.targets.shape[1]
@@ -107,9 +109,9 @@ class DiscriminantSDP(DiscriminantLearner):
 class DiscriminantApproximateSDP(DiscriminantLearner):
     """Minimise Σ_j t_j subject to [[I + (1/λ) Σ θ_iG̃_i, H], [Hᵀ, diag t]] ⪰ 0: one matrix inequality for all classes.
 
-    Its optimum is no less than that of `DiscriminantSDP`, since diag t must exceed HᵀM⁻¹H as a matrix and not only on the
-    diagonal. The gap is certified: at fixed weights the value is the largest tr(X HᵀM⁻¹H) over X ⪰ 0 with unit diagonal, so
-    every such X turns into targets HX^½ whose exact problem lies below.
+    Its optimum is no less than that of `DiscriminantSDP`, since diag t must exceed HᵀM⁻¹H as a matrix and not only on
+    the diagonal. The gap is certified: at fixed weights the value is the largest tr(X HᵀM⁻¹H) over X ⪰ 0 with unit
+    diagonal, so every such X turns into targets HX^½ whose exact problem lies below.
 
     References
     ----------
@@ -143,8 +145,9 @@ class DiscriminantApproximateSDP(DiscriminantLearner):
 class DiscriminantKim(DiscriminantLearner):
     """Maximise the within-class criterion F₁* over Σ θ_i = 1 as a semi-definite program; two classes.
 
-    min t − aᵀGa subject to [[λI + JGJ, JGa], [aᵀGJ, t]] ⪰ 0 with G = Σ θ_iG_i: then F₁* = (aᵀGa − t)/λ. The problem it is
-    given must have unit traces and the regulariser mλ, for which F₃* has the same minimiser; that certifies the weights.
+    min t − aᵀGa subject to [[λI + JGJ, JGa], [aᵀGJ, t]] ⪰ 0 with G = Σ θ_iG_i: then F₁* = (aᵀGa − t)/λ. The problem it
+    is given must have unit traces and the regulariser mλ, for which F₃* has the same minimiser; that certifies the
+    weights.
 
     References
     ----------
@@ -169,7 +172,7 @@ class DiscriminantKim(DiscriminantLearner):
     def _solve(problem: DiscriminantProblem) -> Weights:
         n, labels = problem.bank.n_samples, problem.machine.labels
         a, J = binary_targets(labels), within_class_matrix(labels)
-        Gs = [np.asarray(problem.bank.row_block(m, slice(0, n)), dtype=np.float64) for m in problem.usable]
+        Gs = [np.asarray(problem.bank.row_block(m, slice(0, n)), dtype=np.float64) for m in map(int, problem.usable)]
         gains = np.array([a @ G @ a for G in Gs])
         size = float(np.mean([np.sum(J * (J @ G)) for G in Gs])) / n or 1.0
         gain = float(gains.mean()) or 1.0
@@ -273,13 +276,13 @@ def _unit_diagonal(X: Matrix) -> Matrix:
 
 def _square_root(X: Matrix) -> Matrix:
     eigenvalues, V = np.linalg.eigh(X)
-    return np.asarray(V * np.sqrt(np.maximum(eigenvalues, 0.0))) @ V.T
+    return np.asarray((V * np.sqrt(np.maximum(eigenvalues, 0.0))) @ V.T)
 
 
 def _require_small(formulation: str, orders: list[int]) -> None:
     packed = sum((order * (order + 1) // 2) ** 2 for order in orders)
     if packed > _MAX_PACKED:
         raise MemoryError(
-            f"formulation={formulation!r} needs matrices of {packed:.1e} entries for {len(orders)} inequalities of order "
-            f"{orders[0]} and serves up to {_MAX_PACKED:.0e}; use formulation='newton'."
+            f"formulation={formulation!r} needs matrices of {packed:.1e} entries for {len(orders)} inequalities of "
+            f"order {orders[0]} and serves up to {_MAX_PACKED:.0e}; use formulation='newton'."
         )

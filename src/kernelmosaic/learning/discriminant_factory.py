@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kernelmosaic.learning.discriminant import DiscriminantLearner, DiscriminantNewton
+from kernelmosaic.learning.discriminant import DiscriminantLearner
 from kernelmosaic.learning.discriminant_conic import (
     DiscriminantApproximateSDP,
     DiscriminantKim,
     DiscriminantQCQP,
     DiscriminantSDP,
 )
+from kernelmosaic.learning.discriminant_newton import DiscriminantNewton
 from kernelmosaic.learning.discriminant_silp import DiscriminantSILP
 
 FORMULATIONS: dict[str, Callable[[float, int, bool], DiscriminantLearner]] = {

@@ -14,39 +14,43 @@ from kernelmosaic.learning.discriminant import (
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.solvers.linear_program import solve_master
 
-#: The first step from the best weights towards the master's, and how it shrinks when it does not pay and grows when it does.
+#: The first step from the best weights towards the master's, and how it shrinks when it does not pay and grows when
+#: it does.
 _STEP = 0.5
 _CHANGE = 0.7
+#: So many steps without any progress mean that the linear program's own rounding is reached.
+_PATIENCE = 20
 
 
 class DiscriminantSILP(DiscriminantLearner):
     """Maximise γ subject to Σ θ_i S_i(β) ≥ γ for every β, adding the most violated constraint each time.
 
-    S_i(β) = Σ_j (r_i/4 β_jᵀβ_j + 1/(4λ) β_jᵀG̃_iβ_j − r_i β_jᵀh_j), or without the first term where λ is learned. The most
-    violated constraint at some weights is the solution of the least-squares problems there: one Cholesky factorisation,
-    shared by all classes. It stops when |1 − Σ θ_i S_i(β)/γ| ≤ tol, which is the relative duality gap: the left side is the
-    problem's value at the weights, γ the master's bound.
+    S_i(β) = Σ_j (r_i/4 β_jᵀβ_j + 1/(4λ) β_jᵀG̃_iβ_j − r_i β_jᵀh_j), or without the first term where λ is learned. The
+    most violated constraint at some weights is the solution of the least-squares problems there: one Cholesky
+    factorisation, shared by all classes. It stops when |1 − Σ θ_i S_i(β)/γ| ≤ tol, which is the relative duality gap:
+    the left side is the problem's value at the weights, γ the master's bound.
 
     References
     ----------
-    Ye, Ji and Chen (2008), theorem 2.3 and equations 37, 38, 44 and 47. Ben-Ameur and Neto (2007) for stepping part of the
-    way to the master's solution, which jumps from corner to corner of the simplex.
+    Ye, Ji and Chen (2008), theorem 2.3 and equations 37, 38, 44 and 47. Ben-Ameur and Neto (2007) for stepping part of
+    the way to the master's solution, which jumps from corner to corner of the simplex.
     """
 
     def learn(self, problem: DiscriminantProblem) -> DiscriminantLearned:
         planes = _Planes(problem)
         best = Best(problem, planes.ask(problem.start()))
-        share = _STEP
+        share, idle = _STEP, 0
         with self.progress() as advance:
             advance(best.gap)
-            while best.gap > self.tol and len(best.history) < self.max_iter:
+            while best.gap > self.tol and len(best.history) < self.max_iter and idle < _PATIENCE:
+                before = best.gap
                 corner, bound = planes.master()
                 best.bound = max(best.bound, bound)
-                paid = False
                 if best.gap > self.tol:
-                    # The master may sit on the best weights already; then only a full step brings a new plane.
-                    paid = best.see(planes.ask(problem.spread((1 - share) * best.at.shares[problem.usable] + share * corner)))
-                share = min(share / _CHANGE, 1.0) if paid else max(share * _CHANGE, 1e-3)
+                    towards = (1 - share) * best.at.shares[problem.usable] + share * corner
+                    paid = best.see(planes.ask(problem.spread(towards)))
+                    share = min(share / _CHANGE, 1.0) if paid else max(share * _CHANGE, 1e-3)
+                idle = 0 if best.gap < before else idle + 1
                 advance(best.record())
         return best.learned()
 

@@ -16,6 +16,8 @@ from kernelmosaic.solvers.free_block import free_samples, solve_free_block
 
 #: A kernel whose slope is below this share of the steepest cannot enter soon, and is not looked at every time.
 _WATCHED = 0.5
+#: Relative to the kernel's mean diagonal.
+_NOISE = 1e-10
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,14 @@ class Problem:
     @property
     def n_kernels(self) -> int:
         return self.bank.n_kernels
+
+    @property
+    def noise(self) -> float:
+        """What a value of zero may come out as. A one-class machine whose samples surround the origin is worth nothing, and
+        no relative gap to zero is ever small."""
+        if self._K is None or self.machine.program.target.any():
+            return 0.0
+        return _NOISE * float(np.trace(self._K)) / len(self._K)
 
     def evaluate(
         self,

@@ -44,6 +44,8 @@ class Newton(Learner):
             while search.gap > options.tol and len(history) < options.max_iter and search.step():
                 history.append(search.record())
                 advance(search.gap)
+        if len(history) < options.max_iter:
+            self.advice = "rounding is all that is left to gain; accept a larger tol."
         best = search.best
         return Learned(best.theta * problem.scale, best.solution, best.upper, search.gap, problem.n_solves, history)
 
@@ -61,7 +63,7 @@ class _Search:
 
     @property
     def gap(self) -> float:
-        return relative_gap(self.best.upper, self.lower)
+        return relative_gap(self.best.upper, self.lower, self.problem.noise)
 
     def record(self) -> Iteration:
         return Iteration(self.best.upper, self.gap)

@@ -56,7 +56,7 @@ class SumNorm(WeightNorm):
         A = _damped(H)
         floor = _trusted_floor(theta, q, np.diag(A))
         zero = np.zeros(len(q))
-        simplex = Program(q + A @ (theta - floor), zero, zero + 1.0, zero, total=1.0 - float(floor.sum()))
+        simplex = Program(q + A @ (theta - floor), zero, zero + 1.0, zero, total=max(1.0 - float(floor.sum()), 0.0))
         rest = solve_smo(A, simplex, warm_start=theta - floor, tol=1e-10, max_iter=100_000).beta
         return floor + rest - theta
 
@@ -116,7 +116,8 @@ def _trusted_floor(theta: Weights, q: Weights, curvature: Weights) -> Weights:
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         power = np.clip(theta * curvature / q, 1e-3, 2.0)
         floor = np.where((1.0 + power) * q < common, theta * (q / common) ** (1.0 / power), 0.0)
-    return np.where(np.isfinite(floor) & (floor > _NEGLIGIBLE / len(theta)), floor, 0.0)
+    floor = np.where(np.isfinite(floor) & (floor > _NEGLIGIBLE / len(theta)), floor, 0.0)
+    return np.minimum(floor, theta)
 
 
 def _damped(H: NDArray[np.float64]) -> NDArray[np.float64]:

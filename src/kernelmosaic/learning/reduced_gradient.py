@@ -65,6 +65,9 @@ class _Descent(Incumbent):
         direction = reduced_direction(before.theta, before.q)
         while float(self.best.q @ direction) > 0:
             reach, first = _reach(self.best.theta, direction)
+            # Rounding may leave a direction in which nothing shrinks.
+            if not np.isfinite(reach):
+                break
             end = self._evaluate(self.best.theta + reach * direction, zero=first)
             if not self.see(end):
                 self._search(direction, reach, end)

@@ -1,4 +1,4 @@
-"""Regularised kernel discriminant analysis: its targets, its criteria, and its least-squares form by one factorisation."""
+"""Regularised kernel discriminant analysis: its targets, its criteria, and its least-squares form."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ class Discriminant:
     """Regularised kernel discriminant analysis as least squares on centred features.
 
     Two classes: min ‖(φΠ)ᵀw − a‖² + λ‖w‖², whose value F₃* = aᵀ(I + G̃/λ)⁻¹a is aᵀa − F₂*, the total-scatter Fisher
-    criterion. More classes: the same for every column h_i of H at once, with the value F₆* = Σ h_iᵀ(I + G̃/λ)⁻¹h_i. G̃ = ΠGΠ
-    is the centred kernel matrix.
+    criterion. More classes: the same for every column h_i of H at once, with the value F₆* = Σ h_iᵀ(I + G̃/λ)⁻¹h_i. G̃
+    = ΠGΠ is the centred kernel matrix.
 
     Parameters
     ----------
     labels : array of shape (n,)
         Classes as numbers 0 … classes − 1, all of which occur.
     alpha : float or None
-        The regulariser λ of the total-scatter form. None where it is learned as the weight of the identity; the problem then
-        is F₇* (F₉*), Σ h_iᵀ(λI + G̃)⁻¹h_i, without the factor λ.
+        The regulariser λ of the total-scatter form. None where it is learned as the weight of the identity; the
+        problem then is F₇* (F₉*), Σ h_iᵀ(λI + G̃)⁻¹h_i, without the factor λ.
 
     Attributes
     ----------
@@ -71,14 +71,16 @@ class Discriminant:
         self.labels = np.asarray(labels)
         self.counts = np.bincount(self.labels)
         if len(self.counts) < 2 or np.any(self.counts == 0):
-            raise ValueError(f"labels: give at least two classes, numbered from 0 without holes; the counts are {self.counts}.")
+            raise ValueError(
+                f"labels: give at least two classes, numbered from 0 without holes; the counts are {self.counts}."
+            )
         self.alpha = None if alpha is None else check_positive("alpha", alpha)
         self.objective_scale = 1.0 if self.alpha is None else self.alpha
         two = len(self.counts) == 2
         self.targets = binary_targets(self.labels)[:, np.newaxis] if two else class_targets(self.labels)
 
     def solve(self, K: Matrix, alpha: float) -> Factored:
-        """Return β = (λI + K)⁻¹ targets for a centred kernel matrix K; one factorisation, whatever the number of classes.
+        """Return β = (λI + K)⁻¹ targets for a centred kernel matrix K, by one factorisation for all classes.
 
         K is overwritten.
 
@@ -135,13 +137,13 @@ def discriminant_projection(targets: Matrix, beta: Matrix, values: Matrix) -> Pr
     return Projection(beta @ C, eigenvalues[:keep], C)
 
 
-# Targets ---------------------------------------------------------------------------------------------------------------
+# Targets -------------------------------------------------------------------------------------------------------------
 
 
 def binary_targets(labels: NDArray[Any]) -> Vector:
     """Return a: 1/m₊ for class 1, −1/m₋ for class 0, so that φ(X)a is the difference of the class means."""
     counts = np.bincount(labels, minlength=2)
-    return np.where(labels == 1, 1.0 / counts[1], -1.0 / counts[0])
+    return np.asarray(np.where(labels == 1, 1.0 / counts[1], -1.0 / counts[0]))
 
 
 def class_targets(labels: NDArray[Any]) -> Matrix:
@@ -160,7 +162,7 @@ def center(K: Matrix) -> Matrix:
     return K
 
 
-# Criteria, as the paper writes them ------------------------------------------------------------------------------------
+# Criteria, as the paper writes them ----------------------------------------------------------------------------------
 
 
 def least_squares_value(K: Matrix, targets: Matrix, alpha: float) -> float:
@@ -172,7 +174,7 @@ def least_squares_value(K: Matrix, targets: Matrix, alpha: float) -> float:
 
 
 def total_scatter_value(K: Matrix, targets: Matrix, alpha: float) -> float:
-    """Return F₂* or F₅*, the regularised Fisher ratio over the total scatter, from its maximiser w = φ(X)Π(λI + G̃)⁻¹h."""
+    """Return F₂* or F₅*, the Fisher ratio over the regularised total scatter, at its maximiser φ(X)Π(λI + G̃)⁻¹h."""
     G = center(np.array(K, dtype=np.float64))
     T = targets.reshape(len(G), -1)
     B = np.linalg.solve(G + alpha * np.eye(len(G)), T)

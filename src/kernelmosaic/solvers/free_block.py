@@ -13,7 +13,6 @@ from kernelmosaic.solvers.program import Program, Vector
 
 #: Relative to the mean diagonal: enough to factorise a block that is positive semi-definite only up to rounding.
 _JITTER = 1e-10
-_HALVINGS = 6
 #: The same in single precision.
 _SINGLE_JITTER = 1e-5
 #: Blocks up to this many samples are factorised rather than iterated on.
@@ -29,53 +28,87 @@ def free_samples(program: Program, beta: Vector) -> NDArray[np.intp]:
 
 
 def free_newton_step(
-    K: NDArray[Any], program: Program, beta: Vector, residual: Vector, free: NDArray[np.intp]
+    K: NDArray[Any],
+    program: Program,
+    beta: Vector,
+    residual: Vector,
+    free: NDArray[np.intp],
+    flops: float = np.inf,
 ) -> Vector:
-    """Return the change of the free samples' β that maximises the objective over them, cut back to the box.
+    """Return a change of the free samples' β that gains, towards the maximum of the objective over them.
 
-    The change is zero if the block cannot be factorised or no cut-back point gains.
+    Newton steps as far as the box lets them go: samples that meet their bound stay there, and the others go on. A block
+    without full rank is flat in some directions; pairwise steps would follow these for ever. No step is begun once
+    the factorisations, |F|³ flops each, have taken as many as allowed.
     """
-    nothing = np.zeros(len(free))
-    if len(free) < 2:
-        return nothing
-    A = K[np.ix_(free, free)].astype(np.float64)
-    A[np.diag_indices_from(A)] += program.ridge[free] + _JITTER * (np.trace(A) / len(free) + program.ridge[free])
-    slope = residual[free] - program.epsilon * np.sign(beta[free])
+    block = _Block(K, program, beta, residual, free)
+    inside = np.arange(len(free))
+    while len(inside) > 1 and flops >= len(inside) ** 3:
+        flops -= len(inside) ** 3
+        block.step(inside)
+        left = inside[block.inside(inside)]
+        if len(left) == len(inside):
+            break
+        inside = left
+    return block.beta - beta[free]
+
+
+class _Block:
+    """The program of the free samples alone: their box, their slopes, and their quadratic form A = K_FF + diag ρ_F."""
+
+    def __init__(
+        self, K: NDArray[Any], program: Program, beta: Vector, residual: Vector, free: NDArray[np.intp]
+    ) -> None:
+        self.program = program
+        self.beta = beta[free]
+        self.slope = residual[free] - program.epsilon * np.sign(self.beta)
+        self.lower, self.upper = program.lower[free], program.upper[free]
+        if program.epsilon:  # none may change its sign: the slope jumps there
+            self.lower = np.where(self.beta > 0, np.maximum(self.lower, 0.0), self.lower)
+            self.upper = np.where(self.beta < 0, np.minimum(self.upper, 0.0), self.upper)
+        self.A = K[np.ix_(free, free)].astype(np.float64)
+        jitter = max(_JITTER, float(np.finfo(K.dtype).eps) * len(free))
+        ridge = program.ridge[free]
+        self.A[np.diag_indices_from(self.A)] += ridge + jitter * (np.trace(self.A) / max(len(free), 1) + ridge)
+
+    def inside(self, samples: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Which of these samples are strictly between their bounds."""
+        beta = self.beta[samples]
+        return np.asarray((beta > self.lower[samples]) & (beta < self.upper[samples]))
+
+    def step(self, samples: NDArray[np.intp]) -> None:
+        """Take the Newton step of these samples, cut where the first meets its bound or cut back to the box."""
+        A = self.A[np.ix_(samples, samples)]
+        direction = newton_direction(A, self.slope[samples], self.program.total is not None)
+        beta, lower, upper = self.beta[samples], self.lower[samples], self.upper[samples]
+        end = np.where(direction > 0, upper, lower)
+        room = np.divide(end - beta, direction, out=np.full(len(samples), np.inf), where=direction != 0)
+        size = min(1.0, room.min())
+        best = np.where(room <= size, end, beta + size * direction)
+        if size < 1.0:
+            total = None if self.program.total is None else float(beta.sum())
+            box = replace(self.program, target=beta, lower=lower, upper=upper, ridge=beta, total=total)
+            best = max(best, box.feasible(beta + direction), key=lambda new: self._gain(samples, A, new))
+        if self._gain(samples, A, best) > 0:
+            self.slope -= self.A[:, samples] @ (best - beta)
+            self.beta[samples] = best
+
+    def _gain(self, samples: NDArray[np.intp], A: NDArray[np.float64], new: Vector) -> float:
+        change = new - self.beta[samples]
+        return float(self.slope[samples] @ change - 0.5 * change @ (A @ change))
+
+
+def newton_direction(A: NDArray[np.float64], slope: Vector, summed: bool) -> Vector:
+    """Return the step to the maximum of ⟨slope, x⟩ − ½xᵀAx, over the x that sum to zero if asked; zero if A is singular."""
     try:
         factor = cho_factor(A, lower=True, check_finite=False)
     except LinAlgError:
-        return nothing
-    direction = cho_solve(factor, slope)
-    if program.total is not None:
-        ones = cho_solve(factor, np.ones(len(free)))
-        direction -= direction.sum() / ones.sum() * ones
-    block = _block_program(program, beta, free)
-    size = 1.0
-    for _ in range(_HALVINGS):
-        change = block.feasible(beta[free] + size * direction) - beta[free]
-        if slope @ change > 0.5 * change @ (A @ change):
-            return change
-        size *= 0.5
-    return min(_ray_length(block, beta[free], direction), 1.0) * direction
-
-
-def _ray_length(block: Program, beta: Vector, direction: Vector) -> float:
-    """Return how far the ray from β stays in the box."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        steps = (np.where(direction > 0, block.upper, block.lower) - beta) / direction
-    return float(np.min(steps, where=direction != 0, initial=np.inf))
-
-
-def _block_program(program: Program, beta: Vector, free: NDArray[np.intp]) -> Program:
-    """The box and the sum left to the free samples; with a tube, none may change its sign."""
-    lower, upper = program.lower[free], program.upper[free]
-    if program.epsilon:
-        lower = np.where(beta[free] > 0, np.maximum(lower, 0.0), lower)
-        upper = np.where(beta[free] < 0, np.minimum(upper, 0.0), upper)
-    total = None if program.total is None else float(beta[free].sum())
-    return replace(
-        program, target=program.target[free], lower=lower, upper=upper, ridge=program.ridge[free], total=total
-    )
+        return np.zeros(len(slope))
+    direction = cho_solve(factor, slope, check_finite=False)
+    if summed:
+        ones = cho_solve(factor, np.ones(len(slope)), check_finite=False)
+        direction = direction - direction.sum() / ones.sum() * ones
+    return np.asarray(direction)
 
 
 def solve_free_block(

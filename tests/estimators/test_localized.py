@@ -1,0 +1,274 @@
+"""The localized estimators: against LIBSVM, against global machines, and their own promises."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
+from sklearn.svm import SVC, SVR, OneClassSVM
+
+from kernelmosaic import (
+    LocalizedMKLClassifier,
+    LocalizedMKLOneClass,
+    LocalizedMKLRegressor,
+    MKLClassifier,
+    MKLOneClass,
+    MKLRegressor,
+)
+from kernelmosaic.datasets import make_gaussians
+from kernelmosaic.gating import Constant, Softmax
+from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed, Projected, Spectrum
+
+X, Y = make_gaussians(4, 120, random_state=0)
+T = np.sin(X[:, 0]) + 0.3 * X[:, 1]
+KERNELS = [Linear(), Polynomial(), Gaussian(3.0)]
+
+
+class Given(Softmax):
+    """Softmax gates that start where they are told."""
+
+    def __init__(self, V=None):
+        self.V = V
+
+    def init(self, rng, n_features, n_kernels):
+        return np.array(self.V, dtype=float)
+
+
+@pytest.mark.parametrize("gating", ["softmax", "sigmoid", "constant", "gaussian"])
+def test_the_machine_is_libsvms_on_the_combined_kernel(gating):
+    model = LocalizedMKLClassifier(KERNELS, C=3.0, gating=gating, tol=1e-5, n_init=1, max_iter=10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X, Y)
+    K = model.kernel_matrix(X)
+    other = SVC(C=3.0, kernel="precomputed", tol=1e-8).fit(K, Y)
+    assert_allclose(model.decision_function(X), other.decision_function(K), atol=2e-3)
+    beta = other.dual_coef_[0]
+    value = np.abs(beta).sum() - 0.5 * beta @ K[np.ix_(other.support_, other.support_)] @ beta
+    assert_allclose(model.objective_, value, rtol=1e-5)
+
+
+def test_regression_is_libsvms_on_the_combined_kernel():
+    model = LocalizedMKLRegressor([Linear(), Gaussian(3.0)], C=3.0, epsilon=0.1, tol=1e-4, n_init=2).fit(X, T)
+    K = model.kernel_matrix(X)
+    other = SVR(C=3.0, epsilon=0.1, kernel="precomputed", tol=1e-8).fit(K, T)
+    assert_allclose(model.predict(X), other.predict(K), atol=5e-3)
+
+
+def test_one_class_is_libsvms_on_the_combined_kernel():
+    model = LocalizedMKLOneClass([Gaussian(1.0), Gaussian(4.0)], nu=0.2, tol=1e-4, n_init=1).fit(X)
+    K = model.kernel_matrix(X)
+    other = OneClassSVM(nu=0.2, kernel="precomputed", tol=1e-8).fit(K)
+    # LIBSVM's problem is ours times ν n.
+    assert_allclose(model.decision_function(X) * 0.2 * len(X), other.decision_function(K), atol=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("local", "plain", "target"),
+    [
+        (LocalizedMKLClassifier, MKLClassifier, Y),
+        (LocalizedMKLRegressor, MKLRegressor, T),
+        (LocalizedMKLOneClass, MKLOneClass, None),
+    ],
+)
+def test_one_kernel_is_the_plain_machine_and_given_constants_the_global_combination(local, plain, target):
+    price = {} if target is None else {"C": 2.0}
+    one = local([Gaussian(3.0)], tol=1e-6, **price).fit(X, target)
+    other = plain([Gaussian(3.0)], tol=1e-8, **price).fit(X, target)
+    method = "predict" if plain is MKLRegressor else "decision_function"
+    assert_allclose(getattr(one, method)(X), getattr(other, method)(X), atol=1e-3)
+    assert_allclose(one.weights_, [1.0])
+    weights = [0.5, 0.2, 0.3]
+    fixed = local(KERNELS, gating=Constant(weights), tol=1e-6, **price).fit(X, target)
+    globally = plain(KERNELS, weights=weights, tol=1e-8, **price).fit(X, target)
+    assert_allclose(getattr(fixed, method)(X), getattr(globally, method)(X), atol=1e-3)
+    assert_allclose(fixed.objective_, globally.objective_, rtol=1e-5)
+    assert_allclose(fixed.kernel_matrix(X[:5]), globally.kernel_matrix(X[:5]), rtol=1e-9)
+
+
+def test_contributions_gates_and_outputs_belong_together():
+    model = LocalizedMKLClassifier(KERNELS, n_init=1).fit(X, Y)
+    grid = np.random.RandomState(0).normal(scale=3, size=(17, 2))
+    terms, gates = model.contributions(grid), model.gate(grid)
+    assert terms.shape == gates.shape == (17, 3)
+    assert_allclose(gates.sum(axis=1), 1.0)
+    assert_allclose(terms.sum(axis=1) + model.intercept_, model.decision_function(grid))
+    K = model.kernel_matrix(grid, X[model.support_])
+    assert_allclose(K @ model.dual_coef_[0] + model.intercept_, model.decision_function(grid))
+    assert_allclose(model.weights_, model.gate(X).mean(axis=0))
+    assert model.cost([1, 1, 1]) == len(model.support_)
+
+
+def test_skipping_changes_nothing_but_the_work():
+    rng = np.random.RandomState(0)
+    cluster = rng.randint(3, size=200)
+    far = np.array([[-40.0, 0.0], [0.0, 40.0], [40.0, 0.0]])[cluster] + rng.normal(size=(200, 2))
+    y = np.where(far[:, 1] - 40 * (cluster == 1) > 0, 1, -1)
+    V = 30 * np.array([[-1.0, -0.5, 0.0], [0.0, 1.0, 0.0], [1.0, -0.5, 0.0]])
+    model = LocalizedMKLClassifier([Gaussian(9.0)] * 3, gating=Given(V), n_init=1, max_iter=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(far, y)
+    gates = model._gates(far)
+    skipping = model._expansions[0]
+    everything = replace(skipping, skip=False)
+    assert skipping.n_evaluations(gates) < 0.5 * everything.n_evaluations(gates)
+    assert_allclose(skipping.values(far, gates), everything.values(far, gates), atol=1e-9)
+    assert_allclose(skipping.terms(far, gates), everything.terms(far, gates), atol=1e-9)
+
+
+@pytest.mark.parametrize("step", ["lbfgs", "armijo"])
+def test_the_objective_never_rises(step):
+    model = LocalizedMKLClassifier(KERNELS, step=step, max_iter=20, tol=1e-2).fit(X, Y)
+    values = [line["objective"] for line in model.history_]
+    assert len(values) == model.n_iter_ > 1
+    assert np.all(np.diff(values) < 0)
+    assert values[-1] == model.objective_
+    assert model.duality_gap_ <= 1e-2
+
+
+def test_permuting_kernels_permutes_the_result():
+    V = np.random.RandomState(0).normal(size=(3, 3))
+    order = [2, 0, 1]
+    one = LocalizedMKLClassifier(KERNELS, gating=Given(V), n_init=1, tol=1e-2).fit(X, Y)
+    other = LocalizedMKLClassifier([KERNELS[m] for m in order], gating=Given(V[order]), n_init=1, tol=1e-2).fit(X, Y)
+    assert_allclose(other.gate(X), one.gate(X)[:, order], atol=1e-4)
+    assert_allclose(other.decision_function(X), one.decision_function(X), atol=1e-2)
+    assert other.kernel_names_ == [one.kernel_names_[m] for m in order]
+
+
+def test_seeds_reproduce_and_restarts_do_not_worsen():
+    model = LocalizedMKLClassifier([Linear()] * 3, n_init=1, random_state=3)
+    first, again = clone(model).fit(X, Y), clone(model).fit(X, Y)
+    assert_array_equal(first.decision_function(X), again.decision_function(X))
+    other = clone(model).set_params(random_state=4).fit(X, Y)
+    assert not np.array_equal(first.gate(X), other.gate(X))
+    several = clone(model).set_params(n_init=4).fit(X, Y)
+    assert several.objective_ <= first.objective_ + 1e-9
+    assert several.n_solves_ > first.n_solves_
+
+
+def test_local_kernels_beat_the_global_combination():
+    train, test = make_gaussians(4, 600, random_state=1), make_gaussians(4, 5000, random_state=2)
+    local = LocalizedMKLClassifier([Linear()] * 3).fit(*train)
+    plain = MKLClassifier([Linear()], C=10.0).fit(*train)
+    assert local.score(*test) > plain.score(*test) + 0.02
+    assert local.support_fraction_ < plain.support_fraction_
+
+
+def test_gates_are_reported_in_the_users_units():
+    scaled = X * [100.0, 0.01] + [5000.0, -3.0]
+    model = LocalizedMKLClassifier([Gaussian("median"), Gaussian(0.5)], n_init=1).fit(scaled, Y)
+    params = model.gating_params_
+    scores = scaled @ params["coef"].T + params["intercept"]
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    assert_allclose(model.gate(scaled), powers / powers.sum(axis=1, keepdims=True), atol=1e-6)
+
+
+def test_several_classes_have_gates_of_their_own():
+    y = np.where(Y > 0, "a", np.where(X[:, 0] > 1, "b", "c"))
+    model = LocalizedMKLClassifier([Linear(), Linear()], n_init=1).fit(X, y)
+    assert model.gate(X).shape == (120, 2, 3)
+    assert model.weights_.shape == (3, 2)
+    assert model.kernel_matrix(X).shape == (3, 120, 120)
+    assert model.decision_function(X).shape == (120, 3)
+    assert len(model.gating_params_) == 3
+    assert_allclose(model.contributions(X).sum(axis=1) + model.intercept_, model.decision_function(X))
+
+
+def test_gates_may_read_other_columns_than_the_kernels():
+    frame = pd.DataFrame(np.column_stack([X, np.sign(X[:, 0])]), columns=["a", "b", "side"])
+    kernels = [("one", Linear(), ["a", "b"]), ("two", Linear(), ["a", "b"])]
+    model = LocalizedMKLClassifier(kernels, gating_columns=["side"], n_init=1).fit(frame, Y)
+    gates = model.gate(frame)
+    assert len(np.unique(np.round(gates, 9), axis=0)) == 2
+    assert model.gating_params_["coef"].shape == (2, 1)
+    with pytest.raises(ValueError, match=r"gating_columns=\['sid'\]"):
+        LocalizedMKLClassifier(kernels, gating_columns=["sid"]).fit(frame, Y)
+
+
+def test_gates_in_the_space_of_a_kernel():
+    K = [np.asarray(kernel(X)) for kernel in (Linear(), Polynomial())]
+    rows = np.arange(len(X))[:, np.newaxis]
+    kernels = [Precomputed(K[0]), Precomputed(K[1])]
+    with pytest.raises(ValueError, match="gating_kernel"):
+        LocalizedMKLClassifier(kernels).fit(rows, Y)
+    # The principal coordinates of a linear kernel are a rotation of the columns.
+    model = LocalizedMKLClassifier(kernels, gating_kernel=Precomputed(K[0]), n_init=1).fit(rows, Y)
+    assert model.gating_params_["coef"].shape == (2, 2)
+    direct = X @ np.linalg.lstsq(
+        np.column_stack([X, np.ones(len(X))]), np.log(model.gate(rows)[:, 0] / model.gate(rows)[:, 1]), rcond=None
+    )[0][:2]
+    ratio = np.log(model.gate(rows)[:, 0] / model.gate(rows)[:, 1])
+    assert_allclose(direct - direct.mean(), ratio - ratio.mean(), atol=1e-6)
+
+
+def test_sequences_can_be_gated():
+    rng = np.random.RandomState(0)
+    words = np.array(["".join(rng.choice(list("ACGT"), 20)) for _ in range(40)])
+    y = np.array([w.count("A") > 5 for w in words])
+    model = LocalizedMKLClassifier([Spectrum(2), Spectrum(3)], gating_kernel=Spectrum(1), n_init=1)
+    model.fit(words[:, np.newaxis], y)
+    assert model.gate(words[:, np.newaxis]).shape == (40, 2)
+    assert model.score(words[:, np.newaxis], y) > 0.8
+
+
+def test_projections_are_learned_and_transform():
+    rng = np.random.RandomState(0)
+    wide = np.column_stack([X[:100], 6 * rng.normal(size=(100, 6))])
+    model = LocalizedMKLClassifier([Projected(Gaussian(4.0), 2)], C=10.0, max_iter=25, tol=1e-2).fit(wide, Y[:100])
+    start = Projected(Gaussian(4.0), 2).fit(wide)
+    assert model.transform(wide).shape == (100, 2)
+    W = model._expansions[0].mosaic.pieces[0].kernel.W_
+    assert_allclose(model.transform(wide), wide @ W)
+    share = np.linalg.norm(W[:2]) / np.linalg.norm(W)
+    assert share > 2 * np.linalg.norm(start.W_[:2]) / np.linalg.norm(start.W_)
+    values = [line["objective"] for line in model.history_]
+    assert values[-1] < 0.8 * values[0]
+    local = LocalizedMKLClassifier([Projected(Linear(), 1), Projected(Linear(), 1)], n_init=1, max_iter=3, tol=0.1)
+    assert local.fit(wide, Y[:100]).transform(wide).shape == (100, 2)
+    assert not hasattr(LocalizedMKLClassifier([Linear()]), "transform")
+
+
+def test_parameters_of_kernels_are_within_reach_of_a_search():
+    model = LocalizedMKLClassifier([("one", Gaussian(1.0)), ("two", Gaussian(3.0))], n_init=1, tol=0.1)
+    search = GridSearchCV(model, {"kernels__one__width": [0.5, 2.0], "gating": ["softmax", "constant"]}, cv=2).fit(X, Y)
+    assert len(search.cv_results_["params"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"gating": "sofmax"}, "gating='sofmax'"),
+        ({"step": "newton"}, "step='newton'"),
+        ({"n_init": 0}, "n_init=0"),
+        ({"max_iter": 2.5}, "max_iter=2.5"),
+        ({"C": -1.0}, "C=-1.0"),
+        ({"multi_class": "joint"}, "multi_class='joint'"),
+        ({"tol": 0.0}, "tol=0.0"),
+    ],
+)
+def test_wrong_parameters_are_named(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        LocalizedMKLClassifier(**parameters).fit(X, Y)
+    with pytest.raises(TypeError, match="gating_kernel='rbf'"):
+        LocalizedMKLClassifier(gating_kernel="rbf").fit(X, Y)
+
+
+def test_too_few_iterations_are_told():
+    with pytest.warns(ConvergenceWarning, match="max_iter=1 "):
+        LocalizedMKLClassifier([Linear()] * 3, max_iter=1, n_init=1).fit(X, Y)
+
+
+def test_a_small_memory_budget_changes_nothing():
+    model = LocalizedMKLClassifier(KERNELS, n_init=1, tol=1e-2)
+    stored = clone(model).fit(X, Y)
+    computed = clone(model).set_params(memory_budget=1.5 * 8 * 120**2).fit(X, Y)
+    assert_allclose(computed.objective_, stored.objective_, rtol=1e-3)

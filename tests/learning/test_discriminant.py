@@ -1,0 +1,221 @@
+"""Every formulation of discriminant kernel learning against a matrix-fractional program, and against each other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernelmosaic.gram import StoredBank
+from kernelmosaic.learning.discriminant import DiscriminantFixed, DiscriminantProblem, centered_traces
+from kernelmosaic.learning.discriminant_factory import make_discriminant_learner
+from kernelmosaic.machines.discriminant import Discriminant, center, least_squares_value, within_class_value
+from tests.reference.discriminant import solve_matrix_fractional
+
+EXACT = ("newton", "silp", "qcqp", "sdp")
+
+
+def make_bank(n=20, classes=2, seed=0, widths=(0.5, 1.0, 3.0, 10.0)):
+    rng = np.random.RandomState(seed)
+    labels = rng.permutation(np.arange(n) % classes)
+    X = rng.randn(n, 3)
+    X[:, 0] += labels
+    D = ((X[:, np.newaxis] - X) ** 2).sum(axis=2)
+    bank = StoredBank(np.array([X @ X.T, *(np.exp(-D / width**2) for width in widths)]))
+    return bank, labels
+
+
+def make_problem(bank, labels, alpha):
+    traces = centered_traces(bank, np.array([np.diag(K) for K in bank.matrices]))
+    return DiscriminantProblem(bank, Discriminant(labels, alpha), traces)
+
+
+def learn(formulation, problem, tol=1e-7, max_iter=500):
+    return make_discriminant_learner(formulation, tol, max_iter, False).learn(problem)
+
+
+def unit_trace(problem):
+    """Centred matrices of trace one by loops' own arithmetic, the identity first where λ is learned."""
+    n = problem.bank.n_samples
+    Pi = np.eye(n) - np.full((n, n), 1.0 / n)
+    Ns = [Pi @ K @ Pi / np.trace(Pi @ K @ Pi) for K in problem.bank.matrices]
+    return [np.eye(n) / n, *Ns] if problem.joint else Ns
+
+
+@pytest.mark.parametrize("formulation", EXACT)
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("alpha", [2e-3, 0.05, None])
+def test_formulations_reach_the_optimum_of_the_matrix_fractional_program(formulation, classes, alpha):
+    bank, labels = make_bank(classes=classes)
+    problem = make_problem(bank, labels, alpha)
+    value, shares = solve_matrix_fractional(unit_trace(problem), problem.machine.targets, alpha or 0.0)
+    # The linear program's own tolerance ends column generation at about six digits.
+    found = learn(formulation, problem, tol=1e-5 if formulation == "silp" else 1e-7)
+    scale = 1.0 if alpha is None else alpha
+    assert found.objective == pytest.approx(scale * value, rel=1e-5 if formulation == "silp" else 1e-6)
+    assert found.gap <= {"silp": 1e-5, "sdp": 1e-4}.get(formulation, 1e-7)
+    first = int(alpha is None)
+    np.testing.assert_allclose(found.weights * problem.traces, shares[first:], atol=5e-3)
+    if alpha is None:
+        assert found.alpha * bank.n_samples == pytest.approx(shares[0], abs=5e-3)
+    else:
+        assert np.sum(found.weights * problem.traces) == pytest.approx(1.0)
+        K = np.tensordot(found.weights, bank.matrices, 1)
+        assert found.objective == pytest.approx(least_squares_value(K, problem.machine.targets, alpha), rel=1e-8)
+
+
+@pytest.mark.parametrize("alpha", [0.05, None])
+def test_approximate_program_lies_above_the_exact_one(alpha):
+    bank, labels = make_bank(classes=3)
+    exact, approximate = (
+        learn(name, make_problem(bank, labels, alpha)) for name in ("newton", "sdp_approximate")
+    )
+    assert approximate.objective > 1.05 * exact.objective
+    assert approximate.gap < 1e-5
+    # Its weights are feasible for the exact problem, which can only be lower there.
+    fixed = DiscriminantFixed(approximate.weights).learn(make_problem(bank, labels, approximate.alpha))
+    factor = 1.0 if alpha is not None else 1.0 / approximate.alpha
+    assert exact.objective <= factor * fixed.objective <= approximate.objective
+
+
+def test_approximate_program_of_two_classes_is_exact():
+    bank, labels = make_bank()
+    exact, approximate = (learn(name, make_problem(bank, labels, 0.05)) for name in ("newton", "sdp_approximate"))
+    assert approximate.objective == pytest.approx(exact.objective, rel=1e-6)
+
+
+def test_kim_maximises_the_within_class_criterion():
+    bank, labels = make_bank(n=24)
+    n, alpha = bank.n_samples, 0.02
+    problem = DiscriminantProblem(bank, Discriminant(labels, n * alpha), np.ones(bank.n_kernels))
+    found = learn("kim", problem)
+    assert found.gap < 1e-4
+    assert found.weights.sum() == pytest.approx(1.0)
+
+    def value(theta):
+        return within_class_value(np.tensordot(theta, bank.matrices, 1), labels, alpha)
+
+    rng = np.random.RandomState(0)
+    rivals = [*np.eye(bank.n_kernels), *rng.dirichlet(np.ones(bank.n_kernels), 200)]
+    near = [0.98 * found.weights + 0.02 * rival for rival in rivals]
+    assert value(found.weights) >= max(map(value, [*rivals, *near])) * (1 - 1e-6)
+    assert found.weights == pytest.approx(learn("newton", problem, 1e-10).weights, abs=1e-3)
+
+
+@pytest.mark.parametrize("alpha", [0.01, None])
+def test_slopes_and_curvature_by_finite_differences(alpha):
+    bank, labels = make_bank(classes=3)
+    problem = make_problem(bank, labels, alpha)
+    Ns, H, ridge = unit_trace(problem), problem.machine.targets, alpha or 0.0
+
+    def value(s):
+        M = ridge * np.eye(len(H)) + np.tensordot(s, Ns, 1)
+        return np.sum(H * np.linalg.solve(M, H))
+
+    s = problem.start()
+    at = problem.evaluate(s)
+    assert at.upper == pytest.approx(problem.machine.objective_scale * value(s), rel=1e-9)
+    step, eye = 1e-4, np.eye(len(s))
+    slopes = [(value(s + step * e) - value(s - step * e)) / (2 * step) for e in eye]
+    np.testing.assert_allclose(-at.q, slopes, rtol=1e-4)
+    curvature = [
+        [
+            (value(s + step * (e + f)) - value(s + step * (e - f)) - value(s - step * (e - f)) + value(s - step * (e + f)))
+            / (4 * step**2)
+            for f in eye
+        ]
+        for e in eye
+    ]
+    np.testing.assert_allclose(problem.curvature(at), curvature, rtol=1e-3)
+
+
+def test_bounds_hold_for_any_coefficients():
+    bank, labels = make_bank(classes=3)
+    problem = make_problem(bank, labels, 0.05)
+    optimum = learn("newton", problem, 1e-10).objective
+    rng = np.random.RandomState(0)
+    for _ in range(20):
+        assert problem.guarantee(rng.randn(bank.n_samples, 3) + problem.machine.targets) <= optimum
+        assert problem.evaluate(rng.dirichlet(np.ones(bank.n_kernels))).upper >= optimum
+
+
+@pytest.mark.parametrize("formulation", EXACT)
+def test_perfectly_correlated_kernels_share_what_one_of_them_gets(formulation):
+    bank, labels = make_bank()
+    twice = StoredBank(np.concatenate([bank.matrices, 3.0 * bank.matrices, np.ones((1, 20, 20))]))
+    single, double = (learn(formulation, make_problem(b, labels, 0.05), 1e-6) for b in (bank, twice))
+    assert double.objective == pytest.approx(single.objective, rel=1e-5)
+    assert double.weights[-1] == 0.0  # a constant kernel tells nothing apart
+    merged = double.weights[:5] + 3.0 * double.weights[5:10]
+    np.testing.assert_allclose(merged, single.weights, atol=2e-3)
+
+
+@pytest.mark.parametrize("formulation", [*EXACT, "sdp_approximate"])
+@pytest.mark.parametrize("alpha", [0.02, None])
+def test_classes_of_one_sample(formulation, alpha):
+    bank, labels = make_bank()
+    labels = np.where(np.arange(20) == 3, 2, labels)
+    found = learn(formulation, make_problem(bank, labels, alpha), 1e-6)
+    assert found.gap < 1e-4
+    assert np.all(np.isfinite(found.beta))
+
+
+def test_weights_do_not_depend_on_the_scale_of_a_kernel():
+    bank, labels = make_bank()
+    factors = np.array([1.0, 10.0, 0.1, 1e3, 1e-3])
+    scaled = StoredBank(bank.matrices * factors[:, np.newaxis, np.newaxis])
+    plain, other = (learn("newton", make_problem(b, labels, 0.05), 1e-9) for b in (bank, scaled))
+    np.testing.assert_allclose(other.weights * factors, plain.weights, atol=1e-6)
+
+
+def test_learned_regulariser_is_the_best_of_a_grid():
+    bank, labels = make_bank(n=40)
+    joint = learn("newton", make_problem(bank, labels, None), 1e-9)
+    n = bank.n_samples
+    values = []
+    for share in (1e-6, 1e-4, 1e-3, 0.01, 0.05, 0.2, 0.5, 0.8, 0.99, joint.alpha * n):
+        # λ = share/n leaves 1 − share of the trace to the kernels: Σ h'(λI + (1 − share) ΣsN)⁻¹h.
+        ridge = share / n / (1 - share)
+        fixed = learn("newton", make_problem(bank, labels, ridge), 1e-9)
+        values.append(fixed.objective / ridge / (1 - share))
+    assert joint.objective == pytest.approx(values[-1], rel=1e-6)
+    assert joint.objective <= min(values) * (1 + 1e-8)
+
+
+def test_given_weights_are_kept_and_solved_exactly():
+    bank, labels = make_bank(classes=3)
+    theta = np.array([0.5, 0.0, 2.0, 0.0, 1.0])
+    problem = make_problem(bank, labels, 0.3)
+    found = DiscriminantFixed(theta).learn(problem)
+    K = np.tensordot(theta, bank.matrices, 1)
+    assert found.gap < 1e-10
+    assert found.objective == pytest.approx(least_squares_value(K, problem.machine.targets, 0.3), rel=1e-9)
+    np.testing.assert_allclose(found.values, center(K.copy()) @ found.beta, atol=1e-9)
+
+
+def test_newton_needs_fewer_factorisations_than_silp():
+    bank, labels = make_bank(n=60, classes=4)
+    newton, silp = (learn(name, make_problem(bank, labels, 5e-4), 1e-5) for name in ("newton", "silp"))
+    assert newton.n_solves < silp.n_solves
+    assert max(newton.gap, silp.gap) <= 1e-5
+
+
+def test_silp_stops_where_the_linear_program_has_no_more_digits():
+    bank, labels = make_bank()
+    found = learn("silp", make_problem(bank, labels, 0.05), 1e-14, max_iter=100_000)
+    assert 1e-14 < found.gap < 1e-5
+    assert len(found.history) < 300
+
+
+def test_errors_say_what_would_do():
+    bank, labels = make_bank()
+    with pytest.raises(ValueError, match="formulation='lp': choose one of 'newton', 'silp'"):
+        make_discriminant_learner("lp", 1e-3, 10, False)
+    with pytest.raises(ValueError, match="every kernel is constant"):
+        make_problem(StoredBank(np.ones((2, 20, 20))), labels, 1.0)
+    with pytest.raises(ValueError, match="kim"):
+        learn("kim", make_problem(bank, labels, None))
+    large = make_problem(StoredBank(np.tile(np.eye(150), (2, 1, 1))), np.arange(150) % 2, 1.0)
+    with pytest.raises(MemoryError, match="formulation='sdp'"):
+        learn("sdp", large)
+    with pytest.raises(ValueError, match="raise alpha"):
+        learn("newton", make_problem(StoredBank(np.ones((1, 20, 20)) + np.diag([1.0] + [0.0] * 19)), labels, 1e-300))

@@ -1,0 +1,85 @@
+"""From an estimator's parameters to a learner: names, refusals, warnings."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from kernelmosaic import MKLClassifier, MKLOneClass, MKLRegressor
+from kernelmosaic.datasets import make_gaussians
+from kernelmosaic.gram import StoredBank
+from kernelmosaic.learning.factory import SOLVERS, make_learner
+from kernelmosaic.learning.fixed import FixedWeights
+from kernelmosaic.learning.joint_slack import JointSlack
+
+X, Y = make_gaussians(n_components=4, n_samples=60, random_state=0)
+BANK = StoredBank(np.array([np.eye(3), np.ones((3, 3))]))
+
+
+def asked(**changes):
+    plain = {"weights": None, "norm": 1, "penalties": None, "penalty_power": 0.5, "solver": "newton"}
+    return SimpleNamespace(**{**plain, "tol": 1e-3, "max_iter": 50, "verbose": False, **changes})
+
+
+@pytest.mark.parametrize("name", sorted(SOLVERS))
+def test_every_solver_by_its_name(name):
+    learner = make_learner(asked(solver=name), BANK)
+    assert type(learner) is SOLVERS[name]
+    assert (learner.options.tol, learner.options.max_iter) == (1e-3, 50)
+    if name != "sdp":
+        given = make_learner(asked(solver=name, penalties=[1.0, 2.0]), BANK)
+        np.testing.assert_array_equal(given.options.penalties, [1.0, 2.0])
+
+
+def test_weights_to_keep_and_prices_to_learn():
+    np.testing.assert_array_equal(make_learner(asked(weights="uniform"), BANK).weights, [0.5, 0.5])
+    assert isinstance(make_learner(asked(weights=[0.0, 3.0]), BANK), FixedWeights)
+    assert isinstance(make_learner(asked(C="learn"), BANK), JointSlack)
+    with pytest.raises(ValueError, match="C='learn' is served by solver='newton', not by solver='silp'"):
+        make_learner(asked(C="learn", solver="silp"), BANK)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"solver": "simplex"}, "solver='simplex': choose one of 'newton', 'reduced_gradient'"),
+        ({"solver": None}, "solver=None"),
+        ({"solver": "silp", "norm": 2}, "solver='silp' serves norm=1, not norm=2; use solver='newton'"),
+        ({"solver": "qcqp", "norm": 1.5}, "solver='qcqp' serves norm=1, not norm=1.5"),
+        ({"norm": 0.5}, "norm=0.5"),
+        ({"max_iter": 0}, "max_iter=0"),
+        ({"max_iter": 2.5}, "max_iter=2.5"),
+        ({"weights": "equal"}, "weights='equal'"),
+        ({"weights": [1.0, -1.0]}, "must not be negative"),
+        ({"weights": [0.0, 0.0]}, "nor all zero"),
+        ({"weights": [1.0]}, "2 kernels"),
+    ],
+)
+def test_refusals(changes, message):
+    with pytest.raises(ValueError, match=message):
+        make_learner(asked(**changes), BANK)
+
+
+def test_estimators_pass_refusals_on():
+    with pytest.raises(ValueError, match="solver='easymkl' serves machines with two classes, not with targets"):
+        MKLRegressor(solver="easymkl").fit(X, X[:, 0])
+    with pytest.raises(ValueError, match="solver='alignment' serves machines with .*, not with one class"):
+        MKLOneClass(solver="alignment").fit(X)
+
+
+@pytest.mark.parametrize("solver", ["newton", "reduced_gradient", "silp"])
+def test_stopping_early_warns_with_the_gap_reached(solver):
+    model = MKLClassifier(solver=solver, max_iter=1, tol=1e-9)
+    with pytest.warns(ConvergenceWarning, match=r"relative duality gap of .*, above tol=1e-09: raise max_iter"):
+        model.fit(X, Y)
+    assert model.duality_gap_ > 1e-9
+
+
+@pytest.mark.parametrize("solver", sorted(SOLVERS))
+def test_estimator_with_every_solver(solver):
+    model = MKLClassifier(solver=solver).fit(X, Y)
+    assert model.duality_gap_ <= model.tol
+    assert model.score(X, Y) > 0.8

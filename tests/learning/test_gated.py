@@ -1,0 +1,191 @@
+"""The learner of gates: slopes by finite differences, steps that descend, special cases that are other machines."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from kernelmosaic.gating import GATINGS, Constant, Softmax
+from kernelmosaic.gram import Mosaic, make_bank
+from kernelmosaic.gram.bank import ComputedBank, KernelBank, StoredBank
+from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Projected
+from kernelmosaic.kernels.views import Tile
+from kernelmosaic.learning.gated import GatedProblem, GateLearner
+from kernelmosaic.learning.projections import Projections
+from kernelmosaic.learning.steps import ArmijoStep, FixedStep, QuasiNewtonStep, make_step
+from kernelmosaic.machines import SVC, SVR, OneClass
+
+RNG = np.random.RandomState(0)
+X = RNG.normal(size=(40, 3))
+LABELS = np.where(X[:, 0] * X[:, 1] + 0.3 * RNG.normal(size=40) > 0, 1.0, -1.0)
+TARGETS = np.sin(2 * X[:, 0]) + 0.1 * RNG.normal(size=40)
+MACHINES = {
+    "svc": SVC(LABELS, C=2.0),
+    "svc, squared slack": SVC(LABELS, C=2.0, slack=2),
+    "svr": SVR(TARGETS, C=3.0, epsilon=0.05),
+    "one class": OneClass(40, C=0.1),
+}
+KERNELS = [Linear(), Polynomial(), Gaussian(2.0)]
+WEIGHT = np.random.RandomState(5).uniform(0.5, 2.0, size=40)
+
+
+def mosaic_of(kernels, normalize="trace", weight=None):
+    return Mosaic.fit([Tile(str(m), kernel, None) for m, kernel in enumerate(kernels)], X, normalize, weight)
+
+
+def bank_of(kernels):
+    mosaic = mosaic_of(kernels)
+    return make_bank(mosaic, mosaic.views(X))
+
+
+def differences(function, x, h):
+    out = np.zeros_like(x)
+    for index in np.ndindex(*x.shape):
+        step = np.zeros_like(x)
+        step[index] = h
+        out[index] = (function(x + step) - function(x - step)) / (2 * h)
+    return out
+
+
+def assert_slopes(slopes, expected):
+    assert np.abs(expected).max() > 1e-3
+    assert_allclose(slopes, expected, rtol=1e-4, atol=2e-4 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+@pytest.mark.parametrize("gating", [kind() for kind in GATINGS.values()], ids=GATINGS)
+def test_slopes_in_the_gates_equal_finite_differences(machine, gating):
+    problem = GatedProblem(bank_of(KERNELS), machine, gating, X, 1e-11)
+    V = gating.init(np.random.RandomState(3), 3, 3)
+    V += 0.2 * np.random.RandomState(4).normal(size=V.shape)
+    slopes = problem.slope(V, problem.evaluate(V))
+    assert_slopes(slopes, differences(lambda there: problem.evaluate(there).value, V, 1e-5))
+
+
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+@pytest.mark.parametrize("normalize", ["trace", "diagonal", None])
+@pytest.mark.parametrize("inner", [Linear(), Polynomial(), Gaussian(2.0)], ids=repr)
+def test_slopes_in_the_projections_equal_finite_differences(machine, normalize, inner):
+    kernels = [Projected(inner, 2, random_state=0), Gaussian(2.0), Projected(inner, 1, random_state=1)]
+    mosaic = mosaic_of(kernels, normalize, WEIGHT)
+    projections = Projections(mosaic, mosaic.views(X), WEIGHT)
+    problem = GatedProblem(projections.bank, machine, Softmax(), X, 1e-11)
+    V = Softmax().init(np.random.RandomState(3), 3, 3)
+    W = projections.start(np.random.RandomState(1))
+
+    def value(there):
+        projections.write(there)
+        return problem.evaluate(V).value
+
+    expected = differences(value, W, 1e-5)
+    projections.write(W)
+    look = problem.evaluate(V)
+    # A linear kernel of unit diagonal in one dimension is a sign: it has no slope.
+    assert_slopes(projections.slope(look.solution.beta, look.gates), expected)
+
+
+@pytest.mark.parametrize("step", ["lbfgs", "armijo"])
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+def test_line_searched_steps_never_climb(step, machine):
+    learned = GateLearner(Softmax(), step, tol=1e-4, max_iter=15).learn(
+        bank_of(KERNELS), machine, X, np.random.RandomState(0)
+    )
+    values = [line.objective for line in learned.history]
+    assert len(values) > 2
+    assert np.all(np.diff(values) < 0)
+    assert learned.look.value == values[-1]
+
+
+def test_projections_descend_with_the_gates():
+    mosaic = mosaic_of([Projected(Linear(), 1), Projected(Linear(), 1)])
+    projections = Projections(mosaic, mosaic.views(X), np.ones(40))
+    before = projections.read()
+    learned = GateLearner(Softmax(), tol=1e-3, max_iter=8).learn(
+        projections.bank, MACHINES["svc"], X, np.random.RandomState(0), projections
+    )
+    assert np.all(np.diff([line.objective for line in learned.history]) < 0)
+    assert not np.allclose(projections.read(), before)
+    # What is returned belongs together: the value is that of the projections and gates in place.
+    problem = GatedProblem(projections.bank, MACHINES["svc"], Softmax(), X, 1e-9)
+    assert_allclose(problem.evaluate(learned.V).value, learned.look.value, rtol=1e-4)
+
+
+def test_the_fixed_step_is_gradient_descent():
+    bank = bank_of(KERNELS)
+    learned = GateLearner(Softmax(), FixedStep(0.01, 3), tol=1e-8).learn(
+        bank, MACHINES["svc"], X, np.random.RandomState(0)
+    )
+    problem = GatedProblem(bank, MACHINES["svc"], Softmax(), X, 1e-10)
+    V = Softmax().init(np.random.RandomState(0), 3, 3)
+    for _ in range(3):
+        V = V - 0.01 * problem.slope(V, problem.evaluate(V))
+    assert_allclose(learned.V, V, atol=1e-5)
+    assert len(learned.history) == 4
+    assert make_step("fixed").n_moves == 50
+
+
+@pytest.mark.parametrize("step", [QuasiNewtonStep(), ArmijoStep()], ids=["lbfgs", "armijo"])
+def test_steps_find_the_minimum_of_a_bowl(step):
+    class Value:
+        def __init__(self, value):
+            self.value = value
+
+    A = np.diag([1.0, 10.0, 50.0])
+    c = np.array([1.0, -2.0, 0.5])
+
+    def evaluate(x):
+        return Value(0.5 * (x - c) @ A @ (x - c))
+
+    x = np.zeros(3)
+    at = evaluate(x)
+    for _ in range(400):
+        moved = step.move(x, at, A @ (x - c), evaluate)
+        if moved is None:
+            break
+        x, at = moved
+    assert_allclose(x, c, atol=1e-3)
+
+
+def test_learned_constant_gates_solve_the_global_problem():
+    from kernelmosaic import MKLClassifier
+
+    learned = GateLearner(Constant(), tol=1e-7, max_iter=200).learn(
+        bank_of(KERNELS), MACHINES["svc"], X, np.random.RandomState(0)
+    )
+    convex = MKLClassifier(KERNELS, C=2.0, tol=1e-6).fit(X, LABELS)
+    assert_allclose(learned.look.value, convex.objective_, rtol=1e-4)
+    assert_allclose(Constant().in_user_units(learned.V, X, X)["weights"], convex.weights_, atol=0.02)
+
+
+def test_a_smaller_tolerance_takes_more_iterations():
+    def iterations(tol):
+        learner = GateLearner(Softmax(), tol=tol)
+        return len(learner.learn(bank_of(KERNELS), MACHINES["svc"], X, np.random.RandomState(0)).history)
+
+    assert iterations(1e-1) < iterations(1e-4)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_stored_and_computed_banks_combine_alike_under_gates(dtype):
+    mosaic = mosaic_of(KERNELS)
+    gates = np.random.RandomState(0).normal(size=(40, 3))
+    gates[:7, 1] = 0.0
+    gates[3, 0] = 1e-300
+    views = mosaic.views(X)
+    stored = StoredBank.fill(mosaic, views, np.dtype(dtype))
+    computed = ComputedBank(mosaic, views, np.dtype(np.float64), 2**20)
+    naive = np.zeros((40, 40))
+    for m, kernel in enumerate(mosaic.pieces):
+        K = kernel.normalization.block(kernel.kernel(X), X, X)
+        for i in range(40):
+            for j in range(40):
+                naive[i, j] += gates[i, m] * K[i, j] * gates[j, m]
+    tolerance = 1e-5 if dtype == np.float32 else 1e-12
+    for K in (stored.combine_gated(gates), computed.combine_gated(gates), KernelBank.combine_gated(stored, gates)):
+        assert_allclose(K, naive, atol=tolerance * np.abs(naive).max())
+
+
+def test_unknown_steps_are_named():
+    with pytest.raises(ValueError, match="step='newton': choose one of 'lbfgs', 'armijo', 'fixed'"):
+        make_step("newton")

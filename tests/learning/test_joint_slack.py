@@ -1,0 +1,77 @@
+"""C learned with the weights: the identity as one more kernel."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from kernelmosaic.gram import StoredBank
+from kernelmosaic.learning.joint_slack import HardMargin, JointSlack, WithIdentity
+from kernelmosaic.learning.newton import Newton
+from kernelmosaic.machines import SVC
+
+pytest.importorskip("clarabel")
+from tests.learning.problems import learn, make_kernels, make_problem
+from tests.reference.conic import solve_mkl_conic
+
+
+def noisy(seed, n=40, P=5):
+    rng = np.random.RandomState(seed)
+    X, Ks = make_kernels(rng, n, P)
+    return Ks, np.where(np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.8 * rng.standard_normal(n) > 0, 1.0, -1.0)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_against_a_conic_program_with_the_identity(weighted):
+    for seed in range(3):
+        Ks, y = noisy(seed)
+        s = np.exp(np.random.RandomState(seed).standard_normal(len(y))) if weighted else np.ones(len(y))
+        machine = SVC(y, 1.0, slack=2, sample_weight=s)
+        identity = np.diag(1 / s) / np.mean(1 / s)
+        optimum, eta, _ = solve_mkl_conic([*Ks, identity], HardMargin(machine.program).program)
+        found = learn(JointSlack, Ks, machine)
+        assert found.gap <= 1e-6
+        assert found.objective == pytest.approx(optimum, rel=1e-5)
+        assert pytest.approx((1 - eta[-1]) / eta[-1] * np.mean(1 / s), rel=1e-2) == found.C
+        assert_allclose(found.weights, eta[:-1] / (1 - eta[-1]), atol=1e-2)
+        # The same function is what the machine with that C learns.
+        again = learn(Newton, Ks, SVC(y, found.C, slack=2, sample_weight=s), tol=1e-8)
+        assert_allclose(found.weights, again.weights, atol=1e-3)
+        values = found.solution.values + found.solution.intercept
+        assert_allclose(values, again.solution.values + again.solution.intercept, atol=1e-2)
+        assert found.solution.gap < 1e-4
+
+
+def test_separable_classes_need_no_slack():
+    n = 30
+    y = np.where(np.arange(n) % 2, -1.0, 1.0)
+    found = learn(JointSlack, np.array([10 * np.outer(y, y) + 0.1]), SVC(y, 1.0, slack=2))
+    assert found.C > 1e3
+    assert np.all(y * (found.solution.values + found.solution.intercept) > 0.9)
+
+
+def test_bank_with_the_identity_is_what_it_says():
+    rng = np.random.RandomState(0)
+    Ks = make_kernels(rng, 12, 3)[1]
+    diagonal = rng.rand(12)
+    bank = WithIdentity(StoredBank(Ks), diagonal)
+    whole = np.array([*(K + 1e-6 * np.diag(diagonal) for K in Ks), np.diag(diagonal)])
+    weights, beta = rng.rand(4), rng.standard_normal(12)
+    assert_allclose(bank.combine(weights), np.tensordot(weights, whole, 1))
+    rows = np.array([7, 2, 5])
+    assert_allclose(bank.products(beta, rows), (whole @ beta)[:, rows])
+    assert_allclose(bank.products(beta, None, [1, 3])[[1, 3]], (whole @ beta)[[1, 3]])
+    for m, block in bank.blocks([0, 3], rows, slice(1, 6)):
+        assert_allclose(block, whole[m][rows, 1:6])
+    assert_allclose(bank.row_block(3, slice(0, 12)), whole[3])
+
+
+def test_refusals():
+    Ks, y = noisy(0)
+    with pytest.raises(ValueError, match="C='learn' needs slack=2"):
+        learn(JointSlack, Ks, SVC(y, 1.0))
+    with pytest.raises(ValueError, match="C='learn' serves norm=1"):
+        learn(JointSlack, Ks, SVC(y, 1.0, slack=2), norm=2)
+    with pytest.raises(ValueError, match="C='learn' serves machines that tell two classes apart"):
+        learn(JointSlack, *make_problem("svr", 0)[:2])
