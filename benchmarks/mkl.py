@@ -67,16 +67,15 @@ def cost(quick: bool) -> None:
         for C in (1.0, 10.0):
             theirs, ours = [], []
             for _ in range(3):
-                theirs.append(best_time(lambda C=C: LibSVM(C=C, kernel="precomputed").fit(mean, y), 1))
+                theirs.append(best_time(lambda C=C, K=mean, y=y: LibSVM(C=C, kernel="precomputed").fit(K, y), 1))
                 start = time.perf_counter()
                 learned = learn(bank, y, C)
                 ours.append(time.perf_counter() - start)
             ratio = min(ours) / min(theirs)
             ratios.append(ratio)
-            rows.append(
-                (n, C, f"{gram:.2f}", f"{min(theirs):.3f}", f"{min(ours):.3f}", f"{ratio:.1f}", learned.n_solves)
-                + (f"{learned.gap:.1e}", f"{min(ours) / one_pass:.1f}", int(np.count_nonzero(learned.weights)))
-            )
+            timed = (f"{gram:.2f}", f"{min(theirs):.3f}", f"{min(ours):.3f}", f"{ratio:.1f}", learned.n_solves)
+            passes = f"{min(ours) / one_pass:.1f}"
+            rows.append((n, C, *timed, f"{learned.gap:.1e}", passes, int(np.count_nonzero(learned.weights))))
     print_table(
         "Ten Gaussian kernels to a gap of 1e-3: whole fits in LIBSVM fits of the mean kernel (at most 5, goal 3)",
         ("n", "C", "Gram s", "LIBSVM s", "MKL s", "ratio", "solves", "gap", "bank passes", "kernels"),
@@ -96,11 +95,20 @@ def growth(quick: bool) -> None:
     in_n = np.polyfit(np.log(sizes), np.log(times), 1)[0]
     counts = (5, 10, 20, 40) if quick else (5, 10, 20, 40, 80)
     X, y = make_data(1000)
-    by_count = [best_time(lambda b=build_bank(X, P): learn(b, y, 1.0), 3) for P in counts]
+    banks = (build_bank(X, P) for P in counts)
+    by_count = [best_time(lambda bank=bank: learn(bank, y, 1.0), 3) for bank in banks]
     in_p = np.polyfit(np.log(counts), np.log(by_count), 1)[0]
-    print_table("Growth with samples, 10 kernels, C = 1", ("n", "seconds"), [(n, f"{t:.3f}") for n, t in zip(sizes, times, strict=True)])
+    print_table(
+        "Growth with samples, 10 kernels, C = 1",
+        ("n", "seconds"),
+        [(n, f"{t:.3f}") for n, t in zip(sizes, times, strict=True)],
+    )
     print(f"exponent in n: {in_n:.2f} (at most 2.2)\n")
-    print_table("Growth with kernels, n = 1000, C = 1", ("P", "seconds"), [(p, f"{t:.3f}") for p, t in zip(counts, by_count, strict=True)])
+    print_table(
+        "Growth with kernels, n = 1000, C = 1",
+        ("P", "seconds"),
+        [(p, f"{t:.3f}") for p, t in zip(counts, by_count, strict=True)],
+    )
     print(f"exponent in P: {in_p:.2f} (at most 1.0)\n")
 
 
@@ -112,7 +120,12 @@ def plain_simplemkl(matrices: np.ndarray, y: np.ndarray, C: float, max_iter: int
         machine = LibSVM(C=C, kernel="precomputed").fit(K, y)
         beta = np.zeros(len(y))
         beta[machine.support_] = machine.dual_coef_[0]
-        q = 0.5 * np.einsum("i,mij,j->m", beta[machine.support_], matrices[:, machine.support_][:, :, machine.support_], beta[machine.support_])
+        q = 0.5 * np.einsum(
+            "i,mij,j->m",
+            beta[machine.support_],
+            matrices[:, machine.support_][:, :, machine.support_],
+            beta[machine.support_],
+        )
         return np.abs(beta).sum() - eta @ q, q, machine
 
     eta = np.full(len(matrices), 1.0 / len(matrices))
@@ -125,7 +138,12 @@ def plain_simplemkl(matrices: np.ndarray, y: np.ndarray, C: float, max_iter: int
         direction[top] = -np.delete(direction, top).sum()
         falling = direction < 0
         longest = np.min(-eta[falling] / direction[falling]) if falling.any() else 1.0
-        best = minimize_scalar(lambda s: solve(np.maximum(eta + s * direction, 0))[0], bounds=(0, longest), method="bounded", options={"xatol": 1e-2 * longest})
+        best = minimize_scalar(
+            lambda s, eta=eta, direction=direction: solve(np.maximum(eta + s * direction, 0))[0],
+            bounds=(0, longest),
+            method="bounded",
+            options={"xatol": 1e-2 * longest},
+        )
         eta = np.maximum(eta + best.x * direction, 0)
         eta /= eta.sum()
         value, q, machine = solve(eta)
@@ -156,8 +174,20 @@ def peers(quick: bool, python: str | None) -> None:
             if "error" in answer:
                 rows.append((n, name, answer["error"], "", ""))
             else:
-                rows.append((n, name, f"{answer['seconds']:.2f}", f"{answer['seconds'] / ours:.0f}", f"{100 * answer['accuracy']:.1f}"))
-    print_table("Against what one would use instead, 10 kernels, C = 1", ("n", "method", "seconds", "times ours", "held-out %"), rows)
+                rows.append(
+                    (
+                        n,
+                        name,
+                        f"{answer['seconds']:.2f}",
+                        f"{answer['seconds'] / ours:.0f}",
+                        f"{100 * answer['accuracy']:.1f}",
+                    )
+                )
+    print_table(
+        "Against what one would use instead, 10 kernels, C = 1",
+        ("n", "method", "seconds", "times ours", "held-out %"),
+        rows,
+    )
 
 
 def ask_peers(python: str | None, train: np.ndarray, test: np.ndarray, y: np.ndarray, truth: np.ndarray):
@@ -174,8 +204,15 @@ def ask_peers(python: str | None, train: np.ndarray, test: np.ndarray, y: np.nda
             if not name:
                 continue
             try:
-                done = subprocess.run([python, str(script), str(data), name], capture_output=True, text=True, timeout=150)
-                yield name, json.loads(done.stdout.strip().split("\n")[-1]) if done.returncode == 0 else {"error": done.stderr.strip().split("\n")[-1][:60]}
+                done = subprocess.run(
+                    [python, str(script), str(data), name], capture_output=True, text=True, timeout=150
+                )
+                yield (
+                    name,
+                    json.loads(done.stdout.strip().split("\n")[-1])
+                    if done.returncode == 0
+                    else {"error": done.stderr.strip().split("\n")[-1][:60]},
+                )
             except subprocess.TimeoutExpired:
                 yield name, {"error": "> 120 s"}
 

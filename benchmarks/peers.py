@@ -3,8 +3,8 @@
     python -m venv peers && peers/bin/pip install torch==2.13.0 MKLpy himalaya packaging scikit-multimodallearn
     python benchmarks/mkl.py --parts peers --peers-python peers/bin/python
 
-Called by benchmarks/mkl.py as ``peers.py KERNELS.npz METHOD``; prints one line of JSON: seconds and held-out accuracy. The kernel
-matrices are given, so only the learning is timed.
+Called by benchmarks/mkl.py as ``peers.py KERNELS.npz METHOD``; prints one line of JSON: seconds and held-out accuracy.
+The kernel matrices are given, so only the learning is timed.
 """
 
 from __future__ import annotations
@@ -49,10 +49,11 @@ def himalaya(train, test, y):
 def multimodal(train, test, y):
     from multimodal.kernels.lpMKL import MKL
 
-    # The package takes matrices as views; its own test call is not defined for precomputed kernels, so f = Σ w_m K_m C by hand.
+    # The package takes matrices as views; its own test call is not defined for precomputed kernels, so f = Σ w_m K_m C
+    # by hand.
     model = MKL(lmbda=0.1, kernel="precomputed", use_approx=False)
     start = time.perf_counter()
-    model.fit({m: K for m, K in enumerate(train)}, y)
+    model.fit(dict(enumerate(train)), y)
     seconds = time.perf_counter() - start
     coefficients = np.asarray(model.C).ravel()
     weights = np.asarray(model.weights).ravel()

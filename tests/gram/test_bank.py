@@ -83,7 +83,9 @@ class TestOperations:
         rows = np.array([3, 0, 41])
         np.testing.assert_allclose(bank.products(beta), whole @ beta, **close)
         np.testing.assert_allclose(bank.products(beta, rows), (whole @ beta)[:, rows], **close)
-        np.testing.assert_allclose(bank.quadratic_forms(beta), 0.5 * np.einsum("i,mij,j->m", beta, whole, beta), **close)
+        np.testing.assert_allclose(
+            bank.quadratic_forms(beta), 0.5 * np.einsum("i,mij,j->m", beta, whole, beta), **close
+        )
 
     def test_products_of_several_columns(self, bank, whole, close):
         beta = np.random.default_rng(3).normal(size=(len(whole[0]), 3))

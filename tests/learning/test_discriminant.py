@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.reference.discriminant import solve_matrix_fractional
 
 from kernelmosaic.gram import StoredBank
 from kernelmosaic.learning.discriminant import DiscriminantFixed, DiscriminantProblem, centered_traces
 from kernelmosaic.learning.discriminant_factory import make_discriminant_learner
 from kernelmosaic.machines.discriminant import Discriminant, center, least_squares_value, within_class_value
-from tests.reference.discriminant import solve_matrix_fractional
 
 EXACT = ("newton", "silp", "qcqp", "sdp")
 
@@ -66,9 +66,7 @@ def test_formulations_reach_the_optimum_of_the_matrix_fractional_program(formula
 @pytest.mark.parametrize("alpha", [0.05, None])
 def test_approximate_program_lies_above_the_exact_one(alpha):
     bank, labels = make_bank(classes=3)
-    exact, approximate = (
-        learn(name, make_problem(bank, labels, alpha)) for name in ("newton", "sdp_approximate")
-    )
+    exact, approximate = (learn(name, make_problem(bank, labels, alpha)) for name in ("newton", "sdp_approximate"))
     assert approximate.objective > 1.05 * exact.objective
     assert approximate.gap < 1e-5
     # Its weights are feasible for the exact problem, which can only be lower there.
@@ -119,7 +117,12 @@ def test_slopes_and_curvature_by_finite_differences(alpha):
     np.testing.assert_allclose(-at.q, slopes, rtol=1e-4)
     curvature = [
         [
-            (value(s + step * (e + f)) - value(s + step * (e - f)) - value(s - step * (e - f)) + value(s - step * (e + f)))
+            (
+                value(s + step * (e + f))
+                - value(s + step * (e - f))
+                - value(s - step * (e - f))
+                + value(s - step * (e + f))
+            )
             / (4 * step**2)
             for f in eye
         ]

@@ -66,7 +66,7 @@ def test_refusals(changes, message):
 def test_estimators_pass_refusals_on():
     with pytest.raises(ValueError, match="solver='easymkl' serves machines with two classes, not with targets"):
         MKLRegressor(solver="easymkl").fit(X, X[:, 0])
-    with pytest.raises(ValueError, match="solver='alignment' serves machines with .*, not with one class"):
+    with pytest.raises(ValueError, match=r"solver='alignment' serves machines with .*, not with one class"):
         MKLOneClass(solver="alignment").fit(X)
 
 
@@ -80,6 +80,7 @@ def test_stopping_early_warns_with_the_gap_reached(solver):
 
 @pytest.mark.parametrize("solver", sorted(SOLVERS))
 def test_estimator_with_every_solver(solver):
-    model = MKLClassifier(solver=solver).fit(X, Y)
+    few = slice(0, 30 if solver == "sdp" else None)
+    model = MKLClassifier(solver=solver).fit(X[few], Y[few])
     assert model.duality_gap_ <= model.tol
     assert model.score(X, Y) > 0.8

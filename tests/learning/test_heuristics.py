@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import LinearConstraint, minimize
+from tests.learning.problems import learn, make_problem, options
 
 from kernelmosaic.gram import StoredBank
 from kernelmosaic.learning.alignment import Alignment, aligned_weights, centred_products
 from kernelmosaic.learning.easymkl import EasyMKL
-from tests.learning.problems import learn, make_problem, options
 
 
 def alignment(weights, Ks, t):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from tests.learning.problems import make_kernels
 
 from kernelmosaic import MKLClassifier
 from kernelmosaic.datasets import make_gaussians
 from kernelmosaic.gram import StoredBank
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.learning.penalties import large_eigenvalues, make_penalties
-from tests.learning.problems import make_kernels
 
 
 def test_large_eigenvalues_by_the_book():

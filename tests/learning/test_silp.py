@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.learning.problems import learn, make_problem
 
 from kernelmosaic.learning.silp import SILP
 from kernelmosaic.solvers.linear_program import solve_master
-from tests.learning.problems import learn, make_problem
 
 
 def test_master_against_a_grid():
@@ -30,5 +30,4 @@ def test_few_planes_do(kind):
         Ks, machine, d = make_problem(kind, seed)
         found = learn(SILP, Ks, machine, penalties=d, tol=1e-3)
         assert found.gap <= 1e-3
-        # Without going only part of the way it takes several times as many.
         assert found.n_solves <= 30

@@ -31,8 +31,8 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     norm : float, default=1
         1 for sparse weights (Σ d_m² η_m = 1), p > 1 for weights of p-norm one.
     weights : {"uniform", "product"}, array-like of shape (P,) or None, default=None
-        None learns the weights; ``"uniform"`` gives each kernel 1/P; an array is kept as it is; ``"product"`` multiplies the
-        kernels, entry by entry, into one.
+        None learns the weights; ``"uniform"`` gives each kernel 1/P; an array is kept as it is; ``"product"``
+        multiplies the kernels, entry by entry, into one.
     penalties : array-like of shape (P,), "eigenvalue" or None, default=None
         The d_m; None means ones; ``"eigenvalue"`` takes the number of eigenvalues above ½ to the power `penalty_power`.
     penalty_power : float, default=0.5

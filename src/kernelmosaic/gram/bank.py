@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -73,9 +74,12 @@ class KernelBank(ABC):
         return next(self.blocks([m], rows, slice(0, self.n_samples)))[1]
 
     def products(
-        self, beta: NDArray[Any], rows: NDArray[np.intp] | None = None, kernels: Sequence[int] | None = None
+        self,
+        beta: NDArray[Any],
+        rows: NDArray[np.intp] | None = None,
+        kernels: Sequence[int] | NDArray[Any] | None = None,
     ) -> NDArray[np.float64]:
-        """Return K_m β at the given rows for every kernel, shape (P, n_rows) or, for β with columns, (P, n_rows, columns)."""
+        """Return K_m β at the given rows for every kernel: (P, n_rows), and the columns of β where it has any."""
         support = np.flatnonzero(beta if beta.ndim == 1 else np.any(beta != 0, axis=1))
         at = np.arange(self.n_samples) if rows is None else rows
         out = np.zeros((self.n_kernels, len(at), *beta.shape[1:]))
@@ -90,11 +94,13 @@ class KernelBank(ABC):
                 out[m, strip.start : strip.start + len(inside)] = block @ weights.astype(block.dtype, copy=False)
         return out
 
-    def quadratic_forms(self, beta: NDArray[Any], kernels: Sequence[int] | None = None) -> NDArray[np.float64]:
+    def quadratic_forms(
+        self, beta: NDArray[Any], kernels: Sequence[int] | NDArray[Any] | None = None
+    ) -> NDArray[np.float64]:
         """Return ½ Σ_c β_cᵀ K_m β_c for every kernel, reading only rows and columns of the support."""
         support = np.flatnonzero(beta if beta.ndim == 1 else np.any(beta != 0, axis=1))
         values = self.products(beta, support, kernels)
-        return 0.5 * np.einsum("mi,i->m" if beta.ndim == 1 else "mic,ic->m", values, beta[support])
+        return 0.5 * np.asarray(np.einsum("mi,i->m" if beta.ndim == 1 else "mic,ic->m", values, beta[support]))
 
 
 class StoredBank(KernelBank):
@@ -120,8 +126,10 @@ class StoredBank(KernelBank):
     def blocks(self, kernels: Sequence[int] | NDArray[Any], rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
         for m in kernels:
             K = self.matrices[m]
-            both = not isinstance(rows, slice) and not isinstance(columns, slice)
-            yield m, K[np.ix_(rows, columns)] if both else K[rows, columns]
+            if isinstance(rows, slice) or isinstance(columns, slice):
+                yield m, K[rows, columns]
+            else:
+                yield m, K[np.ix_(rows, columns)]
 
     def combine(self, weights: NDArray[Any], out: Block | None = None) -> Block:
         from kernelmosaic.gram._numba_bank import add_lower, mirror_lower
@@ -155,7 +163,10 @@ class StoredBank(KernelBank):
         return K
 
     def products(
-        self, beta: NDArray[Any], rows: NDArray[np.intp] | None = None, kernels: Sequence[int] | None = None
+        self,
+        beta: NDArray[Any],
+        rows: NDArray[np.intp] | None = None,
+        kernels: Sequence[int] | NDArray[Any] | None = None,
     ) -> NDArray[np.float64]:
         if beta.ndim > 1:
             return super().products(beta, rows, kernels)
@@ -238,7 +249,7 @@ def make_bank(mosaic: Mosaic, views: Views, *, dtype: Any = None, budget: float 
 
 
 def _mirror(K: Block, strip: slice) -> None:
-    """Copy the lower triangle of a strip of rows into the upper; on the diagonal too, where both halves were computed."""
+    """Copy the lower triangle of a strip of rows into the upper, its own square included."""
     K[: strip.start, strip] = K[strip, : strip.start].T
     square = K[strip, strip]
     upper = np.triu_indices_from(square, k=1)
@@ -248,7 +259,7 @@ def _mirror(K: Block, strip: slice) -> None:
 def _triangle_strips(n: int, count: int) -> list[slice]:
     """Cut the rows so that every strip of the lower triangle holds about as many entries, the longest rows first."""
     edges = np.unique(np.round(n * np.sqrt(np.linspace(0.0, 1.0, count + 1))).astype(int))
-    return [slice(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)][::-1]
+    return [slice(int(a), int(b)) for a, b in pairwise(edges)][::-1]
 
 
 def _strips(n: int, height: int) -> Iterator[slice]:

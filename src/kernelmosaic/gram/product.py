@@ -41,4 +41,4 @@ class ProductMosaic(Mosaic):
             yield m, product
 
     def diagonals(self, X: Views) -> NDArray[np.float64]:
-        return super().diagonals(X).prod(axis=0, keepdims=True)
+        return np.asarray(super().diagonals(X).prod(axis=0, keepdims=True))

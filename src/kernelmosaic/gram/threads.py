@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_info
 
 
 def run_threads(work: Callable[[Any], None], pieces: Iterable[Any]) -> None:
-    """Call work on every piece, on the cores that are ours; the work must release the interpreter's lock to gain by it."""
+    """Call work on every piece, on the cores that are ours; it gains only if it releases the interpreter's lock."""
     pieces = list(pieces)
     n_threads = min(allowed_threads(), len(pieces))
     if n_threads <= 1:
@@ -24,5 +24,5 @@ def run_threads(work: Callable[[Any], None], pieces: Iterable[Any]) -> None:
 
 @lru_cache(maxsize=1)
 def allowed_threads() -> int:
-    """Return the threads the BLAS may use in this process: joblib and the user limit them there, so we keep to it too."""
+    """Return the threads the BLAS may use in this process: where joblib or the user limits those, ours are too."""
     return max((int(library["num_threads"]) for library in threadpool_info()), default=1)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import KernelBank
-from kernelmosaic.learning.norms import Weights, WeightNorm
+from kernelmosaic.learning.norms import WeightNorm, Weights
 from kernelmosaic.machines import Machine
 from kernelmosaic.solvers import Solution
 from kernelmosaic.solvers.free_block import free_samples, solve_free_block
@@ -76,8 +76,10 @@ class Problem:
 
     @property
     def noise(self) -> float:
-        """What a value of zero may come out as. A one-class machine whose samples surround the origin is worth nothing, and
-        no relative gap to zero is ever small."""
+        """What a value of zero may come out as.
+
+        A one-class machine whose samples surround the origin is worth nothing, and no relative gap to zero is small.
+        """
         if self._K is None or self.machine.program.target.any():
             return 0.0
         return _NOISE * float(np.trace(self._K)) / len(self._K)
@@ -119,7 +121,7 @@ class Problem:
         return at if at.complete else self.look(at, np.flatnonzero(np.isnan(at.q)))
 
     def watch(self, at: Evaluation) -> NDArray[np.intp]:
-        """The kernels worth looking at next: those with a weight, and those whose slope is not far from the steepest."""
+        """The kernels worth looking at next: those with a weight, or a slope not far from the steepest."""
         return np.flatnonzero((at.theta > 0) | (at.q >= _WATCHED * np.nanmax(at.q)))
 
     def lower(self, at: Evaluation) -> float:
@@ -129,12 +131,12 @@ class Problem:
     def curvature(self, at: Evaluation) -> NDArray[np.float64]:
         """Return ∂²J/∂θ² among the kernels looked at, while the free samples stay free: how β answers to the weights.
 
-        The free coefficients solve a linear system in the combined kernel, so their answer to a change of θ_m is its inverse
-        times K_m β; everything else is fixed at its bound.
+        The free coefficients solve a linear system in the combined kernel, so their answer to a change of θ_m is its
+        inverse times K_m β; everything else is fixed at its bound.
         """
         program = self.machine.program
         free = free_samples(program, at.solution.beta)
-        if len(free) == 0 or self._K is None or not np.array_equal(self._at, at.theta):
+        if len(free) == 0 or self._K is None or self._at is None or not np.array_equal(self._at, at.theta):
             return np.zeros((len(at.watched),) * 2)
         V = at.products[np.ix_(at.watched, np.searchsorted(at.support, free))].T
         answer = solve_free_block(self._K, program.ridge, free, np.column_stack([V, np.ones(len(free))]))

@@ -167,7 +167,10 @@ class WithIdentity(KernelBank):
         return K
 
     def products(
-        self, beta: NDArray[Any], rows: NDArray[np.intp] | None = None, kernels: Sequence[int] | None = None
+        self,
+        beta: NDArray[Any],
+        rows: NDArray[np.intp] | None = None,
+        kernels: Sequence[int] | NDArray[Any] | None = None,
     ) -> NDArray[np.float64]:
         last = self.n_kernels - 1
         asked = None if kernels is None else [int(m) for m in kernels if m != last]

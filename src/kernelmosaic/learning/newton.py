@@ -69,7 +69,7 @@ class _Search:
         return Iteration(self.best.upper, self.gap)
 
     def step(self) -> bool:
-        """Lower the value by a Newton step, or sharpen the machine's solution; False when rounding is all that is left."""
+        """Lower the value by a Newton step or sharpen the machine's solution; False if only rounding is left."""
         here = self.best
         watched = here.watched
         direction = np.zeros_like(here.theta)
@@ -122,8 +122,8 @@ class _Search:
 def _shrink(rise: float, slope_here: float, slope_there: float, *, smooth: bool) -> float:
     """Return the factor by which to shorten a step after which the value rises again, all slopes a unit of the step.
 
-    A smooth value is taken as quadratic, its slope as linear; if that did not do, there is a kink between the two points, and
-    the value is taken as the larger of its two tangents.
+    A smooth value is taken as quadratic, its slope as linear; if that did not do, there is a kink between the two
+    points, and the value is taken as the larger of its two tangents.
     """
     if not slope_there > 0:
         return 0.5

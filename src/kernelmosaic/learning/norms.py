@@ -57,8 +57,8 @@ class SumNorm(WeightNorm):
         floor = _trusted_floor(theta, q, np.diag(A))
         zero = np.zeros(len(q))
         simplex = Program(q + A @ (theta - floor), zero, zero + 1.0, zero, total=max(1.0 - float(floor.sum()), 0.0))
-        rest = solve_smo(A, simplex, warm_start=theta - floor, tol=1e-10, max_iter=100_000).beta
-        return floor + rest - theta
+        rest: Weights = solve_smo(A, simplex, warm_start=theta - floor, tol=1e-10, max_iter=100_000).beta
+        return np.asarray(floor + rest - theta)
 
     def retract(self, theta: Weights) -> Weights:
         theta = np.where(theta > _ZERO, theta, 0.0)
@@ -98,7 +98,7 @@ class PowerNorm(WeightNorm):
         step, normal = sides[:, 0], sides[:, 1]
         step = step - (slope * safe) @ step / ((slope * safe) @ normal) * normal
         # A weight may shrink to a tenth at most in one step: it is zero only in the limit.
-        return safe * np.clip(step, -0.9, None)
+        return np.asarray(safe * np.clip(step, -0.9, None))
 
     def retract(self, theta: Weights) -> Weights:
         theta = np.maximum(theta, 0.0)
@@ -108,9 +108,9 @@ class PowerNorm(WeightNorm):
 def _trusted_floor(theta: Weights, q: Weights, curvature: Weights) -> Weights:
     """Return how far down a Newton step may take each weight.
 
-    Near zero the slope is not linear in the weight but a power of it, q ∝ θ^(−κ) with κ = θ H_mm / q between 0 and 2 (2 when
-    ‖w_m‖ is all that stays the same). Where the linear model alone would make a weight negative before its slope reaches the
-    common one, the power's solution is the floor; what is too small to matter may become zero.
+    Near zero the slope is not linear in the weight but a power of it, q ∝ θ^(−κ) with κ = θ H_mm / q between 0 and 2
+    (2 when ‖w_m‖ is all that stays the same). Where the linear model alone would make a weight negative before its
+    slope reaches the common one, the power's solution is the floor; what is too small to matter may become zero.
     """
     common = float(theta @ q)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

@@ -15,8 +15,8 @@ from kernelmosaic.solvers.program import Vector
 class Machine(ABC):
     """A kernel machine with its targets: everything of the training problem but the kernel.
 
-    Only β crosses from here to whoever learns the kernel: the value J of the program depends on the kernel through K alone,
-    and ∂J/∂K = −½ββᵀ.
+    Only β crosses from here to whoever learns the kernel: the value J of the program depends on the kernel through K
+    alone, and ∂J/∂K = −½ββᵀ.
 
     Attributes
     ----------
@@ -46,9 +46,7 @@ def check_positive(name: str, value: Any, *, zero: bool = False) -> float:
     return float(value)
 
 
-def slack_terms(
-    C: float, slack: int, n_samples: int, sample_weight: Vector | None
-) -> tuple[Vector, Vector, float]:
+def slack_terms(C: float, slack: int, n_samples: int, sample_weight: Vector | None) -> tuple[Vector, Vector, float]:
     """Return the coefficients' reach, the ridge and the scale of the objective for a 1-norm or 2-norm slack.
 
     A 1-norm slack bounds the coefficients by the prices Cᵢ; a 2-norm slack leaves them unbounded and adds 1/Cᵢ to the

@@ -28,7 +28,9 @@ class OneClass(Machine):
         check_positive("C", C)
         prices = C * (np.ones(n_samples) if sample_weight is None else sample_weight)
         if prices.sum() < 1 - 1e-9:
-            raise ValueError(f"C={C:g}: the prices sum to {prices.sum():g}; raise C so that they reach 1 (1 / n_samples will do).")
+            raise ValueError(
+                f"C={C:g}: the prices sum to {prices.sum():g}; raise C so that they reach 1 (1 / n_samples will do)."
+            )
         zero = np.zeros(n_samples)
         self._program = Program(zero, zero, prices, zero, total=1.0)
 

@@ -28,38 +28,28 @@ def free_samples(program: Program, beta: Vector) -> NDArray[np.intp]:
 
 
 def free_newton_step(
-    K: NDArray[Any],
-    program: Program,
-    beta: Vector,
-    residual: Vector,
-    free: NDArray[np.intp],
-    flops: float = np.inf,
+    K: NDArray[Any], program: Program, beta: Vector, residual: Vector, free: NDArray[np.intp], max_rounds: int = 10**9
 ) -> Vector:
     """Return a change of the free samples' β that gains, towards the maximum of the objective over them.
 
-    Newton steps as far as the box lets them go: samples that meet their bound stay there, and the others go on. A block
-    without full rank is flat in some directions; pairwise steps would follow these for ever. No step is begun once
-    the factorisations, |F|³ flops each, have taken as many as allowed.
+    A Newton step is taken as far as the box lets it go; the sample that met its bound stays there and the others go on
+    from where they are. A block without full rank is flat in some directions, which pairwise steps follow for ever.
     """
     block = _Block(K, program, beta, residual, free)
-    inside = np.arange(len(free))
-    while len(inside) > 1 and flops >= len(inside) ** 3:
-        flops -= len(inside) ** 3
-        block.step(inside)
-        left = inside[block.inside(inside)]
-        if len(left) == len(inside):
+    for _ in range(min(max_rounds, len(free) - 1)):
+        direction = block.newton_direction()
+        if direction is None or not block.follow(direction):
             break
-        inside = left
     return block.beta - beta[free]
 
 
 class _Block:
-    """The program of the free samples alone: their box, their slopes, and their quadratic form A = K_FF + diag ρ_F."""
+    """The program of the free samples alone; `inside` are those that have not met a bound yet."""
 
     def __init__(
         self, K: NDArray[Any], program: Program, beta: Vector, residual: Vector, free: NDArray[np.intp]
     ) -> None:
-        self.program = program
+        self.summed = program.total is not None
         self.beta = beta[free]
         self.slope = residual[free] - program.epsilon * np.sign(self.beta)
         self.lower, self.upper = program.lower[free], program.upper[free]
@@ -70,45 +60,51 @@ class _Block:
         jitter = max(_JITTER, float(np.finfo(K.dtype).eps) * len(free))
         ridge = program.ridge[free]
         self.A[np.diag_indices_from(self.A)] += ridge + jitter * (np.trace(self.A) / max(len(free), 1) + ridge)
+        self.inverse = _inverse(self.A)
 
-    def inside(self, samples: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Which of these samples are strictly between their bounds."""
-        beta = self.beta[samples]
-        return np.asarray((beta > self.lower[samples]) & (beta < self.upper[samples]))
+    def newton_direction(self) -> Vector | None:
+        """The step of the samples inside to the maximum over them; 0 for the others."""
+        if self.inverse is None:
+            return None
+        direction = self.inverse @ self.slope
+        if self.summed:
+            ones = self.inverse.sum(axis=1)
+            direction -= direction.sum() / ones.sum() * ones
+        return direction
 
-    def step(self, samples: NDArray[np.intp]) -> None:
-        """Take the Newton step of these samples, cut where the first meets its bound or cut back to the box."""
-        A = self.A[np.ix_(samples, samples)]
-        direction = newton_direction(A, self.slope[samples], self.program.total is not None)
-        beta, lower, upper = self.beta[samples], self.lower[samples], self.upper[samples]
-        end = np.where(direction > 0, upper, lower)
-        room = np.divide(end - beta, direction, out=np.full(len(samples), np.inf), where=direction != 0)
-        size = min(1.0, room.min())
-        best = np.where(room <= size, end, beta + size * direction)
-        if size < 1.0:
-            total = None if self.program.total is None else float(beta.sum())
-            box = replace(self.program, target=beta, lower=lower, upper=upper, ridge=beta, total=total)
-            best = max(best, box.feasible(beta + direction), key=lambda new: self._gain(samples, A, new))
-        if self._gain(samples, A, best) > 0:
-            self.slope -= self.A[:, samples] @ (best - beta)
-            self.beta[samples] = best
+    def follow(self, direction: Vector) -> bool:
+        """Go along the direction to its end or to the first bound; return whether a bound was met."""
+        end = np.where(direction > 0, self.upper, self.lower)
+        room = np.divide(end - self.beta, direction, out=np.full(len(end), np.inf), where=direction != 0)
+        first = int(room.argmin())
+        size = min(1.0, room[first])
+        bend = self.A @ direction
+        if not self.slope @ direction > 0.5 * size * direction @ bend:
+            return False
+        self.beta += size * direction
+        self.slope -= size * bend
+        if size == 1.0:
+            return False
+        self.beta[first] = end[first]
+        self._leave(first)
+        return True
 
-    def _gain(self, samples: NDArray[np.intp], A: NDArray[np.float64], new: Vector) -> float:
-        change = new - self.beta[samples]
-        return float(self.slope[samples] @ change - 0.5 * change @ (A @ change))
+    def _leave(self, sample: int) -> None:
+        """Take a sample out of the inverse: that of A without its row and column."""
+        assert self.inverse is not None
+        row = self.inverse[sample].copy()
+        self.inverse -= np.outer(row / row[sample], row)
+        self.inverse[sample] = 0.0
+        self.inverse[:, sample] = 0.0
 
 
-def newton_direction(A: NDArray[np.float64], slope: Vector, summed: bool) -> Vector:
-    """Return the step to the maximum of ⟨slope, x⟩ − ½xᵀAx, over the x that sum to zero if asked; zero if A is singular."""
+def _inverse(A: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """Return A⁻¹ for a positive definite A, None if it is not."""
     try:
         factor = cho_factor(A, lower=True, check_finite=False)
     except LinAlgError:
-        return np.zeros(len(slope))
-    direction = cho_solve(factor, slope, check_finite=False)
-    if summed:
-        ones = cho_solve(factor, np.ones(len(slope)), check_finite=False)
-        direction = direction - direction.sum() / ones.sum() * ones
-    return np.asarray(direction)
+        return None
+    return np.asarray(cho_solve(factor, np.eye(len(A)), check_finite=False))
 
 
 def solve_free_block(
@@ -116,7 +112,8 @@ def solve_free_block(
 ) -> NDArray[np.float64]:
     """Return roughly (K_FF + diag ρ_F)⁻¹ times the right-hand sides, in single precision.
 
-    Small blocks are factorised; large ones, which only well-conditioned kernels have, take a few conjugate-gradient steps.
+    Small blocks are factorised; large ones, which only well-conditioned kernels have, take a few conjugate-gradient
+    steps.
     """
     A = K[np.ix_(free, free)].astype(np.float32, copy=False)
     diagonal = ridge[free].astype(np.float32)
@@ -133,7 +130,7 @@ def solve_free_block(
 
 def conjugate_gradients(A: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:
     """Solve A x = right for all columns at once, each with step sizes of its own, to about two digits."""
-    scale = 1.0 / np.sqrt(np.diag(A))[:, np.newaxis]
+    scale = np.float32(1.0) / np.sqrt(np.diag(A))[:, np.newaxis]
     b = scale * right
     x = np.zeros_like(b)
     r = b.copy()
@@ -151,4 +148,4 @@ def conjugate_gradients(A: NDArray[np.float32], right: NDArray[np.float32]) -> N
             break
         p = r + np.divide(fresh, norm, out=np.zeros_like(norm), where=norm > 0) * p
         norm = fresh
-    return scale * x
+    return np.asarray(scale * x, dtype=np.float32)

@@ -183,7 +183,7 @@ class _Climb:
         work = (self.n_iter - self.last_jump) * self.program.n_samples
         if len(free) > _NEWTON_FREE or len(free) ** 3 > _FLOPS_A_STEP * work:
             return gap
-        changes = free_newton_step(self.K, self.program, self.beta, self.residual, free, _FLOPS_A_STEP * work)
+        changes = free_newton_step(self.K, self.program, self.beta, self.residual, free)
         moved = changes != 0
         self.beta[free] += changes
         self._subtract(free[moved], changes[moved])
