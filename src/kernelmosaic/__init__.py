@@ -36,6 +36,9 @@ __all__ = [
     "estimators",
     "gating",
     "kernels",
+    "model_selection",
+    "plots",
+    "stats",
 ]
 
 #: Where each public name is defined; sub-packages stand for themselves.
@@ -51,7 +54,7 @@ _HOMES = dict.fromkeys(
     ),
     "kernelmosaic.estimators",
 )
-_PACKAGES = frozenset({"datasets", "estimators", "gating", "kernels"})
+_PACKAGES = frozenset({"datasets", "estimators", "gating", "kernels", "model_selection", "plots", "stats"})
 
 
 def __getattr__(name: str) -> Any:

@@ -10,7 +10,6 @@ from numpy.testing import assert_allclose
 
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.reduced_gradient import ReducedGradient
-from kernelmosaic.learning.silp import SILP
 from kernelmosaic.machines import SVC
 
 pytest.importorskip("clarabel")
@@ -29,7 +28,7 @@ def test_value_never_rises(learner, kind):
         assert np.all(np.diff(values) <= 1e-9 * np.abs(values[1:])), seed
 
 
-@pytest.mark.parametrize("learner", [Newton, ReducedGradient, SILP])
+@pytest.mark.parametrize("learner", [Newton, ReducedGradient])
 @pytest.mark.parametrize("kind", KINDS)
 def test_slopes_are_level_where_it_ends(learner, kind):
     for seed in range(4):

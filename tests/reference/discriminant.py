@@ -1,19 +1,18 @@
-"""Discriminant kernel learning once more, as a matrix-fractional program that none of the package's formulations uses."""
+"""Discriminant kernel learning once more, as a matrix-fractional program: none of the package's formulations."""
 
 from __future__ import annotations
 
 import clarabel
 import numpy as np
 from scipy import sparse
-
 from tests.reference.conic import factor
 
 
 def solve_matrix_fractional(Ns, H, ridge):
     """Return optimum and s of min over the simplex of Σ_j h_jᵀ(ridge·I + Σ s_iN_i)⁻¹h_j.
 
-    With N_i = L_iL_iᵀ that is min ‖U‖²/ridge + Σ τ_i over H = U + Σ L_iW_i and ‖W_i‖² ≤ τ_i s_i; without a ridge there is no
-    U. The variables are U, the W_i, τ and s.
+    With N_i = L_iL_iᵀ that is min ‖U‖²/ridge + Σ τ_i over H = U + Σ L_iW_i and ‖W_i‖² ≤ τ_i s_i; without a ridge there
+    is no U. The variables are U, the W_i, τ and s.
     """
     n, k = H.shape
     Ls = [factor(N) for N in Ns]

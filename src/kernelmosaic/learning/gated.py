@@ -22,9 +22,9 @@ Array = NDArray[np.float64]
 #: Iterations in a row that must decrease the objective by less than the tolerance: one short step is not the end.
 _PATIENCE = 3
 #: The machine is solved to this share of the tolerance, so that its error does not pass for a step's gain ...
-_INNER = 0.01
+_INNER = 0.1
 #: ... but no more loosely than this, ...
-_LOOSEST = 1e-5
+_LOOSEST = 1e-4
 #: ... nor, single precision hiding the rest, more tightly than that.
 _TIGHTEST = {np.dtype(np.float32): 3e-7, np.dtype(np.float64): 1e-13}
 

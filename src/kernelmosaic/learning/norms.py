@@ -62,7 +62,7 @@ class SumNorm(WeightNorm):
 
     def retract(self, theta: Weights) -> Weights:
         theta = np.where(theta > _ZERO, theta, 0.0)
-        return theta / theta.sum()
+        return np.asarray(theta / theta.sum())
 
 
 class PowerNorm(WeightNorm):

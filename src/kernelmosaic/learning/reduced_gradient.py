@@ -83,7 +83,9 @@ class _Descent(Incumbent):
         slope = -float(start.q @ direction)
         low, high, slope_low, slope_high = 0.0, reach, slope, -float(end.q @ direction)
         for _ in range(_MAX_CUTS):
-            size = low + (high - low) * float(np.clip(slope_low / (slope_low - slope_high), 0.05, 0.95))
+            # The slope taken as linear; where an inexact machine makes it fall along the line, the middle.
+            share = slope_low / (slope_low - slope_high) if slope_low < slope_high else 0.5
+            size = low + (high - low) * min(max(share, 0.05), 0.95)
             there = self._evaluate(start.theta + size * direction)
             slope_there = -float(there.q @ direction)
             enough = there.upper <= start.upper + _ARMIJO * size * slope

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from kernelmosaic.plots.gating import GatingDisplay
+from kernelmosaic.plots.local_kernel import LocalKernelDisplay
+from kernelmosaic.plots.projection import ProjectionDisplay
 from kernelmosaic.plots.response_surface import ResponseSurfaceDisplay
 
-__all__ = ["ResponseSurfaceDisplay"]
+__all__ = ["GatingDisplay", "LocalKernelDisplay", "ProjectionDisplay", "ResponseSurfaceDisplay"]

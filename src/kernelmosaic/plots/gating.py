@@ -1,0 +1,216 @@
+"""Where each kernel counts: gates over the plane, or sample by sample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+Array = NDArray[np.float64]
+
+#: Okabe and Ito's palette: told apart by any eye.
+PALETTE = ("#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#0072B2", "#D55E00", "#F0E442", "#999999")
+#: Samples shown as bars, at most.
+_MOST_BARS = 150
+
+
+@dataclass
+class GatingDisplay:
+    """Gates of a localized estimator.
+
+    With two columns: the plane, each point in the colours of the kernels by their gates, the lines where another kernel
+    takes over (dashed), the decision boundary (solid), the samples and, ringed, the support vectors. Otherwise: a
+    stacked bar of gates for every sample, grouped by class.
+
+    Make it by :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, n_features)
+        The samples shown.
+    gates : ndarray of shape (n, P)
+        Their gates.
+    names : list of str
+        Of the kernels.
+    y : ndarray of shape (n,) or None
+        Classes or targets.
+    support : ndarray of bool, shape (n,), or None
+        Which samples are support vectors.
+    x_grid, y_grid : ndarray or None
+        Grid of the plane.
+    grid_gates : ndarray of shape (n_grid, n_grid, P) or None
+        Gates on the grid.
+    grid_decision : ndarray of shape (n_grid, n_grid) or None
+        Decision function on the grid.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Where it was drawn.
+    """
+
+    X: Any
+    gates: Array
+    names: list[str]
+    y: Any = None
+    support: Any = None
+    x_grid: Any = None
+    y_grid: Any = None
+    grid_gates: Any = None
+    grid_decision: Any = None
+    ax_: Any = field(default=None, init=False, repr=False)
+    figure_: Any = field(default=None, init=False, repr=False)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any = None, *, output: int = 0, grid_resolution: int = 300, ax: Any = None
+    ) -> Self:
+        """Draw the gates of a fitted localized estimator.
+
+        Parameters
+        ----------
+        estimator : LocalizedMKLClassifier, LocalizedMKLRegressor or LocalizedMKLOneClass
+            Fitted.
+        X : array-like of shape (n, n_features)
+            Samples to show; the training set, to have its support vectors ringed.
+        y : array-like of shape (n,), optional
+            Their classes.
+        output : int, default=0
+            Whose gates, with more than two classes.
+        grid_resolution : int, default=300
+            Points along each axis of the plane.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+        """
+        check_is_fitted(estimator)
+        gates = _of_output(estimator.gate(X), output)
+        points = np.asarray(X)
+        support = None
+        if len(points) > estimator.support_.max(initial=-1):
+            support = np.zeros(len(points), dtype=bool)
+            support[estimator.support_] = True
+        labels = None if y is None else np.asarray(y)
+        display = cls(points, gates, list(estimator.kernel_names_), labels, support)
+        if points.ndim == 2 and points.shape[1] == 2:
+            display._fill_plane(estimator, output, grid_resolution)
+        return display.plot(ax=ax)
+
+    def _fill_plane(self, estimator: Any, output: int, resolution: int) -> None:
+        low, high = self.X.min(axis=0), self.X.max(axis=0)
+        margin = 0.05 * (high - low)
+        self.x_grid, self.y_grid = (np.linspace(low[d] - margin[d], high[d] + margin[d], resolution) for d in (0, 1))
+        plane = np.stack(np.meshgrid(self.x_grid, self.y_grid), axis=-1).reshape(-1, 2)
+        self.grid_gates = _of_output(estimator.gate(plane), output).reshape(resolution, resolution, -1)
+        if hasattr(estimator, "decision_function"):
+            decision = estimator.decision_function(plane)
+            decision = decision[:, output] if decision.ndim == 2 else decision
+            self.grid_decision = decision.reshape(resolution, resolution)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw, on the given axes or in a new figure."""
+        plt = _pyplot()
+        if ax is None:
+            plane = self.grid_gates is not None
+            _, ax = plt.subplots(figsize=(6.4, 5.2) if plane else (8.0, 3.2), layout="constrained")
+        self.ax_, self.figure_ = ax, ax.figure
+        if self.grid_gates is None:
+            self._draw_bars(ax)
+        else:
+            self._draw_plane(ax)
+        handles = [plt.Rectangle((0, 0), 1, 1, color=_colour(m)) for m in range(len(self.names))]
+        ax.figure.legend(
+            handles, self.names, loc="outside upper center", ncols=min(len(self.names), 6), frameon=False, fontsize=9
+        )
+        return self
+
+    def _draw_plane(self, ax: Any) -> None:
+        extent = (self.x_grid[0], self.x_grid[-1], self.y_grid[0], self.y_grid[-1])
+        ax.imshow(self._mixed(), origin="lower", extent=extent, aspect="auto", interpolation="bilinear", zorder=0)
+        # Where the largest gate changes hands: pair by pair, or dashes drawn twice would look like a line.
+        largest = self.grid_gates.max(axis=2)
+        for m, h in combinations(range(len(self.names)), 2):
+            pair = self.grid_gates[:, :, [m, h]]
+            lead = np.ma.masked_array(pair[:, :, 0] - pair[:, :, 1], pair.max(axis=2) < largest)
+            _contour(ax, self.x_grid, self.y_grid, lead, colors="0.35", linewidths=1.0, linestyles="dashed")
+        if self.grid_decision is not None:
+            _contour(ax, self.x_grid, self.y_grid, self.grid_decision, colors="black", linewidths=2.0)
+        self._draw_samples(ax)
+        ax.set(xlim=extent[:2], ylim=extent[2:], xlabel="$x_1$", ylabel="$x_2$")
+
+    def _draw_samples(self, ax: Any) -> None:
+        discrete = self.y is not None and len(np.unique(self.y)) <= 8
+        classes = np.unique(self.y) if discrete else [None]
+        # Few samples are drawn larger: a thousand large ones would hide the regions.
+        size = float(np.clip(6000 / max(len(self.X), 1), 5, 36))
+        for marker, fill, label in zip("o^svD*Px", ("white", "black", *["0.5"] * 6), classes, strict=False):
+            inside = self.y == label if discrete else np.ones(len(self.X), dtype=bool)
+            shown = {"s": size, "marker": marker, "facecolors": fill, "edgecolors": "black", "linewidths": 0.5}
+            ax.scatter(*self.X[inside].T, zorder=3, label=None if label is None else f"class {label}", **shown)
+        if self.support is not None:
+            ring = {"s": 4.0 * size, "facecolors": "none", "edgecolors": "0.2", "linewidths": 0.6}
+            ax.scatter(*self.X[self.support].T, zorder=2.5, label="support vector", **ring)
+        if ax.get_legend_handles_labels()[0]:
+            ax.legend(loc="upper right", fontsize=8, framealpha=0.9)
+
+    def _mixed(self) -> Array:
+        """The kernels' colours mixed by the gates, lightened so that samples stand out."""
+        from matplotlib.colors import to_rgb
+
+        colours = np.array([to_rgb(_colour(m)) for m in range(len(self.names))])
+        share = np.abs(self.grid_gates)
+        total = share.sum(axis=2, keepdims=True)
+        mixed = (share @ colours) / np.maximum(total, 1e-300)
+        strength = 0.55 * np.clip(total, 0.0, 1.0)
+        return np.asarray(1.0 - strength * (1.0 - mixed))
+
+    def _draw_bars(self, ax: Any) -> None:
+        order = np.argsort(self.gates.argmax(axis=1), kind="stable")
+        if self.y is not None:
+            order = order[np.argsort(self.y[order], kind="stable")]
+        if len(order) > _MOST_BARS:
+            order = order[np.linspace(0, len(order) - 1, _MOST_BARS).astype(int)]
+        bottom = np.zeros(len(order))
+        for m in range(len(self.names)):
+            heights = self.gates[order, m]
+            ax.bar(np.arange(len(order)), heights, bottom=bottom, width=1.0, color=_colour(m), linewidth=0)
+            bottom += heights
+        if self.y is not None and len(np.unique(self.y)) <= 20:
+            self._mark_classes(ax, self.y[order])
+        else:
+            ax.set_xlabel("samples" if self.y is None else "samples, by target")
+        ax.set(xlim=(-0.5, len(order) - 0.5), ylabel="gate")
+        ax.margins(y=0)
+
+    @staticmethod
+    def _mark_classes(ax: Any, labels: Any) -> None:
+        values, first, counts = np.unique(labels, return_index=True, return_counts=True)
+        for edge in first[first > 0]:
+            ax.axvline(edge - 0.5, color="black", linewidth=1.0)
+        ax.set_xticks(first + counts / 2 - 0.5, [f"class {value}" for value in values])
+        ax.tick_params(axis="x", length=0)
+
+
+def _contour(ax: Any, x: Array, y: Array, values: Array, **style: Any) -> None:
+    """Draw where the values are zero, if they are anywhere."""
+    if values.min() < 0 < values.max():
+        ax.contour(x, y, values, levels=[0.0], **style)
+
+
+def _of_output(gates: Array, output: int) -> Array:
+    return gates[:, :, output] if gates.ndim == 3 else gates
+
+
+def _colour(m: int) -> str:
+    return PALETTE[m % len(PALETTE)]
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError('Pictures need matplotlib: pip install "kernelmosaic[plots]"') from error
+    return plt
