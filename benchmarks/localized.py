@@ -108,7 +108,7 @@ def plain(sizes: list[int], n_steps: int, C: float) -> None:
             history = [line.objective for line in ours[2].history]
             reached = next((k for k, value in enumerate(history) if value <= goal * (1 + 1e-4)), None)
             print(
-                f"    {name:17s} J = {history[-1]:.4f} in {len(history) - 1} iterations, the plain value after {reached}: "
+                f"    {name:17s} J = {history[-1]:.4f} in {len(history) - 1} steps, plain's value after {reached}: "
                 f"{ours[0]:.2f} s, {ours[1]:.2f} s of CPU: {wall / ours[0]:.1f} and {cpu / ours[1]:.1f} times faster",
                 flush=True,
             )

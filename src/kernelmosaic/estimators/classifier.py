@@ -26,8 +26,8 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     kernels : list, default=None
         Kernels, ``(name, kernel)`` or ``(name, kernel, columns)`` with columns as in
         :class:`~sklearn.compose.ColumnTransformer`. None means linear, quadratic and Gaussian.
-    C : float, default=1.0
-        Price of the slack.
+    C : float or "learn", default=1.0
+        Price of the slack. ``"learn"``, with ``slack=2``, learns it with the weights: the identity is one more kernel.
     norm : float, default=1
         1 for sparse weights (Σ d_m² η_m = 1), p > 1 for weights of p-norm one.
     weights : {"uniform", "product"}, array-like of shape (P,) or None, default=None
@@ -83,6 +83,8 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         Iterations on the weights, and how often a machine was solved.
     history_ : list of dict
         Objective and gap of every iteration.
+    C_ : ndarray of shape (outputs,)
+        The learned prices, with ``C="learn"`` only.
     classes_ : ndarray
         The class labels.
     n_features_in_, feature_names_in_
@@ -107,7 +109,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         self,
         kernels: Any = None,
         *,
-        C: float = 1.0,
+        C: float | str = 1.0,
         norm: float = 1,
         weights: Any = None,
         penalties: Any = None,
@@ -173,7 +175,16 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Machine]:
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         prices = weight * self._class_factors(y, weight)
-        return [SVC(np.where(y == c, 1.0, -1.0), self.C, self.slack, prices) for c in positive]
+        if isinstance(self.C, str) and (self.C != "learn" or self.weights is not None):
+            raise ValueError(f"C={self.C!r}: give a positive number, or 'learn' with slack=2 and weights=None.")
+        # A price to be learned is a factor of these.
+        C = 1.0 if isinstance(self.C, str) else self.C
+        return [SVC(np.where(y == c, 1.0, -1.0), C, self.slack, prices) for c in positive]
+
+    def _keep(self, mosaic: Any, views: Any, kept: Any, learned: list[Any], machines: list[Machine]) -> None:
+        super()._keep(mosaic, views, kept, learned, machines)
+        if isinstance(self.C, str):
+            self.C_ = np.array([one.C for one in learned])
 
     def _class_factors(self, y: Any, weight: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the factor of C that `class_weight` gives each sample."""

@@ -15,12 +15,14 @@ from kernelmosaic.solvers import relative_gap
 
 #: The machine is first solved to this gap, ...
 _FIRST_TOL = 1e-2
-#: ... then sharpened by this factor when its error is what holds the weights up, down to rounding.
+#: ... then sharpened by this factor whenever no step pays, down to rounding.
 _SHARPER = 0.03
 _SHARPEST = 1e-13
 #: Sufficient decrease in the line search.
 _ARMIJO = 1e-4
 _MAX_HALVINGS = 8
+#: How far to go from the best weights towards the lowest point of the planes, which jumps from corner to corner.
+_INWARD = 0.5
 
 
 class Newton(Learner):
@@ -58,6 +60,8 @@ class _Search:
         self.tol = tol
         self.inner = max(min(_FIRST_TOL, 10 * tol), _SHARPEST)
         self.lower = -np.inf
+        self.constants: list[float] = []
+        self.slopes: list[NDArray[np.float64]] = []
         self.best = problem.evaluate(problem.norm.start(problem.n_kernels), warm_start, self.inner)
         self._bound(self.best)
 
@@ -69,7 +73,7 @@ class _Search:
         return Iteration(self.best.upper, self.gap)
 
     def step(self) -> bool:
-        """Lower the value by a Newton step or sharpen the machine's solution; False if only rounding is left."""
+        """Lower the value by a Newton step, or find out why none does; False if nothing is left to try."""
         here = self.best
         watched = here.watched
         direction = np.zeros_like(here.theta)
@@ -89,17 +93,30 @@ class _Search:
                 break
             rise = there.upper - here.upper
             size *= _shrink(rise / size, slope, -float(there.q[watched] @ direction[watched]), smooth=attempt == 0)
-        return self.gap <= self.tol or self._sharpen()
+        return self.gap <= self.tol or self._recover()
 
-    def _sharpen(self) -> bool:
-        """Solve the machine more exactly where we are: its error was larger than what the weights have left to gain."""
-        if self.best.solution.gap <= _SHARPEST:
+    def _recover(self) -> bool:
+        """Go on where no Newton step pays; False if that, too, has nothing left to try.
+
+        Either the machines' errors are larger than what the weights have left to gain: they are solved more exactly
+        from now on. Or the value has a kink here, β being one of several: the planes of all β seen so far then know
+        more than the slope of one, and where they are lowest is the next place to look.
+        """
+        exact = self.inner <= _SHARPEST
+        self.inner = max(_SHARPER * self.inner, _SHARPEST)
+        self.best = self.problem.complete(self.best)
+        self._bound(self.best)
+        lowest = self.problem.norm.lowest_plane_point(np.array(self.constants), np.array(self.slopes))
+        if lowest is None and exact:
             return False
-        self.inner = max(_SHARPER * self.best.solution.gap, _SHARPEST)
-        sharper = self._evaluate(self.best.theta, self.best)
-        improved = sharper.solution.gap < self.best.solution.gap
-        self.best = sharper if sharper.upper <= self.best.upper or improved else self.best
-        return improved
+        theta = self.best.theta
+        if lowest is not None:
+            self.lower = max(self.lower, lowest[1])
+            theta = self.problem.norm.retract(theta + _INWARD * (lowest[0] - theta))
+        there = self.problem.complete(self._evaluate(theta, self.best))
+        self._bound(there)
+        self.best = there if there.upper <= self.best.upper else self.best
+        return True
 
     def _evaluate(self, theta: NDArray[np.float64], here: Evaluation) -> Evaluation:
         there = self.problem.evaluate(theta, here.solution.beta, self.inner, self.problem.watch(here))
@@ -112,6 +129,8 @@ class _Search:
     def _bound(self, there: Evaluation) -> None:
         if there.complete:
             self.lower = max(self.lower, self.problem.lower(there))
+            self.constants.append(self.problem.machine.program.linear_value(there.solution.beta))
+            self.slopes.append(there.q)
 
     def _inner_tol(self, here: Evaluation) -> float:
         # An error δ in the machine's value is one of √δ in β and in the slopes: the gap of the whole needs its square.

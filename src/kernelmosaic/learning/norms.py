@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.solvers import Program, solve_smo
+from kernelmosaic.solvers.linear_program import solve_master
 
 Weights = NDArray[np.float64]
 
@@ -41,6 +42,10 @@ class WeightNorm(ABC):
     def retract(self, theta: Weights) -> Weights:
         """Bring a point near the set back onto it."""
 
+    def lowest_plane_point(self, constants: Weights, slopes: NDArray[np.float64]) -> tuple[Weights, float] | None:
+        """Return where the largest of constants_k − ⟨slopes_k, θ⟩ is least, and a bound of it; None if unknown."""
+        return None
+
 
 class SumNorm(WeightNorm):
     """Σ θ = 1: sparse weights."""
@@ -59,6 +64,9 @@ class SumNorm(WeightNorm):
         simplex = Program(q + A @ (theta - floor), zero, zero + 1.0, zero, total=max(1.0 - float(floor.sum()), 0.0))
         rest: Weights = solve_smo(A, simplex, warm_start=theta - floor, tol=1e-10, max_iter=100_000).beta
         return np.asarray(floor + rest - theta)
+
+    def lowest_plane_point(self, constants: Weights, slopes: NDArray[np.float64]) -> tuple[Weights, float] | None:
+        return solve_master(constants, slopes)
 
     def retract(self, theta: Weights) -> Weights:
         theta = np.where(theta > _ZERO, theta, 0.0)

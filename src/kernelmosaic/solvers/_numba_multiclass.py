@@ -14,6 +14,8 @@ Vector = NDArray[np.float64]
 _FLOOR = 1e-8
 #: Newton steps on a sample's multiplier; each fixes the set of free classes, so that a handful do.
 _NEWTON = 60
+#: Relative to the sample's price: a coefficient this near to its bound is at its bound, up to rounding.
+_NEAR = 1e-12
 #: Relative to the sizes summed: what is left of Σ_c β_c counts as rounding.
 _ROUNDING = 1e-15
 
@@ -73,11 +75,12 @@ def _balance(out: Vector, curvature: Vector, label: int, price: float, top: floa
 @njit(cache=True, nogil=True, inline="always")
 def _violation(beta: Vector, residual: NDArray[Any], i: int, label: int, price: float, top: float) -> float:
     rise, fall = -np.inf, np.inf
+    near = _NEAR * price
     for c in range(beta.shape[0]):
         if c == label:
-            can_rise, can_fall = beta[c] < top, beta[c] > 0.0
+            can_rise, can_fall = beta[c] < top - near, beta[c] > near
         else:
-            can_rise, can_fall = beta[c] < 0.0, beta[c] > -price
+            can_rise, can_fall = beta[c] < -near, beta[c] > near - price
         if can_rise and residual[c, i] > rise:
             rise = residual[c, i]
         if can_fall and residual[c, i] < fall:
