@@ -92,13 +92,14 @@ class Runs:
     solves: list[int] = field(default_factory=list)
 
 
-def load(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
+def load(folder: Path, name: str, draw: str = "random") -> tuple[np.ndarray, np.ndarray]:
     file, classes, _ = SETS[name]
     with np.load(folder / f"{file}.npz", allow_pickle=False) as stored:
         X, y = stored["X"].astype(np.float64), stored["y"]
     if classes:
         random = np.random.RandomState(0)
-        kept = [random.permutation(np.flatnonzero(y == c))[:100] for c in np.unique(y)[:classes]]
+        members = [np.flatnonzero(y == c) for c in np.unique(y)[:classes]]
+        kept = [(rows if draw == "first" else random.permutation(rows))[:100] for rows in members]
         X, y = X[np.concatenate(kept)], y[np.concatenate(kept)]
     return X, y
 
@@ -239,6 +240,7 @@ def main() -> None:
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--form", type=int, choices=(1, 2), default=2)
     parser.add_argument("--decision", choices=("least_squares", "centroid"), default="least_squares")
+    parser.add_argument("--draw", choices=("random", "first"), default="random", help="which 100 samples of a class")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -252,7 +254,7 @@ def main() -> None:
             )
     results = {}
     for name in names:
-        results[name] = run_set(name, load(args.data, name), methods, args)
+        results[name] = run_set(name, load(args.data, name, args.draw), methods, args)
         print(f"{name} done", flush=True)
     report(results, read_published(args.published))
     if args.json:

@@ -1,6 +1,6 @@
 """What localized multiple kernel learning gains, and what it costs.
 
-python benchmarks/localized.py gauss4 [--seeds 10]     accuracy and support vectors beside the Bayes rule
+python benchmarks/localized.py gauss4 [--seeds 10] [--starts 3]    accuracy and support vectors beside the Bayes rule
 python benchmarks/localized.py plain [--sizes 1000 3000]   time against the same algorithm written plainly
 python benchmarks/localized.py crisp                   prediction that skips against prediction that does not
 python benchmarks/localized.py data --data FOLDER      the papers' sets, beside the published figures
@@ -35,11 +35,11 @@ N_TEST = 100_000
 # The toy ------------------------------------------------------------------------------------------
 
 
-def gauss4(n_seeds: int) -> None:
-    """1500 training points, 100,000 test points, default settings but the kernels."""
+def gauss4(n_seeds: int, n_init: int) -> None:
+    """1500 training points, 100,000 test points, default settings but the kernels and, if asked for, the starts."""
     models = {
-        "LMKL kL-kP": LocalizedMKLClassifier([Linear(), Polynomial()]),
-        "LMKL kL-kL-kL": LocalizedMKLClassifier([Linear()] * 3),
+        "LMKL kL-kP": LocalizedMKLClassifier([Linear(), Polynomial()], n_init=n_init),
+        "LMKL kL-kL-kL": LocalizedMKLClassifier([Linear()] * 3, n_init=n_init),
         "MKL kL-kP": MKLClassifier([Linear(), Polynomial()], C=10.0),
         "SVM kL": MKLClassifier([Linear()], C=10.0),
     }
@@ -261,6 +261,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("gauss4", "plain", "crisp", "data"))
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--starts", type=int, default=3, help="random starts of the gates on the toy")
     parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 3000])
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--price", type=float, default=10.0, help="C of the plain comparison")
@@ -269,7 +270,7 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
     if options.what == "gauss4":
-        gauss4(options.seeds)
+        gauss4(options.seeds, options.starts)
     elif options.what == "plain":
         plain(options.sizes, options.steps, options.price)
     elif options.what == "crisp":

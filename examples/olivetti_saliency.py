@@ -1,8 +1,8 @@
 """Which part of a face decides: gates of patch kernels as a saliency map.
 
-One person of OLIVETTI against the other 39, with one linear kernel for each square patch of the image and gates that read
-a coarse 8 x 8 copy of it. Multiple kernel learning gives one map of weights for all faces; gates give one a face: softmax
-gates choose few patches, sigmoid gates several.
+One person of OLIVETTI against the other 39, with one linear kernel for each square patch of the image and gates that
+read a coarse 8 x 8 copy of it. Multiple kernel learning gives one map of weights for all faces; gates give one a face:
+softmax gates choose few patches, sigmoid gates several.
 
     python examples/olivetti_saliency.py FOLDER [--person 0] [--picture saliency.png]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kernelmosaic.estimators import (
+        BilinearMKLClassifier,
         DiscriminantMKLClassifier,
         LocalizedMKLClassifier,
         LocalizedMKLOneClass,
@@ -19,11 +20,13 @@ if TYPE_CHECKING:
         MKLClassifier,
         MKLOneClass,
         MKLRegressor,
+        PosteriorMKLClassifier,
     )
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BilinearMKLClassifier",
     "DiscriminantMKLClassifier",
     "LocalizedMKLClassifier",
     "LocalizedMKLOneClass",
@@ -31,6 +34,7 @@ __all__ = [
     "MKLClassifier",
     "MKLOneClass",
     "MKLRegressor",
+    "PosteriorMKLClassifier",
     "__version__",
     "datasets",
     "estimators",
@@ -44,6 +48,7 @@ __all__ = [
 #: Where each public name is defined; sub-packages stand for themselves.
 _HOMES = dict.fromkeys(
     (
+        "BilinearMKLClassifier",
         "DiscriminantMKLClassifier",
         "LocalizedMKLClassifier",
         "LocalizedMKLOneClass",
@@ -51,6 +56,7 @@ _HOMES = dict.fromkeys(
         "MKLClassifier",
         "MKLOneClass",
         "MKLRegressor",
+        "PosteriorMKLClassifier",
     ),
     "kernelmosaic.estimators",
 )

@@ -30,6 +30,7 @@ from kernelmosaic.kernels import (
     Polynomial,
     Precomputed,
     Product,
+    Projected,
     Scaled,
     SmithWaterman,
     Spectrum,
@@ -69,6 +70,12 @@ def gaussian_pair(width):
 def fft_pair(X, n_frequencies):
     width = naive.median_width([naive.magnitudes(x, n_frequencies) for x in X.tolist()])
     return lambda x, z: naive.gaussian(*(naive.magnitudes(v, n_frequencies) for v in (x, z)), width)
+
+
+def projected_pair(X, n_components, inner):
+    """The principal directions by a singular value decomposition; signs do not matter to these kernels."""
+    W = np.linalg.svd(X - X.mean(axis=0))[2][:n_components]
+    return lambda x, z: inner(*([sum(a * b for a, b in zip(w, v, strict=True)) for w in W.tolist()] for v in (x, z)))
 
 
 EXAMPLES: dict[type[Kernel], list[Example]] = {
@@ -117,6 +124,10 @@ EXAMPLES: dict[type[Kernel], list[Example]] = {
             ROWS,
             lambda x, z: MATRIX[x[0], z[0]] * HEAT[x[0]][z[0]],
         ),
+    ],
+    Projected: [
+        Example(Projected(Linear(), 2), NUMBERS, projected_pair(NUMBERS, 2, naive.linear)),
+        Example(Projected(Gaussian(2.0), 3), NUMBERS, projected_pair(NUMBERS, 3, gaussian_pair(2.0))),
     ],
     Scaled: [Example(Scaled(2.5, Polynomial()), NUMBERS, lambda x, z: 2.5 * naive.polynomial(x, z))],
 }

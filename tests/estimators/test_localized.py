@@ -139,8 +139,13 @@ def test_the_objective_never_rises(step):
 def test_permuting_kernels_permutes_the_result():
     V = np.random.RandomState(0).normal(size=(3, 3))
     order = [2, 0, 1]
-    one = LocalizedMKLClassifier(KERNELS, gating=Given(V), n_init=1, tol=1e-2).fit(X, Y)
-    other = LocalizedMKLClassifier([KERNELS[m] for m in order], gating=Given(V[order]), n_init=1, tol=1e-2).fit(X, Y)
+    # A few tightly solved steps: later ones would enlarge what rounding makes of the other order.
+    options = {"n_init": 1, "tol": 1e-7, "max_iter": 4}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        one = LocalizedMKLClassifier(KERNELS, gating=Given(V), **options).fit(X, Y)
+        other = LocalizedMKLClassifier([KERNELS[m] for m in order], gating=Given(V[order]), **options).fit(X, Y)
+    assert not np.allclose(one.gate(X), Softmax().values(V, (X - X.mean(axis=0)) / X.std(axis=0)), atol=0.01)
     assert_allclose(other.gate(X), one.gate(X)[:, order], atol=1e-4)
     assert_allclose(other.decision_function(X), one.decision_function(X), atol=1e-2)
     assert other.kernel_names_ == [one.kernel_names_[m] for m in order]
@@ -202,17 +207,16 @@ def test_gates_in_the_space_of_a_kernel():
     kernels = [Precomputed(K[0]), Precomputed(K[1])]
     with pytest.raises(ValueError, match="gating_kernel"):
         LocalizedMKLClassifier(kernels).fit(rows, Y)
-    # The principal coordinates of a linear kernel are a rotation of the columns.
-    model = LocalizedMKLClassifier(kernels, gating_kernel=Precomputed(K[0]), n_init=1).fit(rows, Y)
+    model = LocalizedMKLClassifier(kernels, gating_kernel=Precomputed(K[0]), n_init=1, max_iter=1)
+    with pytest.warns(ConvergenceWarning):
+        model.fit(rows, Y)
     assert model.gating_params_["coef"].shape == (2, 2)
-    direct = (
-        X
-        @ np.linalg.lstsq(
-            np.column_stack([X, np.ones(len(X))]), np.log(model.gate(rows)[:, 0] / model.gate(rows)[:, 1]), rcond=None
-        )[0][:2]
-    )
-    ratio = np.log(model.gate(rows)[:, 0] / model.gate(rows)[:, 1])
-    assert_allclose(direct - direct.mean(), ratio - ratio.mean(), atol=1e-6)
+    # The principal coordinates of a linear kernel are a rotation of the columns, so scores are affine in them.
+    gates = model.gate(rows)
+    assert 0 < gates.min() < gates.max() < 1
+    scores = np.log(gates[:, 0] / gates[:, 1])
+    columns = np.column_stack([X, np.ones(len(X))])
+    assert_allclose(columns @ np.linalg.lstsq(columns, scores, rcond=None)[0], scores, atol=1e-6)
 
 
 def test_sequences_can_be_gated():

@@ -7,6 +7,7 @@ import pytest
 from tests.reference.discriminant import solve_matrix_fractional
 
 from kernelmosaic.gram import StoredBank
+from kernelmosaic.learning import discriminant_conic
 from kernelmosaic.learning.discriminant import DiscriminantFixed, DiscriminantProblem, centered_traces
 from kernelmosaic.learning.discriminant_factory import make_discriminant_learner
 from kernelmosaic.machines.discriminant import Discriminant, center, least_squares_value, within_class_value
@@ -52,7 +53,7 @@ def test_formulations_reach_the_optimum_of_the_matrix_fractional_program(formula
     found = learn(formulation, problem, tol=1e-5 if formulation == "silp" else 1e-7)
     scale = 1.0 if alpha is None else alpha
     assert found.objective == pytest.approx(scale * value, rel=1e-5 if formulation == "silp" else 1e-6)
-    assert found.gap <= {"silp": 1e-5, "sdp": 1e-4}.get(formulation, 1e-7)
+    assert found.gap <= {"silp": 1e-5, "sdp": 2e-6}.get(formulation, 1e-7)
     first = int(alpha is None)
     np.testing.assert_allclose(found.weights * problem.traces, shares[first:], atol=5e-3)
     if alpha is None:
@@ -209,7 +210,7 @@ def test_silp_stops_where_the_linear_program_has_no_more_digits():
     assert len(found.history) < 300
 
 
-def test_errors_say_what_would_do():
+def test_errors_say_what_would_do(monkeypatch):
     bank, labels = make_bank()
     with pytest.raises(ValueError, match="formulation='lp': choose one of 'newton', 'silp'"):
         make_discriminant_learner("lp", 1e-3, 10, False)
@@ -217,8 +218,9 @@ def test_errors_say_what_would_do():
         make_problem(StoredBank(np.ones((2, 20, 20))), labels, 1.0)
     with pytest.raises(ValueError, match="kim"):
         learn("kim", make_problem(bank, labels, None))
-    large = make_problem(StoredBank(np.tile(np.eye(150), (2, 1, 1))), np.arange(150) % 2, 1.0)
-    with pytest.raises(MemoryError, match="formulation='sdp'"):
-        learn("sdp", large)
+    monkeypatch.setattr(discriminant_conic, "_MAX_ENTRIES", 1000)
+    for name in ("qcqp", "sdp", "sdp_approximate", "kim"):
+        with pytest.raises(MemoryError, match=f"formulation='{name}'.*use formulation='newton'"):
+            learn(name, make_problem(bank, labels, 1.0))
     with pytest.raises(ValueError, match="raise alpha"):
         learn("newton", make_problem(StoredBank(np.ones((1, 20, 20)) + np.diag([1.0] + [0.0] * 19)), labels, 1e-300))

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from sklearn.kernel_ridge import KernelRidge
+from tests.reference.programs import LINEAR, cases, make_case
 
 from kernelmosaic.solvers import Program, solve_linear, solve_smo
-from tests.reference.programs import LINEAR, cases, make_case
 
 often = settings(max_examples=60, derandomize=True, deadline=None)
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
+from tests.reference.programs import MAKERS, cases, make_case
 
 from kernelmosaic.solvers import Program, certify, relative_gap
-from tests.reference.programs import MAKERS, cases, make_case
 
 often = settings(max_examples=150, derandomize=True, deadline=None)
 #: Kinds whose coefficients have a sum to keep, so that there is an intercept to find.

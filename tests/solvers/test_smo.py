@@ -9,10 +9,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sklearn.svm import SVC, SVR, OneClassSVM
+from tests.reference.programs import MAKERS, cases, gram, labels, make_case
 
 from kernelmosaic.solvers import Program, smo, solve_smo
 from kernelmosaic.solvers.free_block import free_newton_step, free_samples
-from tests.reference.programs import MAKERS, cases, gram, labels, make_case
 
 often = settings(max_examples=400, derandomize=True, deadline=None)
 sometimes = settings(max_examples=80, derandomize=True, deadline=None)
@@ -46,7 +46,9 @@ def test_the_optimum_is_reached_and_the_gap_is_a_true_bound(conic, case):
     optimum, _ = conic.solve_program_conic(case.exact, case.program)
     solution = solve_smo(case.K, case.program, tol=1e-6)
     assert_feasible(case.program, solution.beta)
-    np.testing.assert_allclose(solution.values, case.exact @ solution.beta, atol=1e-8 * (1 + np.abs(solution.beta).sum()))
+    np.testing.assert_allclose(
+        solution.values, case.exact @ solution.beta, atol=1e-8 * (1 + np.abs(solution.beta).sum())
+    )
     dual, primal = case.dual(solution.beta), case.primal(solution.beta, solution.intercept)
     rounding = 1e-7 * max(abs(primal), abs(dual)) + 1e-9
     assert solution.gap <= 1e-6
@@ -107,19 +109,18 @@ def test_a_newton_step_gains_and_stays_feasible(case, seed):
     beta = p.feasible(np.abs(p.target).max() * rng.standard_normal(p.n_samples))
     free = free_samples(p, beta)
     residual = p.target - case.exact @ beta - p.ridge * beta
-    change = free_newton_step(case.K, p, beta, residual, free)
-    assume(change.any())
     moved = beta.copy()
-    moved[free] += change
-    assert_feasible(replace(p, lower=p.lower - 1e-12, upper=p.upper + 1e-12), moved)
+    moved[free] = free_newton_step(case.K, p, beta, residual, free)
+    assume(np.any(moved != beta))
+    assert_feasible(p, moved)
     assert case.dual(moved) >= case.dual(beta) - 1e-12 * (1 + abs(case.dual(beta)))
 
 
 def test_a_newton_step_alone_solves_a_problem_without_bounds():
     case = make_case("ridge", 20, 3.0, "narrow", 0)
     p, beta = case.program, np.zeros(20)
-    change = free_newton_step(case.K, p, beta, p.target.copy(), np.arange(20))
-    assert case.dual(change) == pytest.approx(solve_smo(case.K, p, tol=1e-9).objective, rel=1e-8)
+    best = free_newton_step(case.K, p, beta, p.target.copy(), np.arange(20))
+    assert case.dual(best) == pytest.approx(solve_smo(case.K, p, tol=1e-9).objective, rel=1e-8)
 
 
 # ---- against LIBSVM, which reads kernels in single precision: they are given as such, so both read the same
@@ -164,8 +165,9 @@ def test_svr(seed, C):
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("nu", [0.05, 0.33, 0.9])
+@pytest.mark.parametrize("nu", [0.04, 0.33, 0.88])
 def test_one_class(seed, nu):
+    # ν times 60 is no whole number, so that some coefficient lies between its bounds and tells the intercept.
     _, _, K, K64 = training_set(seed)
     libsvm = OneClassSVM(nu=nu, kernel="precomputed", tol=1e-9).fit(K64)
     beta = np.zeros(60)
@@ -248,7 +250,7 @@ def test_one_class_around_the_origin(n, dtype):
     solution = solve_smo((X @ X.T).astype(dtype), one_class(n, 0.1), tol=1e-6)
     assert solution.gap <= 1e-6
     assert solution.n_iter <= 10_000
-    assert abs(solution.objective) <= 1e-4 * np.finfo(dtype).eps ** 0.5
+    assert abs(solution.objective) <= 100 * np.finfo(dtype).eps
 
 
 def test_infinite_bounds_with_a_total():
@@ -278,11 +280,13 @@ def test_positive_semi_definite_up_to_rounding(n, C):
     rng = np.random.RandomState(6)
     X, y = rng.randn(n, 2), labels(rng, n)
     K = X @ X.T
-    for indefinite in (K - 1e-10 * np.eye(n), K.astype(np.float32)):
+    value = solve_smo(K, svm(y, C)).objective
+    # βᵀKβ changes by as much as K's error times ‖β‖², of which there is C for each unit of the value.
+    for indefinite, error in ((K - 1e-10 * np.eye(n), 1e-10), (K.astype(np.float32), 1e-6)):
         assert n == 2 or np.linalg.eigvalsh(indefinite.astype(np.float64)).min() < 0
         solution = solve_smo(indefinite, svm(y, C))
         assert solution.gap <= 1e-3
-        assert solution.objective == pytest.approx(solve_smo(K, svm(y, C)).objective, rel=2e-3)
+        assert solution.objective == pytest.approx(value, rel=2e-3 + C * error)
 
 
 @pytest.mark.parametrize("kind", sorted(MAKERS))

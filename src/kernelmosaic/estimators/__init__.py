@@ -1,12 +1,15 @@
 """The scikit-learn face."""
 
+from kernelmosaic.estimators.bilinear import BilinearMKLClassifier
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.discriminant import DiscriminantMKLClassifier
 from kernelmosaic.estimators.localized import LocalizedMKLClassifier, LocalizedMKLOneClass, LocalizedMKLRegressor
 from kernelmosaic.estimators.one_class import MKLOneClass
+from kernelmosaic.estimators.posterior import PosteriorMKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
 
 __all__ = [
+    "BilinearMKLClassifier",
     "DiscriminantMKLClassifier",
     "LocalizedMKLClassifier",
     "LocalizedMKLOneClass",
@@ -14,4 +17,5 @@ __all__ = [
     "MKLClassifier",
     "MKLOneClass",
     "MKLRegressor",
+    "PosteriorMKLClassifier",
 ]

@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from kernelmosaic.estimators._expansion import Expansion
 from kernelmosaic.estimators._params import KernelListMixin
 from kernelmosaic.estimators._repeats import count_repeats
-from kernelmosaic.gram import Mosaic, ProductMosaic, Views, make_bank
+from kernelmosaic.gram import KernelBank, Mosaic, ProductMosaic, Views, make_bank
 from kernelmosaic.kernels.views import lay_tiles, read_kernels
 from kernelmosaic.learning import Learned, Learner, make_learner
 from kernelmosaic.machines import Machine
@@ -55,24 +55,29 @@ class BaseMKL(KernelListMixin, ABC):
         mosaic = rule.fit(tiles, X, self.normalize, weight)
         views = mosaic.views(X)
         bank = make_bank(mosaic, views, budget=self.memory_budget)
-        learner = make_learner(self, bank, machines)
+        learner = self._make_learner(bank, machines)
         learned = [learner.learn(bank, machine) for machine in machines]
         self.kernel_names_ = mosaic.names
         self._keep(mosaic, views, kept, learned, machines)
         self._warn_if_loose(learner)
 
+    def _make_learner(self, bank: KernelBank, machines: list[Any]) -> Any:
+        return make_learner(self, bank, machines)
+
     def _keep(
         self, mosaic: Mosaic, views: Views, kept: NDArray[np.intp], learned: list[Learned], machines: list[Machine]
     ) -> None:
-        beta = np.array([one.solution.beta for one in learned])
-        eta = np.array([one.weights for one in learned])
+        # A joint machine has one column of coefficients a class, and weights that its classes may share.
+        beta = np.concatenate([np.atleast_2d(one.solution.beta.T) for one in learned])
+        eta = np.concatenate([np.atleast_2d(one.weights) for one in learned])
+        eta = np.broadcast_to(eta, (len(beta), eta.shape[1]))
         support = np.flatnonzero(np.any(beta != 0, axis=0))
         support = support[np.argsort(kept[support])]
         self.support_ = kept[support]
         self.support_fraction_ = len(support) / len(kept)
         self.dual_coef_ = beta[:, support]
-        self.intercept_ = np.array([one.solution.intercept for one in learned])
-        self.weights_ = eta[0] if len(eta) == 1 else eta
+        self.intercept_ = np.concatenate([np.atleast_1d(one.solution.intercept) for one in learned])
+        self.weights_ = learned[0].weights if len(learned) == 1 else np.array(eta)
         self._expansion = Expansion.prune(mosaic, views, support, self.dual_coef_, eta)
         scales = [machine.objective_scale for machine in machines]
         self.objective_ = float(sum(s * one.objective for s, one in zip(scales, learned, strict=True)))
@@ -156,7 +161,7 @@ class BaseMKL(KernelListMixin, ABC):
         check_is_fitted(self)
         X = self._validate(X, reset=False)
         K = self._expansion.combined(X, X if Y is None else self._validate(Y, reset=False))
-        return K[0] if len(K) == 1 else K
+        return K[0] if self.weights_.ndim == 1 else K
 
     def cost(self, costs: Any) -> float:
         """Return what a prediction costs: the number of support vectors times the active kernels' share of all costs.

@@ -11,7 +11,14 @@ from sklearn.utils import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from kernelmosaic.estimators._base import BaseMKL
-from kernelmosaic.machines import SVC, Machine
+from kernelmosaic.gram import KernelBank
+from kernelmosaic.learning.joint import make_joint_learner
+from kernelmosaic.machines import SVC
+from kernelmosaic.machines.base import check_positive
+from kernelmosaic.machines.multiclass import CrammerSinger, JointMachine, PairwiseSlack
+
+#: Machines that tell all classes apart in one problem, by the name `multi_class` gives them.
+_JOINT: dict[str, type[JointMachine]] = {"joint": CrammerSinger, "pairwise": PairwiseSlack}
 
 
 class MKLClassifier(ClassifierMixin, BaseMKL):
@@ -42,8 +49,10 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     solver : str, default="newton"
         How the weights are learned: ``"newton"``, ``"reduced_gradient"``, ``"silp"``, ``"qcqp"``, ``"sdp"``, or the
         heuristics ``"alignment"`` and ``"easymkl"``.
-    multi_class : {"ovr"}, default="ovr"
-        How several classes are handled.
+    multi_class : {"ovr", "joint", "pairwise"}, default="ovr"
+        How more than two classes are handled: one versus rest, each with weights of its own; or all in one problem with
+        shared weights, without constants, with one slack a sample (``"joint"``, Crammer and Singer) or one a sample and
+        class (``"pairwise"``, Weston and Watkins).
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"
         How kernels are put on one scale: mean diagonal 1 on the training set; unit diagonal; centred, then mean
         diagonal 1.
@@ -60,7 +69,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
 
     Attributes
     ----------
-    weights_ : ndarray of shape (P,), or (classes, P) for more than two classes
+    weights_ : ndarray of shape (P,), or (classes, P) for more than two classes told apart one versus rest
         The weights of the kernels.
     kernel_names_ : list of str
         Their names.
@@ -159,8 +168,8 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         original = X
         X, y = self._validate(X, y, reset=True)
         check_classification_targets(y)
-        if self.multi_class != "ovr":
-            raise ValueError(f"multi_class={self.multi_class!r}: only 'ovr' is available.")
+        if self.multi_class not in ("ovr", *_JOINT):
+            raise ValueError(f"multi_class={self.multi_class!r}: give 'ovr', 'joint' or 'pairwise'.")
         weight = self._sample_weight(sample_weight, X)
         self.classes_ = np.unique(y if weight is None else y[weight > 0])
         if len(self.classes_) < 2:
@@ -172,16 +181,30 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         self.n_support_ = np.bincount(counted, minlength=len(self.classes_))
         return self
 
-    def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Machine]:
+    def _joint(self) -> bool:
+        """Whether all classes share one problem; two classes are the binary machine whatever `multi_class` says."""
+        return self.multi_class in _JOINT and len(self.classes_) > 2
+
+    def _make_learner(self, bank: KernelBank, machines: list[Any]) -> Any:
+        return make_joint_learner(self, bank) if self._joint() else super()._make_learner(bank, machines)
+
+    def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Any]:
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         prices = weight * self._class_factors(y, weight)
+        if self._joint():
+            return [self._joint_machine(np.searchsorted(self.classes_, y), prices)]
         if isinstance(self.C, str) and (self.C != "learn" or self.weights is not None):
             raise ValueError(f"C={self.C!r}: give a positive number, or 'learn' with slack=2 and weights=None.")
         # A price to be learned is a factor of these.
         C = 1.0 if isinstance(self.C, str) else self.C
         return [SVC(np.where(y == c, 1.0, -1.0), C, self.slack, prices) for c in positive]
 
-    def _keep(self, mosaic: Any, views: Any, kept: Any, learned: list[Any], machines: list[Machine]) -> None:
+    def _joint_machine(self, labels: NDArray[np.intp], prices: NDArray[np.float64]) -> JointMachine:
+        if self.slack != 1:
+            raise ValueError(f"slack={self.slack!r}: multi_class={self.multi_class!r} has slacks of norm 1 only.")
+        return _JOINT[self.multi_class](labels, check_positive("C", self.C), len(self.classes_), prices)
+
+    def _keep(self, mosaic: Any, views: Any, kept: Any, learned: list[Any], machines: list[Any]) -> None:
         super()._keep(mosaic, views, kept, learned, machines)
         if isinstance(self.C, str):
             self.C_ = np.array([one.C for one in learned])

@@ -14,16 +14,18 @@ _STRIP = 2048
 
 
 @njit(cache=True, nogil=True, fastmath=_MATH)
-def add_gated_lower(
+def add_gated_rows(
     matrices: NDArray[Any], active: NDArray[Any], gates: NDArray[Any], out: NDArray[Any], first: int, last: int
 ) -> None:
-    """Write Σ_m g_m[i] K_m[i, k] g_m[k] into the lower triangle of these rows of out; gates has shape (P, n).
+    """Write Σ_m g_m[i] K_m[i, k] g_m[k] into these rows of out; gates has shape (P, n).
 
-    A kernel whose gate is zero for a row is not read there.
+    Whole rows: reading both halves in order is faster than mirroring one. A kernel whose gate is zero for a row is not
+    read there.
     """
+    n = out.shape[1]
     for i in range(first, last):
-        for start in range(0, i + 1, _STRIP):
-            stop = min(start + _STRIP, i + 1)
+        for start in range(0, n, _STRIP):
+            stop = min(start + _STRIP, n)
             row = out[i, start:stop]
             row[:] = 0.0
             for a in range(active.shape[0]):
@@ -34,4 +36,5 @@ def add_gated_lower(
                 source = matrices[m, i, start:stop]
                 others = gates[m, start:stop]
                 for k in range(stop - start):
-                    row[k] += own * source[k] * others[k]
+                    # The gates first: their product is the same on both sides of the diagonal.
+                    row[k] += (own * others[k]) * source[k]

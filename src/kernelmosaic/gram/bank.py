@@ -146,8 +146,7 @@ class StoredBank(KernelBank):
         return K
 
     def combine_gated(self, gates: NDArray[Any], out: Block | None = None) -> Block:
-        from kernelmosaic.gram._numba_bank import mirror_lower
-        from kernelmosaic.gram._numba_gated import add_gated_lower
+        from kernelmosaic.gram._numba_gated import add_gated_rows
 
         active = np.flatnonzero(np.any(gates != 0, axis=0))
         factors = np.ascontiguousarray(gates.T, dtype=self.dtype)
@@ -156,10 +155,9 @@ class StoredBank(KernelBank):
         K = np.empty((self.n_samples,) * 2, dtype=self.dtype) if out is None else out
 
         def fill(rows: slice) -> None:
-            add_gated_lower(self.matrices, active, factors, K, rows.start, rows.stop)
-            mirror_lower(K, rows.start, rows.stop)
+            add_gated_rows(self.matrices, active, factors, K, rows.start, rows.stop)
 
-        run_threads(fill, _triangle_strips(self.n_samples, 4))
+        run_threads(fill, _strips(self.n_samples, -(-self.n_samples // 4)))
         return K
 
     def products(

@@ -96,13 +96,17 @@ class Projected(Kernel):
         if not hasattr(self, "W_"):
             # As unfitted Gaussian kernels do: the columns of a test-versus-train block are the training set.
             return np.asarray(clone(self).fit(Y)._block(X, Y))
-        left = self.transform(X)
-        return np.asarray(self.kernel_._block(left, left if Y is X else self.transform(Y)))
+        left = self._project(X)
+        return np.asarray(self.kernel_._block(left, left if Y is X else self._project(Y)))
 
     def _diagonal(self, X: Any) -> NDArray[np.float64]:
         if not hasattr(self, "W_"):
             return np.asarray(clone(self).fit(X)._diagonal(X))
         return np.asarray(self.kernel_._diagonal(self.transform(X)))
+
+    def _project(self, X: Any) -> Block:
+        """The projected samples, in the precision of the samples."""
+        return np.asarray(X @ self.W_.astype(X.dtype))
 
     def _inner(self) -> StatisticKernel:
         inner = Linear() if self.kernel is None else self.kernel

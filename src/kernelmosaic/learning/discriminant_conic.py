@@ -1,9 +1,10 @@
-"""Discriminant weights as conic programs for Clarabel: with quadratic constraints, and with matrix inequalities."""
+"""Discriminant weights as conic programs: with quadratic constraints (by Clarabel), and with matrix inequalities."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import helmert
 
@@ -18,12 +19,11 @@ from kernelmosaic.learning.discriminant import (
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.machines.discriminant import Discriminant, Matrix, binary_targets, center, within_class_matrix
 from kernelmosaic.solvers import relative_gap
-from kernelmosaic.solvers.conic import ConicProgram, pack_symmetric, unpack_symmetric
+from kernelmosaic.solvers.conic import ConicProgram
+from kernelmosaic.solvers.matrix_inequality import MatrixInequality, MatrixSolution, solve_matrix_inequalities
 
-#: Entries of the kernels' factors, once a target: beyond it the interior-point solver outgrows an ordinary machine.
+#: Entries of the matrices handed over: beyond it interior points outgrow an ordinary machine.
 _MAX_ENTRIES = 20_000_000
-#: Squared lengths of the packed matrix inequalities, summed: the solver keeps that many numbers and factorises them.
-_MAX_PACKED = 60_000_000
 #: Eigenvalues below this share of the largest are rounding.
 _RANK = 1e-12
 #: Multipliers and shares below this are what interior points leave of a zero.
@@ -96,11 +96,11 @@ class DiscriminantSDP(DiscriminantLearner):
 
     def learn(self, problem: DiscriminantProblem) -> DiscriminantLearned:
         k = problem.machine.targets.shape[1]
-        _require_small("sdp", [problem.bank.n_samples] * k)
+        _require_small("sdp", [problem.bank.n_samples] * k, problem.n_shares)
         best = Best(problem, problem.evaluate(problem.start()))
         with self.progress() as advance:
             advance(best.gap)
-            shares = _MatrixInequalities(problem, best.at).solve([[j] for j in range(k)]).shares
+            shares = _MatrixInequalities(problem, best.at).solve([[j] for j in range(k)]).s
             best.see(problem.evaluate(problem.spread(shares)))
             advance(best.record())
         return best.learned()
@@ -122,13 +122,13 @@ class DiscriminantApproximateSDP(DiscriminantLearner):
 
     def learn(self, problem: DiscriminantProblem) -> DiscriminantLearned:
         H = problem.machine.targets
-        _require_small("sdp_approximate", [problem.bank.n_samples - 1 + H.shape[1]])
+        _require_small("sdp_approximate", [problem.bank.n_samples - 1 + H.shape[1]], problem.n_shares)
         first = problem.evaluate(problem.start())
         with self.progress() as advance:
             found = _MatrixInequalities(problem, first).solve([list(range(H.shape[1]))])
-            at = problem.evaluate(problem.spread(found.shares))
+            at = problem.evaluate(problem.spread(found.s))
             upper = _lifted(H.T @ at.beta, found.t) * problem.machine.objective_scale
-            root = _square_root(_unit_diagonal(found.corner))
+            root = _square_root(_unit_diagonal(found.multipliers[0][-H.shape[1] :, -H.shape[1] :]))
             beta = at.factored.solve(H @ root)
             gap = relative_gap(upper, self._lower(problem, H @ root, beta))
             advance(gap)
@@ -160,7 +160,7 @@ class DiscriminantKim(DiscriminantLearner):
         n = problem.bank.n_samples
         if problem.joint or len(problem.machine.counts) != 2:
             raise ValueError("formulation='kim' serves two classes and a given alpha; use formulation='sdp'.")
-        _require_small("kim", [n + 1])
+        _require_small("kim", [n + 1], problem.n_shares)
         best = Best(problem, problem.evaluate(problem.start()))
         with self.progress() as advance:
             advance(best.gap)
@@ -176,23 +176,13 @@ class DiscriminantKim(DiscriminantLearner):
         gains = np.array([a @ G @ a for G in Gs])
         size = float(np.mean([np.sum(J * (J @ G)) for G in Gs])) / n or 1.0
         gain = float(gains.mean()) or 1.0
-        bordered = np.zeros((len(Gs) + 1, n + 1, n + 1))
-        for B, G in zip(bordered, Gs, strict=False):
+        bordered = np.zeros((len(Gs), n + 1, n + 1))
+        for B, G in zip(bordered, Gs, strict=True):
             B[:n, :n] = J @ G @ J / size
             B[:n, n] = B[n, :n] = J @ (G @ a) / np.sqrt(size * gain)
-        bordered[-1, n, n] = 1.0
         constant = np.diag(np.append(np.full(n, (problem.machine.alpha or 0.0) / n / size), 0.0))
-        model = ConicProgram(np.append(-gains / gain, 1.0), np.zeros(len(Gs) + 1))
-        _require_simplex(model, len(Gs))
-        model.require("semidefinite", -pack_symmetric(bordered).T, pack_symmetric(constant))
-        return _cleaned(model.solve().x[: len(Gs)])
-
-
-class _Found:
-    """What the matrix inequalities gave: shares, bounds t in the problem's units, the multiplier's last corner."""
-
-    def __init__(self, shares: Weights, t: Weights, corner: Matrix) -> None:
-        self.shares, self.t, self.corner = shares, t, corner
+        inequality = MatrixInequality(constant, bordered, [(0, n)])
+        return _minimise([inequality], np.append(-gains / gain, 1.0)).s
 
 
 class _MatrixInequalities:
@@ -210,29 +200,37 @@ class _MatrixInequalities:
         # In these units every t is about one.
         self.unit = float(np.sqrt(np.sum(problem.machine.targets * at.beta) / n / self.H.shape[1]))
 
-    def solve(self, groups: list[list[int]]) -> _Found:
-        problem, k, P = self.problem, self.H.shape[1], len(self.matrices)
-        model = ConicProgram(np.append(np.zeros(P), np.ones(k)), np.zeros(P + k))
-        _require_simplex(model, P)
-        blocks = [model.require("semidefinite", *self._inequality(group)) for group in groups]
-        found = model.solve()
-        corner = unpack_symmetric(found.multipliers[blocks[0]])[-len(groups[0]) :, -len(groups[0]) :]
-        # t was scaled with the matrices, which are n times what the problem has.
-        t = found.x[P:] * self.unit**2 * problem.bank.n_samples
-        return _Found(_cleaned(found.x[:P]), t, corner)
-
-    def _inequality(self, group: list[int]) -> tuple[NDArray[np.float64], Weights]:
+    def solve(self, groups: list[list[int]]) -> MatrixSolution:
+        """Return the solution, t in the problem's units."""
         P, k = len(self.matrices), self.H.shape[1]
+        found = _minimise([self._inequality(group) for group in groups], np.append(np.zeros(P), np.ones(k)))
+        # t was scaled with the matrices, which are n times what the problem has.
+        return replace(found, t=found.t * self.unit**2 * self.problem.bank.n_samples)
+
+    def _inequality(self, group: list[int]) -> MatrixInequality:
         m, g = self.problem.bank.n_samples - 1, len(group)
-        parts = np.zeros((P + k, m + g, m + g))
-        parts[:P, :m, :m] = self.matrices
-        for place, j in enumerate(group):
-            parts[P + j, m + place, m + place] = 1.0
+        matrices = np.zeros((len(self.matrices), m + g, m + g))
+        matrices[:, :m, :m] = self.matrices
         constant = np.zeros((m + g, m + g))
         constant[:m, :m] = (m + 1) * (self.problem.machine.alpha or 0.0) * np.eye(m)
         constant[:m, m:] = self.H[:, group] / self.unit
         constant[m:, :m] = constant[:m, m:].T
-        return -pack_symmetric(parts).T, pack_symmetric(constant)
+        return MatrixInequality(constant, matrices, [(j, m + place) for place, j in enumerate(group)])
+
+
+def _minimise(inequalities: list[MatrixInequality], linear: Weights) -> MatrixSolution:
+    """Minimise from equal shares, with bounds t that are twice what they need be."""
+    P = len(inequalities[0].matrices)
+    s, t = np.full(P, 1.0 / P), np.zeros(len(linear) - P)
+    for one in inequalities:
+        corner = len(one.bounds)
+        F = one.value(s, t)
+        M, border = F[:-corner, :-corner], F[:-corner, -corner:]
+        need = float(np.linalg.eigvalsh(border.T @ np.linalg.solve(M, border))[-1])
+        for j, _ in one.bounds:
+            t[j] = 2.0 * need + 1e-3
+    found = solve_matrix_inequalities(linear, inequalities, s, t)
+    return replace(found, s=np.where(found.s > _ZERO, found.s, 0.0))
 
 
 def trace_one_matrices(problem: DiscriminantProblem) -> list[Matrix]:
@@ -243,17 +241,6 @@ def trace_one_matrices(problem: DiscriminantProblem) -> list[Matrix]:
         G = np.array(problem.bank.row_block(index - first, slice(0, n)), dtype=np.float64)
         out.append(center(G) / problem.traces[index - first])
     return out
-
-
-def _require_simplex(model: ConicProgram, count: int) -> None:
-    """Ask that the first variables be non-negative and sum to one."""
-    eye = np.eye(count, len(model.linear))
-    model.require("zero", eye.sum(axis=0, keepdims=True), np.ones(1))
-    model.require("nonnegative", -eye, np.zeros(count))
-
-
-def _cleaned(shares: Weights) -> Weights:
-    return np.where(shares > _ZERO, shares, 0.0)
 
 
 def _factor(K: Matrix) -> Matrix:
@@ -279,10 +266,10 @@ def _square_root(X: Matrix) -> Matrix:
     return np.asarray((V * np.sqrt(np.maximum(eigenvalues, 0.0))) @ V.T)
 
 
-def _require_small(formulation: str, orders: list[int]) -> None:
-    packed = sum((order * (order + 1) // 2) ** 2 for order in orders)
-    if packed > _MAX_PACKED:
+def _require_small(formulation: str, orders: list[int], count: int) -> None:
+    entries = count * sum(order**2 for order in orders)
+    if entries > _MAX_ENTRIES:
         raise MemoryError(
-            f"formulation={formulation!r} needs matrices of {packed:.1e} entries for {len(orders)} inequalities of "
-            f"order {orders[0]} and serves up to {_MAX_PACKED:.0e}; use formulation='newton'."
+            f"formulation={formulation!r} would keep {entries:.1e} entries for {len(orders)} inequalities of order "
+            f"{orders[0]} and serves up to {_MAX_ENTRIES:.0e}; use formulation='newton'."
         )

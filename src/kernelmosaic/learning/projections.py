@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,8 +108,3 @@ class Projections:
 def projected_kernels(mosaic: Mosaic) -> list[int]:
     """Return the numbers of the kernels whose projection is to be learned."""
     return [m for m, piece in enumerate(mosaic.pieces) if isinstance(piece.kernel, Projected)]
-
-
-def projections_in(kernels: list[Any]) -> bool:
-    """Whether any of these kernels has a projection to learn."""
-    return any(isinstance(kernel, Projected) for kernel in kernels)

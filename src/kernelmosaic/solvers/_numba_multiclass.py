@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 
-#: A diagonal entry below this share of the sample's largest is raised to it: a class whose kernels all have weight zero.
+#: A diagonal entry below this share of the sample's largest is raised to it: a class whose kernels have no weight.
 _FLOOR = 1e-8
 #: Newton steps on a sample's multiplier; each fixes the set of free classes, so that a handful do.
 _NEWTON = 60
@@ -63,7 +63,7 @@ def solve_sample(slopes: Vector, curvature: Vector, label: int, price: float, to
 
 @njit(cache=True, nogil=True)
 def _balance(out: Vector, curvature: Vector, label: int, price: float, top: float) -> None:
-    """Make the coefficients sum to zero: the rest, rounding of a nearly vanishing diagonal, goes where there is room."""
+    """Make the coefficients sum to zero: the rest, rounding of a nearly vanishing diagonal, goes where it fits."""
     rest = -out.sum()
     for c in np.argsort(curvature):
         floor, ceiling = (0.0, top) if c == label else (-price, 0.0)
@@ -92,7 +92,7 @@ def _violation(beta: Vector, residual: NDArray[Any], i: int, label: int, price: 
 def violations(
     beta: NDArray[Any], residual: NDArray[Any], labels: NDArray[Any], prices: Vector, tops: Vector
 ) -> Vector:
-    """Return how much each sample's steepest exchange between two classes gains, to first order; 0 where it is optimal."""
+    """Return the slope of each sample's steepest exchange between two classes; 0 where it is optimal."""
     out = np.empty(beta.shape[0])
     for i in range(beta.shape[0]):
         out[i] = _violation(beta[i], residual, i, labels[i], prices[i], tops[i])

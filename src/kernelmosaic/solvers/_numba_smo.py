@@ -292,13 +292,21 @@ def ascend_singles(
 
 @njit(cache=True, nogil=True, fastmath=_MATH)
 def subtract_rows(K: NDArray[Any], rows: NDArray[np.intp], changes: Vector, residual: Vector) -> None:
-    """residual −= Σ changes[r] K[rows[r]], in strips of columns that stay in the first-level cache."""
+    """residual −= Σ changes[r] K[rows[r]], four rows a pass over a strip that stays in the first-level cache."""
     n = residual.shape[0]
+    fours = rows.shape[0] - rows.shape[0] % 4
     strip = 2048
     for start in range(0, n, strip):
         stop = min(start + strip, n)
-        for r in range(rows.shape[0]):
+        part = residual[start:stop]
+        for r in range(0, fours, 4):
+            a, b, c, d = K[rows[r]], K[rows[r + 1]], K[rows[r + 2]], K[rows[r + 3]]
+            first, second, third, fourth = a[start:stop], b[start:stop], c[start:stop], d[start:stop]
+            w, x, y, z = changes[r], changes[r + 1], changes[r + 2], changes[r + 3]
+            for k in range(stop - start):
+                part[k] -= (w * first[k] + x * second[k]) + (y * third[k] + z * fourth[k])
+        for r in range(fours, rows.shape[0]):
             change = changes[r]
-            row = K[rows[r]]
-            for k in range(start, stop):
-                residual[k] -= change * row[k]
+            row = K[rows[r]][start:stop]
+            for k in range(stop - start):
+                part[k] -= change * row[k]

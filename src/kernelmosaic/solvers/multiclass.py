@@ -22,9 +22,9 @@ _REPEATS = 5
 class JointProgram:
     """max Σ_ic T_ic β_ic − ½ Σ_c β_cᵀ K_c β_c  where every sample's coefficients sum to zero over the classes.
 
-    With y the sample's class and p its price, β_iy ≥ 0, −p ≤ β_ic ≤ 0 for the other classes, and with one slack a sample
-    (Crammer and Singer) also β_iy ≤ p. Both machines ask f_y(xᵢ) − f_c(xᵢ) ≥ margin_ic − ξ of every other class c, so that
-    T_ic = −margin_ic and T_iy = 0.
+    With y the sample's class and p its price, β_iy ≥ 0, −p ≤ β_ic ≤ 0 for the other classes, and with one slack a
+    sample (Crammer and Singer) also β_iy ≤ p. Both machines ask f_y(xᵢ) − f_c(xᵢ) ≥ margin_ic − ξ of every other class
+    c, so that T_ic = −margin_ic and T_iy = 0.
 
     Attributes
     ----------
@@ -142,7 +142,7 @@ def solve_joint(
     tol: float = 1e-3,
     max_iter: int | None = None,
 ) -> JointSolution:
-    """Solve a multi-class dual to a relative duality gap of `tol` by block ascent: a sample's classes at a time, exactly.
+    """Solve a multi-class dual to a relative duality gap of `tol` by exact block ascent, a sample at a time.
 
     Parameters
     ----------
@@ -211,7 +211,7 @@ class _Ascent:
                     return solution
 
     def round(self) -> int:
-        """Visit the samples with much to gain, until it is little; the others are shrunk away. Returns the steps taken."""
+        """Visit the samples with much to gain until it is little, the others not at all; return the steps taken."""
         v = self.loops.violations(self.beta, self.residual, *self.bounds)
         threshold = _VISITED * float(v.max())
         order = np.flatnonzero(v > threshold)

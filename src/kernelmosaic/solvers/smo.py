@@ -14,6 +14,8 @@ from kernelmosaic.solvers.program import Program, Solution, Vector, certify, rel
 _COMPACT_SHARE = 0.5
 #: ... and the problem is large enough for the copy to pay.
 _COMPACT_SAMPLES = 2000
+#: The residual is kept up to date for this many steps a sample, then recomputed before it certifies anything.
+_STEPS_A_REFRESH = 10
 #: A Newton step on the free samples is tried once this many steps a sample have not been enough, ...
 _NEWTON_AFTER = 3
 #: ... while there are at most this many free samples to factorise.
@@ -82,6 +84,7 @@ class _Climb:
         self.n_iter = 0
         self.exhausted = False
         self.last_jump = 0
+        self.allowance = float(_FLOPS_A_STEP)
         self.refresh()
         self.tolerance = np.inf
         self.violation = np.inf
@@ -107,6 +110,7 @@ class _Climb:
         """Recompute the residual from β: rounding gathers over many steps."""
         self.residual = self.program.target.copy()
         self._subtract(np.flatnonzero(self.beta), self.beta[self.beta != 0])
+        self.refreshed_at = self.n_iter
 
     def _subtract(self, rows: NDArray[np.intp], changes: Vector) -> None:
         self.loops.subtract_rows(self.K, rows, changes, self.residual)
@@ -141,7 +145,9 @@ class _Climb:
         return self.program.target - self.residual - self.program.ridge * self.beta
 
     def certified(self) -> Solution:
-        self.refresh()
+        # A step rounds the residual once: so few of them cannot reach the digits a certificate shows.
+        if self.n_iter - self.refreshed_at > _STEPS_A_REFRESH * self.program.n_samples:
+            self.refresh()
         return certify(self.program, self.beta, self.values(), self.n_iter, self.noise())
 
     def noise(self) -> float:
@@ -178,16 +184,21 @@ class _Climb:
         return gap
 
     def jump(self, gap: float) -> float:
-        """Take a Newton step on the free samples if it costs no more than the steps since the last one."""
+        """Take Newton steps on the free samples if they cost no more than the steps since the last jump.
+
+        With every jump more is allowed: the problem has proved to be a hard one.
+        """
         free = free_samples(self.program, self.beta)
-        work = (self.n_iter - self.last_jump) * self.program.n_samples
-        if len(free) > _NEWTON_FREE or len(free) ** 3 > _FLOPS_A_STEP * work:
+        flops = self.allowance * (self.n_iter - self.last_jump) * self.program.n_samples
+        if len(free) > _NEWTON_FREE or len(free) ** 3 > flops:
             return gap
-        changes = free_newton_step(self.K, self.program, self.beta, self.residual, free)
+        before = self.beta[free]
+        self.beta[free] = free_newton_step(self.K, self.program, self.beta, self.residual, free, flops)
+        changes = self.beta[free] - before
         moved = changes != 0
-        self.beta[free] += changes
         self._subtract(free[moved], changes[moved])
         self.last_jump = self.n_iter
+        self.allowance *= 2
         return self.gap()
 
     def run(self, max_steps: int) -> None:

@@ -1,0 +1,157 @@
+"""Classification with one weight a class and kernel, all classes in one problem."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+
+from kernelmosaic.estimators._base import BaseMKL
+from kernelmosaic.gram import KernelBank
+from kernelmosaic.gram.memory import default_budget, format_bytes
+from kernelmosaic.learning.class_wise import ClassWiseLearner, ProjectedGradient, QuasiNewton
+from kernelmosaic.learning.joint import check_count
+from kernelmosaic.machines.base import check_positive
+from kernelmosaic.machines.multiclass import CrammerSinger
+
+_SOLVERS: dict[str, type[ClassWiseLearner]] = {"quasi_newton": QuasiNewton, "projected_gradient": ProjectedGradient}
+
+
+class BilinearMKLClassifier(ClassifierMixin, BaseMKL):
+    """Multi-class classification in which every class weighs the kernels for itself.
+
+    Minimises ½ Σ_c (‖w_c‖² + Σ_r d_cr) + κ Σ ξ_i over d ≥ 0 and f_c(x) = Σ_r d_cr^½ ⟨w_c^(r), φ_r(x)⟩, with f_y(x_i) −
+    f_c(x_i) ≥ 1 − ξ_i for every other class c. That is the convex problem Σ_cr ‖u_c^(r)‖ + κ Σ ξ_i: sparse in classes
+    and kernels together.
+
+    Parameters
+    ----------
+    kernels : list, default=None
+        Kernels, ``(name, kernel)`` or ``(name, kernel, columns)`` with columns as in
+        :class:`~sklearn.compose.ColumnTransformer`. None means linear, quadratic and Gaussian.
+    kappa : float, default=1.0
+        Price κ of the slack.
+    solver : {"quasi_newton", "projected_gradient"}, default="quasi_newton"
+        Limited-memory quasi-Newton steps on the convex problem, or the published scheme: projected gradient with a line
+        search and rescaling.
+    normalize : {"trace", "diagonal", "centered"} or None, default="trace"
+        How kernels are put on one scale.
+    tol : float, default=1e-3
+        Relative duality gap at which to stop.
+    max_iter : int, default=100
+        Most solves of the inner machine.
+    memory_budget : float, default=None
+        Bytes the Gram matrices, and one more a class, may take; None means half of the free memory.
+    verbose : bool, default=False
+        Accepted for the sake of the other estimators.
+
+    Attributes
+    ----------
+    weights_ : ndarray of shape (classes, P)
+        The weights d, scaled so that Σ_r d_cr = ‖w_c‖².
+    dual_coef_ : ndarray of shape (classes, n_support)
+        The coefficients τ of the support vectors.
+    objective_, duality_gap_ : float
+        Value of the training problem, and its certified relative duality gap.
+    kernel_names_, support_, n_support_, support_fraction_, intercept_, n_iter_, n_solves_, history_, classes_
+        As in `MKLClassifier`; the intercepts are zero, the model has none.
+
+    References
+    ----------
+    The bilinear formulation of multi-class multiple kernel learning; inner machine of Crammer and Singer (2001).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from kernelmosaic import BilinearMKLClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> BilinearMKLClassifier().fit(X, y).weights_.shape
+    (3, 3)
+    """
+
+    weights = None
+
+    def __init__(
+        self,
+        kernels: Any = None,
+        *,
+        kappa: float = 1.0,
+        solver: str = "quasi_newton",
+        normalize: str | None = "trace",
+        tol: float = 1e-3,
+        max_iter: int = 100,
+        memory_budget: float | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.kernels = kernels
+        self.kappa = kappa
+        self.solver = solver
+        self.normalize = normalize
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to samples and their classes.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Samples.
+        y : array-like of shape (n_samples,)
+            Classes.
+        sample_weight : array-like of shape (n_samples,), optional
+            Factors of κ, sample by sample.
+
+        Returns
+        -------
+        self
+        """
+        original = X
+        X, y = self._validate(X, y, reset=True)
+        check_classification_targets(y)
+        check_positive("kappa", self.kappa)
+        if self.solver not in _SOLVERS:
+            raise ValueError(f"solver={self.solver!r}: choose one of {', '.join(map(repr, _SOLVERS))}.")
+        weight = self._sample_weight(sample_weight, X)
+        self.classes_ = np.unique(y if weight is None else y[weight > 0])
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"y holds one class only, {self.classes_.tolist()}: {type(self).__name__} needs at least two classes."
+            )
+        self._fit(X, y, weight, original)
+        counted = np.searchsorted(self.classes_, np.asarray(y)[self.support_])
+        self.n_support_ = np.bincount(counted, minlength=len(self.classes_))
+        return self
+
+    def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Any]:
+        return [CrammerSinger(np.searchsorted(self.classes_, y), self.kappa, len(self.classes_), weight)]
+
+    def _make_learner(self, bank: KernelBank, machines: list[Any]) -> ClassWiseLearner:
+        need = len(self.classes_) * bank.n_samples**2 * bank.dtype.itemsize
+        budget = default_budget() if self.memory_budget is None else self.memory_budget
+        if need > budget:
+            raise MemoryError(
+                f"One combined matrix for each of {len(self.classes_)} classes needs {format_bytes(need)}, the budget "
+                f"is {format_bytes(budget)}: use fewer samples, or raise memory_budget."
+            )
+        return _SOLVERS[self.solver](self.tol, check_count("max_iter", self.max_iter))
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return the outputs, one column a class; for two classes, by how much the second is ahead."""
+        outputs = self._outputs(X)
+        return outputs[:, 1] - outputs[:, 0] if outputs.shape[1] == 2 else outputs
+
+    def contributions(self, X: Any) -> NDArray[np.float64]:
+        """Return each kernel's share of the decision: (n_samples, P) for two classes, else (n_samples, P, classes)."""
+        terms = super().contributions(X)
+        return terms[:, :, 1] - terms[:, :, 0] if terms.shape[2] == 2 else terms
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of each sample."""
+        scores = self.decision_function(X)
+        return np.asarray(self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)])

@@ -1,0 +1,173 @@
+"""Classification from class posteriors instead of hard labels."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+from sklearn.utils import check_array
+from sklearn.utils.multiclass import check_classification_targets
+
+from kernelmosaic.estimators.classifier import MKLClassifier
+from kernelmosaic.learning.joint import check_count
+from kernelmosaic.machines.base import check_positive
+from kernelmosaic.machines.posterior import posterior_machine
+
+Array = NDArray[np.float64]
+
+#: How far from one the posteriors of a sample may sum.
+_SUM = 1e-6
+
+
+class PosteriorMKLClassifier(MKLClassifier):
+    """Classification from class posteriors, on a weighted sum of kernels.
+
+    Samples whose class is doubtful ask for a smaller margin, so that noisy labels move the boundary less. Two classes,
+    with ŷ = 2 Pr(+1 | x) − 1: min ½‖w‖² + C Σ ξ_i with ŷ_i f(x_i) ≥ ŷ_i² (1 − ξ_i). More classes, with y the most
+    probable one: min ½ Σ_c ‖w_c‖² + C Σ_i Σ_c ξ_ic with f_y(x_i) − f_c(x_i) ≥ 2 (Pr(y | x_i) − Pr(c | x_i)) − ξ_ic, without
+    constants. Hard posteriors give exactly ``MKLClassifier(multi_class="pairwise")``.
+
+    Parameters
+    ----------
+    kernels : list, default=None
+        As in `MKLClassifier`.
+    C : float, default=1.0
+        Price of the slack.
+    n_neighbors : int, default=5
+        For labels: a sample's posteriors are the shares of the classes among its nearest neighbours, itself included, in
+        the Euclidean distance of the features as given; as many as this, and all at the distance of the last.
+    norm, weights, penalties, penalty_power, solver, normalize, tol, max_iter, memory_budget, verbose
+        As in `MKLClassifier`; for more than two classes ``solver="newton"``.
+
+    Attributes
+    ----------
+    posteriors_ : ndarray of shape (n_samples, classes)
+        What the machine was fitted to.
+    classes_ : ndarray
+        The class labels; 0, 1, … for a matrix of posteriors.
+    weights_, dual_coef_, support_, n_support_, intercept_, objective_, duality_gap_, n_iter_, n_solves_, history_
+        As in `MKLClassifier`.
+
+    References
+    ----------
+    Tao, Wu, Wang and Wang (2005), "Posterior probability support vector machines for unbalanced data"; Gönen, Tanuğur and
+    Alpaydın (2008), "Multiclass posterior probability support vector machines".
+
+    Examples
+    --------
+    >>> from kernelmosaic import PosteriorMKLClassifier
+    >>> from kernelmosaic.kernels import Linear
+    >>> X, posteriors = [[-1.0], [1.0], [2.0]], [[1.0, 0.0], [0.4, 0.6], [0.0, 1.0]]
+    >>> PosteriorMKLClassifier([Linear()]).fit(X, posteriors).predict([[-2.0], [2.0]])
+    array([0, 1])
+    """
+
+    # The one form of the joint machine that posteriors have.
+    multi_class = "pairwise"
+    slack = 1
+    class_weight = None
+
+    def __init__(
+        self,
+        kernels: Any = None,
+        *,
+        C: float = 1.0,
+        n_neighbors: int = 5,
+        norm: float = 1,
+        weights: Any = None,
+        penalties: Any = None,
+        penalty_power: float = 0.5,
+        solver: str = "newton",
+        normalize: str | None = "trace",
+        tol: float = 1e-3,
+        max_iter: int = 100,
+        memory_budget: float | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.kernels = kernels
+        self.C = C
+        self.n_neighbors = n_neighbors
+        self.norm = norm
+        self.weights = weights
+        self.penalties = penalties
+        self.penalty_power = penalty_power
+        self.solver = solver
+        self.normalize = normalize
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to samples and their posteriors or labels.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Samples.
+        y : array-like of shape (n_samples, classes) or (n_samples,)
+            Posteriors, each row in [0, 1] and summing to one; or classes, from which they are estimated.
+        sample_weight : array-like of shape (n_samples,), optional
+            Factors of C, sample by sample.
+
+        Returns
+        -------
+        self
+        """
+        check_positive("C", self.C)
+        check_count("n_neighbors", self.n_neighbors)
+        original = X
+        if np.ndim(y) == 2 and np.shape(y)[1] > 1:
+            X, P = self._validate(X, _check_posteriors(y), reset=True, multi_output=True)
+            weight = self._sample_weight(sample_weight, X)
+            self.classes_ = np.arange(P.shape[1])
+        else:
+            X, y = self._validate(X, y, reset=True)
+            check_classification_targets(y)
+            weight = self._sample_weight(sample_weight, X)
+            P = self._estimate(X, y, weight)
+        self.posteriors_ = P
+        # Samples are told apart by number: equal rows of posteriors have equal numbers.
+        self._distinct, codes = np.unique(P, axis=0, return_inverse=True)
+        self._fit(X, codes.ravel(), weight, original)
+        self.n_support_ = np.bincount(P[self.support_].argmax(axis=1), minlength=len(self.classes_))
+        del self._distinct
+        return self
+
+    def _estimate(self, X: Any, y: NDArray[Any], weight: Array | None) -> Array:
+        """Return the shares of the classes among each sample's neighbours, by weight."""
+        everyone = np.ones(len(y)) if weight is None else weight
+        self.classes_ = np.unique(y[everyone > 0])
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"y holds one class only, {self.classes_.tolist()}: {type(self).__name__} needs at least two classes."
+            )
+        if getattr(X, "dtype", np.dtype(object)).kind not in "fiu" or set(self._kernels_take("input_kind")) != {"numbers"}:
+            raise ValueError("y: posteriors are estimated from numeric features only; give the matrix of posteriors.")
+        X = X.toarray() if hasattr(X, "toarray") else X
+        indicator = (np.asarray(y)[:, np.newaxis] == self.classes_) * everyone[:, np.newaxis]
+        P = np.empty((len(y), len(self.classes_)))
+        for i, distances in enumerate(cdist(X, X)):
+            order = np.argsort(distances, kind="stable")
+            reached = np.searchsorted(np.cumsum(everyone[order]), self.n_neighbors)
+            # All at the distance of the last: equal distances are not told apart by the order of the samples.
+            within = distances <= distances[order[min(reached, len(order) - 1)]]
+            shares = indicator[within].sum(axis=0)
+            P[i] = shares / shares.sum() if shares.sum() > 0 else 1.0 / len(shares)
+        return P
+
+    def _machines(self, y: Any, weight: Array) -> list[Any]:
+        return [posterior_machine(self._distinct[y], check_positive("C", self.C), weight)]
+
+
+def _check_posteriors(y: Any) -> Array:
+    P = np.asarray(check_array(y, dtype=np.float64, input_name="y"))
+    if P.min() < 0 or P.max() > 1:
+        raise ValueError(f"y: posteriors must lie in [0, 1]; they range from {P.min():g} to {P.max():g}.")
+    sums = P.sum(axis=1)
+    worst = int(np.argmax(np.abs(sums - 1.0)))
+    if abs(sums[worst] - 1.0) > _SUM:
+        raise ValueError(f"y: the posteriors of a sample must sum to one; those of row {worst} sum to {sums[worst]:g}.")
+    return P

@@ -1,0 +1,77 @@
+"""The machines that tell all classes apart in one problem, with one output a class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelmosaic.machines.base import check_positive
+from kernelmosaic.solvers.multiclass import JointProgram, JointSolution, solve_joint
+
+Array = NDArray[np.float64]
+
+
+class JointMachine:
+    """A machine with one output a class and no constants: everything of the training problem but the kernel.
+
+    As with every machine only β crosses to whoever learns the kernel, here with one column a class:
+    ∂J/∂K = −½ Σ_c β_c β_cᵀ.
+
+    Parameters
+    ----------
+    y : array of shape (n,)
+        The classes, as numbers from zero.
+    C : float
+        Price of the slack.
+    n_classes : int, optional
+        How many classes there are; by default as many as `y` shows.
+    sample_weight : array of shape (n,), optional
+        Factors of C, sample by sample; zero takes a sample out.
+    margins : array of shape (n, classes), optional
+        By how much the sample's class should be ahead of each other class; by default `margin`.
+    """
+
+    objective_scale: float = 1.0
+    margin: float
+    pairwise: bool
+
+    def __init__(
+        self,
+        y: NDArray[Any],
+        C: float = 1.0,
+        n_classes: int | None = None,
+        sample_weight: Array | None = None,
+        margins: Array | None = None,
+    ) -> None:
+        check_positive("C", C)
+        labels = np.asarray(y, dtype=np.intp)
+        k = int(labels.max()) + 1 if n_classes is None else n_classes
+        if labels.min() < 0 or labels.max() >= k or k < 2:
+            raise ValueError(f"y: give at least two classes, numbered from 0 to {k - 1}.")
+        prices = C * (np.ones(len(labels)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64))
+        if margins is None:
+            margins = np.full((len(labels), k), self.margin)
+        if margins.shape != (len(labels), k):
+            raise ValueError(f"margins has shape {margins.shape}; {len(labels)} samples of {k} classes are given.")
+        self.program = JointProgram(labels, np.asarray(margins, dtype=np.float64), prices, self.pairwise)
+
+    def solve(self, K: NDArray[Any], warm_start: Array | None = None, tol: float = 1e-3) -> JointSolution:
+        """Return the solution for the kernel matrix, one for all classes or one a class, to a relative gap of `tol`."""
+        return solve_joint(K, self.program, warm_start, tol)
+
+
+class CrammerSinger(JointMachine):
+    """One slack a sample: min ½ Σ_c ‖w_c‖² + C Σᵢ ξᵢ with f_y(xᵢ) − f_c(xᵢ) ≥ 1 − ξᵢ for every other class c."""
+
+    margin = 1.0
+    pairwise = False
+
+
+class PairwiseSlack(JointMachine):
+    """One slack a sample and class: min ½ Σ_c ‖w_c‖² + C Σᵢ Σ_c ξᵢ_c with f_y(xᵢ) − f_c(xᵢ) ≥ 2 − ξᵢ_c (Weston and
+    Watkins 1998; Bredensteiner and Bennett 1999), without constants. Two classes are worth twice the binary machine."""
+
+    margin = 2.0
+    pairwise = True

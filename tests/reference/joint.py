@@ -1,0 +1,106 @@
+"""The multi-class problems once more, in their primal form with explicit features, for Clarabel."""
+
+from __future__ import annotations
+
+import clarabel
+import numpy as np
+from scipy import sparse
+from tests.reference.conic import factor
+
+
+def _solve(P, c, blocks):
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-10
+    A = sparse.csc_matrix(np.vstack([A for _, A, _ in blocks]))
+    b = np.concatenate([b for _, _, b in blocks])
+    cones = [cone(len(b)) for cone, _, b in blocks]
+    solution = clarabel.DefaultSolver(sparse.csc_matrix(np.diag(P)), c, A, b, cones, settings).solve()
+    assert str(solution.status) in ("Solved", "AlmostSolved"), solution.status
+    return solution.obj_val, np.array(solution.x)
+
+
+def _margin_rows(L, y, k, margins, slack_of, width):
+    """Rows of −(f_y − f_c) − ξ ≤ −margin, class by class; w is laid out class after class."""
+    rows, bounds = [], []
+    for i, own in enumerate(y):
+        for c in range(k):
+            if c == own:
+                continue
+            row = np.zeros(width)
+            row[own * L.shape[1] : (own + 1) * L.shape[1]] -= L[i]
+            row[c * L.shape[1] : (c + 1) * L.shape[1]] += L[i]
+            row[k * L.shape[1] + slack_of(i, c)] = -1.0
+            rows.append(row)
+            bounds.append(-margins[i, c])
+    return np.array(rows), np.array(bounds)
+
+
+def solve_joint_conic(K, y, k, prices, margins, pairwise):
+    """Return the optimum of ½ Σ‖w_c‖² + Σ price · slack, one slack a sample or one a sample and class."""
+    L = factor(K)
+    n, rank = L.shape
+    slacks = n * k if pairwise else n
+    width = k * rank + slacks
+    P = np.concatenate([np.ones(k * rank), np.zeros(slacks)])
+    c = np.concatenate([np.zeros(k * rank), np.repeat(prices, k) if pairwise else prices])
+    A, b = _margin_rows(L, y, k, margins, (lambda i, c: i * k + c) if pairwise else (lambda i, c: i), width)
+    positive = np.hstack([np.zeros((slacks, k * rank)), -np.eye(slacks)])
+    blocks = [(clarabel.NonnegativeConeT, A, b), (clarabel.NonnegativeConeT, positive, np.zeros(slacks))]
+    return _solve(P, c, blocks)[0]
+
+
+def solve_bilinear_conic(Ks, y, k, kappa):
+    """Return the optimum of Σ_{c,r} ‖u_c^(r)‖ + κ Σ ξ and the norms, of shape (classes, kernels)."""
+    factors = [factor(K) for K in Ks]
+    L = np.hstack(factors)
+    n, rank = L.shape
+    P = len(Ks)
+    width = k * rank + n + k * P
+    A, b = _margin_rows(L, y, k, np.ones((n, k)), lambda i, c: i, width)
+    positive = np.zeros((n, width))
+    positive[:, k * rank : k * rank + n] = -np.eye(n)
+    blocks = [(clarabel.NonnegativeConeT, A, b), (clarabel.NonnegativeConeT, positive, np.zeros(n))]
+    starts = np.concatenate([[0], np.cumsum([F.shape[1] for F in factors])])
+    for c in range(k):
+        for r in range(P):
+            size = starts[r + 1] - starts[r]
+            cone = np.zeros((size + 1, width))
+            cone[0, k * rank + n + c * P + r] = -1.0
+            cone[1:, c * rank + starts[r] : c * rank + starts[r + 1]] = -np.eye(size)
+            blocks.append((clarabel.SecondOrderConeT, cone, np.zeros(size + 1)))
+    cost = np.concatenate([np.zeros(k * rank), np.full(n, kappa), np.ones(k * P)])
+    value, x = _solve(np.zeros(width), cost, blocks)
+    return value, x[k * rank + n :].reshape(k, P)
+
+
+def solve_joint_mkl_conic(Ks, y, k, prices, margins, pairwise):
+    """Return the optimum of ½ (Σ_m (Σ_c ‖u_c^(m)‖²)^½)² + Σ price · slack: shared weights that sum to one."""
+    factors = [factor(K) for K in Ks]
+    L = np.hstack(factors)
+    n, rank = L.shape
+    P, slacks = len(Ks), n * k if pairwise else n
+    width = k * rank + slacks + P + 1
+    slack_of = (lambda i, c: i * k + c) if pairwise else (lambda i, c: i)
+    A, b = _margin_rows(L, y, k, margins, slack_of, width)
+    positive = np.zeros((slacks, width))
+    positive[:, k * rank : k * rank + slacks] = -np.eye(slacks)
+    total = np.zeros((1, width))
+    total[0, k * rank + slacks : -1], total[0, -1] = 1.0, -1.0
+    blocks = [
+        (clarabel.ZeroConeT, total, np.zeros(1)),
+        (clarabel.NonnegativeConeT, A, b),
+        (clarabel.NonnegativeConeT, positive, np.zeros(slacks)),
+    ]
+    starts = np.concatenate([[0], np.cumsum([F.shape[1] for F in factors])])
+    for m in range(P):
+        columns = np.concatenate([c * rank + np.arange(starts[m], starts[m + 1]) for c in range(k)])
+        cone = np.zeros((len(columns) + 1, width))
+        cone[0, k * rank + slacks + m] = -1.0
+        cone[np.arange(1, len(columns) + 1), columns] = -1.0
+        blocks.append((clarabel.SecondOrderConeT, cone, np.zeros(len(columns) + 1)))
+    quadratic = np.zeros(width)
+    quadratic[-1] = 1.0
+    cost = np.concatenate([np.zeros(k * rank), np.repeat(prices, k) if pairwise else prices, np.zeros(P + 1)])
+    value, x = _solve(quadratic, cost, blocks)
+    return value, x[k * rank + slacks : -1] / x[-1]
