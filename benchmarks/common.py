@@ -23,6 +23,12 @@ def best_time(work: Callable[[], Any], repeats: int = 3) -> float:
     return min(times)
 
 
+def best_times(works: Sequence[Callable[[], Any]], repeats: int = 3) -> list[float]:
+    """Return the best seconds of each, run in turns so that a neighbour's burst of work falls on all alike."""
+    rounds = [[best_time(work, 1) for work in works] for _ in range(repeats)]
+    return [min(times) for times in zip(*rounds, strict=True)]
+
+
 def geometric_mean(values: Iterable[float]) -> float:
     return float(np.exp(np.mean(np.log(list(values)))))
 
@@ -47,5 +53,5 @@ def describe_machine() -> str:
     except (OSError, StopIteration):
         pass
     load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
-    versions = f"numpy {np.__version__}, scipy {scipy.__version__}, scikit-learn {sklearn.__version__}"
-    return f"{processor}, {os.cpu_count()} cores{load}; Python {platform.python_version()}, {versions}, numba {numba.__version__}"
+    packages = ", ".join(f"{package.__name__} {package.__version__}" for package in (np, scipy, sklearn, numba))
+    return f"{processor}, {os.cpu_count()} cores{load}; Python {platform.python_version()}, {packages}"

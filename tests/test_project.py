@@ -16,7 +16,7 @@ import kernelmosaic
 TOP = Path(__file__).parents[1]
 SOURCES = sorted((TOP / "src").rglob("*.py"))
 MAX_FILE_LINES = 350
-MAX_FUNCTION_LINES = 45
+MAX_FUNCTION_LINES = 40
 
 # Written in pieces so that this file does not find itself.
 MACHINE_PATHS = re.compile(
@@ -34,7 +34,10 @@ MACHINE_PATHS = re.compile(
 def long_functions(source: str, limit: int) -> Iterator[str]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            # What a function says of itself may be long; what it does may not.
+            doc = node.body[0] if ast.get_docstring(node) is not None else None
+            said = 0 if doc is None else (doc.end_lineno or doc.lineno) - doc.lineno + 1
+            length = (node.end_lineno or node.lineno) - node.lineno + 1 - said
             if length > limit:
                 yield f"{node.name} (line {node.lineno}): {length} lines"
 

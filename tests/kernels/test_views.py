@@ -71,7 +71,7 @@ CHOICES = [
 NAMED = [["a", "d"], "c", slice("b", "d"), pd.Index(["d"]), make_column_selector(pattern="[ab]")]
 
 
-@pytest.mark.parametrize("columns", [*CHOICES, *NAMED], ids=repr)
+@pytest.mark.parametrize("columns", [*CHOICES, *NAMED])
 def test_columns_mean_what_they_mean_in_a_column_transformer(columns):
     (tile,) = lay_tiles(read_kernels([("k", Linear(), columns)]), FRAME)
     listed = [columns] if isinstance(columns, str | int) else columns
@@ -80,7 +80,7 @@ def test_columns_mean_what_they_mean_in_a_column_transformer(columns):
     np.testing.assert_array_equal(take_columns(sparse.csr_matrix(X), tile.columns).toarray(), expected)
 
 
-@pytest.mark.parametrize("columns", CHOICES, ids=repr)
+@pytest.mark.parametrize("columns", CHOICES)
 def test_arrays_sparse_matrices_and_polars_frames_too(columns):
     tables = [X, sparse.csr_matrix(X), pl.DataFrame(X, schema=list("abcd"))]
     tiles = [lay_tiles(read_kernels([("k", Linear(), columns)]), table)[0] for table in [FRAME, *tables]]
@@ -102,7 +102,6 @@ def test_arrays_sparse_matrices_and_polars_frames_too(columns):
         ([1.5], X),
         ({"a": 1}, FRAME),
     ],
-    ids=str,
 )
 def test_columns_that_do_not_fit_name_the_kernel(columns, table):
     with pytest.raises(ValueError, match=r"kernel 'k': columns .*4"):

@@ -119,6 +119,12 @@ def test_feasible_is_the_nearest_point(case, seed, size):
     np.testing.assert_allclose(found, expected, atol=1e-3 * (1 + np.abs(point).max()))
 
 
+def test_feasible_keeps_the_sum_from_far_away():
+    p = Program(np.zeros(2), np.array([0.0, -2.0]), np.array([4.0, 0.0]), np.zeros(2))
+    found = p.feasible(np.array([1e9 + 0.1, -1e9 - 0.3]))
+    np.testing.assert_allclose(found, [2.0, -2.0], rtol=1e-12)
+
+
 def test_feasible_leaves_a_feasible_point_alone():
     case = make_case("svr", 12, 2.0, "wide", 3)
     point = case.program.feasible(np.random.RandomState(0).randn(12))

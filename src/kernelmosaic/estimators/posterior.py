@@ -119,8 +119,9 @@ class PosteriorMKLClassifier(MKLClassifier):
         check_positive("C", self.C)
         check_count("n_neighbors", self.n_neighbors)
         original = X
-        if np.ndim(y) == 2 and np.shape(y)[1] > 1:
-            X, P = self._validate(X, _check_posteriors(y), reset=True, multi_output=True)
+        given = np.asarray(y)
+        if given.ndim == 2 and given.shape[1] > 1:
+            X, P = self._validate(X, _check_posteriors(given), reset=True, multi_output=True)
             weight = self._sample_weight(sample_weight, X)
             self.classes_ = np.arange(P.shape[1])
         else:
@@ -144,7 +145,9 @@ class PosteriorMKLClassifier(MKLClassifier):
             raise ValueError(
                 f"y holds one class only, {self.classes_.tolist()}: {type(self).__name__} needs at least two classes."
             )
-        if getattr(X, "dtype", np.dtype(object)).kind not in "fiu" or set(self._kernels_take("input_kind")) != {"numbers"}:
+        if getattr(X, "dtype", np.dtype(object)).kind not in "fiu" or set(self._kernels_take("input_kind")) != {
+            "numbers"
+        }:
             raise ValueError("y: posteriors are estimated from numeric features only; give the matrix of posteriors.")
         X = X.toarray() if hasattr(X, "toarray") else X
         indicator = (np.asarray(y)[:, np.newaxis] == self.classes_) * everyone[:, np.newaxis]

@@ -56,6 +56,12 @@ class KernelBank(ABC):
             _mirror(K, strip)
         return K
 
+    def combine_classes(self, weights: NDArray[Any], out: Block) -> Block:
+        """Fill out[c] with Σ_m weights[c, m] K_m for weights of shape (classes, P)."""
+        for own, K in zip(weights, out, strict=True):
+            self.combine(own, out=K)
+        return out
+
     def combine_gated(self, gates: NDArray[Any], out: Block | None = None) -> Block:
         """Return Σ_m g_m g_mᵀ ∘ K_m for the gates of shape (n, P)."""
         active = np.flatnonzero(np.any(gates != 0, axis=0))
@@ -145,6 +151,20 @@ class StoredBank(KernelBank):
         run_threads(fill, _triangle_strips(self.n_samples, 4))
         return K
 
+    def combine_classes(self, weights: NDArray[Any], out: Block) -> Block:
+        from kernelmosaic.gram._numba_bank import mirror_lower
+        from kernelmosaic.gram._numba_classes import add_classes_lower
+
+        factors = np.asarray(weights, dtype=self.dtype)
+
+        def fill(rows: slice) -> None:
+            add_classes_lower(self.matrices, factors, out, rows.start, rows.stop)
+            for K in out:
+                mirror_lower(K, rows.start, rows.stop)
+
+        run_threads(fill, _triangle_strips(self.n_samples, 4))
+        return out
+
     def combine_gated(self, gates: NDArray[Any], out: Block | None = None) -> Block:
         from kernelmosaic.gram._numba_gated import add_gated_rows
 
@@ -167,7 +187,9 @@ class StoredBank(KernelBank):
         kernels: Sequence[int] | NDArray[Any] | None = None,
     ) -> NDArray[np.float64]:
         if beta.ndim > 1:
-            return super().products(beta, rows, kernels)
+            if np.count_nonzero(np.any(beta != 0, axis=1)) <= _DENSE_SHARE * self.n_samples:
+                return super().products(beta, rows, kernels)
+            return self._column_products(beta.astype(self.dtype, copy=False), rows, kernels)
         from kernelmosaic.gram._numba_bank import block_products, symmetric_product
 
         support = np.flatnonzero(beta)
@@ -186,6 +208,16 @@ class StoredBank(KernelBank):
                 block_products(self.matrices[m], at, support, coefficients, out[m])
 
         run_threads(multiply, range(self.n_kernels) if kernels is None else kernels)
+        return out
+
+    def _column_products(
+        self, beta: NDArray[Any], rows: NDArray[np.intp] | None, kernels: Sequence[int] | None
+    ) -> NDArray[np.float64]:
+        """Whole matrices times β: faster than copying most of them out first."""
+        at = np.arange(self.n_samples) if rows is None else rows
+        out = np.zeros((self.n_kernels, len(at), beta.shape[1]))
+        for m in range(self.n_kernels) if kernels is None else kernels:
+            out[m] = (self.matrices[m] @ beta)[at]
         return out
 
     def row_strips(self, n_columns: int) -> Iterator[slice]:

@@ -15,7 +15,7 @@ from kernelmosaic.learning.base import Iteration
 from kernelmosaic.learning.joint import JointLearned
 from kernelmosaic.machines.multiclass import JointMachine
 from kernelmosaic.solvers import relative_gap
-from kernelmosaic.solvers.multiclass import JointSolution
+from kernelmosaic.solvers.multiclass import JointSolution, certify_joint
 
 #: The machine is first solved to this gap, ...
 _FIRST_TOL = 1e-2
@@ -85,35 +85,37 @@ class ClassWiseProblem:
         self.machine = machine
         self.n_classes = machine.program.n_classes
         self.n_solves = 0
+        self._products: tuple[Array, Array] | None = None
         self._K = np.empty((self.n_classes, bank.n_samples, bank.n_samples), dtype=bank.dtype)
 
     def combine(self, d: Array) -> NDArray[Any]:
         """Fill and return the classes' matrices."""
-        for weights, out in zip(d, self._K, strict=True):
-            if np.any(weights):
-                self.bank.combine(weights, out=out)
-            else:
-                out[...] = 0.0
-        return self._K
-
-    def forms(self, tau: Array) -> Array:
-        """Return ½ τ_cᵀ K_r τ_c, of shape (classes, P)."""
-        support = np.flatnonzero(np.any(tau != 0, axis=1))
-        products = self.bank.products(tau, support)
-        # Rounding can make the form of a positive semi-definite matrix negative.
-        return np.asarray(np.maximum(0.5 * np.einsum("mic,ic->cm", products, tau[support]), 0.0))
+        return self.bank.combine_classes(d, self._K)
 
     def look(self, d: Array, warm_start: Array | None, tol: float) -> ClassWiseLook:
         """Solve the machine at d to a relative gap of `tol`, with both bounds on the whole problem."""
-        solution = self.machine.solve(self.combine(d), warm_start, tol)
+        solution = self.machine.solve(self.combine(d), warm_start, tol, values=self._values(d, warm_start))
         self.n_solves += 1
-        theta = self.forms(solution.beta)
+        products = self.bank.products(solution.beta)
+        self._products = (solution.beta, products)
+        # Rounding can make the form of a positive semi-definite matrix negative.
+        theta = np.maximum(0.5 * np.einsum("mic,ic->cm", products, solution.beta), 0.0)
+        solution = certify_joint(self.machine.program, solution.beta, self._at(d, products), solution.n_iter)
         losses = self.machine.program.losses(solution.values)
         value = 0.5 * float(d.sum()) + float(np.sum(d * theta)) + losses
         upper = float(np.sqrt(d.sum(axis=1)) @ np.sqrt(2.0 * np.sum(d * theta, axis=1))) + losses
         scale = max(1.0, float(np.sqrt(2.0 * theta.max(initial=0.0))))
         lower = self.machine.program.linear_value(solution.beta) / scale
         return ClassWiseLook(d, solution, theta, value, upper, lower)
+
+    def _values(self, d: Array, warm_start: Array | None) -> Array | None:
+        """The outputs at d of the coefficients to start from, if these are the last ones: no matrix need be read."""
+        known = self._products is not None and self._products[0] is warm_start
+        return self._at(d, self._products[1]) if known and self._products is not None else None
+
+    @staticmethod
+    def _at(d: Array, products: Array) -> Array:
+        return np.asarray(np.einsum("cm,mic->ic", d, products))
 
 
 class ClassWiseLearner(ABC):
@@ -179,7 +181,7 @@ class _ClassSearch:
         if self.gap <= self.tol or len(self.history) >= self.max_iter:
             raise _Done
         # An error δ in the machine's value is one of √δ in the slopes.
-        self.inner = min(self.inner, max(0.1 * self.gap**2, _SHARPEST))
+        self.inner = min(self.inner, max(self.gap**2, _SHARPEST))
         return look
 
     def sharpen(self) -> None:

@@ -57,9 +57,14 @@ class JointMachine:
             raise ValueError(f"margins has shape {margins.shape}; {len(labels)} samples of {k} classes are given.")
         self.program = JointProgram(labels, np.asarray(margins, dtype=np.float64), prices, self.pairwise)
 
-    def solve(self, K: NDArray[Any], warm_start: Array | None = None, tol: float = 1e-3) -> JointSolution:
-        """Return the solution for the kernel matrix, one for all classes or one a class, to a relative gap of `tol`."""
-        return solve_joint(K, self.program, warm_start, tol)
+    def solve(
+        self, K: NDArray[Any], warm_start: Array | None = None, tol: float = 1e-3, values: Array | None = None
+    ) -> JointSolution:
+        """Return the solution for the kernel matrix, one for all classes or one a class, to a relative gap of `tol`.
+
+        `values` are the outputs of a feasible warm start, where they are known: the solver then believes its own sums.
+        """
+        return solve_joint(K, self.program, warm_start, tol, values=values)
 
 
 class CrammerSinger(JointMachine):

@@ -13,7 +13,7 @@ from kernelmosaic.solvers.program import Vector, relative_gap
 Matrix = NDArray[np.float64]
 
 #: A round visits the samples whose violation is above this share of the largest: the others are left out for now.
-_VISITED = 0.1
+_VISITED = 0.5
 #: Most visits to the same set before all samples are looked at again.
 _REPEATS = 5
 
@@ -141,6 +141,7 @@ def solve_joint(
     warm_start: Matrix | None = None,
     tol: float = 1e-3,
     max_iter: int | None = None,
+    values: Matrix | None = None,
 ) -> JointSolution:
     """Solve a multi-class dual to a relative duality gap of `tol` by exact block ascent, a sample at a time.
 
@@ -157,6 +158,10 @@ def solve_joint(
     max_iter : int, optional
         Most samples to solve; by default 10 000 n, at least 10⁷. A gap above `tol` tells that they did not do.
 
+    values : ndarray of shape (n, classes), optional
+        K_c β_c of a feasible warm start, where they are known; β is then not multiplied with K, neither at the start nor
+        at the end, and whoever gave them certifies the answer.
+
     Returns
     -------
     JointSolution
@@ -171,13 +176,13 @@ def solve_joint(
         raise ValueError(f"K has shape {K.shape}; {n} samples of {k} classes ask for {(n, n)} or {(k, n, n)}.")
     limit = max(10_000_000, 10_000 * n) if max_iter is None else max_iter
     beta = np.zeros((n, k)) if warm_start is None else program.feasible(warm_start)
-    return _Ascent(K, program, beta).reach(tol, limit)
+    return _Ascent(K, program, beta, None if warm_start is None else values).reach(tol, limit)
 
 
 class _Ascent:
     """The state of one solve: β and the residual T − K_c β_c, one row a class."""
 
-    def __init__(self, K: NDArray[Any], program: JointProgram, beta: Matrix) -> None:
+    def __init__(self, K: NDArray[Any], program: JointProgram, beta: Matrix, values: Matrix | None = None) -> None:
         from kernelmosaic.solvers import _numba_multiclass
 
         self.loops = _numba_multiclass
@@ -188,11 +193,13 @@ class _Ascent:
         self.target = np.ascontiguousarray(program.target.T)
         self.bounds = (program.labels.astype(np.int64), program.prices, program.tops)
         self.n_iter = 0
-        self.refresh()
+        self.trusted = values is not None
+        self.refresh(values)
 
-    def refresh(self) -> None:
+    def refresh(self, values: Matrix | None = None) -> None:
         """Recompute the residual from β: rounding gathers over many steps."""
-        self.residual = np.ascontiguousarray(self.target - class_products(self.K, self.beta).T)
+        values = class_products(self.K, self.beta) if values is None else values
+        self.residual = np.ascontiguousarray(self.target - values.T)
 
     def solution(self) -> JointSolution:
         return certify_joint(self.program, self.beta, (self.target - self.residual).T, self.n_iter)
@@ -205,7 +212,8 @@ class _Ascent:
             if solution.gap > tol and self.n_iter < limit:
                 stuck = self.round() == 0
             if solution.gap <= tol or self.n_iter >= limit or stuck:
-                self.refresh()
+                if not self.trusted:
+                    self.refresh()
                 solution = self.solution()
                 if solution.gap <= tol or self.n_iter >= limit or stuck:
                     return solution

@@ -1,0 +1,188 @@
+"""The estimators that tell all classes apart in one problem, and those fitted to posteriors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.datasets import load_iris
+from sklearn.model_selection import cross_val_score
+
+from kernelmosaic import BilinearMKLClassifier, MKLClassifier, PosteriorMKLClassifier
+from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed
+from kernelmosaic.machines.posterior import PosteriorSVC
+from kernelmosaic.solvers import Program
+
+X, Y = load_iris(return_X_y=True)
+X, Y = X[::2], np.array(["seto", "versi", "virgi"])[Y[::2]]
+KERNELS = [("line", Linear()), ("square", Polynomial(2)), ("bell", Gaussian("median"))]
+JOINT = [
+    BilinearMKLClassifier(KERNELS, tol=1e-3),
+    MKLClassifier(KERNELS, multi_class="joint"),
+    MKLClassifier(KERNELS, multi_class="pairwise"),
+    PosteriorMKLClassifier(KERNELS),
+]
+
+
+def hard(y):
+    return (np.asarray(y)[:, None] == np.unique(y)).astype(float)
+
+
+@pytest.mark.parametrize("model", JOINT)
+def test_contributions_and_coefficients_make_the_decision(model):
+    model.fit(X, Y)
+    scores = model.decision_function(X[:20])
+    assert_allclose(model.contributions(X[:20]).sum(axis=1) + model.intercept_, scores, atol=1e-10)
+    K = model.kernel_matrix(X[:20], X[model.support_])
+    if K.ndim == 2:
+        assert model.weights_.shape == (3,)
+        assert_allclose(K @ model.dual_coef_.T, scores, atol=1e-8)
+    else:
+        assert model.weights_.shape == (3, 3)
+        assert_allclose(np.einsum("cij,cj->ic", K, model.dual_coef_), scores, atol=1e-8)
+    assert_allclose(model.dual_coef_.sum(axis=0) if K.ndim == 2 else 0.0, 0.0, atol=1e-10)
+    assert model.duality_gap_ <= 1e-3
+    assert model.n_support_.sum() == len(model.support_)
+    assert (model.predict(X) == Y).mean() > 0.9
+
+
+@pytest.mark.parametrize("model", JOINT)
+def test_works_under_cross_validation(model):
+    assert cross_val_score(model, X, Y, cv=3).mean() > 0.9
+
+
+def test_renaming_the_classes_changes_nothing_else():
+    names = {"seto": "z", "versi": "a", "virgi": "m"}
+    renamed = np.array([names[c] for c in Y])
+    for model in (BilinearMKLClassifier(KERNELS, tol=1e-6, max_iter=500), MKLClassifier(multi_class="joint", tol=1e-6)):
+        here = model.fit(X, Y).predict(X), model.objective_
+        there = model.fit(X, renamed).predict(X), model.objective_
+        assert there[1] == pytest.approx(here[1], rel=1e-5)
+        assert [names[c] for c in here[0]] == there[0].tolist()
+
+
+def test_bilinear_solvers_agree():
+    models = [
+        BilinearMKLClassifier(KERNELS, solver=s, tol=1e-3, max_iter=2000).fit(X, Y)
+        for s in ("quasi_newton", "projected_gradient")
+    ]
+    assert models[0].objective_ == pytest.approx(models[1].objective_, rel=2e-3)
+
+
+def test_bilinear_with_two_classes_and_precomputed_kernels():
+    two = Y != "virgi"
+    K = X @ X.T
+    rows = np.flatnonzero(two).reshape(-1, 1)
+    model = BilinearMKLClassifier([Precomputed(K), Precomputed((K + 1.0) ** 2)]).fit(rows, Y[two])
+    scores = model.decision_function(rows)
+    assert scores.shape == (len(rows),)
+    assert_allclose(model.contributions(rows).sum(axis=1), scores, atol=1e-10)
+    assert model.weights_.shape == (2, 2)
+    assert (model.predict(rows) == Y[two]).all()
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (BilinearMKLClassifier(kappa=0.0), "kappa=0.0: must be positive"),
+        (BilinearMKLClassifier(solver="newton"), "solver='newton': choose one of 'quasi_newton'"),
+        (BilinearMKLClassifier(max_iter=0), "max_iter=0"),
+        (MKLClassifier(multi_class="joint", slack=2), "slack=2: multi_class='joint'"),
+        (MKLClassifier(multi_class="joint", solver="silp"), "solver='silp' .*multi_class='joint'"),
+        (MKLClassifier(multi_class="all"), "multi_class='all': give 'ovr'"),
+        (PosteriorMKLClassifier(n_neighbors=0), "n_neighbors=0"),
+    ],
+)
+def test_wrong_parameters_are_named(model, words):
+    with pytest.raises(ValueError, match=words):
+        model.fit(X, Y)
+
+
+def test_bilinear_names_the_memory_it_lacks():
+    with pytest.raises(MemoryError, match="3 classes needs"):
+        BilinearMKLClassifier([Linear()], memory_budget=2 * 8 * 75**2).fit(X, Y)
+
+
+def test_hard_posteriors_are_the_plain_machines():
+    for rows in (np.arange(len(Y)), np.flatnonzero(Y != "seto")):
+        plain = MKLClassifier(KERNELS, multi_class="pairwise").fit(X[rows], Y[rows])
+        soft = PosteriorMKLClassifier(KERNELS).fit(X[rows], hard(Y[rows]))
+        labels = PosteriorMKLClassifier(KERNELS, n_neighbors=1).fit(X[rows], Y[rows])
+        for other in (soft, labels):
+            assert_allclose(other.weights_, plain.weights_, rtol=1e-12)
+            assert_allclose(other.decision_function(X), plain.decision_function(X), rtol=1e-12, atol=1e-12)
+        assert soft.classes_.tolist() == list(range(len(set(Y[rows]))))
+        assert labels.predict(X).tolist() == plain.predict(X).tolist()
+
+
+def test_the_binary_program_is_the_published_one():
+    joint = pytest.importorskip("tests.reference.conic")
+    rng = np.random.default_rng(0)
+    n = 25
+    A = rng.normal(size=(n, 3))
+    K = A @ A.T + 1e-3 * np.eye(n)
+    soft = np.clip(A[:, 0] + 0.5 * rng.normal(size=n), -1, 1)
+    soft[0] = 0.0
+    machine = PosteriorSVC(soft, 2.0)
+    found = machine.solve(K, tol=1e-9)
+    assert found.beta[0] == 0
+    # The primal as it is printed, at the machine's own f: ξ = 1 − f/ŷ where positive, a sample with ŷ = 0 costing nothing.
+    f = found.values + found.intercept
+    slack = np.where(soft == 0, 0.0, np.maximum(0.0, 1.0 - f / np.where(soft == 0, 1.0, soft)))
+    primal = 0.5 * found.beta @ K @ found.beta + 2.0 * slack.sum()
+    assert primal == pytest.approx(found.objective, rel=1e-6)
+    p = machine.program
+    reference = Program(p.target, p.lower, p.upper, p.ridge)
+    assert found.objective == pytest.approx(joint.solve_program_conic(K, reference)[0], rel=1e-6)
+
+
+def test_the_multi_class_program_is_the_published_one():
+    joint = pytest.importorskip("tests.reference.joint")
+    rng = np.random.default_rng(1)
+    P = rng.dirichlet(np.ones(3) * 0.5, size=len(Y))
+    model = PosteriorMKLClassifier([Gaussian("median")], C=0.5, tol=1e-6).fit(X, P)
+    K = model.kernel_matrix(X)
+    margins = 2.0 * (P.max(axis=1)[:, None] - P)
+    prices = np.full(len(Y), 0.5)
+    optimum = joint.solve_joint_conic(K[:40, :40], P[:40].argmax(1), 3, prices[:40], margins[:40], True)
+    small = PosteriorMKLClassifier([Precomputed(K)], C=0.5, tol=1e-7, normalize=None)
+    small.fit(np.arange(40).reshape(-1, 1), P[:40])
+    assert small.objective_ == pytest.approx(optimum, rel=1e-5)
+
+
+def test_posteriors_of_neighbours_against_a_loop():
+    rng = np.random.default_rng(2)
+    A, y = rng.normal(size=(30, 2)), rng.integers(3, size=30)
+    model = PosteriorMKLClassifier([Linear()], n_neighbors=4).fit(A, y)
+    for i in range(30):
+        near = sorted(range(30), key=lambda j: np.linalg.norm(A[i] - A[j]))[:4]
+        assert_allclose(model.posteriors_[i], np.bincount(y[near], minlength=3) / 4)
+
+
+def test_noisy_labels_move_the_boundary_less():
+    rng = np.random.default_rng(3)
+    A = rng.uniform(-1, 1, size=(200, 1))
+    truth = (A[:, 0] > 0).astype(int)
+    noisy = np.where(rng.random(200) < 0.15, 1 - truth, truth)
+    grid = np.linspace(-1, 1, 400)[:, None]
+    kernels = [Gaussian(0.1)]
+
+    def errors(model):
+        return np.mean(model.fit(A, noisy).predict(grid) != (grid[:, 0] > 0))
+
+    assert errors(PosteriorMKLClassifier(kernels, C=100.0, n_neighbors=15)) < errors(MKLClassifier(kernels, C=100.0))
+
+
+@pytest.mark.parametrize(
+    ("P", "words"),
+    [
+        (hard(Y) * 1.5, r"must lie in \[0, 1\]; they range from 0 to 1.5"),
+        (hard(Y) - 0.1, r"must lie in \[0, 1\]"),
+        (hard(Y) * 0.9, "must sum to one; those of row 0 sum to 0.9"),
+        (hard(Y) * np.nan, "NaN"),
+        (hard(Y)[:-1], "inconsistent numbers of samples"),
+    ],
+)
+def test_wrong_posteriors_are_refused(P, words):
+    with pytest.raises(ValueError, match=words):
+        PosteriorMKLClassifier(KERNELS).fit(X, P)
