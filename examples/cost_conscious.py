@@ -1,8 +1,9 @@
 """Choose cheap representations: costs as penalties.
 
-Handwritten digits in three representations: the image shrunk to 2 x 2 and to 4 x 4 squares, and the whole 8 x 8 image. Reading
-more squares costs more. With the costs as penalties d_m the weights obey Σ d_m² η_m = 1, so that an expensive kernel must earn
-its weight; `cost` then tells what a prediction costs: support vectors times the active kernels' share of all costs.
+Handwritten digits in three representations: the image shrunk to 2 x 2 and to 4 x 4 squares, and the whole 8 x 8 image.
+Reading more squares costs more. With the costs as penalties d_m the weights obey Σ d_m² η_m = 1, so that an expensive
+kernel must earn its weight; `cost` then tells what a prediction costs: support vectors times the active kernels' share
+of all costs.
 
     python examples/cost_conscious.py
 
@@ -36,8 +37,7 @@ def representations() -> tuple[np.ndarray, np.ndarray, list[tuple]]:
     views = [shrink(digits.images / 16.0, side) for side in (2, 4, 8)]
     edges = np.cumsum([0, *(view.shape[1] for view in views)])
     kernels = [
-        (name, Gaussian("median"), slice(int(a), int(b)))
-        for name, a, b in zip(COSTS, edges, edges[1:], strict=False)
+        (name, Gaussian("median"), slice(int(a), int(b))) for name, a, b in zip(COSTS, edges, edges[1:], strict=False)
     ]
     return np.hstack(views), digits.target, kernels
 

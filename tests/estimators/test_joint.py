@@ -126,7 +126,7 @@ def test_the_binary_program_is_the_published_one():
     machine = PosteriorSVC(soft, 2.0)
     found = machine.solve(K, tol=1e-9)
     assert found.beta[0] == 0
-    # The primal as it is printed, at the machine's own f: ξ = 1 − f/ŷ where positive, a sample with ŷ = 0 costing nothing.
+    # The primal as it is printed, at the machine's own f: ξ = 1 − f/ŷ where positive, nothing where ŷ = 0.
     f = found.values + found.intercept
     slack = np.where(soft == 0, 0.0, np.maximum(0.0, 1.0 - f / np.where(soft == 0, 1.0, soft)))
     primal = 0.5 * found.beta @ K @ found.beta + 2.0 * slack.sum()

@@ -19,6 +19,8 @@ Array = NDArray[np.float64]
 
 #: How far from one the posteriors of a sample may sum.
 _SUM = 1e-6
+#: Relative: distances this near are equal, up to rounding.
+_SAME = 1e-9
 
 
 class PosteriorMKLClassifier(MKLClassifier):
@@ -26,8 +28,8 @@ class PosteriorMKLClassifier(MKLClassifier):
 
     Samples whose class is doubtful ask for a smaller margin, so that noisy labels move the boundary less. Two classes,
     with ŷ = 2 Pr(+1 | x) − 1: min ½‖w‖² + C Σ ξ_i with ŷ_i f(x_i) ≥ ŷ_i² (1 − ξ_i). More classes, with y the most
-    probable one: min ½ Σ_c ‖w_c‖² + C Σ_i Σ_c ξ_ic with f_y(x_i) − f_c(x_i) ≥ 2 (Pr(y | x_i) − Pr(c | x_i)) − ξ_ic, without
-    constants. Hard posteriors give exactly ``MKLClassifier(multi_class="pairwise")``.
+    probable one: min ½ Σ_c ‖w_c‖² + C Σ_i Σ_c ξ_ic with f_y(x_i) − f_c(x_i) ≥ 2 (Pr(y | x_i) − Pr(c | x_i)) − ξ_ic,
+    without constants. Hard posteriors give exactly ``MKLClassifier(multi_class="pairwise")``.
 
     Parameters
     ----------
@@ -36,8 +38,8 @@ class PosteriorMKLClassifier(MKLClassifier):
     C : float, default=1.0
         Price of the slack.
     n_neighbors : int, default=5
-        For labels: a sample's posteriors are the shares of the classes among its nearest neighbours, itself included, in
-        the Euclidean distance of the features as given; as many as this, and all at the distance of the last.
+        For labels: a sample's posteriors are the shares of the classes among its nearest neighbours, itself included,
+        in the Euclidean distance of the features as given; as many as this, and all at the distance of the last.
     norm, weights, penalties, penalty_power, solver, normalize, tol, max_iter, memory_budget, verbose
         As in `MKLClassifier`; for more than two classes ``solver="newton"``.
 
@@ -52,8 +54,8 @@ class PosteriorMKLClassifier(MKLClassifier):
 
     References
     ----------
-    Tao, Wu, Wang and Wang (2005), "Posterior probability support vector machines for unbalanced data"; Gönen, Tanuğur and
-    Alpaydın (2008), "Multiclass posterior probability support vector machines".
+    Tao, Wu, Wang and Wang (2005), "Posterior probability support vector machines for unbalanced data"; Gönen, Tanuğur
+    and Alpaydın (2008), "Multiclass posterior probability support vector machines".
 
     Examples
     --------
@@ -150,16 +152,17 @@ class PosteriorMKLClassifier(MKLClassifier):
         }:
             raise ValueError("y: posteriors are estimated from numeric features only; give the matrix of posteriors.")
         X = X.toarray() if hasattr(X, "toarray") else X
-        indicator = (np.asarray(y)[:, np.newaxis] == self.classes_) * everyone[:, np.newaxis]
+        indicator: Array = (np.asarray(y)[:, np.newaxis] == self.classes_) * everyone[:, np.newaxis]
         P = np.empty((len(y), len(self.classes_)))
         for i, distances in enumerate(cdist(X, X)):
             order = np.argsort(distances, kind="stable")
-            reached = np.searchsorted(np.cumsum(everyone[order]), self.n_neighbors)
+            reached = int(np.searchsorted(np.cumsum(everyone[order]), self.n_neighbors))
             # All at the distance of the last: equal distances are not told apart by the order of the samples.
-            within = distances <= distances[order[min(reached, len(order) - 1)]]
+            within = distances <= (1.0 + _SAME) * distances[order[min(reached, len(order) - 1)]]
             shares = indicator[within].sum(axis=0)
             P[i] = shares / shares.sum() if shares.sum() > 0 else 1.0 / len(shares)
-        return P
+        # Rounding must not tell equal shares apart: samples are put in an order by them.
+        return np.round(P, 12)
 
     def _machines(self, y: Any, weight: Array) -> list[Any]:
         return [posterior_machine(self._distinct[y], check_positive("C", self.C), weight)]

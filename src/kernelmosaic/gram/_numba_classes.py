@@ -15,7 +15,7 @@ def add_classes_lower(
 ) -> None:
     """Fill rows of the lower triangles of out[c] = Σ_m weights[c, m] matrices[m].
 
-    The P rows of one sample stay in the cache while all classes read them, so that the bank is read once, not once a class.
+    The P rows of one sample stay in the cache while all classes read them: the bank is read once, not once a class.
     """
     for i in range(start, stop):
         for c in range(weights.shape[0]):

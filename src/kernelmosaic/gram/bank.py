@@ -211,7 +211,7 @@ class StoredBank(KernelBank):
         return out
 
     def _column_products(
-        self, beta: NDArray[Any], rows: NDArray[np.intp] | None, kernels: Sequence[int] | None
+        self, beta: NDArray[Any], rows: NDArray[np.intp] | None, kernels: Sequence[int] | NDArray[Any] | None
     ) -> NDArray[np.float64]:
         """Whole matrices times β: faster than copying most of them out first."""
         at = np.arange(self.n_samples) if rows is None else rows

@@ -25,4 +25,5 @@ def run_threads(work: Callable[[Any], None], pieces: Iterable[Any]) -> None:
 @lru_cache(maxsize=1)
 def allowed_threads() -> int:
     """Return the threads the BLAS may use in this process: where joblib or the user limits those, ours are too."""
-    return max((int(library["num_threads"]) for library in threadpool_info()), default=1)
+    blas = [int(library["num_threads"]) for library in threadpool_info() if library["user_api"] == "blas"]
+    return min(blas, default=1)

@@ -15,7 +15,7 @@ from kernelmosaic.solvers import Solution
 from kernelmosaic.solvers.free_block import free_samples, solve_free_block
 
 #: A kernel whose slope is below this share of the steepest cannot enter soon, and is not looked at every time.
-_WATCHED = 0.5
+_WATCHED = 0.8
 #: Relative to the kernel's mean diagonal.
 _NOISE = 1e-10
 

@@ -46,8 +46,8 @@ class PosteriorSVC(Machine):
 def posterior_machine(posteriors: Array, C: float, sample_weight: Array | None = None) -> Machine | PairwiseSlack:
     """Return the machine for posteriors of shape (n, classes): of one output for two classes, else of one a class.
 
-    With more than two classes it is f_y(xᵢ) − f_c(xᵢ) ≥ 2 (Pr(y | xᵢ) − Pr(c | xᵢ)) − ξᵢ_c (Gönen et al. 2008), where y is
-    the sample's most probable class.
+    With more than two classes it is f_y(xᵢ) − f_c(xᵢ) ≥ 2 (Pr(y | xᵢ) − Pr(c | xᵢ)) − ξᵢ_c (Gönen et al. 2008), where
+    y is the sample's most probable class.
     """
     if posteriors.shape[1] == 2:
         # The difference, not 2 Pr − 1: exactly ±1 for hard posteriors and exactly 0 for even ones.

@@ -19,7 +19,7 @@ _JITTER = 1e-10
 #: At least this much is added, so that a block of zeros has a Newton step, too.
 _LEAST_NOISE = 1e-12
 #: What updating an entry of an inverse costs in time, as flops of a factorisation.
-_FLOPS_AN_ENTRY = 20
+_FLOPS_AN_ENTRY = 80
 #: The same in single precision.
 _SINGLE_JITTER = 1e-5
 #: Blocks up to this many samples are factorised rather than iterated on.
@@ -50,7 +50,7 @@ def free_newton_step(
     direction = block.newton_direction()
     # Cutting back meets many bounds at once, which pays if the block has full rank.
     cut_back = block.cut_back(direction)
-    while block.follow(direction) and len(block.inside) > 1 and flops > 0:
+    while block.follow(direction) and len(block.inside) > 1 and flops >= block.form.cost:
         flops -= block.form.cost
         direction = block.newton_direction()
 
@@ -132,36 +132,45 @@ class _LowRankForm:
 
 
 class _FullForm:
-    """A quadratic form with its inverse, which follows it as samples are left out."""
+    """A quadratic form with its factor and, once samples are left out, its inverse, which follows that."""
 
     def __init__(self, A: NDArray[np.float64]) -> None:
         self.A = A
-        identity = np.asfortranarray(np.eye(len(A)))
-        self.inverse = cho_solve(cho_factor(A, check_finite=False), identity, overwrite_b=True, check_finite=False)
+        self.factor = cho_factor(A, check_finite=False)
+        self.inverse: NDArray[np.float64] | None = None
         self.kept = np.arange(len(A))
+        self.leaving: list[int] = []
 
     @property
     def cost(self) -> float:
-        return _FLOPS_AN_ENTRY * len(self.A) ** 2
+        n = len(self.A)
+        return float(_FLOPS_AN_ENTRY * n**2 + (3 * n**3 if self.inverse is None else 0))
 
     def multiply(self, x: Vector) -> Vector:
         return self._apply(self.A, x)
 
     def solve(self, right: NDArray[np.float64]) -> NDArray[np.float64]:
+        if not self.leaving and self.inverse is None:
+            return np.asarray(cho_solve(self.factor, right, check_finite=False))
+        if self.inverse is None:
+            identity = np.asfortranarray(np.eye(len(self.A)))
+            self.inverse = cho_solve(self.factor, identity, overwrite_b=True, check_finite=False)
+        for k in self.leaving:
+            row = self.inverse[k].copy()
+            # In place: what is left is the inverse of A without row and column k, and zero there.
+            self.inverse = dger(-1.0 / row[k], row, row, a=self.inverse, overwrite_a=1)
+            self.inverse[k] = self.inverse[:, k] = 0.0
+        self.leaving.clear()
         return self._apply(self.inverse, right)
+
+    def keep(self, samples: NDArray[np.bool_]) -> None:
+        self.leaving.extend(self.kept[~samples])
+        self.kept = self.kept[samples]
 
     def _apply(self, matrix: NDArray[np.float64], x: NDArray[np.float64]) -> NDArray[np.float64]:
         padded = np.zeros((len(matrix), *x.shape[1:]))
         padded[self.kept] = x
         return np.asarray((matrix @ padded)[self.kept])
-
-    def keep(self, samples: NDArray[np.bool_]) -> None:
-        for k in self.kept[~samples]:
-            row = self.inverse[k].copy()
-            # In place: what is left is the inverse of A without row and column k, and zero there.
-            self.inverse = dger(-1.0 / row[k], row, row, a=self.inverse, overwrite_a=1)
-            self.inverse[k] = self.inverse[:, k] = 0.0
-        self.kept = self.kept[samples]
 
 
 def quadratic_form(A: NDArray[np.float64], ridge: Vector, noise: float) -> _LowRankForm | _FullForm:

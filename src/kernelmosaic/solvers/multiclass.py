@@ -159,8 +159,8 @@ def solve_joint(
         Most samples to solve; by default 10 000 n, at least 10⁷. A gap above `tol` tells that they did not do.
 
     values : ndarray of shape (n, classes), optional
-        K_c β_c of a feasible warm start, where they are known; β is then not multiplied with K, neither at the start nor
-        at the end, and whoever gave them certifies the answer.
+        K_c β_c of a feasible warm start, where they are known; β is then not multiplied with K, neither at the start
+        nor at the end, and whoever gave them certifies the answer.
 
     Returns
     -------
