@@ -159,6 +159,16 @@ def test_posteriors_of_neighbours_against_a_loop():
         assert_allclose(model.posteriors_[i], np.bincount(y[near], minlength=3) / 4)
 
 
+def test_rounding_does_not_decide_between_equal_outputs():
+    A = np.array([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], [1.0, 5.0]])
+    P = np.array([[1.0, 0.0, 0.0], [0.5, 0.0, 0.5], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
+    model = PosteriorMKLClassifier([Gaussian(1.0)]).fit(A, P)
+    assert len(model.support_) == 4
+    # A function whose outputs for the first and the last class differ by rounding, at every sample.
+    model._expansion.beta[:] = [[0.0] * 4, [-1.0] * 4, [1e-15] * 4]
+    assert model.predict(A).tolist() == [0, 0, 0, 0]
+
+
 def test_noisy_labels_move_the_boundary_less():
     rng = np.random.default_rng(3)
     A = rng.uniform(-1, 1, size=(200, 1))

@@ -223,6 +223,29 @@ def test_a_price_of_a_million(conic, shape, dtype):
     assert solution.objective == pytest.approx(optimum, rel=2e-4)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("degree", [1, 2])
+@pytest.mark.parametrize("C", [1e2, 1e6])
+def test_kernels_of_low_rank(degree, C, dtype):
+    # Random labels and far fewer dimensions than samples: pairs alone would creep along flat directions for ever.
+    rng = np.random.RandomState(6)
+    n = 200
+    X, y = rng.randn(n, 4), labels(rng, n)
+    K = (X @ X.T + 1.0) ** degree
+    solution = solve_smo((K / np.diag(K).mean()).astype(dtype), svm(y, C), max_iter=400_000)
+    assert solution.gap <= 1e-3
+    assert_feasible(svm(y, C), solution.beta)
+
+
+def test_a_kernel_that_is_no_kernel_ends_all_the_same():
+    rng = np.random.RandomState(0)
+    K = rng.randn(40, 40)
+    program = svm(labels(rng, 40), 10.0)
+    solution = solve_smo(K + K.T, program, max_iter=20_000)
+    assert_feasible(program, solution.beta)
+    assert np.isfinite(solution.objective)
+
+
 def test_everything_at_its_bound():
     rng = np.random.RandomState(2)
     y = np.array([1.0, -1.0] * 10)

@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 #: How far from one the posteriors of a sample may sum.
 _SUM = 1e-6
-#: Relative: distances this near are equal, up to rounding.
+#: Relative: distances, or outputs, this near are equal up to rounding.
 _SAME = 1e-9
 
 
@@ -166,6 +166,17 @@ class PosteriorMKLClassifier(MKLClassifier):
 
     def _machines(self, y: Any, weight: Array) -> list[Any]:
         return [posterior_machine(self._distinct[y], check_positive("C", self.C), weight)]
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of each sample; of classes whose outputs differ by rounding only, the first.
+
+        A sample whose two best posteriors are equal asks for outputs that are: ties are a matter of course here.
+        """
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return super().predict(X)
+        best = scores.max(axis=1, keepdims=True)
+        return np.asarray(self.classes_[(scores >= best - _SAME * (1.0 + np.abs(best))).argmax(axis=1)])
 
 
 def _check_posteriors(y: Any) -> Array:
