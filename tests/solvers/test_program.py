@@ -120,9 +120,10 @@ def test_feasible_is_the_nearest_point(case, seed, size):
 
 
 def test_feasible_keeps_the_sum_from_far_away():
-    p = Program(np.zeros(2), np.array([0.0, -2.0]), np.array([4.0, 0.0]), np.zeros(2))
-    found = p.feasible(np.array([1e9 + 0.1, -1e9 - 0.3]))
-    np.testing.assert_allclose(found, [2.0, -2.0], rtol=1e-12)
+    p = Program(np.zeros(2), np.array([0.0, -np.pi]), np.array([4.0, 0.0]), np.zeros(2))
+    found = p.feasible(np.array([1e9, -1e9]))  # where π is known to seven digits only
+    np.testing.assert_allclose(found, [np.pi, -np.pi], rtol=1e-7)
+    assert found.sum() == pytest.approx(0.0, abs=1e-12)
 
 
 def test_feasible_leaves_a_feasible_point_alone():

@@ -71,6 +71,14 @@ def test_the_gap_is_a_true_bound_long_before_the_optimum(conic, case, max_iter):
 
 
 @sometimes
+@given(case=cases(), seed=st.integers(0, 1000))
+def test_no_step_loses(case, seed):
+    start = case.program.feasible(np.random.RandomState(seed).standard_normal(case.program.n_samples))
+    values = [solve_smo(case.K, case.program, start, tol=0.0, max_iter=steps).objective for steps in range(12)]
+    assert np.all(np.diff(values) >= -1e-12 * np.abs(values).max())
+
+
+@sometimes
 @given(case=cases(), seed=st.integers(0, 1000), size=st.floats(-2, 2))
 def test_warm_starts_end_at_the_same_optimum(case, seed, size):
     p = case.program
@@ -410,3 +418,14 @@ def test_large_problems_are_solved_on_the_active_samples(monkeypatch):
     assert not sizes
     assert compact.gap <= 1e-6
     assert compact.objective == pytest.approx(whole.objective, rel=2e-6)
+
+
+@pytest.mark.parametrize("place", [(0, 0), (0, 1)])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_matrix_that_is_no_matrix_is_refused(place, bad):
+    K = np.eye(4)
+    K[place] = K[place[::-1]] = bad
+    t = np.array([1.0, -1.0, 1.0, -1.0])
+    program = Program(t, np.minimum(0, t), np.maximum(0, t), np.zeros(4))
+    with pytest.raises(ValueError, match="K holds NaN or infinity"):
+        solve_smo(K, program, tol=1e-9)

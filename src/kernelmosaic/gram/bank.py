@@ -120,13 +120,18 @@ class StoredBank(KernelBank):
     @classmethod
     def fill(cls, mosaic: Mosaic, views: Views, dtype: np.dtype[Any]) -> StoredBank:
         """Compute the matrices strip by strip, so that nothing but the bank itself is ever large."""
+        from kernelmosaic.gram._numba_bank import mirror_lower
+
         n = views[0].shape[0]
         matrices = np.empty((len(mosaic), n, n), dtype=dtype)
-        for strip in _strips(n, max(1, 2 * _CACHE_BYTES // (8 * n))):
+        # Tall strips keep the matrix products busy; a sixteenth of one matrix is still nothing beside the bank.
+        height = max(2 * _CACHE_BYTES, n * n * dtype.itemsize // 16) // (8 * n)
+        for strip in _strips(n, max(1, height)):
             rows = take_rows(views, strip)
-            for m, block in mosaic.blocks(rows, take_rows(views, slice(0, strip.stop)), range(len(mosaic)), dtype):
+            below = take_rows(views, slice(0, strip.stop))
+            for m, block in mosaic.blocks(rows, below, range(len(mosaic)), dtype):
                 matrices[m, strip, : strip.stop] = block
-                matrices[m, : strip.start, strip] = block[:, : strip.start].T
+        run_threads(lambda K: mirror_lower(K, 0, n), matrices)
         return cls(matrices)
 
     def blocks(self, kernels: Sequence[int] | NDArray[Any], rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:

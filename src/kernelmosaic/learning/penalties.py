@@ -14,6 +14,9 @@ from kernelmosaic.gram.memory import default_budget, format_bytes
 #: Eigenvalues of a matrix with unit diagonal count as large above this.
 _LARGE = 0.5
 
+#: Penalties enter squared: beyond this a kernel is all there is, or none, and its matrix overflows.
+_EXTREME = 1e8
+
 
 def make_penalties(penalties: Any, power: Any, bank: KernelBank) -> NDArray[np.float64]:
     """Return the d_m: ones for None, e_m^power for "eigenvalue", else the given ones, checked."""
@@ -27,6 +30,8 @@ def make_penalties(penalties: Any, power: Any, bank: KernelBank) -> NDArray[np.f
     d = numbers("penalties", penalties, P)
     if np.any(d <= 0):
         raise ValueError(f"penalties={penalties!r}: every penalty must be positive.")
+    if np.any(d < 1 / _EXTREME) or np.any(d > _EXTREME):
+        raise ValueError(f"penalties={penalties!r}: give numbers between {1 / _EXTREME:g} and {_EXTREME:g}.")
     return d
 
 

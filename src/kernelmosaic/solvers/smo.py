@@ -67,7 +67,14 @@ def initial_point(program: Program) -> Vector:
 def _readable(K: NDArray[Any], program: Program) -> NDArray[Any]:
     if K.shape != (program.n_samples,) * 2:
         raise ValueError(f"K has shape {K.shape}, the program {program.n_samples} samples.")
+    # A look at the diagonal costs nothing; what hides elsewhere shows in the residual once it is read.
+    _require_numbers(np.diagonal(K))
     return np.ascontiguousarray(K, dtype=K.dtype if K.dtype in (np.float32, np.float64) else np.float64)
+
+
+def _require_numbers(values: NDArray[Any]) -> None:
+    if not np.all(np.isfinite(values)):
+        raise ValueError("K holds NaN or infinity: check the kernels, their weights and penalties.")
 
 
 class _Climb:
@@ -98,6 +105,7 @@ class _Climb:
                 solution = self.certified()
                 if solution.gap <= tol:
                     return solution
+            _require_numbers(self.residual)
             if self.n_iter >= limit or self.exhausted:
                 return self.certified()
             self.aim(gap, tol)
