@@ -101,11 +101,11 @@ class _Climb:
         burst = max(self.program.n_samples, 1000)
         gap = self.gap()
         while True:
+            _require_numbers(self.residual)
             if gap <= tol:
                 solution = self.certified()
                 if solution.gap <= tol:
                     return solution
-            _require_numbers(self.residual)
             if self.n_iter >= limit or self.exhausted:
                 return self.certified()
             self.aim(gap, tol)
