@@ -18,6 +18,7 @@ from kernelmosaic.estimators._repeats import count_repeats
 from kernelmosaic.gram import KernelBank, Mosaic, ProductMosaic, Views, make_bank
 from kernelmosaic.kernels.views import lay_tiles, read_kernels
 from kernelmosaic.learning import Learned, Learner, make_learner
+from kernelmosaic.learning.penalties import numbers
 from kernelmosaic.machines import Machine
 from kernelmosaic.machines.base import check_positive
 
@@ -59,7 +60,7 @@ class BaseMKL(KernelListMixin, ABC):
         learned = [learner.learn(bank, machine) for machine in machines]
         self.kernel_names_ = mosaic.names
         self._keep(mosaic, views, kept, learned, machines)
-        self._warn_if_loose(learner)
+        self._warn_if_loose(learner, learned)
 
     def _make_learner(self, bank: KernelBank, machines: list[Any]) -> Any:
         return make_learner(self, bank, machines)
@@ -90,11 +91,13 @@ class BaseMKL(KernelListMixin, ABC):
             for i, step in enumerate(one.history, start=1)
         ]
 
-    def _warn_if_loose(self, learner: Learner) -> None:
+    def _warn_if_loose(self, learner: Learner, learned: list[Any]) -> None:
         if not self.duality_gap_ <= self.tol:
+            loosest = max(learned, key=lambda one: one.gap)
+            ended = len(loosest.history) >= self.max_iter or learner.stalled is None
             warnings.warn(
                 f"{type(self).__name__} stopped at a relative duality gap of {self.duality_gap_:.2g}, above "
-                f"tol={self.tol:g}: {learner.advice}",
+                f"tol={self.tol:g}: {learner.advice if ended else learner.stalled}",
                 ConvergenceWarning,
                 stacklevel=4,
             )
@@ -169,13 +172,12 @@ class BaseMKL(KernelListMixin, ABC):
         Parameters
         ----------
         costs : array-like of shape (P,)
-            What evaluating each kernel costs.
+            What evaluating each kernel costs; a product of kernels counts as one.
         """
         check_is_fitted(self)
-        costs = np.asarray(costs, dtype=np.float64)
-        P = len(self.kernel_names_)
-        if costs.shape != (P,) or np.any(costs < 0) or not costs.sum() > 0:
-            raise ValueError(f"costs={costs!r}: give {P} numbers, one a kernel, none negative and not all zero.")
+        given, costs = costs, numbers("costs", costs, len(self.kernel_names_))
+        if np.any(costs < 0) or not costs.sum() > 0:
+            raise ValueError(f"costs={given!r}: costs must not be negative, nor all zero.")
         return float(len(self.support_) * costs[self._expansion.active].sum() / costs.sum())
 
     def __sklearn_tags__(self) -> Any:

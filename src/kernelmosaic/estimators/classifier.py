@@ -191,10 +191,12 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Any]:
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         prices = weight * self._class_factors(y, weight)
+        if isinstance(self.C, str) and (self.C != "learn" or self.weights is not None or self._joint()):
+            raise ValueError(
+                f"C={self.C!r}: give a positive number, or 'learn' with slack=2, weights=None and multi_class='ovr'."
+            )
         if self._joint():
             return [self._joint_machine(np.searchsorted(self.classes_, y), prices)]
-        if isinstance(self.C, str) and (self.C != "learn" or self.weights is not None):
-            raise ValueError(f"C={self.C!r}: give a positive number, or 'learn' with slack=2 and weights=None.")
         # A price to be learned is a factor of these.
         C = 1.0 if isinstance(self.C, str) else self.C
         return [SVC(np.where(y == c, 1.0, -1.0), C, self.slack, prices) for c in positive]

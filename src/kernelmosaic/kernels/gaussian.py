@@ -67,7 +67,7 @@ class Gaussian(StatisticKernel):
             if not 0 < self.width < np.inf:
                 raise ValueError(f"width={self.width!r}: the width of a Gaussian kernel must be positive and finite.")
             return float(self.width)
-        if self.width not in ("nearest", "median"):
+        if not isinstance(self.width, str) or self.width not in _WIDTH_RULES:
             raise ValueError(f"width={self.width!r}: give a positive number, 'nearest' or 'median'.")
         distances = _WIDTH_RULES[self.width](_distinct_rows(X))
         # One distinct sample has no neighbour: every width gives the same constant kernel.

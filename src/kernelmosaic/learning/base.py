@@ -47,7 +47,8 @@ class Learned:
     objective : float
         Value of the training problem, in the program's scale.
     gap : float
-        Certified relative duality gap of the whole problem, weights included.
+        Certified relative duality gap of the whole problem, weights included; where the weights are given or chosen by
+        a heuristic, of the machine at these weights.
     n_solves : int
         How often the machine was solved.
     history : list of Iteration
@@ -102,11 +103,14 @@ class Learner(ABC):
         Which programs, by their kind (see `program_kind`).
     advice : str
         What to do when the gap is not met.
+    stalled : str or None
+        What to do when it is not met although there were iterations left; None if that is the same.
     """
 
     serves: frozenset[str] = frozenset({"sum norm", "power norm"})
     programs: frozenset[str] = frozenset({"two classes", "targets", "one class"})
     advice: str = "raise max_iter, or accept a larger tol."
+    stalled: str | None = None
 
     @abstractmethod
     def learn(self, bank: KernelBank, machine: Machine, warm_start: Any = None) -> Learned: ...

@@ -47,16 +47,18 @@ def make_learner(parameters: Any, bank: KernelBank, machines: Sequence[Machine] 
     machines : sequence of Machine
         What it will be asked to learn for, so that a solver that cannot serve them says so before any work is done.
     """
-    norm = make_norm(parameters.norm)
+    norm, learner, max_iter = make_norm(parameters.norm), _solver(parameters), parameters.max_iter
+    if isinstance(max_iter, bool) or not isinstance(max_iter, int | np.integer) or max_iter < 1:
+        raise ValueError(f"max_iter={max_iter!r}: give a whole number of at least 1.")
     if parameters.weights is not None:
+        if not isinstance(parameters.penalties, str):
+            make_penalties(parameters.penalties, parameters.penalty_power, bank)
         return FixedWeights(given_weights(parameters.weights, bank.n_kernels), parameters.tol)
-    learner = _solver(parameters)
+    if learner is JointSlack and parameters.norm != 1:
+        raise ValueError(f"C={parameters.C!r} serves norm=1, not norm={parameters.norm!r}; give C as a number.")
     learner.require(parameters.solver, norm)
     for machine in machines:
         learner.require(parameters.solver, program=machine.program)
-    max_iter = parameters.max_iter
-    if isinstance(max_iter, bool) or not isinstance(max_iter, int | np.integer) or max_iter < 1:
-        raise ValueError(f"max_iter={max_iter!r}: give a whole number of at least 1.")
     penalties = make_penalties(parameters.penalties, parameters.penalty_power, bank)
     made: Learner = learner(Options(norm, penalties, parameters.tol, int(max_iter), bool(parameters.verbose)))
     return made

@@ -35,5 +35,6 @@ class FixedWeights(Learner):
         if self._combined is None or self._combined[0] is not bank:
             self._combined = (bank, bank.combine(self.weights))
         solution = machine.solve(self._combined[1], warm_start, self.tol)
-        history = [Iteration(solution.objective, solution.gap)]
-        return Learned(self.weights, solution, solution.objective, solution.gap, 1, history)
+        quadratic = 0.5 * float(solution.beta @ solution.values)
+        value = machine.program.primal_value(quadratic, solution.values, solution.intercept)
+        return Learned(self.weights, solution, value, solution.gap, 1, [Iteration(value, solution.gap)])

@@ -12,7 +12,7 @@ from kernelmosaic.gram import KernelBank
 from kernelmosaic.learning.base import Iteration, Options
 from kernelmosaic.learning.evaluation import Evaluation, Problem
 from kernelmosaic.learning.factory import given_weights
-from kernelmosaic.learning.newton import _Search
+from kernelmosaic.learning.newton import Newton, _Search
 from kernelmosaic.learning.norms import Weights, make_norm
 from kernelmosaic.learning.penalties import make_penalties
 from kernelmosaic.machines.multiclass import JointMachine
@@ -97,7 +97,8 @@ class JointProblem(Problem):
 class JointNewton:
     """Quasi-Newton steps over the set of weights, with the line search and the bounds of `Newton`."""
 
-    advice = "raise max_iter, or accept a larger tol."
+    advice = Newton.advice
+    stalled = Newton.stalled
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -112,8 +113,6 @@ class JointNewton:
             while search.gap > options.tol and len(history) < options.max_iter and search.step():
                 history.append(search.record())
                 advance(search.gap)
-        if len(history) < options.max_iter:
-            self.advice = "rounding is all that is left to gain; accept a larger tol."
         best, solution = search.best, _joint(search.best)
         return JointLearned(best.theta * problem.scale, solution, best.upper, search.gap, problem.n_solves, history)
 
@@ -130,6 +129,7 @@ class JointFixed:
     """
 
     advice = "the machine is badly conditioned; lower C, or accept a larger tol."
+    stalled = None
 
     def __init__(self, weights: Weights, tol: float = 1e-3) -> None:
         self.weights = weights

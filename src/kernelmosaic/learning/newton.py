@@ -33,6 +33,8 @@ class Newton(Learner):
     until the others have settled.
     """
 
+    stalled = "rounding is all that is left to gain; accept a larger tol."
+
     def __init__(self, options: Options) -> None:
         self.options = options
 
@@ -46,8 +48,6 @@ class Newton(Learner):
             while search.gap > options.tol and len(history) < options.max_iter and search.step():
                 history.append(search.record())
                 advance(search.gap)
-        if len(history) < options.max_iter:
-            self.advice = "rounding is all that is left to gain; accept a larger tol."
         best = search.best
         return Learned(best.theta * problem.scale, best.solution, best.upper, search.gap, problem.n_solves, history)
 

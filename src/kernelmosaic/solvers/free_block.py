@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.linalg.blas import dger
 from scipy.linalg.lapack import dpstrf
+from threadpoolctl import ThreadpoolController
 
 from kernelmosaic.solvers.program import Program, Vector
 
@@ -198,11 +200,19 @@ def solve_free_block(
     sides = right.astype(np.float32)
     if len(free) <= _FACTORISED:
         try:
-            factor = cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
+            # Blocks this small gain nothing by a second thread, and lose much where the cores are busy.
+            with _blas().limit(limits=1, user_api="blas"):
+                factor = cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
+                return np.asarray(cho_solve(factor, sides, check_finite=False), dtype=np.float64)
         except LinAlgError:
             return np.zeros_like(right)
-        return np.asarray(cho_solve(factor, sides, check_finite=False), dtype=np.float64)
     return conjugate_gradients(A, sides).astype(np.float64)
+
+
+@lru_cache(maxsize=1)
+def _blas() -> ThreadpoolController:
+    """The libraries in this process: looking for them takes longer than a small factorisation."""
+    return ThreadpoolController()
 
 
 def conjugate_gradients(A: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -181,5 +181,7 @@ def certify(program: Program, beta: Vector, values: Vector, n_iter: int, noise: 
 
 def relative_gap(primal: float, dual: float, noise: float = 0.0) -> float:
     """Return (primal − dual) / max(|primal|, |dual|), zero when both vanish or the dual is less than the noise."""
+    if primal == np.inf:
+        return np.inf
     scale = max(abs(primal), abs(dual))
     return float(max(primal - dual, 0.0) / scale) if scale > 0 and abs(dual) >= noise else 0.0
