@@ -45,18 +45,33 @@ def mirror_lower(out: NDArray[Any], first: int, last: int) -> None:
 
 @njit(cache=True, nogil=True, fastmath=_MATH)
 def symmetric_product(K: NDArray[Any], beta: NDArray[Any], out: NDArray[Any]) -> None:
-    """out = K beta, reading only the lower triangle: an entry serves its row and its column at once."""
+    """out = K beta, reading only the lower triangle, four rows a pass: an entry serves its row and its column at once."""
     n = beta.shape[0]
     out[:] = 0.0
     zero = K[0, 0] * 0
-    for i in range(n):
-        row = K[i, :i]
-        own = beta[i]
-        total = zero
-        for k in range(i):
-            total += row[k] * beta[k]
-            out[k] += own * row[k]
-        out[i] += total + K[i, i] * own
+    for i in range(0, n, 4):
+        height = min(4, n - i)
+        if height == 4:
+            a, b, c, d = K[i, :i], K[i + 1, :i], K[i + 2, :i], K[i + 3, :i]
+            w, x, y, z = beta[i], beta[i + 1], beta[i + 2], beta[i + 3]
+            sum_a = sum_b = sum_c = sum_d = zero
+            for k in range(i):
+                own = beta[k]
+                sum_a += a[k] * own
+                sum_b += b[k] * own
+                sum_c += c[k] * own
+                sum_d += d[k] * own
+                out[k] += (w * a[k] + x * b[k]) + (y * c[k] + z * d[k])
+            out[i] += sum_a
+            out[i + 1] += sum_b
+            out[i + 2] += sum_c
+            out[i + 3] += sum_d
+        for r in range(i, i + height):
+            # What four rows leave: the square on the diagonal, and whole rows at the very end.
+            for k in range(i if height == 4 else 0, r):
+                out[r] += K[r, k] * beta[k]
+                out[k] += K[r, k] * beta[r]
+            out[r] += K[r, r] * beta[r]
 
 
 @njit(cache=True, nogil=True, fastmath=_MATH)
