@@ -46,10 +46,26 @@ def labels(rng, n):
     return y
 
 
+def svm(y, C):
+    """The program of a support vector machine with the labels y = ±1."""
+    return Program(y, np.minimum(0, C * y), np.maximum(0, C * y), np.zeros(len(y)))
+
+
+def one_class(n, C):
+    """The program of a one-class machine."""
+    return Program(np.zeros(n), np.zeros(n), np.full(n, C), np.zeros(n), total=1.0)
+
+
+def assert_feasible(program, beta):
+    """Within the box exactly, on the sum up to rounding."""
+    assert np.all((beta >= program.lower) & (beta <= program.upper))
+    if program.total is not None:
+        assert abs(beta.sum() - program.total) <= 1e-10 * max(1.0, np.abs(beta).sum())
+
+
 def _svm(rng, n, C):
     y = labels(rng, n)
-    p = Program(y, np.minimum(0, C * y), np.maximum(0, C * y), np.zeros(n))
-    return p, lambda f: C * hinge(1 - y * f).sum()
+    return svm(y, C), lambda f: C * hinge(1 - y * f).sum()
 
 
 def _svm_squared(rng, n, C):
@@ -103,8 +119,7 @@ def _svr_tilted(rng, n, C):
 
 def _one_class(rng, n, C):
     price = max(C, 1.0) / n
-    p = Program(np.zeros(n), np.zeros(n), np.full(n, price), np.zeros(n), total=1.0)
-    return p, lambda f: price * hinge(-f).sum()
+    return one_class(n, price), lambda f: price * hinge(-f).sum()
 
 
 def _posterior(rng, n, C):

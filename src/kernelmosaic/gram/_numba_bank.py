@@ -45,7 +45,7 @@ def mirror_lower(out: NDArray[Any], first: int, last: int) -> None:
 
 @njit(cache=True, nogil=True, fastmath=_MATH)
 def symmetric_product(K: NDArray[Any], beta: NDArray[Any], out: NDArray[Any]) -> None:
-    """out = K beta, reading only the lower triangle, four rows a pass: an entry serves its row and its column at once."""
+    """out = K beta from the lower triangle, four rows a pass: an entry serves its row and its column at once."""
     n = beta.shape[0]
     out[:] = 0.0
     zero = K[0, 0] * 0

@@ -131,7 +131,7 @@ class StoredBank(KernelBank):
             below = take_rows(views, slice(0, strip.stop))
             for m, block in mosaic.blocks(rows, below, range(len(mosaic)), dtype):
                 matrices[m, strip, : strip.stop] = block
-        run_threads(lambda K: mirror_lower(K, 0, n), matrices)
+        run_threads(lambda K: mirror_lower(K, 0, n), matrices, matrices.nbytes)
         return cls(matrices)
 
     def blocks(self, kernels: Sequence[int] | NDArray[Any], rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
@@ -153,7 +153,7 @@ class StoredBank(KernelBank):
             add_lower(self.matrices, active, factors, K, rows.start, rows.stop)
             mirror_lower(K, rows.start, rows.stop)
 
-        run_threads(fill, _triangle_strips(self.n_samples, 4))
+        run_threads(fill, _triangle_strips(self.n_samples, 4), self.matrices.nbytes)
         return K
 
     def combine_classes(self, weights: NDArray[Any], out: Block) -> Block:
@@ -167,7 +167,7 @@ class StoredBank(KernelBank):
             for K in out:
                 mirror_lower(K, rows.start, rows.stop)
 
-        run_threads(fill, _triangle_strips(self.n_samples, 4))
+        run_threads(fill, _triangle_strips(self.n_samples, 4), self.matrices.nbytes)
         return out
 
     def combine_gated(self, gates: NDArray[Any], out: Block | None = None) -> Block:
@@ -182,7 +182,7 @@ class StoredBank(KernelBank):
         def fill(rows: slice) -> None:
             add_gated_rows(self.matrices, active, factors, K, rows.start, rows.stop)
 
-        run_threads(fill, _strips(self.n_samples, -(-self.n_samples // 4)))
+        run_threads(fill, _strips(self.n_samples, -(-self.n_samples // 4)), self.matrices.nbytes)
         return K
 
     def products(
@@ -212,7 +212,7 @@ class StoredBank(KernelBank):
             else:
                 block_products(self.matrices[m], at, support, coefficients, out[m])
 
-        run_threads(multiply, range(self.n_kernels) if kernels is None else kernels)
+        run_threads(multiply, range(self.n_kernels) if kernels is None else kernels, self.matrices.nbytes)
         return out
 
     def _column_products(

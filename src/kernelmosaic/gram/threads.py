@@ -9,11 +9,17 @@ from typing import Any
 
 from threadpoolctl import threadpool_info
 
+#: Reading this much takes longer than starting threads.
+_WORTH_THREADS = 2**26
 
-def run_threads(work: Callable[[Any], None], pieces: Iterable[Any]) -> None:
-    """Call work on every piece, on the cores that are ours; it gains only if it releases the interpreter's lock."""
+
+def run_threads(work: Callable[[Any], None], pieces: Iterable[Any], n_bytes: int) -> None:
+    """Call work on every piece, on the cores that are ours; it gains only if it releases the interpreter's lock.
+
+    The bytes that all pieces read together tell whether that is worth starting threads for.
+    """
     pieces = list(pieces)
-    n_threads = min(allowed_threads(), len(pieces))
+    n_threads = min(allowed_threads(), len(pieces)) if n_bytes >= _WORTH_THREADS else 1
     if n_threads <= 1:
         for piece in pieces:
             work(piece)

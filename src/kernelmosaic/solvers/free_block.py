@@ -25,7 +25,7 @@ _FLOPS_AN_ENTRY = 80
 #: The same in single precision.
 _SINGLE_JITTER = 1e-5
 #: Blocks up to this many samples are factorised rather than iterated on.
-_FACTORISED = 1000
+_FACTORISED = 500
 _CG_TOL = 1e-2
 _CG_STEPS = 8
 
@@ -198,15 +198,15 @@ def solve_free_block(
     diagonal = ridge[free].astype(np.float32)
     A[np.diag_indices_from(A)] += diagonal + np.float32(_SINGLE_JITTER) * (np.trace(A) / len(free) + diagonal.mean())
     sides = right.astype(np.float32)
-    if len(free) <= _FACTORISED:
+    # Blocks this small gain little by a second thread, and lose much where the cores are busy.
+    with _blas().limit(limits=1, user_api="blas"):
+        if len(free) > _FACTORISED:
+            return conjugate_gradients(A, sides).astype(np.float64)
         try:
-            # Blocks this small gain nothing by a second thread, and lose much where the cores are busy.
-            with _blas().limit(limits=1, user_api="blas"):
-                factor = cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
-                return np.asarray(cho_solve(factor, sides, check_finite=False), dtype=np.float64)
+            factor = cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
         except LinAlgError:
             return np.zeros_like(right)
-    return conjugate_gradients(A, sides).astype(np.float64)
+        return np.asarray(cho_solve(factor, sides, check_finite=False), dtype=np.float64)
 
 
 @lru_cache(maxsize=1)
