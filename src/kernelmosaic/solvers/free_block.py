@@ -47,14 +47,16 @@ def free_newton_step(
     """
     if len(free) < 2:
         return beta[free]
-    block = _Block(K, program, beta, residual, free)
-    start, slope = beta[free], block.slope.copy()
-    direction = block.newton_direction()
-    # Cutting back meets many bounds at once, which pays if the block has full rank.
-    cut_back = block.cut_back(direction)
-    while block.follow(direction) and len(block.inside) > 1 and flops >= block.form.cost:
-        flops -= block.form.cost
+    # One thread: many small steps lose much where the cores are busy.
+    with _blas().limit(limits=1, user_api="blas"):
+        block = _Block(K, program, beta, residual, free)
+        start, slope = beta[free], block.slope.copy()
         direction = block.newton_direction()
+        # Cutting back meets many bounds at once, which pays if the block has full rank.
+        cut_back = block.cut_back(direction)
+        while block.follow(direction) and len(block.inside) > 1 and flops >= block.form.cost:
+            flops -= block.form.cost
+            direction = block.newton_direction()
 
     def gain(new: Vector) -> float:
         return float(slope @ (new - start) - 0.5 * (new - start) @ (block.A @ (new - start)))
