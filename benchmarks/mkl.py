@@ -150,10 +150,10 @@ def plain_simplemkl(matrices: np.ndarray, y: np.ndarray, C: float, max_iter: int
     return eta, machine
 
 
-def peers(quick: bool, python: str | None) -> None:
+def peers(sizes: tuple[int, ...], python: str | None) -> None:
     """(d): the same training matrices and test blocks for everyone; held-out accuracy beside the time."""
     rows = []
-    for n in (500,) if quick else (500, 1000, 2000):
+    for n in sizes:
         X, y = make_data(2 * n)
         mosaic = fit_mosaic(X[:n], 10)
         train, test = mosaic.views(X[:n]), mosaic.views(X[n:])
@@ -222,6 +222,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="smaller sizes")
     parser.add_argument("--parts", default="cost,growth,peers", help="which parts to run")
     parser.add_argument("--peers-python", help="interpreter of an environment with the other packages")
+    parser.add_argument("--peers-sizes", default="500,1000,2000", help="training sizes for the peers")
     arguments = parser.parse_args()
     print(describe_machine())
     X, y = make_data(300)
@@ -233,7 +234,8 @@ def main() -> None:
     if "growth" in parts:
         growth(arguments.quick)
     if "peers" in parts:
-        peers(arguments.quick, arguments.peers_python)
+        sizes = (500,) if arguments.quick else tuple(map(int, arguments.peers_sizes.split(",")))
+        peers(sizes, arguments.peers_python)
 
 
 if __name__ == "__main__":
