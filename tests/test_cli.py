@@ -16,7 +16,8 @@ import kernelmosaic
 from kernelmosaic.cli import app, main
 
 SINGLE = ("SVM, linear", "SVM, quadratic", "SVM, Gaussian")
-METHODS = (*SINGLE, "SVM, sum of the three", "MKL (l1)", "MKL (l2)", "Bayes rule")
+LATER = ("localized (lin, quad)", "discriminant")
+METHODS = (*SINGLE, "SVM, sum of the three", "MKL (l1)", "MKL (l2)", *LATER, "Bayes rule")
 
 
 class Page(HTMLParser):

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from kernelmosaic.datasets import BayesRule, make_gaussians
-from kernelmosaic.estimators import MKLClassifier
+from kernelmosaic.estimators import DiscriminantMKLClassifier, LocalizedMKLClassifier, MKLClassifier
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
 
 N_COMPONENTS = 4
@@ -41,6 +41,8 @@ ENTRIES = (
     Entry("SVM, sum of the three", lambda: MKLClassifier(_ALL, weights="uniform")),
     Entry("MKL (l1)", lambda: MKLClassifier(_ALL)),
     Entry("MKL (l2)", lambda: MKLClassifier(_ALL, norm=2)),
+    Entry("localized (lin, quad)", lambda: LocalizedMKLClassifier([_LINEAR, _QUADRATIC])),
+    Entry("discriminant", lambda: DiscriminantMKLClassifier(_ALL)),
 )
 
 
