@@ -1,16 +1,15 @@
-"""The command line: ``kernelmosaic demo`` and its relatives. It reads arguments; the work is done elsewhere."""
+"""The command line, one file a family of commands. They read arguments; the work is done elsewhere."""
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from kernelmosaic import __version__
+from kernelmosaic.cli.demo import demo
 
 app = typer.Typer(
     help="Multiple kernel learning behind scikit-learn's interface.",
@@ -47,17 +46,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def _writable_file(path: Path) -> Path:
-    """Refuse, before any work is done, a path that could not be written afterwards."""
-    if path.is_dir():
-        raise typer.BadParameter(f"{path} is a folder; give the name of a file.")
-    if not path.parent.is_dir():
-        raise typer.BadParameter(f"the folder {path.parent} does not exist.")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise typer.BadParameter(f"{path} cannot be written; give another path.")
-    return path
-
-
 @app.callback(invoke_without_command=True)
 def _root(
     context: typer.Context,
@@ -69,23 +57,4 @@ def _root(
         typer.echo(context.get_help())
 
 
-@app.command()
-def demo(
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the training and test samples.")] = 0,
-    samples: Annotated[int, typer.Option(min=20, max=5000, help="Number of training samples.")] = 600,
-    report: Annotated[
-        Path, typer.Option(callback=_writable_file, help="Where to write the report, an HTML page.")
-    ] = Path("kernelmosaic-demo.html"),
-) -> None:
-    """Compare kernels, their plain and learned sums and the Bayes rule on a toy problem (GAUSS4), in under a minute."""
-    from kernelmosaic._demo_report import write_report
-    from kernelmosaic.demo import print_result, run_with_progress
-
-    result = run_with_progress(samples, seed)
-    print_result(result)
-    write_report(result, report)
-    typer.echo(f"Report: {report}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+app.command()(demo)
