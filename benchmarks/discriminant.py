@@ -92,12 +92,12 @@ class Runs:
     solves: list[int] = field(default_factory=list)
 
 
-def load(folder: Path, name: str, draw: str = "random") -> tuple[np.ndarray, np.ndarray]:
+def load(folder: Path, name: str, draw: str = "random", seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     file, classes, _ = SETS[name]
     with np.load(folder / f"{file}.npz", allow_pickle=False) as stored:
         X, y = stored["X"].astype(np.float64), stored["y"]
     if classes:
-        random = np.random.RandomState(0)
+        random = np.random.RandomState(seed)
         members = [np.flatnonzero(y == c) for c in np.unique(y)[:classes]]
         kept = [(rows if draw == "first" else random.permutation(rows))[:100] for rows in members]
         X, y = X[np.concatenate(kept)], y[np.concatenate(kept)]
@@ -121,11 +121,11 @@ def make(method: str, form: int, decision: str):
     )
 
 
-def run_set(name: str, data: tuple[np.ndarray, np.ndarray], methods: list[str], args) -> dict[str, Runs]:
+def run_set(name: str, methods: list[str], args) -> dict[str, Runs]:
     """Fit every method to the same splits, alternating, so that all see the machine in the same state."""
-    X, y = data
     out = {method: Runs() for method in methods}
     for repeat in range(args.repeats):
+        X, y = load(args.data, name, args.draw, repeat if args.draw == "fresh" else 0)
         A, B, a, b = train_test_split(X, y, train_size=SETS[name][2], random_state=repeat)
         scaler = StandardScaler().fit(A)
         A, B = scaler.transform(A), scaler.transform(B)
@@ -240,7 +240,12 @@ def main() -> None:
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--form", type=int, choices=(1, 2), default=2)
     parser.add_argument("--decision", choices=("least_squares", "centroid"), default="least_squares")
-    parser.add_argument("--draw", choices=("random", "first"), default="random", help="which 100 samples of a class")
+    parser.add_argument(
+        "--draw",
+        choices=("random", "first", "fresh"),
+        default="random",
+        help="which 100 of a class: drawn once, the first, or drawn again for every split",
+    )
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -254,7 +259,7 @@ def main() -> None:
             )
     results = {}
     for name in names:
-        results[name] = run_set(name, load(args.data, name, args.draw), methods, args)
+        results[name] = run_set(name, methods, args)
         print(f"{name} done", flush=True)
     report(results, read_published(args.published))
     if args.json:

@@ -38,7 +38,7 @@ NEIGHBOURS_ALLOWED = {("_demo_report", "demo")}
 #: Packages slow to import or not always there. Each may stand at the head of a module named `_<package>_…` (itself
 #: imported inside functions only) or of a room listed here; anywhere else it is imported where it is used.
 LATE = {package: set() for package in ("numba", "clarabel", "parasail", "matplotlib", "pandas", "polars", "skops")}
-LATE |= {package: set() for package in ("torch", "dask", "distributed")}
+LATE |= {package: set() for package in ("torch", "dask", "distributed", "highspy")}
 LATE |= {"typer": {"cli"}, "rich": {"demo"}}
 
 

@@ -1,11 +1,10 @@
-"""Discriminant weights as conic programs: with quadratic constraints (by Clarabel), and with matrix inequalities."""
+"""Discriminant weights as semi-definite programs: matrix inequalities for one target, for all, and Kim's."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import numpy as np
-from scipy import sparse
 from scipy.linalg import helmert
 
 from kernelmosaic.learning.base import Iteration
@@ -19,67 +18,12 @@ from kernelmosaic.learning.discriminant import (
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.machines.discriminant import Discriminant, Matrix, binary_targets, center, within_class_matrix
 from kernelmosaic.solvers import relative_gap
-from kernelmosaic.solvers.conic import ConicProgram
 from kernelmosaic.solvers.matrix_inequality import MatrixInequality, MatrixSolution, solve_matrix_inequalities
 
 #: Entries of the matrices handed over: beyond it interior points outgrow an ordinary machine.
 _MAX_ENTRIES = 20_000_000
-#: Eigenvalues below this share of the largest are rounding.
-_RANK = 1e-12
 #: Multipliers and shares below this are what interior points leave of a zero.
 _ZERO = 1e-7
-
-
-class DiscriminantQCQP(DiscriminantLearner):
-    """Maximise Σ_j (β_jᵀh_j − ¼ β_jᵀβ_j) − t/(4λ) subject to t ≥ Σ_j β_jᵀG̃_iβ_j / r_i for every kernel.
-
-    The multipliers of the constraints are the weights. Without the term in β_jᵀβ_j, and with the identity as one more
-    kernel, where λ is learned.
-
-    References
-    ----------
-    Ye, Ji and Chen (2008), theorem 2.2 and equations 34, 43 and 46.
-    """
-
-    advice = "the conic program is badly conditioned; use formulation='newton', raise alpha, or accept a larger tol."
-
-    def learn(self, problem: DiscriminantProblem) -> DiscriminantLearned:
-        entries = len(problem.usable) * problem.machine.targets.shape[1] * problem.bank.n_samples**2
-        if entries > _MAX_ENTRIES:
-            raise MemoryError(
-                f"formulation='qcqp' would hand {entries:.1e} entries to the conic solver and serves up to "
-                f"{_MAX_ENTRIES:.0e}; use formulation='newton'."
-            )
-        best = Best(problem, problem.evaluate(problem.start()))
-        with self.progress() as advance:
-            advance(best.gap)
-            shares, beta = self._solve(problem, best.at)
-            best.bound = max(best.bound, problem.guarantee(beta))
-            best.see(problem.evaluate(problem.spread(shares)))
-            advance(best.record())
-        return best.learned()
-
-    def _solve(self, problem: DiscriminantProblem, at: Evaluation) -> tuple[Weights, Matrix]:
-        """Return the shares of the usable kernels, and β; `at` says how large things are."""
-        H = problem.machine.targets
-        n, k = H.shape
-        # In units of the first solution all terms are of size one.
-        unit, value = float(np.sqrt(np.mean(at.beta**2))), float(np.sum(H * at.beta))
-        ridge = problem.machine.alpha or 0.0
-        linear = np.append(-H.T.ravel() * unit / value, 1.0)
-        model = ConicProgram(linear, np.append(np.full(n * k, ridge * unit**2 / value), 0.0))
-        blocks = []
-        for N in trace_one_matrices(problem):
-            L = _factor(N) * (unit / np.sqrt(value))
-            # ‖x‖² ≤ 2g is ‖(x, g − ½)‖ ≤ g + ½.
-            bound = sparse.csr_matrix(np.append(np.zeros(n * k), -1.0))
-            body = sparse.kron(sparse.identity(k), -L.T)
-            A = sparse.vstack([bound, bound, sparse.hstack([body, sparse.csr_matrix((body.shape[0], 1))])])
-            blocks.append(model.require("second order", A, np.append([0.5, -0.5], np.zeros(body.shape[0]))))
-        found = model.solve()
-        shares = np.array([found.multipliers[b][0] + found.multipliers[b][1] for b in blocks])
-        shares = np.where(shares > _ZERO * shares.max(), shares, 0.0)
-        return shares, unit * found.x[:-1].reshape(k, n).T
 
 
 class DiscriminantSDP(DiscriminantLearner):
@@ -241,13 +185,6 @@ def trace_one_matrices(problem: DiscriminantProblem) -> list[Matrix]:
         G = np.array(problem.bank.row_block(index - first, slice(0, n)), dtype=np.float64)
         out.append(center(G) / problem.traces[index - first])
     return out
-
-
-def _factor(K: Matrix) -> Matrix:
-    """Return L of shape (n, rank) with L Lᵀ = K."""
-    eigenvalues, V = np.linalg.eigh(K)
-    keep = eigenvalues > _RANK * max(float(eigenvalues[-1]), 1e-300)
-    return np.asarray(V[:, keep] * np.sqrt(eigenvalues[keep]))
 
 
 def _lifted(C: Matrix, t: Weights) -> float:

@@ -8,10 +8,10 @@ from kernelmosaic.learning.discriminant import DiscriminantLearner
 from kernelmosaic.learning.discriminant_conic import (
     DiscriminantApproximateSDP,
     DiscriminantKim,
-    DiscriminantQCQP,
     DiscriminantSDP,
 )
 from kernelmosaic.learning.discriminant_newton import DiscriminantNewton
+from kernelmosaic.learning.discriminant_qcqp import DiscriminantQCQP
 from kernelmosaic.learning.discriminant_silp import DiscriminantSILP
 
 FORMULATIONS: dict[str, Callable[[float, int, bool], DiscriminantLearner]] = {

@@ -12,7 +12,7 @@ from kernelmosaic.learning.discriminant import (
     Evaluation,
 )
 from kernelmosaic.learning.norms import Weights
-from kernelmosaic.solvers.linear_program import solve_master
+from kernelmosaic.solvers.linear_program import Master
 
 #: The first step from the best weights towards the master's, and how it shrinks when it does not pay and grows when
 #: it does.
@@ -60,18 +60,17 @@ class _Planes:
 
     def __init__(self, problem: DiscriminantProblem) -> None:
         self.problem = problem
-        self.constants: list[float] = []
-        self.slopes: list[Weights] = []
+        self.planes = Master(len(problem.usable))
 
     def ask(self, shares: Weights) -> Evaluation:
         """Evaluate at these shares and keep the plane that touches the value there."""
         at = self.problem.evaluate(shares)
         machine, beta = self.problem.machine, at.beta
         ridge = 0.0 if machine.alpha is None else machine.alpha * float(np.sum(beta**2))
-        self.constants.append(machine.objective_scale * (2.0 * float(np.sum(machine.targets * beta)) - ridge))
-        self.slopes.append(machine.objective_scale * at.q[self.problem.usable])
+        constant = machine.objective_scale * (2.0 * float(np.sum(machine.targets * beta)) - ridge)
+        self.planes.add(constant, machine.objective_scale * at.q[self.problem.usable])
         return at
 
     def master(self) -> tuple[Weights, float]:
         """Return the lowest point of the planes, over the usable kernels, and a bound on the optimum."""
-        return solve_master(np.array(self.constants), np.array(self.slopes))
+        return self.planes.solve()

@@ -12,7 +12,7 @@ from kernelmosaic.learning.evaluation import Evaluation, Problem
 from kernelmosaic.learning.incumbent import Incumbent
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.machines import Machine
-from kernelmosaic.solvers.linear_program import solve_master
+from kernelmosaic.solvers.linear_program import Master
 
 #: The machine is solved to this share of the gap asked for.
 _INNER_SHARE = 0.1
@@ -57,13 +57,12 @@ class _Master(Incumbent):
     def __init__(self, problem: Problem, inner: float, warm_start: Any) -> None:
         self.inner = inner
         self.share = _STEP
-        self.constants: list[float] = []
-        self.slopes: list[Weights] = []
+        self.planes = Master(problem.n_kernels)
         super().__init__(problem, self._ask(problem, problem.norm.start(problem.n_kernels), warm_start))
 
     def step(self) -> bool:
         """Solve the master problem and ask the machine for one more plane; False when nothing new comes."""
-        corner, lower = solve_master(np.array(self.constants), np.array(self.slopes))
+        corner, lower = self.planes.solve()
         self.bound(lower)
         if np.array_equal(corner, self.best.theta) and self.inner < 1e-13:
             return False
@@ -79,6 +78,5 @@ class _Master(Incumbent):
 
     def _ask(self, problem: Problem, theta: Weights, warm_start: Any) -> Evaluation:
         there = problem.evaluate(theta, warm_start, self.inner)
-        self.constants.append(problem.machine.program.linear_value(there.solution.beta))
-        self.slopes.append(there.q)
+        self.planes.add(problem.machine.program.linear_value(there.solution.beta), there.q)
         return there
