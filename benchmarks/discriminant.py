@@ -1,11 +1,13 @@
 """Discriminant kernel learning by the protocol of Ye, Ji and Chen (2008): accuracy and weights beside theirs, and time.
 
-    python benchmarks/discriminant.py --data FOLDER [--published results.csv] [--repeats 30] [--sets sonar,wine(3),…]
+    python benchmarks/discriminant.py [--data FOLDER] [--published results.csv] [--repeats 30] [--sets sonar,wine(3),…]
                                       [--methods newton,silp,…] [--form 2] [--json FILE]
 
-FOLDER holds one NumPy file a data set (X, y). Ten Gaussian kernels, λ = 5e-4 or learned, random splits: 80 % of the
-two-class sets for training, 60 % of the others, of which 100 samples a class are drawn first. Columns are standardised
-on the training part. `--form 2` is exp(−‖x − z‖² / 2σ²), `--form 1` without the 2: the paper does not say which.
+FOLDER holds the sets as npz files; see docs/datasets.md.
+
+Ten Gaussian kernels, λ = 5e-4 or learned, random splits: 80 % of the two-class sets for training, 60 % of the others,
+of which 100 samples a class are drawn first. Columns are standardised on the training part. `--form 2` is exp(−‖x − z‖²
+/ 2σ²), `--form 1` without the 2: the paper does not say which.
 
 Double cross-validation, with which the paper compares, is scikit-learn's GridSearchCV over the ten kernels and five
 regularisers, of kernel discriminant analysis with one kernel and of SVC; five folds.
@@ -28,6 +30,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from kernelmosaic import DiscriminantMKLClassifier
+from kernelmosaic.datasets import load
 from kernelmosaic.kernels import Gaussian, family
 
 SIGMAS = [0.10, 0.22, 0.46, 1.00, 2.15, 4.64, 10.0, 21.54, 46.42, 100.0]
@@ -92,10 +95,9 @@ class Runs:
     solves: list[int] = field(default_factory=list)
 
 
-def load(folder: Path, name: str, draw: str = "random", seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def draw_set(folder: Path | None, name: str, draw: str = "random", seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     file, classes, _ = SETS[name]
-    with np.load(folder / f"{file}.npz", allow_pickle=False) as stored:
-        X, y = stored["X"].astype(np.float64), stored["y"]
+    X, y = load(file, folder, return_X_y=True)
     if classes:
         random = np.random.RandomState(seed)
         members = [np.flatnonzero(y == c) for c in np.unique(y)[:classes]]
@@ -125,7 +127,7 @@ def run_set(name: str, methods: list[str], args) -> dict[str, Runs]:
     """Fit every method to the same splits, alternating, so that all see the machine in the same state."""
     out = {method: Runs() for method in methods}
     for repeat in range(args.repeats):
-        X, y = load(args.data, name, args.draw, repeat if args.draw == "fresh" else 0)
+        X, y = draw_set(args.data, name, args.draw, repeat if args.draw == "fresh" else 0)
         A, B, a, b = train_test_split(X, y, train_size=SETS[name][2], random_state=repeat)
         scaler = StandardScaler().fit(A)
         A, B = scaler.transform(A), scaler.transform(B)
@@ -233,7 +235,7 @@ def report_weights(results: dict[str, dict[str, Runs]], published) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--data", type=Path, help="folder with the sets as npz files; else KERNELMOSAIC_DATA")
     parser.add_argument("--published")
     parser.add_argument("--repeats", type=int, default=30)
     parser.add_argument("--sets", default=",".join(SETS))
@@ -251,7 +253,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     methods, names = args.methods.split(","), args.sets.split(",")
     # Compiled loops and imports are paid once, before the clock starts.
-    X, y = load(args.data, names[0])
+    X, y = draw_set(args.data, names[0])
     for method in methods:
         if not method.startswith("cv"):
             DiscriminantMKLClassifier([Gaussian(1.0), Gaussian(2.0)], formulation=method.partition("+")[0]).fit(

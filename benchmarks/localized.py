@@ -3,7 +3,7 @@
 python benchmarks/localized.py gauss4 [--seeds 10] [--starts 3]    accuracy and support vectors beside the Bayes rule
 python benchmarks/localized.py plain [--sizes 1000 3000]   time against the same algorithm written plainly
 python benchmarks/localized.py crisp                   prediction that skips against prediction that does not
-python benchmarks/localized.py data --data FOLDER      the papers' sets, beside the published figures
+python benchmarks/localized.py data [--data FOLDER]    the papers' sets, beside the published figures
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC as LibSVC
 
 from kernelmosaic import LocalizedMKLClassifier, LocalizedMKLRegressor, MKLClassifier, MKLRegressor
-from kernelmosaic.datasets import make_gaussians
+from kernelmosaic.datasets import load, make_gaussians
 from kernelmosaic.datasets.gaussians import BayesRule
 from kernelmosaic.gating import Softmax
 from kernelmosaic.gram import Mosaic, make_bank
@@ -172,10 +172,10 @@ def split(n: int, rng: np.random.RandomState) -> tuple[np.ndarray, np.ndarray]:
     return order[n // 3 : n // 3 + (n - n // 3) // 2], order[: n // 3]
 
 
-def data(folder: str, n_seeds: int, most: int) -> None:
+def data(folder: str | None, n_seeds: int, most: int) -> None:
     sets = {"banana": _banana, "concrete": _concrete, "motorcycle": _motorcycle}
     for name, run in (sets | {"multifeat": _multifeat, "whitewine": _whitewine}).items():
-        run(np.load(f"{folder}/{name}.npz"), n_seeds, most)
+        run(load(name, folder), n_seeds, most)
 
 
 def report(name: str, model, X, y, n_seeds: int, most: int, published: str, error: bool = False) -> None:
@@ -196,7 +196,7 @@ def report(name: str, model, X, y, n_seeds: int, most: int, published: str, erro
 
 
 def _banana(d, n_seeds: int, most: int) -> None:
-    X, y = d["X"], d["y"]
+    X, y = d.data, d.target
     pair = [Linear(), Polynomial()]
     report("BANANA MKL kL-kP", MKLClassifier(pair, C=10.0), X, y, n_seeds, most, "70.52, SV 82.36")
     report("BANANA LMKL kL-kP", LocalizedMKLClassifier(pair), X, y, n_seeds, most, "84.46, SV 41.28")
@@ -214,8 +214,7 @@ PUBLISHED = {
 
 def _regression(name: str, d, n_seeds: int, most: int, C: float, epsilon: float) -> None:
     """Linear and polynomial kernels of degrees 2 to 5, on standardised columns."""
-    y = d["y"].astype(float)
-    X = d["X"].reshape(len(y), -1).astype(float)
+    X, y = d.data, d.target
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     kernels = [Linear(), *(Polynomial(degree=q) for q in (2, 3, 4, 5))]
     price = {"C": C, "epsilon": epsilon}
@@ -242,12 +241,9 @@ def _motorcycle(d, n_seeds: int, most: int) -> None:
 
 def _multifeat(d, n_seeds: int, most: int) -> None:
     """Digits 0-4 against 5-9; a linear kernel a view, gates on all views."""
-    views = ["fac", "fou", "kar", "mor", "pix", "zer"]
-    blocks = [d[view].astype(float) for view in views]
-    X = np.hstack([(b - b.mean(axis=0)) / np.maximum(b.std(axis=0), 1e-12) for b in blocks])
-    y = np.where(d["y"] >= 5, 1, -1)
-    edges = np.cumsum([0] + [b.shape[1] for b in blocks])
-    kernels = [(v, Linear(), np.arange(a, b)) for v, a, b in zip(views, edges[:-1], edges[1:], strict=True)]
+    X = (d.data - d.data.mean(axis=0)) / np.maximum(d.data.std(axis=0), 1e-12)
+    y = np.where(d.target >= 5, 1, -1)
+    kernels = [(view, Linear(), columns) for view, columns in d.columns.items()]
     rows = {
         "MKL": (MKLClassifier(kernels, C=10.0), "97.40, SV 32.59"),
         "LMKL softmax": (LocalizedMKLClassifier(kernels, gating="softmax", C=10.0), "97.69, SV 15.06"),
@@ -265,7 +261,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 3000])
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--price", type=float, default=10.0, help="C of the plain comparison")
-    parser.add_argument("--data", help="folder with the sets as npz files")
+    parser.add_argument("--data", help="folder with the sets as npz files; else KERNELMOSAIC_DATA")
     parser.add_argument("--most", type=int, default=10_000, help="most training samples of a set")
     options = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)

@@ -4,10 +4,10 @@ One person of OLIVETTI against the other 39, with one linear kernel for each squ
 read a coarse 8 x 8 copy of it. Multiple kernel learning gives one map of weights for all faces; gates give one a face:
 softmax gates choose few patches, sigmoid gates several.
 
-    python examples/olivetti_saliency.py FOLDER [--person 0] [--picture saliency.png]
+    python examples/olivetti_saliency.py [FOLDER] [--person 0] [--picture saliency.png]
 
-FOLDER holds olivetti.npz with X of shape (400, 4096) and y, the number of the person. In the manner of Gönen (2010),
-thesis, whose task was another: this one is named by the file itself.
+FOLDER holds olivetti.npz; see docs/datasets.md. In the manner of Gönen (2010), thesis, whose task was another: this one
+is named by the file itself.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import roc_auc_score
 
 from kernelmosaic import LocalizedMKLClassifier, MKLClassifier
+from kernelmosaic.datasets import load
 from kernelmosaic.kernels import Linear
 
 SIDE = 64
@@ -44,21 +45,21 @@ def enlarge(values: np.ndarray, side: int) -> np.ndarray:
     return np.kron(values.reshape(side, side), np.ones((SIDE // side,) * 2))
 
 
-def load(folder: Path, person: int) -> tuple[np.ndarray, np.ndarray]:
+def faces(folder: Path | None, person: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the faces and +1 for this person's, −1 for all others'."""
-    d = np.load(folder / "olivetti.npz")
-    return d["X"].astype(float) / 255, np.where(d["y"] - d["y"].min() == person, 1, -1)
+    X, who = load("olivetti", folder, return_X_y=True)
+    return X / 255, np.where(who == person, 1, -1)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--person", type=int, default=0, help="whom to tell from the others, 0 to 39")
     parser.add_argument("--picture", default="saliency.png")
     parser.add_argument("--side", type=int, default=8, help="patches along each side")
     options = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
-    X, y = load(options.folder, options.person)
+    X, y = faces(options.folder, options.person)
     # Of every person's ten faces, the last five are for test.
     test = np.arange(len(y)) % 10 >= 5
     both = np.hstack([X, shrink(X, 8)])

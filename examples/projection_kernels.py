@@ -4,11 +4,10 @@ Even against odd digits (or 0-4 against 5-9) in a few dimensions: principal comp
 discriminant analysis (LFDA), each followed by a support vector machine, against one projection learned with the machine
 (GPK) and three gated ones (LPK). Accuracy and share of support vectors over the number of dimensions.
 
-    python examples/projection_kernels.py FOLDER [--task even|large] [--dimensions 1 2 5 10] [--train 1000]
+    python examples/projection_kernels.py [FOLDER] [--task EO|SL] [--dimensions 1 2 5 10] [--train 1000]
 
-FOLDER holds usps.npz with X of shape (9298, 256), y, and the row numbers train and test. In the manner of Gönen (2010),
-thesis; LFDA after Sugiyama (2007), "Dimensionality reduction of multimodal labeled data by local Fisher discriminant
-analysis".
+FOLDER holds usps.npz; see docs/datasets.md. In the manner of Gönen (2010), thesis; LFDA after Sugiyama (2007),
+"Dimensionality reduction of multimodal labeled data by local Fisher discriminant analysis".
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import make_pipeline
 
 from kernelmosaic import LocalizedMKLClassifier, MKLClassifier
+from kernelmosaic.datasets import load
 from kernelmosaic.kernels import Linear, Projected
 
 
@@ -89,22 +89,24 @@ def models(R: int, C: float) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--task", choices=("even", "large"), default="even")
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--task", choices=("EO", "SL"), default="EO", help="even and odd, or small and large")
     parser.add_argument("--dimensions", type=int, nargs="+", default=[1, 2, 5, 10])
     parser.add_argument("--train", type=int, default=1000)
     parser.add_argument("--picture", default="projections.png")
     options = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
-    d = np.load(options.folder / "usps.npz")
-    y = np.where(d["y"] % 2 == 0 if options.task == "even" else d["y"] >= 5, 1, -1)
-    train = np.random.RandomState(0).permutation(d["train"])[: options.train]
+    digits = load("usps", options.folder, task=options.task)
+    if digits.train is None:
+        raise SystemExit("This copy of USPS has its rows in another order, and so no published split: give FOLDER.")
+    X, y, test = digits.data, digits.target, digits.test
+    train = np.random.RandomState(0).permutation(digits.train)[: options.train]
     results: dict[str, list[tuple[float, float]]] = {}
     for R in options.dimensions:
         for name, model in models(R, C=10.0).items():
-            model.fit(d["X"][train], y[train])
+            model.fit(X[train], y[train])
             machine = model[-1] if hasattr(model, "steps") else model
-            accuracy = 100 * model.score(d["X"][d["test"]], y[d["test"]])
+            accuracy = 100 * model.score(X[test], y[test])
             results.setdefault(name, []).append((accuracy, 100 * machine.support_fraction_))
             print(
                 f"R = {R:2d} {name:5s} accuracy {accuracy:.2f} % support vectors {results[name][-1][1]:.1f} %",
