@@ -106,6 +106,12 @@ def test_parameters(estimator, params, error, words):
         ([("a", Linear(), [9])], ValueError, r"kernel 'a': columns \[9\] do not fit the 4 of X"),
         ([("a", Linear(), ["size"])], ValueError, r"kernel 'a': columns \['size'\]"),
         ([("a", Linear(), [])], ValueError, "kernel 'a': .*select none"),
+        ([("a", Linear(), [True, False])], ValueError, r"kernel 'a': columns \[True, False\] is a mask of 2 for the 4"),
+        (
+            [("a", Linear(), np.ones(5, dtype=bool))],
+            ValueError,
+            "kernel 'a': .* a mask of 5 for the 4 columns of X: give",
+        ),
         ([("a", Gaussian(-1.0))], ValueError, "kernel 'a': width=-1.0"),
         ([("a", Gaussian("broad"))], ValueError, "kernel 'a': width='broad'.*'nearest'"),
         ([("a", Polynomial(0))], ValueError, "kernel 'a': degree=0"),
@@ -161,6 +167,25 @@ def test_samples_with_holes(estimator, bad):
         estimator(ONE, weights="uniform").fit(X, Y).predict(broken)
 
 
+@pytest.mark.parametrize("estimator", ALL)
+def test_text_among_the_numbers(estimator):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(word=["ACGT", *["7"] * 59])
+    message = r"X: column 'word' holds text \('ACGT'\) where numbers are read: .*\(name, kernel, columns\)"
+    with pytest.raises(ValueError, match=message):
+        estimator(ONE).fit(frame, Y)
+    with pytest.raises(ValueError, match=r"X: column 4 holds text \('ACGT'\)"):
+        estimator(ONE).fit(frame.to_numpy(), Y)
+    with pytest.raises(ValueError, match=r"kernel 'line': X: column 1 holds text \('ACGT'\)"):
+        estimator([("line", Linear(), ["a", "word"])]).fit(frame, Y)
+    estimator([("line", Linear(), ["a", "b"]), ("words", Spectrum(1), ["word"])], weights="uniform").fit(frame, Y)
+
+
+def test_text_among_the_targets_is_not_blamed_on_the_samples():
+    with pytest.raises(ValueError, match="could not convert string to float: 'much'"):
+        MKLRegressor(ONE).fit(X, np.array(["much", *[1.0] * 59], dtype=object))
+
+
 def test_targets_with_holes():
     with pytest.raises(ValueError, match="Input y contains NaN"):
         MKLRegressor(ONE).fit(X, np.where(Y == 1, np.nan, 0.0))
@@ -186,8 +211,11 @@ def test_one_class_is_not_enough():
         (np.ones(59), "sample_weight"),
         (np.full(60, np.nan), "sample_weight contains NaN"),
         (np.ones((60, 2)), "[Ss]ample.weight"),
+        ("balanced", "sample_weight='balanced': give one number a sample, or None"),
+        (["heavy"] * 60, r"sample_weight=\['heavy', .*: give one number a sample, or None"),
+        ([None] * 60, "[Ss]ample.weight"),
     ],
-    ids=["negative", "zero", "short", "missing", "table"],
+    ids=["negative", "zero", "short", "missing", "table", "word", "words", "none"],
 )
 def test_sample_weights(estimator, weight, words):
     with pytest.raises(ValueError, match=words):

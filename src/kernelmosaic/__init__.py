@@ -22,6 +22,8 @@ if TYPE_CHECKING:
         MKLRegressor,
         PosteriorMKLClassifier,
     )
+    from kernelmosaic.persistence import load, save
+    from kernelmosaic.stacking import stack_views
 
 __version__ = "0.1.0"
 
@@ -40,8 +42,13 @@ __all__ = [
     "estimators",
     "gating",
     "kernels",
+    "load",
     "model_selection",
+    "persistence",
     "plots",
+    "save",
+    "stack_views",
+    "stacking",
     "stats",
 ]
 
@@ -60,7 +67,10 @@ _HOMES = dict.fromkeys(
     ),
     "kernelmosaic.estimators",
 )
+_HOMES |= {"load": "kernelmosaic.persistence", "save": "kernelmosaic.persistence"}
+_HOMES |= {"stack_views": "kernelmosaic.stacking"}
 _PACKAGES = frozenset({"datasets", "estimators", "gating", "kernels", "model_selection", "plots", "stats"})
+_PACKAGES |= {"persistence", "stacking"}
 
 
 def __getattr__(name: str) -> Any:

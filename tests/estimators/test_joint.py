@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.datasets import load_iris
 from sklearn.model_selection import cross_val_score
+from sklearn.neighbors import KernelDensity
 
 from kernelmosaic import BilinearMKLClassifier, MKLClassifier, PosteriorMKLClassifier
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed
@@ -64,9 +65,17 @@ def test_renaming_the_classes_changes_nothing_else():
 def test_bilinear_solvers_agree():
     models = [
         BilinearMKLClassifier(KERNELS, solver=s, tol=1e-3, max_iter=2000).fit(X, Y)
-        for s in ("quasi_newton", "projected_gradient")
+        for s in ("newton", "quasi_newton", "projected_gradient")
     ]
     assert models[0].objective_ == pytest.approx(models[1].objective_, rel=2e-3)
+    assert models[0].objective_ == pytest.approx(models[2].objective_, rel=2e-3)
+
+
+def test_bilinear_shows_its_progress_if_asked(capsys):
+    BilinearMKLClassifier(KERNELS).fit(X, Y)
+    assert capsys.readouterr().out == ""
+    model = BilinearMKLClassifier(KERNELS, verbose=True).fit(X, Y)
+    assert f"iteration {model.n_iter_}, gap {model.duality_gap_:.1e}" in " ".join(capsys.readouterr().out.split())
 
 
 def test_bilinear_with_two_classes_and_precomputed_kernels():
@@ -85,12 +94,15 @@ def test_bilinear_with_two_classes_and_precomputed_kernels():
     ("model", "words"),
     [
         (BilinearMKLClassifier(kappa=0.0), "kappa=0.0: must be positive"),
-        (BilinearMKLClassifier(solver="newton"), "solver='newton': choose one of 'quasi_newton'"),
+        (BilinearMKLClassifier(solver="silp"), "solver='silp': choose one of 'newton', 'quasi_newton'"),
         (BilinearMKLClassifier(max_iter=0), "max_iter=0"),
         (MKLClassifier(multi_class="joint", slack=2), "slack=2: multi_class='joint'"),
         (MKLClassifier(multi_class="joint", solver="silp"), "solver='silp' .*multi_class='joint'"),
         (MKLClassifier(multi_class="all"), "multi_class='all': give 'ovr'"),
         (PosteriorMKLClassifier(n_neighbors=0), "n_neighbors=0"),
+        (PosteriorMKLClassifier(estimate="parzen"), "estimate='parzen': give 'neighbors' or 'density'"),
+        (PosteriorMKLClassifier(bandwidth="wide"), "bandwidth='wide': give a positive number, or 'scott'"),
+        (PosteriorMKLClassifier(bandwidth=0.0), "bandwidth=0.0: must be positive"),
     ],
 )
 def test_wrong_parameters_are_named(model, words):
@@ -159,6 +171,43 @@ def test_posteriors_of_neighbours_against_a_loop():
         assert_allclose(model.posteriors_[i], np.bincount(y[near], minlength=3) / 4)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("bandwidth", [0.3, 2.0, "scott"])
+def test_posteriors_of_densities_are_bayes_rule(bandwidth, weighted):
+    rng = np.random.default_rng(4)
+    A, y = rng.normal(size=(30, 2)) * [1.0, 3.0], np.repeat([0, 1, 2], [15, 9, 6])
+    weight = rng.integers(1, 4, size=30).astype(float) if weighted else np.ones(30)
+    model = PosteriorMKLClassifier([Linear()], estimate="density", bandwidth=bandwidth).fit(A, y, weight)
+    h = bandwidth
+    if bandwidth == "scott":
+        within = 0.0
+        for c in range(3):
+            mean = sum(weight[i] * A[i] for i in range(30) if y[i] == c) / weight[y == c].sum()
+            within += sum(weight[i] * (A[i] - mean) ** 2 for i in range(30) if y[i] == c)
+        spread = np.sqrt(np.mean(within / weight.sum()))
+        h = spread * (weight.sum() / 3) ** (-1 / 6)
+    joint = np.empty((30, 3))
+    for c in range(3):
+        density = KernelDensity(bandwidth=h, rtol=1e-12).fit(A[y == c], sample_weight=weight[y == c])
+        joint[:, c] = np.exp(density.score_samples(A)) * weight[y == c].sum() / weight.sum()
+    assert_allclose(model.posteriors_, joint / joint.sum(axis=1, keepdims=True), atol=1e-7)
+
+
+def test_densities_without_width_give_hard_posteriors():
+    narrow = PosteriorMKLClassifier(KERNELS, estimate="density", bandwidth=1e-200).fit(X, Y)
+    plain = MKLClassifier(KERNELS, multi_class="pairwise").fit(X, Y)
+    assert_allclose(narrow.posteriors_, hard(Y))
+    assert_allclose(narrow.decision_function(X), plain.decision_function(X), rtol=1e-12, atol=1e-12)
+    # Classes of one point each have no spread to take a width from; far samples do not vanish.
+    points = np.array([[0.0, 0.0], [0.0, 0.0], [1e6, 0.0], [1e6, 0.0], [0.0, 3.0]])
+    model = PosteriorMKLClassifier([Linear()], estimate="density").fit(points, [0, 0, 1, 1, 2])
+    assert_allclose(model.posteriors_, hard([0, 0, 1, 1, 2]))
+    # A sample that does not count takes the posteriors of those near it.
+    points[[1, 3], 1] = 0.1
+    model.fit(points, [0, 0, 1, 1, 2], [1.0, 0.0, 1.0, 0.0, 1.0])
+    assert_allclose(model.posteriors_, hard([0, 0, 1, 1, 2]))
+
+
 def test_rounding_does_not_decide_between_equal_outputs():
     A = np.array([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], [1.0, 5.0]])
     P = np.array([[1.0, 0.0, 0.0], [0.5, 0.0, 0.5], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
@@ -180,7 +229,9 @@ def test_noisy_labels_move_the_boundary_less():
     def errors(model):
         return np.mean(model.fit(A, noisy).predict(grid) != (grid[:, 0] > 0))
 
-    assert errors(PosteriorMKLClassifier(kernels, C=100.0, n_neighbors=15)) < errors(MKLClassifier(kernels, C=100.0))
+    plain = errors(MKLClassifier(kernels, C=100.0))
+    assert errors(PosteriorMKLClassifier(kernels, C=100.0, n_neighbors=15)) < plain
+    assert errors(PosteriorMKLClassifier(kernels, C=100.0, estimate="density")) < plain
 
 
 @pytest.mark.parametrize(

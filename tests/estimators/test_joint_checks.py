@@ -11,6 +11,7 @@ ESTIMATORS = [
     MKLClassifier(multi_class="joint"),
     MKLClassifier(multi_class="pairwise", weights="uniform"),
     PosteriorMKLClassifier(),
+    PosteriorMKLClassifier(estimate="density"),
 ]
 
 

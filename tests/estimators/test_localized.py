@@ -260,7 +260,6 @@ def test_parameters_of_kernels_are_within_reach_of_a_search():
         ({"n_init": 0}, "n_init=0"),
         ({"max_iter": 2.5}, "max_iter=2.5"),
         ({"C": -1.0}, "C=-1.0"),
-        ({"multi_class": "joint"}, "multi_class='joint'"),
         ({"tol": 0.0}, "tol=0.0"),
     ],
 )

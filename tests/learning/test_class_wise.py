@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 
 from kernelmosaic.gram import StoredBank
 from kernelmosaic.learning.base import Options
+from kernelmosaic.learning.class_newton import ClassNewton
 from kernelmosaic.learning.class_wise import ClassWiseProblem, ProjectedGradient, QuasiNewton
 from kernelmosaic.learning.joint import JointFixed, JointNewton
 from kernelmosaic.learning.norms import PowerNorm, SumNorm
@@ -26,11 +27,12 @@ def make_problem(seed, n=24, k=3, P=3):
     return np.stack([np.exp(-squares / width**2) for width in np.logspace(-0.3, 1.3, P)]), y
 
 
+@pytest.mark.parametrize("learner", [ClassNewton, QuasiNewton])
 @pytest.mark.parametrize(("k", "kappa"), [(3, 1.0), (4, 0.5), (6, 10.0)])
-def test_the_bilinear_optimum_is_the_group_norms(k, kappa):
+def test_the_bilinear_optimum_is_the_group_norms(k, kappa, learner):
     Ks, y = make_problem(k, k=k)
     optimum, norms = solve_bilinear_conic(Ks, y, k, kappa)
-    found = QuasiNewton(tol=1e-6, max_iter=1000).learn(StoredBank(Ks), CrammerSinger(y, kappa))
+    found = learner(tol=1e-6, max_iter=1000).learn(StoredBank(Ks), CrammerSinger(y, kappa))
     assert found.gap <= 1e-6
     assert found.objective == pytest.approx(optimum, rel=1e-5)
     assert_allclose(found.weights, norms, atol=2e-2 * norms.max())
@@ -45,11 +47,11 @@ def test_the_published_scheme_reaches_the_same_optimum():
     assert optimum <= found.objective * (1 + 1e-8) <= optimum * (1 + 2e-4)
 
 
-@pytest.mark.parametrize("learner", [QuasiNewton, ProjectedGradient])
+@pytest.mark.parametrize("learner", [ClassNewton, QuasiNewton, ProjectedGradient])
 def test_the_gap_is_a_true_bound_long_before_the_end(learner):
     Ks, y = make_problem(2)
     optimum, _ = solve_bilinear_conic(Ks, y, 3, 1.0)
-    for max_iter in (1, 3, 10):
+    for max_iter in (1, 3, 6):
         found = learner(tol=1e-12, max_iter=max_iter).learn(StoredBank(Ks), CrammerSinger(y, 1.0))
         assert found.n_solves == max_iter
         assert found.objective * (1 - found.gap) <= optimum * (1 + 1e-7) <= found.objective * (1 + 2e-7)
@@ -84,14 +86,15 @@ def test_the_slope_is_that_of_the_value():
         assert slope == pytest.approx(0.5 - theta[c, r], abs=1e-5)
 
 
-def test_a_class_may_end_without_any_weight():
+@pytest.mark.parametrize("learner", [ClassNewton, QuasiNewton])
+def test_a_class_may_end_without_any_weight(learner):
     # Kernels that see nothing of the third class: its output is best left at zero.
     rng = np.random.default_rng(5)
     y = np.repeat([0, 1, 2], 10)
     X = np.concatenate([rng.normal(3, 0.5, (10, 1)), rng.normal(-3, 0.5, (10, 1)), np.zeros((10, 1))])
     Ks = np.stack([X @ X.T, (X**3) @ (X**3).T])
     optimum, norms = solve_bilinear_conic(Ks, y, 3, 0.05)
-    found = QuasiNewton(tol=1e-4, max_iter=500).learn(StoredBank(Ks), CrammerSinger(y, 0.05))
+    found = learner(tol=1e-4, max_iter=500).learn(StoredBank(Ks), CrammerSinger(y, 0.05))
     assert np.all(norms[2] < 1e-6)
     assert np.all(found.weights[2] < 1e-6)
     assert found.objective == pytest.approx(optimum, rel=1e-3)

@@ -15,16 +15,20 @@ from kernelmosaic.learning.gated import GatedProblem, GateLearner
 from kernelmosaic.learning.projections import Projections
 from kernelmosaic.learning.steps import ArmijoStep, FixedStep, QuasiNewtonStep, make_step
 from kernelmosaic.machines import SVC, SVR, OneClass
+from kernelmosaic.machines.multiclass import CrammerSinger, PairwiseSlack
 
 RNG = np.random.RandomState(0)
 X = RNG.normal(size=(40, 3))
 LABELS = np.where(X[:, 0] * X[:, 1] + 0.3 * RNG.normal(size=40) > 0, 1.0, -1.0)
 TARGETS = np.sin(2 * X[:, 0]) + 0.1 * RNG.normal(size=40)
+CLASSES = (X[:, 0] > 0).astype(int) + (X[:, 1] * X[:, 2] > 0)
 MACHINES = {
     "svc": SVC(LABELS, C=2.0),
     "svc, squared slack": SVC(LABELS, C=2.0, slack=2),
     "svr": SVR(TARGETS, C=3.0, epsilon=0.05),
     "one class": OneClass(40, C=0.1),
+    "joint": CrammerSinger(CLASSES, C=2.0),
+    "pairwise": PairwiseSlack(CLASSES, C=2.0),
 }
 KERNELS = [Linear(), Polynomial(), Gaussian(2.0)]
 WEIGHT = np.random.RandomState(5).uniform(0.5, 2.0, size=40)
@@ -64,7 +68,7 @@ def test_slopes_in_the_gates_equal_finite_differences(machine, gating):
 
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
-@pytest.mark.parametrize("normalize", ["trace", "diagonal", None])
+@pytest.mark.parametrize("normalize", ["trace", "diagonal", "centered", None])
 @pytest.mark.parametrize("inner", [Linear(), Polynomial(), Gaussian(2.0)], ids=repr)
 def test_slopes_in_the_projections_equal_finite_differences(machine, normalize, inner):
     kernels = [Projected(inner, 2, random_state=0), Gaussian(2.0), Projected(inner, 1, random_state=1)]
@@ -97,17 +101,19 @@ def test_line_searched_steps_never_climb(step, machine):
     assert learned.look.value == values[-1]
 
 
-def test_projections_descend_with_the_gates():
-    mosaic = mosaic_of([Projected(Linear(), 1), Projected(Linear(), 1)])
+@pytest.mark.parametrize("normalize", ["trace", "diagonal", "centered", None])
+@pytest.mark.parametrize("name", ["svc", "joint", "pairwise"])
+def test_projections_descend_with_the_gates(name, normalize):
+    mosaic = mosaic_of([Projected(Linear(), 2), Projected(Gaussian(2.0), 1)], normalize)
     projections = Projections(mosaic, mosaic.views(X), np.ones(40))
     before = projections.read()
     learned = GateLearner(Softmax(), tol=1e-3, max_iter=8).learn(
-        projections.bank, MACHINES["svc"], X, np.random.RandomState(0), projections
+        projections.bank, MACHINES[name], X, np.random.RandomState(0), projections
     )
     assert np.all(np.diff([line.objective for line in learned.history]) < 0)
     assert not np.allclose(projections.read(), before)
     # What is returned belongs together: the value is that of the projections and gates in place.
-    problem = GatedProblem(projections.bank, MACHINES["svc"], Softmax(), X, 1e-9)
+    problem = GatedProblem(projections.bank, MACHINES[name], Softmax(), X, 1e-9)
     assert_allclose(problem.evaluate(learned.V).value, learned.look.value, rtol=1e-4)
 
 
@@ -147,15 +153,43 @@ def test_steps_find_the_minimum_of_a_bowl(step):
     assert_allclose(x, c, atol=1e-3)
 
 
-def test_learned_constant_gates_solve_the_global_problem():
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("svc", {"C": 2.0}),
+        ("joint", {"C": 2.0, "multi_class": "joint"}),
+        ("pairwise", {"C": 2.0, "multi_class": "pairwise"}),
+    ],
+    ids=["svc", "joint", "pairwise"],
+)
+def test_learned_constant_gates_solve_the_global_problem(name, options):
     from kernelmosaic import MKLClassifier
 
-    learned = GateLearner(Constant(), tol=1e-7, max_iter=200).learn(
-        bank_of(KERNELS), MACHINES["svc"], X, np.random.RandomState(0)
+    learned = GateLearner(Constant(), tol=1e-9, max_iter=500).learn(
+        bank_of(KERNELS), MACHINES[name], X, np.random.RandomState(0)
     )
-    convex = MKLClassifier(KERNELS, C=2.0, tol=1e-6).fit(X, LABELS)
+    convex = MKLClassifier(KERNELS, tol=1e-7, **options).fit(X, LABELS if name == "svc" else CLASSES)
     assert_allclose(learned.look.value, convex.objective_, rtol=1e-4)
     assert_allclose(Constant().in_user_units(learned.V, X, X)["weights"], convex.weights_, atol=0.02)
+
+
+@pytest.mark.parametrize("tol", [0.1, 0.01, 0.001])
+def test_the_stop_rule_is_the_published_one(tol):
+    def values(n_short):
+        learner = GateLearner(Softmax(), tol=tol, n_short=n_short)
+        learned = learner.learn(bank_of(KERNELS), MACHINES["svc"], X, np.random.RandomState(0))
+        assert learned.converged
+        return np.array([line.objective for line in learned.history])
+
+    J = values(1)
+    short = J[1:] > (1 - tol) * J[:-1]
+    # The first short iteration is the last.
+    assert np.flatnonzero(short).tolist() == [len(J) - 2]
+    longer = values(3)
+    short = longer[1:] > (1 - tol) * longer[:-1]
+    assert short[-3:].all()
+    assert not np.any(short[:-3] & short[1:-2] & short[2:-1])
+    assert len(longer) > len(J)
 
 
 def test_a_smaller_tolerance_takes_more_iterations():

@@ -10,6 +10,11 @@ import typer
 
 from kernelmosaic import __version__
 from kernelmosaic.cli.demo import demo
+from kernelmosaic.cli.fit import fit
+from kernelmosaic.cli.inspect import inspect
+from kernelmosaic.cli.predict import predict
+from kernelmosaic.cli.report import report
+from kernelmosaic.cli.reproduce import reproduce
 
 app = typer.Typer(
     help="Multiple kernel learning behind scikit-learn's interface.",
@@ -57,4 +62,7 @@ def _root(
         typer.echo(context.get_help())
 
 
-app.command()(demo)
+for _command in (demo, fit, predict, inspect):
+    app.command()(_command)
+app.command()(reproduce)
+app.command()(report)

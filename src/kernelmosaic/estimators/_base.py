@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import asdict
@@ -13,9 +14,22 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from kernelmosaic.estimators._expansion import Expansion
+from kernelmosaic.estimators._html import FittedSummaryMixin
+from kernelmosaic.estimators._low_rank import (
+    FeatureExpansion,
+    check_approximation,
+    fit_features,
+    is_small,
+    is_streamed,
+    named_columns,
+    validate_rows,
+)
 from kernelmosaic.estimators._params import KernelListMixin
-from kernelmosaic.estimators._repeats import count_repeats
-from kernelmosaic.gram import KernelBank, Mosaic, ProductMosaic, Views, make_bank
+from kernelmosaic.estimators._repeats import Counted, count_repeats
+from kernelmosaic.gram import KernelBank, Mosaic, ProductMosaic, make_bank
+from kernelmosaic.gram.device import require_device, tensor_device, to_host
+from kernelmosaic.gram.feature_bank import FeatureBank
+from kernelmosaic.kernels.text import refuse_text
 from kernelmosaic.kernels.views import lay_tiles, read_kernels
 from kernelmosaic.learning import Learned, Learner, make_learner
 from kernelmosaic.learning.penalties import numbers
@@ -23,7 +37,7 @@ from kernelmosaic.machines import Machine
 from kernelmosaic.machines.base import check_positive
 
 
-class BaseMKL(KernelListMixin, ABC):
+class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
     """One weight a kernel, learned or given, with the machine that a subclass names."""
 
     normalize: Any
@@ -32,6 +46,12 @@ class BaseMKL(KernelListMixin, ABC):
     max_iter: Any
     memory_budget: Any
     verbose: Any
+    # Estimators that learn in features, too, have these for parameters.
+    approximation: Any = None
+    # Where to compute; and where the last fit did, which a tensor on a device may say, too.
+    device: Any = None
+    _fit_device: str | None = None
+    rank: Any = None
 
     # What a subclass names -----------------------------------------------------------------------------------------
 
@@ -46,16 +66,31 @@ class BaseMKL(KernelListMixin, ABC):
         check_positive("tol", self.tol)
         if self.memory_budget is not None:
             check_positive("memory_budget", self.memory_budget)
-        counted = count_repeats(X, y, sample_weight)
+        exact = self.approximation is None
+        if not exact and self._fit_device is not None:
+            raise ValueError(
+                f"device={self._fit_device!r} serves exact kernels; use device=None with an approximation."
+            )
+        original = to_host(original)
+        # Where samples fill the memory, or stay on the disk, nobody looks for repeated ones.
+        alike = exact or is_small(X)
+        counted = count_repeats(X, y, sample_weight) if alike else Counted.everyone(X.shape[0], sample_weight)
         kept, weight = counted.rows, counted.weight
         machines = self._machines(None if y is None else y[kept], weight)
-        X = X[kept]
-        tiles = lay_tiles(read_kernels(self.kernels), original if _is_table(original) else X)
+        X = X[kept] if alike else X
+        tiles = lay_tiles(read_kernels(self.kernels), original if _is_frame(original) else named_columns(X))
         # Multiplied kernels are one kernel: there are no weights to learn between them.
         rule = ProductMosaic if isinstance(self.weights, str) and self.weights == "product" else Mosaic
+        if not exact:
+            features, bank = fit_features(self, rule, tiles, X, weight)
+            self._learn(features, bank, bank, kept, machines)
+            return
         mosaic = rule.fit(tiles, X, self.normalize, weight)
         views = mosaic.views(X)
-        bank = make_bank(mosaic, views, budget=self.memory_budget)
+        bank = make_bank(mosaic, views, budget=self.memory_budget, device=self._fit_device)
+        self._learn(mosaic, views, bank, kept, machines)
+
+    def _learn(self, mosaic: Any, views: Any, bank: KernelBank, kept: NDArray[np.intp], machines: list[Any]) -> None:
         learner = self._make_learner(bank, machines)
         learned = [learner.learn(bank, machine) for machine in machines]
         self.kernel_names_ = mosaic.names
@@ -66,7 +101,7 @@ class BaseMKL(KernelListMixin, ABC):
         return make_learner(self, bank, machines)
 
     def _keep(
-        self, mosaic: Mosaic, views: Views, kept: NDArray[np.intp], learned: list[Learned], machines: list[Machine]
+        self, mosaic: Any, views: Any, kept: NDArray[np.intp], learned: list[Learned], machines: list[Machine]
     ) -> None:
         # A joint machine has one column of coefficients a class, and weights that its classes may share.
         beta = np.concatenate([np.atleast_2d(one.solution.beta.T) for one in learned])
@@ -79,7 +114,11 @@ class BaseMKL(KernelListMixin, ABC):
         self.dual_coef_ = beta[:, support]
         self.intercept_ = np.concatenate([np.atleast_1d(one.solution.intercept) for one in learned])
         self.weights_ = learned[0].weights if len(learned) == 1 else np.array(eta)
-        self._expansion = Expansion.prune(mosaic, views, support, self.dual_coef_, eta)
+        self._expansion = (
+            FeatureExpansion.prune(mosaic, views, beta, eta)
+            if isinstance(views, FeatureBank)
+            else Expansion.prune(mosaic, views, support, self.dual_coef_, eta, self._fit_device)
+        )
         scales = [machine.objective_scale for machine in machines]
         self.objective_ = float(sum(s * one.objective for s, one in zip(scales, learned, strict=True)))
         self.duality_gap_ = max(one.gap for one in learned)
@@ -99,13 +138,19 @@ class BaseMKL(KernelListMixin, ABC):
                 f"{type(self).__name__} stopped at a relative duality gap of {self.duality_gap_:.2g}, above "
                 f"tol={self.tol:g}: {learner.advice if ended else learner.stalled}",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     # Samples in ----------------------------------------------------------------------------------------------------
 
     def _validate(self, X: Any, *y: Any, reset: bool, **checks: Any) -> Any:
         """Check samples as scikit-learn does; (X, y) if y is given, be it None, else X."""
+        if reset:
+            self._fit_device = tensor_device(X) if self.device is None else str(require_device(self.device))
+        X, y = to_host(X), tuple(map(to_host, y))
+        check_approximation(self, X)
+        if self.approximation is not None and is_streamed(X):
+            return validate_rows(self, X, y, reset, **checks)
         kinds = set(self._kernels_take("input_kind"))
         picked = hasattr(X, "columns") and all(entry.columns is not None for entry in read_kernels(self.kernels))
         if kinds == {"numbers"} and not picked:
@@ -115,13 +160,19 @@ class BaseMKL(KernelListMixin, ABC):
             # Row numbers, sequences, frames with columns nobody reads: leave each column to the kernel that reads it.
             form = {"dtype": None, "ensure_all_finite": False}
             X = _as_column(X)
-        return validate_data(self, X, *y, reset=reset, **form, **checks)
+        with refuse_text(X):
+            return validate_data(self, X, *y, reset=reset, **form, **checks)
 
     def _sample_weight(self, sample_weight: Any, X: Any) -> NDArray[np.float64] | None:
         if sample_weight is None:
             return None
-        given = np.asarray(sample_weight)
-        if given.dtype.kind in "biuf" and given.size > 0 and not given.any():
+        try:
+            given = np.asarray(sample_weight, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"sample_weight={reprlib.repr(sample_weight)}: give one number a sample, or None."
+            ) from None
+        if given.size > 0 and not given.any():
             raise ValueError("sample_weight is zero everywhere: at least one sample must count.")
         return np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
 
@@ -190,8 +241,9 @@ class BaseMKL(KernelListMixin, ABC):
         return tags
 
 
-def _is_table(X: Any) -> bool:
-    return len(getattr(X, "shape", ())) == 2
+def _is_frame(X: Any) -> bool:
+    """Whether X is a table as it was given, which may name its columns."""
+    return len(getattr(X, "shape", ())) == 2 and not is_streamed(X)
 
 
 def _as_column(X: Any) -> Any:

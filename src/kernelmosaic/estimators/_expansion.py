@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import Mosaic, Views, take_rows
+from kernelmosaic.gram.device import has_device
 
 #: Bytes of the blocks a prediction works on at once.
 _BLOCK_BYTES = 2**25
@@ -33,6 +34,8 @@ class Expansion:
         The numbers of the active kernels among all P.
     n_kernels : int
         P.
+    device : str or None
+        Where it was fitted, and is evaluated as long as that device is there.
     """
 
     mosaic: Mosaic
@@ -41,6 +44,7 @@ class Expansion:
     eta: NDArray[np.float64]
     active: NDArray[np.intp]
     n_kernels: int
+    device: str | None = None
 
     @classmethod
     def prune(
@@ -50,16 +54,17 @@ class Expansion:
         support: NDArray[np.intp],
         beta: NDArray[np.float64],
         eta: NDArray[np.float64],
+        device: str | None = None,
     ) -> Expansion:
         """Keep what the function needs of the training set: active kernels, support samples."""
         active = np.flatnonzero(np.any(eta != 0, axis=0))
         kept = take_rows(mosaic.select_views(views, active), support)
-        return cls(mosaic.select(active), kept, beta, eta[:, active], active, eta.shape[1])
+        return cls(mosaic.select(active), kept, beta, eta[:, active], active, eta.shape[1], device)
 
     def terms(self, X: Any) -> NDArray[np.float64]:
         """Return each kernel's share of the outputs, of shape (n, P, outputs)."""
         views = self.mosaic.views(X)
-        out = np.zeros((views[0].shape[0], self.n_kernels, self.beta.shape[0]))
+        out = np.zeros((X.shape[0], self.n_kernels, self.beta.shape[0]))
         for rows, m, values in self._blocks(views):
             out[rows, self.active[m]] = values
         return out
@@ -67,7 +72,7 @@ class Expansion:
     def values(self, X: Any) -> NDArray[np.float64]:
         """Return the outputs without their intercepts, of shape (n, outputs)."""
         views = self.mosaic.views(X)
-        out = np.zeros((views[0].shape[0], self.beta.shape[0]))
+        out = np.zeros((X.shape[0], self.beta.shape[0]))
         for rows, _, values in self._blocks(views):
             out[rows] += values
         return out
@@ -76,7 +81,7 @@ class Expansion:
         """Return the combined kernel of every output between X and Y, of shape (outputs, len(X), len(Y))."""
         left = self.mosaic.views(X)
         right = left if Y is X else self.mosaic.views(Y)
-        out = np.zeros((len(self.eta), left[0].shape[0], right[0].shape[0]))
+        out = np.zeros((len(self.eta), X.shape[0], Y.shape[0]))
         for m, K in self.mosaic.blocks(left, right, range(len(self.mosaic))):
             for total, weight in zip(out, self.eta[:, m], strict=True):
                 if weight:
@@ -84,7 +89,14 @@ class Expansion:
         return out
 
     def _blocks(self, views: Views) -> Iterator[tuple[slice, int, NDArray[np.float64]]]:
-        n = views[0].shape[0] if self.beta.shape[1] else 0  # without support there is nothing to evaluate
+        # Without active kernels or support there is nothing to evaluate.
+        n = views[0].shape[0] if views and self.beta.shape[1] else 0
+        if n and has_device(self.device):
+            from kernelmosaic.gram._torch_products import device_products
+
+            for rows, m, values in device_products(self.mosaic, views, self.support, self.beta.T, self.device):
+                yield rows, m, values * self.eta[:, m]
+            return
         height = max(1, _BLOCK_BYTES // (8 * max(self.beta.shape[1], 1)))
         for start in range(0, n, height):
             rows = slice(start, min(start + height, n))

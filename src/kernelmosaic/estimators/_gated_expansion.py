@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import Mosaic, Views, take_rows
+from kernelmosaic.gram.device import has_device
 
 Array = NDArray[np.float64]
 
@@ -21,7 +22,7 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class GatedExpansion:
-    """f_c(x) = Σ_m η_cm(x) Σ_i β_ci η_cm(x_i) k_m(x, x_i).
+    """f_c(x) = Σ_m η_cm(x) Σ_i β_ci η_cm(x_i) k_m(x, x_i); the outputs c have gates of their own, or share one set.
 
     Kernel m is evaluated between the samples whose gate is above rounding and the support samples whose coefficient
     β_ci η_cm(x_i) is; nothing else is computed.
@@ -36,12 +37,15 @@ class GatedExpansion:
         β_ci η_cm(x_i).
     skip : bool
         Whether to leave out what rounding hides; False evaluates everything.
+    device : str or None
+        Where it was fitted, and is evaluated as long as that device is there.
     """
 
     mosaic: Mosaic
     support: Views
     coefficients: Array
     skip: bool = True
+    device: str | None = None
 
     @property
     def active(self) -> NDArray[np.intp]:
@@ -49,15 +53,15 @@ class GatedExpansion:
         return np.flatnonzero([len(self._columns(m)) for m in range(len(self.mosaic))])
 
     def terms(self, X: Any, gates: Array) -> Array:
-        """Return each kernel's share of the outputs, of shape (n, P, outputs), for gates of shape (outputs, n, P)."""
-        out = np.zeros((gates.shape[1], gates.shape[2], gates.shape[0]))
+        """Return each kernel's share of the outputs, (n, P, outputs), for gates of shape (outputs or 1, n, P)."""
+        out = np.zeros((gates.shape[1], gates.shape[2], len(self.coefficients)))
         for rows, m, values in self._blocks(self.mosaic.views(X), gates):
             out[rows, m] = values
         return out
 
     def values(self, X: Any, gates: Array) -> Array:
         """Return the outputs without their intercepts, of shape (n, outputs)."""
-        out = np.zeros((gates.shape[1], gates.shape[0]))
+        out = np.zeros((gates.shape[1], len(self.coefficients)))
         for rows, _, values in self._blocks(self.mosaic.views(X), gates):
             out[rows] += values
         return out
@@ -84,8 +88,23 @@ class GatedExpansion:
             for members in wanted.values():
                 r, c = rows[members[0]], columns[members[0]]
                 left, right = _rows_of(views, r, n), _rows_of(self.support, c, size)
-                for m, K in self.mosaic.blocks(left, right, members):
-                    yield r, m, (K @ self.coefficients[:, m, c].T) * gates[:, r, m].T
+                for m, values in self._products(left, right, members, c):
+                    yield r, m, values * gates[:, r, m].T
+
+    def _products(
+        self, left: Views, right: Views, members: list[int], columns: NDArray[np.intp]
+    ) -> Iterator[tuple[int, Array]]:
+        """Yield (m, K_m times the kernel's coefficients) between samples and support samples."""
+        if not has_device(self.device):
+            for m, K in self.mosaic.blocks(left, right, members):
+                yield m, K @ self.coefficients[:, m, columns].T
+            return
+        from kernelmosaic.gram._torch_products import device_products
+
+        for m in members:
+            single, coefficients = self.mosaic.select([m]), self.coefficients[:, m, columns].T
+            parts = device_products(single, [left[m]], [right[m]], coefficients, self.device)
+            yield m, np.concatenate([values for _, _, values in parts])
 
     def _rows(self, gates: Array) -> NDArray[np.intp]:
         """The samples for which a kernel's gate counts, in any output."""

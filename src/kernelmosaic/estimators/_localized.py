@@ -20,11 +20,13 @@ from kernelmosaic.estimators._gated_expansion import GatedExpansion, combine_loc
 from kernelmosaic.estimators._repeats import count_repeats
 from kernelmosaic.gating import Constant, make_gating
 from kernelmosaic.gram import Mosaic, Views, make_bank, take_rows
+from kernelmosaic.gram.device import to_host
 from kernelmosaic.gram.threads import allowed_threads
 from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.projected import Projected
 from kernelmosaic.kernels.views import lay_tiles, read_kernels
 from kernelmosaic.learning.gated import GateLearner, LearnedGates
+from kernelmosaic.learning.joint import check_count
 from kernelmosaic.learning.projections import Projections, projected_kernels
 from kernelmosaic.learning.steps import make_step
 from kernelmosaic.machines import Machine
@@ -57,10 +59,12 @@ class BaseLocalized(BaseMKL):
     gating_kernel: Any
     step: Any
     n_init: Any
+    n_iter_no_change: Any
     random_state: Any
 
     def _fit(self, X: Any, y: Any, sample_weight: Array | None, original: Any) -> None:
         self._check_parameters()
+        original = to_host(original)
         counted = count_repeats(X, y, sample_weight)
         kept, weight = counted.rows, counted.weight
         machines = self._machines(None if y is None else y[kept], weight)
@@ -70,16 +74,14 @@ class BaseLocalized(BaseMKL):
         self._inputs = self._gate_inputs(X, table, weight)
         data = TrainingSet(mosaic, mosaic.views(X), self._inputs(X), weight, kept)
         self.kernel_names_ = mosaic.names
-        self._keep_gated(data, machines, self._learn(data, machines))
+        self._keep_gated(data, machines, self._learn_gates(data, machines))
 
     def _check_parameters(self) -> None:
         check_positive("tol", self.tol)
         if self.memory_budget is not None:
             check_positive("memory_budget", self.memory_budget)
-        for name in ("n_init", "max_iter"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-                raise ValueError(f"{name}={value!r}: give a whole number of at least 1.")
+        for name in ("n_init", "n_iter_no_change", "max_iter"):
+            check_count(name, getattr(self, name))
         make_step(self.step)
         if self.gating_kernel is not None and not isinstance(self.gating_kernel, Kernel):
             raise TypeError(
@@ -97,12 +99,27 @@ class BaseLocalized(BaseMKL):
             )
         return GateInputs.fit(X, table, self.gating_columns, self.gating_kernel, weight)
 
-    def _learn(self, data: TrainingSet, machines: list[Machine]) -> list[LearnedGates]:
+    def _learn_gates(self, data: TrainingSet, machines: list[Machine]) -> list[LearnedGates]:
         """Learn every machine's gates from `n_init` random starts, side by side, and keep the best of each."""
-        learner = GateLearner(make_gating(self.gating), self.step, self.tol, int(self.max_iter), bool(self.verbose))
+        learner = GateLearner(
+            make_gating(self.gating),
+            self.step,
+            self.tol,
+            int(self.max_iter),
+            bool(self.verbose),
+            int(self.n_iter_no_change),
+        )
         seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=int(self.n_init))
         projected = bool(projected_kernels(data.mosaic))
-        shared = None if projected else make_bank(data.mosaic, data.views, budget=self.memory_budget)
+        if projected and self._fit_device is not None:
+            raise ValueError(
+                f"device={self._fit_device!r}: projected kernels are learned on the host; use device=None."
+            )
+        shared = (
+            None
+            if projected
+            else make_bank(data.mosaic, data.views, budget=self.memory_budget, device=self._fit_device)
+        )
 
         def attempt(machine: Machine, seed: int) -> LearnedGates:
             own = Projections(data.mosaic, data.views, data.weight, self.memory_budget) if projected else None
@@ -111,7 +128,8 @@ class BaseLocalized(BaseMKL):
             return learner.learn(bank, machine, data.Z, np.random.RandomState(seed), own)
 
         tasks = [(machine, seed) for machine in machines for seed in seeds]
-        workers = 1 if self.verbose else max(1, min(allowed_threads(), len(tasks)))
+        # A device has memory for one combined matrix, and gains nothing by a second.
+        workers = 1 if self.verbose or self._fit_device is not None else max(1, min(allowed_threads(), len(tasks)))
         found = Parallel(n_jobs=workers, require="sharedmem")(delayed(attempt)(*task) for task in tasks)
         starts = [found[i : i + len(seeds)] for i in range(0, len(found), len(seeds))]
         self.n_solves_ = sum(one.n_solves for one in found)
@@ -119,13 +137,14 @@ class BaseLocalized(BaseMKL):
 
     def _keep_gated(self, data: TrainingSet, machines: list[Machine], learned: list[LearnedGates]) -> None:
         solutions = [one.look.solution for one in learned]
-        beta = np.array([solution.beta for solution in solutions])
+        # A joint machine has one column of coefficients a class, all under the same gates.
+        beta = np.concatenate([np.atleast_2d(solution.beta.T) for solution in solutions])
         support = np.flatnonzero(np.any(beta != 0, axis=0))
         support = support[np.argsort(data.kept[support])]
         self.support_ = data.kept[support]
         self.support_fraction_ = len(support) / len(data.kept)
         self.dual_coef_ = beta[:, support]
-        self.intercept_ = np.array([solution.intercept for solution in solutions])
+        self.intercept_ = np.concatenate([np.atleast_1d(solution.intercept) for solution in solutions])
         self._gating, self._V = make_gating(self.gating), [one.V for one in learned]
         units = [self._gating.in_user_units(V, self._inputs.mean, self._inputs.scale) for V in self._V]
         self.gating_params_ = units[0] if len(units) == 1 else units
@@ -150,19 +169,20 @@ class BaseLocalized(BaseMKL):
             )
 
     def _prune(self, data: TrainingSet, support: NDArray[np.intp], learned: list[LearnedGates]) -> list[GatedExpansion]:
-        """Keep what predictions need of the training set: one expansion for all outputs; one each with projections."""
+        """Keep what predictions need of the training set: one expansion for all machines; one each with projections."""
         kept = take_rows(data.views, support)
-        coefficients = np.array(
-            [(one.look.gates * one.look.solution.beta[:, np.newaxis])[support].T for one in learned]
-        )
-        self._expansion = GatedExpansion(data.mosaic, kept, coefficients)  # type: ignore[assignment]
-        if learned[0].mosaic is None:
-            return [GatedExpansion(data.mosaic, kept, coefficients)]
-        return [
-            GatedExpansion(one.mosaic, kept, own[np.newaxis])
-            for one, own in zip(learned, coefficients, strict=True)
+        coefficients = [
+            np.atleast_2d(one.look.solution.beta.T)[:, np.newaxis, support] * one.look.gates[support].T
+            for one in learned
+        ]
+        everything = GatedExpansion(data.mosaic, kept, np.concatenate(coefficients), device=self._fit_device)
+        self._expansion = everything  # type: ignore[assignment]
+        own = [
+            GatedExpansion(one.mosaic, kept, its)
+            for one, its in zip(learned, coefficients, strict=True)
             if one.mosaic is not None
         ]
+        return own or [everything]
 
     # Samples in ----------------------------------------------------------------------------------------------------
 
@@ -181,12 +201,12 @@ class BaseLocalized(BaseMKL):
     # Predictions out -----------------------------------------------------------------------------------------------
 
     def _gates(self, X: Any) -> Array:
-        """Return the gates of validated samples, of shape (outputs, n, P)."""
+        """Return the gates of validated samples, of shape (machines, n, P); classes of a joint machine share them."""
         Z = self._inputs(X)
         return np.array([self._gating.values(V, Z) for V in self._V])
 
     def _parts(self, gates: Array) -> list[tuple[GatedExpansion, Array]]:
-        """Every expansion with the gates of its outputs."""
+        """Every expansion with the gates of its outputs, or the one set they share."""
         if len(self._expansions) == 1:
             return [(self._expansions[0], gates)]
         return [(part, gates[c : c + 1]) for c, part in enumerate(self._expansions)]
@@ -207,7 +227,7 @@ class BaseLocalized(BaseMKL):
 
         Returns
         -------
-        ndarray of shape (n_samples, P), or (n_samples, P, classes) with several outputs
+        ndarray of shape (n_samples, P), or (n_samples, P, classes) where every class has gates of its own
         """
         check_is_fitted(self)
         gates: Array = np.moveaxis(self._gates(self._validate(X, reset=False)), 0, -1)
@@ -230,7 +250,7 @@ class BaseLocalized(BaseMKL):
 
         Returns
         -------
-        ndarray of shape (len(X), len(Y)), or (classes, len(X), len(Y)) with several outputs
+        ndarray of shape (len(X), len(Y)), or (classes, len(X), len(Y)) where every class has gates of its own
         """
         check_is_fitted(self)
         X = self._validate(X, reset=False)

@@ -26,6 +26,11 @@ class Counted:
     rows: NDArray[np.intp]
     weight: NDArray[np.float64]
 
+    @classmethod
+    def everyone(cls, n: int, sample_weight: NDArray[np.float64] | None) -> Counted:
+        """Every sample as it is, repeated or not."""
+        return cls(np.arange(n), np.ones(n) if sample_weight is None else sample_weight)
+
 
 def count_repeats(X: Any, y: Any, sample_weight: NDArray[np.float64] | None) -> Counted:
     """Return the distinct samples with the sum of their weights.

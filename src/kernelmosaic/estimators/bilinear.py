@@ -7,17 +7,22 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
 
 from kernelmosaic.estimators._base import BaseMKL
-from kernelmosaic.gram import KernelBank
+from kernelmosaic.estimators._classes import find_classes
+from kernelmosaic.gram import KernelBank, StoredBank
 from kernelmosaic.gram.memory import default_budget, format_bytes
-from kernelmosaic.learning.class_wise import ClassWiseLearner, ProjectedGradient, QuasiNewton
+from kernelmosaic.learning.class_newton import ClassNewton
+from kernelmosaic.learning.class_wise import ClassWiseLearner, ProjectedGradient, QuasiNewton, matrix_dtype
 from kernelmosaic.learning.joint import check_count
 from kernelmosaic.machines.base import check_positive
 from kernelmosaic.machines.multiclass import CrammerSinger
 
-_SOLVERS: dict[str, type[ClassWiseLearner]] = {"quasi_newton": QuasiNewton, "projected_gradient": ProjectedGradient}
+_SOLVERS: dict[str, type[ClassWiseLearner]] = {
+    "newton": ClassNewton,
+    "quasi_newton": QuasiNewton,
+    "projected_gradient": ProjectedGradient,
+}
 
 
 class BilinearMKLClassifier(ClassifierMixin, BaseMKL):
@@ -34,9 +39,9 @@ class BilinearMKLClassifier(ClassifierMixin, BaseMKL):
         :class:`~sklearn.compose.ColumnTransformer`. None means linear, quadratic and Gaussian.
     kappa : float, default=1.0
         Price κ of the slack.
-    solver : {"quasi_newton", "projected_gradient"}, default="quasi_newton"
-        Limited-memory quasi-Newton steps on the convex problem, or the published scheme: projected gradient with a line
-        search and rescaling.
+    solver : {"newton", "quasi_newton", "projected_gradient"}, default="newton"
+        Newton steps on the convex problem with the inner machine's curvature; quasi-Newton steps without it, for
+        thousands of free samples a class; or the published scheme: projected gradient with a line search and rescaling.
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"
         How kernels are put on one scale.
     tol : float, default=1e-3
@@ -45,8 +50,10 @@ class BilinearMKLClassifier(ClassifierMixin, BaseMKL):
         Most solves of the inner machine.
     memory_budget : float, default=None
         Bytes the Gram matrices, and one more a class, may take; None means half of the free memory.
+    device : str, default=None
+        As in `MKLClassifier`; the kernels are computed there, the classes' matrices are solved on the host.
     verbose : bool, default=False
-        Accepted for the sake of the other estimators.
+        Whether to show a progress bar.
 
     Attributes
     ----------
@@ -79,11 +86,12 @@ class BilinearMKLClassifier(ClassifierMixin, BaseMKL):
         kernels: Any = None,
         *,
         kappa: float = 1.0,
-        solver: str = "quasi_newton",
+        solver: str = "newton",
         normalize: str | None = "trace",
         tol: float = 1e-3,
         max_iter: int = 100,
         memory_budget: float | None = None,
+        device: str | None = None,
         verbose: bool = False,
     ) -> None:
         self.kernels = kernels
@@ -93,6 +101,7 @@ class BilinearMKLClassifier(ClassifierMixin, BaseMKL):
         self.tol = tol
         self.max_iter = max_iter
         self.memory_budget = memory_budget
+        self.device = device
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -113,16 +122,11 @@ class BilinearMKLClassifier(ClassifierMixin, BaseMKL):
         """
         original = X
         X, y = self._validate(X, y, reset=True)
-        check_classification_targets(y)
         check_positive("kappa", self.kappa)
         if self.solver not in _SOLVERS:
             raise ValueError(f"solver={self.solver!r}: choose one of {', '.join(map(repr, _SOLVERS))}.")
         weight = self._sample_weight(sample_weight, X)
-        self.classes_ = np.unique(y if weight is None else y[weight > 0])
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"y holds one class only, {self.classes_.tolist()}: {type(self).__name__} needs at least two classes."
-            )
+        self.classes_ = find_classes(self, y, weight)
         self._fit(X, y, weight, original)
         counted = np.searchsorted(self.classes_, np.asarray(y)[self.support_])
         self.n_support_ = np.bincount(counted, minlength=len(self.classes_))
@@ -132,14 +136,15 @@ class BilinearMKLClassifier(ClassifierMixin, BaseMKL):
         return [CrammerSinger(np.searchsorted(self.classes_, y), self.kappa, len(self.classes_), weight)]
 
     def _make_learner(self, bank: KernelBank, machines: list[Any]) -> ClassWiseLearner:
-        need = len(self.classes_) * bank.n_samples**2 * bank.dtype.itemsize
-        budget = default_budget() if self.memory_budget is None else self.memory_budget
-        if need > budget:
+        need = len(self.classes_) * bank.n_samples**2 * matrix_dtype(bank, self.tol).itemsize
+        stored = bank.matrices.nbytes if isinstance(bank, StoredBank) else 0
+        left = default_budget() if self.memory_budget is None else self.memory_budget - stored
+        if need > left:
             raise MemoryError(
                 f"One combined matrix for each of {len(self.classes_)} classes needs {format_bytes(need)}, the budget "
-                f"is {format_bytes(budget)}: use fewer samples, or raise memory_budget."
+                f"leaves {format_bytes(left)}: use fewer samples, or raise memory_budget."
             )
-        return _SOLVERS[self.solver](self.tol, check_count("max_iter", self.max_iter))
+        return _SOLVERS[self.solver](self.tol, check_count("max_iter", self.max_iter), bool(self.verbose))
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the outputs, one column a class; for two classes, by how much the second is ahead."""

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils import compute_class_weight
-from sklearn.utils.multiclass import check_classification_targets
 
 from kernelmosaic.estimators._base import BaseMKL
+from kernelmosaic.estimators._classes import find_classes
 from kernelmosaic.gram import KernelBank
 from kernelmosaic.learning.joint import make_joint_learner
 from kernelmosaic.machines import SVC
@@ -56,6 +56,14 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"
         How kernels are put on one scale: mean diagonal 1 on the training set; unit diagonal; centred, then mean
         diagonal 1.
+    approximation : {"nystroem", "fourier"} or None, default=None
+        None computes the kernels exactly. Else each becomes a block of features whose inner products approximate it,
+        and cost grows with the number of samples, not with its square: ``"nystroem"`` projects onto samples drawn as
+        landmarks and serves every kernel; ``"fourier"`` draws frequencies and serves Gaussian kernels. Linear kernels
+        of no more columns than `rank` stay exact. X may then be a memory map, or the path of a Parquet file or a folder
+        of them, which are read in blocks. Weights, objective and gap are those of the approximated problem.
+    rank : int or sequence of P int, default=500
+        Features a kernel, at most.
     class_weight : dict, "balanced" or None, default=None
         Factors of C, class by class.
     tol : float, default=1e-3
@@ -63,7 +71,13 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     max_iter : int, default=100
         Most iterations on the weights.
     memory_budget : float, default=None
-        Bytes the Gram matrices may take; None means half of the free memory. A larger bank is recomputed in blocks.
+        Bytes the Gram matrices, or features, may take; None means half of the free memory. A larger bank is recomputed
+        in blocks.
+    device : str, default=None
+        None computes with NumPy; ``"cuda"`` keeps the Gram matrices on a GPU and solves there, ``"cpu"`` does the same
+        with torch on the host. Samples that are already a tensor on a GPU are computed there without being told.
+    random_state : int, RandomState or None, default=None
+        Draws landmarks and frequencies; exact kernels need none.
     verbose : bool, default=False
         Show a progress bar.
 
@@ -114,6 +128,11 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     array([0.5, 0.5])
     """
 
+    C: Any
+    slack: Any
+    multi_class: Any
+    class_weight: Any
+
     def __init__(
         self,
         kernels: Any = None,
@@ -127,27 +146,17 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         solver: str = "newton",
         multi_class: str = "ovr",
         normalize: str | None = "trace",
+        approximation: str | None = None,
+        rank: Any = 500,
         class_weight: Any = None,
         tol: float = 1e-3,
         max_iter: int = 100,
         memory_budget: float | None = None,
+        device: str | None = None,
+        random_state: Any = None,
         verbose: bool = False,
     ) -> None:
-        self.kernels = kernels
-        self.C = C
-        self.norm = norm
-        self.weights = weights
-        self.penalties = penalties
-        self.penalty_power = penalty_power
-        self.slack = slack
-        self.solver = solver
-        self.multi_class = multi_class
-        self.normalize = normalize
-        self.class_weight = class_weight
-        self.tol = tol
-        self.max_iter = max_iter
-        self.memory_budget = memory_budget
-        self.verbose = verbose
+        self._store(locals())
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to samples and their classes.
@@ -167,15 +176,10 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         """
         original = X
         X, y = self._validate(X, y, reset=True)
-        check_classification_targets(y)
         if self.multi_class not in ("ovr", *_JOINT):
             raise ValueError(f"multi_class={self.multi_class!r}: give 'ovr', 'joint' or 'pairwise'.")
         weight = self._sample_weight(sample_weight, X)
-        self.classes_ = np.unique(y if weight is None else y[weight > 0])
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"y holds one class only, {self.classes_.tolist()}: {type(self).__name__} needs at least two classes."
-            )
+        self.classes_ = find_classes(self, y, weight)
         self._fit(X, y, weight, original)
         counted = np.searchsorted(self.classes_, np.asarray(y)[self.support_])
         self.n_support_ = np.bincount(counted, minlength=len(self.classes_))
@@ -191,6 +195,11 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Any]:
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         prices = weight * self._class_factors(y, weight)
+        if self._joint() and self.approximation is not None:
+            raise ValueError(
+                f"multi_class={self.multi_class!r} needs exact kernels; with approximation={self.approximation!r} "
+                "use multi_class='ovr'."
+            )
         if isinstance(self.C, str) and (self.C != "learn" or self.weights is not None or self._joint()):
             raise ValueError(
                 f"C={self.C!r}: give a positive number, or 'learn' with slack=2, weights=None and multi_class='ovr'."

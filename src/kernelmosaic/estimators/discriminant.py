@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic.estimators._base import BaseMKL
+from kernelmosaic.estimators._classes import find_classes
 from kernelmosaic.estimators._discriminant_rules import make_rule
 from kernelmosaic.estimators._expansion import Expansion
 from kernelmosaic.gram import Mosaic, Views, make_bank
+from kernelmosaic.gram.device import to_host
 from kernelmosaic.kernels.views import lay_tiles, read_kernels
 from kernelmosaic.learning.discriminant import (
     DiscriminantFixed,
@@ -73,6 +74,8 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
         Most iterations on the weights.
     memory_budget : float, default=None
         Bytes the Gram matrices may take; None means half of the free memory. A larger bank is recomputed in blocks.
+    device : str, default=None
+        As in `MKLClassifier`.
     verbose : bool, default=False
         Show a progress bar.
 
@@ -135,6 +138,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
         tol: float = 5e-4,
         max_iter: int = 100,
         memory_budget: float | None = None,
+        device: str | None = None,
         verbose: bool = False,
     ) -> None:
         self.kernels = kernels
@@ -146,6 +150,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
         self.tol = tol
         self.max_iter = max_iter
         self.memory_budget = memory_budget
+        self.device = device
         self.verbose = verbose
 
     # Fitting -------------------------------------------------------------------------------------------------------
@@ -164,20 +169,16 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
         -------
         self
         """
-        original = X
+        original = to_host(X)
         X, y = self._validate(X, y, reset=True)
-        check_classification_targets(y)
-        self.classes_, labels = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"y holds one class only, {self.classes_.tolist()}: {type(self).__name__} needs at least two classes."
-            )
+        self.classes_ = find_classes(self, y)
+        labels = np.searchsorted(self.classes_, y)
         self._check_params()
         named = original if len(getattr(original, "shape", ())) == 2 else X
         mosaic = Mosaic.fit(lay_tiles(read_kernels(self.kernels), named), X, self.normalize)
         views = mosaic.views(X)
         # Single precision would leave nothing of a small λ.
-        bank = make_bank(mosaic, views, dtype=np.float64, budget=self.memory_budget)
+        bank = make_bank(mosaic, views, dtype=np.float64, budget=self.memory_budget, device=self._fit_device)
         traces = centered_traces(bank, mosaic.diagonals(views))
         problem = DiscriminantProblem(bank, Discriminant(labels, self._ridge(len(labels))), self._simplex(traces))
         learner = self._learner(traces)
@@ -249,10 +250,13 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
         A = projection.coefficients
         everyone = np.arange(len(A))
         rule = make_rule(self.decision)(learned.values @ projection.rotation, machine, projection)
-        self._expansion = Expansion.prune(mosaic, views, everyone, A.T, np.tile(learned.weights, (A.shape[1], 1)))
+        self._expansion = Expansion.prune(
+            mosaic, views, everyone, A.T, np.tile(learned.weights, (A.shape[1], 1)), self._fit_device
+        )
         # Where the training samples' mean projects to: the coefficients sum to zero, so this is all the centring
         # there is.
-        self._center = problem.bank.combine(learned.weights).mean(axis=0) @ A
+        means = problem.bank.products(np.full(len(A), 1.0 / len(A)))
+        self._center = learned.weights @ means @ A
         self._slopes = rule.slopes
         self.dual_coef_ = rule.slopes @ A.T
         self.intercept_ = rule.constants - rule.slopes @ self._center

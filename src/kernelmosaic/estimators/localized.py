@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kernelmosaic.estimators._localized import BaseLocalized
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.one_class import MKLOneClass
 from kernelmosaic.estimators.regressor import MKLRegressor
+from kernelmosaic.machines.base import check_positive
 
 
 class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
@@ -16,7 +20,7 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
     Minimises ½ Σ_m ‖w_m‖² + C Σ ξ_i over the gates and f(x) = Σ_m η_m(x) ⟨w_m, φ_m(x)⟩ + b, subject to
     y_i f(x_i) ≥ 1 − ξ_i. For given gates it is a support vector machine on k(x, z) = Σ_m η_m(x) k_m(x, z) η_m(z); over
     the gates the problem is not convex, so it is solved from `n_init` random starts. More than two classes are each
-    told from the rest, with gates of their own.
+    told from the rest, with gates of their own, or all in one problem under shared gates; see `multi_class`.
 
     Parameters
     ----------
@@ -39,18 +43,24 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         Random starts, of which the one with the least objective is kept; they run in parallel.
     slack : {1, 2}, default=1
         Norm of the slack.
-    multi_class : {"ovr"}, default="ovr"
-        How several classes are handled.
+    multi_class : {"ovr", "joint", "pairwise"}, default="ovr"
+        How more than two classes are handled: one versus rest, each with gates of its own; or all in one problem with
+        shared gates, without constants, as in :class:`MKLClassifier`.
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"
         How kernels are put on one scale; see :class:`MKLClassifier`.
     class_weight : dict, "balanced" or None, default=None
         Factors of C, class by class.
     tol : float, default=1e-3
-        Stop when the objective falls by less than this share of itself, three iterations in a row.
+        The convergence parameter τ: an iteration is short if J(t) > (1 − τ) J(t − 1), that is, if the objective J falls
+        by less than this share of itself.
+    n_iter_no_change : int, default=3
+        Short iterations in a row at which to stop; 1 is the published rule, which starts on a plateau may meet at once.
     max_iter : int, default=100
         Most iterations on the gates.
     memory_budget : float, default=None
         Bytes the Gram matrices may take; None means half of the free memory.
+    device : str, default=None
+        As in `MKLClassifier`; projected kernels are learned on the host only.
     verbose : bool, default=False
         Show the progress; starts then run one after the other.
     random_state : int, RandomState or None, default=0
@@ -58,9 +68,9 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
 
     Attributes
     ----------
-    weights_ : ndarray of shape (P,), or (classes, P) for more than two classes
+    weights_ : ndarray of shape (P,), or (classes, P) for more than two classes told apart one versus rest
         The mean gate of each kernel over the training set.
-    gating_params_ : dict, or list of dict for more than two classes
+    gating_params_ : dict, or list of dict for more than two classes told apart one versus rest
         Parameters of the gates in the units of the columns they read (which are standardised inside): ``coef`` and
         ``intercept`` of softmax and sigmoid scores, ``centres`` and ``widths``, or ``weights``.
     kernel_names_ : list of str
@@ -108,34 +118,19 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         normalize: str | None = "trace",
         class_weight: Any = None,
         tol: float = 1e-3,
+        n_iter_no_change: int = 3,
         max_iter: int = 100,
         memory_budget: float | None = None,
+        device: str | None = None,
         verbose: bool = False,
         random_state: Any = 0,
     ) -> None:
-        self.kernels = kernels
-        self.C = C
-        self.gating = gating
-        self.gating_columns = gating_columns
-        self.gating_kernel = gating_kernel
-        self.step = step
-        self.n_init = n_init
-        self.slack = slack
-        self.multi_class = multi_class
-        self.normalize = normalize
-        self.class_weight = class_weight
-        self.tol = tol
-        self.max_iter = max_iter
-        self.memory_budget = memory_budget
-        self.verbose = verbose
-        self.random_state = random_state
+        self._store(locals())
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit to samples and their classes; see :meth:`MKLClassifier.fit`."""
-        if self.multi_class != "ovr":
-            raise ValueError(f"multi_class={self.multi_class!r}: only 'ovr' is available with gates.")
-        super().fit(X, y, sample_weight)
-        return self
+    def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Any]:
+        # A price that is learned is a weight of the identity, and there are no weights here.
+        check_positive("C", self.C)
+        return super()._machines(y, weight)
 
 
 class LocalizedMKLRegressor(BaseLocalized, MKLRegressor):
@@ -153,7 +148,7 @@ class LocalizedMKLRegressor(BaseLocalized, MKLRegressor):
         Half-width of the tube in which errors are free.
     gating, gating_columns, gating_kernel, step, n_init, slack, normalize
         As in :class:`LocalizedMKLClassifier`.
-    tol, max_iter, memory_budget, verbose, random_state
+    tol, n_iter_no_change, max_iter, memory_budget, device, verbose, random_state
         As in :class:`LocalizedMKLClassifier`.
 
     Attributes
@@ -181,26 +176,14 @@ objective_, duality_gap_, n_iter_, n_solves_, history_
         slack: int = 1,
         normalize: str | None = "trace",
         tol: float = 1e-3,
+        n_iter_no_change: int = 3,
         max_iter: int = 100,
         memory_budget: float | None = None,
+        device: str | None = None,
         verbose: bool = False,
         random_state: Any = 0,
     ) -> None:
-        self.kernels = kernels
-        self.C = C
-        self.epsilon = epsilon
-        self.gating = gating
-        self.gating_columns = gating_columns
-        self.gating_kernel = gating_kernel
-        self.step = step
-        self.n_init = n_init
-        self.slack = slack
-        self.normalize = normalize
-        self.tol = tol
-        self.max_iter = max_iter
-        self.memory_budget = memory_budget
-        self.verbose = verbose
-        self.random_state = random_state
+        self._store(locals())
 
 
 class LocalizedMKLOneClass(BaseLocalized, MKLOneClass):
@@ -218,7 +201,7 @@ class LocalizedMKLOneClass(BaseLocalized, MKLOneClass):
         boundary.
     gating, gating_columns, gating_kernel, step, n_init, normalize
         As in :class:`LocalizedMKLClassifier`, but ``normalize="centered"``.
-    tol, max_iter, memory_budget, verbose, random_state
+    tol, n_iter_no_change, max_iter, memory_budget, device, verbose, random_state
         As in :class:`LocalizedMKLClassifier`.
 
     Attributes
@@ -242,21 +225,11 @@ objective_, duality_gap_, n_iter_, n_solves_, history_
         n_init: int = 3,
         normalize: str | None = "trace",
         tol: float = 1e-3,
+        n_iter_no_change: int = 3,
         max_iter: int = 100,
         memory_budget: float | None = None,
+        device: str | None = None,
         verbose: bool = False,
         random_state: Any = 0,
     ) -> None:
-        self.kernels = kernels
-        self.nu = nu
-        self.gating = gating
-        self.gating_columns = gating_columns
-        self.gating_kernel = gating_kernel
-        self.step = step
-        self.n_init = n_init
-        self.normalize = normalize
-        self.tol = tol
-        self.max_iter = max_iter
-        self.memory_budget = memory_budget
-        self.verbose = verbose
-        self.random_state = random_state
+        self._store(locals())

@@ -28,9 +28,9 @@ class MKLOneClass(OutlierMixin, BaseMKL):
     nu : float, default=0.5
         In (0, 1]: at most this share of the training samples is called novel, at least this share supports the
         boundary.
-    norm, weights, penalties, penalty_power, solver, normalize
+    norm, weights, penalties, penalty_power, solver, normalize, approximation, rank
         As in :class:`MKLClassifier`, but ``normalize="centered"``, which would put the origin in the samples' midst.
-    tol, max_iter, memory_budget, verbose
+    tol, max_iter, memory_budget, device, random_state, verbose
         As in :class:`MKLClassifier`.
 
     Attributes
@@ -56,9 +56,13 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         penalty_power: float = 0.5,
         solver: str = "newton",
         normalize: str | None = "trace",
+        approximation: str | None = None,
+        rank: Any = 500,
         tol: float = 1e-3,
         max_iter: int = 100,
         memory_budget: float | None = None,
+        device: str | None = None,
+        random_state: Any = None,
         verbose: bool = False,
     ) -> None:
         self.kernels = kernels
@@ -69,9 +73,13 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         self.penalty_power = penalty_power
         self.solver = solver
         self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
         self.tol = tol
         self.max_iter = max_iter
         self.memory_budget = memory_budget
+        self.device = device
+        self.random_state = random_state
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:

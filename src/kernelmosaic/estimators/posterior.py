@@ -6,10 +6,10 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 from sklearn.utils import check_array
-from sklearn.utils.multiclass import check_classification_targets
 
+from kernelmosaic.estimators._classes import find_classes
+from kernelmosaic.estimators._posteriors import check_bandwidth, density_posteriors, neighbor_posteriors
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.learning.joint import check_count
 from kernelmosaic.machines.base import check_positive
@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 #: How far from one the posteriors of a sample may sum.
 _SUM = 1e-6
-#: Relative: distances, or outputs, this near are equal up to rounding.
+#: Relative: outputs this near are equal up to rounding.
 _SAME = 1e-9
 
 
@@ -37,10 +37,16 @@ class PosteriorMKLClassifier(MKLClassifier):
         As in `MKLClassifier`.
     C : float, default=1.0
         Price of the slack.
+    estimate : {"neighbors", "density"}, default="neighbors"
+        For labels: how posteriors come from them, in the Euclidean distance of the features as given. They are the
+        shares of the classes among a sample's nearest neighbours, itself included; or Bayes' rule with a Gaussian
+        kernel density of every class and its share as the prior.
     n_neighbors : int, default=5
-        For labels: a sample's posteriors are the shares of the classes among its nearest neighbours, itself included,
-        in the Euclidean distance of the features as given; as many as this, and all at the distance of the last.
-    norm, weights, penalties, penalty_power, solver, normalize, tol, max_iter, memory_budget, verbose
+        How many neighbours count; all at the distance of the last do as well.
+    bandwidth : float or "scott", default="scott"
+        Standard deviation of the Gaussians, one for all classes. ``"scott"`` is s n^(−1/(d+4)), with s² the variance
+        within the classes, averaged over the d features, and n the mean number of samples a class.
+    norm, weights, penalties, penalty_power, solver, normalize, tol, max_iter, memory_budget, device, verbose
         As in `MKLClassifier`; for more than two classes ``solver="newton"``.
 
     Attributes
@@ -76,7 +82,9 @@ class PosteriorMKLClassifier(MKLClassifier):
         kernels: Any = None,
         *,
         C: float = 1.0,
+        estimate: str = "neighbors",
         n_neighbors: int = 5,
+        bandwidth: float | str = "scott",
         norm: float = 1,
         weights: Any = None,
         penalties: Any = None,
@@ -86,11 +94,14 @@ class PosteriorMKLClassifier(MKLClassifier):
         tol: float = 1e-3,
         max_iter: int = 100,
         memory_budget: float | None = None,
+        device: str | None = None,
         verbose: bool = False,
     ) -> None:
         self.kernels = kernels
         self.C = C
+        self.estimate = estimate
         self.n_neighbors = n_neighbors
+        self.bandwidth = bandwidth
         self.norm = norm
         self.weights = weights
         self.penalties = penalties
@@ -100,6 +111,7 @@ class PosteriorMKLClassifier(MKLClassifier):
         self.tol = tol
         self.max_iter = max_iter
         self.memory_budget = memory_budget
+        self.device = device
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -120,6 +132,9 @@ class PosteriorMKLClassifier(MKLClassifier):
         """
         check_positive("C", self.C)
         check_count("n_neighbors", self.n_neighbors)
+        check_bandwidth(self.bandwidth)
+        if self.estimate not in ("neighbors", "density"):
+            raise ValueError(f"estimate={self.estimate!r}: give 'neighbors' or 'density'.")
         original = X
         given = np.asarray(y)
         if given.ndim == 2 and given.shape[1] > 1:
@@ -128,8 +143,8 @@ class PosteriorMKLClassifier(MKLClassifier):
             self.classes_ = np.arange(P.shape[1])
         else:
             X, y = self._validate(X, y, reset=True)
-            check_classification_targets(y)
             weight = self._sample_weight(sample_weight, X)
+            self.classes_ = find_classes(self, y, weight)
             P = self._estimate(X, y, weight)
         self.posteriors_ = P
         # Samples are told apart by number: equal rows of posteriors have equal numbers.
@@ -140,29 +155,17 @@ class PosteriorMKLClassifier(MKLClassifier):
         return self
 
     def _estimate(self, X: Any, y: NDArray[Any], weight: Array | None) -> Array:
-        """Return the shares of the classes among each sample's neighbours, by weight."""
-        everyone = np.ones(len(y)) if weight is None else weight
-        self.classes_ = np.unique(y[everyone > 0])
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"y holds one class only, {self.classes_.tolist()}: {type(self).__name__} needs at least two classes."
-            )
+        """Return the posteriors of the classes, of shape (n, classes)."""
         if getattr(X, "dtype", np.dtype(object)).kind not in "fiu" or set(self._kernels_take("input_kind")) != {
             "numbers"
         }:
             raise ValueError("y: posteriors are estimated from numeric features only; give the matrix of posteriors.")
         X = X.toarray() if hasattr(X, "toarray") else X
-        indicator: Array = (np.asarray(y)[:, np.newaxis] == self.classes_) * everyone[:, np.newaxis]
-        P = np.empty((len(y), len(self.classes_)))
-        for i, distances in enumerate(cdist(X, X)):
-            order = np.argsort(distances, kind="stable")
-            reached = int(np.searchsorted(np.cumsum(everyone[order]), self.n_neighbors))
-            # All at the distance of the last: equal distances are not told apart by the order of the samples.
-            within = distances <= (1.0 + _SAME) * distances[order[min(reached, len(order) - 1)]]
-            shares = indicator[within].sum(axis=0)
-            P[i] = shares / shares.sum() if shares.sum() > 0 else 1.0 / len(shares)
-        # Rounding must not tell equal shares apart: samples are put in an order by them.
-        return np.round(P, 12)
+        everyone = np.ones(len(y)) if weight is None else weight
+        members: Array = (np.asarray(y)[:, np.newaxis] == self.classes_) * everyone[:, np.newaxis]
+        if self.estimate == "density":
+            return density_posteriors(X, members, self.bandwidth)
+        return neighbor_posteriors(X, members, self.n_neighbors)
 
     def _machines(self, y: Any, weight: Array) -> list[Any]:
         return [posterior_machine(self._distinct[y], check_positive("C", self.C), weight)]

@@ -25,9 +25,9 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         Price of the slack.
     epsilon : float, default=0.1
         Half-width of the tube in which errors are free.
-    norm, weights, penalties, penalty_power, slack, solver, normalize
+    norm, weights, penalties, penalty_power, slack, solver, normalize, approximation, rank
         As in :class:`MKLClassifier`.
-    tol, max_iter, memory_budget, verbose
+    tol, max_iter, memory_budget, device, random_state, verbose
         As in :class:`MKLClassifier`.
 
     Attributes
@@ -57,9 +57,13 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         slack: int = 1,
         solver: str = "newton",
         normalize: str | None = "trace",
+        approximation: str | None = None,
+        rank: Any = 500,
         tol: float = 1e-3,
         max_iter: int = 100,
         memory_budget: float | None = None,
+        device: str | None = None,
+        random_state: Any = None,
         verbose: bool = False,
     ) -> None:
         self.kernels = kernels
@@ -72,9 +76,13 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         self.slack = slack
         self.solver = solver
         self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
         self.tol = tol
         self.max_iter = max_iter
         self.memory_budget = memory_budget
+        self.device = device
+        self.random_state = random_state
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:

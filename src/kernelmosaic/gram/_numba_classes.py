@@ -4,26 +4,51 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+#: Entries of a row worked on at once: those of all kernels stay in the first-level cache while the classes pass by.
+_STRIP = 512
+
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def add_classes_lower(
-    matrices: NDArray[Any], weights: NDArray[Any], out: NDArray[Any], start: np.intp, stop: np.intp
+def _combine_strip(
+    matrices: NDArray[Any], i: int, left: int, active: NDArray[Any], weights: NDArray[Any], row: NDArray[Any]
 ) -> None:
-    """Fill rows of the lower triangles of out[c] = Σ_m weights[c, m] matrices[m].
+    """row = Σ_a weights[a] matrices[active[a], i] from `left` on, four kernels a pass: fewer writes."""
+    row[:] = 0.0
+    right = left + len(row)
+    whole = len(active) - len(active) % 4
+    for a in range(0, whole, 4):
+        first, second = matrices[active[a], i, left:right], matrices[active[a + 1], i, left:right]
+        third, fourth = matrices[active[a + 2], i, left:right], matrices[active[a + 3], i, left:right]
+        p, q, r, s = weights[a], weights[a + 1], weights[a + 2], weights[a + 3]
+        for j in range(len(row)):
+            row[j] += p * first[j] + q * second[j] + r * third[j] + s * fourth[j]
+    for a in range(whole, len(active)):
+        only, weight = matrices[active[a], i, left:right], weights[a]
+        for j in range(len(row)):
+            row[j] += weight * only[j]
 
-    The P rows of one sample stay in the cache while all classes read them: the bank is read once, not once a class.
+
+@njit(cache=True, nogil=True)
+def combine_rows(
+    matrices: NDArray[Any],
+    active: NDArray[Any],
+    counts: NDArray[Any],
+    weights: NDArray[Any],
+    out: NDArray[Any],
+    start: int,
+    stop: int,
+) -> None:
+    """Fill whole rows of out[c] = Σ_a weights[c, a] matrices[active[c, a]] over the first counts[c] kernels a.
+
+    The bank is read once, not once a class. Writing the lower half only and mirroring it would read less, but the
+    mirroring writes down columns and takes longer than what it saves.
     """
+    n = matrices.shape[1]
     for i in range(start, stop):
-        for c in range(weights.shape[0]):
-            row = out[c, i, : i + 1]
-            row[:] = 0.0
-            for m in range(weights.shape[1]):
-                weight = weights[c, m]
-                if weight != 0.0:
-                    values = matrices[m, i, : i + 1]
-                    for j in range(i + 1):
-                        row[j] += weight * values[j]
+        for left in range(0, n, _STRIP):
+            right = min(left + _STRIP, n)
+            for c in range(out.shape[0]):
+                _combine_strip(matrices, i, left, active[c, : counts[c]], weights[c], out[c, i, left:right])

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic.gram.device import require_device
 from kernelmosaic.gram.memory import default_budget, format_bytes
 from kernelmosaic.gram.mosaic import Mosaic, Views, take_rows
-from kernelmosaic.gram.threads import run_threads
+from kernelmosaic.gram.threads import one_blas_thread, run_threads
 from kernelmosaic.kernels.base import Block
 
 Rows = slice | NDArray[np.intp]
@@ -57,7 +58,7 @@ class KernelBank(ABC):
         return K
 
     def combine_classes(self, weights: NDArray[Any], out: Block) -> Block:
-        """Fill out[c] with Σ_m weights[c, m] K_m for weights of shape (classes, P)."""
+        """Fill out[c] with Σ_m weights[c, m] K_m for weights of shape (classes, P), in out's precision."""
         for own, K in zip(weights, out, strict=True):
             self.combine(own, out=K)
         return out
@@ -157,17 +158,16 @@ class StoredBank(KernelBank):
         return K
 
     def combine_classes(self, weights: NDArray[Any], out: Block) -> Block:
-        from kernelmosaic.gram._numba_bank import mirror_lower
-        from kernelmosaic.gram._numba_classes import add_classes_lower
+        from kernelmosaic.gram._numba_classes import combine_rows
 
-        factors = np.asarray(weights, dtype=self.dtype)
+        counts = np.count_nonzero(weights, axis=1)
+        active = np.argsort(weights == 0, axis=1, kind="stable")
+        factors = np.take_along_axis(weights, active, axis=1).astype(out.dtype)
 
         def fill(rows: slice) -> None:
-            add_classes_lower(self.matrices, factors, out, rows.start, rows.stop)
-            for K in out:
-                mirror_lower(K, rows.start, rows.stop)
+            combine_rows(self.matrices, active, counts, factors, out, rows.start, rows.stop)
 
-        run_threads(fill, _triangle_strips(self.n_samples, 4), self.matrices.nbytes)
+        run_threads(fill, _strips(self.n_samples, -(-self.n_samples // 4)), self.matrices.nbytes + out.nbytes)
         return out
 
     def combine_gated(self, gates: NDArray[Any], out: Block | None = None) -> Block:
@@ -219,10 +219,16 @@ class StoredBank(KernelBank):
         self, beta: NDArray[Any], rows: NDArray[np.intp] | None, kernels: Sequence[int] | NDArray[Any] | None
     ) -> NDArray[np.float64]:
         """Whole matrices times β: faster than copying most of them out first."""
-        at = np.arange(self.n_samples) if rows is None else rows
-        out = np.zeros((self.n_kernels, len(at), beta.shape[1]))
-        for m in range(self.n_kernels) if kernels is None else kernels:
-            out[m] = (self.matrices[m] @ beta)[at]
+        at = slice(None) if rows is None else rows
+        columns = np.ascontiguousarray(beta.T)
+        out = np.zeros((self.n_kernels, self.n_samples if rows is None else len(rows), beta.shape[1]))
+
+        def multiply(m: int) -> None:
+            # The matrices are symmetric, and the few long rows of βᵀ suit the product better than columns.
+            out[m] = (columns @ self.matrices[m]).T[at]
+
+        with one_blas_thread():
+            run_threads(multiply, range(self.n_kernels) if kernels is None else kernels, self.matrices.nbytes)
         return out
 
     def row_strips(self, n_columns: int) -> Iterator[slice]:
@@ -250,7 +256,9 @@ class ComputedBank(KernelBank):
         return _strips(self.n_samples, max(1, self.working_bytes // (3 * 8 * max(n_columns, 1))))
 
 
-def make_bank(mosaic: Mosaic, views: Views, *, dtype: Any = None, budget: float | None = None) -> KernelBank:
+def make_bank(
+    mosaic: Mosaic, views: Views, *, dtype: Any = None, budget: float | None = None, device: str | None = None
+) -> KernelBank:
     """Return the bank of a training set: stored if it fits the budget, else recomputed in blocks.
 
     Parameters
@@ -263,12 +271,20 @@ def make_bank(mosaic: Mosaic, views: Views, *, dtype: Any = None, budget: float 
         Of the matrices. By default double precision for small sets and single precision above.
     budget : float, optional
         Bytes the bank and one combined matrix may take; by default half of the free memory.
+    device : str, optional
+        A torch device to keep the bank on, such as ``"cuda"``; the budget is then of its memory, by default most of
+        what is free there.
 
     Raises
     ------
     MemoryError
         If not even one combined matrix fits.
     """
+    if device is not None:
+        found = require_device(device)
+        from kernelmosaic.gram._torch_bank import make_torch_bank
+
+        return make_torch_bank(mosaic, views, found, dtype, budget)
     n = views[0].shape[0]
     dtype = np.dtype(dtype if dtype is not None else (np.float64 if n <= _SMALL else np.float32))
     budget = default_budget() if budget is None else budget

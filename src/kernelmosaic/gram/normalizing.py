@@ -27,6 +27,10 @@ class Normalization(ABC):
     def diagonal(self, k: Diagonal, X: Any) -> Diagonal:
         """The same for k(x, x)."""
 
+    def features(self, Z: Block, X: Any) -> Block:
+        """The same for features of X whose inner products are k(x, y)."""
+        raise NotImplementedError(f"{type(self).__name__} has no rule for features.")
+
 
 class Unscaled(Normalization):
     """k as it is."""
@@ -40,12 +44,18 @@ class Unscaled(Normalization):
     def diagonal(self, k: Diagonal, X: Any) -> Diagonal:
         return k
 
+    def features(self, Z: Block, X: Any) -> Block:
+        return Z
+
 
 class UnitTrace(Normalization):
     """k divided by the mean of k(x, x) over the training set: one factor, which keeps the kernel's geometry."""
 
     def fit(self, kernel: Kernel, X: Any, sample_weight: NDArray[np.float64] | None) -> Self:
-        mean = float(np.average(kernel.diag(X), weights=sample_weight))
+        return self.learn(float(np.average(kernel.diag(X), weights=sample_weight)))
+
+    def learn(self, mean: float) -> Self:
+        """Take the mean diagonal from whoever knows it."""
         # A kernel of zeros stays one: dividing by its trace would fill it with NaN.
         self.scale_ = mean if mean > 0 else 1.0
         return self
@@ -56,6 +66,9 @@ class UnitTrace(Normalization):
 
     def diagonal(self, k: Diagonal, X: Any) -> Diagonal:
         return k / self.scale_
+
+    def features(self, Z: Block, X: Any) -> Block:
+        return np.asarray(Z / np.sqrt(self.scale_))
 
 
 class UnitDiagonal(Normalization):
@@ -73,6 +86,9 @@ class UnitDiagonal(Normalization):
     def diagonal(self, k: Diagonal, X: Any) -> Diagonal:
         return np.where(k > 0, 1.0, 0.0)
 
+    def features(self, Z: Block, X: Any) -> Block:
+        return np.asarray(Z / self._norms(X, Z.dtype)[:, np.newaxis])
+
     def _norms(self, X: Any, dtype: Any) -> NDArray[Any]:
         norms = np.sqrt(self.kernel_.diag(X))
         # A sample at the origin of the feature space has no direction; its similarities are zero already.
@@ -89,9 +105,9 @@ class Centered(Normalization):
         self.kernel_, self.X_ = kernel, X
         n = X.shape[0]
         self.share_ = np.full(n, 1.0 / n) if sample_weight is None else sample_weight / sample_weight.sum()
-        means = kernel(X) @ self.share_
-        self.mean_ = float(self.share_ @ means)
-        trace = float(self.share_ @ (kernel.diag(X) - 2.0 * means + self.mean_))
+        self.means_ = np.asarray(kernel(X) @ self.share_, dtype=np.float64)
+        self.mean_ = float(self.share_ @ self.means_)
+        trace = float(self.share_ @ (kernel.diag(X) - 2.0 * self.means_ + self.mean_))
         self.scale_ = trace if trace > 0 else 1.0
         return self
 
@@ -104,6 +120,8 @@ class Centered(Normalization):
         return (k - 2.0 * self._means(X) + self.mean_) / self.scale_
 
     def _means(self, X: Any) -> NDArray[np.float64]:
+        if X is self.X_:
+            return self.means_
         return np.asarray(self.kernel_(X, self.X_) @ self.share_, dtype=np.float64)
 
 

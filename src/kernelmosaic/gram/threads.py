@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import Any
 
-from threadpoolctl import threadpool_info
+from threadpoolctl import ThreadpoolController, threadpool_info
 
 #: Reading this much takes longer than starting threads.
 _WORTH_THREADS = 2**26
@@ -33,3 +34,20 @@ def allowed_threads() -> int:
     """Return the threads the BLAS may use in this process: where joblib or the user limits those, ours are too."""
     blas = [int(library["num_threads"]) for library in threadpool_info() if library["user_api"] == "blas"]
     return min(blas, default=1)
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """Return a context in which linear algebra stays on the thread that calls it.
+
+    For many small products: the libraries' own threads wait for each other, which costs much where cores are busy.
+    """
+    # The count is taken before it is lowered: our own threads keep to it.
+    allowed_threads()
+    context: AbstractContextManager[Any] = _libraries().limit(limits=1, user_api="blas")
+    return context
+
+
+@lru_cache(maxsize=1)
+def _libraries() -> ThreadpoolController:
+    """The libraries in this process: looking for them takes longer than a small factorisation."""
+    return ThreadpoolController()

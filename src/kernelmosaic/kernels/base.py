@@ -12,6 +12,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
+from kernelmosaic.kernels.text import refuse_text
+
 if TYPE_CHECKING:
     from kernelmosaic.kernels.algebra import Product, Scaled, Sum
 
@@ -56,13 +58,14 @@ class Kernel(BaseEstimator, ABC):
 
         The form depends on the input kind only, has a ``shape`` and slices by rows, and is itself valid input.
         """
-        return check_array(
-            X,
-            accept_sparse="csr" if self.accepts_sparse else False,
-            dtype=(np.float64, np.float32),
-            input_name="X",
-            estimator=self,
-        )
+        with refuse_text(X):
+            return check_array(
+                X,
+                accept_sparse="csr" if self.accepts_sparse else False,
+                dtype=(np.float64, np.float32),
+                input_name="X",
+                estimator=self,
+            )
 
     @abstractmethod
     def _block(self, X: Any, Y: Any) -> Block:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -99,11 +100,12 @@ def lay_tiles(entries: Sequence[Entry], X: Any) -> list[Tile]:
 def _column_numbers(entry: Entry, X: Any) -> NDArray[np.intp] | None:
     if entry.columns is None:
         return None
-    columns = entry.columns(X) if callable(entry.columns) else entry.columns
-    if isinstance(columns, slice) and columns == slice(
-        None
-    ):  # scikit-learn takes a slice without ends for one of names, which arrays have not
-        columns = slice(0, None)
+    columns = _chosen(entry, X)
+    if _is_mask(columns) and len(columns) != _n_columns(X):
+        raise ValueError(
+            f"kernel {entry.name!r}: columns {columns!r} is a mask of {len(columns)} for the {_n_columns(X)} columns "
+            "of X: give one boolean a column, or names or numbers."
+        )
     try:
         numbers = np.asarray(_get_column_indices(X, columns), dtype=np.intp)
     except (ValueError, IndexError, KeyError, TypeError) as error:
@@ -113,6 +115,39 @@ def _column_numbers(entry: Entry, X: Any) -> NDArray[np.intp] | None:
     if len(numbers) == 0:
         raise ValueError(f"kernel {entry.name!r}: columns {columns!r} select none of the {_n_columns(X)} columns of X.")
     return numbers
+
+
+def _is_mask(columns: Any) -> bool:
+    several = isinstance(columns, Sequence | np.ndarray) and len(columns) > 0
+    return several and all(isinstance(one, bool | np.bool_) for one in columns)
+
+
+def _chosen(entry: Entry, X: Any) -> Any:
+    """The columns as `ColumnTransformer` wants them: a callable asked, a series or an index as a list."""
+    columns = entry.columns
+    if callable(columns):
+        try:
+            columns = _matching(columns, X) if _reads_names_only(columns, X) else columns(X)
+        except ValueError as error:  # of scikit-learn's selector, which does not say whose columns it could not find
+            raise ValueError(f"kernel {entry.name!r}: {error}") from error
+    if isinstance(columns, slice) and columns == slice(None):
+        # scikit-learn takes a slice without ends for one of names, which arrays have not.
+        return slice(0, None)
+    return columns.to_list() if hasattr(columns, "to_list") else columns
+
+
+def _reads_names_only(selector: Any, X: Any) -> bool:
+    """Whether this is scikit-learn's selector, by pattern alone, on a frame that is not of pandas: it would refuse."""
+    if hasattr(X, "iloc") or not hasattr(X, "columns"):
+        return False
+    from sklearn.compose import make_column_selector
+
+    types = (getattr(selector, name, None) for name in ("dtype_include", "dtype_exclude"))
+    return isinstance(selector, make_column_selector) and all(chosen is None for chosen in types)
+
+
+def _matching(selector: Any, X: Any) -> list[str]:
+    return [name for name in X.columns if selector.pattern is None or re.search(selector.pattern, name)]
 
 
 def _n_columns(X: Any) -> int:

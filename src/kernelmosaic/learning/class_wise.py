@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 
 from kernelmosaic.gram import KernelBank
 from kernelmosaic.learning.base import Iteration
-from kernelmosaic.learning.joint import JointLearned
+from kernelmosaic.learning.joint import SINGLE, JointLearned
+from kernelmosaic.learning.progress import gap_progress
 from kernelmosaic.machines.multiclass import JointMachine
 from kernelmosaic.solvers import relative_gap
 from kernelmosaic.solvers.multiclass import JointSolution, certify_joint
@@ -22,6 +24,7 @@ _FIRST_TOL = 1e-2
 #: ... then sharpened by this factor when its error is what holds the weights up, down to rounding.
 _SHARPER = 0.03
 _SHARPEST = 1e-12
+FLOOR=1e-2
 #: Pairs of steps and slopes that the quasi-Newton matrix remembers.
 _MEMORY = 20
 #: Sufficient decrease in the line search, and its most halvings.
@@ -41,6 +44,8 @@ class ClassWiseLook:
         The weights.
     solution : JointSolution
         Of the machine with the kernels Σ_r d_cr K_r.
+    products : ndarray of shape (P, n, classes)
+        K_r τ_c.
     theta : ndarray of shape (classes, P)
         ½ τ_cᵀ K_r τ_c; the slope of the value in d_cr is ½ − θ_cr.
     value : float
@@ -53,6 +58,7 @@ class ClassWiseLook:
 
     d: Array
     solution: JointSolution
+    products: Array
     theta: Array
     value: float
     upper: float
@@ -80,42 +86,51 @@ class ClassWiseLook:
 class ClassWiseProblem:
     """min over d ≥ 0 of ½ Σ d + the value of the machine with a kernel Σ_r d_cr K_r for every class c."""
 
-    def __init__(self, bank: KernelBank, machine: JointMachine) -> None:
+    def __init__(self, bank: KernelBank, machine: JointMachine, tol: float = 0.0) -> None:
         self.bank = bank
         self.machine = machine
         self.n_classes = machine.program.n_classes
         self.n_solves = 0
-        self._products: tuple[Array, Array] | None = None
-        self._K = np.empty((self.n_classes, bank.n_samples, bank.n_samples), dtype=bank.dtype)
+        self._K = np.empty((self.n_classes, bank.n_samples, bank.n_samples), dtype=matrix_dtype(bank, tol))
+        self._combined: Array | None = None
 
     def combine(self, d: Array) -> NDArray[Any]:
-        """Fill and return the classes' matrices."""
-        return self.bank.combine_classes(d, self._K)
+        """Return the classes' matrices at d, one for all where they have the same weights."""
+        kinds = 1 if np.all(d == d[0]) else self.n_classes
+        if self._combined is None or not np.array_equal(self._combined, d):
+            self.bank.combine_classes(d[:kinds], self._K[:kinds])
+            self._combined = d.copy()
+        return self._K[0] if kinds == 1 else self._K
 
-    def look(self, d: Array, warm_start: Array | None, tol: float) -> ClassWiseLook:
-        """Solve the machine at d to a relative gap of `tol`, with both bounds on the whole problem."""
-        solution = self.machine.solve(self.combine(d), warm_start, tol, values=self._values(d, warm_start))
+    def look(self, d: Array, start: ClassWiseLook | None, tol: float) -> ClassWiseLook:
+        """Solve the machine at d to a relative gap of `tol`, with both bounds on the whole problem.
+
+        The outputs of the coefficients to start from follow from an earlier look's products: no matrix need be read.
+        """
+        program = self.machine.program
+        beta = np.zeros((program.n_samples, self.n_classes)) if start is None else start.solution.beta
+        values = beta if start is None else _outputs(d, start.products)
+        solution = self.machine.solve(self.combine(d), beta, tol, values=values)
         self.n_solves += 1
         products = self.bank.products(solution.beta)
-        self._products = (solution.beta, products)
         # Rounding can make the form of a positive semi-definite matrix negative.
         theta = np.maximum(0.5 * np.einsum("mic,ic->cm", products, solution.beta), 0.0)
-        solution = certify_joint(self.machine.program, solution.beta, self._at(d, products), solution.n_iter)
-        losses = self.machine.program.losses(solution.values)
+        solution = certify_joint(program, solution.beta, _outputs(d, products), solution.n_iter)
+        losses = program.losses(solution.values)
         value = 0.5 * float(d.sum()) + float(np.sum(d * theta)) + losses
         upper = float(np.sqrt(d.sum(axis=1)) @ np.sqrt(2.0 * np.sum(d * theta, axis=1))) + losses
         scale = max(1.0, float(np.sqrt(2.0 * theta.max(initial=0.0))))
-        lower = self.machine.program.linear_value(solution.beta) / scale
-        return ClassWiseLook(d, solution, theta, value, upper, lower)
+        lower = program.linear_value(solution.beta) / scale
+        return ClassWiseLook(d, solution, products, theta, value, upper, lower)
 
-    def _values(self, d: Array, warm_start: Array | None) -> Array | None:
-        """The outputs at d of the coefficients to start from, if these are the last ones: no matrix need be read."""
-        known = self._products is not None and self._products[0] is warm_start
-        return self._at(d, self._products[1]) if known and self._products is not None else None
 
-    @staticmethod
-    def _at(d: Array, products: Array) -> Array:
-        return np.asarray(np.einsum("cm,mic->ic", d, products))
+def matrix_dtype(bank: KernelBank, tol: float) -> np.dtype[Any]:
+    """Return the precision of the classes' matrices: they tell the machine where to go, the bank's own certify it."""
+    return np.dtype(np.float32) if tol >= SINGLE else bank.dtype
+
+
+def _outputs(d: Array, products: Array) -> Array:
+    return np.asarray(np.einsum("cm,mic->ic", d, products))
 
 
 class ClassWiseLearner(ABC):
@@ -127,18 +142,22 @@ class ClassWiseLearner(ABC):
         Relative duality gap of the whole problem at which to stop.
     max_iter : int
         Most solves of the inner machine.
+    verbose : bool
+        Whether to show a progress bar.
     """
 
     advice = "raise max_iter, or accept a larger tol."
 
-    def __init__(self, tol: float = 1e-3, max_iter: int = 100) -> None:
+    def __init__(self, tol: float = 1e-3, max_iter: int = 100, verbose: bool = False) -> None:
         self.tol = tol
         self.max_iter = max_iter
+        self.verbose = verbose
 
     def learn(self, bank: KernelBank, machine: JointMachine) -> JointLearned:
         """Return weights of shape (classes, P), rescaled so that ½ Σd equals ½ Σ‖w_c‖² class by class."""
-        search = _ClassSearch(ClassWiseProblem(bank, machine), self.tol, self.max_iter)
-        with suppress(_Done):
+        search = ClassSearch(ClassWiseProblem(bank, machine, self.tol), self.tol, self.max_iter)
+        progress = gap_progress(type(machine).__name__, self.tol) if self.verbose else nullcontext(lambda gap: None)
+        with progress as search.advance, suppress(_Done):
             search.look(np.ones((machine.program.n_classes, bank.n_kernels)))
             self.minimise(search)
         best = search.best
@@ -146,7 +165,7 @@ class ClassWiseLearner(ABC):
         return JointLearned(weights, solution, best.upper, search.gap, search.problem.n_solves, search.history)
 
     @abstractmethod
-    def minimise(self, search: _ClassSearch) -> None:
+    def minimise(self, search: ClassSearch) -> None:
         """Look at better and better weights; the search ends it, by `_Done`, when the gap or the limit is met."""
 
 
@@ -154,7 +173,7 @@ class _Done(Exception):
     """The gap is met, or the solves are used up."""
 
 
-class _ClassSearch:
+class ClassSearch:
     """The best weights looked at so far, the best lower bound, and how exactly the machine is solved."""
 
     def __init__(self, problem: ClassWiseProblem, tol: float, max_iter: int) -> None:
@@ -164,7 +183,8 @@ class _ClassSearch:
         self.inner = _FIRST_TOL
         self.lower = -np.inf
         self.best: ClassWiseLook = None  # type: ignore[assignment]
-        self._last: Array | None = None
+        self.advance: Callable[[float], None] = lambda gap: None
+        self._last: ClassWiseLook | None = None
         self.history: list[Iteration] = []
 
     @property
@@ -174,15 +194,20 @@ class _ClassSearch:
     def look(self, d: Array) -> ClassWiseLook:
         """Look at d, from where the last look left τ; raises `_Done` when nothing more is asked."""
         look = self.problem.look(d, self._last, self.inner)
-        self._last = look.solution.beta
+        self._last = look
         self.lower = max(self.lower, look.lower)
         self.best = look if not self.history or look.upper < self.best.upper else self.best
         self.history.append(Iteration(self.best.upper, self.gap))
+        self.advance(self.gap)
         if self.gap <= self.tol or len(self.history) >= self.max_iter:
             raise _Done
         # An error δ in the machine's value is one of √δ in the slopes.
-        self.inner = min(self.inner, max(self.gap**2, _SHARPEST))
+        self.sharpen_to(max(self.gap**2, FLOOR * self.tol))
         return look
+
+    def sharpen_to(self, inner: float) -> None:
+        """Solve the machine at least so exactly from now on, as far as rounding allows."""
+        self.inner = min(self.inner, max(inner, _SHARPEST))
 
     def sharpen(self) -> None:
         """Solve the machine more exactly from now on; raises `_Done` when rounding is all that is left."""
@@ -194,7 +219,7 @@ class _ClassSearch:
 class QuasiNewton(ClassWiseLearner):
     """Limited-memory quasi-Newton steps on the convex value ½ Σd + J(d) over d ≥ 0."""
 
-    def minimise(self, search: _ClassSearch) -> None:
+    def minimise(self, search: ClassSearch) -> None:
         from scipy.optimize import minimize
 
         def value(x: Array) -> tuple[float, Array]:
@@ -212,7 +237,7 @@ class QuasiNewton(ClassWiseLearner):
 class ProjectedGradient(ClassWiseLearner):
     """The published scheme: gradient steps projected on d ≥ 0, a line search on the re-solved value, and rescaling."""
 
-    def minimise(self, search: _ClassSearch) -> None:
+    def minimise(self, search: ClassSearch) -> None:
         here, step = search.look(search.best.norms), 1.0
         while True:
             slope = 0.5 - here.theta

@@ -6,11 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram import KernelBank
+from kernelmosaic.gram import DeviceGram, KernelBank
 from kernelmosaic.learning.base import Iteration
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.progress import gap_progress
@@ -146,8 +147,7 @@ class DiscriminantProblem:
     def evaluate(self, shares: Weights) -> Evaluation:
         """Solve for all targets at these shares, with the slopes of all kernels."""
         theta, alpha = self.weights(shares)
-        K = center(np.asarray(self.bank.combine(theta), dtype=np.float64))
-        factored = self._factor(K, alpha)
+        factored = self._factor(self.bank.combine(theta), alpha)
         self.n_solves += 1
         products = self._products(factored.beta)
         q = np.einsum("inj,nj->i", products, factored.beta)
@@ -185,9 +185,14 @@ class DiscriminantProblem:
         value = best.upper if objective is None else objective
         return DiscriminantLearned(theta, alpha, best.beta, best.values, value, gap, self.n_solves, history)
 
-    def _factor(self, K: Matrix, alpha: float) -> Factored:
+    def _factor(self, K: Any, alpha: float) -> Factored:
+        """Centre the combined kernel and solve for all targets, wherever it lives; it is overwritten."""
         try:
-            return self.machine.solve(K, alpha)
+            if isinstance(K, DeviceGram):
+                from kernelmosaic.machines._torch_discriminant import solve_on_device
+
+                return solve_on_device(K, self.machine.targets, alpha)
+            return self.machine.solve(center(np.asarray(K, dtype=np.float64)), alpha)
         except np.linalg.LinAlgError:
             raise ValueError(
                 f"alpha={alpha:g} leaves the regularised kernel matrix singular to machine precision: raise alpha."
@@ -196,9 +201,7 @@ class DiscriminantProblem:
     def _products(self, beta: Matrix) -> NDArray[np.float64]:
         bank, first = self.bank, int(self.joint)
         out = np.empty((self.n_shares, *beta.shape))
-        for strip in bank.row_strips(bank.n_samples):
-            for m, block in bank.blocks(range(bank.n_kernels), strip, slice(0, bank.n_samples)):
-                out[first + m, strip] = block @ beta
+        out[first:] = bank.products(beta)
         own = out[first:]
         own -= own.mean(axis=1, keepdims=True)
         own *= np.divide(1.0, self.traces, out=np.zeros_like(self.traces), where=self.traces > 0)[
@@ -220,10 +223,7 @@ def centered_traces(bank: KernelBank, diagonals: NDArray[np.float64]) -> Weights
         k_i(x, x) on the training set.
     """
     n = bank.n_samples
-    totals = np.zeros(bank.n_kernels)
-    for strip in bank.row_strips(n):
-        for m, block in bank.blocks(range(bank.n_kernels), strip, slice(0, n)):
-            totals[m] += block.sum(dtype=np.float64)
+    totals = bank.products(np.ones(n)).sum(axis=1)
     traces = diagonals.sum(axis=1)
     centred = traces - totals / n
     return np.where(centred > _CONSTANT * traces, centred, 0.0)

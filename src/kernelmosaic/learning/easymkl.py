@@ -11,7 +11,7 @@ from kernelmosaic.learning.base import Learned, Learner, Options
 from kernelmosaic.learning.fixed import FixedWeights
 from kernelmosaic.machines import Machine
 from kernelmosaic.machines.base import check_positive
-from kernelmosaic.solvers import Program, solve_smo
+from kernelmosaic.solvers import Program, solve
 
 
 class EasyMKL(Learner):
@@ -63,4 +63,4 @@ class EasyMKL(Learner):
         n = len(y)
         lower, upper = np.where(y > 0, 0.0, -np.inf), np.where(y > 0, np.inf, 0.0)
         hard = Program(y, lower, upper, np.full(n, self.lam / (1.0 - self.lam)))
-        return solve_smo(bank.combine(np.ones(bank.n_kernels)), hard, tol=0.1 * self.options.tol).beta
+        return solve(bank.combine(np.ones(bank.n_kernels)), hard, tol=0.1 * self.options.tol).beta

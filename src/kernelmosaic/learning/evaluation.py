@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from kernelmosaic.gram import KernelBank
 from kernelmosaic.learning.norms import WeightNorm, Weights
 from kernelmosaic.machines import Machine
-from kernelmosaic.solvers import Solution
-from kernelmosaic.solvers.free_block import free_samples, solve_free_block
+from kernelmosaic.solvers import Solution, mean_diagonal, solve_free
+from kernelmosaic.solvers.free_block import free_samples
 
 #: A kernel whose slope is below this share of the steepest cannot enter soon, and is not looked at every time.
 _WATCHED = 0.8
@@ -67,7 +67,7 @@ class Problem:
         self.norm = norm
         self.scale = 1.0 / penalties**2
         self.n_solves = 0
-        self._K: NDArray[Any] | None = None
+        self._K: Any = None
         self._at: Weights | None = None
 
     @property
@@ -82,7 +82,7 @@ class Problem:
         """
         if self._K is None or self.machine.program.target.any():
             return 0.0
-        return _NOISE * float(np.trace(self._K)) / len(self._K)
+        return _NOISE * mean_diagonal(self._K)
 
     def evaluate(
         self,
@@ -139,7 +139,7 @@ class Problem:
         if len(free) == 0 or self._K is None or self._at is None or not np.array_equal(self._at, at.theta):
             return np.zeros((len(at.watched),) * 2)
         V = at.products[np.ix_(at.watched, np.searchsorted(at.support, free))].T
-        answer = solve_free_block(self._K, program.ridge, free, np.column_stack([V, np.ones(len(free))]))
+        answer = solve_free(self._K, program, free, np.column_stack([V, np.ones(len(free))]))
         H = V.T @ answer[:, :-1]
         if program.total is not None and answer[:, -1].sum() > 0:
             pull = V.T @ answer[:, -1]

@@ -15,12 +15,12 @@ from kernelmosaic.learning.base import Iteration
 from kernelmosaic.learning.projections import Projections
 from kernelmosaic.learning.steps import Step, make_step
 from kernelmosaic.machines import Machine
+from kernelmosaic.machines.multiclass import JointMachine
 from kernelmosaic.solvers import Solution
+from kernelmosaic.solvers.multiclass import JointSolution
 
 Array = NDArray[np.float64]
 
-#: Iterations in a row that must decrease the objective by less than the tolerance: one short step is not the end.
-_PATIENCE = 3
 #: The machine is solved to this share of the tolerance, so that its error does not pass for a step's gain ...
 _INNER = 0.1
 #: ... but no more loosely than this, ...
@@ -49,13 +49,13 @@ class Look:
         J, in the program's scale.
     gates : ndarray of shape (n, P)
         Gates of the training samples.
-    solution : Solution
-        Of the machine on Σ_m g_m g_mᵀ ∘ K_m.
+    solution : Solution or JointSolution
+        Of the machine on Σ_m g_m g_mᵀ ∘ K_m; β has one column, or one a class.
     """
 
     value: float
     gates: Array
-    solution: Solution
+    solution: Solution | JointSolution
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,13 @@ class LearnedGates:
 class GatedProblem:
     """J as a function of the gates' parameters: the machine's value on the locally combined kernel.
 
-    Only β crosses from the machine: ∂J/∂η_m(x_i) = −β_i (K_m (η_m ∘ β))_i.
+    Only β crosses from the machine: ∂J/∂η_m(x_i) = −Σ_c β_ic (K_m (η_m ∘ β_c))_i, summed over the classes of a joint
+    machine, which share the gates.
     """
 
-    def __init__(self, bank: KernelBank, machine: Machine, gating: GateModel, Z: Array, tol: float) -> None:
+    def __init__(
+        self, bank: KernelBank, machine: Machine | JointMachine, gating: GateModel, Z: Array, tol: float
+    ) -> None:
         self.bank = bank
         self.machine = machine
         self.gating = gating
@@ -114,11 +117,13 @@ class GatedProblem:
     def gate_slopes(self, look: Look) -> Array:
         """Return ∂J/∂η_m(x_i), of shape (n, P); zero where β is, so only the support's rows are read."""
         beta = look.solution.beta
-        support = np.flatnonzero(beta)
+        support = np.flatnonzero(beta if beta.ndim == 1 else np.any(beta != 0, axis=1))
         G = np.zeros_like(look.gates)
         for m in range(self.bank.n_kernels):
-            product = self.bank.products(look.gates[:, m] * beta, support, [m])[m]
-            G[support, m] = -beta[support] * product
+            # Transposed, so that a vector and a column a class are written alike.
+            product = self.bank.products((look.gates[:, m] * beta.T).T, support, [m])[m]
+            each = beta[support] * product
+            G[support, m] = -np.sum(each, axis=tuple(range(1, each.ndim)))
         return G
 
     def slope(self, V: Array, look: Look) -> Array:
@@ -136,11 +141,13 @@ class GateLearner:
     step : str or Step
         How to move; see `make_step`.
     tol : float
-        Stop when J decreases by less than this share of itself.
+        τ of the stop rule: an iteration is short if J(t) > (1 − τ) J(t − 1), with |J| for a J below zero.
     max_iter : int
         Most iterations.
     verbose : bool
         Whether to show a progress line.
+    n_short : int
+        Short iterations in a row at which to stop: between copies of one kernel, one is not the end.
     """
 
     def __init__(
@@ -150,17 +157,19 @@ class GateLearner:
         tol: float = 1e-3,
         max_iter: int = 100,
         verbose: bool = False,
+        n_short: int = 3,
     ) -> None:
         self.gating = gating
         self.step = step
         self.tol = tol
         self.max_iter = max_iter
         self.verbose = verbose
+        self.n_short = n_short
 
     def learn(
         self,
         bank: KernelBank,
-        machine: Machine,
+        machine: Machine | JointMachine,
         Z: Array,
         rng: np.random.RandomState,
         projections: Projections | None = None,
@@ -171,7 +180,7 @@ class GateLearner:
         ----------
         bank : KernelBank
             The Gram matrices; of `projections`, if given.
-        machine : Machine
+        machine : Machine or JointMachine
             What is trained under the gates.
         Z : ndarray of shape (n, n_features)
             Standardised inputs of the gates.
@@ -185,7 +194,7 @@ class GateLearner:
         run = _Run(problem, self.gating.init(rng, Z.shape[1], bank.n_kernels), self.step, projections, rng)
         moves = run.gate_step.n_moves or self.max_iter
         with self._progress() as advance:
-            converged = run.descend(moves, self.tol, advance)
+            converged = run.descend(moves, self.tol, self.n_short, advance)
         mosaic = None if projections is None else projections.mosaic
         return LearnedGates(run.V, run.look, converged, problem.n_solves, mosaic, run.history)
 
@@ -215,8 +224,8 @@ class _Run:
         self.look = problem.evaluate(V)
         self.history = [self._line()]
 
-    def descend(self, moves: int, tol: float, advance: Callable[[float, float], None]) -> bool:
-        """Take steps until they gain less than the tolerance, and return whether that came about."""
+    def descend(self, moves: int, tol: float, n_short: int, advance: Callable[[float, float], None]) -> bool:
+        """Take steps until so many in a row gain less than the tolerance, and return whether that came about."""
         short = 0
         for _ in range(moves):
             before = self.look.value
@@ -228,7 +237,7 @@ class _Run:
             decrease = (before - self.look.value) / max(abs(before), np.finfo(float).tiny)
             advance(self.look.value, decrease)
             short = short + 1 if decrease < tol else 0
-            if self.gate_step.monotone and short >= _PATIENCE:
+            if self.gate_step.monotone and short >= n_short:
                 return True
         return not self.gate_step.monotone
 

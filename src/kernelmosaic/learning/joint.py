@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,8 +17,13 @@ from kernelmosaic.learning.newton import Newton, _Search
 from kernelmosaic.learning.norms import Weights, make_norm
 from kernelmosaic.learning.penalties import make_penalties
 from kernelmosaic.machines.multiclass import JointMachine
+from kernelmosaic.solvers.joint_curvature import free_coefficients, joint_curvature
 from kernelmosaic.solvers.multiclass import JointSolution
 
+#: Down to this gap of the whole problem single precision does for curvatures.
+SINGLE = 1e-4
+#: Samples with free coefficients beyond which factorising their blocks costs more than the solves it saves.
+LARGEST = 4000
 #: A secant is used if its curvature is at least this share of what its slopes would allow.
 _CURVED = 1e-8
 #: The power of θ with which a slope falls when only the kernel's own weight changes: at most 2.
@@ -51,10 +57,11 @@ class JointLearned:
 
 
 class JointProblem(Problem):
-    """The training problem of a joint machine; its curvature is learned from the slopes seen (BFGS)."""
+    """The training problem of a joint machine; too many free samples, and its curvature is learned from the slopes."""
 
     def __init__(self, bank: KernelBank, machine: JointMachine, options: Options) -> None:
         super().__init__(bank, machine, options.norm, options.penalties)  # type: ignore[arg-type]
+        self.single = options.tol >= SINGLE
         self._H: NDArray[np.float64] | None = None
         self._seen: Evaluation | None = None
 
@@ -67,11 +74,12 @@ class JointProblem(Problem):
             self._at = theta
         solution: Any = self.machine.solve(self._K, warm_start, tol)
         self.n_solves += 1
-        q = np.maximum(self.bank.quadratic_forms(solution.beta) * self.scale, 0.0)
+        support = np.flatnonzero(np.any(solution.beta != 0, axis=1))
+        products = self.bank.products(solution.beta, support) * self.scale[:, np.newaxis, np.newaxis]
+        q = np.maximum(0.5 * np.einsum("mic,ic->m", products, solution.beta[support]), 0.0)
         program: Any = self.machine.program
         upper = program.primal_value(float(theta @ q), solution.values)
-        nothing = np.zeros((self.n_kernels, 0))
-        there = Evaluation(theta, solution, upper, q, nothing, np.zeros(0, dtype=np.intp))
+        there = Evaluation(theta, solution, upper, q, products, support)
         self._learn_from(there)
         return there
 
@@ -88,6 +96,25 @@ class JointProblem(Problem):
         self._H = self._H - np.outer(Hs, Hs) / float(s @ Hs) + np.outer(change, change) / along
 
     def curvature(self, at: Evaluation) -> NDArray[np.float64]:
+        """Return that of the free coefficients where they can be factorised, else what the slopes have told."""
+        exact = self._exact_curvature(at)
+        return self._secant_curvature(at) if exact is None else exact
+
+    def _exact_curvature(self, at: Evaluation) -> NDArray[np.float64] | None:
+        program: Any = self.machine.program
+        beta = at.solution.beta
+        if not isinstance(self._K, np.ndarray) or free_coefficients(program, beta).any(axis=1).sum() > LARGEST:
+            return None
+        if self._at is None or not np.array_equal(self._at, at.theta):
+            self._K = self.bank.combine(at.theta * self.scale, out=self._K)
+            self._at = at.theta
+        with suppress(np.linalg.LinAlgError):
+            H = joint_curvature(self._K, program, beta, at.products, at.support, single=self.single)
+            # All classes share the weights: their blocks, and those between them, add up.
+            return np.asarray(H.reshape(program.n_classes, self.n_kernels, program.n_classes, -1).sum(axis=(0, 2)))
+        return None
+
+    def _secant_curvature(self, at: Evaluation) -> NDArray[np.float64]:
         if self._H is None:
             safe = np.maximum(at.theta, 1e-3 / self.n_kernels)
             self._H = np.diag(_POWER * np.maximum(at.q, 1e-12 * at.q.max(initial=0.0)) / safe)
@@ -95,7 +122,7 @@ class JointProblem(Problem):
 
 
 class JointNewton:
-    """Quasi-Newton steps over the set of weights, with the line search and the bounds of `Newton`."""
+    """Newton steps over the set of weights, with the line search and the bounds of `Newton`."""
 
     advice = Newton.advice
     stalled = Newton.stalled

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram import KernelBank
+from kernelmosaic.gram import DeviceGram, KernelBank
 from kernelmosaic.gram.bank import Rows
 from kernelmosaic.kernels.base import Block
 from kernelmosaic.learning.base import Learned, Learner, Options, program_kind
@@ -161,9 +161,12 @@ class WithIdentity(KernelBank):
         if last in np.asarray(kernels):
             yield last, identity
 
-    def combine(self, weights: NDArray[Any], out: Block | None = None) -> Block:
+    def combine(self, weights: NDArray[Any], out: Any = None) -> Any:
         K = self.bank.combine(weights[:-1], out)
-        K[np.diag_indices_from(K)] += (self.share(weights) * self.diagonal).astype(self.dtype)
+        extra = self.share(weights) * self.diagonal
+        if isinstance(K, DeviceGram):
+            return K.add_diagonal(extra)
+        K[np.diag_indices_from(K)] += extra.astype(self.dtype)
         return K
 
     def products(

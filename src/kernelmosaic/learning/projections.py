@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,12 +36,6 @@ class Projections:
         self.views = views
         self.weight = weight
         self.numbers = projected_kernels(mosaic)
-        for m in self.numbers:
-            piece = self.mosaic.pieces[m]
-            if isinstance(piece.normalization, Centered):
-                raise ValueError(
-                    f"kernel {piece.name!r}: projections are learned with normalize='trace', 'diagonal' or None."
-                )
         self.bank: KernelBank = make_bank(self.mosaic, views, budget=budget)
 
     def kernel(self, m: int) -> Projected:
@@ -80,17 +75,20 @@ class Projections:
             K = bank.matrices[m]
             K[...] = 0.5 * (K + K.T)
 
-    def slope(self, beta: Vector, gates: NDArray[np.float64]) -> Vector:
-        """Return ∂J/∂W of all projections: −½ Σ_ij u_i u_j ∂k(x_i, x_j)/∂W with u = η_m ∘ β."""
-        return np.concatenate([self._slope(m, gates[:, m] * beta).ravel() for m in self.numbers])
+    def slope(self, beta: NDArray[np.float64], gates: NDArray[np.float64]) -> Vector:
+        """Return ∂J/∂W of all projections: −½ Σ_c Σ_ij u_ic u_jc ∂k(x_i, x_j)/∂W with u_c = η_m ∘ β_c."""
+        columns = beta.reshape(len(beta), -1)
+        return np.concatenate([self._slope(m, gates[:, [m]] * columns).ravel() for m in self.numbers])
 
-    def _slope(self, m: int, u: Vector) -> Vector:
-        support = np.flatnonzero(u)
+    def _slope(self, m: int, U: NDArray[np.float64]) -> NDArray[np.float64]:
         kernel, scale, view = self.kernel(m), self.mosaic.pieces[m].normalization, self.views[m]
+        support = np.flatnonzero(np.any(U != 0, axis=1))
         if len(support) == 0:
             return np.zeros_like(kernel.W_)
+        if isinstance(scale, Centered):
+            return self._centered_slope(kernel, scale, view, U)
         X = view[support]
-        G = -0.5 * np.outer(u[support], u[support])
+        G = -0.5 * U[support] @ U[support].T
         if isinstance(scale, UnitTrace):
             # k / mean k(x, x): the scale answers to W as well.
             total = float(np.sum(G * kernel._block(X, X))) / scale.scale_**2
@@ -103,6 +101,17 @@ class Projections:
             own = np.sum(G * kernel._block(X, X), axis=1) / norms**2
             return kernel.vjp(X, G) - kernel.diagonal_vjp(X, own)
         return kernel.vjp(X, G)
+
+    @staticmethod
+    def _centered_slope(kernel: Projected, scale: Centered, view: Any, U: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The kernel is HKHᵀ / s, with H = I − 1wᵀ, s = Σ_i w_i k(x_i, x_i) − wᵀKw and w the samples' shares."""
+        w = scale.share_
+        # uᵀHKHᵀu reads K through Hᵀu, which is zero nowhere: the mean is made of all samples.
+        V = U - np.outer(w, U.sum(axis=0))
+        G = -0.5 * V @ V.T / scale.scale_
+        total = float(np.sum(G * kernel._block(view, view))) / scale.scale_
+        G += total * np.outer(w, w)
+        return kernel.vjp(view, G) - kernel.diagonal_vjp(view, total * w)
 
 
 def projected_kernels(mosaic: Mosaic) -> list[int]:

@@ -6,9 +6,8 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelmosaic.solvers import Program, Solution, solve_smo
+from kernelmosaic.solvers import Program, Solution, solve
 from kernelmosaic.solvers.program import Vector
 
 
@@ -32,9 +31,9 @@ class Machine(ABC):
     @abstractmethod
     def program(self) -> Program: ...
 
-    def solve(self, K: NDArray[Any], warm_start: Vector | None = None, tol: float = 1e-3) -> Solution:
-        """Return the solution for the kernel matrix K, to a relative duality gap of `tol`."""
-        return solve_smo(K, self.program, warm_start, tol)
+    def solve(self, K: Any, warm_start: Vector | None = None, tol: float = 1e-3) -> Solution:
+        """Return the solution for the combined kernel K, in whatever form a bank gives it, to a relative gap of `tol`."""
+        return solve(K, self.program, warm_start, tol)
 
 
 def check_positive(name: str, value: Any, *, zero: bool = False) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.machines.base import Machine, check_positive
-from kernelmosaic.solvers import Program, Solution, solve_linear
+from kernelmosaic.solvers import Program, Solution, solve_unbounded
 from kernelmosaic.solvers.program import Vector
 
 
@@ -48,6 +48,6 @@ class LeastSquares(Machine):
     def program(self) -> Program:
         return self._program
 
-    def solve(self, K: NDArray[Any], warm_start: Vector | None = None, tol: float = 1e-3) -> Solution:
+    def solve(self, K: Any, warm_start: Vector | None = None, tol: float = 1e-3) -> Solution:
         """Return the exact solution; a warm start would not make the factorisation cheaper."""
-        return solve_linear(K, self.program)
+        return solve_unbounded(K, self.program)

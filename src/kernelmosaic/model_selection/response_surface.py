@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 from numbers import Integral, Real
 from typing import Any, Self
@@ -12,8 +13,10 @@ from typing import Any, Self
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
+from sklearn.base import is_classifier
 from sklearn.model_selection import check_cv
 from sklearn.model_selection._search import BaseSearchCV
+from sklearn.utils.validation import _check_method_params
 
 from kernelmosaic.model_selection.exploration import Exploration, Terrain
 from kernelmosaic.model_selection.factors import Factors, read_factors
@@ -168,6 +171,7 @@ class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
         if not (self.scoring is None or isinstance(self.scoring, str) or callable(self.scoring)):
             raise ValueError(f"scoring={self.scoring!r}: a surface is fitted to one score; give one.")
         self._failed: list[dict[str, Any]] = []
+        self._given = X, y, params
         # The bar says it all; scikit-learn's own line for every batch would only tear it.
         self._show, self.verbose = self.verbose, False
         try:
@@ -175,7 +179,7 @@ class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
             self._append_failed()
         finally:
             self.verbose = self._show
-            for name in ("_show", "_failed", "_outcomes", "_factors", "_terrain"):
+            for name in ("_show", "_failed", "_outcomes", "_factors", "_terrain", "_given"):
                 self.__dict__.pop(name, None)
         return self
 
@@ -184,6 +188,15 @@ class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
         self._factors = read_factors(self.estimator, self.on, X)
         self._terrain = self._read_terrain(self._factors)
         self._checked_cv_orig = check_cv(list(self._checked_cv_orig.split(X, y, **split_params)))
+
+    def _with_fixed_splits(self, evaluate_candidates: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+        """Do what scikit-learn before 1.9 does not ask for ahead of the first fit; its splitter is out of reach."""
+        X, y, params = self._given
+        split_params = self._get_routed_params_for_fit(_check_method_params(X, params)).splitter.split
+        self._checked_cv_orig = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
+        self._check_input_parameters(X, y, split_params)
+        self.n_splits_ = self._checked_cv_orig.get_n_splits()
+        return partial(evaluate_candidates, cv=self._checked_cv_orig)
 
     def _read_terrain(self, factors: Factors) -> Terrain:
         n = len(factors.free)
@@ -213,6 +226,8 @@ class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
         )
 
     def _run_search(self, evaluate_candidates: Callable[..., dict[str, Any]]) -> None:
+        if not hasattr(self, "_terrain"):
+            evaluate_candidates = self._with_fixed_splits(evaluate_candidates)
         terrain = self._terrain
         with _progress(bool(self._show)) as advance:
             explored = Exploration(terrain, lambda Z: self._evaluate(Z, evaluate_candidates, advance))

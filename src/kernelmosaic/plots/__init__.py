@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from kernelmosaic.plots.convergence import ConvergenceDisplay
+from kernelmosaic.plots.decision_region import DecisionRegionDisplay
 from kernelmosaic.plots.gating import GatingDisplay
+from kernelmosaic.plots.kernel_weights import KernelWeightsDisplay
 from kernelmosaic.plots.local_kernel import LocalKernelDisplay
 from kernelmosaic.plots.projection import ProjectionDisplay
 from kernelmosaic.plots.response_surface import ResponseSurfaceDisplay
 
-__all__ = ["GatingDisplay", "LocalKernelDisplay", "ProjectionDisplay", "ResponseSurfaceDisplay"]
+__all__ = [
+    "ConvergenceDisplay",
+    "DecisionRegionDisplay",
+    "GatingDisplay",
+    "KernelWeightsDisplay",
+    "LocalKernelDisplay",
+    "ProjectionDisplay",
+    "ResponseSurfaceDisplay",
+]

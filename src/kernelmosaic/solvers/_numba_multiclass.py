@@ -63,13 +63,19 @@ def solve_sample(slopes: Vector, curvature: Vector, label: int, price: float, to
 
 @njit(cache=True, nogil=True)
 def _balance(out: Vector, curvature: Vector, label: int, price: float, top: float) -> None:
-    """Make the coefficients sum to zero: the rest, rounding of a nearly vanishing diagonal, goes where it fits."""
+    """Make the coefficients sum to zero: the rest, rounding of a nearly vanishing diagonal, goes where it fits.
+
+    It goes to free classes first: one that left its bound by a rounding error would look as if it had much to gain.
+    """
     rest = -out.sum()
-    for c in np.argsort(curvature):
-        floor, ceiling = (0.0, top) if c == label else (-price, 0.0)
-        moved = min(max(out[c] + rest, floor), ceiling)
-        rest -= moved - out[c]
-        out[c] = moved
+    for only_free in (True, False):
+        for c in np.argsort(curvature):
+            floor, ceiling = (0.0, top) if c == label else (-price, 0.0)
+            if only_free and not floor < out[c] < ceiling:
+                continue
+            moved = min(max(out[c] + rest, floor), ceiling)
+            rest -= moved - out[c]
+            out[c] = moved
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -128,13 +134,51 @@ def ascend(
             curvature[c] = max(curvature[c], _FLOOR * largest, 1e-300 if largest > 0.0 else _FLOOR)
             slopes[c] = residual[c, i] + curvature[c] * beta[i, c]
         solve_sample(slopes, curvature, labels[i], prices[i], tops[i], new)
+        moved = False
         for c in range(k):
             change = new[c] - beta[i, c]
             if change != 0.0:
                 subtract_row(K[c % K.shape[0], i], change, residual[c])
                 beta[i, c] = new[c]
-        steps += 1
+                moved = True
+        # A sample that cannot move by less than rounding is no step: counting it would never end.
+        steps += moved
     return steps
+
+
+@njit(cache=True, nogil=True)
+def ascend_in_rounds(
+    K: NDArray[Any],
+    labels: NDArray[Any],
+    prices: Vector,
+    tops: Vector,
+    beta: NDArray[Any],
+    residual: NDArray[Any],
+    visited: float,
+    repeats: int,
+    least: int,
+) -> int:
+    """Visit the samples with much to gain until it is little, the others not at all, then look at all again.
+
+    A round's samples violate optimality by more than the share `visited` of the largest violation; they are visited at
+    most `repeats` times. Rounds go on until `least` steps are taken: some have one, and certifying costs more than
+    that. Returns the number of steps, zero if no sample has anything to gain.
+    """
+    taken = 0
+    while taken < least:
+        v = violations(beta, residual, labels, prices, tops)
+        threshold = visited * v.max()
+        order = np.flatnonzero(v > threshold)
+        order = order[np.argsort(-v[order])]
+        before = taken
+        for _ in range(repeats):
+            steps = ascend(K, labels, prices, tops, beta, residual, order, threshold)
+            taken += steps
+            if steps == 0:
+                break
+        if taken == before:
+            break
+    return taken
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.linalg.blas import dger
 from scipy.linalg.lapack import dpstrf
-from threadpoolctl import ThreadpoolController
 
+from kernelmosaic.gram.threads import one_blas_thread
 from kernelmosaic.solvers.program import Program, Vector
 
 #: Relative to the mean diagonal: enough to factorise a block that is positive semi-definite only up to rounding.
@@ -48,7 +47,7 @@ def free_newton_step(
     if len(free) < 2:
         return beta[free]
     # One thread: many small steps lose much where the cores are busy.
-    with _blas().limit(limits=1, user_api="blas"):
+    with one_blas_thread():
         block = _Block(K, program, beta, residual, free)
         start, slope = beta[free], block.slope.copy()
         direction = block.newton_direction()
@@ -201,7 +200,7 @@ def solve_free_block(
     A[np.diag_indices_from(A)] += diagonal + np.float32(_SINGLE_JITTER) * (np.trace(A) / len(free) + diagonal.mean())
     sides = right.astype(np.float32)
     # Blocks this small gain little by a second thread, and lose much where the cores are busy.
-    with _blas().limit(limits=1, user_api="blas"):
+    with one_blas_thread():
         if len(free) > _FACTORISED:
             return conjugate_gradients(A, sides).astype(np.float64)
         try:
@@ -209,12 +208,6 @@ def solve_free_block(
         except LinAlgError:
             return np.zeros_like(right)
         return np.asarray(cho_solve(factor, sides, check_finite=False), dtype=np.float64)
-
-
-@lru_cache(maxsize=1)
-def _blas() -> ThreadpoolController:
-    """The libraries in this process: looking for them takes longer than a small factorisation."""
-    return ThreadpoolController()
 
 
 def conjugate_gradients(A: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -210,7 +210,7 @@ class _Ascent:
             solution = self.solution()
             stuck = False
             if solution.gap > tol and self.n_iter < limit:
-                stuck = self.round() == 0
+                stuck = self.rounds(min(self.program.n_samples, limit - self.n_iter)) == 0
             if solution.gap <= tol or self.n_iter >= limit or stuck:
                 if not self.trusted:
                     self.refresh()
@@ -218,17 +218,9 @@ class _Ascent:
                 if solution.gap <= tol or self.n_iter >= limit or stuck:
                     return solution
 
-    def round(self) -> int:
-        """Visit the samples with much to gain until it is little, the others not at all; return the steps taken."""
-        v = self.loops.violations(self.beta, self.residual, *self.bounds)
-        threshold = _VISITED * float(v.max())
-        order = np.flatnonzero(v > threshold)
-        order = order[np.argsort(-v[order])]
+    def rounds(self, least: int) -> int:
+        """Take at least so many steps, unless there are none to take, and return how many."""
         K = self.K if self.K.ndim == 3 else self.K[np.newaxis]
-        before = self.n_iter
-        for _ in range(_REPEATS):
-            steps = self.loops.ascend(K, *self.bounds, self.beta, self.residual, order, threshold)
-            self.n_iter += steps
-            if steps == 0:
-                break
-        return self.n_iter - before
+        steps = int(self.loops.ascend_in_rounds(K, *self.bounds, self.beta, self.residual, _VISITED, _REPEATS, least))
+        self.n_iter += steps
+        return steps

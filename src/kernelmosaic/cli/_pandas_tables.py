@@ -1,0 +1,219 @@
+"""Files in: tables from CSV, TSV, Parquet and NPZ, square and cross matrices from NPY, NPZ and CSV."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+#: How an empty cell may be written.
+MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
+
+csv.field_size_limit(2**31 - 1)  # one cell may hold a whole genome
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """Return the table in a file, or raise saying what is wrong with it and where."""
+    _check_there(path)
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
+        raise ValueError(f"{path}: the name must end in {', '.join(_READERS)}, which says how to read it.")
+    table = reader(path)
+    names = [str(name) for name in table.columns]
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise ValueError(f"{path}: the column {repeated[0]!r} occurs {names.count(repeated[0])} times; rename one.")
+    if len(table) == 0:
+        raise ValueError(f"{path} holds no rows.")
+    table.columns = names
+    return table
+
+
+def write_table(table: pd.DataFrame, path: Path) -> None:
+    """Write a table in the form its name says, whole or not at all."""
+    from kernelmosaic.reports import write_text
+
+    if path.suffix.lower() == ".parquet":
+        table.to_parquet(path, index=False)
+    else:
+        write_text(path, table_text(table, "\t" if path.suffix.lower() == ".tsv" else ","))
+
+
+def table_text(table: pd.DataFrame, delimiter: str = ",") -> str:
+    """Return a table as delimited text."""
+    return str(table.to_csv(index=False, sep=delimiter, lineterminator="\n"))
+
+
+def _check_there(path: Path) -> None:
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: there is no such file.")
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; give a file.")
+    if path.stat().st_size == 0:
+        raise ValueError(f"{path} is empty.")
+
+
+# Text ---------------------------------------------------------------------------------------------------------------
+
+
+def _read_text(path: Path) -> pd.DataFrame:
+    delimiter = _delimiter(path)
+    lines = _rows_of_text(path, delimiter)
+    head = next(lines, [])
+    repeated = [name for name, count in Counter(head).items() if count > 1]
+    if repeated:
+        raise ValueError(f"{path}: the column {repeated[0]!r} occurs {head.count(repeated[0])} times; rename one.")
+    for _ in lines:  # what pandas would fill up or cut off silently is refused here, with the line's number
+        pass
+    return pd.read_csv(
+        path,
+        sep=delimiter,
+        encoding="utf-8-sig",
+        index_col=False,
+        keep_default_na=False,
+        na_values=list(MISSING),
+        low_memory=False,
+    )
+
+
+def _delimiter(path: Path) -> str:
+    """The sign that occurs most in the first line: a comma, a semicolon or a tab."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            first = file.readline()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not text in UTF-8: {error.reason} at byte {error.start}.") from None
+    signs = "\t,;" if path.suffix.lower() == ".tsv" else ",;\t"
+    return max(signs, key=first.count)
+
+
+def _rows_of_text(path: Path, delimiter: str) -> Iterator[list[str]]:
+    """Yield the rows, blank ones left out, all as long as the first."""
+    width = None
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = csv.reader(file, delimiter=delimiter, strict=True)
+        try:
+            for row in rows:
+                if not row:
+                    continue
+                width = len(row) if width is None else width
+                if len(row) != width:
+                    raise ValueError(f"{path}, line {rows.line_num}: {len(row)} cells, but the first line has {width}.")
+                yield row
+        except csv.Error as error:
+            raise ValueError(f"{path}, line {rows.line_num}: {error}.") from None
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}, after line {rows.line_num}: not text in UTF-8 ({error.reason}).") from None
+
+
+# Binary -------------------------------------------------------------------------------------------------------------
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    try:
+        return pd.read_parquet(path)
+    except ImportError as error:
+        raise ImportError('Parquet files need pyarrow: pip install "kernelmosaic[frames]"') from error
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{path} is not a Parquet file, or a damaged one: {error}") from None
+
+
+def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an NPZ file by name, or that of an NPY file under ``""``; nothing pickled is read."""
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return {"": loaded}
+        with loaded as archive:
+            return {name: archive[name] for name in archive.files}
+    except (ValueError, OSError, EOFError, BadZipFile) as error:
+        raise ValueError(f"{path} is not an archive of plain NumPy arrays: {error}") from None
+
+
+def _read_npz(path: Path) -> pd.DataFrame:
+    arrays = load_arrays(path)
+    names = arrays.pop("feature_names", None)
+    arrays = {name: array for name, array in arrays.items() if array.ndim in (1, 2)}
+    if not arrays:
+        raise ValueError(f"{path}: no array with one row a sample, such as X and y.")
+    n = len(arrays["X"] if "X" in arrays else max(arrays.values(), key=lambda array: array.ndim))
+    columns: dict[str, NDArray[Any]] = {}
+    for name, array in arrays.items():
+        if len(array) != n:
+            raise ValueError(f"{path}: {name} has {len(array)} rows, others have {n}; every array needs one a sample.")
+        columns.update(_named_columns(path, name, array, names if name == "X" else None))
+    return pd.DataFrame(columns)
+
+
+def _named_columns(path: Path, name: str, array: NDArray[Any], labels: Any) -> dict[str, NDArray[Any]]:
+    array = np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
+    if array.ndim == 1:
+        return {name: array}
+    if labels is None:
+        return {f"{name}_{j}": array[:, j] for j in range(array.shape[1])}
+    if np.shape(labels) != (array.shape[1],):
+        raise ValueError(f"{path}: feature_names has shape {np.shape(labels)}, but X has {array.shape[1]} columns.")
+    labels = [str(label) for label in np.asarray(labels).astype(str)]
+    repeated = [label for label, count in Counter(labels).items() if count > 1]
+    if repeated:
+        raise ValueError(f"{path}: the column {repeated[0]!r} occurs {labels.count(repeated[0])} times; rename one.")
+    return {label: array[:, j] for j, label in enumerate(labels)}
+
+
+_READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
+    ".csv": _read_text,
+    ".tsv": _read_text,
+    ".txt": _read_text,
+    ".parquet": _read_parquet,
+    ".npz": _read_npz,
+}
+
+
+# Matrices -----------------------------------------------------------------------------------------------------------
+
+
+def read_matrix(path: Path, name: str) -> NDArray[np.float64]:
+    """Return a matrix of numbers; of an archive with several, the one called `name` or K."""
+    _check_there(path)
+    if path.suffix.lower() not in (".npy", ".npz", ".csv", ".tsv", ".txt"):
+        raise ValueError(f"{path}: a matrix is read from .npy, .npz, .csv or .tsv.")
+    if path.suffix.lower() in (".npy", ".npz"):
+        arrays = load_arrays(path)
+        known = [key for key in (name, "K") if key in arrays] or list(arrays)
+        if len(known) > 1 and known[0] not in (name, "K"):
+            raise ValueError(f"{path} holds {', '.join(arrays)}: call the matrix {name} or K.")
+        matrix = arrays[known[0]]
+    else:
+        matrix = _matrix_of_text(path)
+    if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
+        raise ValueError(f"{path}: {matrix.dtype} of shape {matrix.shape} is no matrix of numbers.")
+    return np.asarray(matrix, dtype=np.float64)
+
+
+def _matrix_of_text(path: Path) -> NDArray[np.float64]:
+    """The numbers of a delimited file, without a first line or column of names if there is one."""
+    rows = list(_rows_of_text(path, _delimiter(path)))
+    if len(rows) > 1 and not all(map(_is_number, rows[0][1:])):
+        rows = rows[1:]
+    if not _is_number(rows[0][0]):
+        rows = [row[1:] for row in rows]
+    for i, row in enumerate(rows, start=1):
+        for j, cell in enumerate(row, start=1):
+            if not _is_number(cell):
+                raise ValueError(f"{path}, matrix row {i}, column {j}: {cell!r} is not a number.")
+    return np.array(rows, dtype=np.float64)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,109 @@
+"""What a notebook shows of a fitted estimator beside scikit-learn's diagram: kernels, weights, certificate."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+#: Kernels and classes shown at most; of more, the heaviest kernels, and the mean over the classes.
+_MOST_KERNELS = 30
+_MOST_CLASSES = 12
+
+# One blue that is seen on white and on black; everything else is the page's own colour.
+_STYLE = """<style>
+.km-summary{font-size:0.9em;margin-top:0.6em;color:inherit;background:transparent}
+.km-summary table{border-collapse:collapse;border:none;margin:0.4em 0}
+.km-summary th,.km-summary td{padding:0.1em 0.6em;text-align:left;border:none;background:transparent;color:inherit}
+.km-summary th[scope=row]{font-weight:normal}
+.km-summary .km-number{text-align:right;font-variant-numeric:tabular-nums}
+.km-summary .km-track{min-width:9em}
+.km-summary .km-bar{height:0.8em;background:#3b8bc4}
+.km-summary .km-warning{font-weight:bold;text-decoration:underline}
+</style>"""
+
+
+class FittedSummaryMixin(BaseEstimator):
+    """Adds to scikit-learn's HTML of a fitted estimator what was learned; an unfitted one shows what it always did."""
+
+    def _repr_html_inner(self) -> str:
+        return f"{super()._repr_html_inner()}{summary_html(self)}"
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**options)
+        if "text/html" in bundle:
+            bundle["text/html"] += summary_html(self)
+        return bundle
+
+
+def summary_html(model: Any) -> str:
+    """Return facts and weights of a fitted estimator as HTML without scripts; nothing for an unfitted one."""
+    if not all(hasattr(model, name) for name in ("weights_", "kernel_names_", "duality_gap_", "history_")):
+        return ""
+    return f'<div class="km-summary">{_STYLE}{_facts(model)}{_weights(model)}</div>'
+
+
+def _facts(model: Any) -> str:
+    gap = f"{model.duality_gap_:.2g}"
+    if hasattr(model, "gate"):
+        rows = [("gap of the machine under the gates", gap)]
+    else:
+        met = model.duality_gap_ <= model.tol
+        verdict = f"within tol={model.tol:g}" if met else f'<span class="km-warning">above tol={model.tol:g}</span>'
+        rows = [("certified relative duality gap", f"{gap}, {verdict}")]
+    n_support = len(model.support_)
+    rows += [
+        ("objective", f"{model.objective_:.6g}"),
+        ("support vectors", f"{n_support} ({100 * model.support_fraction_:.0f} % of the distinct samples)"),
+        ("iterations", f"{model.n_iter_} (machine solves: {model.n_solves_})"),
+    ]
+    cells = "".join(f'<tr><th scope="row">{name}</th><td>{value}</td></tr>' for name, value in rows)
+    return f"<table>{cells}</table>"
+
+
+def _weights(model: Any) -> str:
+    weights = np.asarray(model.weights_, dtype=np.float64)
+    names = [str(name) for name in model.kernel_names_]
+    title = "mean gate" if hasattr(model, "gate") else "weight"
+    if weights.ndim == 2 and len(weights) > _MOST_CLASSES:
+        title = f"{title}, mean over {len(weights)} classes"
+        weights = weights.mean(axis=0)
+    size = np.abs(weights) if weights.ndim == 1 else np.abs(weights).max(axis=0)
+    shown = np.sort(np.argsort(-size, kind="stable")[:_MOST_KERNELS])
+    scale = float(size.max(initial=0.0)) or 1.0
+    if weights.ndim == 1:
+        head = f'<tr><th scope="col">kernel</th><th scope="col" colspan="2">{title}</th></tr>'
+        rows = [_bar_row(names[m], weights[m], scale) for m in shown]
+    else:
+        labels = [escape(str(label)) for label in getattr(model, "classes_", range(len(weights)))]
+        columns = "".join(f'<th scope="col" class="km-number">{label}</th>' for label in labels)
+        head = f'<tr><th scope="col">kernel, {title} by class</th>{columns}</tr>'
+        rows = [_cell_row(names[m], weights[:, m], scale) for m in shown]
+    rest = len(names) - len(shown)
+    foot = f"<p>and {rest} more of smaller weight</p>" if rest else ""
+    return f"<table>{head}{''.join(rows)}</table>{foot}"
+
+
+def _bar_row(name: str, weight: float, scale: float) -> str:
+    share = 100 * min(abs(weight) / scale, 1.0)
+    return (
+        f'<tr><th scope="row">{escape(name)}</th><td class="km-number">{_number(weight)}</td>'
+        f'<td class="km-track"><div class="km-bar" style="width:{share:.1f}%"></div></td></tr>'
+    )
+
+
+def _cell_row(name: str, weights: NDArray[np.float64], scale: float) -> str:
+    # Half transparent at most: the page's own text stays readable on it.
+    shades = 0.6 * np.minimum(np.abs(weights) / scale, 1.0)
+    cells = (
+        f'<td class="km-number" style="background:rgba(59,139,196,{shade:.2f})">{_number(weight)}</td>'
+        for weight, shade in zip(weights, shades, strict=True)
+    )
+    return f'<tr><th scope="row">{escape(name)}</th>{"".join(cells)}</tr>'
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}"

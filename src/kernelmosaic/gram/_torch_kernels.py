@@ -1,0 +1,242 @@
+"""Kernels on a device: the formulas of the number kernels, written once more for torch tensors.
+
+Inner products and distances are computed in double precision, as fast on large accelerators as single precision
+without shortcuts, and rounded to the block's precision before the formula. Kernels without a formula here are computed
+on the host by their own code, and copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from kernelmosaic.gram._torch_fused import add_gaussians
+from kernelmosaic.gram.mosaic import Mosaic, Piece, Views, take_rows
+from kernelmosaic.gram.normalizing import Centered, UnitDiagonal, UnitTrace
+from kernelmosaic.gram.product import ProductMosaic
+from kernelmosaic.kernels.gaussian import Gaussian
+from kernelmosaic.kernels.linear import Linear
+from kernelmosaic.kernels.polynomial import Polynomial
+
+Formula = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Kernels that are functions of one statistic of the same columns.
+
+    Attributes
+    ----------
+    statistic : {"products", "squared_distances"}
+        What they share.
+    members : list of int
+        Their numbers.
+    center : ndarray of shape (n_features,)
+        What is subtracted from every sample: far from the origin, squared norms swallow small distances.
+    """
+
+    statistic: str
+    members: list[int]
+    center: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Samples on the device.
+
+    Attributes
+    ----------
+    samples, norms : list of Tensor
+        The columns each group reads, and their squared norms.
+    sides : dict from kernel to Tensor
+        What a kernel's normalisation knows of each sample.
+    views : list
+        The samples on the host, for the kernels that are computed there.
+    """
+
+    samples: list[Tensor]
+    norms: list[Tensor]
+    sides: dict[int, Tensor] = field(default_factory=dict)
+    views: Views = field(default_factory=list)
+
+    def take(self, rows: Any) -> Placed:
+        """Return some samples: a slice or an array of row numbers."""
+        if isinstance(rows, slice):
+            at: Any = rows
+        else:
+            at = torch.as_tensor(rows, device=self.samples[0].device) if self.samples else rows
+        sides = {m: side[at] for m, side in self.sides.items()}
+        views = take_rows(self.views, rows) if self.views else []
+        return Placed([X[at] for X in self.samples], [x[at] for x in self.norms], sides, views)
+
+
+class DeviceMosaic:
+    """The pieces of a mosaic as a device evaluates them.
+
+    Parameters
+    ----------
+    mosaic : Mosaic
+        The fitted kernels.
+    views : list
+        Samples as the kernels see them: which kernels share columns is read off them.
+    device : torch.device
+        Where to compute.
+    """
+
+    def __init__(self, mosaic: Mosaic, views: Views, device: torch.device) -> None:
+        self.mosaic = mosaic
+        self.device = device
+        self.is_product = isinstance(mosaic, ProductMosaic)
+        self.formulas: dict[int, Formula] = {}
+        shared: dict[tuple[str, int], list[int]] = {}
+        for m, piece in enumerate(mosaic.pieces):
+            formula = _formula(piece)
+            if formula is not None:
+                self.formulas[m] = formula
+                shared.setdefault((piece.kernel.statistic, id(views[m])), []).append(m)  # type: ignore[attr-defined]
+        self.on_host = [m for m in range(len(mosaic.pieces)) if m not in self.formulas]
+        self.groups = [
+            Group(statistic, members, _center(statistic, views[members[0]]))
+            for (statistic, _), members in shared.items()
+        ]
+
+    def place(self, views: Views) -> Placed:
+        """Copy samples to the device."""
+        samples = []
+        for group in self.groups:
+            view = views[group.members[0]]
+            dense = np.asarray(view.toarray() if hasattr(view, "toarray") else view, dtype=np.float64)
+            samples.append(torch.as_tensor(dense - group.center, device=self.device))
+        sides = {
+            m: self._tensor(side) for m in self.formulas if (side := _side(self.mosaic.pieces[m], views[m])) is not None
+        }
+        return Placed(samples, [(X * X).sum(1) for X in samples], sides, views if self.on_host else [])
+
+    def blocks(
+        self, left: Placed, right: Placed, kernels: Sequence[int] | NDArray[Any], dtype: torch.dtype
+    ) -> Iterator[tuple[int, Tensor]]:
+        """Yield (m, block of kernel m between two sets of samples); the blocks may be changed."""
+        if not self.is_product:
+            yield from self._pieces(left, right, [int(m) for m in kernels], dtype)
+            return
+        for m in kernels:
+            factors = self._pieces(left, right, list(range(len(self.mosaic.pieces))), dtype)
+            product = next(factors)[1]
+            for _, factor in factors:
+                product *= factor
+            yield int(m), product
+
+    def accumulate(self, left: Placed, right: Placed, weights: NDArray[Any], out: Tensor) -> None:
+        """out += Σ_m weights_m K_m between two sets of samples; kernels without a weight are not computed."""
+        active = np.flatnonzero(weights)
+        rest = [int(m) for m in active]
+        if not self.is_product:
+            for number, group in enumerate(self.groups):
+                bells = [m for m in group.members if m in rest and self._is_bell(m)]
+                if bells:
+                    S = self._statistic(number, left, right)
+                    rates = [_rate(self.mosaic.pieces[m].kernel) for m in bells]
+                    add_gaussians(S, rates, [float(weights[m]) / _scale(self.mosaic.pieces[m]) for m in bells], out)
+                    rest = [m for m in rest if m not in bells]
+        for m, block in self.blocks(left, right, rest, out.dtype):
+            out.add_(block, alpha=float(weights[m]))
+
+    def _pieces(
+        self, left: Placed, right: Placed, kernels: list[int], dtype: torch.dtype
+    ) -> Iterator[tuple[int, Tensor]]:
+        for number, group in enumerate(self.groups):
+            members = [m for m in group.members if m in kernels]
+            if members:
+                S = self._statistic(number, left, right)
+                rounded = S.to(dtype)
+                for m in members:
+                    # Centring may leave but the last digits of large entries: they are rounded after it.
+                    centred = isinstance(self.mosaic.pieces[m].normalization, Centered)
+                    K = self.formulas[m](S if centred else rounded)
+                    yield m, self._finish(m, K, left, right).to(dtype)
+        hosted = [m for m in self.on_host if m in kernels]
+        if hosted:
+            # The product rule, too, asks for its factors one by one.
+            for m, block in Mosaic(self.mosaic.pieces).blocks(left.views, right.views, hosted):
+                yield m, self._tensor(block).to(dtype)
+
+    def _statistic(self, number: int, left: Placed, right: Placed) -> Tensor:
+        X, Y = left.samples[number], right.samples[number]
+        if self.groups[number].statistic == "products":
+            return X @ Y.T
+        S = torch.addmm(right.norms[number].unsqueeze(0), X, Y.T, alpha=-2.0)
+        return S.add_(left.norms[number].unsqueeze(1)).clamp_(min=0.0)
+
+    def _is_bell(self, m: int) -> bool:
+        """Whether a kernel is a Gaussian up to one factor."""
+        piece = self.mosaic.pieces[m]
+        return isinstance(piece.kernel, Gaussian) and not isinstance(piece.normalization, Centered | UnitDiagonal)
+
+    def _finish(self, m: int, K: Tensor, left: Placed, right: Placed) -> Tensor:
+        piece = self.mosaic.pieces[m]
+        rule = piece.normalization
+        if isinstance(rule, UnitDiagonal):
+            K *= left.sides[m].to(K.dtype).unsqueeze(1)
+            K *= right.sides[m].to(K.dtype)
+        elif isinstance(rule, Centered):
+            K -= left.sides[m].to(K.dtype).unsqueeze(1)
+            K -= (right.sides[m] - rule.mean_).to(K.dtype)
+        scale = _scale(piece)
+        return K if scale == 1.0 else K.div_(scale)
+
+    def _tensor(self, array: NDArray[Any]) -> Tensor:
+        return torch.as_tensor(np.ascontiguousarray(array), device=self.device)
+
+
+def _scale(piece: Piece) -> float:
+    """Return what a kernel's blocks are divided by."""
+    rule = piece.normalization
+    return float(rule.scale_) if isinstance(rule, UnitTrace | Centered) else 1.0
+
+
+def _side(piece: Piece, view: Any) -> NDArray[np.float64] | None:
+    """Return what a normalisation needs to know of each sample, if it does."""
+    rule = piece.normalization
+    if isinstance(rule, UnitDiagonal):
+        return 1.0 / rule._norms(view, np.float64)
+    return rule._means(view) if isinstance(rule, Centered) else None
+
+
+def _formula(piece: Piece) -> Formula | None:
+    """Return the kernel's formula on a block of its statistic; None for kernels that only the host knows."""
+    kernel = piece.kernel
+    # Subclasses may say something else than their parents.
+    if type(kernel) is Gaussian:
+        rate = _rate(kernel)
+        return lambda S: torch.mul(S, rate).exp_()
+    if type(kernel) is Linear:
+        return lambda S: S.clone()
+    if type(kernel) is Polynomial:
+        return lambda S: _power(S + float(kernel.offset), int(kernel.degree))
+    return None
+
+
+def _rate(kernel: Any) -> float:
+    """Return the factor −1/width² of the squared distance, bounded so that zero times it is zero."""
+    inverse = 1.0 / float(kernel.width_)
+    return max(-inverse * inverse, float(np.finfo(np.float32).min))
+
+
+def _power(base: Tensor, degree: int) -> Tensor:
+    K = base.clone()
+    for _ in range(degree - 1):
+        K *= base
+    return K
+
+
+def _center(statistic: str, view: Any) -> NDArray[np.float64]:
+    """Return the mean of the samples where only their differences count, else zero."""
+    if statistic == "products":
+        return np.zeros(view.shape[1])
+    return np.asarray(view.mean(axis=0), dtype=np.float64).ravel()

@@ -1,0 +1,54 @@
+"""Products of test-versus-support blocks with coefficients, on a device and in double precision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from kernelmosaic.gram._torch_kernels import DeviceMosaic
+from kernelmosaic.gram.mosaic import Mosaic, Views, take_rows
+
+#: Entries of the blocks worked on at once.
+_ENTRIES = {"cuda": 2**26, "cpu": 2**20}
+#: Columns multiplied at once: so many entries of a row, with a few rows, stay in the device's cache.
+_COLUMNS = 8192
+
+
+def device_products(
+    mosaic: Mosaic, views: Views, support: Views, right: NDArray[np.float64], device: Any
+) -> Iterator[tuple[slice, int, NDArray[np.float64]]]:
+    """Yield (rows, m, K_m[rows, support] right) for every kernel, a strip of samples at a time.
+
+    Parameters
+    ----------
+    mosaic : Mosaic
+        The kernels.
+    views, support : list
+        Samples as the kernels see them.
+    right : ndarray of shape (n_support, k)
+        Coefficients.
+    device : str
+        Where to compute.
+    """
+    place = torch.device(device)
+    kernels = DeviceMosaic(mosaic, support, place)
+    across = kernels.place(support)
+    coefficients = torch.as_tensor(np.ascontiguousarray(right, dtype=np.float64), device=place)
+    n, s = views[0].shape[0], len(right)
+    width = min(s, _COLUMNS)
+    height = max(1, _ENTRIES[place.type] // width)
+    for i in range(0, n, height):
+        rows = slice(i, min(i + height, n))
+        left = kernels.place(take_rows(views, rows))
+        shape = (len(mosaic), rows.stop - rows.start, right.shape[1])
+        out = torch.zeros(shape, dtype=torch.float64, device=place)
+        for j in range(0, s, width):
+            part = slice(j, min(j + width, s))
+            for m, block in kernels.blocks(left, across.take(part), range(len(mosaic)), torch.float64):
+                out[m] += block @ coefficients[part]
+        values = out.cpu().numpy()
+        yield from ((rows, m, values[m]) for m in range(len(mosaic)))

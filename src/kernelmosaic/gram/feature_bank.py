@@ -1,0 +1,257 @@
+"""The bank of kernels in features: every operation costs a pass over n × r numbers, and no matrix is n × n."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelmosaic.gram.bank import KernelBank
+from kernelmosaic.gram.bank import Rows as BankRows
+from kernelmosaic.gram.factored import Array, FactoredGram
+from kernelmosaic.gram.feature_mosaic import FeatureMosaic
+from kernelmosaic.gram.memory import default_budget, format_bytes
+from kernelmosaic.gram.row_blocks import Rows, RowSource, row_strips
+from kernelmosaic.kernels.base import Block
+
+#: Bytes of a strip of features that is worked on at once: large enough to keep the matrix products busy.
+_STRIP_BYTES = 2**24
+#: Features stay in double precision up to this many bytes.
+_DOUBLE_BYTES = 2**28
+Kernels = Sequence[int] | NDArray[Any]
+
+
+class FeatureBank(KernelBank):
+    """P kernels K_m = Z_m Z_mᵀ of the same n samples, each with a few features a sample.
+
+    Attributes
+    ----------
+    widths : ndarray of shape (P,)
+        The number of features of every kernel.
+    rows_read : int
+        Rows of features read so far, over all operations.
+    """
+
+    widths: NDArray[np.intp]
+    strip_bytes: int = _STRIP_BYTES
+    rows_read: int = 0
+
+    @abstractmethod
+    def features(self, rows: Rows, kernels: Kernels) -> Iterator[tuple[int, Block]]:
+        """Yield (m, Z_m[rows]) for the kernels asked for; the blocks must not be changed."""
+
+    def combine(self, weights: NDArray[Any], out: Any = None) -> Any:
+        """Return Σ_m weights_m K_m in its factors; nothing is computed yet."""
+        return LocalFactoredGram(self, np.asarray(weights, dtype=np.float64))
+
+    def combine_gated(self, gates: NDArray[Any], out: Any = None) -> Any:
+        """Return Σ_m g_m g_mᵀ ∘ K_m in its factors, which are the rows of Z_m times the gates."""
+        return LocalFactoredGram(self, np.any(gates != 0, axis=0).astype(np.float64), np.asarray(gates))
+
+    def blocks(self, kernels: Kernels, rows: BankRows, columns: BankRows) -> Iterator[tuple[int, Block]]:
+        right = dict(self.features(columns, kernels))
+        for m, left in self.features(rows, kernels):
+            yield m, left @ right[m].T
+
+    def row_strips(self, n_columns: int) -> Iterator[slice]:
+        return row_strips(self.n_samples, self.strip_bytes // (8 * max(n_columns + int(self.widths.sum()), 1)))
+
+    def products(
+        self, beta: NDArray[Any], rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None
+    ) -> NDArray[np.float64]:
+        every = range(self.n_kernels) if kernels is None else kernels
+        at = np.arange(self.n_samples) if rows is None else rows
+        out = np.zeros((self.n_kernels, len(at), *beta.shape[1:]))
+        sums = self.sums(beta, every)
+        done = 0
+        for part in self.strips(at):
+            height = len(part)
+            for m, Z in self.features(part, every):
+                out[m, done : done + height] = Z @ sums[m]
+            done += height
+        return out
+
+    def quadratic_forms(self, beta: NDArray[Any], kernels: Kernels | None = None) -> NDArray[np.float64]:
+        every = range(self.n_kernels) if kernels is None else kernels
+        out = np.zeros(self.n_kernels)
+        for m, total in self.sums(beta, every).items():
+            out[m] = 0.5 * float(np.sum(total * total))
+        return out
+
+    def sums(self, beta: NDArray[Any], kernels: Kernels) -> dict[int, Array]:
+        """Return Z_mᵀ β for the kernels asked for, reading the rows where β is not zero."""
+        totals = {int(m): np.zeros((self.widths[m], *beta.shape[1:])) for m in kernels}
+        support = np.flatnonzero(beta if beta.ndim == 1 else np.any(beta != 0, axis=1))
+        for part in self.strips(support):
+            for m, Z in self.features(part, kernels):
+                totals[int(m)] += Z.T @ beta[part]
+        return totals
+
+    def strips(self, which: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
+        """Cut the rows asked for into parts that are worked on at once."""
+        for strip in row_strips(len(which), self.strip_bytes // (8 * max(int(self.widths.sum()), 1))):
+            self.rows_read += strip.stop - strip.start
+            yield which[strip]
+
+
+class StoredFeatures(FeatureBank):
+    """All features in memory, one array a kernel."""
+
+    def __init__(self, arrays: list[NDArray[Any]]) -> None:
+        self.arrays = arrays
+        self.n_kernels, self.n_samples = len(arrays), len(arrays[0])
+        self.dtype = arrays[0].dtype
+        self.widths = np.array([Z.shape[1] for Z in arrays], dtype=np.intp)
+
+    @classmethod
+    def fill(cls, mosaic: FeatureMosaic, source: RowSource, dtype: Any) -> StoredFeatures:
+        n = source.shape[0]
+        arrays = [np.empty((n, width), dtype=dtype) for width in mosaic.widths]
+        for strip in row_strips(n, _strip_height(source, mosaic, _STRIP_BYTES)):
+            for m, Z in mosaic.blocks(source.take(strip), range(len(mosaic))):
+                arrays[m][strip] = Z
+        return cls(arrays)
+
+    def features(self, rows: Rows, kernels: Kernels) -> Iterator[tuple[int, Block]]:
+        rows = _as_slice(rows)
+        for m in kernels:
+            yield m, self.arrays[m][rows]
+
+
+class ComputedFeatures(FeatureBank):
+    """Nothing stored: features are computed from the samples, strip by strip, whenever they are asked for."""
+
+    def __init__(self, mosaic: FeatureMosaic, source: RowSource, dtype: Any, strip_bytes: int) -> None:
+        self.mosaic, self.source = mosaic, source
+        self.n_kernels, self.n_samples = len(mosaic), source.shape[0]
+        self.dtype = np.dtype(dtype)
+        self.widths = mosaic.widths
+        # Samples, kernel blocks and features of a strip live at once.
+        self.strip_bytes = strip_bytes
+
+    def features(self, rows: Rows, kernels: Kernels) -> Iterator[tuple[int, Block]]:
+        yield from self.mosaic.blocks(self.source.take(_as_slice(rows)), kernels, self.dtype)
+
+    def strips(self, which: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
+        for strip in row_strips(len(which), _strip_height(self.source, self.mosaic, self.strip_bytes)):
+            self.rows_read += strip.stop - strip.start
+            yield which[strip]
+
+
+class LocalFactoredGram(FactoredGram):
+    """The weighted features of a bank in this process, side by side; gates, if there are any, multiply their rows."""
+
+    def __init__(self, bank: FeatureBank, weights: Array, gates: Array | None = None) -> None:
+        self.bank, self.gates = bank, gates
+        self.active = np.flatnonzero(weights)
+        self.roots = np.sqrt(weights[self.active])
+        edges = np.concatenate([[0], np.cumsum(bank.widths[self.active])])
+        self.place = {int(m): slice(int(a), int(b)) for m, a, b in zip(self.active, edges[:-1], edges[1:], strict=True)}
+        self.n_samples, self.n_features = bank.n_samples, int(edges[-1])
+        self.epsilon = float(np.finfo(bank.dtype).eps)
+
+    def apply(self, W: Array) -> Array:
+        out = np.zeros((self.n_samples, *W.shape[1:]))
+        scaled = self._scale(W)
+        for part in self.bank.strips(np.arange(self.n_samples)):
+            strip = slice(part[0], part[-1] + 1)
+            for m, Z in self._features(part):
+                out[strip] += Z @ scaled[self.place[m]]
+        return out
+
+    def adjoint(self, V: Array) -> Array:
+        out = np.zeros((self.n_features, *V.shape[1:]))
+        for part in self.bank.strips(np.flatnonzero(V if V.ndim == 1 else np.any(V != 0, axis=1))):
+            for m, Z in self._features(part):
+                out[self.place[m]] += Z.T @ V[part]
+        return self._scale(out)
+
+    def normal_matrix(self, theta: Array) -> Array:
+        out = np.zeros((self.n_features + 1,) * 2)
+        for part in self.bank.strips(np.flatnonzero(theta)):
+            root = np.sqrt(theta[part])
+            B = np.empty((len(part), self.n_features + 1), dtype=self.bank.dtype)
+            for m, Z in self._features(part):
+                np.multiply(Z, root[:, np.newaxis], out=B[:, self.place[m]], casting="same_kind")
+            B[:, -1] = root
+            out += B.T @ B
+        scale = self._scale(np.ones(self.n_features))
+        out[:-1] *= scale[:, np.newaxis]
+        out[:, :-1] *= scale
+        return out
+
+    def rows(self, which: NDArray[np.intp]) -> Array:
+        out = np.empty((len(which), self.n_features))
+        done = 0
+        for part in self.bank.strips(which):
+            for m, Z in self._features(part):
+                out[done : done + len(part), self.place[m]] = Z
+            done += len(part)
+        out *= self._scale(np.ones(self.n_features))
+        return out
+
+    def diagonal(self) -> Array:
+        out = np.zeros(self.n_samples)
+        for part in self.bank.strips(np.arange(self.n_samples)):
+            for m, Z in self._features(part):
+                weight = self.roots[np.searchsorted(self.active, m)] ** 2
+                out[part] += weight * np.einsum("ij,ij->i", Z, Z, dtype=np.float64)
+        return out
+
+    def _features(self, rows: NDArray[np.intp]) -> Iterator[tuple[int, Block]]:
+        for m, Z in self.bank.features(rows, self.active):
+            yield m, Z if self.gates is None else self.gates[rows, m, np.newaxis] * Z
+
+    def _scale(self, W: Array) -> Array:
+        """Multiply the rows of W, one a feature, with the roots of the weights."""
+        root = np.repeat(self.roots, self.bank.widths[self.active])
+        return np.asarray(W * root if W.ndim == 1 else W * root[:, np.newaxis])
+
+
+def make_feature_bank(mosaic: FeatureMosaic, source: RowSource, budget: float | None = None) -> FeatureBank:
+    """Return the bank of a training set in features: stored if they fit the budget, else computed strip by strip.
+
+    Parameters
+    ----------
+    mosaic : FeatureMosaic
+        The fitted feature maps.
+    source : RowSource
+        The training samples.
+    budget : float, optional
+        Bytes the features may take; by default half of the free memory.
+
+    Raises
+    ------
+    MemoryError
+        If not even the matrix of the features' products fits.
+    """
+    budget = default_budget() if budget is None else budget
+    D = int(mosaic.widths.sum())
+    needed = 3 * 8 * (D + 1) ** 2
+    if needed > budget:
+        raise MemoryError(
+            f"The products of {D} features need {format_bytes(needed)}, the budget is {format_bytes(budget)}: "
+            "lower rank, or raise memory_budget."
+        )
+    size = source.shape[0] * D
+    free = budget - needed
+    if 8 * size <= min(free, _DOUBLE_BYTES):
+        return StoredFeatures.fill(mosaic, source, np.float64)
+    if 4 * size <= free:
+        return StoredFeatures.fill(mosaic, source, np.float32)
+    return ComputedFeatures(mosaic, source, np.float64, int(min(max(free / 2, 2**20), _STRIP_BYTES)))
+
+
+def _strip_height(source: RowSource, mosaic: FeatureMosaic, strip_bytes: int) -> int:
+    # The samples, the block with the landmarks and the features, each in double precision with a temporary.
+    return max(1, strip_bytes // (16 * (source.row_width + 2 * int(mosaic.widths.sum()) + 1)))
+
+
+def _as_slice(rows: Rows) -> Rows:
+    """Rows in their order without gaps are a slice, which copies nothing."""
+    if isinstance(rows, slice) or len(rows) == 0 or rows[-1] - rows[0] + 1 != len(rows):
+        return rows
+    return slice(int(rows[0]), int(rows[-1]) + 1) if len(rows) < 2 or np.all(np.diff(rows) == 1) else rows

@@ -1,0 +1,212 @@
+"""The mosaic in features: named kernels, each approximated by the inner products of a few numbers a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from kernelmosaic.gram.features import FeatureMap, NystroemMap, explicit_map
+from kernelmosaic.gram.mosaic import Mosaic, Views, _named, take_rows
+from kernelmosaic.gram.normalizing import UnitTrace, make_normalization
+from kernelmosaic.gram.row_blocks import RowSource, row_strips
+from kernelmosaic.kernels.base import Block
+from kernelmosaic.kernels.views import Tile
+
+APPROXIMATIONS = ("nystroem", "fourier")
+#: What a kernel learns of the training set, such as a width, it learns from at most this many samples.
+_FITTED_ROWS = 20_000
+#: ... and from this many whatever the memory.
+_LEAST_ROWS = 1000
+#: Bytes of samples read at once while constants are learned.
+_STRIP_BYTES = 2**24
+
+
+@dataclass(frozen=True)
+class FeatureMosaic:
+    """The fitted kernels with their feature maps: K_m ≈ Z_m Z_mᵀ.
+
+    Attributes
+    ----------
+    mosaic : Mosaic
+        The fitted kernels with their scales.
+    maps : tuple of FeatureMap or NystroemMap
+        One a kernel.
+    landmarks : list
+        The landmarks as the kernels see them.
+    centres, factors : list of ndarray, list of float
+        What is taken off the features, and what they are multiplied with then.
+    """
+
+    mosaic: Mosaic
+    maps: tuple[FeatureMap | NystroemMap, ...]
+    landmarks: Views
+    centres: list[Any]
+    factors: list[float]
+
+    @classmethod
+    def fit(
+        cls,
+        rule: type[Mosaic],
+        tiles: Sequence[Tile],
+        rows: RowSource,
+        normalize: str | None,
+        sample_weight: NDArray[np.float64] | None = None,
+        approximation: str = "nystroem",
+        rank: Any = 500,
+        random_state: Any = None,
+        budget: float = np.inf,
+    ) -> FeatureMosaic:
+        """Fit the kernels and learn their features and scales, reading the samples in blocks within the budget."""
+        make_normalization(normalize)
+        random = check_random_state(random_state)
+        counted = np.arange(rows.shape[0]) if sample_weight is None else np.flatnonzero(sample_weight)
+        looked_at = min(max(budget // (32 * rows.row_width), _LEAST_ROWS), _FITTED_ROWS)
+        mosaic = _fit_kernels(rule, tiles, rows, normalize, sample_weight, _some(counted, int(looked_at), random))
+        ranks = check_ranks(rank, len(mosaic))
+        chosen = rows.take(_some(counted, max(ranks), random))
+        maps, landmarks = _fit_maps(mosaic, mosaic.views(chosen), approximation, ranks, random)
+        plain = cls(mosaic, maps, landmarks, [0.0] * len(maps), [1.0] * len(maps))
+        if normalize != "centered":
+            return plain
+        if _is_product(mosaic):
+            raise ValueError(
+                "normalize='centered', weights='product': in features a product is centred as a whole, not factor by "
+                "factor; choose normalize='trace', 'diagonal' or None."
+            )
+        return plain._centred(rows, sample_weight)
+
+    @property
+    def names(self) -> list[str]:
+        return self.mosaic.names
+
+    @property
+    def widths(self) -> NDArray[np.intp]:
+        """The number of features of every kernel."""
+        return np.array([one.width for one in self.maps], dtype=np.intp)
+
+    def __len__(self) -> int:
+        return len(self.maps)
+
+    def select(self, active: Sequence[int] | NDArray[Any]) -> FeatureMosaic:
+        """Keep only these kernels, in this order."""
+        mosaic = self.mosaic.select(active)
+        maps = tuple(self.maps[m] for m in active)
+        needs = any(isinstance(one, NystroemMap) for one in maps)
+        landmarks = self.mosaic.select_views(self.landmarks, active) if needs else []
+        return FeatureMosaic(
+            mosaic, maps, landmarks, [self.centres[m] for m in active], [self.factors[m] for m in active]
+        )
+
+    def blocks(self, X: Any, kernels: Sequence[int] | NDArray[Any], dtype: Any = None) -> Iterator[tuple[int, Block]]:
+        """Yield (m, features of the samples X) for each m asked for; kernels of one statistic share it."""
+        views = self.mosaic.views(X)
+        groups: dict[int, list[int]] = {}
+        for m in kernels:
+            one = self.maps[m]
+            if isinstance(one, NystroemMap):
+                groups.setdefault(one.n_landmarks, []).append(m)
+            else:
+                piece = self.mosaic.pieces[m]
+                yield m, self._finish(m, piece.normalization.features(one.features(views[m]), views[m]), dtype)
+        for count, members in groups.items():
+            landmarks = take_rows(self.landmarks, slice(0, count))
+            for m, block in self.mosaic.blocks(views, landmarks, members):
+                one = self.maps[m]
+                assert isinstance(one, NystroemMap)
+                yield m, self._finish(m, one.project(block), dtype)
+
+    def _finish(self, m: int, Z: Block, dtype: Any) -> Block:
+        if self.factors[m] != 1.0 or np.any(self.centres[m]):
+            Z = (Z - self.centres[m]) * self.factors[m]
+        return Z if dtype is None else Z.astype(dtype, copy=False)
+
+    def _centred(self, rows: RowSource, sample_weight: NDArray[np.float64] | None) -> FeatureMosaic:
+        """Take the mean off the features, and give what is left a mean square norm of one."""
+        n = rows.shape[0]
+        share = np.full(n, 1.0 / n) if sample_weight is None else sample_weight / sample_weight.sum()
+        means = [np.zeros(width) for width in self.widths]
+        squares = np.zeros(len(self))
+        for strip in _strips(rows, int(self.widths.sum())):
+            for m, Z in self.blocks(rows.take(strip), range(len(self)), np.float64):
+                means[m] += share[strip] @ Z
+                squares[m] += share[strip] @ np.einsum("ij,ij->i", Z, Z)
+        traces = squares - np.array([mean @ mean for mean in means])
+        return replace(self, centres=means, factors=[1.0 / np.sqrt(t) if t > 0 else 1.0 for t in traces])
+
+
+def check_ranks(rank: Any, P: int) -> list[int]:
+    """Return the rank of each of the P kernels, or raise saying what a rank is."""
+    ranks = list(rank) if isinstance(rank, Sequence | np.ndarray) and not isinstance(rank, str) else [rank] * P
+    if len(ranks) != P:
+        raise ValueError(f"rank={rank!r} has {len(ranks)} numbers, but there are {P} kernels: give one, or one each.")
+    for one in ranks:
+        if isinstance(one, bool) or not isinstance(one, int | np.integer) or one < 1:
+            raise ValueError(f"rank={rank!r}: give a whole number of at least 1, or one a kernel.")
+    return [int(one) for one in ranks]
+
+
+def _some(candidates: NDArray[np.intp], count: int, random: np.random.RandomState) -> NDArray[np.intp]:
+    """Return that many of the candidates, or all if there are no more, in their order."""
+    if len(candidates) <= count:
+        return candidates
+    return np.sort(random.choice(candidates, count, replace=False))
+
+
+def _fit_kernels(
+    rule: type[Mosaic],
+    tiles: Sequence[Tile],
+    rows: RowSource,
+    normalize: str | None,
+    sample_weight: NDArray[np.float64] | None,
+    chosen: NDArray[np.intp],
+) -> Mosaic:
+    """Fit the kernels to the chosen rows; scales that are means are taken over all rows."""
+    mosaic = rule.fit(tiles, rows.take(chosen), "diagonal" if normalize == "diagonal" else None)
+    if normalize != "trace":
+        return mosaic
+    # Factors of a product have scales of their own.
+    separate = Mosaic(mosaic.pieces)
+    share = np.ones(rows.shape[0]) if sample_weight is None else sample_weight
+    totals = np.zeros(len(separate))
+    for strip in _strips(rows, 1):
+        totals += separate.diagonals(separate.views(rows.take(strip))) @ share[strip]
+    scaled = zip(mosaic.pieces, totals / share.sum(), strict=True)
+    return rule(tuple(replace(piece, normalization=UnitTrace().learn(float(mean))) for piece, mean in scaled))
+
+
+def _fit_maps(
+    mosaic: Mosaic, landmarks: Views, approximation: str, ranks: list[int], random: np.random.RandomState
+) -> tuple[tuple[FeatureMap | NystroemMap, ...], Views]:
+    if approximation not in APPROXIMATIONS:
+        known = ", ".join(map(repr, APPROXIMATIONS))
+        raise ValueError(f"approximation={approximation!r}: choose one of {known}, or None for the exact kernels.")
+    n = landmarks[0].shape[0]
+    # One order for all: a kernel of lower rank takes the first of the others' landmarks.
+    shuffled = take_rows(landmarks, random.permutation(n))
+    if _is_product(mosaic) and approximation == "fourier":
+        raise ValueError("weights='product': use approximation='nystroem', which serves products of kernels.")
+    maps: list[FeatureMap | NystroemMap] = []
+    for m, rank in enumerate(ranks):
+        one: FeatureMap | NystroemMap | None = None
+        if not _is_product(mosaic):
+            with _named(mosaic.names[m]):
+                one = explicit_map(approximation, mosaic.pieces[m].kernel, landmarks[m], rank, random)
+        if one is None:
+            own = take_rows(shuffled, slice(0, min(rank, n)))
+            one = NystroemMap(next(mosaic.blocks(own, own, [m]))[1])
+        maps.append(one)
+    return tuple(maps), shuffled if any(isinstance(one, NystroemMap) for one in maps) else []
+
+
+def _is_product(mosaic: Mosaic) -> bool:
+    """Whether its pieces are factors of one kernel."""
+    return len(mosaic) < len(mosaic.pieces)
+
+
+def _strips(rows: RowSource, width: int) -> Iterator[slice]:
+    yield from row_strips(rows.shape[0], _STRIP_BYTES // (8 * (rows.row_width + width)))

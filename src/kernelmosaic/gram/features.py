@@ -1,0 +1,140 @@
+"""Features of one kernel: few numbers a sample whose inner products are, about, the kernel."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+from sklearn.utils.extmath import safe_sparse_dot
+
+from kernelmosaic.kernels import Gaussian, Linear
+from kernelmosaic.kernels.algebra import Product, Scaled
+from kernelmosaic.kernels.base import Block, Kernel
+
+#: Eigenvalues of the landmarks' block below this share of the largest are rounding, ...
+_ROUNDING = 1e-12
+#: ... and below this many roundings of its numbers a landmark.
+_ROUNDINGS = 4.0
+
+
+class FeatureMap(ABC):
+    """From samples as the kernel sees them to features.
+
+    Attributes
+    ----------
+    width : int
+        How many features there are.
+    """
+
+    width: int
+
+    @abstractmethod
+    def features(self, X: Any) -> Block:
+        """Return the features of the samples, of shape (n, width), before any normalising."""
+
+
+class NystroemMap:
+    """Z = K(X, L) K(L, L)^(−½) with landmarks L: the projection onto the span of their images in feature space.
+
+    What it needs of the samples is a block of the kernel, so it serves every kernel there is. With every sample for a
+    landmark the features give the kernel itself.
+
+    Parameters
+    ----------
+    block : ndarray of shape (r, r)
+        K(L, L), normalised as later blocks will be.
+    """
+
+    def __init__(self, block: Block) -> None:
+        K = np.asarray(block, dtype=np.float64)
+        eigenvalues, V = eigh(0.5 * (K + K.T), check_finite=False)
+        rounding = max(_ROUNDING, _ROUNDINGS * len(K) * float(np.finfo(_floating(block)).eps))
+        keep = eigenvalues > rounding * max(float(eigenvalues[-1]), 0.0)
+        # A kernel of zeros has one feature, which is zero.
+        self.root = V[:, keep] / np.sqrt(eigenvalues[keep]) if np.any(keep) else np.zeros((len(K), 1))
+        self.n_landmarks = len(K)
+        self.width = self.root.shape[1]
+
+    def project(self, block: Block) -> Block:
+        """Return the features of samples from their block with the landmarks."""
+        return np.asarray(block @ self.root.astype(_floating(block), copy=False))
+
+
+class ColumnsMap(FeatureMap):
+    """The linear kernel's own columns, which are exact."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+
+    def features(self, X: Any) -> Block:
+        return np.asarray(X.toarray() if hasattr(X, "toarray") else X)
+
+
+class FourierMap(FeatureMap):
+    """√(a/r) (cos Xω, sin Xω) for r frequencies ω drawn from the spectrum of a kernel a · exp(−‖x − z‖² / width²).
+
+    References
+    ----------
+    Rahimi and Recht (2007), "Random features for large-scale kernel machines".
+    """
+
+    def __init__(self, kernel: Kernel, n_columns: int, rank: int, random: np.random.RandomState) -> None:
+        self.frequencies, self.factor = _draw(kernel, n_columns, rank // 2, random)
+        self.width = 2 * self.frequencies.shape[1]
+
+    def features(self, X: Any) -> Block:
+        angles = np.asarray(safe_sparse_dot(X, self.frequencies.astype(X.dtype, copy=False), dense_output=True))
+        Z = np.empty((len(angles), self.width), dtype=angles.dtype)
+        half = self.width // 2
+        np.cos(angles, out=Z[:, :half])
+        np.sin(angles, out=Z[:, half:])
+        Z *= Z.dtype.type(np.sqrt(self.factor / half))
+        return Z
+
+
+def _draw(
+    kernel: Kernel, n_columns: int, count: int, random: np.random.RandomState
+) -> tuple[NDArray[np.float64], float]:
+    """Return frequencies of the kernel's spectrum, of shape (columns, count), and the kernel's value at x = z."""
+    if isinstance(kernel, Gaussian):
+        return np.sqrt(2.0) / kernel.width_ * random.standard_normal((n_columns, count)), 1.0
+    if isinstance(kernel, Scaled):
+        frequencies, factor = _draw(kernel.kernel_, n_columns, count, random)
+        return frequencies, factor * float(kernel.factor)
+    if isinstance(kernel, Product):
+        # A product of spectra is the spectrum of a sum of independent frequencies.
+        left, a = _draw(kernel.left_, n_columns, count, random)
+        right, b = _draw(kernel.right_, n_columns, count, random)
+        return left + right, a * b
+    raise ValueError(
+        f"approximation='fourier' serves Gaussian kernels, their products and multiples, not {kernel!r}; "
+        "use approximation='nystroem', which serves every kernel."
+    )
+
+
+def explicit_map(
+    approximation: str, kernel: Kernel, X: Any, rank: int, random: np.random.RandomState
+) -> FeatureMap | None:
+    """Return the map of a fitted kernel that needs no landmarks, None where landmarks it must be.
+
+    `X` are samples as the kernel sees them, of which only the number of columns counts.
+    """
+    if isinstance(kernel, Linear) and X.shape[1] <= rank:
+        return ColumnsMap(X.shape[1])
+    if approximation == "nystroem":
+        return None
+    if isinstance(kernel, Linear):
+        raise ValueError(
+            f"rank={rank}: approximation='fourier' keeps the {X.shape[1]} columns of a linear kernel as they are; "
+            "raise the rank to their number, or use approximation='nystroem'."
+        )
+    if rank < 2:
+        raise ValueError(f"rank={rank}: Fourier features come in pairs, so give at least 2.")
+    return FourierMap(kernel, X.shape[1], rank, random)
+
+
+def _floating(block: Block) -> Any:
+    return block.dtype if block.dtype.kind == "f" else np.dtype(np.float64)

@@ -1,0 +1,129 @@
+"""Where the samples are: in memory, in a memory-mapped file or in Parquet, read a block of rows at a time."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rows = slice | NDArray[np.intp]
+
+
+class RowSource(ABC):
+    """Samples of which any rows can be asked for; only those rows are ever in memory.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Rows and columns.
+    names : list of str or None
+        Of the columns, where they have any.
+    """
+
+    shape: tuple[int, int]
+    names: list[str] | None = None
+
+    @property
+    def row_width(self) -> int:
+        """How many numbers a row takes in memory."""
+        return self.shape[1]
+
+    @abstractmethod
+    def take(self, rows: Rows) -> Any:
+        """Return these rows."""
+
+
+class ArrayRows(RowSource):
+    """Rows of an array or sparse matrix; one that is memory-mapped stays on the disk."""
+
+    def __init__(self, X: Any) -> None:
+        self.X = X
+        self.shape = (X.shape[0], X.shape[1] if len(X.shape) > 1 else 1)
+
+    @property
+    def row_width(self) -> int:
+        # A sparse row stores a value and a column number for every entry that is not zero.
+        return 2 * self.X.nnz // self.shape[0] + 1 if hasattr(self.X, "nnz") else self.shape[1]
+
+    def take(self, rows: Rows) -> Any:
+        block = self.X[rows]
+        # Work on a map goes through the interpreter for every slice of it; a plain view does not.
+        return np.asarray(block) if isinstance(block, np.memmap) else block
+
+
+class ParquetRows(RowSource):
+    """Rows of one Parquet file or a folder of them; whole row groups are read, and the last one is kept."""
+
+    def __init__(self, path: Any) -> None:
+        parquet = _pyarrow_parquet()
+        files = _parquet_files(path)
+        self.files = [parquet.ParquetFile(file) for file in files]
+        self.groups = [(f, g) for f, file in enumerate(self.files) for g in range(file.metadata.num_row_groups)]
+        counts = [self.files[f].metadata.row_group(g).num_rows for f, g in self.groups]
+        self.starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.intp)
+        self.names = list(self.files[0].schema_arrow.names)
+        for file, one in zip(files, self.files, strict=True):
+            if list(one.schema_arrow.names) != self.names:
+                raise ValueError(f"X: the columns of {file} differ from those of {files[0]}.")
+        self.shape = (int(self.starts[-1]), len(self.names))
+        self._held: tuple[int, NDArray[Any]] | None = None
+
+    def take(self, rows: Rows) -> NDArray[Any]:
+        wanted = np.arange(*rows.indices(self.shape[0])) if isinstance(rows, slice) else np.asarray(rows)
+        out = np.empty((len(wanted), self.shape[1]))
+        groups = np.searchsorted(self.starts, wanted, side="right") - 1
+        for g in np.unique(groups):
+            inside = groups == g
+            out[inside] = self._group(int(g))[wanted[inside] - self.starts[g]]
+        return out
+
+    def _group(self, g: int) -> NDArray[Any]:
+        if self._held is None or self._held[0] != g:
+            self._held = None  # two of them at once would be one too many
+            file, number = self.groups[g]
+            table = self.files[file].read_row_group(number)
+            self._held = (g, np.column_stack([_numbers(table.column(name), name) for name in self.names or []]))
+        return self._held[1]
+
+
+def open_rows(X: Any) -> RowSource:
+    """Return the rows of an array, a sparse matrix, a Parquet file, or a folder of Parquet files."""
+    if isinstance(X, RowSource):
+        return X
+    return ParquetRows(X) if isinstance(X, str | Path) else ArrayRows(X)
+
+
+def row_strips(n: int, height: int) -> Iterator[slice]:
+    """Cut n rows into strips of at most that height."""
+    for start in range(0, n, max(1, height)):
+        yield slice(start, min(start + max(1, height), n))
+
+
+def _numbers(column: Any, name: str) -> NDArray[np.float64]:
+    try:
+        # A missing entry is not a number: it is found, and named, where numbers are checked.
+        return np.asarray(column.to_numpy(), dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"X: the column {name!r} of the Parquet file does not hold numbers.") from None
+
+
+def _parquet_files(path: Any) -> list[Path]:
+    path = Path(path)
+    if not path.exists():
+        raise ValueError(f"X={str(path)!r}: there is no such file; give an array, or the path of a Parquet file.")
+    files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+    if not files:
+        raise ValueError(f"X={str(path)!r}: the folder holds no file named *.parquet.")
+    return files
+
+
+def _pyarrow_parquet() -> Any:
+    try:
+        import pyarrow.parquet as parquet
+    except ImportError as error:
+        raise ImportError('Parquet is read by pyarrow: pip install "kernelmosaic[frames]" pyarrow') from error
+    return parquet

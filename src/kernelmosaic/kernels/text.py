@@ -1,0 +1,43 @@
+"""Text where numbers are read: said in words a user of tables understands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+
+@contextmanager
+def refuse_text(X: Any) -> Iterator[None]:
+    """Turn NumPy's complaint about a string into one that names the column and what to do."""
+    try:
+        yield
+    except ValueError as error:
+        found = _first_text(X) if "could not convert string" in str(error) else None
+        if found is None:
+            raise
+        column, value = found
+        raise ValueError(
+            f"X: column {column!r} holds text ({value!r}) where numbers are read: say which columns a kernel reads, "
+            "(name, kernel, columns), and give text to a sequence kernel such as Spectrum."
+        ) from error
+
+
+def _first_text(X: Any) -> tuple[Any, str] | None:
+    """Return the first column with a string that is no number, by name or number, and the string."""
+    table = np.asarray(X, dtype=object)
+    for j, values in enumerate(table.T if table.ndim == 2 else [table.ravel()]):
+        for value in values:
+            if isinstance(value, str) and not _is_number(value):
+                return (list(X.columns)[j] if hasattr(X, "columns") else j), str(value)
+    return None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

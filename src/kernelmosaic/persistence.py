@@ -1,0 +1,329 @@
+"""Model files: fitted estimators written to disk and read back without running anyone's code.
+
+A model file is a skops archive with one more member, ``kernelmosaic.json``, which says what wrote it. Objects are
+rebuilt only if their types are on a list: those of this package and those of NumPy, SciPy and scikit-learn that a model
+is made of. The digest in the header finds damage and changes made by hand. It is no signature: who can write the file
+can write the digest too, and then decides what the model predicts, but still not what runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import platform
+import uuid
+import warnings
+import zipfile
+import zlib
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any
+
+import sklearn
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import InconsistentVersionWarning
+
+from kernelmosaic import __version__
+
+#: Raised whenever files written before could no longer be read as they are.
+FORMAT_VERSION = 1
+
+_HEADER = "kernelmosaic.json"
+#: Packages and modules whose classes a model may hold. Banks, learners and readers of files are not among them: a model
+#: holds none, and building a reader opens its file.
+_HOMES = (
+    "kernels",
+    "gram.mosaic",
+    "gram.product",
+    "gram.normalizing",
+    "gram.features",
+    "gram.feature_mosaic",
+    "learning.steps",
+    "gating",
+    "estimators",
+    "model_selection",
+)
+#: Modules that need one of these packages hold compiled loops and the like, no part of a model.
+_LATE = tuple(f"_{package}_" for package in ("numba", "torch", "dask", "distributed", "clarabel", "parasail"))
+
+
+@dataclass(frozen=True)
+class ModelFileInfo:
+    """What a model file says of itself.
+
+    Attributes
+    ----------
+    format_version : int
+        Of the file's form.
+    estimator : str
+        Class of the estimator.
+    kernelmosaic_version, sklearn_version, python_version : str
+        What wrote it.
+    created : str
+        When, in ISO 8601, UTC.
+    digest : str
+        SHA-256 of the other members.
+    """
+
+    format_version: int
+    estimator: str
+    kernelmosaic_version: str
+    sklearn_version: str
+    python_version: str
+    created: str
+    digest: str
+
+
+def save(estimator: Any, path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> None:
+    """Write an estimator to a file.
+
+    The file is complete or not there: it is written beside its place and then moved. An existing file is replaced.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Of this package, or a pipeline or search of scikit-learn around one; fitted or not.
+    path : str or path-like
+        Where to; ``.skops`` is the usual ending.
+    trusted : iterable of str, default=()
+        Full names of further types, such as a kernel class of your own; :func:`load` needs the same names.
+
+    Raises
+    ------
+    ValueError
+        If the estimator holds what :func:`load` would refuse: a lambda, say, or an object of an unknown type.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from kernelmosaic import MKLClassifier, load, save
+    >>> model = MKLClassifier().fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
+    >>> with TemporaryDirectory() as folder:
+    ...     save(model, f"{folder}/model.skops")
+    ...     load(f"{folder}/model.skops").predict([[2.5]])
+    array([1])
+    """
+    if not isinstance(estimator, BaseEstimator):
+        raise TypeError(f"estimator={estimator!r}: give an estimator object; save writes nothing else.")
+    skops_io = _skops_io()
+    trusted = _names(trusted)
+    try:
+        data = skops_io.dumps(estimator, compression=zipfile.ZIP_DEFLATED)
+        unknown = _unknown_types(data, trusted)
+    except Exception as error:  # whatever its attributes raise when asked for their state
+        raise ValueError(
+            f"{type(estimator).__name__} cannot be saved: {error}. Parameters and attributes must be arrays, numbers, "
+            "text, lists, dicts, kernels and estimators."
+        ) from error
+    if unknown:
+        raise ValueError(
+            f"{type(estimator).__name__} cannot be saved, it holds {', '.join(unknown)}. {_advice(unknown)}"
+        )
+    _replace_file(Path(path), _with_header(data, _type_name(type(estimator))))
+
+
+def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> Any:
+    """Read an estimator that :func:`save` wrote.
+
+    Nothing in the file is run: only objects of listed types are rebuilt, from arrays, numbers and text.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+    trusted : iterable of str, default=()
+        Full names of further types to rebuild. Name only what you know to be harmless.
+
+    Returns
+    -------
+    estimator
+        Predicting what the saved one predicted.
+
+    Raises
+    ------
+    ValueError
+        If the file is not a model file, is damaged or changed, holds other types, or is of a newer form.
+
+    Warns
+    -----
+    InconsistentVersionWarning
+        If another version of scikit-learn wrote it.
+    """
+    skops_io = _skops_io()
+    trusted = _names(trusted)
+    data = Path(path).read_bytes()
+    header = _read_header(data, path)
+    try:
+        unknown = _unknown_types(data, trusted)
+    except Exception as error:  # whatever a schema made by hand provokes
+        raise ValueError(f"{path} is damaged or was changed: {error!r}.") from error
+    if unknown:
+        raise ValueError(
+            f"{path} is refused: it holds {', '.join(unknown)}, which models of kernelmosaic do not. If you know these "
+            "to be harmless, name them in trusted=."
+        )
+    if header.sklearn_version != sklearn.__version__:
+        name = header.estimator.rpartition(".")[2]
+        warnings.warn(
+            InconsistentVersionWarning(
+                estimator_name=name,
+                current_sklearn_version=sklearn.__version__,
+                original_sklearn_version=header.sklearn_version,
+            ),
+            stacklevel=2,
+        )
+    try:
+        estimator = skops_io.loads(data, trusted=sorted({*trusted_types(), *trusted}))
+    except Exception as error:
+        raise ValueError(
+            f"{path} cannot be rebuilt: {error!r}. It was written by kernelmosaic {header.kernelmosaic_version} with "
+            f"scikit-learn {header.sklearn_version}."
+        ) from error
+    if _type_name(type(estimator)) != header.estimator:
+        raise ValueError(
+            f"{path} is damaged or was changed: it says {header.estimator} but holds {_type_name(type(estimator))}."
+        )
+    return estimator
+
+
+def info(path: str | os.PathLike[str]) -> ModelFileInfo:
+    """Return what a model file says of itself, without rebuilding anything."""
+    return _read_header(Path(path).read_bytes(), path)
+
+
+@cache
+def trusted_types() -> frozenset[str]:
+    """Return the full names of the types that are rebuilt, beside those that skops itself trusts."""
+    names = set(_from_scikit_learn())
+    for home in _HOMES:
+        module = import_module(f"kernelmosaic.{home}")
+        names.update(_own_types(module))
+        for found in iter_modules(getattr(module, "__path__", []), f"{module.__name__}."):
+            if not found.name.rpartition(".")[2].startswith(_LATE):
+                names.update(_own_types(import_module(found.name)))
+    return frozenset(names)
+
+
+def _from_scikit_learn() -> Iterable[str]:
+    """What searches and columns hold beside estimators: splitters and their routing, scorers, patterns of names."""
+    from sklearn.compose import make_column_selector
+    from sklearn.metrics import _scorer, get_scorer, get_scorer_names
+    from sklearn.model_selection import _split
+    from sklearn.utils._metadata_requests import MetadataRequest, MethodMetadataRequest
+
+    yield from map(_type_name, (make_column_selector, MetadataRequest, MethodMetadataRequest))
+    for module in (_split, _scorer):
+        yield from _own_types(module)
+    yield from (_type_name(get_scorer(name)._score_func) for name in get_scorer_names())
+
+
+def _own_types(module: Any) -> Iterable[str]:
+    """The classes a module defines, not those it imports."""
+    for kind in vars(module).values():
+        if isinstance(kind, type) and kind.__module__ == module.__name__:
+            yield _type_name(kind)
+
+
+def _type_name(kind: Any) -> str:
+    return f"{kind.__module__}.{kind.__name__}"
+
+
+def _unknown_types(data: bytes, trusted: Iterable[str]) -> list[str]:
+    return sorted(set(_skops_io().get_untrusted_types(data=data)) - trusted_types() - set(trusted))
+
+
+def _names(trusted: Iterable[str]) -> list[str]:
+    names = [trusted] if isinstance(trusted, str) else list(trusted)
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(f"trusted={trusted!r}: give full names, such as ['package.module.Class'].")
+    return names
+
+
+def _advice(unknown: list[str]) -> str:
+    if any(name.endswith("<lambda>") for name in unknown):
+        return "A lambda has no name by which to find it again: list the columns, or use make_column_selector."
+    return "Give lists and arrays instead, or name the types in trusted=, here and when loading."
+
+
+def _with_header(data: bytes, estimator: str) -> bytes:
+    buffer = io.BytesIO(data)
+    with zipfile.ZipFile(buffer, "a") as archive:
+        header = ModelFileInfo(
+            format_version=FORMAT_VERSION,
+            estimator=estimator,
+            kernelmosaic_version=__version__,
+            sklearn_version=sklearn.__version__,
+            python_version=platform.python_version(),
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            digest=_digest(archive),
+        )
+        archive.writestr(_HEADER, json.dumps(asdict(header), indent=2))
+    return buffer.getvalue()
+
+
+def _digest(archive: zipfile.ZipFile) -> str:
+    total = hashlib.sha256()
+    for name in sorted(set(archive.namelist()) - {_HEADER}):
+        total.update(name.encode())
+        total.update(hashlib.sha256(archive.read(name)).digest())
+    return total.hexdigest()
+
+
+def _read_header(data: bytes, path: Any) -> ModelFileInfo:
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            text = archive.read(_HEADER) if _HEADER in archive.namelist() else None
+            digest = _digest(archive)
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, OverflowError, ValueError) as error:
+        raise ValueError(f"{path} is not a model file, or a damaged one: {error}.") from error
+    if text is None:
+        raise ValueError(f"{path} is not a model file of kernelmosaic: it has no {_HEADER}; use save to make one.")
+    try:
+        given = dict(json.loads(text))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged or was changed: its {_HEADER} cannot be read.") from error
+    _check_format(given, path)
+    missing = [field.name for field in fields(ModelFileInfo) if field.name not in given]
+    if missing or digest != given["digest"]:
+        fault = f"its {_HEADER} lacks {missing[0]}" if missing else "its content does not match its digest"
+        raise ValueError(f"{path} is damaged or was changed: {fault}.")
+    return ModelFileInfo(**{field.name: given[field.name] for field in fields(ModelFileInfo)})
+
+
+def _check_format(given: dict[str, Any], path: Any) -> None:
+    version = given.get("format_version")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise ValueError(f"{path} is damaged or was changed: format_version is {version!r}.")
+    if version > FORMAT_VERSION:
+        writer = given.get("kernelmosaic_version", "unknown")
+        raise ValueError(
+            f"{path} has format {version}, and kernelmosaic {__version__} reads up to {FORMAT_VERSION}: install "
+            f"kernelmosaic {writer} or newer, which wrote it."
+        )
+
+
+def _replace_file(path: Path, data: bytes) -> None:
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    try:
+        with part.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _skops_io() -> Any:
+    try:
+        import skops.io as skops_io
+    except ImportError as error:
+        raise ImportError('Model files need skops: pip install "kernelmosaic[persistence]"') from error
+    return skops_io

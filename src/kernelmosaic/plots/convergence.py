@@ -1,0 +1,200 @@
+"""The way of a fit: objective and certified gap, iteration by iteration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelmosaic.plots._unwrapping import attribute, fitted_model
+from kernelmosaic.plots.gating import _pyplot
+
+Array = NDArray[np.float64]
+
+#: Okabe and Ito's colours without the yellow, which vanishes on white; dashes tell the lines apart without colour.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_DASHES = ("solid", "dashed", "dashdot", "dotted")
+_MARKERS = ("o", "^", "s", "D", "v")
+#: The lowest gap drawn: a logarithm knows no zero.
+_FLOOR = 1e-16
+
+
+@dataclass(frozen=True)
+class Course:
+    """One line: the iterations of one problem.
+
+    Attributes
+    ----------
+    label : str
+        Whose: a class, a start; empty if there is one problem only.
+    iterations, objectives, gaps : ndarray of shape (n_iterations,)
+        What the history says.
+    """
+
+    label: str
+    iterations: Array
+    objectives: Array
+    gaps: Array
+
+
+@dataclass
+class ConvergenceDisplay:
+    """Objective (above) and relative duality gap (below, on a log axis) of every iteration; a line a class or start.
+
+    Make it by :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    courses : list of Course
+        The lines.
+    tol : float or None, default=None
+        The gap asked for, drawn as a dotted line.
+    gap_name : str, default="relative duality gap"
+        What the gap is of.
+
+    Attributes
+    ----------
+    axes_ : ndarray of Axes, shape (2,)
+        Of the objective and of the gap.
+    ax_, figure_
+        The axes of the gap, and the figure.
+    objective_lines_, gap_lines_ : list of Line2D
+        One a course.
+    """
+
+    courses: list[Course]
+    tol: float | None = None
+    gap_name: str = "relative duality gap"
+    axes_: Any = field(default=None, init=False, repr=False)
+    ax_: Any = field(default=None, init=False, repr=False)
+    figure_: Any = field(default=None, init=False, repr=False)
+    objective_lines_: list[Any] = field(default_factory=list, init=False, repr=False)
+    gap_lines_: list[Any] = field(default_factory=list, init=False, repr=False)
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None, **style: Any) -> Self:
+        """Draw the history of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted; any of this package, or a pipeline or search around one.
+        ax : Axes or pair of Axes, optional
+            Where to draw: two axes, or one whose place two will take; a new figure by default.
+        **style
+            Passed to ``Axes.plot``.
+
+        Returns
+        -------
+        ConvergenceDisplay
+        """
+        model = fitted_model(estimator)
+        history = attribute(model, "history_", cls.__name__)
+        if not history:
+            raise ValueError(f"{type(model).__name__} has an empty history_: nothing was iterated.")
+        gated = hasattr(model, "gate")
+        # Under gates the gap is the machine's, which the tolerance on the gates does not speak of.
+        name = "gap of the machine" if gated else "relative duality gap"
+        tol = None if gated else float(model.tol)
+        return cls(_courses(history, getattr(model, "classes_", None)), tol, name).plot(ax=ax, **style)
+
+    def plot(self, ax: Any = None, **style: Any) -> Self:
+        """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
+        plt = _pyplot()
+        self.axes_ = _two_axes(plt, ax, legend=len(self.courses) > 1)
+        above, below = self.axes_
+        self.ax_, self.figure_ = below, below.figure
+        self.objective_lines_, self.gap_lines_ = [], []
+        for k, course in enumerate(self.courses):
+            drawn = _line_style(k, len(course.iterations)) | style
+            self.objective_lines_ += above.plot(course.iterations, course.objectives, label=course.label, **drawn)
+            gaps = np.where(np.isfinite(course.gaps), np.maximum(course.gaps, _FLOOR), np.nan)
+            self.gap_lines_ += below.plot(course.iterations, gaps, **drawn)
+        if self.tol is not None:
+            below.axhline(self.tol, color="0.35", linestyle="dotted", linewidth=1.2, zorder=1)
+            below.annotate(
+                f"tol = {self.tol:g}",
+                (1.0, self.tol),
+                xycoords=("axes fraction", "data"),
+                xytext=(-3, 3),
+                textcoords="offset points",
+                ha="right",
+                fontsize=8,
+                color="0.25",
+            )
+        self._finish(above, below)
+        return self
+
+    def _finish(self, above: Any, below: Any) -> None:
+        from matplotlib.ticker import MaxNLocator
+
+        above.set_ylabel("objective")
+        above.ticklabel_format(axis="y", useOffset=False)
+        below.set(ylabel=self.gap_name, xlabel="iteration", yscale="log")
+        _whole_decades(below)
+        above.sharex(below)
+        above.tick_params(labelbottom=False)
+        below.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        for axes in (above, below):
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.grid(axis="y", color="0.9", linewidth=0.6)
+            axes.set_axisbelow(True)
+        if len(self.courses) > 1:
+            above.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=8, handlelength=3.0)
+
+
+def _courses(history: list[dict[str, Any]], classes: Any) -> list[Course]:
+    """One course an output and, where there are several, a start."""
+    groups: dict[tuple[int, int], list[dict[str, Any]]] = {}
+    for step in history:
+        groups.setdefault((step.get("output", 0), step.get("start", 0)), []).append(step)
+    outputs = sorted({output for output, _ in groups})
+    starts = sorted({start for _, start in groups})
+    named = classes is not None and len(classes) == len(outputs)
+    courses = []
+    for (output, start), steps in sorted(groups.items()):
+        parts = [f"class {classes[output] if named else output}"] if len(outputs) > 1 else []
+        parts += [f"start {start}"] if len(starts) > 1 else []
+        columns = (
+            np.array([step[key] for step in steps], dtype=np.float64) for key in ("iteration", "objective", "gap")
+        )
+        courses.append(Course(", ".join(parts), *columns))
+    return courses
+
+
+def _line_style(k: int, n_points: int) -> dict[str, Any]:
+    style = {
+        "color": _COLOURS[k % len(_COLOURS)],
+        "linestyle": _DASHES[(k // len(_COLOURS) + k) % len(_DASHES)],
+        "marker": _MARKERS[k % len(_MARKERS)],
+        "markersize": 4.0,
+        "linewidth": 1.4,
+    }
+    # A marker an iteration reads well up to a few dozen; then some are enough.
+    return style | {"markevery": max(1, n_points // 20)}
+
+
+def _whole_decades(axis: Any) -> None:
+    """End the axis at powers of ten, so that there are at least two to read it by."""
+    from matplotlib.ticker import NullFormatter
+
+    low, high = axis.dataLim.intervaly
+    if np.isfinite([low, high]).all() and 0 < low <= high:
+        axis.set_ylim(10.0 ** np.floor(np.log10(0.9 * low)), 10.0 ** np.ceil(np.log10(1.1 * high)))
+    axis.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _two_axes(plt: Any, ax: Any, legend: bool) -> Any:
+    if ax is None:
+        _, axes = plt.subplots(2, 1, figsize=(6.0, 4.6), sharex=True, layout="constrained")
+        return axes
+    given = np.ravel(np.asarray(ax, dtype=object))
+    if len(given) == 2:
+        return given
+    if len(given) != 1:
+        raise ValueError(f"ax holds {len(given)} axes: give one, or two for the objective and the gap.")
+    given[0].set_axis_off()
+    width = 0.68 if legend else 1.0
+    return np.array([given[0].inset_axes((0.0, start, width, 0.46)) for start in (0.54, 0.0)])

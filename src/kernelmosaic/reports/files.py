@@ -1,0 +1,35 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def write_text(path: str | Path, text: str) -> Path:
+    """Write a text file in one step: a run that dies on the way leaves the former file, not half of a new one.
+
+    Parameters
+    ----------
+    path : str or Path
+        Where to; its folder must exist.
+    text : str
+        Written as UTF-8, line ends as they are.
+
+    Returns
+    -------
+    Path
+    """
+    path = Path(path)
+    target = path.resolve()  # through a symbolic link, which would otherwise be replaced by a file
+    # Devices cannot be replaced, nor files in folders that take no new ones: these are written in place.
+    if (target.exists() and not target.is_file()) or not os.access(target.parent, os.W_OK):
+        target.write_text(text, encoding="utf-8", newline="")
+        return path
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        part.write_text(text, encoding="utf-8", newline="")
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+    return path

@@ -1,0 +1,246 @@
+"""One HTML page that needs no other file and no network: headings, paragraphs, tables and pictures."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from kernelmosaic import __version__
+from kernelmosaic.reports._shell import FILTER_SCRIPT, FOLD_SCRIPT, SHELL
+from kernelmosaic.reports.files import write_text
+
+#: From this many headings on, a page begins with a list of them.
+_HEADINGS_TO_LIST = 4
+#: A figure begins as numbers do and has no words; units and powers are short.
+_NUMBER = re.compile(r"[-−+±<>≤≥≈~]?\s*\.?\d(?!.*[^\W\d_]{3})")
+_PNG = b"\x89PNG"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A table's cell that says more than its text.
+
+    Parameters
+    ----------
+    text : str or number
+    tone : {"", "good", "warn", "bad"}
+        Its colour, and a sign for those who do not see it.
+    """
+
+    text: Any
+    tone: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """What a page's table shows.
+
+    Parameters
+    ----------
+    caption : str
+        Read before the table: what its rows and figures are.
+    head : sequence of str
+        Names of the columns.
+    rows : sequence of sequences
+        Texts, numbers, `Cell` or None for nothing; the first cell names the row. Columns of figures stand to the right.
+    searchable : bool, default=False
+        Whether a box above the table filters its rows.
+    folded : str, default=""
+        A line to click on that unfolds the table; paper shows it unfolded. Empty: always shown.
+    """
+
+    caption: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    searchable: bool = False
+    folded: str = ""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure and what it shows.
+
+    Parameters
+    ----------
+    figure : matplotlib Figure, bytes or str
+        A figure (or anything with ``savefig``, or a display with ``figure_``), the bytes of a PNG or the text of an
+        SVG.
+    alt : str
+        What it shows, for those who do not see it.
+    caption : str, default=""
+    """
+
+    figure: Any
+    alt: str
+    caption: str = ""
+
+
+class Page:
+    """A page, written from top to bottom. Every text is escaped.
+
+    Parameters
+    ----------
+    title : str
+        The page's title and first heading.
+    lead : str, default=""
+        The paragraph under it.
+    wide : bool, default=False
+        Whether large screens give tables more room.
+
+    Examples
+    --------
+    >>> page = Page("Weights", "Which kernels were chosen.")
+    >>> page.heading("Kernels")
+    >>> page.table(Table("Weight of each kernel.", ("kernel", "weight"), [("linear", 0.25), ("gaussian", 0.75)]))
+    >>> "gaussian" in page.html()
+    True
+    """
+
+    def __init__(self, title: str, lead: str = "", wide: bool = False) -> None:
+        self.title = title
+        self.lead = lead
+        self.wide = wide
+        self._parts: list[str] = []
+        self._headings: list[str] = []
+        self._has_filter = self._has_folds = False
+
+    def heading(self, text: str, short: str = "") -> None:
+        """Begin a section; `short` is what the list of contents calls it."""
+        self._headings.append(short or text)
+        self._parts.append(f'<h2 id="s{len(self._headings)}">{_text(text)}</h2>')
+
+    def paragraph(self, text: str) -> None:
+        """Add a paragraph; what stands between backticks is set as code."""
+        self._parts.append(f"<p>{_with_code(text)}</p>")
+
+    def bullets(self, items: Iterable[str]) -> None:
+        """Add a list, its items as paragraphs."""
+        self._parts.append("<ul>" + "".join(f"<li>{_with_code(item)}</li>" for item in items) + "</ul>")
+
+    def code(self, text: str) -> None:
+        """Add lines to be copied."""
+        self._parts.append(f'<pre class="scroll" tabindex="0"><code>{_text(text)}</code></pre>')
+
+    def table(self, table: Table) -> None:
+        """Add a table."""
+        self._has_filter = self._has_filter or table.searchable
+        label = escape(table.caption)
+        box = (
+            f'<p class="filter"><label>Show rows with <input type="search" aria-label="Filter rows: {label}"></label> '
+            f'<output aria-live="polite">{len(table.rows)} of {len(table.rows)}</output></p>'
+        )
+        whole = (
+            f'<div class="table">{box if table.searchable else ""}\n'
+            f'<div class="scroll" role="region" aria-label="{label}" tabindex="0">\n{_table(table)}\n</div></div>'
+        )
+        if table.folded:
+            self._has_folds = True
+            whole = f"<details><summary>{_text(table.folded)}</summary>\n{whole}\n</details>"
+        self._parts.append(whole)
+
+    def figure(self, figure: Any, alt: str, caption: str = "") -> None:
+        """Add one picture; see `Picture`."""
+        self._parts.append(f'<div class="picture">{_picture(Picture(figure, alt, caption))}</div>')
+
+    def figures(self, pictures: Iterable[Picture]) -> None:
+        """Add pictures side by side, as many in a line as there is room for."""
+        self._parts.append('<div class="pictures">\n' + "\n".join(map(_picture, pictures)) + "\n</div>")
+
+    def html(self) -> str:
+        """Return the page's text."""
+        return SHELL.substitute(
+            title=_text(self.title),
+            width="80rem" if self.wide else "60rem",
+            lead=f'<p class="lead">{_with_code(self.lead)}</p>' if self.lead else "",
+            contents=self._contents(),
+            body="\n".join(self._parts),
+            script=FILTER_SCRIPT * self._has_filter + FOLD_SCRIPT * self._has_folds,
+            version=_text(__version__),
+        )
+
+    def write(self, path: str | Path) -> Path:
+        """Write the page to a file, whole or not at all."""
+        return write_text(path, self.html())
+
+    def _contents(self) -> str:
+        if len(self._headings) < _HEADINGS_TO_LIST:
+            return ""
+        links = (f'<li><a href="#s{i}">{_text(text)}</a></li>' for i, text in enumerate(self._headings, start=1))
+        return f'<nav aria-label="Contents"><ul>{"".join(links)}</ul></nav>'
+
+
+def _text(value: Any) -> str:
+    return escape(str(value), quote=False)
+
+
+def _with_code(text: str) -> str:
+    plain, *rest = _text(text).split("`")
+    if len(rest) % 2:  # a backtick without a partner is one
+        return _text(text)
+    pieces = (f"<code>{code}</code>{after}" for code, after in zip(rest[::2], rest[1::2], strict=True))
+    return plain + "".join(pieces)
+
+
+def _table(table: Table) -> str:
+    width = len(table.head)
+    for row in table.rows:
+        if len(row) != width:
+            raise ValueError(f"rows: {tuple(row)!r} has {len(row)} cells, but the head has {width}.")
+    rows = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in table.rows]
+    figures = [_is_figures([row[j].text for row in rows]) for j in range(width)]
+    head = "".join(
+        f'<th scope="col"{_classes("n" if n else "")}>{_text(t)}</th>' for n, t in zip(figures, table.head, strict=True)
+    )
+    body = "\n".join("<tr>" + "".join(_cell(c, j, figures[j]) for j, c in enumerate(row)) + "</tr>" for row in rows)
+    return (
+        f"<table>\n<caption>{_with_code(table.caption)}</caption>\n"
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+    )
+
+
+def _cell(cell: Cell, column: int, is_figure: bool) -> str:
+    nothing = cell.text is None or cell.text == ""
+    text = "–" if nothing else _text(cell.text)
+    classes = _classes("n" if is_figure else "", cell.tone)
+    return f'<th scope="row"{classes}>{text}</th>' if column == 0 else f"<td{classes}>{text}</td>"
+
+
+def _classes(*names: str) -> str:
+    used = " ".join(filter(None, names))
+    return f' class="{escape(used)}"' if used else ""
+
+
+def _is_figures(cells: list[Any]) -> bool:
+    """Whether a column holds figures, in every cell that is not empty."""
+    texts = [str(cell) for cell in cells if cell is not None and cell not in ("", "–")]
+    return bool(texts) and all(_NUMBER.match(text) for text in texts)
+
+
+def _picture(picture: Picture) -> str:
+    kind, data = _image(picture.figure)
+    source = f"data:image/{kind};base64,{b64encode(data).decode('ascii')}"
+    caption = f"<figcaption>{_with_code(picture.caption)}</figcaption>" if picture.caption else ""
+    return f'<figure><img alt="{escape(picture.alt)}" src="{source}">{caption}</figure>'
+
+
+def _image(figure: Any) -> tuple[str, bytes]:
+    if isinstance(figure, bytes):
+        if not figure.startswith(_PNG):
+            raise ValueError("figure: these bytes are not a PNG; give one, the text of an SVG or a matplotlib Figure.")
+        return "png", figure
+    if isinstance(figure, str):
+        if "<svg" not in figure:
+            raise ValueError("figure: this text is not an SVG; give one, the bytes of a PNG or a matplotlib Figure.")
+        return "svg+xml", figure.encode("utf-8")
+    drawn = getattr(figure, "figure_", figure)
+    if not hasattr(drawn, "savefig"):
+        raise TypeError(f"figure={figure!r}: give a matplotlib Figure, the bytes of a PNG or the text of an SVG.")
+    buffer = BytesIO()
+    drawn.savefig(buffer, format="png", dpi=140, facecolor="white")
+    return "png", buffer.getvalue()

@@ -1,0 +1,26 @@
+"""Blocks of symmetric matrices, lower halves only. Imported only when it is used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+from numpy.typing import NDArray
+
+
+@njit(cache=True, nogil=True)
+def take_lower(K: NDArray[Any], rows: NDArray[Any], out: NDArray[Any]) -> None:
+    """Fill the lower half of out = K[rows, rows]."""
+    for i in range(len(rows)):
+        source = K[rows[i]]
+        for j in range(i + 1):
+            out[i, j] = source[rows[j]]
+
+
+@njit(cache=True, nogil=True)
+def add_lower(block: NDArray[Any], rows: NDArray[Any], out: NDArray[Any]) -> None:
+    """Add the lower half of a block to that of out[rows, rows]; the rows ascend."""
+    for i in range(len(rows)):
+        target = out[rows[i]]
+        for j in range(i + 1):
+            target[rows[j]] += block[i, j]

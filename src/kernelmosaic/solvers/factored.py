@@ -1,0 +1,192 @@
+"""The program for a kernel in factors: interior points from afar, working sets from nearby, a certificate at the end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelmosaic.gram.factored import FactoredGram
+from kernelmosaic.solvers.dispatch import mean_diagonal, solve, solve_free, solve_unbounded
+from kernelmosaic.solvers.free_block import _LowRankForm, free_samples, solve_free_block
+from kernelmosaic.solvers.interior_point import Interior, follow_central_path
+from kernelmosaic.solvers.program import Program, Solution, Vector, certify
+from kernelmosaic.solvers.smo import solve_smo
+
+#: The interior-point method stops at this share of the gap asked for: snapping to bounds costs the rest.
+_SHARE = 0.3
+#: Nor does it stop at a larger gap than this: the last digits cost little, and the next solve starts from here.
+_CRUDE = 1e-3
+#: Most samples in a working set: their block of the kernel is formed.
+_WORKING = 3000
+#: This many of them must at least halve the gap, or interior points are faster.
+_PATIENCE = 3
+#: Relative to the bounds' sums: a total this near to one of them is met by no β but the bounds.
+_ROUNDING = 1e-12
+#: Relative to the mean diagonal.
+_JITTER = 1e-5
+
+
+@solve.register
+def solve_factored(
+    gram: FactoredGram, program: Program, warm_start: Vector | None = None, tol: float = 1e-3
+) -> Solution:
+    """Solve the dual program for K = ZZᵀ to a relative duality gap of `tol`.
+
+    Parameters
+    ----------
+    gram : FactoredGram
+        The kernel, by what Z does to vectors.
+    program : Program
+        The rest of the problem.
+    warm_start : ndarray of shape (n,), optional
+        A β from nearby: working sets of samples that are free or violate optimality are then tried first, since
+        interior-point methods cannot begin at a bound.
+    tol : float
+        The relative duality gap at which to stop. A larger gap in the answer tells that rounding hides the rest.
+    """
+    program.require_feasible()
+    if not _has_interior(program):
+        return _Near(gram, program, program.feasible(np.zeros(program.n_samples))).solution
+    passes = 0
+    if warm_start is not None:
+        near = _Near(gram, program, program.feasible(warm_start))
+        if near.improve(tol):
+            return near.solution
+        passes = near.solution.n_iter
+    best: Solution | None = None
+    for share in (_SHARE, 0.01):
+        path = follow_central_path(gram, program, share * min(tol, _CRUDE))
+        near = _Near(gram, program, snapped(program, path), n_iter=passes + path.n_iter)
+        near.improve(tol)
+        if best is None or near.solution.gap < best.gap:
+            best = near.solution
+        if best.gap <= tol:
+            return best
+    unsnapped = _Near(gram, program, program.feasible(path.beta), n_iter=passes + path.n_iter).solution
+    return min(best or unsnapped, unsnapped, key=lambda one: one.gap)
+
+
+def _has_interior(program: Program) -> bool:
+    """Whether the sum can be met with no sample at its bound; else there is but one feasible β."""
+    if program.total is None:
+        return True
+    low, high = float(program.lower.sum()), float(program.upper.sum())
+    slack = _ROUNDING * max(abs(low) if np.isfinite(low) else 0.0, abs(high) if np.isfinite(high) else 0.0)
+    return low + slack < program.total < high - slack
+
+
+def snapped(program: Program, path: Interior) -> Vector:
+    """Return the feasible β nearest to the end of the path with every sample at the bound the path leads to."""
+    zero = path.at_lower & path.at_upper
+    beta = np.where(path.at_lower, program.lower, np.where(path.at_upper, program.upper, path.beta))
+    if program.epsilon:
+        beta = np.where(zero, 0.0, beta)
+    beta = np.clip(beta, program.lower, program.upper)
+    free = free_samples(program, beta)
+    if program.total is None or len(free) == 0:
+        return program.feasible(beta)
+    rest = program.total - float(np.delete(beta, free).sum())
+    inside = restricted(program, free, program.target[free], rest)
+    try:
+        beta[free] = inside.feasible(beta[free])
+    except ValueError:  # too many at their bounds for the others to make up for
+        return program.feasible(path.beta)
+    return beta
+
+
+def restricted(program: Program, samples: NDArray[np.intp], target: Vector, total: float | None) -> Program:
+    """Return the program of some samples, the others held where they are."""
+    return replace(
+        program,
+        target=target,
+        lower=program.lower[samples],
+        upper=program.upper[samples],
+        ridge=program.ridge[samples],
+        total=total,
+    )
+
+
+class _Near:
+    """A feasible β and its certificate, bettered by solving for a working set of samples at a time."""
+
+    def __init__(self, gram: FactoredGram, program: Program, beta: Vector, n_iter: int = 0) -> None:
+        self.gram, self.program = gram, program
+        self.beta = beta
+        self.n_iter = n_iter
+        self.w = gram.adjoint(beta)
+        self.certify()
+
+    def certify(self) -> None:
+        values = self.gram.apply(self.w)
+        noise = 0.0
+        if not self.program.target.any():
+            noise = self.gram.epsilon * np.sqrt(len(values)) * float(self.gram.diagonal() @ self.beta**2)
+        self.solution = certify(self.program, self.beta, values, self.n_iter, noise)
+
+    def improve(self, tol: float) -> bool:
+        """Solve working sets until the gap is at most `tol`; False if they do not get there, or get there slowly."""
+        inner = 0.1 * tol
+        gaps = [self.solution.gap]
+        while gaps[-1] > tol:
+            working = self.working_set()
+            if len(working) == 0:
+                return False
+            self.solve(working, inner)
+            gaps.append(self.solution.gap)
+            if len(gaps) > _PATIENCE and gaps[-1] > 0.5 * gaps[-1 - _PATIENCE]:
+                return gaps[-1] <= tol
+        return True
+
+    def working_set(self) -> NDArray[np.intp]:
+        """The free samples, then those that violate optimality most; none if the free ones are too many."""
+        p, at = self.program, self.solution
+        free = free_samples(p, self.beta)
+        if len(free) > _WORKING:
+            return np.zeros(0, dtype=np.intp)
+        residual = p.target - at.values - p.ridge * self.beta - at.intercept
+        rising = np.where(self.beta < p.upper, residual - np.where(self.beta >= 0, p.epsilon, -p.epsilon), -np.inf)
+        falling = np.where(self.beta > p.lower, np.where(self.beta > 0, p.epsilon, -p.epsilon) - residual, -np.inf)
+        violation = np.maximum(rising, falling)
+        violation[free] = np.inf
+        count = min(_WORKING, len(violation))
+        chosen = np.argpartition(-violation, count - 1)[:count]
+        return np.sort(chosen[violation[chosen] > -np.inf])
+
+    def solve(self, working: NDArray[np.intp], tol: float) -> None:
+        """Maximise the objective over the working set."""
+        p = self.program
+        Z = self.gram.rows(working)
+        K = Z @ Z.T
+        own = self.beta[working]
+        target = p.target[working] - (self.solution.values[working] - K @ own)
+        total = None if p.total is None else p.total - float(np.delete(self.beta, working).sum())
+        found = solve_smo(K, restricted(p, working, target, total), own, tol, max_iter=200 * len(working)).beta
+        self.beta = self.beta.copy()
+        self.beta[working] = found
+        self.w = self.w + Z.T @ (found - own)
+        self.n_iter += 1
+        self.certify()
+
+
+@solve_unbounded.register
+def _solve_factored_unbounded(gram: FactoredGram, program: Program) -> Solution:
+    path = follow_central_path(gram, program, 0.0)
+    return _Near(gram, program, path.beta, n_iter=path.n_iter).solution
+
+
+@solve_free.register
+def _solve_factored_free(
+    gram: FactoredGram, program: Program, free: NDArray[np.intp], right_hand_sides: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    Z, ridge = gram.rows(free), program.ridge[free]
+    if len(free) <= gram.n_features:
+        return solve_free_block(Z @ Z.T, ridge, np.arange(len(free)), right_hand_sides)
+    mean = float(np.einsum("ij,ij->", Z, Z)) / len(free)
+    return _LowRankForm(Z, ridge + _JITTER * (mean + float(ridge.mean()))).solve(right_hand_sides)
+
+
+@mean_diagonal.register
+def _mean_diagonal_factored(gram: FactoredGram) -> float:
+    return float(gram.diagonal().mean())

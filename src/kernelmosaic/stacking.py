@@ -1,0 +1,174 @@
+"""One array a view, side by side in one table: what estimators read, and which columns are whose."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import chain, pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+#: Between a view's name and a column's, as scikit-learn's unions of columns write it.
+SEPARATOR = "__"
+
+
+class StackedViews(NamedTuple):
+    """A table and the columns of each view in it.
+
+    Attributes
+    ----------
+    X : ndarray, sparse array or data frame of shape (n_samples, n_features)
+        The views side by side.
+    views : dict of list
+        Columns by the name of their view: names for a data frame, else numbers.
+    """
+
+    X: Any
+    views: dict[str, list[Any]]
+
+
+def stack_views(**views: Any) -> StackedViews:
+    """Put views of the same samples side by side, and tell which columns belong to which.
+
+    Splitters, searches and pipelines pass one X around; this makes it of several. New samples are stacked alike.
+
+    Parameters
+    ----------
+    **views : array-like, sparse matrix or data frame of shape (n_samples, n_columns)
+        The views by name, rows in the same order. If one is a pandas or polars data frame so is the result, its
+        columns named ``view__column``, numbered where a view has no names; else if one is sparse the result is sparse.
+
+    Returns
+    -------
+    X : ndarray, sparse array or data frame of shape (n_samples, n_features)
+        The views side by side.
+    views : dict of list
+        The columns of each view.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelmosaic import MKLClassifier, stack_views
+    >>> from kernelmosaic.kernels import Linear
+    >>> shape, sound = np.eye(4), np.array([[0.0], [1.0], [2.0], [3.0]])
+    >>> X, views = stack_views(shape=shape, sound=sound)
+    >>> views
+    {'shape': [0, 1, 2, 3], 'sound': [4]}
+    >>> kernels = [(name, Linear(), columns) for name, columns in views.items()]
+    >>> MKLClassifier(kernels).fit(X, [0, 0, 1, 1]).kernel_names_
+    ['shape', 'sound']
+    """
+    if not views:
+        raise ValueError("stack_views needs at least one view: stack_views(name=array, other=array).")
+    tables = {name: _table(name, view) for name, view in views.items()}
+    _check_rows(tables)
+    libraries = {name: _library(table) for name, table in tables.items() if _is_frame(table)}
+    if len(set(libraries.values())) > 1:
+        listed = ", ".join(f"{name} {library}" for name, library in libraries.items())
+        raise TypeError(f"the views are data frames of several libraries ({listed}): convert them to one.")
+    if libraries:
+        return _stack_frames(tables, next(iter(libraries.values())))
+    return _stack_arrays(tables)
+
+
+def _table(name: str, view: Any) -> Any:
+    """The view as it is if it has columns, else as an array; refused unless it is a table with rows and columns."""
+    if SEPARATOR in name:
+        raise ValueError(f"the view's name {name!r} contains {SEPARATOR!r}, which parts a view's name from a column's.")
+    if not _is_frame(view) and not sparse.issparse(view):
+        try:
+            view = np.asarray(view)
+        except ValueError as error:
+            raise ValueError(f"view {name!r} is not a table: {error}") from error
+    shape = tuple(view.shape)
+    if len(shape) == 1 and shape[0] > 0:
+        raise ValueError(
+            f"view {name!r} has shape {shape}: give a table; {name}.reshape(-1, 1) is one column, "
+            f"{name}.reshape(1, -1) is one sample."
+        )
+    if len(shape) != 2 or 0 in shape:
+        raise ValueError(f"view {name!r} has shape {shape}: give a table with at least one row and one column.")
+    return view
+
+
+def _check_rows(tables: dict[str, Any]) -> None:
+    rows = {name: table.shape[0] for name, table in tables.items()}
+    if len(set(rows.values())) > 1:
+        listed = ", ".join(f"{name} has {count}" for name, count in rows.items())
+        raise ValueError(f"the views differ in their numbers of rows: {listed}; each needs a row a sample.")
+
+
+def _is_frame(view: Any) -> bool:
+    return hasattr(view, "columns") and hasattr(view, "shape")
+
+
+def _library(frame: Any) -> str:
+    library = type(frame).__module__.partition(".")[0]
+    if library not in ("pandas", "polars"):
+        raise TypeError(f"{type(frame).__module__}.{type(frame).__name__}: give data frames of pandas or polars.")
+    return library
+
+
+def _stack_arrays(tables: dict[str, Any]) -> StackedViews:
+    ends = np.cumsum([0, *(table.shape[1] for table in tables.values())]).tolist()
+    numbers = {name: list(range(*ends)) for name, ends in zip(tables, pairwise(ends), strict=True)}
+    parts = list(tables.values())
+    text = [name for name, part in tables.items() if part.dtype.kind not in "biuf"]
+    if any(map(sparse.issparse, parts)):
+        if text:
+            raise TypeError(
+                f"view {text[0]!r} holds no numbers, which a sparse table cannot: give dense views or frames."
+            )
+        return StackedViews(sparse.csr_array(sparse.hstack(parts, format="csr")), numbers)
+    if 0 < len(text) < len(parts):
+        # Numbers beside text stay numbers.
+        parts = [part.astype(object) for part in parts]
+    return StackedViews(np.hstack(parts), numbers)
+
+
+def _stack_frames(tables: dict[str, Any], library: str) -> StackedViews:
+    names = {view: _prefixed(view, table) for view, table in tables.items()}
+    repeated = [name for name, times in Counter(chain.from_iterable(names.values())).items() if times > 1]
+    if repeated:
+        raise ValueError(f"several columns would be named {repeated[0]!r}: rename a column or a view.")
+    dense = {view: table.toarray() if sparse.issparse(table) else table for view, table in tables.items()}
+    join = _join_pandas if library == "pandas" else _join_polars
+    return StackedViews(join(dense, names), names)
+
+
+def _prefixed(view: str, table: Any) -> list[str]:
+    labels = table.columns if _is_frame(table) else range(table.shape[1])
+    return [f"{view}{SEPARATOR}{label}" for label in labels]
+
+
+def _join_pandas(tables: dict[str, Any], names: dict[str, list[str]]) -> Any:
+    import pandas as pd
+
+    indices = {view: table.index for view, table in tables.items() if _is_frame(table)}
+    index = next(iter(indices.values()))
+    for view, other in indices.items():
+        if not index.equals(other):
+            raise ValueError(
+                f"view {view!r} has another index than view {next(iter(indices))!r}: bring the rows in one order, then "
+                "give both the same index, or none by reset_index(drop=True)."
+            )
+    frames = [
+        table.set_axis(names[view], axis=1)
+        if _is_frame(table)
+        else pd.DataFrame(table, columns=names[view], index=index)
+        for view, table in tables.items()
+    ]
+    return pd.concat(frames, axis=1)
+
+
+def _join_polars(tables: dict[str, Any], names: dict[str, list[str]]) -> Any:
+    import polars as pl
+
+    frames = [
+        table.rename(dict(zip(table.columns, names[view], strict=True)))
+        if _is_frame(table)
+        else pl.DataFrame(table, schema=names[view])
+        for view, table in tables.items()
+    ]
+    return pl.concat(frames, how="horizontal")

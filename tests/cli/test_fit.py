@@ -1,0 +1,311 @@
+"""``kernelmosaic fit``: every kind of file, task and method, and figures that agree with what Python gives."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.preprocessing import StandardScaler
+from tests.cli.tables import QUICK, curve, done, flowers, strings, write
+
+from kernelmosaic import MKLClassifier, load
+from kernelmosaic.kernels import Gaussian, Linear
+
+
+@pytest.fixture
+def train(tmp_path):
+    return write(flowers(), tmp_path / "train.csv")
+
+
+def fitted(capsys, tmp_path, *arguments):
+    said = done(capsys, "fit", *arguments, "-o", tmp_path / "model.skops")
+    return load(tmp_path / "model.skops"), said
+
+
+def test_the_model_is_the_one_python_gives(capsys, tmp_path, train):
+    views = ("--view", "shape=shape_*:linear+gauss(1.5)", "--view", "noise=noise_?:linear")
+    pipeline, _ = fitted(capsys, tmp_path, train, "--target", "kind", *views, "--C", "3", "--folds", "0")
+    table = flowers()
+    X = StandardScaler().fit_transform(table[["shape_a", "shape_b", "noise_a", "noise_b"]])
+    kernels = [("a", Linear(), [0, 1]), ("b", Gaussian(1.5), [0, 1]), ("c", Linear(), [2, 3])]
+    model = MKLClassifier(kernels, C=3.0).fit(X, table["kind"])
+    ours = pipeline.named_steps["model"]
+    assert ours.kernel_names_ == ["shape:linear", "shape:gauss(1.5)", "noise:linear"]
+    np.testing.assert_allclose(ours.weights_, model.weights_, atol=1e-9)
+    np.testing.assert_allclose(pipeline.decision_function(table), model.decision_function(X), atol=1e-9)
+
+
+def test_columns_are_grouped_by_prefix_and_kind(capsys, tmp_path, train):
+    pipeline, said = fitted(capsys, tmp_path, train, "--target", "kind", *QUICK)
+    views = pipeline.training_["views"]
+    assert list(views) == ["shape", "noise", "other"]
+    assert views["other"] == {"columns": ["colour"], "kernels": ["linear"]}
+    assert views["shape"]["kernels"] == ["linear", "poly2", "gauss*3"]
+    assert len(pipeline.named_steps["model"].kernel_names_) == 11
+    assert "support vectors" in said.out
+    assert "certified gap" in said.out
+
+
+def test_the_widths_of_a_family_lie_around_the_median_distance(capsys, tmp_path, train):
+    arguments = ("--target", "kind", "--view", "s=shape_a,shape_b:gauss*3", *QUICK)
+    pipeline, _ = fitted(capsys, tmp_path, train, *arguments)
+    X = StandardScaler().fit_transform(flowers()[["shape_a", "shape_b"]])
+    i, j = np.triu_indices(len(X), k=1)
+    median = np.median(np.linalg.norm(X[i] - X[j], axis=1))
+    widths = [kernel.width for _, kernel, _ in pipeline.named_steps["model"].kernels]
+    np.testing.assert_allclose(widths, median * np.array([0.5, 1, 2]), rtol=6e-3)
+
+
+def test_cross_validation_chooses_the_price_that_a_plain_loop_chooses(capsys, tmp_path):
+    from sklearn.model_selection import StratifiedKFold, cross_val_score
+    from sklearn.pipeline import make_pipeline
+
+    table = flowers(n=80, seed=3)
+    table["kind"] = np.where(np.random.RandomState(1).rand(80) < 0.25, "rose", table["kind"])
+    train = write(table, tmp_path / "noisy.csv")
+    pipeline, said = fitted(
+        capsys, tmp_path, train, "--target", "kind", "--view", "s=shape_*:linear", "--seed", "4", "--jobs", "2"
+    )
+    X = table[["shape_a", "shape_b"]]
+    folds = StratifiedKFold(5, shuffle=True, random_state=4)
+    means = {}
+    for C in (0.01, 0.1, 1.0, 10.0, 100.0):
+        model = make_pipeline(StandardScaler(), MKLClassifier([Linear()], C=C, tol=1e-2))
+        means[C] = cross_val_score(model, X, table["kind"], cv=folds).mean()
+    best = max(means, key=means.get)
+    assert pipeline.training_["price"] == {"name": "C", "value": best}
+    assert pipeline.training_["score"]["mean"] == pytest.approx(means[best])
+    share = table["kind"].value_counts(normalize=True).max()
+    assert pipeline.training_["score"]["baseline"] == pytest.approx(share, abs=0.02)
+    assert f"{100 * means[best]:.1f} %" in said.out
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".parquet", ".npz", ".semicolons"])
+def test_other_files_give_the_same_model(capsys, tmp_path, train, suffix):
+    table = flowers()
+    path = tmp_path / f"other{suffix}"
+    if suffix == ".tsv":
+        table.to_csv(path, sep="\t", index=False)
+    elif suffix == ".parquet":
+        table.to_parquet(path)
+    elif suffix == ".npz":
+        names = ["shape_a", "shape_b", "noise_a", "noise_b"]
+        labels = {name: table[name].to_numpy(dtype=str) for name in ("colour", "kind")}
+        np.savez(path, X=table[names].to_numpy(), feature_names=np.array(names), **labels)
+    else:
+        path = tmp_path / "semicolons.csv"
+        table.to_csv(path, sep=";", index=False)
+    first, _ = fitted(capsys, tmp_path, train, "--target", "kind", *QUICK)
+    other, _ = fitted(capsys, tmp_path, path, "--target", "kind", *QUICK)
+    np.testing.assert_allclose(other.decision_function(table), first.decision_function(table), atol=1e-6)
+
+
+def test_an_archive_with_an_array_a_view_becomes_views(capsys, tmp_path):
+    table = flowers()
+    path = tmp_path / "views.npz"
+    shape, noise = table[["shape_a", "shape_b"]].to_numpy(), table[["noise_a", "noise_b"]].to_numpy()
+    np.savez(path, shape=shape, noise=noise, y=(table["kind"] == "rose").to_numpy())
+    pipeline, _ = fitted(capsys, tmp_path, path, "--target", "y", *QUICK)
+    assert list(pipeline.training_["views"]) == ["shape", "noise"]
+    assert pipeline.training_["columns"] == ["shape_0", "shape_1", "noise_0", "noise_1"]
+
+
+def test_regression_is_guessed_and_its_price_follows_the_scale(capsys, tmp_path):
+    table = curve(n=80)
+    path = write(table, tmp_path / "curve.csv")
+    pipeline, said = fitted(capsys, tmp_path, path, "--target", "y", "--folds", "3")
+    assert pipeline.training_["task"] == "regression"
+    model = pipeline.named_steps["model"]
+    scale = np.std(table["y"])
+    assert model.epsilon == pytest.approx(0.1 * scale)
+    power = np.log10(model.C / scale)
+    assert power == pytest.approx(round(power), abs=5e-3)
+    assert pipeline.training_["score"]["mean"] > 0.9
+    assert "RMS" in said.out
+
+
+@pytest.mark.parametrize(
+    ("values", "task", "wanted"),
+    [
+        ([1, 2] * 30, None, "classification"),
+        ([1, 2] * 30, "regression", "regression"),
+        (np.arange(60) / 7, None, "regression"),
+        (np.arange(60), None, "regression"),
+        (["a", "b"] * 30, None, "classification"),
+        ([True, False] * 30, None, "classification"),
+    ],
+    ids=["few whole numbers", "overridden", "fractions", "many whole numbers", "texts", "truth values"],
+)
+def test_the_task_is_guessed_from_the_target(capsys, tmp_path, values, task, wanted):
+    table = flowers().drop(columns=["kind", "colour"]).assign(target=values)
+    path = write(table, tmp_path / "t.csv")
+    asked = () if task is None else ("--task", task)
+    pipeline, _ = fitted(capsys, tmp_path, path, "--target", "target", "--view", "s=shape_*:linear", *QUICK, *asked)
+    assert pipeline.training_["task"] == wanted
+
+
+def test_one_class(capsys, tmp_path):
+    table = flowers(n=100)
+    path = write(table, tmp_path / "t.csv")
+    pipeline, said = fitted(
+        capsys, tmp_path, path, "--task", "one-class", "--nu", "0.2", "--view", "s=shape_*:gauss(2)"
+    )
+    rejected = np.mean(pipeline.predict(table) == -1)
+    assert rejected <= 0.2 + 1e-9
+    assert "share accepted" in said.out
+
+
+@pytest.mark.parametrize("method", ["localized", "bilinear", "discriminant", "rmkl"])
+def test_methods(capsys, tmp_path, method):
+    table = flowers(n=50)
+    path = write(table, tmp_path / "t.csv")
+    views = ("--view", "s=shape_*:linear+gauss(2)", "--view", "n=noise_*:linear", "--folds", "2")
+    price = () if method == "discriminant" else ("--C", "2")
+    pipeline, said = fitted(
+        capsys, tmp_path, path, "--target", "kind", "--method", method, *views, *price, "--report", tmp_path / "r.html"
+    )
+    assert pipeline.training_["method"] == method
+    assert pipeline.training_["score"]["mean"] > 0.8
+    assert (pipeline.training_["gates"] is not None) == (method == "localized")
+    model = pipeline.named_steps["model"]
+    expected = {"localized": "LocalizedMKLClassifier", "rmkl": "MKLClassifier"}
+    assert type(model).__name__ == expected.get(method, f"{method.capitalize()}MKLClassifier")
+    text = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert ("response surface" in text) == (method == "rmkl")
+    if method == "rmkl":
+        assert len(model.penalties) == 3
+        assert model.tol == MKLClassifier().tol
+    assert "Kernels" in said.out
+
+
+def test_sequences_are_recognised_and_told_apart(capsys, tmp_path):
+    path = write(strings(), tmp_path / "dna.csv")
+    pipeline, _ = fitted(capsys, tmp_path, path, "--target", "motif", "--C", "10")
+    assert pipeline.named_steps["model"].kernel_names_ == ["dna:spectrum(3)"]
+    assert pipeline.training_["score"]["mean"] > 0.8
+    wd, _ = fitted(capsys, tmp_path, path, "--target", "motif", "--view", "d=dna:wd(4)+spectrum(2)", *QUICK)
+    assert wd.named_steps["model"].kernel_names_ == ["d:wd(4)", "d:spectrum(2)"]
+
+
+def test_numbers_and_sequences_together(capsys, tmp_path):
+    table = strings().assign(length=np.arange(40.0), weight=np.random.RandomState(0).randn(40))
+    path = write(table, tmp_path / "t.csv")
+    pipeline, _ = fitted(capsys, tmp_path, path, "--target", "motif", *QUICK)
+    assert set(pipeline.training_["views"]) == {"all", "dna"}
+    assert set(pipeline.predict(table)) <= {"yes", "no"}
+
+
+def test_a_cost_makes_a_view_dearer(capsys, tmp_path, train):
+    common = (train, "--target", "kind", "--view", "s=shape_*:linear", "--view", "n=noise_*:linear", *QUICK)
+    plain, _ = fitted(capsys, tmp_path, *common)
+    dear, _ = fitted(capsys, tmp_path, *common, "--cost", "s=5", "--cost", "n:linear=2")
+    assert dear.named_steps["model"].penalties == [5.0, 2.0]
+    assert dear.training_["costs"] == [5.0, 2.0]
+    weights = dear.named_steps["model"].weights_ * np.array([25, 4])  # Σ d² η = 1
+    assert weights.sum() == pytest.approx(1)
+    assert plain.named_steps["model"].weights_.sum() == pytest.approx(1)
+
+
+def test_held_out_rows_are_not_learned_from(capsys, tmp_path, train):
+    pipeline, said = fitted(capsys, tmp_path, train, "--target", "kind", "--drop", "colour", *QUICK, "--test", "0.25")
+    assert pipeline.training_["rows"] == 45
+    assert re.search(r"accuracy on held-out rows\D+\d+\.\d %", said.out)
+    assert "colour" not in pipeline.training_["columns"]
+
+
+def test_the_same_seed_gives_the_same_model(capsys, tmp_path, train):
+    first, again = (fitted(capsys, tmp_path, train, "--target", "kind", *QUICK)[0] for _ in range(2))
+    np.testing.assert_array_equal(first.named_steps["model"].dual_coef_, again.named_steps["model"].dual_coef_)
+
+
+def test_columns_that_number_the_rows_and_free_text_are_left_out_with_a_note(capsys, tmp_path):
+    remarks = [f"seen on day {i}, by hand" for i in range(60)]
+    path = write(flowers().assign(id=range(60), remark=remarks), tmp_path / "t.csv")
+    pipeline, said = fitted(capsys, tmp_path, path, "--target", "kind", *QUICK)
+    assert not {"id", "remark"} & set(pipeline.training_["columns"])
+    assert "'id' is left out" in said.err
+    assert "'remark' is left out" in said.err
+
+
+def test_a_gap_that_is_not_met_is_one_line_on_stderr(capsys, tmp_path, train, monkeypatch):
+    from kernelmosaic.cli import _methods
+
+    make = _methods.make_estimator
+    monkeypatch.setattr(
+        "kernelmosaic.cli._training_run.make_estimator", lambda *a: make(*a).set_params(max_iter=1, tol=1e-12)
+    )
+    views = ("--view", "s=shape_*:linear+gauss(1)", "--view", "n=noise_*:gauss(1)")
+    said = done(capsys, "fit", train, "--target", "kind", *views, *QUICK, "-o", tmp_path / "m.skops")
+    lines = [line for line in said.err.splitlines() if "duality gap" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("kernelmosaic: MKLClassifier stopped at")
+
+
+# Matrices -----------------------------------------------------------------------------------------------------------
+
+
+def gram(table, columns):
+    X = table[columns].to_numpy()
+    return X @ X.T
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv", ".named.csv"])
+def test_a_kernel_matrix_gives_the_model_of_its_features(capsys, tmp_path, train, suffix):
+    table = flowers()
+    K = gram(table, ["shape_a", "shape_b"])
+    path = tmp_path / f"K{suffix}"
+    if suffix == ".npy":
+        np.save(path, K)
+    elif suffix == ".npz":
+        np.savez(path, other=np.eye(3), mine=K)
+    elif suffix == ".csv":
+        np.savetxt(path, K, delimiter=",", fmt="%.17g")
+    else:
+        names = [f"s{i}" for i in range(len(K))]
+        pd.DataFrame(K, index=names, columns=names).to_csv(path)
+    pipeline, _ = fitted(capsys, tmp_path, train, "--target", "kind", "--kernel", f"mine={path}", *QUICK)
+    model = pipeline.named_steps["model"]
+    reference = MKLClassifier([Linear()], C=1.0).fit(table[["shape_a", "shape_b"]].to_numpy(), table["kind"])
+    assert model.kernel_names_ == ["mine"]
+    assert model.objective_ == pytest.approx(reference.objective_, rel=1e-3)
+
+
+def test_a_matrix_of_more_samples_needs_row_numbers(capsys, tmp_path):
+    table = flowers(n=60).assign(sample=range(60))
+    np.save(tmp_path / "K.npy", gram(table, ["shape_a", "shape_b"]))
+    some = write(table.iloc[10:50], tmp_path / "some.csv")
+    arguments = (some, "--target", "kind", "--kernel", f"k={tmp_path / 'K.npy'}", *QUICK)
+    pipeline, _ = fitted(capsys, tmp_path, *arguments, "--rows", "sample")
+    right = np.mean(pipeline.predict(table[["sample"]]) == table["kind"])
+    assert right > 0.85
+    from tests.cli.tables import run
+
+    assert "--rows" in run(capsys, "fit", *arguments).error
+
+
+# Outside ------------------------------------------------------------------------------------------------------------
+
+
+def test_from_the_shell(tmp_path, train):
+    source = str(Path(__file__).parents[2] / "src")
+    environment = os.environ | {"PYTHONPATH": source, "COLUMNS": "100"}
+    command = [sys.executable, "-m", "kernelmosaic.cli"]
+
+    def shell(*arguments):
+        return subprocess.run(
+            [*command, *map(str, arguments)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+
+    made = shell("fit", train, "--target", "kind", "--view", "s=shape_*:linear", *QUICK)
+    assert made.returncode == 0, made.stderr
+    assert made.stderr == ""  # no bar where nobody watches
+    assert (tmp_path / "model.skops").is_file()
+    lost = shell("fit", "nowhere.csv", "--target", "kind")
+    assert (lost.returncode, lost.stdout) == (2, "")
+    assert lost.stderr.splitlines() == ["kernelmosaic: nowhere.csv: there is no such file."]

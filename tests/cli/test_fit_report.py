@@ -1,0 +1,79 @@
+"""The page ``kernelmosaic fit --report`` writes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.cli.tables import QUICK, curve, done, flowers, write
+from tests.reports.test_page import Reader
+
+from kernelmosaic import load
+
+
+def page_of(capsys, tmp_path, table, target, *arguments):
+    path = write(table, tmp_path / "data.csv")
+    done(
+        capsys, "fit", path, "--target", target, *arguments, "-o", tmp_path / "m.skops", "--report", tmp_path / "r.html"
+    )
+    return Reader((tmp_path / "r.html").read_text(encoding="utf-8"))
+
+
+def headings(page):
+    return [text for _, text in page.all("h2")]
+
+
+def test_classification(capsys, tmp_path):
+    table = flowers().drop(columns="colour")
+    page = page_of(capsys, tmp_path, table, "kind", "--folds", "3", "--view", "s=shape_*:linear+gauss*2")
+    assert headings(page) == [
+        "Which kernels count",
+        "How well it does on rows it has not seen",
+        "Which classes are mistaken for which",
+        "Is it the optimum?",
+        "What to do next",
+    ]
+    images = page.all("img")
+    assert len(images) == 3
+    assert all(attributes["alt"] and attributes["src"].startswith("data:image/png") for attributes, _ in images)
+    cells = [text for _, text in page.all("td")]
+    confusion = [int(text) for text in cells if text.isdigit()]
+    assert sum(confusion) == 60
+    weights = load(tmp_path / "m.skops").named_steps["model"].weights_
+    assert all(f"{weight:.4f}" in cells for weight in weights)
+
+
+def test_the_confusion_matrix_counts_held_out_rows(capsys, tmp_path):
+    from sklearn.metrics import confusion_matrix
+    from sklearn.model_selection import StratifiedKFold, cross_val_predict
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    from kernelmosaic import MKLClassifier
+    from kernelmosaic.kernels import Linear
+
+    table = flowers(n=70, seed=2)[["shape_a", "kind"]]
+    page = page_of(capsys, tmp_path, table, "kind", "--view", "s=shape_a:linear", *QUICK)
+    model = make_pipeline(StandardScaler(), MKLClassifier([Linear()], tol=1e-2))
+    folds = StratifiedKFold(2, shuffle=True, random_state=0)
+    predicted = cross_val_predict(model, table[["shape_a"]], table["kind"], cv=folds)
+    expected = confusion_matrix(table["kind"], predicted)
+    found = [int(text) for _, text in page.all("td") if text.isdigit()]
+    np.testing.assert_array_equal(found, expected.ravel())
+
+
+def test_regression_and_without_matplotlib(capsys, tmp_path, monkeypatch):
+    page = page_of(capsys, tmp_path, curve(), "y", *QUICK)
+    assert "Predicted and true" in headings(page)
+    assert any("true values" in attributes["alt"] for attributes, _ in page.all("img"))
+    monkeypatch.setattr("kernelmosaic.cli._fit_report.find_spec", lambda name: None)
+    page = page_of(capsys, tmp_path, curve(), "y", *QUICK)
+    assert page.all("img") == []
+    assert any("kernelmosaic[plots]" in text for _, text in page.all("code"))
+
+
+@pytest.mark.parametrize("arguments", [("--folds", "0"), ()], ids=["no folds", "one-class"])
+def test_what_was_not_measured_is_left_out(capsys, tmp_path, arguments):
+    extra = ("--C", "1", *arguments) if arguments else ("--task", "one-class")
+    page = page_of(capsys, tmp_path, flowers(), "kind", "--view", "s=shape_*:gauss(2)", *extra)
+    assert "Which classes are mistaken for which" not in headings(page)
+    assert ("How well it does on rows it has not seen" in headings(page)) == (arguments == ())

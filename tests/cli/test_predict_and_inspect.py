@@ -1,0 +1,156 @@
+"""``kernelmosaic predict`` and ``kernelmosaic inspect`` on models that ``fit`` and Python made."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from tests.cli.tables import QUICK, curve, done, flowers, write
+
+import kernelmosaic
+from kernelmosaic import MKLClassifier, MKLRegressor, load, save
+from kernelmosaic.kernels import Linear
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    from kernelmosaic.cli import main
+
+    folder = tmp_path_factory.mktemp("model")
+    train = write(flowers(), folder / "train.csv")
+    assert main(["fit", str(train), "--target", "kind", *QUICK, "-o", str(folder / "model.skops")]) == 0
+    return folder / "model.skops"
+
+
+def test_columns_in_any_order_and_more_of_them(capsys, tmp_path, model):
+    table = flowers(n=30, seed=1)
+    new = table[["noise_b", "colour", "shape_b", "noise_a", "shape_a"]].assign(
+        name=[f"n{i}" for i in range(30)], extra=1
+    )
+    path = write(new, tmp_path / "new.csv")
+    said = done(capsys, "predict", model, path, "--id", "name", "-o", tmp_path / "out.csv")
+    out = pd.read_csv(tmp_path / "out.csv")
+    assert list(out.columns) == ["name", "prediction"]
+    np.testing.assert_array_equal(out["prediction"], load(model).predict(table))
+    assert "1 columns the model does not know are ignored: extra" in said.err
+    assert "accuracy" not in said.err
+
+
+def test_the_target_column_gives_the_score(capsys, tmp_path, model):
+    table = flowers(n=30, seed=1)
+    said = done(capsys, "predict", model, write(table, tmp_path / "new.csv"))
+    lines = said.out.splitlines()
+    assert lines[0] == "prediction"
+    right = np.mean(np.array(lines[1:]) == table["kind"])
+    assert f"accuracy on column 'kind': {100 * right:.1f} %" in said.err
+
+
+def test_scores_add_up(capsys, tmp_path, model):
+    table = flowers(n=30, seed=1)
+    path = write(table, tmp_path / "new.csv")
+    done(capsys, "predict", model, path, "--scores", "-o", tmp_path / "out.tsv")
+    out = pd.read_csv(tmp_path / "out.tsv", sep="\t")
+    pipeline = load(model)
+    shares = out.filter(like="share[")
+    intercept = pipeline.named_steps["model"].intercept_[0]
+    np.testing.assert_allclose(shares.sum(axis=1) + intercept, out["decision"], atol=1e-6)
+    np.testing.assert_allclose(out["decision"], pipeline.decision_function(table), atol=1e-6)
+
+
+def test_scores_of_several_classes_are_those_of_the_predicted_one(capsys, tmp_path):
+    table = flowers(n=90).drop(columns="colour")
+    table["kind"] = np.where(table["noise_b"] > 0.5, "orchid", table["kind"])
+    path = write(table, tmp_path / "t.csv")
+    done(capsys, "fit", path, "--target", "kind", *QUICK, "-o", tmp_path / "m.skops")
+    done(capsys, "predict", tmp_path / "m.skops", path, "--scores", "-o", tmp_path / "out.parquet")
+    out = pd.read_parquet(tmp_path / "out.parquet")
+    decisions = out[[f"decision[{c}]" for c in ("orchid", "rose", "tulip")]].to_numpy()
+    chosen = decisions.argmax(axis=1)
+    np.testing.assert_array_equal(np.array(["orchid", "rose", "tulip"])[chosen], out["prediction"])
+    intercepts = load(tmp_path / "m.skops").named_steps["model"].intercept_
+    sums = out.filter(like="share[").sum(axis=1) + intercepts[chosen]
+    np.testing.assert_allclose(sums, decisions.max(axis=1), atol=1e-6)
+
+
+def test_a_category_never_seen_is_noted(capsys, tmp_path, model):
+    table = flowers(n=10).drop(columns="kind").assign(colour="green")
+    said = done(capsys, "predict", model, write(table, tmp_path / "new.csv"))
+    assert "'colour': 'green' was not in the training table" in said.err
+
+
+def test_classes_that_read_as_numbers_elsewhere(capsys, tmp_path):
+    train = flowers().assign(kind=lambda t: np.where(t["kind"] == "rose", "1", "x"))
+    done(capsys, "fit", write(train, tmp_path / "t.csv"), "--target", "kind", *QUICK, "-o", tmp_path / "m.skops")
+    ones = write(train[train["kind"] == "1"], tmp_path / "ones.csv")
+    assert "accuracy on column 'kind'" in done(capsys, "predict", tmp_path / "m.skops", ones).err
+
+
+def test_regression_scores(capsys, tmp_path):
+    path = write(curve(), tmp_path / "t.csv")
+    done(capsys, "fit", path, "--target", "y", *QUICK, "--C", "5000", "-o", tmp_path / "m.skops")
+    said = done(capsys, "predict", tmp_path / "m.skops", path, "--scores", "-o", tmp_path / "out.csv")
+    assert "R² on column 'y'" in said.err
+    out = pd.read_csv(tmp_path / "out.csv")
+    assert np.corrcoef(out["prediction"], curve()["y"])[0, 1] > 0.9
+
+
+def test_new_rows_of_given_matrices(capsys, tmp_path):
+    table, new = flowers(n=60), flowers(n=25, seed=5)
+    names = ["shape_a", "shape_b"]
+    X, Z = table[names].to_numpy(), new[names].to_numpy()
+    np.save(tmp_path / "K.npy", X @ X.T)
+    np.save(tmp_path / "B.npy", Z @ X.T)
+    path = write(table[["kind"]], tmp_path / "t.csv")
+    common = ("--target", "kind", *QUICK, "-o", tmp_path / "m.skops")
+    done(capsys, "fit", path, "--kernel", f"k={tmp_path / 'K.npy'}", *common)
+    ids = write(pd.DataFrame({"name": range(25)}), tmp_path / "new.csv")
+    arguments = ("--kernel", f"k={tmp_path / 'B.npy'}", "--scores", "-o", tmp_path / "o.csv")
+    done(capsys, "predict", tmp_path / "m.skops", ids, *arguments)
+    reference = MKLClassifier([Linear()], C=1.0).fit(X, table["kind"])
+    out = pd.read_csv(tmp_path / "o.csv")
+    np.testing.assert_allclose(out["decision"], reference.decision_function(Z), atol=5e-3)
+
+
+def test_models_made_in_python(capsys, tmp_path):
+    table = curve()
+    save(MKLRegressor(C=1000.0).fit(table[["u", "v"]], table["y"]), tmp_path / "m.skops")
+    path = write(table[["v", "u"]], tmp_path / "t.csv")
+    said = done(capsys, "predict", tmp_path / "m.skops", path)
+    expected = load(tmp_path / "m.skops").predict(table[["u", "v"]])
+    np.testing.assert_allclose([float(line) for line in said.out.splitlines()[1:]], expected, rtol=1e-6)
+    assert "MKLRegressor" in done(capsys, "inspect", tmp_path / "m.skops").out
+
+
+def test_inspect_tells(capsys, model):
+    said = done(capsys, "inspect", model)
+    pipeline = load(model)
+    heaviest = np.argmax(pipeline.named_steps["model"].weights_)
+    assert pipeline.named_steps["model"].kernel_names_[heaviest] in said.out
+    for words in ("support vectors", "certified gap", "cost of a prediction", "target 'kind'", "shape_a"):
+        assert words in said.out
+    assert kernelmosaic.__version__ in said.out
+
+
+def test_inspect_as_json(capsys, model):
+    found = json.loads(done(capsys, "inspect", model, "--json").out)
+    inner = load(model).named_steps["model"]
+    assert [kernel["name"] for kernel in found["kernels"]] == inner.kernel_names_
+    np.testing.assert_allclose([kernel["weight"] for kernel in found["kernels"]], inner.weights_)
+    assert sum(kernel["share"] for kernel in found["kernels"]) == pytest.approx(1)
+    assert found["support_vectors"] == len(inner.support_)
+    assert found["duality_gap"] == inner.duality_gap_
+    assert found["classes"] == ["rose", "tulip"]
+    assert found["columns"] == ["shape_a", "shape_b", "noise_a", "noise_b", "colour"]
+    assert found["cost"] == pytest.approx(inner.cost(np.ones(len(inner.kernel_names_))))
+
+
+def test_inspect_summarises_gates(capsys, tmp_path):
+    path = write(flowers(), tmp_path / "t.csv")
+    views = ("--view", "s=shape_*:linear", "--view", "n=noise_*:linear")
+    done(capsys, "fit", path, "--target", "kind", "--method", "localized", *views, *QUICK, "-o", tmp_path / "m.skops")
+    pipeline = load(tmp_path / "m.skops")
+    X = pipeline.named_steps["prepare"].transform(flowers())
+    low, high = np.quantile(pipeline.named_steps["model"].gate(X)[:, 0], (0.1, 0.9))
+    assert f"{low:.3f} to {high:.3f}" in done(capsys, "inspect", tmp_path / "m.skops").out

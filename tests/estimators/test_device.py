@@ -1,0 +1,181 @@
+"""Estimators with their matrices on a torch device, here the host's, against the same fitted with NumPy."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+from kernelmosaic import (
+    BilinearMKLClassifier,
+    DiscriminantMKLClassifier,
+    LocalizedMKLClassifier,
+    LocalizedMKLOneClass,
+    LocalizedMKLRegressor,
+    MKLClassifier,
+    MKLOneClass,
+    MKLRegressor,
+    PosteriorMKLClassifier,
+)
+from kernelmosaic.datasets import make_gaussians
+from kernelmosaic.gram import device as device_module
+from kernelmosaic.kernels import Correlation, Gaussian, Linear, Polynomial, Projected, family
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+KERNELS = [Linear(), Polynomial(2), *family(Gaussian(), width=[0.5, 2.0])]
+X, Y = make_gaussians(n_components=4, n_samples=160, random_state=0)
+THREE = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0)
+TARGET = np.sin(X[:, 0]) + 0.1 * X[:, 1]
+
+#: Tight, so that two answers within their gaps are the same to a few digits.
+FITS = {
+    "sparse": (MKLClassifier(KERNELS, tol=1e-6), Y),
+    "power norm": (MKLClassifier(KERNELS, norm=2, tol=1e-6), Y),
+    "given weights": (MKLClassifier(KERNELS, weights="uniform", tol=1e-7), Y),
+    "product": (MKLClassifier(KERNELS, weights="product", tol=1e-7), Y),
+    "squared slack": (MKLClassifier(KERNELS, slack=2, tol=1e-6), Y),
+    "learned C": (MKLClassifier(KERNELS, C="learn", slack=2, tol=1e-5), Y),
+    "one versus rest": (MKLClassifier(KERNELS, tol=1e-6), THREE),
+    "joint": (MKLClassifier(KERNELS, multi_class="joint", tol=1e-5), THREE),
+    "silp": (MKLClassifier(KERNELS, solver="silp", tol=1e-4), Y),
+    "reduced gradient": (MKLClassifier(KERNELS, solver="reduced_gradient", tol=1e-5), Y),
+    "alignment": (MKLClassifier(KERNELS, solver="alignment", tol=1e-7), Y),
+    "easymkl": (MKLClassifier(KERNELS, solver="easymkl", tol=1e-6), Y),
+    "diagonal": (MKLClassifier(KERNELS, normalize="diagonal", tol=1e-6), Y),
+    "host kernel": (MKLClassifier([*KERNELS, Correlation()], tol=1e-6), Y),
+    "regression": (MKLRegressor(KERNELS, epsilon=0.05, tol=1e-6), TARGET),
+    "one class": (MKLOneClass(KERNELS, nu=0.3, tol=1e-6), None),
+    "bilinear": (BilinearMKLClassifier(KERNELS, tol=1e-5), THREE),
+    "discriminant": (DiscriminantMKLClassifier(KERNELS, tol=1e-6), THREE),
+    "discriminant price": (DiscriminantMKLClassifier(KERNELS, alpha="learn", tol=1e-5), Y),
+    "posterior": (PosteriorMKLClassifier(KERNELS, tol=1e-5), Y),
+    "posterior, three": (PosteriorMKLClassifier(KERNELS, tol=1e-5), THREE),
+}
+
+
+def outputs(model):
+    return model.predict(X) if isinstance(model, MKLRegressor) else model.decision_function(X)
+
+
+def on(estimator, device, **parameters):
+    from sklearn.base import clone
+
+    return clone(estimator).set_params(device=device, **parameters)
+
+
+@pytest.mark.parametrize("name", sorted(FITS))
+def test_the_device_changes_nothing(name):
+    estimator, target = FITS[name]
+    here, there = (on(estimator, device).fit(X, target) for device in (None, "cpu"))
+    assert there.duality_gap_ <= estimator.tol
+    assert there.objective_ == pytest.approx(here.objective_, rel=3 * estimator.tol, abs=1e-9)
+    size = np.abs(outputs(here)).max()
+    # An error δ in the value is one of √δ in the function.
+    np.testing.assert_allclose(outputs(there), outputs(here), atol=3 * np.sqrt(estimator.tol) * size)
+    assert isinstance(there.dual_coef_, np.ndarray)
+
+
+GATED = {
+    "classes": (LocalizedMKLClassifier(KERNELS[:3], max_iter=4), Y),
+    "targets": (LocalizedMKLRegressor(KERNELS[:3], max_iter=4), TARGET),
+    "one class": (LocalizedMKLOneClass(KERNELS[:3], nu=0.3, max_iter=4), None),
+}
+
+
+@pytest.mark.parametrize("name", sorted(GATED))
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_gates_take_the_same_steps(name):
+    estimator, target = GATED[name]
+    here, there = (on(estimator, device, tol=1e-6).fit(X, target) for device in (None, "cpu"))
+    np.testing.assert_allclose(there.gate(X), here.gate(X), atol=1e-2)
+    assert there.objective_ == pytest.approx(here.objective_, rel=1e-3)
+    size = np.abs(here.contributions(X)).max()
+    np.testing.assert_allclose(there.contributions(X), here.contributions(X), atol=2e-2 * size)
+
+
+def test_single_precision_and_recomputing_keep_the_certificate(monkeypatch):
+    from kernelmosaic.gram import _torch_bank
+
+    monkeypatch.setattr(_torch_bank, "_SMALL", 10)
+    monkeypatch.setitem(_torch_bank._TILE, "cpu", 64)
+    n = len(X)
+    stored = MKLClassifier(KERNELS, tol=1e-5, device="cpu").fit(X, Y)
+    computed = MKLClassifier(KERNELS, tol=1e-5, device="cpu", memory_budget=2.5 * 4 * n * n).fit(X, Y)
+    here = MKLClassifier(KERNELS, tol=1e-5).fit(X, Y)
+    for model in (stored, computed):
+        assert model.duality_gap_ <= 1e-5
+        assert model.objective_ == pytest.approx(here.objective_, rel=2e-5)
+        np.testing.assert_allclose(model.weights_, here.weights_, atol=5e-3)
+
+
+def test_predictions_on_the_device_and_without_it(monkeypatch):
+    model = MKLClassifier(KERNELS, device="cpu").fit(X, Y)
+    loaded = pickle.loads(pickle.dumps(model))
+    there = loaded.decision_function(X)
+    np.testing.assert_allclose(there, model.decision_function(X), rtol=1e-12)
+    monkeypatch.setattr("kernelmosaic.estimators._expansion.has_device", lambda device: False)
+    monkeypatch.setattr("kernelmosaic.gram._torch_products.device_products", None)
+    np.testing.assert_allclose(loaded.decision_function(X), there, rtol=1e-9, atol=1e-11)
+
+
+def test_a_model_from_a_device_that_is_gone(monkeypatch):
+    model = MKLClassifier(KERNELS, device="cpu").fit(X, Y)
+    expected = model.decision_function(X)
+    object.__setattr__(model._expansion, "device", "cuda:7")
+    np.testing.assert_allclose(model.decision_function(X), expected, rtol=1e-9, atol=1e-11)
+
+
+def test_tensors_for_arrays():
+    model = MKLClassifier(KERNELS, tol=1e-6).fit(torch.as_tensor(X), torch.as_tensor(Y))
+    # In the host's memory a tensor is as good as an array: no device is asked for.
+    assert model._fit_device is None
+    reference = MKLClassifier(KERNELS, tol=1e-6).fit(X, Y)
+    np.testing.assert_allclose(model.decision_function(torch.as_tensor(X)), reference.decision_function(X), rtol=1e-12)
+
+
+class OnDevice:
+    """A stand-in for a tensor on a GPU."""
+
+    device = torch.device("cuda", 0)
+    __module__ = "torch"
+
+    def __init__(self, X):
+        self.X = X
+
+    def detach(self):
+        return torch.as_tensor(self.X)
+
+
+def test_a_tensor_says_where_to_compute(monkeypatch):
+    OnDevice.__module__ = "torch"
+    monkeypatch.setattr(device_module, "require_device", lambda device: torch.device("cpu"))
+    asked = []
+    monkeypatch.setattr(
+        "kernelmosaic.estimators._base.make_bank", lambda *args, device, **rest: asked.append(device) or 1 / 0
+    )
+    with pytest.raises(ZeroDivisionError):
+        MKLClassifier(KERNELS).fit(OnDevice(X), Y)
+    assert asked == ["cuda:0"]
+
+
+# ---- refusals
+
+
+@pytest.mark.parametrize("estimator", [MKLClassifier(), LocalizedMKLClassifier(), DiscriminantMKLClassifier()])
+def test_devices_that_are_none(estimator):
+    with pytest.raises(ValueError, match=r"device='gpu': give None, 'cuda', 'cuda:1' or 'cpu'"):
+        on(estimator, "gpu").fit(X, Y)
+
+
+def test_projections_stay_on_the_host():
+    model = LocalizedMKLClassifier([Projected(Gaussian(1.0), 1)], device="cpu")
+    with pytest.raises(ValueError, match=r"device='cpu': projected kernels are learned on the host"):
+        model.fit(X, Y)
+
+
+def test_approximations_stay_on_the_host():
+    with pytest.raises(ValueError, match=r"device='cpu' serves exact kernels"):
+        MKLClassifier(KERNELS, approximation="nystroem", device="cpu").fit(X, Y)

@@ -1,0 +1,168 @@
+"""What a notebook shows: scikit-learn's diagram, and of a fitted estimator kernels, weights and certificate."""
+
+from __future__ import annotations
+
+import warnings
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.base import BaseEstimator
+from sklearn.datasets import load_iris
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import kernelmosaic
+from kernelmosaic import BilinearMKLClassifier, LocalizedMKLClassifier, MKLClassifier
+from kernelmosaic.estimators._html import summary_html
+from kernelmosaic.kernels import Gaussian, Linear, family
+
+X, Y = load_iris(return_X_y=True)
+X, Y = X[::3], np.array(["se", "ve", "vi"])[Y[::3]]
+NAMES = [name for name in kernelmosaic.__all__ if name[0].isupper()]
+VOID = {"br", "img", "input", "link", "meta", "hr"}
+
+
+class Page(HTMLParser):
+    """Tags, attributes and text; fails on a tag that is closed but not open."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.open, self.text, self.attributes = [], [], [], []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if not self.open or self.open[-1] != "style":
+            self.text.append(data)
+
+    @property
+    def words(self):
+        return " ".join(self.text)
+
+
+def fitted(model, *data):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(*data)
+
+
+def make(name):
+    return getattr(kernelmosaic, name)(**({"n_init": 1, "max_iter": 3} if name.startswith("Localized") else {}))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_fitted_estimator_shows_what_it_learned(name):
+    model = fitted(make(name), X, X[:, 0] if "Regressor" in name else Y)
+    page = Page(summary_html(model))
+    assert page.open == []
+    for kernel in model.kernel_names_:
+        assert kernel in page.words
+    assert f"{model.duality_gap_:.2g}" in page.words
+    assert f"{model.objective_:.6g}" in page.words
+    assert f"{len(model.support_)} (" in page.words
+    assert f"{model.n_iter_} (machine solves: {model.n_solves_})" in page.words
+    for weight in np.ravel(model.weights_):
+        assert any(_close(word, weight) for word in page.words.split())
+    assert ("mean gate" in page.words) == hasattr(model, "gate")
+    assert ("certified" in page.words) == (not hasattr(model, "gate"))
+
+
+def _close(word, weight):
+    try:
+        return abs(float(word) - weight) <= max(0.06 * abs(weight), 1e-12)
+    except ValueError:
+        return False
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_stands_below_scikit_learns_own(name):
+    model = make(name)
+    # scikit-learn numbers its diagrams: an unfitted one is theirs but for the number.
+    theirs = BaseEstimator._repr_html_inner(model)
+    assert len(model._repr_html_()) == pytest.approx(len(theirs), abs=20)
+    assert "km-summary" not in model._repr_html_()
+    assert "km-summary" not in model._repr_mimebundle_()["text/html"]
+    fitted(model, X, X[:, 0] if "Regressor" in name else Y)
+    for html in (model._repr_html_(), model._repr_mimebundle_()["text/html"]):
+        assert html.endswith(summary_html(model))
+        assert html.count("km-summary") > 1
+        assert name in html
+    assert model._repr_mimebundle_()["text/plain"] == repr(model)
+
+
+def test_text_display_shows_no_html():
+    model = MKLClassifier().fit(X, Y)
+    with sklearn.config_context(display="text"):
+        assert "text/html" not in model._repr_mimebundle_()
+        assert not hasattr(model, "_repr_html_")
+
+
+def test_bars_are_as_long_as_weights_relative_to_the_largest():
+    kernels = [("a", Linear()), ("b", Gaussian(2.0)), ("c", Gaussian(9.0))]
+    model = MKLClassifier(kernels, weights=[0.5, 0.25, 0.0]).fit(X, Y == "vi")
+    widths = [value for key, value in Page(summary_html(model)).attributes if key == "style"]
+    assert widths == ["width:100.0%", "width:50.0%", "width:0.0%"]
+
+
+def test_classes_are_columns():
+    model = BilinearMKLClassifier([("line", Linear()), ("bell", Gaussian(2.0))]).fit(X, Y)
+    page = Page(summary_html(model))
+    assert page.tags.count("td") == 4 + 2 * 3
+    for label in ("se", "ve", "vi"):
+        assert label in page.text
+    shades = [value for key, value in page.attributes if key == "style"]
+    assert sum("0.60" in shade for shade in shades) == 1
+
+
+def test_many_kernels_and_classes_are_summed_up():
+    model = MKLClassifier(family(Gaussian(), width=list(range(1, 41))), weights="uniform").fit(X, Y == "vi")
+    page = Page(summary_html(model))
+    assert page.tags.count("tr") == 4 + 1 + 30
+    assert "and 10 more of smaller weight" in page.words
+    labels = np.arange(len(X)) % 14
+    many = fitted(MKLClassifier([Linear(), Gaussian()], weights="uniform"), X, labels)
+    assert "mean over 14 classes" in Page(summary_html(many)).words
+
+
+def test_a_gap_that_was_not_met_is_marked():
+    model = fitted(MKLClassifier(max_iter=1, tol=1e-9), X, Y == "vi")
+    assert model.duality_gap_ > 1e-9
+    assert "km-warning" in summary_html(model).split("</style>")[1]
+    assert "above tol=1e-09" in Page(summary_html(model)).words
+
+
+def test_names_are_escaped_and_nothing_is_fetched_or_run():
+    evil = "<script>alert(1)</script>&\"'"
+    model = MKLClassifier([(evil, Linear()), ("b", Gaussian(2.0))]).fit(X, np.where(Y == "se", evil, Y))
+    html = summary_html(model)
+    page = Page(html)
+    assert "script" not in page.tags
+    assert evil in page.words
+    assert page.open == []
+    assert "http" not in html.replace("http://www.w3.org", "")
+    assert {"style", "div", "table", "tr", "th", "td"} >= set(page.tags)
+    assert not any(key.startswith("on") or key in ("src", "href") for key, _ in page.attributes)
+
+
+def test_no_colour_but_the_bars_is_set():
+    style = summary_html(MKLClassifier().fit(X, Y)).split("</style>")[0]
+    assert "color:inherit" in style
+    assert style.count("#") == 1
+
+
+def test_localized_and_pipelines_still_have_their_diagrams():
+    model = fitted(LocalizedMKLClassifier(n_init=1, max_iter=2), X, Y)
+    assert "gap of the machine under the gates" in model._repr_html_()
+    assert "MKLClassifier" in make_pipeline(StandardScaler(), MKLClassifier()).fit(X, Y)._repr_html_()

@@ -1,0 +1,99 @@
+"""Random splits: sizes, shared parts, what searches and discriminants report."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.model_selection import GridSearchCV
+from sklearn.svm import SVC
+
+from kernelmosaic.datasets import make_gaussians
+from kernelmosaic.experiments import sources
+from kernelmosaic.experiments.methods import Method
+from kernelmosaic.experiments.paper_004 import BINARY, MULTICLASS, FirstClasses
+from kernelmosaic.experiments.protocols import RandomSplits
+from kernelmosaic.experiments.sources import Dataset, Generated
+from kernelmosaic.experiments.units import FULL, QUICK, Record, Settings
+
+SOURCE = Generated(make_gaussians, 90, (("n_components", 4),))
+
+
+def make_protocol(*methods):
+    return RandomSplits((Dataset("toy", SOURCE, quick=True),), (60,), methods, repeats=3)
+
+
+def measure(protocol, unit, settings):
+    return {one.metric: one.value for one in protocol.run(unit, settings)}
+
+
+def test_accuracy_is_that_of_the_method_on_the_rest():
+    protocol = make_protocol(Method("SVM", "rbf", SVC(C=2.0)))
+    settings = Settings(seed=4)
+    units = protocol.units("x", FULL)
+    assert len(units) == 3
+    samples = SOURCE(settings)
+    for unit in units:
+        train, test = protocol.split(samples, 60, settings.seed_for("toy", "split", unit.replicate))
+        assert (len(train.y), len(test.y)) == (60, 30)
+        np.testing.assert_allclose(train.X.mean(axis=0), 0.0, atol=1e-12)
+        # Together the parts are the samples, each once, whatever the scaling did to them.
+        assert sorted([*train.y, *test.y]) == sorted(samples.y)
+        expected = 100 * SVC(C=2.0).fit(train.X, train.y).score(test.X, test.y)
+        assert measure(protocol, unit, settings)["accuracy"] == pytest.approx(expected)
+
+
+def test_methods_see_the_same_splits_and_runs_repeat():
+    twins = make_protocol(Method("first", "rbf", SVC()), Method("second", "rbf", SVC()))
+    first, second = (
+        [measure(twins, unit, Settings(1))["accuracy"] for unit in twins.units("x", FULL) if unit.method == name]
+        for name in ("first", "second")
+    )
+    assert first == second
+    assert len(set(first)) > 1
+    again = [measure(twins, unit, Settings(1))["accuracy"] for unit in twins.units("x", FULL)[:3]]
+    assert again == first
+
+
+def test_a_search_reports_its_last_fit():
+    protocol = make_protocol(Method("search", "rbf", GridSearchCV(SVC(), {"C": [0.1, 10.0]}, cv=3)))
+    found = measure(protocol, protocol.units("x", FULL)[0], Settings())
+    assert 0 < found["refit_seconds"] < found["seconds"]
+
+
+def test_quick_looks_are_small():
+    assert {unit.replicate for unit in make_protocol(Method("SVM", "rbf", SVC())).units("x", QUICK)} == {0, 1}
+    assert {unit.dataset for unit in MULTICLASS.units(QUICK)} == {"segment(3)"}
+    assert len(MULTICLASS.units(FULL)) == 10 * 9 * 30
+
+
+def test_first_classes_are_drawn_once_by_the_seed(monkeypatch):
+    y = np.repeat([7, 2, 5, 9], 150)
+    bunch = {"data": np.arange(len(y), dtype=float)[:, np.newaxis], "target": y}
+    monkeypatch.setattr(sources, "_load", lambda name, home, options: bunch)
+    drawn = FirstClasses("any", 2)(Settings(seed=3))
+    assert dict(zip(*np.unique(drawn.y, return_counts=True), strict=True)) == {2: 100, 5: 100}
+    np.testing.assert_array_equal(y[drawn.X[:, 0].astype(int)], drawn.y)
+    assert len(np.unique(drawn.X)) == 200
+    np.testing.assert_array_equal(FirstClasses("any", 2)(Settings(seed=3)).X, drawn.X)
+    assert not np.array_equal(FirstClasses("any", 2)(Settings(seed=4)).X, drawn.X)
+
+
+def test_printed_scales(monkeypatch):
+    rng = np.random.RandomState(0)
+    y = np.arange(80) % 2
+    bunch = {"data": rng.randn(80, 3) + y[:, np.newaxis], "target": y}
+    monkeypatch.setattr(sources, "_load", lambda name, home, options: bunch)
+    units = {unit.method: unit for unit in BINARY.units(QUICK)}
+    records = [
+        Record(units[name], tuple(BINARY.protocol.run(units[name], Settings())))
+        for name in ("SILP_theta_lambda", "SM1")
+    ]
+    rows = {(row.method, row.metric): row.mean for row in BINARY.rows(records)}
+    shares = sum(
+        value for (method, metric), value in rows.items() if method == "SILP_theta_lambda" and "weight:" in metric
+    )
+    assert shares + rows["SILP_theta_lambda", "lambda"] == pytest.approx(1.0, abs=1e-6)
+    assert sum(
+        value for (method, metric), value in rows.items() if method == "SM1" and "weight:" in metric
+    ) == pytest.approx(10.0)
+    assert rows["SM1", "n_sv"] == pytest.approx(rows["SM1", "sv_percent"] * 0.56)

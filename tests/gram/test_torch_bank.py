@@ -1,0 +1,225 @@
+"""The bank on a torch device against NumPy on whole matrices, stored or recomputed, and what it refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernelmosaic.gram import DeviceGram, Mosaic, ProductMosaic, make_bank
+from kernelmosaic.gram.device import has_device, is_tensor, require_device, tensor_device, to_host
+from kernelmosaic.kernels import Correlation, Gaussian, Linear, Polynomial, family
+from kernelmosaic.kernels.views import lay_tiles, read_kernels
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+#: The last has no formula on the device; two read other columns than the rest.
+KERNELS = [
+    Linear(),
+    Polynomial(3, offset=0.5),
+    *family(Gaussian(), width=[0.5, 2.0]),
+    ("part", Gaussian(1.0), [0, 2]),
+    Correlation(),
+]
+P, N = len(KERNELS), 57
+
+
+@pytest.fixture(scope="module")
+def samples():
+    # Far from the origin: distances from squared norms would lose digits.
+    return np.random.default_rng(0).normal(size=(N, 4)) + 30.0
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch):
+    """So small that every operation takes many squares."""
+    from kernelmosaic.gram import _torch_bank, _torch_products
+
+    monkeypatch.setitem(_torch_bank._TILE, "cpu", 16)
+    monkeypatch.setitem(_torch_products._ENTRIES, "cpu", 300)
+    monkeypatch.setattr(_torch_products, "_COLUMNS", 11)
+
+
+def fit(X, kernels=KERNELS, normalize="trace", rule=Mosaic):
+    return rule.fit(lay_tiles(read_kernels(kernels), X), X, normalize)
+
+
+def whole(mosaic, X):
+    """The matrices, one kernel at a time by its own code on the host."""
+    views = mosaic.views(X)
+    return np.array([next(mosaic.blocks(views, views, [m]))[1] for m in range(len(mosaic))])
+
+
+@pytest.mark.parametrize("stored", [True, False], ids=["stored", "recomputed"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["single", "double"])
+@pytest.mark.parametrize("normalize", ["trace", "diagonal", "centered", None])
+class TestOperations:
+    @pytest.fixture
+    def matrices(self, samples, normalize):
+        return whole(fit(samples, normalize=normalize), samples)
+
+    @pytest.fixture
+    def bank(self, samples, normalize, dtype, stored):
+        mosaic = fit(samples, normalize=normalize)
+        budget = (P + 2) * N * N * np.dtype(dtype).itemsize * (1.0 if stored else 0.4)
+        bank = make_bank(mosaic, mosaic.views(samples), dtype=dtype, budget=budget, device="cpu")
+        assert (bank.stored is not None) == stored
+        return bank
+
+    @pytest.fixture
+    def close(self, dtype, matrices):
+        scale = np.abs(matrices).max()
+        return {"rtol": 0, "atol": scale * (3e-6 if dtype == np.float32 else 1e-11)}
+
+    def test_combine(self, bank, matrices, close):
+        weights = np.array([0.5, 0.0, 2.0, 0.0, 1.0, 0.25])
+        gram = bank.combine(weights)
+        K = np.asarray(gram)
+        assert isinstance(gram, DeviceGram)
+        assert gram.dtype == bank.dtype
+        np.testing.assert_allclose(K, np.tensordot(weights, matrices, 1), **close)
+        assert np.array_equal(K, K.T)
+
+    def test_combine_into_a_used_matrix(self, bank, matrices, close):
+        used = bank.combine(np.ones(P))
+        used.matrix.fill_(torch.nan)
+        weights = np.arange(P) / P
+        again = bank.combine(weights, out=used)
+        assert again.matrix is used.matrix
+        np.testing.assert_allclose(np.asarray(again), np.tensordot(weights, matrices, 1), **close)
+
+    def test_combine_gated(self, bank, matrices, close):
+        gates = np.random.default_rng(1).uniform(size=(N, P))
+        gates[:, 1] = 0.0
+        expected = sum(np.outer(gates[:, m], gates[:, m]) * matrices[m] for m in range(P))
+        gram = bank.combine_gated(gates)
+        np.testing.assert_allclose(np.asarray(gram), expected, **close)
+        # Combining must not have changed what is stored.
+        np.testing.assert_allclose(np.asarray(bank.combine_gated(gates)), expected, **close)
+
+    def test_combine_classes(self, bank, matrices, close):
+        weights = np.random.default_rng(2).uniform(size=(3, P))
+        out = np.empty((3, N, N), dtype=bank.dtype)
+        assert bank.combine_classes(weights, out) is out
+        np.testing.assert_allclose(out, np.tensordot(weights, matrices, 1), **close)
+
+    @pytest.mark.parametrize("columns", [None, 3])
+    def test_products_and_forms(self, bank, matrices, close, columns):
+        rng = np.random.default_rng(3)
+        beta = rng.normal(size=N if columns is None else (N, columns))
+        beta[rng.random(N) < 0.6] = 0.0
+        close["atol"] *= np.abs(beta).sum()
+        expected = np.einsum("mij,j...->mi...", matrices, beta)
+        np.testing.assert_allclose(bank.products(beta), expected, **close)
+        forms = 0.5 * np.array([np.sum(beta * one) for one in expected])
+        close["atol"] *= np.abs(beta).max()
+        np.testing.assert_allclose(bank.quadratic_forms(beta), forms, **close)
+
+    def test_products_at_some_rows_of_some_kernels(self, bank, matrices, close):
+        beta, rows = np.random.default_rng(4).normal(size=N), np.array([40, 3, 17])
+        close["atol"] *= np.abs(beta).sum()
+        found = bank.products(beta, rows, [1, 4])
+        np.testing.assert_allclose(found[[1, 4]], (matrices @ beta)[[1, 4]][:, rows], **close)
+        assert not found[[0, 2, 3, 5]].any()
+
+    def test_blocks_come_to_the_host(self, bank, matrices, close):
+        rows, columns = np.array([1, 5, 9, 56]), slice(10, 31)
+        for m, block in bank.blocks([0, 3, 5], rows, columns):
+            assert isinstance(block, np.ndarray)
+            np.testing.assert_allclose(block, matrices[m][rows, columns], **close)
+
+    def test_exact_products_are_in_double_precision(self, bank, matrices, dtype):
+        rng = np.random.default_rng(5)
+        weights, gates = rng.uniform(size=P), rng.uniform(size=(N, P))
+        support = np.array([0, 8, 33, 50])
+        beta = rng.normal(size=4)
+        for gram, K in (
+            (bank.combine(weights), np.tensordot(weights, matrices, 1)),
+            (bank.combine_gated(gates), sum(np.outer(g, g) * K for g, K in zip(gates.T, matrices, strict=True))),
+        ):
+            assert (gram.exact is None) == (dtype == np.float64)
+            if gram.exact is not None:
+                expected = K[:, support] @ beta
+                np.testing.assert_allclose(gram.exact(support, beta), expected, atol=1e-10 * np.abs(K).max())
+                shifted = gram.add_diagonal(np.arange(N, dtype=float))
+                expected[support] += support * beta
+                np.testing.assert_allclose(shifted.exact(support, beta), expected, atol=1e-10 * np.abs(K).max())
+
+
+def test_no_beta_no_product(samples):
+    mosaic = fit(samples)
+    bank = make_bank(mosaic, mosaic.views(samples), device="cpu")
+    assert not bank.products(np.zeros(N)).any()
+    assert bank.products(np.ones(N), np.zeros(0, dtype=int)).shape == (P, 0)
+
+
+def test_a_product_of_kernels(samples):
+    mosaic = fit(samples, rule=ProductMosaic)
+    bank = make_bank(mosaic, mosaic.views(samples), device="cpu")
+    expected = np.prod(whole(fit(samples), samples), axis=0)
+    np.testing.assert_allclose(np.asarray(bank.combine(np.array([2.0]))), 2.0 * expected, rtol=1e-9, atol=1e-9)
+
+
+def test_the_diagonal_is_exact_however_narrow_the_kernel(samples):
+    mosaic = fit(samples, [Gaussian(1e-9)], None)
+    for dtype in (np.float32, np.float64):
+        bank = make_bank(mosaic, mosaic.views(samples), device="cpu", dtype=dtype)
+        assert np.array_equal(np.asarray(bank.combine(np.ones(1))), np.eye(N))
+
+
+def test_sparse_samples():
+    from scipy import sparse
+
+    X = sparse.random(40, 9, 0.3, "csr", random_state=0)
+    mosaic = fit(X, [Linear(), Gaussian(1.0)])
+    bank = make_bank(mosaic, mosaic.views(X), device="cpu")
+    expected = whole(fit(X.toarray(), [Linear(), Gaussian(1.0)]), X.toarray()).sum(axis=0)
+    np.testing.assert_allclose(np.asarray(bank.combine(np.ones(2))), expected, atol=1e-10)
+
+
+def test_test_blocks_on_the_device(samples):
+    from kernelmosaic.gram._torch_products import device_products
+
+    mosaic = fit(samples, normalize="diagonal")
+    rng = np.random.default_rng(6)
+    X, right = rng.normal(size=(83, 4)) + 30.0, rng.normal(size=(N, 2))
+    views, support = mosaic.views(X), mosaic.views(samples)
+    out = np.zeros((P, 83, 2))
+    for rows, m, values in device_products(mosaic, views, support, right, "cpu"):
+        out[m, rows] += values
+    for m, K in mosaic.blocks(views, support, range(P)):
+        np.testing.assert_allclose(out[m], K @ right, atol=1e-8)
+
+
+# ---- refusals
+
+
+def test_a_matrix_that_does_not_fit_says_how_much_it_needs(samples):
+    mosaic = fit(samples)
+    with pytest.raises(MemoryError, match=r"57 x 57 kernel matrix needs 25.4 KiB on cpu, the budget is 1000 B"):
+        make_bank(mosaic, mosaic.views(samples), device="cpu", budget=1000)
+
+
+@pytest.mark.parametrize("device", ["gpu", "meta", 3.5, "cuda:99"])
+def test_devices_that_are_none(device):
+    with pytest.raises(ValueError, match="device="):
+        require_device(device)
+    assert not has_device(device)
+
+
+def test_torch_that_is_missing(monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ImportError, match=r"kernelmosaic\[gpu\]"):
+        require_device("cuda")
+    assert not has_device("cpu")
+
+
+def test_where_samples_are():
+    X = torch.ones(3, 2)
+    assert is_tensor(X)
+    assert tensor_device(X) is None
+    assert isinstance(to_host(X), np.ndarray)
+    assert not is_tensor(np.ones(2))
+    assert tensor_device(np.ones(2)) is None

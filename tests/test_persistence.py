@@ -1,0 +1,418 @@
+"""Model files: what comes back is what went in, and what should not come in does not."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import warnings
+import zipfile
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import skops.io
+from sklearn.base import BaseEstimator
+from sklearn.compose import make_column_selector
+from sklearn.exceptions import ConvergenceWarning, InconsistentVersionWarning
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.svm import SVC
+
+import kernelmosaic
+from kernelmosaic import (
+    BilinearMKLClassifier,
+    DiscriminantMKLClassifier,
+    LocalizedMKLClassifier,
+    LocalizedMKLOneClass,
+    LocalizedMKLRegressor,
+    MKLClassifier,
+    MKLOneClass,
+    MKLRegressor,
+    PosteriorMKLClassifier,
+    load,
+    persistence,
+    save,
+)
+from kernelmosaic.gating import GaussianGating, Sigmoid
+from kernelmosaic.kernels import (
+    Correlation,
+    Diffusion,
+    Gaussian,
+    Linear,
+    Polynomial,
+    Precomputed,
+    Projected,
+    Spectrum,
+    WeightedDegree,
+    family,
+    per_column,
+)
+from kernelmosaic.learning.steps import ArmijoStep
+from kernelmosaic.model_selection import FiveByTwoFold, ResponseSurfaceSearchCV
+
+RNG = np.random.RandomState(0)
+X = RNG.normal(size=(36, 3))
+Y = np.digitize(X[:, 0] + 0.3 * RNG.normal(size=36), [-0.4, 0.4])
+TWO = np.where(Y > 0, "yes", "no")
+FRAME = pd.DataFrame(X, columns=["fac__0", "fac__1", "fou__0"])
+WORDS = ["".join(RNG.choice(list("ACGT"), 8)) for _ in range(36)]
+ROWS = np.arange(36)
+FAST = {"n_init": 1, "max_iter": 4}
+NAMED = [("line", Linear(), ["fac__0"]), ("bell", Gaussian(), make_column_selector(pattern="^fac__"))]
+GRAPH = np.abs(np.subtract.outer(ROWS, ROWS)) == 1
+
+MODELS = {
+    "classifier": (MKLClassifier(class_weight={0: 1.0, 1: 2.0, 2: 1.0}), X, Y),
+    "text classes": (MKLClassifier(normalize="centered", slack=2, C="learn"), X, TWO),
+    "product": (MKLClassifier(weights="product", normalize="diagonal"), X, TWO),
+    "joint": (MKLClassifier(multi_class="joint", norm=2), X, Y),
+    "regressor": (MKLRegressor(penalties=np.array([1.0, 2.0, 3.0])), X, X[:, 1]),
+    "one-class": (MKLOneClass(nu=0.3), X, None),
+    "localized": (LocalizedMKLClassifier(**FAST, random_state=np.random.RandomState(1)), X, Y),
+    "localized regressor": (LocalizedMKLRegressor(gating=Sigmoid(scale=0.5), **FAST), X, X[:, 1]),
+    "localized one-class": (LocalizedMKLOneClass(gating=GaussianGating(), nu=0.4, **FAST), X, None),
+    "projected": (
+        LocalizedMKLClassifier([Projected(Gaussian(), 1), Projected(Linear(), 2, random_state=0)], **FAST),
+        X,
+        Y,
+    ),
+    "gated in a kernel": (LocalizedMKLClassifier([Spectrum(2)] * 2, gating_kernel=Spectrum(1), **FAST), WORDS, TWO),
+    "bilinear": (BilinearMKLClassifier(), X, Y),
+    "discriminant": (DiscriminantMKLClassifier(alpha="learn"), X, Y),
+    "posterior": (PosteriorMKLClassifier(), X, Y),
+    "search": (ResponseSurfaceSearchCV(MKLClassifier(), on=["C"], cv=2, max_iter=2, scoring="accuracy"), X, TWO),
+    "grid": (GridSearchCV(MKLClassifier(), {"C": [0.1, 1.0]}, cv=FiveByTwoFold(random_state=0)), X, TWO),
+    "pipeline": (make_pipeline(StandardScaler(), FunctionTransformer(np.tanh), MKLClassifier()), X, Y),
+    "strings": (MKLClassifier([Spectrum(2), WeightedDegree(2)]), WORDS, TWO),
+    "matrix": (MKLClassifier([Precomputed(X @ X.T)], weights="uniform"), ROWS, TWO),
+    "graph": (MKLClassifier([Diffusion(GRAPH.astype(float))], weights="uniform"), ROWS, TWO),
+    "algebra": (MKLClassifier([2.0 * Linear() * Gaussian() + Polynomial(3), Correlation()]), X, TWO),
+    "families": (MKLClassifier([*family(Gaussian(), width=[0.5, 2.0]), per_column(Linear())]), X, TWO),
+    "frame": (MKLClassifier(NAMED), FRAME, TWO),
+    "nystroem": (MKLClassifier([Gaussian(1.0), Gaussian(3.0)], approximation="nystroem", rank=10), X, Y),
+    "fourier": (MKLRegressor([Gaussian(1.0), Linear()], approximation="fourier", rank=20), X, X[:, 1]),
+    "step": (LocalizedMKLClassifier(step=ArmijoStep(), **FAST), X, TWO),
+    "slice": (MKLClassifier([("few", Linear(), slice(0, 2))]), X, TWO),
+}
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """Every model, fitted once."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return {name: (model.fit(data, y), data) for name, (model, data, y) in MODELS.items()}
+
+
+def everything(model, data):
+    """Whatever a model says of samples."""
+    asked = ("predict", "decision_function", "contributions", "gate", "kernel_matrix", "transform", "score_samples")
+    return {name: getattr(model, name)(data) for name in asked if hasattr(model, name)}
+
+
+def assert_same(ours, theirs, data):
+    assert type(ours) is type(theirs)
+    expected = everything(theirs, data)
+    assert "predict" in expected
+    for name, value in everything(ours, data).items():
+        np.testing.assert_array_equal(value, expected[name], err_msg=name)
+    assert ours.get_params(deep=False).keys() == theirs.get_params(deep=False).keys()
+    assert repr(ours).split(" at 0x")[0] == repr(theirs).split(" at 0x")[0]
+
+
+def test_every_public_estimator_is_among_the_models():
+    kinds = {type(model).__name__ for model, _, _ in MODELS.values()}
+    assert {name for name in kernelmosaic.__all__ if name[0].isupper()} <= kinds
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_round_trip(fitted, name, tmp_path):
+    model, data = fitted[name]
+    save(model, tmp_path / "model.skops")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        back = load(tmp_path / "model.skops")
+    assert_same(back, model, data)
+    # Once more: what was read can be written.
+    save(back, tmp_path / "model.skops")
+    assert_same(load(tmp_path / "model.skops"), model, data)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_pickle_and_joblib(fitted, name, tmp_path):
+    model, data = fitted[name]
+    assert_same(pickle.loads(pickle.dumps(model)), model, data)
+    joblib.dump(model, tmp_path / "model.joblib")
+    assert_same(joblib.load(tmp_path / "model.joblib"), model, data)
+
+
+def test_fitted_attributes_and_feature_names_come_back(fitted, tmp_path):
+    model, _ = fitted["frame"]
+    save(model, tmp_path / "m")
+    back = load(str(tmp_path / "m"))
+    assert vars(back).keys() == vars(model).keys()
+    assert back.kernel_names_ == model.kernel_names_
+    assert back.history_ == model.history_
+    np.testing.assert_array_equal(back.feature_names_in_, model.feature_names_in_)
+    np.testing.assert_array_equal(back.weights_, model.weights_)
+    with pytest.raises(ValueError, match="feature names"):
+        back.predict(FRAME[["fou__0", "fac__1", "fac__0"]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        assert_same(back.fit(FRAME, TWO), model, FRAME)
+
+
+def test_a_matrix_is_stored_once(tmp_path):
+    K = np.random.RandomState(0).normal(size=(120, 120))
+    save(MKLClassifier([Precomputed(K @ K.T)]).fit(np.arange(100), np.arange(100) % 2), tmp_path / "m")
+    assert (tmp_path / "m").stat().st_size < 1.5 * K.nbytes
+
+
+def test_unfitted_estimators_too(tmp_path):
+    save(MKLClassifier([("a", Gaussian(width=2.0))], C=3.0), tmp_path / "m")
+    assert load(tmp_path / "m").get_params()["kernels__a__width"] == 2.0
+
+
+def test_the_file_says_what_it_is(fitted, tmp_path):
+    save(fitted["bilinear"][0], tmp_path / "m")
+    told = persistence.info(tmp_path / "m")
+    assert told.format_version == persistence.FORMAT_VERSION
+    assert told.kernelmosaic_version == kernelmosaic.__version__
+    assert told.estimator == "kernelmosaic.estimators.bilinear.BilinearMKLClassifier"
+    assert told.created.endswith("+00:00")
+
+
+# What cannot be saved ----------------------------------------------------------------------------------------------
+
+
+class OwnKernel(Linear):
+    """A kernel of the user's."""
+
+
+def test_what_cannot_be_read_back_is_not_written(tmp_path):
+    with pytest.raises(ValueError, match=r"lambda.*make_column_selector"):
+        save(MKLClassifier([("a", Linear(), lambda frame: ["fac__0"])]).fit(FRAME, TWO), tmp_path / "m")
+    with pytest.raises(ValueError, match=r"OwnKernel.*trusted"):
+        save(MKLClassifier([OwnKernel()]), tmp_path / "m")
+    with pytest.raises(ValueError, match="cannot be saved"):
+        save(MKLClassifier([Precomputed(pd.DataFrame(np.eye(4)))]), tmp_path / "m")
+    with pytest.raises(TypeError, match=r"estimator=\[1\]"):
+        save([1], tmp_path / "m")
+    with pytest.raises(TypeError, match="estimator object"):
+        save(MKLClassifier, tmp_path / "m")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_type_of_ones_own_is_named_twice(tmp_path):
+    name = f"{OwnKernel.__module__}.OwnKernel"
+    model = MKLClassifier([OwnKernel()]).fit(X, TWO)
+    save(model, tmp_path / "m", trusted=[name])
+    with pytest.raises(ValueError, match=r"refused: it holds .*OwnKernel"):
+        load(tmp_path / "m")
+    with pytest.raises(TypeError, match="trusted"):
+        load(tmp_path / "m", trusted=[OwnKernel])
+
+
+def test_a_failing_write_leaves_the_old_file(fitted, tmp_path, monkeypatch):
+    save(fitted["classifier"][0], tmp_path / "m")
+    before = (tmp_path / "m").read_bytes()
+
+    def full(*_):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="no space"):
+        save(fitted["regressor"][0], tmp_path / "m")
+    assert (tmp_path / "m").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+# What is not read --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def model_file(fitted, tmp_path):
+    path = tmp_path / "model.skops"
+    save(fitted["text classes"][0], path)
+    return path
+
+
+def rewritten(path, change, forge_digest=True):
+    """Rewrite the members of a model file by `change`, with a digest that fits or the former one."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    header = json.loads(members.pop("kernelmosaic.json"))
+    change(members, header)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+        if forge_digest:
+            header["digest"] = persistence._digest(archive)
+        archive.writestr("kernelmosaic.json", json.dumps(header))
+    path.write_bytes(buffer.getvalue())
+
+
+def edit_schema(old, new):
+    def change(members, header):
+        assert old in members["schema.json"]
+        members["schema.json"] = members["schema.json"].replace(old, new)
+
+    return change
+
+
+def replace_schema(content):
+    def change(members, header):
+        members["schema.json"] = content
+
+    return change
+
+
+def test_a_change_by_hand_is_found(model_file):
+    rewritten(model_file, edit_schema(b"centered", b"diagonal"), forge_digest=False)
+    with pytest.raises(ValueError, match=r"model\.skops is damaged or was changed: its content"):
+        load(model_file)
+
+
+def malicious(marker):
+    """A schema that would write a file, if anyone ran it."""
+    text = {"__class__": "str", "__module__": "builtins", "__loader__": "JsonNode", "is_json": True}
+    argument = text | {"content": json.dumps(f"open({str(marker)!r}, 'w').close()")}
+    arguments = {"__class__": "tuple", "__module__": "builtins", "__loader__": "TupleNode", "content": [argument]}
+    call = {"__class__": "exec", "__module__": "builtins", "__loader__": "ConstructorFromReduceNode"}
+    return json.dumps(call | {"content": arguments, "protocol": 0, "_skops_version": "0.16"}).encode()
+
+
+def test_a_file_that_would_run_code_is_refused_and_runs_none(model_file, tmp_path):
+    marker = tmp_path / "ran"
+    rewritten(model_file, replace_schema(malicious(marker)))
+    with pytest.raises(ValueError, match=r"refused: it holds builtins\.exec"):
+        load(model_file)
+    assert not marker.exists()
+
+
+def test_functions_beside_classes_are_not_on_the_list(model_file):
+    for name in ("os.system", "builtins.eval", "subprocess.Popen", "functools.partial", "pickle.loads", "joblib.load"):
+        assert name not in persistence.trusted_types()
+    for module in ("cli", "persistence", "gram.bank", "gram.row_blocks", "learning.newton", "datasets"):
+        assert not any(name.startswith(f"kernelmosaic.{module}") for name in persistence.trusted_types())
+    rewritten(model_file, edit_schema(b'"__class__": "Gaussian"', b'"__class__": "popen"'))
+    with pytest.raises(ValueError, match=r"refused: it holds .*gaussian\.popen"):
+        load(model_file)
+
+
+def test_another_estimator_than_said_is_refused(model_file):
+    def change(members, header):
+        header["estimator"] = "kernelmosaic.estimators.regressor.MKLRegressor"
+
+    rewritten(model_file, change)
+    with pytest.raises(ValueError, match=r"says .*MKLRegressor but holds .*MKLClassifier"):
+        load(model_file)
+
+
+def test_a_newer_form_says_what_to_install(model_file):
+    def change(members, header):
+        header.update(format_version=persistence.FORMAT_VERSION + 1, kernelmosaic_version="7.8.9", something="new")
+        members["schema.json"] = b"of another kind"
+
+    rewritten(model_file, change)
+    with pytest.raises(ValueError, match=r"has format 2, .* reads up to 1: install kernelmosaic 7\.8\.9 or newer"):
+        load(model_file)
+
+
+@pytest.mark.parametrize("version", [0, -1, "1", True, None, 1.0])
+def test_a_version_that_is_none_is_refused(model_file, version):
+    rewritten(model_file, lambda members, header: header.update(format_version=version))
+    with pytest.raises(ValueError, match="format_version is"):
+        load(model_file)
+
+
+def test_another_scikit_learn_is_warned_of(model_file):
+    rewritten(model_file, lambda members, header: header.update(sklearn_version="1.5.0"))
+    with pytest.warns(InconsistentVersionWarning, match=r"MKLClassifier from version 1\.5\.0"):
+        load(model_file)
+
+
+class Innocent(BaseEstimator):
+    pass
+
+
+@pytest.mark.parametrize("kind", ["text", "empty", "pickle", "zip", "skops", "header only", "no estimator"])
+def test_foreign_files_are_refused_in_one_sentence(kind, model_file, tmp_path):
+    path = tmp_path / "foreign"
+    if kind == "text":
+        path.write_text("a,b\n1,2\n")
+    elif kind == "empty":
+        path.write_bytes(b"")
+    elif kind == "pickle":
+        path.write_bytes(pickle.dumps(MKLClassifier()))
+    elif kind == "zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("a.txt", "text")
+    elif kind == "skops":
+        skops.io.dump(SVC(), path)
+    elif kind == "header only":
+        path = model_file
+        rewritten(path, lambda members, header: members.clear())
+    else:
+        path = model_file
+        rewritten(path, replace_schema(skops_schema({"not": "an estimator"})))
+    with pytest.raises(ValueError, match=path.name) as caught:
+        load(path)
+    assert "\n" not in str(caught.value)
+
+
+def skops_schema(content):
+    with zipfile.ZipFile(io.BytesIO(skops.io.dumps(content))) as archive:
+        return archive.read("schema.json")
+
+
+def test_a_missing_file_is_simply_missing(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "nowhere.skops")
+
+
+@pytest.mark.parametrize("header", [b"[]", b"{}", b"\xff", b"{", b"null", b"1" * 5000])
+def test_headers_that_are_none(model_file, header):
+    with zipfile.ZipFile(model_file) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(model_file, "w") as archive:
+        for name, content in (members | {"kernelmosaic.json": header}).items():
+            archive.writestr(name, content)
+    with pytest.raises(ValueError, match=r"model\.skops is damaged or was changed"):
+        load(model_file)
+
+
+def test_damage_anywhere_is_an_error_or_harmless(model_file, fitted):
+    whole = model_file.read_bytes()
+    expected = fitted["text classes"][0].decision_function(X)
+    rng = np.random.RandomState(0)
+    refusals = []
+    for position in rng.randint(len(whole), size=120):
+        broken = bytearray(whole)
+        broken[position] ^= 1 << rng.randint(8)
+        model_file.write_bytes(broken)
+        try:
+            back = load(model_file)
+        except ValueError as error:
+            refusals.append(str(error))
+        else:  # a bit that means nothing, such as one of a member's date
+            np.testing.assert_array_equal(back.decision_function(X), expected)
+    assert len(refusals) > 90
+    assert all("model.skops" in refusal for refusal in refusals)
+    for length in (1, len(whole) // 2, len(whole) - 1):
+        model_file.write_bytes(whole[:length])
+        with pytest.raises(ValueError, match=r"model\.skops"):
+            load(model_file)
+
+
+def test_without_skops_the_extra_is_named(tmp_path, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "skops.io", None)
+    with pytest.raises(ImportError, match=r"kernelmosaic\[persistence\]"):
+        save(MKLClassifier(), tmp_path / "m")

@@ -1,0 +1,106 @@
+"""Views side by side: the table, its columns, and what is refused."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import sparse
+from sklearn.model_selection import cross_val_score
+
+from kernelmosaic import MKLClassifier, stack_views
+from kernelmosaic.kernels import Linear, Spectrum
+
+A = np.arange(6.0).reshape(3, 2)
+B = np.array([[7.0], [8.0], [9.0]])
+
+
+def test_arrays_stand_side_by_side():
+    X, views = stack_views(fac=A, fou=B.astype(np.float32))
+    np.testing.assert_array_equal(X, [[0, 1, 7], [2, 3, 8], [4, 5, 9]])
+    assert views == {"fac": [0, 1], "fou": [2]}
+    assert all(type(number) is int for numbers in views.values() for number in numbers)
+
+
+def test_single_precision_stays_where_all_views_have_it():
+    assert stack_views(a=A.astype(np.float32), b=B.astype(np.float32)).X.dtype == np.float32
+
+
+@pytest.mark.parametrize("form", [sparse.csr_matrix, sparse.csc_array, sparse.coo_array])
+def test_one_sparse_view_makes_the_table_sparse(form):
+    X, views = stack_views(dense=A, scarce=form(B))
+    assert sparse.issparse(X)
+    assert X.format == "csr"
+    np.testing.assert_array_equal(X.toarray(), np.hstack([A, B]))
+    assert views == {"dense": [0, 1], "scarce": [2]}
+
+
+@pytest.mark.parametrize("library", [pd, pl], ids=["pandas", "polars"])
+def test_frames_name_their_columns_by_view(library):
+    frame = library.DataFrame({"u": [1.0, 2.0, 3.0], "v": ["a", "b", "c"]})
+    X, views = stack_views(fac=frame, fou=A, thin=sparse.csr_array(B))
+    assert isinstance(X, library.DataFrame)
+    assert list(X.columns) == ["fac__u", "fac__v", "fou__0", "fou__1", "thin__0"]
+    assert views == {"fac": ["fac__u", "fac__v"], "fou": ["fou__0", "fou__1"], "thin": ["thin__0"]}
+    np.testing.assert_array_equal(X[views["fou"]].to_numpy(), A)
+    assert list(X["fac__v"]) == ["a", "b", "c"]
+    assert X["fac__u"].dtype == frame["u"].dtype
+
+
+def test_pandas_keeps_its_index():
+    X, _ = stack_views(fac=pd.DataFrame(A, index=[5, 6, 7]), fou=B)
+    assert X.index.tolist() == [5, 6, 7]
+    assert X["fou__0"].tolist() == [7.0, 8.0, 9.0]
+
+
+def test_numbers_beside_text_stay_numbers():
+    words = np.array([["ab"], ["ba"], ["aa"]])
+    X, views = stack_views(size=A, word=words)
+    assert X[1].tolist() == [2.0, 3.0, "ba"]
+    model = MKLClassifier([("size", Linear(), views["size"]), ("word", Spectrum(1), views["word"])], weights="uniform")
+    expected = 0.5 * A @ A.T / np.square(A).sum(axis=1).mean() + 0.5 * Spectrum(1)(words) / (8 / 3)
+    np.testing.assert_allclose(model.fit(X, [0, 1, 0]).kernel_matrix(X), expected)
+
+
+def test_the_result_goes_where_one_table_goes():
+    rng = np.random.RandomState(0)
+    near, far = rng.normal(size=(60, 3)), rng.normal(size=(60, 2))
+    y = near[:, 0] > 0
+    X, views = stack_views(near=near, far=far)
+    model = MKLClassifier([(name, Linear(), views[name]) for name in views])
+    assert cross_val_score(model, X, y, cv=3).mean() > 0.8
+    model.fit(X, y)
+    assert model.kernel_names_ == ["near", "far"]
+    assert model.weights_[0] > model.weights_[1]
+    new, again = stack_views(near=near[:1], far=far[:1])
+    assert again == views
+    assert model.predict(new).shape == (1,)
+
+
+@pytest.mark.parametrize(
+    ("views", "error", "words"),
+    [
+        ({}, ValueError, "at least one view"),
+        ({"a": A, "b": B[:2]}, ValueError, "a has 3, b has 2"),
+        ({"a": np.zeros((0, 2))}, ValueError, r"view 'a' has shape \(0, 2\)"),
+        ({"a": np.zeros((2, 0))}, ValueError, r"view 'a' has shape \(2, 0\)"),
+        ({"a": A, "b": B[:, 0]}, ValueError, r"view 'b' has shape \(3,\).*b\.reshape\(-1, 1\)"),
+        ({"a": pd.Series([1.0, 2.0])}, ValueError, r"view 'a' has shape \(2,\)"),
+        ({"a": np.zeros((2, 2, 2))}, ValueError, r"\(2, 2, 2\)"),
+        ({"a": [[1.0], [1.0, 2.0]]}, ValueError, "view 'a' is not a table"),
+        ({"a": 3}, ValueError, r"view 'a' has shape \(\)"),
+        ({"a__b": A}, ValueError, "'a__b' contains '__'"),
+        ({"a": pd.DataFrame(A, columns=["u", "u"])}, ValueError, "'a__u'"),
+        ({"a": pd.DataFrame(A, columns=["_x", "y"]), "a_": pd.DataFrame(B, columns=["x"])}, ValueError, "'a___x'"),
+        ({"a": pd.DataFrame(A), "b": pl.DataFrame(B)}, TypeError, "a pandas, b polars"),
+        ({"a": pd.DataFrame(A), "b": pd.DataFrame(B, index=[2, 1, 0])}, ValueError, "'b' has another index"),
+        ({"a": sparse.csr_array(A), "b": np.array([["x"], ["y"], ["z"]])}, TypeError, "view 'b' holds no numbers"),
+    ],
+    ids=lambda value: None if isinstance(value, dict | type) else re.sub(r"\W+", "-", value),
+)
+def test_what_is_no_set_of_views_is_refused(views, error, words):
+    with pytest.raises(error, match=words):
+        stack_views(**views)
