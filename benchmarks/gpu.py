@@ -185,10 +185,11 @@ class Runner:
         """Compile the loops and open the libraries, so that no part pays for it."""
         X, y = make_mixture(3000)
         seconds, _ = self.timed(lambda: self.model(make_kernels(X)).fit(X, y))
+        from kernelmosaic.gram._torch_direct import available
         from kernelmosaic.gram._torch_fused import _fused
 
         fused = self.device.type == "cuda" and _fused(self.device) is not None
-        return {"seconds": seconds, "one_pass_kernels": fused}
+        return {"seconds": seconds, "direct_passes": available(self.device), "one_pass_kernels": fused}
 
     def model(self, kernels: Any, **parameters: Any) -> MKLClassifier:
         return MKLClassifier(kernels, C=self.options.C, device=str(self.device), tol=1e-3, **parameters)
@@ -239,7 +240,8 @@ class Runner:
         predicting, predicted = self.timed(lambda: model.predict(X_test))
         row = {"seconds": seconds, "gap": model.duality_gap_, "solves": model.n_solves_, "bytes": meter.bytes}
         row |= {"active": int(np.sum(model.weights_ > 0)), "support": len(model.support_)}
-        row |= {"error": float(np.mean(predicted != y_test)), "predict_20k_s": predicting}
+        row |= {"test_error": float(np.mean(predicted != y_test)), "predict_20k_s": predicting}
+        row |= {"history": [round(step["gap"], 7) for step in model.history_]}
         return row | self.stages(meter, staged)
 
     def localized(self, n: int) -> dict[str, Any]:

@@ -167,17 +167,18 @@ def test_methods(capsys, tmp_path, method):
     path = write(table, tmp_path / "t.csv")
     views = ("--view", "s=shape_*:linear+gauss(2)", "--view", "n=noise_*:linear", "--folds", "2")
     price = () if method == "discriminant" else ("--C", "2")
-    pipeline, said = fitted(
-        capsys, tmp_path, path, "--target", "kind", "--method", method, *views, *price, "--report", tmp_path / "r.html"
-    )
+    report = ("--report", tmp_path / "r.html") if method in ("localized", "rmkl") else ()
+    pipeline, said = fitted(capsys, tmp_path, path, "--target", "kind", "--method", method, *views, *price, *report)
     assert pipeline.training_["method"] == method
     assert pipeline.training_["score"]["mean"] > 0.8
     assert (pipeline.training_["gates"] is not None) == (method == "localized")
     model = pipeline.named_steps["model"]
     expected = {"localized": "LocalizedMKLClassifier", "rmkl": "MKLClassifier"}
     assert type(model).__name__ == expected.get(method, f"{method.capitalize()}MKLClassifier")
-    text = (tmp_path / "r.html").read_text(encoding="utf-8")
-    assert ("response surface" in text) == (method == "rmkl")
+    if report:
+        text = (tmp_path / "r.html").read_text(encoding="utf-8")
+        assert ("response surface" in text) == (method == "rmkl")
+        assert ("gate, 10 %" in text) == (method == "localized")
     if method == "rmkl":
         assert len(model.penalties) == 3
         assert model.tol == MKLClassifier().tol
@@ -215,6 +216,7 @@ def test_a_cost_makes_a_view_dearer(capsys, tmp_path, train):
 def test_held_out_rows_are_not_learned_from(capsys, tmp_path, train):
     pipeline, said = fitted(capsys, tmp_path, train, "--target", "kind", "--drop", "colour", *QUICK, "--test", "0.25")
     assert pipeline.training_["rows"] == 45
+    assert pipeline.named_steps["prepare"].named_transformers_["numbers"].n_samples_seen_ == 45
     assert re.search(r"accuracy on held-out rows\D+\d+\.\d %", said.out)
     assert "colour" not in pipeline.training_["columns"]
 
@@ -245,6 +247,22 @@ def test_a_gap_that_is_not_met_is_one_line_on_stderr(capsys, tmp_path, train, mo
     lines = [line for line in said.err.splitlines() if "duality gap" in line]
     assert len(lines) == 1
     assert lines[0].startswith("kernelmosaic: MKLClassifier stopped at")
+
+
+def test_the_types_of_a_parquet_file(capsys, tmp_path):
+    table = flowers()
+    typed = table.assign(
+        colour=table["colour"].astype("category"),
+        shape_a=(10 * table["shape_a"]).round().astype("Int64"),
+        on=pd.date_range("2020-01-01", periods=60),
+        wet=table["noise_b"] > 0,
+    )
+    typed.to_parquet(tmp_path / "t.parquet")
+    pipeline, said = fitted(capsys, tmp_path, tmp_path / "t.parquet", "--target", "kind", *QUICK)
+    plan = pipeline.training_["plan"]
+    assert plan["numbers"] == ["shape_a", "shape_b", "noise_a", "noise_b", "wet"]
+    assert plan["categories"] == {"colour": ["blue", "red"]}
+    assert "'on' is left out" in said.err
 
 
 # Matrices -----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.svm import SVC
 
 from kernelmosaic.datasets import make_gaussians
-from kernelmosaic.experiments import sources
+from kernelmosaic.experiments import sources, stand_ins
 from kernelmosaic.experiments.methods import Method
 from kernelmosaic.experiments.paper_004 import BINARY, MULTICLASS, FirstClasses
 from kernelmosaic.experiments.protocols import RandomSplits
@@ -69,7 +69,7 @@ def test_quick_looks_are_small():
 def test_first_classes_are_drawn_once_by_the_seed(monkeypatch):
     y = np.repeat([7, 2, 5, 9], 150)
     bunch = {"data": np.arange(len(y), dtype=float)[:, np.newaxis], "target": y}
-    monkeypatch.setattr(sources, "_load", lambda name, home, options: bunch)
+    monkeypatch.setattr(sources, "load_once", lambda name, home, options: bunch)
     drawn = FirstClasses("any", 2)(Settings(seed=3))
     assert dict(zip(*np.unique(drawn.y, return_counts=True), strict=True)) == {2: 100, 5: 100}
     np.testing.assert_array_equal(y[drawn.X[:, 0].astype(int)], drawn.y)
@@ -82,7 +82,7 @@ def test_printed_scales(monkeypatch):
     rng = np.random.RandomState(0)
     y = np.arange(80) % 2
     bunch = {"data": rng.randn(80, 3) + y[:, np.newaxis], "target": y}
-    monkeypatch.setattr(sources, "_load", lambda name, home, options: bunch)
+    monkeypatch.setattr(sources, "load_once", lambda name, home, options: bunch)
     units = {unit.method: unit for unit in BINARY.units(QUICK)}
     records = [
         Record(units[name], tuple(BINARY.protocol.run(units[name], Settings())))
@@ -97,3 +97,17 @@ def test_printed_scales(monkeypatch):
         value for (method, metric), value in rows.items() if method == "SM1" and "weight:" in metric
     ) == pytest.approx(10.0)
     assert rows["SM1", "n_sv"] == pytest.approx(rows["SM1", "sv_percent"] * 0.56)
+
+
+def test_windows_are_indicators_around_the_site(monkeypatch):
+    random = np.random.RandomState(0)
+    sequences = np.array(["".join(random.choice(list("ACGT"), 20)) for _ in range(90)], dtype="S")
+    y = np.where(np.arange(90) % 3 == 0, 1, -1)
+    bunch = {"target": y, "sequences": sequences, "site": 10}
+    monkeypatch.setattr(stand_ins, "load_once", lambda name, home: bunch)
+    found = stand_ins.Windows("any", before=2, after=3, most=40, along_genome=True)(Settings())
+    assert dict(zip(*np.unique(found.y, return_counts=True), strict=True)) == {-1: 20, 1: 20}
+    assert found.train.max() < found.test.min()
+    letters = np.array(list("ATGCN"))[found.X.reshape(40, 5, 5).argmax(axis=2)]
+    cut = {(bytes(s)[8:13].decode(), label) for s, label in zip(sequences, y, strict=True)}
+    assert {("".join(row), label) for row, label in zip(letters, found.y, strict=True)} <= cut

@@ -92,7 +92,7 @@ def test_a_missing_data_file_says_where_to_get_it(tmp_path, capsys, monkeypatch)
     # The network must not be asked; what cannot be had without it is then missing.
     from kernelmosaic.experiments import sources
 
-    sources._load.cache_clear()
+    sources.load_once.cache_clear()
     original = sources.Loaded.__call__
 
     def offline(self, settings):

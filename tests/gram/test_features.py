@@ -220,7 +220,7 @@ def test_the_combined_kernel_does_to_vectors_what_its_matrix_does(bank, gated):
 def test_how_features_are_kept_depends_on_the_budget(monkeypatch):
     rows = open_rows(X)
     mosaic = FeatureMosaic.fit(Mosaic, tiles_of([Gaussian(2.0)], X), rows, None, rank=20, random_state=0)
-    small = 3 * 8 * 21**2
+    small = 5 * 8 * 21**2
     assert make_feature_bank(mosaic, rows, small + 8 * 60 * 20).dtype == np.float64
     monkeypatch.setattr(feature_bank_module, "_DOUBLE_BYTES", 100)
     single = make_feature_bank(mosaic, rows, small + 4 * 60 * 20)

@@ -223,3 +223,56 @@ def test_where_samples_are():
     assert isinstance(to_host(X), np.ndarray)
     assert not is_tensor(np.ones(2))
     assert tensor_device(np.ones(2)) is None
+
+
+# ---- straight from the samples
+
+
+def plain_combine(XT, rates, weights, out):
+    D = torch.cdist(XT.T, XT.T) ** 2
+    out.copy_(sum(w * torch.exp(r * D) for r, w in zip(rates, weights, strict=True)))
+    return True
+
+
+def plain_multiply(LT, R, rates, beta, exact):
+    D = torch.cdist(LT.T, R) ** 2
+    return torch.stack([torch.exp(r * D) @ b for r, b in zip(rates, beta, strict=True)])
+
+
+def test_compiled_passes_get_what_they_need(samples, monkeypatch):
+    """The passes themselves need a GPU, and check themselves there; here plain operations stand in for them."""
+    from kernelmosaic.gram import _torch_bank
+
+    calls = []
+
+    def counted(work):
+        return lambda *args: calls.append(work.__name__) or work(*args)
+
+    monkeypatch.setattr(_torch_bank, "combine_directly", counted(plain_combine))
+    monkeypatch.setattr(_torch_bank, "multiply_directly", counted(plain_multiply))
+    kernels = [Linear(), *family(Gaussian(), width=[1.0, 3.0, 9.0]), ("part", Gaussian(1.0), [0, 2])]
+    mosaic = fit(samples, kernels)
+    matrices = whole(mosaic, samples)
+    bank = make_bank(mosaic, mosaic.views(samples), device="cpu", dtype=np.float32, budget=3 * 4 * N * N)
+    weights = np.array([0.0, 0.5, 0.0, 2.0, 0.0])
+    gram = bank.combine(weights)
+    np.testing.assert_allclose(np.asarray(gram), np.tensordot(weights, matrices, 1), atol=1e-4)
+    beta, rows = np.random.default_rng(0).normal(size=N), np.array([5, 2, 50])
+    np.testing.assert_allclose(bank.products(beta, rows, [3, 1])[[1, 3]], (matrices @ beta)[[1, 3]][:, rows], atol=1e-4)
+    np.testing.assert_allclose(gram.exact(np.arange(N), beta), np.tensordot(weights, matrices, 1) @ beta, atol=1e-4)
+    assert calls == ["plain_combine", "plain_multiply", "plain_multiply"]
+    # Anything but Gaussians of the same columns takes the other way.
+    for active in ([0, 1], [1, 4]):
+        weights = np.isin(np.arange(5), active).astype(float)
+        np.testing.assert_allclose(np.asarray(bank.combine(weights)), matrices[active].sum(axis=0), atol=1e-4)
+    bank.products(beta)
+    assert len(calls) == 3
+
+
+def test_no_compiled_passes_on_the_host():
+    from kernelmosaic.gram._torch_direct import available, combine_directly, multiply_directly
+
+    X = torch.zeros(3, 2, dtype=torch.float64)
+    assert not combine_directly(X.T, [-1.0], [1.0], torch.empty(3, 3))
+    assert multiply_directly(X.T, X, [-1.0], torch.ones(1, 3), True) is None
+    assert not available(torch.device("cpu"))

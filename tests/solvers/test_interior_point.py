@@ -12,7 +12,6 @@ from kernelmosaic.gram.feature_bank import StoredFeatures
 from kernelmosaic.machines import SVC, SVR, LeastSquares, OneClass
 from kernelmosaic.solvers import (
     Program,
-    factored,
     mean_diagonal,
     solve,
     solve_factored,
@@ -126,9 +125,9 @@ def test_warm_starts_end_at_the_same_optimum(case, seed, size):
 @sometimes
 @given(case=cases())
 def test_without_working_sets_interior_points_do(case):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(factored, "_WORKING", 0)
-        solution = solve_factored(in_factors(case.exact), case.program, tol=1e-5)
+    gram = in_factors(case.exact)
+    gram.block_samples = 0
+    solution = solve_factored(gram, case.program, tol=1e-5)
     assert_feasible(case.program, solution.beta)
     assert solution.gap <= 1e-5
     reference = solve_smo(case.exact, case.program, tol=1e-7)

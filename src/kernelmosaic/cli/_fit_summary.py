@@ -101,7 +101,7 @@ class Facts:
 
 def figure(task: str, value: float) -> str:
     """Write a score: shares in per cent."""
-    return f"{value:.3f}" if task == "regression" else f"{100 * value:.1f} %"
+    return f"{round(value, 3) + 0.0:.3f}" if task == "regression" else f"{100 * value:.1f} %"
 
 
 def title(facts: Facts) -> str:

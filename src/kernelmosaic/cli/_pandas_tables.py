@@ -33,15 +33,16 @@ def read_table(path: Path) -> pd.DataFrame:
     if len(table) == 0:
         raise ValueError(f"{path} holds no rows.")
     table.columns = names
-    return table
+    coded = [name for name in names if isinstance(table[name].dtype, pd.CategoricalDtype)]
+    return table.astype(dict.fromkeys(coded, object))
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:
     """Write a table in the form its name says, whole or not at all."""
-    from kernelmosaic.reports import write_text
+    from kernelmosaic.reports import write_bytes, write_text
 
     if path.suffix.lower() == ".parquet":
-        table.to_parquet(path, index=False)
+        write_bytes(path, table.to_parquet(index=False))
     else:
         write_text(path, table_text(table, "\t" if path.suffix.lower() == ".tsv" else ","))
 

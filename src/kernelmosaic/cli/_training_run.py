@@ -50,10 +50,12 @@ class Request:
 
 @dataclass(frozen=True)
 class Material:
-    """What there is to learn from, read and checked."""
+    """What there is to learn from, read and checked; `held` are the rows kept back for the test, `rest` the others."""
 
     table: Any
     y: NDArray[Any]
+    rest: NDArray[np.intp]
+    held: NDArray[np.intp]
     task: str
     plan: Plan
     views: Views
@@ -71,7 +73,7 @@ def run_training(request: Request) -> None:
     wishes = replace(request.wishes, task=material.task)
     method = check_method(wishes)
     estimator, scale = _pipeline(wishes, material)
-    rest, held = split_off(request, material)
+    rest, held = material.rest, material.held
     y = material.y[rest]
     n_prices = len(price_grid(method, wishes, scale))
     with progress(n_prices * wishes.folds) as advance:
@@ -109,13 +111,14 @@ def read_material(request: Request) -> Material:
     views.notes += [f"column {name!r} is left out: it numbers the rows." for name in indices]
     plan = make_plan(views.views, kinds, raw, rows_column, request.path)
     table = plan.table(raw, request.path)
-    kernels = lay_kernels(plan, views.views, table) if views.views else []
+    rest, held = split_off(request, task, y)
+    kernels = lay_kernels(plan, views.views, table.iloc[rest]) if views.views else []
     kernels += read_given_kernels(request.columns.kernels, plan, len(raw))
     names = [name for name, *_ in kernels]
     repeated = [name for name in names if names.count(name) > 1]
     if repeated:
         raise ValueError(f"two kernels are called {repeated[0]!r}; choose another name.")
-    return Material(table, y, task, plan, views, kernels)
+    return Material(table, y, rest, held, task, plan, views, kernels)
 
 
 def _read_target(raw: Any, request: Request) -> tuple[str, NDArray[Any]]:
@@ -170,16 +173,16 @@ def _choose_views(request: Request, kinds: dict[str, str]) -> Views:
 def _pipeline(wishes: Wishes, material: Material) -> tuple[Any, float]:
     from sklearn.pipeline import Pipeline
 
-    scale = float(np.std(material.y)) if material.task == REGRESSION else 1.0
+    scale = float(np.std(material.y[material.rest])) if material.task == REGRESSION else 1.0
     model = make_estimator(wishes, material.kernels, material.plan, scale)
     return Pipeline([("prepare", material.plan.transformer()), ("model", model)]), scale
 
 
-def split_off(request: Request, material: Material) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def split_off(request: Request, task: str, y: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the rows to learn from and those to hold out for the test, in their order."""
     from sklearn.model_selection import train_test_split
 
-    everyone = np.arange(len(material.y))
+    everyone = np.arange(len(y))
     if request.test == 0:
         return everyone, everyone[:0]
     try:
@@ -187,7 +190,7 @@ def split_off(request: Request, material: Material) -> tuple[NDArray[np.intp], N
             everyone,
             test_size=request.test,
             random_state=request.wishes.seed,
-            stratify=material.y if material.task == CLASSIFICATION else None,
+            stratify=y if task == CLASSIFICATION else None,
         )
     except ValueError as error:
         raise ValueError(f"--test {request.test:g}: {error}") from None

@@ -43,5 +43,7 @@ def report(
     if output is not None or (markdown is None and summaries is None):
         from kernelmosaic.experiments.page import write_page
 
+        if not no_figures:
+            typer.echo("Drawing, which may take minutes; pictures in the run folder are not drawn again.", err=True)
         home = None if data is None else str(data.resolve())
         typer.echo(str(write_page(found, output or run / "report.html", home, pictures=not no_figures)))

@@ -82,8 +82,8 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         # Multiplied kernels are one kernel: there are no weights to learn between them.
         rule = ProductMosaic if isinstance(self.weights, str) and self.weights == "product" else Mosaic
         if not exact:
-            features, bank = fit_features(self, rule, tiles, X, weight)
-            self._learn(features, bank, bank, kept, machines)
+            features, own = fit_features(self, rule, tiles, X, weight)
+            self._learn(features, own, own, kept, machines)
             return
         mosaic = rule.fit(tiles, X, self.normalize, weight)
         views = mosaic.views(X)

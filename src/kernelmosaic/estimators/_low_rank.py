@@ -15,18 +15,18 @@ from kernelmosaic.gram import Mosaic
 from kernelmosaic.gram.feature_bank import FeatureBank, make_feature_bank
 from kernelmosaic.gram.feature_mosaic import APPROXIMATIONS, FeatureMosaic
 from kernelmosaic.gram.memory import default_budget
-from kernelmosaic.gram.row_blocks import ArrayRows, RowSource, open_rows, row_strips
+from kernelmosaic.gram.row_blocks import ArrayRows, RowSource, is_dask, open_rows, row_strips
 from kernelmosaic.kernels.views import Tile
 
 #: Bytes of samples and features a prediction works on at once.
-_BLOCK_BYTES = 2**24
+_BLOCK_BYTES = 2**22
 #: Repeated samples are looked for in sets up to this size.
 _SMALL_BYTES = 2**26
 
 
 def is_streamed(X: Any) -> bool:
-    """Whether the samples are read from where they are, block by block: a memory map, a path, an opened source."""
-    return isinstance(X, np.memmap | str | Path | RowSource)
+    """Whether the samples are read from where they are: a memory map, a path, a Dask collection, an opened source."""
+    return isinstance(X, np.memmap | str | Path | RowSource) or is_dask(X)
 
 
 def is_small(X: Any) -> bool:
@@ -73,7 +73,7 @@ def validate_rows(model: Any, X: Any, y: Sequence[Any], reset: bool, y_numeric: 
         return rows
     if y[0] is None:
         raise ValueError("y is None: give one target a sample.")
-    target = column_or_1d(y[0], warn=True)
+    target = column_or_1d(y[0].compute() if is_dask(y[0]) else y[0], warn=True)
     check_consistent_length(rows, target)
     kinds = {"dtype": np.float64} if y_numeric else {"dtype": None, "ensure_all_finite": target.dtype.kind == "f"}
     return rows, check_array(target, ensure_2d=False, input_name="y", **kinds)

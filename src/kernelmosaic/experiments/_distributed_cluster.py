@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -46,7 +47,9 @@ class Cluster:
     def _connect(self, stack: ExitStack) -> Client:
         if self.address != "local":
             return _client(self.address)
-        cluster = LocalCluster(n_workers=self.n_workers, threads_per_worker=1, processes=True, dashboard_address=None)
+        # Deaths and restarts of workers are dealt with; lines about them would only tear the progress bar.
+        quiet = {"dashboard_address": None, "silence_logs": logging.ERROR}
+        cluster = LocalCluster(n_workers=self.n_workers, threads_per_worker=1, processes=True, **quiet)
         stack.enter_context(cluster)
         return Client(cluster, set_as_default=False)
 

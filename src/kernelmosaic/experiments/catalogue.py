@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-from kernelmosaic.experiments import paper_000, paper_001, paper_002, paper_003, paper_004
+from kernelmosaic.experiments import paper_000, paper_001, paper_002, paper_003, paper_004, stand_ins
 from kernelmosaic.experiments.experiment import Experiment
 
 #: In the order in which ``--all`` runs them. A new file of experiments adds its own here.
@@ -17,6 +17,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         *paper_002.EXPERIMENTS,
         *paper_003.EXPERIMENTS,
         *paper_004.EXPERIMENTS,
+        *stand_ins.EXPERIMENTS,
     )
 }
 

@@ -157,17 +157,22 @@ class AsPrinted:
 
 @dataclass(frozen=True)
 class Between:
-    """A figure of some methods lies in a range on every data set."""
+    """A figure of some methods lies in a range on every data set, or on all but some."""
 
     metric: str
     methods: tuple[str, ...]
     low: float = -np.inf
     high: float = np.inf
     least_replicates: int = _LEAST_REPLICATES
+    but: tuple[str, ...] = ()
 
     def __call__(self, rows: Sequence[Row]) -> Verdict:
         """Return the verdict."""
-        found = [row for row in rows if row.method in self.methods and row.metric == self.metric]
+        found = [
+            row
+            for row in rows
+            if row.method in self.methods and row.metric == self.metric and row.dataset not in self.but
+        ]
         if not found or any(row.count < self.least_replicates for row in found):
             return Verdict(UNDECIDED, _too_little([(row, row) for row in found]))
         inside = sum(self.low <= row.mean <= self.high for row in found)
@@ -214,7 +219,7 @@ class Alike:
             return Verdict(UNDECIDED, _too_little([]))
         spread = max(max(found.values()) - min(found.values()) for found in sets)
         said = f"largest spread on a data set {spread:.2f}, at most {self.margin:g} allowed"
-        if len(sets) >= _LEAST_DATASETS and spread > 0:
+        if len(sets) >= _LEAST_DATASETS and len(self.methods) > 2 and spread > 0:
             columns = [[found[name] for found in sets] for name in self.methods]
             said += f"; Friedman p = {float(stats.friedmanchisquare(*columns).pvalue):.2g}"
         return Verdict(HELD if spread <= self.margin else FAILED, said)
@@ -233,4 +238,5 @@ def _too_little(both: Sequence[tuple[Row, Row]]) -> str:
     if not both:
         return "no data set has the figures with replicates enough"
     least = min(min(one.count, other.count) for one, other in both)
-    return f"{least} replicates on {len({one.dataset for one, _ in both})} data sets are too few"
+    n_sets = len({one.dataset for one, _ in both})
+    return f"{least} replicates on {n_sets} data set{'s' * (n_sets != 1)} are too few"

@@ -12,13 +12,13 @@ MAIN = {
     "accuracy": "accuracy %",
     "mse": "MSE",
     "error": "error %",
-    "sv_percent": "support vectors %",
+    "sv_percent": "SV %",
     "total_cost": "cost %",
     "explained_variance_2": "variance of two %",
 }
 #: Figures beside these.
 MORE = {
-    "n_sv": "support vectors",
+    "n_sv": "SVs",
     "active_kernels": "kernels used",
     "n_solver_calls": "trainings",
     "lambda": "λ",
@@ -107,7 +107,7 @@ def agreement(row: Row) -> str:
         return ""
     said = {True: "within ", False: "beyond ", None: ""}[row.within]
     size = f"{row.difference:+.2f}" if row.metric in MAIN else f"{'+' * (row.difference > 0)}{number(row.difference)}"
-    return f"{said}({size})".replace("-", "−")
+    return f"{said}{size}".replace("-", "−")
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,8 @@ from kernelmosaic.reports import Cell, Page, Table
 _TONES = {True: "good", False: "bad", None: ""}
 _RULE = (
     "“Within” means: at most two published deviations away; where none is printed, two percentage points (0.02 for a "
-    "weight). Counts and verdicts must be equal. The difference, ours less the published figure, stands in brackets."
+    "weight). Counts and verdicts must be equal. The difference, ours less the published figure, stands beside it. "
+    "SV stands for support vectors."
 )
 
 
@@ -56,6 +57,8 @@ def make_page(run: Run, data_home: str | None = None, pictures: bool = True) -> 
         lead += " This was a quick look with few folds and thinned sets: its figures are no evidence."
     page = Page("The papers, run again", lead, wide=True)
     draws = pictures and find_spec("matplotlib") is not None
+    if pictures and not draws:
+        page.paragraph('The pictures are missing: they need matplotlib, `pip install "kernelmosaic[plots]"`.')
     _overview(page, run)
     _claims(page, judge(run))
     drawn = draw_pictures(run, data_home) if draws else {}
@@ -125,7 +128,8 @@ def _experiment(page: Page, result: Result, draws: bool) -> None:
     if draws:
         from kernelmosaic.experiments.charts import result_pictures
 
-        page.figures(result_pictures(result))
+        if charts := result_pictures(result):
+            page.figures(charts)
 
 
 def _main_table(page: Page, result: Result, lines: Sequence[Line]) -> None:

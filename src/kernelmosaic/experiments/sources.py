@@ -77,7 +77,7 @@ class Loaded:
 
     def __call__(self, settings: Settings) -> Samples:
         """Return all samples."""
-        bunch = _load(self.name, settings.data_home, self.options)
+        bunch = load_once(self.name, settings.data_home, self.options)
         y = np.asarray(bunch["target"])
         lacking = [view for view in self.views if view not in bunch["views"]]
         if lacking:
@@ -137,7 +137,8 @@ def classes_or_none(y: NDArray[Any]) -> NDArray[Any] | None:
 
 
 @lru_cache(maxsize=4)
-def _load(name: str, data_home: str | None, options: tuple[tuple[str, Any], ...]) -> Any:
+def load_once(name: str, data_home: str | None, options: tuple[tuple[str, Any], ...] = ()) -> Any:
+    """Load a set, or remember it: many units ask for the same one."""
     from kernelmosaic.datasets import load
 
     return load(name, data_home=data_home, **dict(options))

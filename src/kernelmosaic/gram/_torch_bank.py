@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from kernelmosaic.gram._torch_direct import combine_directly, multiply_directly
 from kernelmosaic.gram._torch_kernels import DeviceMosaic, Placed
 from kernelmosaic.gram.bank import KernelBank, Rows
 from kernelmosaic.gram.device import DeviceGram
@@ -101,6 +102,8 @@ class TorchBank(KernelBank):
         return out
 
     def _fill(self, weights: NDArray[Any], matrix: Tensor) -> Tensor:
+        if self._fill_directly(weights, matrix):
+            return matrix
         for rows, columns in self._squares():
             part = matrix[rows, columns].zero_()
             if self.stored is None:
@@ -112,6 +115,15 @@ class TorchBank(KernelBank):
         if self.diagonals is not None:
             matrix.diagonal().copy_(self._tensor(weights) @ self.diagonals)
         return matrix
+
+    def _fill_directly(self, weights: NDArray[Any], matrix: Tensor) -> bool:
+        """Write the matrix straight from the samples, if only Gaussians of the same columns have a weight."""
+        active = np.flatnonzero(weights)
+        bells = self.kernels.bells(active.tolist()) if self.stored is None else None
+        if bells is None:
+            return False
+        factors = (weights[active] / np.array(bells.scales)).tolist()
+        return combine_directly(self.samples.samples[bells.group].T.contiguous(), bells.rates, factors, matrix)
 
     def _squares(self) -> Iterator[tuple[slice, slice]]:
         """Cut the lower triangle into squares."""
@@ -161,6 +173,8 @@ class TorchBank(KernelBank):
     def _multiply(self, right: dict[int, Tensor], rows: Any, columns: Any, kind: torch.dtype, out: Tensor) -> None:
         """out[m] += K_m[rows, columns] right[m], the entries computed in that precision and summed in double."""
         left, across = self.samples.take(rows), self.samples.take(columns)
+        if self._multiply_directly(right, left, across, kind, out):
+            return
         n_rows = out.shape[1]
         for i in range(0, n_rows, self.tile):
             strip = slice(i, min(i + self.tile, n_rows))
@@ -169,6 +183,20 @@ class TorchBank(KernelBank):
                 below = slice(j, min(j + self.tile, len(columns)))
                 for m, block in self.kernels.blocks(part, across.take(below), list(right), kind):
                     out[m, strip] += block.double() @ right[m][below]
+
+    def _multiply_directly(
+        self, right: dict[int, Tensor], left: Placed, across: Placed, kind: torch.dtype, out: Tensor
+    ) -> bool:
+        """The same straight from the samples, if all kernels are Gaussians of the same columns."""
+        bells = self.kernels.bells(list(right))
+        if bells is None or out.shape[2] > 1:
+            return False
+        beta = torch.stack([right[m][:, 0] / scale for m, scale in zip(right, bells.scales, strict=True)])
+        LT, R = left.samples[bells.group].T, across.samples[bells.group]
+        found = multiply_directly(LT, R, bells.rates, beta, kind == torch.float64)
+        if found is not None:
+            out[list(right), :, 0] += found
+        return found is not None
 
     def _multiply_stored(self, kernels: list[int], rows: Any, columns: Any, right: Tensor, out: Tensor) -> None:
         """The same from stored matrices, a few whole rows at a time."""

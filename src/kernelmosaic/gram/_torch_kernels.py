@@ -76,6 +76,23 @@ class Placed:
         return Placed([X[at] for X in self.samples], [x[at] for x in self.norms], sides, views)
 
 
+@dataclass(frozen=True)
+class Bells:
+    """Gaussians of one group: exp(rate · squared distance) / scale.
+
+    Attributes
+    ----------
+    group : int
+        The number of their group.
+    rates, scales : list of float
+        One a kernel.
+    """
+
+    group: int
+    rates: list[float]
+    scales: list[float]
+
+
 class DeviceMosaic:
     """The pieces of a mosaic as a device evaluates them.
 
@@ -99,7 +116,7 @@ class DeviceMosaic:
             formula = _formula(piece)
             if formula is not None:
                 self.formulas[m] = formula
-                shared.setdefault((piece.kernel.statistic, id(views[m])), []).append(m)  # type: ignore[attr-defined]
+                shared.setdefault((piece.kernel.statistic, id(views[m])), []).append(m)
         self.on_host = [m for m in range(len(mosaic.pieces)) if m not in self.formulas]
         self.groups = [
             Group(statistic, members, _center(statistic, views[members[0]]))
@@ -146,6 +163,16 @@ class DeviceMosaic:
                     rest = [m for m in rest if m not in bells]
         for m, block in self.blocks(left, right, rest, out.dtype):
             out.add_(block, alpha=float(weights[m]))
+
+    def bells(self, kernels: Sequence[int] | NDArray[Any]) -> Bells | None:
+        """Return what Gaussians of one set of columns are made of; None if some of the kernels are anything else."""
+        if self.is_product or not len(kernels) or not all(m in self.formulas and self._is_bell(m) for m in kernels):
+            return None
+        homes = {number for number, group in enumerate(self.groups) if set(group.members) & set(kernels)}
+        if len(homes) != 1:
+            return None
+        pieces = [self.mosaic.pieces[m] for m in kernels]
+        return Bells(homes.pop(), [_rate(piece.kernel) for piece in pieces], [_scale(piece) for piece in pieces])
 
     def _pieces(
         self, left: Placed, right: Placed, kernels: list[int], dtype: torch.dtype

@@ -20,12 +20,15 @@ class FactoredGram(ABC):
     ----------
     n_samples, n_features : int
         n and D.
+    block_samples : int
+        Up to this many samples may have their block of K formed.
     epsilon : float
         The rounding of the features' numbers.
     """
 
     n_samples: int
     n_features: int
+    block_samples: int
     epsilon: float
 
     @abstractmethod

@@ -21,6 +21,8 @@ from kernelmosaic.kernels.base import Block
 _STRIP_BYTES = 2**24
 #: Features stay in double precision up to this many bytes.
 _DOUBLE_BYTES = 2**28
+#: Samples whose block of the kernel a solver may form at once, where memory is no concern.
+_BLOCK_SAMPLES = 3000
 Kernels = Sequence[int] | NDArray[Any]
 
 
@@ -31,12 +33,15 @@ class FeatureBank(KernelBank):
     ----------
     widths : ndarray of shape (P,)
         The number of features of every kernel.
+    block_samples : int
+        Up to this many samples may have their block of a combined kernel formed.
     rows_read : int
         Rows of features read so far, over all operations.
     """
 
     widths: NDArray[np.intp]
     strip_bytes: int = _STRIP_BYTES
+    block_samples: int = _BLOCK_SAMPLES
     rows_read: int = 0
 
     @abstractmethod
@@ -107,10 +112,13 @@ class StoredFeatures(FeatureBank):
         self.widths = np.array([Z.shape[1] for Z in arrays], dtype=np.intp)
 
     @classmethod
-    def fill(cls, mosaic: FeatureMosaic, source: RowSource, dtype: Any) -> StoredFeatures:
+    def fill(
+        cls, mosaic: FeatureMosaic, source: RowSource, dtype: Any, strip_bytes: int = _STRIP_BYTES
+    ) -> StoredFeatures:
+        """Compute the features strip by strip."""
         n = source.shape[0]
         arrays = [np.empty((n, width), dtype=dtype) for width in mosaic.widths]
-        for strip in row_strips(n, _strip_height(source, mosaic, _STRIP_BYTES)):
+        for strip in row_strips(n, _strip_height(source, mosaic, strip_bytes)):
             for m, Z in mosaic.blocks(source.take(strip), range(len(mosaic))):
                 arrays[m][strip] = Z
         return cls(arrays)
@@ -151,6 +159,7 @@ class LocalFactoredGram(FactoredGram):
         edges = np.concatenate([[0], np.cumsum(bank.widths[self.active])])
         self.place = {int(m): slice(int(a), int(b)) for m, a, b in zip(self.active, edges[:-1], edges[1:], strict=True)}
         self.n_samples, self.n_features = bank.n_samples, int(edges[-1])
+        self.block_samples = bank.block_samples
         self.epsilon = float(np.finfo(bank.dtype).eps)
 
     def apply(self, W: Array) -> Array:
@@ -230,7 +239,8 @@ def make_feature_bank(mosaic: FeatureMosaic, source: RowSource, budget: float | 
     """
     budget = default_budget() if budget is None else budget
     D = int(mosaic.widths.sum())
-    needed = 3 * 8 * (D + 1) ** 2
+    # The Newton matrix, its parts and its factor.
+    needed = 5 * 8 * (D + 1) ** 2
     if needed > budget:
         raise MemoryError(
             f"The products of {D} features need {format_bytes(needed)}, the budget is {format_bytes(budget)}: "
@@ -238,16 +248,26 @@ def make_feature_bank(mosaic: FeatureMosaic, source: RowSource, budget: float | 
         )
     size = source.shape[0] * D
     free = budget - needed
+    if type(source).__name__ == "DaskRows":
+        from kernelmosaic.gram._dask_features import DaskFeatures
+
+        # The budget is this process's; the features take the workers' memory.
+        return DaskFeatures(mosaic, source, np.float64)
+    strip_bytes = int(min(max(free / 2, 2**20), _STRIP_BYTES))
+    bank: FeatureBank
     if 8 * size <= min(free, _DOUBLE_BYTES):
-        return StoredFeatures.fill(mosaic, source, np.float64)
-    if 4 * size <= free:
-        return StoredFeatures.fill(mosaic, source, np.float32)
-    return ComputedFeatures(mosaic, source, np.float64, int(min(max(free / 2, 2**20), _STRIP_BYTES)))
+        bank = StoredFeatures.fill(mosaic, source, np.float64, strip_bytes)
+    elif 4 * size <= free:
+        bank = StoredFeatures.fill(mosaic, source, np.float32, strip_bytes)
+    else:
+        bank = ComputedFeatures(mosaic, source, np.float64, strip_bytes)
+    bank.block_samples = int(min(_BLOCK_SAMPLES, max(np.sqrt(free / 16), 100)))
+    return bank
 
 
 def _strip_height(source: RowSource, mosaic: FeatureMosaic, strip_bytes: int) -> int:
-    # The samples, the block with the landmarks and the features, each in double precision with a temporary.
-    return max(1, strip_bytes // (16 * (source.row_width + 2 * int(mosaic.widths.sum()) + 1)))
+    # The samples, the block with the landmarks, the features and one temporary, each in double precision.
+    return max(1, strip_bytes // (8 * (source.row_width + 3 * int(mosaic.widths.sum()) + 1)))
 
 
 def _as_slice(rows: Rows) -> Rows:

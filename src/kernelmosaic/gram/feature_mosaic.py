@@ -23,7 +23,7 @@ _FITTED_ROWS = 20_000
 #: ... and from this many whatever the memory.
 _LEAST_ROWS = 1000
 #: Bytes of samples read at once while constants are learned.
-_STRIP_BYTES = 2**24
+_STRIP_BYTES = 2**22
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class FeatureMosaic:
         make_normalization(normalize)
         random = check_random_state(random_state)
         counted = np.arange(rows.shape[0]) if sample_weight is None else np.flatnonzero(sample_weight)
-        looked_at = min(max(budget // (32 * rows.row_width), _LEAST_ROWS), _FITTED_ROWS)
+        looked_at = min(max(budget / (32 * rows.row_width), _LEAST_ROWS), _FITTED_ROWS)
         mosaic = _fit_kernels(rule, tiles, rows, normalize, sample_weight, _some(counted, int(looked_at), random))
         ranks = check_ranks(rank, len(mosaic))
         chosen = rows.take(_some(counted, max(ranks), random))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,16 @@ def open_rows(X: Any) -> RowSource:
     """Return the rows of an array, a sparse matrix, a Parquet file, or a folder of Parquet files."""
     if isinstance(X, RowSource):
         return X
+    if is_dask(X):
+        from kernelmosaic.gram._dask_features import DaskRows
+
+        return DaskRows(X)
     return ParquetRows(X) if isinstance(X, str | Path) else ArrayRows(X)
+
+
+def is_dask(X: Any) -> bool:
+    """Whether X is a Dask collection; Dask itself is not loaded to find out."""
+    return type(X).__module__.split(".")[0] in ("dask", "dask_expr") and hasattr(X, "__dask_graph__")
 
 
 def row_strips(n: int, height: int) -> Iterator[slice]:
@@ -123,7 +133,7 @@ def _parquet_files(path: Any) -> list[Path]:
 
 def _pyarrow_parquet() -> Any:
     try:
-        import pyarrow.parquet as parquet
+        parquet = import_module("pyarrow.parquet")
     except ImportError as error:
         raise ImportError('Parquet is read by pyarrow: pip install "kernelmosaic[frames]" pyarrow') from error
     return parquet

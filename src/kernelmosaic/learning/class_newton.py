@@ -15,8 +15,11 @@ _UNBALANCED = 1.04
 #: Sufficient decrease in the line search, and its most attempts.
 _ARMIJO = 1e-4
 _ATTEMPTS = 6
-#: The machine is solved to this share of what a step should gain.
+#: The machine is solved to this share of what a step should gain, though not below this share of the gap asked for.
 _VISIBLE = 0.1
+_ENOUGH = 1e-2
+#: A step too small to be seen in the value is kept if it closes the gap by this factor.
+_CLOSING = 0.9
 #: Steps that fail one after the other before another way is tried.
 _FAILURES = 3
 #: Relative to the curvature's mean: keeps a quadratic model of duplicated kernels solvable.
@@ -73,15 +76,16 @@ def _walk(search: ClassSearch, here: ClassWiseLook, direction: Array) -> ClassWi
     """Go along the direction as far as pays; None if nothing does."""
     slope = float(np.sum((0.5 - here.theta) * direction))
     size = 1.0
-    # What the step should gain must show above the machine's own error.
-    search.sharpen_to(_VISIBLE * max(-slope, 0.0) / abs(here.value))
+    # What the step should gain must show above the machine's own error, but for the last steps, which are too small.
+    search.sharpen_to(max(_VISIBLE * max(-slope, 0.0) / abs(here.value), _ENOUGH * search.tol))
     for _ in range(_ATTEMPTS if slope < 0 else 0):
+        before = search.gap
         there = search.look(here.d + size * direction)
         if there.value <= here.value + _ARMIJO * size * slope:
             return there
-        # Differences below the machine's own gap say nothing about the weights.
-        if -size * slope <= here.solution.gap * abs(here.value):
-            return None
+        # Differences below the machine's own error say nothing about the weights; the bounds may.
+        if -size * slope <= (here.solution.gap + there.solution.gap) * abs(here.value):
+            return there if search.gap < _CLOSING * before else None
         rise = float(np.sum((0.5 - there.theta) * direction))
         size *= float(np.clip(slope / (slope - rise), 0.1, 0.7)) if rise > 0 else 0.5
     return None

@@ -24,7 +24,8 @@ _FIRST_TOL = 1e-2
 #: ... then sharpened by this factor when its error is what holds the weights up, down to rounding.
 _SHARPER = 0.03
 _SHARPEST = 1e-12
-FLOOR=1e-2
+#: Unless steps fail, the machine is solved no more exactly than this share of the gap asked for.
+_ENOUGH = 1e-2
 #: Pairs of steps and slopes that the quasi-Newton matrix remembers.
 _MEMORY = 20
 #: Sufficient decrease in the line search, and its most halvings.
@@ -202,7 +203,7 @@ class ClassSearch:
         if self.gap <= self.tol or len(self.history) >= self.max_iter:
             raise _Done
         # An error δ in the machine's value is one of √δ in the slopes.
-        self.sharpen_to(max(self.gap**2, FLOOR * self.tol))
+        self.sharpen_to(max(self.gap**2, _ENOUGH * self.tol))
         return look
 
     def sharpen_to(self, inner: float) -> None:

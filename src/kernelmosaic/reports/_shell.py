@@ -36,11 +36,12 @@ pre code { padding: 0; background: none; overflow-wrap: normal; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 caption { text-align: left; color: var(--soft); padding-bottom: .5rem;
   max-width: min(46rem, calc(100vw - 2.5rem)); }
-th, td { padding: .32rem .8rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
+th, td { padding: .32rem .6rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
 thead th { white-space: nowrap; border-bottom: 2px solid var(--soft); vertical-align: bottom; }
 tbody th { font-weight: normal; }
 tbody tr:nth-child(even) { background: var(--band); }
 .n { text-align: right; white-space: nowrap; }
+.good, .warn, .bad { white-space: nowrap; }
 .good { color: var(--good); } .warn { color: var(--warn); } .bad { color: var(--bad); }
 .good::before { content: "✓ "; } .warn::before { content: "! "; } .bad::before { content: "✗ "; }
 summary { cursor: pointer; color: var(--link); padding: .2rem 0; }
@@ -52,7 +53,9 @@ summary { cursor: pointer; color: var(--link); padding: .2rem 0; }
 figure { margin: 0; }
 figcaption { color: var(--soft); font-size: .93rem; }
 img { width: 100%; height: auto; background: white; border-radius: 4px; }
+.picture img { width: auto; max-width: 100%; }
 footer { margin-top: 2.5rem; border-top: 1px solid var(--line); color: var(--soft); font-size: .9rem; }
+@media screen and (max-width: 40rem) { table { font-size: .92rem; } th, td { padding: .3rem .45rem; } }
 @media print {
   :root { color-scheme: light; --ink: #000; --paper: #fff; --soft: #333; --line: #999; --band: #fff; }
   body { max-width: none; padding: 0; font-size: 10pt; }

@@ -7,14 +7,18 @@ from pathlib import Path
 
 
 def write_text(path: str | Path, text: str) -> Path:
-    """Write a text file in one step: a run that dies on the way leaves the former file, not half of a new one.
+    """Write a text file in UTF-8, line ends as they are, in one step; see `write_bytes`."""
+    return write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: str | Path, data: bytes) -> Path:
+    """Write a file in one step: a run that dies on the way leaves the former file, not half of a new one.
 
     Parameters
     ----------
     path : str or Path
         Where to; its folder must exist.
-    text : str
-        Written as UTF-8, line ends as they are.
+    data : bytes
 
     Returns
     -------
@@ -24,11 +28,11 @@ def write_text(path: str | Path, text: str) -> Path:
     target = path.resolve()  # through a symbolic link, which would otherwise be replaced by a file
     # Devices cannot be replaced, nor files in folders that take no new ones: these are written in place.
     if (target.exists() and not target.is_file()) or not os.access(target.parent, os.W_OK):
-        target.write_text(text, encoding="utf-8", newline="")
+        target.write_bytes(data)
         return path
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        part.write_text(text, encoding="utf-8", newline="")
+        part.write_bytes(data)
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)

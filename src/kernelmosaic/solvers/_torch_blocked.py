@@ -92,17 +92,19 @@ class BlockedAscent:
         best: Solution | None = None
         disappointed = idle = 0
         before = -np.inf
+        look = self.look()
         while True:
-            look = self.look()
             if not np.isfinite(look.dual):
                 raise ValueError("K holds NaN or infinity: check the kernels, their weights and penalties.")
             idle = 0 if look.dual > before + _ROUNDING * abs(before) else idle + 1
             before = look.dual
             climbs = look.gap > tol and self.n_rounds < limit and idle < _IDLE
-            if climbs and self.advance(look, tol):
+            there = self.advance(look, tol) if climbs else None
+            if there is not None:
+                look = there
                 continue
             solution = self.certified()
-            idle = 0
+            look, idle = self.look(), 0
             best = solution if best is None or solution.gap < best.gap else best
             disappointed += 1
             if best.gap <= tol or self.n_rounds >= limit or disappointed >= _PATIENCE:
@@ -187,23 +189,21 @@ class BlockedAscent:
 
     # Steps ---------------------------------------------------------------------------------------------------------
 
-    def advance(self, look: Look, tol: float) -> int:
-        """Take a round, then Newton steps if they are due; return how many steps there were."""
+    def advance(self, look: Look, tol: float) -> Look | None:
+        """Take a round, then Newton steps if they are due; return where that leads, None if nothing moved."""
         steps = self.round(look)
-        if self.waited < self.wait and steps:
-            self.waited += 1
-            return steps
         after = self.look()
-        if after.gap <= tol:
-            return steps
-        jumped = self.jump()
-        if jumped:
-            gained = self.look().dual - after.dual
-            # What a round gains is what a Newton step must gain to come again soon.
-            worse = gained < after.dual - look.dual
-            self.wait = min(2 * self.wait + 1, _LONGEST_WAIT) if worse else 0
-            self.waited = 0
-        return steps + jumped
+        if steps and (self.waited < self.wait or after.gap <= tol):
+            self.waited += 1
+            return after
+        if not self.jump():
+            return after if steps else None
+        there = self.look()
+        # What a round gains is what Newton steps must gain to come again soon.
+        worse = there.dual - after.dual < after.dual - look.dual
+        self.wait = min(2 * self.wait + 1, _LONGEST_WAIT) if worse else 0
+        self.waited = 0
+        return there
 
     def round(self, look: Look) -> int:
         """Solve the program of those with most to gain, everyone else standing still; return the steps taken."""

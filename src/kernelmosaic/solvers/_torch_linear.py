@@ -14,6 +14,8 @@ from kernelmosaic.solvers.program import Program, Solution, Vector, certify
 _JITTER = {torch.float32: 1e-6, torch.float64: 1e-10}
 #: Blocks up to this many samples are factorised: in double precision they take three gigabytes.
 FACTORISED = 20_000
+#: Where the device has the memory, the curvature of the weights is worth more.
+LARGEST_FACTORISED = 36_000
 _CG_TOL = 1e-2
 _CG_STEPS = 50
 #: Entries gathered at once.
@@ -31,15 +33,19 @@ def take_block(K: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 
 def noise_of(A: Tensor, ridge: Tensor) -> float:
     """Return what must be added to the diagonal for the rounding of the entries not to matter."""
-    return _JITTER[A.dtype] * max(float(A.diagonal().mean()) + float(ridge.mean()), 1e-300)
+    unit = float(A.diagonal().mean()) + float(ridge.mean())
+    # Rounding errors that know nothing of each other add up to an eigenvalue that grows with the root of their number.
+    share = max(_JITTER[A.dtype], torch.finfo(A.dtype).eps * len(A) ** 0.5)
+    return float(share * max(unit, 1e-300))
 
 
 def regularised_factor(A: Tensor, ridge: Tensor, noise: float | None = None) -> Tensor | None:
     """Return the Cholesky factor of A + diag ridge, lifted by the noise A's entries carry; None if that fails."""
     jitter = noise_of(A, ridge) if noise is None else noise
     for _ in range(4):
-        B = A.double().clone() if A.dtype == torch.float64 else A.double()
+        B = A.to(torch.float64, copy=True)
         B.diagonal().add_(ridge + jitter)
+        factor: Tensor
         factor, info = torch.linalg.cholesky_ex(B)
         if int(info) == 0:
             return factor
@@ -81,6 +87,14 @@ def multiply_rows(A: Tensor, x: Tensor) -> Tensor:
     return torch.cat([A[i : i + height].double() @ x for i in range(0, A.shape[0], height)])
 
 
+def _factorises(A: Tensor) -> bool:
+    """Whether a block is worth factorising for its curvature: once a solve, so larger ones than for a step are."""
+    if A.device.type != "cuda" or len(A) <= FACTORISED:
+        return len(A) <= FACTORISED
+    # The block in double precision, its factor, and what the factorisation itself asks for.
+    return len(A) <= LARGEST_FACTORISED and 3 * 8 * len(A) ** 2 <= torch.cuda.mem_get_info(A.device)[0]
+
+
 def solve_free_on_device(
     gram: DeviceGram, ridge: Vector, free: NDArray[np.intp], right: NDArray[np.float64]
 ) -> NDArray[np.float64]:
@@ -90,7 +104,7 @@ def solve_free_on_device(
     sides = torch.as_tensor(right, dtype=torch.float64, device=K.device)
     own = torch.as_tensor(ridge[free], dtype=torch.float64, device=K.device)
     A = take_block(K, at, at)
-    if len(free) > FACTORISED:
+    if not _factorises(A):
         found = conjugate_gradients(A, own + noise_of(A, own), sides)
     else:
         factor = regularised_factor(A, own)

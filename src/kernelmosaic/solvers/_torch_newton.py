@@ -41,6 +41,8 @@ class FreeBlock:
         Whether the coefficients keep their sum.
     left : Tensor or None
         The slopes after the last step.
+    A : Tensor or None
+        K between the free samples, where it is known already.
     """
 
     K: Tensor
@@ -52,6 +54,7 @@ class FreeBlock:
     ridge: Tensor
     sums: bool
     left: Tensor | None = None
+    A: Tensor | None = None
 
     def ascend(self) -> tuple[Tensor, int]:
         """Return better coefficients for the free samples, and the Newton steps taken."""
@@ -72,7 +75,7 @@ class FreeBlock:
 
     def _step(self) -> tuple[Tensor, float]:
         """Return where a Newton step, cut to the box, leads, and what it gains; nowhere if it gains nothing."""
-        A = take_block(self.K, self.free, self.free)
+        A = take_block(self.K, self.free, self.free) if self.A is None else self.A
         direction = self._direction(A)
         change = self._cut_back(direction) - self.beta
         followed = self._follow(direction)
@@ -88,11 +91,13 @@ class FreeBlock:
                 # A whole step ends on its bounds exactly.
                 end = torch.minimum(torch.maximum(self.beta + size * move, self.lower), self.upper)
                 best, best_gain, best_curve = end, gain, size * Am
-        self.left = None if best_curve is None else self.slope - best_curve
+        self.A, self.left = A, None if best_curve is None else self.slope - best_curve
         return best, best_gain
 
     def _without(self, beta: Tensor, stays: Tensor) -> FreeBlock:
         assert self.left is not None
+        assert self.A is not None
+        kept = torch.nonzero(stays)[:, 0]
         return FreeBlock(
             self.K,
             self.free[stays],
@@ -102,6 +107,7 @@ class FreeBlock:
             self.upper[stays],
             self.ridge[stays],
             self.sums,
+            A=take_block(self.A, kept, kept),
         )
 
     def _direction(self, A: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The program for a kernel in factors: interior points from afar, working sets from nearby, a certificate at the end."""
+"""The program for a kernel in factors: interior points from afar, working sets from nearby, then a certificate."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from kernelmosaic.solvers.smo import solve_smo
 _SHARE = 0.3
 #: Nor does it stop at a larger gap than this: the last digits cost little, and the next solve starts from here.
 _CRUDE = 1e-3
-#: Most samples in a working set: their block of the kernel is formed.
-_WORKING = 3000
 #: This many of them must at least halve the gap, or interior points are faster.
 _PATIENCE = 3
 #: Relative to the bounds' sums: a total this near to one of them is met by no β but the bounds.
@@ -143,14 +141,14 @@ class _Near:
         """The free samples, then those that violate optimality most; none if the free ones are too many."""
         p, at = self.program, self.solution
         free = free_samples(p, self.beta)
-        if len(free) > _WORKING:
+        if len(free) > self.gram.block_samples or not self.gram.block_samples:
             return np.zeros(0, dtype=np.intp)
         residual = p.target - at.values - p.ridge * self.beta - at.intercept
         rising = np.where(self.beta < p.upper, residual - np.where(self.beta >= 0, p.epsilon, -p.epsilon), -np.inf)
         falling = np.where(self.beta > p.lower, np.where(self.beta > 0, p.epsilon, -p.epsilon) - residual, -np.inf)
         violation = np.maximum(rising, falling)
         violation[free] = np.inf
-        count = min(_WORKING, len(violation))
+        count = min(self.gram.block_samples, len(violation))
         chosen = np.argpartition(-violation, count - 1)[:count]
         return np.sort(chosen[violation[chosen] > -np.inf])
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import get_lapack_funcs
+from scipy.linalg import cho_solve
 
-from kernelmosaic.gram.threads import one_blas_thread
+from kernelmosaic.gram.threads import one_blas_thread, run_threads
+from kernelmosaic.solvers import lapack
 from kernelmosaic.solvers.multiclass import JointProgram, Matrix
 
 #: Relative to the sample's price: a coefficient nearer to its bound than this is at its bound.
 _NEAR = 1e-9
 #: Relative to the mean diagonal: enough to factorise a block that is positive semi-definite only up to rounding.
 _JITTER = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-5}
+#: What a factorisation computes in the time in which a byte is read.
+_FLOPS_A_BYTE = 16
 #: At least this much is added, so that a class without weights can be factorised, too.
 _LEAST_NOISE = 1e-12
 
@@ -67,26 +71,33 @@ def joint_curvature(
     k, P = program.n_classes, len(products)
     free = free_coefficients(program, beta)
     shared = np.flatnonzero(free.any(axis=1))
-    system = _Elimination(len(shared), k * P, np.dtype(np.float32) if single else K.dtype)
+    # A class without weights is flat; it is made as stiff as rounding makes the others.
+    scale = float(np.diagonal(K, axis1=-2, axis2=-1).mean())
+    system = _Elimination(len(shared), k * P, np.dtype(np.float32) if single else K.dtype, scale)
+
+    def add(c: int) -> None:
+        at = np.flatnonzero(free[:, c])
+        if len(at):
+            A = system.block(K if K.ndim == 2 else K[c], at)
+            V = products[:, at if rows is None else np.searchsorted(rows, at), c].T
+            system.add(A, V, np.searchsorted(shared, at), slice(c * P, (c + 1) * P))
+
     with one_blas_thread():
-        for c in range(k):
-            at = np.flatnonzero(free[:, c])
-            if len(at):
-                A = system.block(K if K.ndim == 2 else K[c], at)
-                V = products[:, at if rows is None else np.searchsorted(rows, at), c].T
-                system.add(A, V, np.searchsorted(shared, at), slice(c * P, (c + 1) * P))
+        flops = float(np.sum(free.sum(axis=0, dtype=np.float64) ** 3))
+        run_threads(add, range(k), int(flops / _FLOPS_A_BYTE))
         return system.curvature()
 
 
 class _Elimination:
     """What the classes add up to: their own curvatures, and what the samples with free coefficients share."""
 
-    def __init__(self, n_shared: int, side: int, dtype: np.dtype[Any]) -> None:
+    def __init__(self, n_shared: int, side: int, dtype: np.dtype[Any], scale: float) -> None:
         from kernelmosaic.solvers import _numba_triangles
 
         self.loops = _numba_triangles
         self.dtype = dtype
-        self.factorise, self.invert, self.solve = get_lapack_funcs(("potrf", "potri", "potrs"), dtype=dtype)
+        self.scale = scale
+        self.lock = Lock()
         self.H = np.zeros((side, side))
         self.inverses = np.zeros((n_shared, n_shared), dtype=dtype)
         self.answers = np.zeros((n_shared, side), dtype=dtype)
@@ -99,26 +110,25 @@ class _Elimination:
 
     def add(self, A: NDArray[Any], V: NDArray[np.float64], at: NDArray[np.intp], columns: slice) -> None:
         """Add a class: its block, which is used up, the products K_m β_c there, and which of the shared samples."""
-        factor = self._factor(A)
-        answer, _ = self.solve(factor, V.astype(self.dtype), lower=0)
+        answer = self._solve(A, V.astype(self.dtype), self.scale)
         self.H[columns, columns] = V.T @ answer
         self.answers[at, columns] = answer
-        self.invert(factor, lower=0, overwrite_c=1)
-        self.loops.add_lower(A, at, self.inverses)
+        lapack.invert(A)
+        with self.lock:
+            self.loops.add_lower(A, at, self.inverses)
 
     def curvature(self) -> NDArray[np.float64]:
         """Return the whole, the samples' sums kept."""
         if len(self.inverses) == 0:
             return self.H
-        pulled, _ = self.solve(self._factor(self.inverses), self.answers, lower=0)
+        pulled = self._solve(self.inverses, self.answers)
         return np.asarray(self.H - self.answers.T @ pulled, dtype=np.float64)
 
-    def _factor(self, A: NDArray[Any]) -> NDArray[Any]:
-        """Factorise in place from the lower half: its transpose is the upper half in the order LAPACK reads."""
+    def _solve(self, A: NDArray[Any], right: NDArray[Any], least: float = 0.0) -> NDArray[Any]:
+        """Solve with A, of which the lower half is given and overwritten by its factor."""
         diagonal = A.diagonal().copy()
-        noise = _JITTER[self.dtype] * float(diagonal.mean()) + _LEAST_NOISE
+        noise = _JITTER[self.dtype] * max(float(diagonal.mean()), least) + _LEAST_NOISE
         np.fill_diagonal(A, diagonal + noise)
-        factor, failed = self.factorise(A.T, lower=0, clean=0, overwrite_a=1)
-        if failed:
-            raise np.linalg.LinAlgError("a kernel matrix is not positive semi-definite, even up to rounding.")
-        return np.asarray(factor)
+        lapack.factorise(A)
+        # Transposed, the lower half is the upper one in the order that cho_solve need not copy.
+        return np.asarray(cho_solve((A.T, False), right, check_finite=False))

@@ -28,7 +28,8 @@ class Master:
         self.constants: list[float] = []
         self.slopes: list[Vector] = []
         self._scale = 0.0
-        self._highs: Any = highspy.Highs()
+        untyped: Any = highspy.Highs
+        self._highs = untyped()
         self._highs.setOptionValue("output_flag", False)
         infinity = highspy.kHighsInf
         everyone = np.arange(n_weights + 1, dtype=np.int32)
