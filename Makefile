@@ -2,13 +2,14 @@
 # Another interpreter:  make test PYTHON=python3.13
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench benchname clean
+.PHONY: help demo test lint docs linkcheck format bench benchname clean
 
 VENV := .venv
 BIN := $(VENV)/bin
 MADE := $(VENV)/.made
 CORE := $(VENV)/.core-installed
 DEV := $(VENV)/.dev-installed
+DOCS := $(VENV)/.docs-installed
 
 # The first interpreter on the path that is new enough; a macOS or older Debian `python3` may not be.
 RECENT := import sys; sys.exit(sys.version_info < (3, 11))
@@ -33,6 +34,12 @@ lint: $(DEV) ## ruff, mypy, codespell
 	$(BIN)/mypy
 	$(BIN)/codespell
 
+docs: $(DOCS) ## the documentation, examples run, into docs/_build/html
+	$(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/_build/doctrees docs docs/_build/html
+
+linkcheck: $(DOCS) ## links of the documentation to other sites; needs the network
+	$(BIN)/python -m sphinx -q -b linkcheck -D plot_gallery=0 -d docs/_build/linkcheck-doctrees docs docs/_build/linkcheck
+
 format: $(DEV) ## rewrite the files as ruff wants them
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -45,7 +52,7 @@ benchname:
 		$(basename $(notdir $(wildcard benchmarks/[a-z]*.py))) >&2; exit 2; }
 
 clean: ## remove .venv, caches and what was built
-	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache kernelmosaic-demo.html
+	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache kernelmosaic-demo.html docs/_build docs/auto_examples docs/generated
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are written last: a failed or interrupted step is simply done again.
@@ -67,4 +74,9 @@ $(CORE): pyproject.toml | $(MADE)
 $(DEV): pyproject.toml | $(MADE)
 	@echo "Installing kernelmosaic and what its tests need into $(VENV) …"
 	@$(BIN)/python -m pip install --quiet --editable ".[test,lint]"
+	@touch $(CORE) $@
+
+$(DOCS): pyproject.toml | $(MADE)
+	@echo "Installing kernelmosaic and what its documentation needs into $(VENV) …"
+	@$(BIN)/python -m pip install --quiet --editable ".[docs]"
 	@touch $(CORE) $@

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
@@ -30,12 +32,16 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "auto_examples/**/*.ipynb", "auto_examples/**/*.py", "auto_examples/**/*.md5"]
+templates_path = ["_templates"]
+exclude_patterns = ["_build", "_templates", *(f"auto_examples/**/*.{ending}" for ending in ("ipynb", "py", "md5"))]
 source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 suppress_warnings = ["myst.header"]  # a page of a family starts where its reader is, not always at the first level
+
+nitpicky = True  # a name that leads nowhere is an error, but for other people's, which are not looked up
+nitpick_ignore_regex = [("py:.*", r"(sklearn|numpy|scipy|matplotlib|pandas)\..*")]
 
 autosummary_generate = True
 autodoc_typehints = "none"  # the docstrings say more than the annotations
@@ -46,8 +52,9 @@ sphinx_gallery_conf = {
     "examples_dirs": str(ROOT / "examples"),
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"/plot_",
-    "ignore_pattern": r"/(?!plot_)[^/]*\.py$",
+    "ignore_pattern": r"(^|/)(?!plot_)[^/]*\.py$",
     "show_memory": False,
+    "write_computation_times": False,
     "download_all_examples": False,
     "abort_on_example_error": True,
     "backreferences_dir": None,
@@ -66,3 +73,23 @@ html_theme_options = {
 html_sidebars = {"index": []}
 html_show_sourcelink = False
 html_static_path: list[str] = []
+
+
+def skip_inherited(app: Any, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out what scikit-learn brings: its own pages describe it, and its docstrings refer to them."""
+    home = getattr(getattr(member, "fget", member), "__module__", "") or ""
+    return True if home.startswith("sklearn") or name.endswith("_request") else None
+
+
+def escape_bars(app: Any, what: str, name: str, member: Any, options: Any, lines: list[str]) -> None:
+    """Keep |y − f(x)| what it is: bars would name a substitution. Code is left alone."""
+    for i, line in enumerate(lines):
+        if not line.lstrip().startswith((">>>", "...")):
+            parts = re.split("(``.*?``)", line)
+            parts[::2] = [part.replace("|", r"\|") for part in parts[::2]]
+            lines[i] = "".join(parts)
+
+
+def setup(app: Any) -> None:
+    app.connect("autodoc-skip-member", skip_inherited)
+    app.connect("autodoc-process-docstring", escape_bars, priority=100)  # before numpydoc reads it

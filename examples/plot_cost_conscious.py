@@ -48,8 +48,8 @@ for pair in pairs:
 
 # %%
 # In three of the four pairs the finest resolution is left out: predictions become cheaper, and up to a point of
-# accuracy is the price. Noughts and eights show the limit. There one dear kernel would do, and spreading the weight over
-# three costs more: penalties steer the weights, they do not minimise the cost itself.
+# accuracy is the price. Noughts and eights show the limit. There one dear kernel would do, and spreading the weight
+# over three costs more: penalties steer the weights, they do not minimise the cost itself.
 figure, ax = plt.subplots(figsize=(7, 3.4), layout="constrained")
 places = np.arange(len(pairs))
 for offset, (name, values), colour in zip((-0.2, 0.2), spent.items(), ("#999999", "#0072B2"), strict=True):

@@ -93,12 +93,12 @@ def save(estimator: Any, path: str | os.PathLike[str], *, trusted: Iterable[str]
     path : str or path-like
         Where to; ``.skops`` is the usual ending.
     trusted : iterable of str, default=()
-        Full names of further types, such as a kernel class of your own; :func:`load` needs the same names.
+        Full names of further types, such as a kernel class of your own; `load` needs the same names.
 
     Raises
     ------
     ValueError
-        If the estimator holds what :func:`load` would refuse: a lambda, say, or an object of an unknown type.
+        If the estimator holds what `load` would refuse: a lambda, say, or an object of an unknown type.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def save(estimator: Any, path: str | os.PathLike[str], *, trusted: Iterable[str]
 
 
 def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> Any:
-    """Read an estimator that :func:`save` wrote.
+    """Read an estimator that `save` wrote.
 
     Nothing in the file is run: only objects of listed types are rebuilt, from arrays, numbers and text.
 

@@ -69,8 +69,11 @@ def test_a_worker_that_dies_costs_a_recomputation(client, monkeypatch):
     def dying(gram, theta):
         calls.append(len(theta))
         if len(calls) == 3:
-            # Ours: a process of the cluster this test has started.
-            os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+            # A process of the cluster this test has started, and the one that holds most.
+            holdings = client.has_what()
+            busiest = max(holdings, key=lambda worker: len(holdings[worker]))
+            assert len(holdings[busiest]) > 0
+            os.kill(client.run(os.getpid, workers=[busiest])[busiest], signal.SIGKILL)
         return original(gram, theta)
 
     monkeypatch.setattr(DaskFactoredGram, "normal_matrix", dying)

@@ -174,8 +174,3 @@ def test_projections_stay_on_the_host():
     model = LocalizedMKLClassifier([Projected(Gaussian(1.0), 1)], device="cpu")
     with pytest.raises(ValueError, match=r"device='cpu': projected kernels are learned on the host"):
         model.fit(X, Y)
-
-
-def test_approximations_stay_on_the_host():
-    with pytest.raises(ValueError, match=r"device='cpu' serves exact kernels"):
-        MKLClassifier(KERNELS, approximation="nystroem", device="cpu").fit(X, Y)

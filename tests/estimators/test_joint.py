@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.datasets import load_iris
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KernelDensity
 
@@ -247,3 +248,11 @@ def test_noisy_labels_move_the_boundary_less():
 def test_wrong_posteriors_are_refused(P, words):
     with pytest.raises(ValueError, match=words):
         PosteriorMKLClassifier(KERNELS).fit(X, P)
+
+
+def test_steps_that_end_before_the_gap_is_met_are_told():
+    """An unreachable tolerance ends the search early: that is a warning, not an error."""
+    X, y = load_iris(return_X_y=True)
+    with pytest.warns(ConvergenceWarning, match="above tol=1e-13"):
+        model = BilinearMKLClassifier(tol=1e-13).fit(X, y)
+    assert len(model.history_) < model.max_iter

@@ -67,6 +67,7 @@ def load(
         data : ndarray of shape (n_samples, n_features)
             Several views stand side by side. Sequences are a vector of bytes; pen traces a list of arrays.
         target : ndarray of shape (n_samples,)
+            Labels or values.
         views : dict of str to ndarray
             The views, where there are several.
         columns : dict of str to ndarray
@@ -78,6 +79,7 @@ def load(
         train, test : ndarray or None
             Row numbers of the published split.
         sequences : ndarray of bytes or None
+            The strings, where there are any.
         name, title, task, DESCR, origin : str
             The set, its name in the papers, "binary", "multiclass" or "regression", a description, and where the rows
             were found.

@@ -67,10 +67,6 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         if self.memory_budget is not None:
             check_positive("memory_budget", self.memory_budget)
         exact = self.approximation is None
-        if not exact and self._fit_device is not None:
-            raise ValueError(
-                f"device={self._fit_device!r} serves exact kernels; use device=None with an approximation."
-            )
         original = to_host(original)
         # Where samples fill the memory, or stay on the disk, nobody looks for repeated ones.
         alike = exact or is_small(X)

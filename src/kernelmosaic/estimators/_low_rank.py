@@ -101,7 +101,7 @@ def fit_features(
     mosaic = FeatureMosaic.fit(
         rule, tiles, rows, model.normalize, weight, model.approximation, model.rank, model.random_state, budget
     )
-    return mosaic, make_feature_bank(mosaic, rows, budget)
+    return mosaic, make_feature_bank(mosaic, rows, budget, model._fit_device)
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ def make_page(run: Run, data_home: str | None = None, pictures: bool = True) -> 
         for result in run.results:
             if result.experiment.paper == paper:
                 _experiment(page, result, draws)
-        _paper_pictures(page, paper, drawn.get(paper, []))
+        _paper_pictures(page, paper, drawn.get(paper, []), thinned=scale != "full")
     _times(page, run, draws)
     _not_run(page, run)
     _environment(page, run)
@@ -190,10 +190,12 @@ def _more_table(page: Page, result: Result, lines: Sequence[Line]) -> None:
         page.table(Table(f"More of the same models: {named}.", head, rows, len(rows) > 5, f"More: {named}"))
 
 
-def _paper_pictures(page: Page, paper: str, drawn: Sequence[Drawn]) -> None:
+def _paper_pictures(page: Page, paper: str, drawn: Sequence[Drawn], thinned: bool) -> None:
     if not drawn:
         return
     page.heading(f"{paper}: its pictures, drawn again", f"{paper} pictures")
+    if thinned:
+        page.paragraph("Of a quick look: fewer samples than the captions say.")
     for one in drawn:
         if one.image is not None:
             page.figure(one.image, one.alt, one.caption)

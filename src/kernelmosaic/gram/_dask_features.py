@@ -19,6 +19,8 @@ from kernelmosaic.kernels.base import Block
 class DaskRows(RowSource):
     """Rows of a Dask array or data frame."""
 
+    remote = True
+
     def __init__(self, X: Any) -> None:
         self.names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
         X = X.to_dask_array(lengths=True) if hasattr(X, "to_dask_array") else X
@@ -40,7 +42,7 @@ class DaskRows(RowSource):
 class DaskFeatures(FeatureBank):
     """Features computed where the rows are, and kept there; a partition that is lost is computed again."""
 
-    def __init__(self, mosaic: FeatureMosaic, source: DaskRows, dtype: Any) -> None:
+    def __init__(self, mosaic: FeatureMosaic, source: Any, dtype: Any) -> None:
         self.n_kernels, self.n_samples = len(mosaic), source.shape[0]
         self.widths, self.dtype = mosaic.widths, np.dtype(dtype)
         self.edges = source.edges
@@ -122,7 +124,7 @@ class DaskFactoredGram(FactoredGram):
         return np.asarray(terms[0].compute())
 
     def rows(self, which: NDArray[np.intp]) -> Array:
-        active = np.flatnonzero(self.weights)
+        active = [int(m) for m in np.flatnonzero(self.weights)]
         found = dict(self.bank.features(which, active))
         return np.hstack([np.sqrt(self.weights[m]) * found[m] for m in active])
 

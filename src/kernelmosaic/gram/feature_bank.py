@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic.gram.bank import KernelBank
 from kernelmosaic.gram.bank import Rows as BankRows
+from kernelmosaic.gram.device import require_device
 from kernelmosaic.gram.factored import Array, FactoredGram
 from kernelmosaic.gram.feature_mosaic import FeatureMosaic
 from kernelmosaic.gram.memory import default_budget, format_bytes
@@ -220,7 +221,9 @@ class LocalFactoredGram(FactoredGram):
         return np.asarray(W * root if W.ndim == 1 else W * root[:, np.newaxis])
 
 
-def make_feature_bank(mosaic: FeatureMosaic, source: RowSource, budget: float | None = None) -> FeatureBank:
+def make_feature_bank(
+    mosaic: FeatureMosaic, source: RowSource, budget: float | None = None, device: str | None = None
+) -> FeatureBank:
     """Return the bank of a training set in features: stored if they fit the budget, else computed strip by strip.
 
     Parameters
@@ -231,6 +234,8 @@ def make_feature_bank(mosaic: FeatureMosaic, source: RowSource, budget: float | 
         The training samples.
     budget : float, optional
         Bytes the features may take; by default half of the free memory.
+    device : str, optional
+        Where torch keeps them; by default they are NumPy's, here.
 
     Raises
     ------
@@ -248,7 +253,11 @@ def make_feature_bank(mosaic: FeatureMosaic, source: RowSource, budget: float | 
         )
     size = source.shape[0] * D
     free = budget - needed
-    if type(source).__name__ == "DaskRows":
+    if device is not None:
+        from kernelmosaic.gram._torch_features import make_torch_features
+
+        return make_torch_features(mosaic, source, require_device(device))
+    if source.remote:
         from kernelmosaic.gram._dask_features import DaskFeatures
 
         # The budget is this process's; the features take the workers' memory.

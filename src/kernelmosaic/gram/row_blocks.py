@@ -23,10 +23,13 @@ class RowSource(ABC):
         Rows and columns.
     names : list of str or None
         Of the columns, where they have any.
+    remote : bool
+        Whether the rows are on other machines, where features had better be, too.
     """
 
     shape: tuple[int, int]
     names: list[str] | None = None
+    remote: bool = False
 
     @property
     def row_width(self) -> int:
@@ -135,5 +138,5 @@ def _pyarrow_parquet() -> Any:
     try:
         parquet = import_module("pyarrow.parquet")
     except ImportError as error:
-        raise ImportError('Parquet is read by pyarrow: pip install "kernelmosaic[frames]" pyarrow') from error
+        raise ImportError('Parquet is read by pyarrow: pip install "kernelmosaic[frames]"') from error
     return parquet

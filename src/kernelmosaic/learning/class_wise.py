@@ -148,6 +148,7 @@ class ClassWiseLearner(ABC):
     """
 
     advice = "raise max_iter, or accept a larger tol."
+    stalled: str | None = None
 
     def __init__(self, tol: float = 1e-3, max_iter: int = 100, verbose: bool = False) -> None:
         self.tol = tol

@@ -115,7 +115,7 @@ class BlockedAscent:
     def look(self) -> Look:
         """Compute everyone's slopes, and the gap with a good intercept."""
         beta, e = self.beta, self.program.epsilon
-        infinite = torch.tensor(torch.inf, dtype=torch.float64, device=self.K.device)
+        infinite = torch.full((), torch.inf, dtype=torch.float64, device=self.K.device)
         up = self.residual - e * (2.0 * (beta >= 0).double() - 1.0)
         down = self.residual - e * (2.0 * (beta > 0).double() - 1.0)
         rising = torch.where(beta < self.upper, up, -infinite)
@@ -157,7 +157,9 @@ class BlockedAscent:
             candidates = low + shares * (high - low)
             # The sum falls with the intercept, so counting those above the total says where it crosses.
             above = (self._conjugate(z - candidates[:, None]).sum(dim=1) > self.program.total).sum()
-            low, high = candidates[(above - 1).clamp(min=0)], candidates[above.clamp(max=_CANDIDATES - 1)]
+            ends = torch.stack([above - 1, above]).clamp(0, _CANDIDATES - 1)
+            # Picked on the device: a number as an index would have to come to the host first.
+            low, high = candidates.index_select(0, ends).unbind()
         return 0.5 * (low + high)
 
     def _losses(self, intercept: Tensor) -> Tensor:

@@ -1,0 +1,97 @@
+"""Features on a device against the same features in this process."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernelmosaic import MKLClassifier, MKLRegressor
+from kernelmosaic.gram import Mosaic
+from kernelmosaic.gram.feature_bank import make_feature_bank
+from kernelmosaic.gram.feature_mosaic import FeatureMosaic
+from kernelmosaic.gram.row_blocks import open_rows
+from kernelmosaic.kernels import Gaussian, Linear, Polynomial
+from kernelmosaic.kernels.views import lay_tiles, read_kernels
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+pytestmark = pytest.mark.torch
+
+KERNELS = {
+    "fourier": [Gaussian(1.5), Linear(), Gaussian(4.0)],
+    "nystroem": [Gaussian(1.5), Polynomial(2), Linear(), Gaussian(4.0)],
+}
+
+
+def make_banks(approximation, normalize, n=60):
+    X = np.random.RandomState(0).randn(n, 4) + 3.0
+    rows = open_rows(X)
+    tiles = lay_tiles(read_kernels(KERNELS[approximation]), X)
+    mosaic = FeatureMosaic.fit(Mosaic, tiles, rows, normalize, None, approximation, 12, 0)
+    return make_feature_bank(mosaic, rows), make_feature_bank(mosaic, rows, device="cpu")
+
+
+@pytest.mark.parametrize("normalize", ["trace", "diagonal", "centered", None])
+@pytest.mark.parametrize("approximation", ["fourier", "nystroem"])
+def test_operations_agree(approximation, normalize):
+    here, there = make_banks(approximation, normalize)
+    rng = np.random.RandomState(1)
+    n, P = here.n_samples, here.n_kernels
+    beta = np.where(rng.rand(n) < 0.5, rng.randn(n), 0.0)
+    some = np.array([3, 17, 40])
+    close = {"rtol": 1e-9, "atol": 1e-9}
+    np.testing.assert_allclose(there.products(beta), here.products(beta), **close)
+    np.testing.assert_allclose(there.products(beta, some, [1]), here.products(beta, some, [1]), **close)
+    np.testing.assert_allclose(there.quadratic_forms(beta), here.quadratic_forms(beta), **close)
+    np.testing.assert_allclose(
+        there.products(np.stack([beta, -beta], 1)), here.products(np.stack([beta, -beta], 1)), **close
+    )
+    weights = np.array([0.5, 0.0, 2.0, 1.0])[:P]
+    gates = rng.rand(n, P)
+    for a, b in [
+        (here.combine(weights), there.combine(weights)),
+        (here.combine_gated(gates), there.combine_gated(gates)),
+    ]:
+        W = rng.randn(a.n_features)
+        theta = np.where(rng.rand(n) < 0.7, rng.rand(n), 0.0)
+        assert a.n_features == b.n_features
+        np.testing.assert_allclose(b.apply(W), a.apply(W), **close)
+        np.testing.assert_allclose(b.adjoint(beta), a.adjoint(beta), **close)
+        np.testing.assert_allclose(b.normal_matrix(theta), a.normal_matrix(theta), **close)
+        np.testing.assert_allclose(b.rows(some), a.rows(some), **close)
+        np.testing.assert_allclose(b.diagonal(), a.diagonal(), **close)
+
+
+def test_normal_matrix_in_blocks_of_columns_and_strips(monkeypatch):
+    from kernelmosaic.gram import _torch_features
+
+    here, there = make_banks("nystroem", "trace")
+    monkeypatch.setattr(_torch_features, "_COLUMNS", 7)
+    monkeypatch.setattr(_torch_features, "_STRIP", 500)
+    theta = np.random.RandomState(2).rand(60)
+    ones = np.ones(here.n_kernels)
+    np.testing.assert_allclose(
+        there.combine(ones).normal_matrix(theta), here.combine(ones).normal_matrix(theta), rtol=1e-9
+    )
+
+
+@pytest.mark.parametrize("approximation", ["fourier", "nystroem"])
+def test_fits_agree(approximation):
+    rng = np.random.RandomState(3)
+    X = rng.randn(300, 4)
+    y = X[:, 0] + np.sin(3 * X[:, 1]) + 0.3 * rng.randn(300)
+    settings = {"approximation": approximation, "rank": 30, "random_state": 0, "tol": 1e-6}
+    kernels = [Gaussian(1.0), Gaussian(3.0), Linear()]
+    for kind, target in ((MKLClassifier, y > 0), (MKLRegressor, y)):
+        plain, device = (kind(kernels, device=name, **settings).fit(X, target) for name in (None, "cpu"))
+        assert device.duality_gap_ <= 1e-6
+        assert device.objective_ == pytest.approx(plain.objective_, rel=2e-6)
+        np.testing.assert_allclose(device.weights_, plain.weights_, atol=2e-3)
+        np.testing.assert_allclose(device.predict(X), plain.predict(X), atol=0.02)
+
+
+def test_too_many_features_say_so(monkeypatch):
+    from kernelmosaic.gram import _torch_features
+
+    monkeypatch.setattr(_torch_features, "device_budget", lambda device: 1e3)
+    with pytest.raises(MemoryError, match="lower rank, or use device=None"):
+        make_banks("fourier", "trace")
