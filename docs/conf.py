@@ -44,6 +44,7 @@ nitpicky = True  # a name that leads nowhere is an error, but for other people's
 nitpick_ignore_regex = [("py:.*", r"(sklearn|numpy|scipy|matplotlib|pandas)\..*")]
 
 autosummary_generate = True
+toc_object_entries_show_parents = "hide"
 autodoc_typehints = "none"  # the docstrings say more than the annotations
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
@@ -72,7 +73,8 @@ html_theme_options = {
 }
 html_sidebars = {"index": []}
 html_show_sourcelink = False
-html_static_path: list[str] = []
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 
 
 def skip_inherited(app: Any, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:

@@ -27,6 +27,8 @@ _STRIP = 2**27
 _COLUMNS = 1280
 #: Features stay in double precision up to this many numbers.
 _DOUBLE = 2**25
+#: Samples whose block of the kernel a solver may form at once; a device forms large ones in no time.
+_BLOCK_SAMPLES = 16_000
 #: Rows of samples on their way to the device at once.
 _HOST_ROWS = 2**17
 
@@ -99,6 +101,7 @@ class TorchFeatures(FeatureBank):
         self.n_kernels, self.n_samples = len(tensors), int(tensors[0].shape[0])
         self.dtype = np.dtype(np.float32 if tensors[0].element_size() == 4 else np.float64)
         self.widths = np.array([int(Z.shape[1]) for Z in tensors], dtype=np.intp)
+        self.block_samples = _BLOCK_SAMPLES
 
     @classmethod
     def fill(cls, mosaic: FeatureMosaic, source: RowSource, device: torch.device, dtype: torch.dtype) -> TorchFeatures:
@@ -197,6 +200,10 @@ class DeviceFactoredGram(FactoredGram):
 
     def rows(self, which: NDArray[np.intp]) -> Array:
         return np.asarray(self._rows(torch.as_tensor(which, device=self.bank.device)).cpu().numpy())
+
+    def block(self, which: NDArray[np.intp]) -> Array:
+        Z = self._rows(torch.as_tensor(which, device=self.bank.device))
+        return np.asarray((Z @ Z.T).cpu().numpy())
 
     def diagonal(self) -> Array:
         parts = [(Z * Z).sum(1) for Z in map(self._rows, self._strips(self.n_samples))]

@@ -47,6 +47,11 @@ class FactoredGram(ABC):
     def rows(self, which: NDArray[np.intp]) -> Array:
         """Return these rows of Z."""
 
+    def block(self, which: NDArray[np.intp]) -> Array:
+        """Return the block of K of these samples."""
+        Z = self.rows(which)
+        return Z @ Z.T
+
     @abstractmethod
     def diagonal(self) -> Array:
         """Return the squared norms of the rows of Z."""

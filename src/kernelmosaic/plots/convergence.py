@@ -116,11 +116,11 @@ class ConvergenceDisplay:
             below.axhline(self.tol, color="0.35", linestyle="dotted", linewidth=1.2, zorder=1)
             below.annotate(
                 f"tol = {self.tol:g}",
-                (1.0, self.tol),
+                (0.0, self.tol),  # on the left: the lines come down to it on the right
                 xycoords=("axes fraction", "data"),
-                xytext=(-3, 3),
+                xytext=(3, 3),
                 textcoords="offset points",
-                ha="right",
+                ha="left",
                 fontsize=8,
                 color="0.25",
             )

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
 
 from kernelmosaic.gram.factored import FactoredGram
 from kernelmosaic.solvers.dispatch import mean_diagonal, solve, solve_free, solve_unbounded
-from kernelmosaic.solvers.free_block import _LowRankForm, free_samples, solve_free_block
-from kernelmosaic.solvers.interior_point import Interior, follow_central_path
+from kernelmosaic.solvers.free_block import free_samples, solve_free_block
+from kernelmosaic.solvers.interior_point import CentralPath, Interior, follow_central_path
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify
 from kernelmosaic.solvers.smo import solve_smo
 
@@ -54,8 +55,9 @@ def solve_factored(
             return near.solution
         passes = near.solution.n_iter
     best: Solution | None = None
+    central = CentralPath(gram, program)
     for share in (_SHARE, 0.01):
-        path = follow_central_path(gram, program, share * min(tol, _CRUDE))
+        path = central.follow(share * min(tol, _CRUDE))
         near = _Near(gram, program, snapped(program, path), n_iter=passes + path.n_iter)
         near.improve(tol)
         if best is None or near.solution.gap < best.gap:
@@ -155,15 +157,16 @@ class _Near:
     def solve(self, working: NDArray[np.intp], tol: float) -> None:
         """Maximise the objective over the working set."""
         p = self.program
-        Z = self.gram.rows(working)
-        K = Z @ Z.T
+        K = self.gram.block(working)
         own = self.beta[working]
         target = p.target[working] - (self.solution.values[working] - K @ own)
         total = None if p.total is None else p.total - float(np.delete(self.beta, working).sum())
         found = solve_smo(K, restricted(p, working, target, total), own, tol, max_iter=200 * len(working)).beta
+        change = np.zeros_like(self.beta)
+        change[working] = found - own
         self.beta = self.beta.copy()
         self.beta[working] = found
-        self.w = self.w + Z.T @ (found - own)
+        self.w = self.w + self.gram.adjoint(change)
         self.n_iter += 1
         self.certify()
 
@@ -178,11 +181,18 @@ def _solve_factored_unbounded(gram: FactoredGram, program: Program) -> Solution:
 def _solve_factored_free(
     gram: FactoredGram, program: Program, free: NDArray[np.intp], right_hand_sides: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    Z, ridge = gram.rows(free), program.ridge[free]
+    ridge = program.ridge[free]
     if len(free) <= gram.n_features:
-        return solve_free_block(Z @ Z.T, ridge, np.arange(len(free)), right_hand_sides)
-    mean = float(np.einsum("ij,ij->", Z, Z)) / len(free)
-    return _LowRankForm(Z, ridge + _JITTER * (mean + float(ridge.mean()))).solve(right_hand_sides)
+        return solve_free_block(gram.block(free), ridge, np.arange(len(free)), right_hand_sides)
+    # Through the features, of which there are fewer; every step is a pass over the rows, wherever they are.
+    softened = ridge + _JITTER * (float(gram.diagonal()[free].mean()) + float(ridge.mean()))
+    theta, spread = np.zeros(gram.n_samples), np.zeros((gram.n_samples, right_hand_sides.shape[1]))
+    theta[free], scaled = 1.0 / softened, right_hand_sides / softened[:, np.newaxis]
+    spread[free] = scaled
+    M = gram.normal_matrix(theta)[:-1, :-1]
+    M[np.diag_indices_from(M)] += 1.0
+    answer = cho_solve(cho_factor(M, check_finite=False), gram.adjoint(spread), check_finite=False)
+    return np.asarray(scaled - gram.apply(answer)[free] / softened[:, np.newaxis])
 
 
 @mean_diagonal.register

@@ -15,6 +15,8 @@ Array = NDArray[np.float64]
 
 #: How far towards the nearest bound a step goes.
 _SHORT = 0.995
+#: Corrections of outlying products, how much longer each is to make the step, and when a step is long enough.
+_CORRECTORS, _FURTHER, _LONG = 3, 0.3, 0.95
 #: Iterations after which rounding, not the problem, is in the way.
 _MAX_ITER = 100
 #: ... and after which a step this short tells the same.
@@ -60,16 +62,13 @@ def follow_central_path(gram: FactoredGram, program: Program, tol: float) -> Int
     References
     ----------
     Fine and Scheinberg (2001), "Efficient SVM training using low-rank kernel representations"; Mehrotra (1992), "On the
-    implementation of a primal-dual interior point method".
+    implementation of a primal-dual interior point method"; Gondzio (1996), "Multiple centrality corrections in a
+    primal-dual method for linear programming".
     """
-    path = _Path(gram, program)
-    for n_iter in range(_MAX_ITER):
-        if path.gap() <= tol or not path.step():
-            return path.stop(n_iter + (path.n_bounds == 0))
-    return path.stop(_MAX_ITER)
+    return CentralPath(gram, program).follow(tol)
 
 
-class _Path:
+class CentralPath:
     """The iterate: variables x between bounds, their multipliers, the intercept b, and Kβ.
 
     Without a tube x is β. With one, β = x₀ − x₁ is split into two parts that are not negative, each paying ε. Arrays
@@ -91,28 +90,37 @@ class _Path:
         self.has_lower = self.moves & np.isfinite(self.lower)
         self.has_upper = self.moves & np.isfinite(self.upper)
         self.n_bounds = int(self.has_lower.sum() + self.has_upper.sum())
+        self.n_iter = 0
         self._start()
 
+    def follow(self, tol: float) -> Interior:
+        """Go on from where the iterate is until the relative gap is at most `tol`, or rounding ends it."""
+        # Features in single precision can overflow at the very end; what is not finite is never moved to.
+        with np.errstate(over="ignore", invalid="ignore"):
+            while self.n_iter < _MAX_ITER and self.gap() > tol:
+                moved = self.step()
+                self.n_iter += int(moved or self.n_bounds == 0)
+                if not moved:
+                    break
+        return self.stop(self.n_iter)
+
     def _start(self) -> None:
-        """Begin between the bounds, as far along that direction as the objective rises, with matching multipliers."""
+        """Begin well between the bounds, with multipliers that match the slopes and keep all products of one size."""
         p = self.program
         self.x = self._middle()
         self._meet_total()
-        w = self.gram.adjoint(self.beta)
-        curvature = float(w @ w + p.ridge @ self.beta**2)
-        rise = float(p.target @ self.beta - p.epsilon * np.abs(self.x).sum())
-        share = rise / curvature if curvature > 0 and not p.total else 1.0
-        if 0 < share < 1:  # zero is within every bound
-            self.x *= share
-            w *= share
-        self.values = self.gram.apply(w)
+        self.values = self.gram.apply(self.gram.adjoint(self.beta))
         self.intercept = p.best_intercept(self.values)
         self.room_lower = np.where(self.has_lower, self.x - self.lower, 1.0)
         self.room_upper = np.where(self.has_upper, self.upper - self.x, 1.0)
         slope = self._slope()
-        lift = max(float(np.abs(slope[self.moves]).mean()) if self.moves.any() else 0.0, 1e-8)
-        self.z_lower = np.where(self.has_lower, np.maximum(slope, 0.0) + lift, 0.0)
-        self.z_upper = np.where(self.has_upper, np.maximum(-slope, 0.0) + lift, 0.0)
+        nearest = np.minimum(
+            np.where(self.has_lower, self.room_lower, np.inf), np.where(self.has_upper, self.room_upper, np.inf)
+        )
+        bounded = self.has_lower | self.has_upper
+        mu = max(float(np.mean(np.abs(slope[bounded]) * nearest[bounded])) if bounded.any() else 0.0, 1e-12)
+        self.z_lower = np.where(self.has_lower, np.maximum(slope, 0.0) + mu / self.room_lower, 0.0)
+        self.z_upper = np.where(self.has_upper, np.maximum(-slope, 0.0) + mu / self.room_upper, 0.0)
 
     def _middle(self) -> Array:
         """Return variables between their bounds, about as large as coefficients may become."""
@@ -176,12 +184,27 @@ class _Path:
         size = min(self._longest(predictor), 1.0)
         ahead = self._mu(predictor, size)
         aim = (ahead / mu) ** 3 * mu if mu > 0 else 0.0
-        corrected = self._direction(
-            system,
-            np.where(self.has_lower, aim - products[0] - predictor.x * predictor.z_lower, 0.0),
-            np.where(self.has_upper, aim - products[1] + predictor.x * predictor.z_upper, 0.0),
-        )
-        return self._move(corrected, min(_SHORT * self._longest(corrected), 1.0))
+        lower = np.where(self.has_lower, aim - products[0] - predictor.x * predictor.z_lower, 0.0)
+        upper = np.where(self.has_upper, aim - products[1] + predictor.x * predictor.z_upper, 0.0)
+        chosen = self._direction(system, lower, upper)
+        reach = self._longest(chosen)
+        for _ in range(_CORRECTORS if reach < _LONG else 0):
+            more = self._outliers(chosen, min(reach + _FURTHER, 1.0), max(aim, ahead))
+            lower, upper = lower + more[0], upper + more[1]
+            other = self._direction(system, lower, upper)
+            longer = self._longest(other)
+            if longer < reach + 0.1 * _FURTHER:
+                break
+            chosen, reach = other, longer
+        return self._move(chosen, min(_SHORT * reach, 1.0))
+
+    def _outliers(self, d: _Direction, size: float, mu: float) -> tuple[Array, Array]:
+        """How much the products after a step are too small or too large, which is what makes steps short."""
+        lower = (self.room_lower + size * d.x) * (self.z_lower + size * d.z_lower)
+        upper = (self.room_upper - size * d.x) * (self.z_upper + size * d.z_upper)
+        wanted = (np.clip(one, 0.1 * mu, 10 * mu) - one for one in (lower, upper))
+        low, high = (np.maximum(one, -10 * mu) for one in wanted)
+        return np.where(self.has_lower, low, 0.0), np.where(self.has_upper, high, 0.0)
 
     def _mu(self, d: _Direction, size: float) -> float:
         """The mean product, after a step, of a variable's distance to a bound and that bound's multiplier."""
