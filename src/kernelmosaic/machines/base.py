@@ -32,7 +32,7 @@ class Machine(ABC):
     def program(self) -> Program: ...
 
     def solve(self, K: Any, warm_start: Vector | None = None, tol: float = 1e-3) -> Solution:
-        """Return the solution for the combined kernel K, in whatever form a bank gives it, to a relative gap of `tol`."""
+        """Return the solution for the combined kernel K, in whatever form a bank gives it, to a gap of `tol`."""
         return solve(K, self.program, warm_start, tol)
 
 
