@@ -259,7 +259,7 @@ def device_budget(device: torch.device) -> float:
         return default_budget()
     free: int = torch.cuda.mem_get_info(device)[0]
     # What this process has set aside and does not use is free, too.
-    return _SHARE * (free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
+    return float(_SHARE * (free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)))
 
 
 def _mirror(matrix: Tensor, rows: slice, columns: slice) -> None:
