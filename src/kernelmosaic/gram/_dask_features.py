@@ -104,7 +104,6 @@ class DaskFactoredGram(FactoredGram):
         self.n_samples = bank.n_samples
         self.n_features = int(bank.widths[np.flatnonzero(weights)].sum())
         self.block_samples = bank.block_samples
-        self.epsilon = float(np.finfo(bank.dtype).eps)
 
     def apply(self, W: Array) -> Array:
         return np.concatenate(self.bank.over_parts(_apply, weights=self.weights, W=W))

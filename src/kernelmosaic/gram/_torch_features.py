@@ -170,7 +170,6 @@ class DeviceFactoredGram(FactoredGram):
         self.gates = None if gates is None else bank.tensor(gates)
         self.n_samples, self.n_features = bank.n_samples, int(bank.widths[self.active].sum())
         self.block_samples = bank.block_samples
-        self.epsilon = float(np.finfo(bank.dtype).eps)
 
     def apply(self, W: Array) -> Array:
         right = self.bank.tensor(W)

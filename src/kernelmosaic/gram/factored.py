@@ -22,14 +22,11 @@ class FactoredGram(ABC):
         n and D.
     block_samples : int
         Up to this many samples may have their block of K formed.
-    epsilon : float
-        The rounding of the features' numbers.
     """
 
     n_samples: int
     n_features: int
     block_samples: int
-    epsilon: float
 
     @abstractmethod
     def apply(self, W: Array) -> Array:
@@ -42,6 +39,10 @@ class FactoredGram(ABC):
     @abstractmethod
     def normal_matrix(self, theta: Array) -> Array:
         """Return [Z, 1]ᵀ diag(θ) [Z, 1], of shape (D + 1, D + 1), for θ ≥ 0; rows where it is zero are not read."""
+
+    def sharpen(self) -> bool:
+        """Form normal matrices more exactly from now on, which costs more; False if they are as exact as can be."""
+        return False
 
     @abstractmethod
     def rows(self, which: NDArray[np.intp]) -> Array:

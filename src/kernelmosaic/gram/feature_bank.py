@@ -38,12 +38,15 @@ class FeatureBank(KernelBank):
         Up to this many samples may have their block of a combined kernel formed.
     rows_read : int
         Rows of features read so far, over all operations.
+    precise : bool
+        Whether features in single precision are multiplied with each other in double.
     """
 
     widths: NDArray[np.intp]
     strip_bytes: int = _STRIP_BYTES
     block_samples: int = _BLOCK_SAMPLES
     rows_read: int = 0
+    precise: bool = False
 
     @abstractmethod
     def features(self, rows: Rows, kernels: Kernels) -> Iterator[tuple[int, Block]]:
@@ -161,7 +164,6 @@ class LocalFactoredGram(FactoredGram):
         self.place = {int(m): slice(int(a), int(b)) for m, a, b in zip(self.active, edges[:-1], edges[1:], strict=True)}
         self.n_samples, self.n_features = bank.n_samples, int(edges[-1])
         self.block_samples = bank.block_samples
-        self.epsilon = float(np.finfo(bank.dtype).eps)
 
     def apply(self, W: Array) -> Array:
         out = np.zeros((self.n_samples, *W.shape[1:]))
@@ -183,7 +185,7 @@ class LocalFactoredGram(FactoredGram):
         out = np.zeros((self.n_features + 1,) * 2)
         for part in self.bank.strips(np.flatnonzero(theta)):
             root = np.sqrt(theta[part])
-            B = np.empty((len(part), self.n_features + 1), dtype=self.bank.dtype)
+            B = np.empty((len(part), self.n_features + 1), dtype=np.float64 if self.bank.precise else self.bank.dtype)
             for m, Z in self._features(part):
                 np.multiply(Z, root[:, np.newaxis], out=B[:, self.place[m]], casting="same_kind")
             B[:, -1] = root
@@ -192,6 +194,11 @@ class LocalFactoredGram(FactoredGram):
         out[:-1] *= scale[:, np.newaxis]
         out[:, :-1] *= scale
         return out
+
+    def sharpen(self) -> bool:
+        sharper = self.bank.dtype == np.float32 and not self.bank.precise
+        self.bank.precise = True
+        return sharper
 
     def rows(self, which: NDArray[np.intp]) -> Array:
         out = np.empty((len(which), self.n_features))

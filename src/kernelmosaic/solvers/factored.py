@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_solve
 
 from kernelmosaic.gram.factored import FactoredGram
 from kernelmosaic.solvers.dispatch import mean_diagonal, solve, solve_free, solve_unbounded
 from kernelmosaic.solvers.free_block import free_samples, solve_free_block
-from kernelmosaic.solvers.interior_point import CentralPath, Interior, follow_central_path
+from kernelmosaic.solvers.interior_point import CentralPath, Interior, factorised, follow_central_path
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify
 from kernelmosaic.solvers.smo import solve_smo
 
@@ -46,8 +46,12 @@ def solve_factored(
         The relative duality gap at which to stop. A larger gap in the answer tells that rounding hides the rest.
     """
     program.require_feasible()
+    nothing = np.zeros(program.n_samples)
+    # Interior points come near to a solution of zeros for ever, and their gap, which is relative, never closes.
+    if not program.total and (zero := certify(program, nothing, nothing, 0)).gap <= tol:
+        return zero
     if not _has_interior(program):
-        return _Near(gram, program, program.feasible(np.zeros(program.n_samples))).solution
+        return _Near(gram, program, program.feasible(nothing)).solution
     passes = 0
     if warm_start is not None:
         near = _Near(gram, program, program.feasible(warm_start))
@@ -65,7 +69,10 @@ def solve_factored(
         if best.gap <= tol:
             return best
     unsnapped = _Near(gram, program, program.feasible(path.beta), n_iter=passes + path.n_iter).solution
-    return min(best or unsnapped, unsnapped, key=lambda one: one.gap)
+    best = min(best or unsnapped, unsnapped, key=lambda one: one.gap)
+    if best.gap > tol and gram.sharpen():
+        return min(best, solve_factored(gram, program, None, tol), key=lambda one: one.gap)
+    return best
 
 
 def _has_interior(program: Program) -> bool:
@@ -122,7 +129,7 @@ class _Near:
         values = self.gram.apply(self.w)
         noise = 0.0
         if not self.program.target.any():
-            noise = self.gram.epsilon * np.sqrt(len(values)) * float(self.gram.diagonal() @ self.beta**2)
+            noise = float(np.finfo(np.float64).eps) * np.sqrt(len(values)) * float(self.gram.diagonal() @ self.beta**2)
         self.solution = certify(self.program, self.beta, values, self.n_iter, noise)
 
     def improve(self, tol: float) -> bool:
@@ -160,7 +167,8 @@ class _Near:
         K = self.gram.block(working)
         own = self.beta[working]
         target = p.target[working] - (self.solution.values[working] - K @ own)
-        total = None if p.total is None else p.total - float(np.delete(self.beta, working).sum())
+        # As it is, not what the others leave: rounding could put that out of the working set's reach.
+        total = None if p.total is None else float(own.sum())
         found = solve_smo(K, restricted(p, working, target, total), own, tol, max_iter=200 * len(working)).beta
         change = np.zeros_like(self.beta)
         change[working] = found - own
@@ -173,6 +181,7 @@ class _Near:
 
 @solve_unbounded.register
 def _solve_factored_unbounded(gram: FactoredGram, program: Program) -> Solution:
+    gram.sharpen()
     path = follow_central_path(gram, program, 0.0)
     return _Near(gram, program, path.beta, n_iter=path.n_iter).solution
 
@@ -191,7 +200,7 @@ def _solve_factored_free(
     spread[free] = scaled
     M = gram.normal_matrix(theta)[:-1, :-1]
     M[np.diag_indices_from(M)] += 1.0
-    answer = cho_solve(cho_factor(M, check_finite=False), gram.adjoint(spread), check_finite=False)
+    answer = cho_solve(factorised(M), gram.adjoint(spread), check_finite=False)
     return np.asarray(scaled - gram.apply(answer)[free] / softened[:, np.newaxis])
 
 

@@ -98,7 +98,10 @@ class CentralPath:
         # Features in single precision can overflow at the very end; what is not finite is never moved to.
         with np.errstate(over="ignore", invalid="ignore"):
             while self.n_iter < _MAX_ITER and self.gap() > tol:
-                moved = self.step()
+                try:
+                    moved = self.step()
+                except LinAlgError:  # overflown, in single precision
+                    break
                 self.n_iter += int(moved or self.n_bounds == 0)
                 if not moved:
                     break
@@ -278,7 +281,7 @@ class _System:
         self.gram, self.has_intercept = gram, has_intercept
         M = gram.normal_matrix(np.where(theta > _NEGLIGIBLE * theta.mean(), theta, 0.0))
         M[np.arange(gram.n_features), np.arange(gram.n_features)] += 1.0
-        self.factor = _factorised(M if has_intercept else M[:-1, :-1])
+        self.factor = factorised(M if has_intercept else M[:-1, :-1])
 
     def solve(self, free: Vector, missing: float) -> tuple[Vector, float]:
         """Return the change of Kβ and that of the intercept."""
@@ -290,7 +293,8 @@ class _System:
         return self.gram.apply(solution[:D]), float(solution[D]) if self.has_intercept else 0.0
 
 
-def _factorised(M: Array) -> tuple[Array, bool]:
+def factorised(M: Array) -> tuple[Array, bool]:
+    """Return the Cholesky factor of M, as `cho_solve` reads it, with as much added to its diagonal as rounding asks."""
     scale = 1.0 / np.sqrt(np.maximum(np.diag(M), 1e-300))
     jitter = 0.0
     while True:

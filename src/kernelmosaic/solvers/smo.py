@@ -106,6 +106,8 @@ class _Climb:
                 solution = self.certified()
                 if solution.gap <= tol:
                     return solution
+                # The suggested intercept's gap rounds to less than the best one's, even to zero.
+                gap = solution.gap
             if self.n_iter >= limit or self.exhausted:
                 return self.certified()
             self.aim(gap, tol)

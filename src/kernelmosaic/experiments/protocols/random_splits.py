@@ -34,22 +34,25 @@ class RandomSplits:
         Training samples, one a data set.
     methods : tuple of Method
     repeats : int
+    fewer : tuple of (str, int) pairs
+        Methods too slow for all repeats, and how many of the first they get.
     """
 
     datasets: tuple[Dataset, ...]
     sizes: tuple[int, ...]
     methods: tuple[Method, ...]
     repeats: int
+    fewer: tuple[tuple[str, int], ...] = ()
 
     def units(self, experiment: str, scale: Scale) -> list[Unit]:
         """Return all units of the experiment at this scale."""
-        repeats = min(self.repeats, scale.replicates or self.repeats)
+        limit, fewer = min(self.repeats, scale.replicates or self.repeats), dict(self.fewer)
         return [
             Unit(experiment, data.name, method.name, method.kernels, repeat, data.cost * method.cost)
             for data in self.datasets
             if data.quick or scale.all_datasets
             for method in self.methods
-            for repeat in range(repeats)
+            for repeat in range(min(limit, fewer.get(method.name, limit)))
         ]
 
     def run(self, unit: Unit, settings: Settings) -> list[Measurement]:
