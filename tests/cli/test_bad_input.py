@@ -31,6 +31,9 @@ def refusal(capsys, tmp_path, *arguments):
     [
         ("none.csv", None, ["none.csv", "no such file"]),
         ("empty.csv", b"", ["empty.csv is empty"]),
+        ("blank.csv", b"\n\n", ["blank.csv", "blank lines"]),
+        ("comma.csv", b"a;kind\n1,5;x\n2,5;y\n0,25;x\n", ["row 1, column 'a'", "'1,5' is not a number", "decimals"]),
+        ("misspelt.csv", b"a,Kind\n1,x\n2,y\n", ["no column 'kind'", "did you mean 'Kind'?"]),
         ("head.csv", b"a,kind\n", ["no rows"]),
         ("short.csv", b"a,b,kind\n1,2,x\n3,y\n", ["line 3", "2 cells", "first line has 3"]),
         ("long.csv", b"a,kind\n1,x\n2,y,z\n", ["line 3", "3 cells"]),
@@ -343,3 +346,38 @@ def test_blocks_of_similarities_must_fit(capsys, tmp_path, train):
     np.save(tmp_path / "B.npy", np.full((60, 60), np.inf))
     assert "is inf" in line("--kernel", f"k={tmp_path / 'B.npy'}")
     assert "are called k" in line("--kernel", f"z={tmp_path / 'K.npy'}")
+
+
+# Beyond mistakes ----------------------------------------------------------------------------------------------------
+
+
+def test_delimiters_inside_quoted_names_do_not_count(capsys, tmp_path):
+    path = tmp_path / "quoted.csv"
+    rows = "".join(f"{i};{i * i};{'xy'[i % 2]}\n" for i in range(20))
+    path.write_text(f'"mass, kg, dry";"height, cm";kind\n{rows}', encoding="utf-8")
+    assert "learned from" in done(capsys, "fit", path, "--target", "kind", *QUICK, "-o", tmp_path / "m.skops").out
+
+
+def test_what_nobody_foresaw_is_one_line_and_exit_code_1(capsys, monkeypatch, train, tmp_path):
+    def fail(*_):
+        raise KeyError("unforeseen")
+
+    monkeypatch.setattr("kernelmosaic.cli._training_run.run_training", fail)
+    said = run(capsys, "fit", train, "--target", "kind")
+    assert said.code == 1
+    assert len(said.err.splitlines()) == 1
+    assert "KeyError" in said.err
+    assert "unforeseen" in said.err
+    monkeypatch.setenv("KERNELMOSAIC_TRACEBACK", "1")
+    with pytest.raises(KeyError):
+        run(capsys, "fit", train, "--target", "kind")
+
+
+@pytest.mark.parametrize("option", ["--output", "--markdown"])
+def test_a_report_that_could_not_be_written_is_refused_first(capsys, tmp_path, option):
+    line = run(capsys, "report", tmp_path, option, tmp_path / "nowhere" / "page").error
+    assert "nowhere does not exist" in line
+
+
+def test_a_table_is_no_run(capsys, train):
+    assert "has no run.json" in run(capsys, "report", train).error

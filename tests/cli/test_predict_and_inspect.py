@@ -34,7 +34,7 @@ def test_columns_in_any_order_and_more_of_them(capsys, tmp_path, model):
     out = pd.read_csv(tmp_path / "out.csv")
     assert list(out.columns) == ["name", "prediction"]
     np.testing.assert_array_equal(out["prediction"], load(model).predict(table))
-    assert "1 columns the model does not know are ignored: extra" in said.err
+    assert "1 column the model does not know is ignored: extra" in said.err
     assert "accuracy" not in said.err
 
 

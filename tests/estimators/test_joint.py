@@ -11,6 +11,8 @@ from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KernelDensity
 
 from kernelmosaic import BilinearMKLClassifier, MKLClassifier, PosteriorMKLClassifier
+from kernelmosaic.estimators import _posteriors
+from kernelmosaic.estimators._posteriors import density_posteriors, neighbor_posteriors
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed
 from kernelmosaic.machines.posterior import PosteriorSVC
 from kernelmosaic.solvers import Program
@@ -256,3 +258,12 @@ def test_steps_that_end_before_the_gap_is_met_are_told():
     with pytest.warns(ConvergenceWarning, match="above tol=1e-13"):
         model = BilinearMKLClassifier(tol=1e-13).fit(X, y)
     assert len(model.history_) < model.max_iter
+
+
+@pytest.mark.parametrize("estimate", [neighbor_posteriors, density_posteriors])
+def test_posteriors_do_not_depend_on_the_strips_distances_come_in(estimate, monkeypatch):
+    rng = np.random.RandomState(0)
+    X, members = rng.randn(50, 2), np.eye(3)[rng.randint(0, 3, 50)]
+    whole = estimate(X, members, 5)
+    monkeypatch.setattr(_posteriors, "_ENTRIES", 120)
+    np.testing.assert_array_equal(estimate(X, members, 5), whole)

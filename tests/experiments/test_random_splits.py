@@ -63,8 +63,8 @@ def test_a_search_reports_its_last_fit():
 def test_quick_looks_are_small():
     assert {unit.replicate for unit in make_protocol(Method("SVM", "rbf", SVC())).units("x", QUICK)} == {0, 1}
     assert {unit.dataset for unit in MULTICLASS.units(QUICK)} == {"segment(3)"}
-    # Five methods get all splits, two get three of them and two get five.
-    assert len(MULTICLASS.units(FULL)) == 10 * (5 * 30 + 2 * 3 + 2 * 5)
+    # Five methods get all splits, two get two of them and two get three.
+    assert len(MULTICLASS.units(FULL)) == 10 * (5 * 30 + 2 * 2 + 2 * 3)
 
 
 def test_first_classes_are_drawn_once_by_the_seed(monkeypatch):

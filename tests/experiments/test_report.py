@@ -94,6 +94,14 @@ def test_what_is_no_run_is_said(tmp_path, content):
         read_run(tmp_path)
 
 
+@pytest.mark.parametrize("content", ["x,y\n1,2\n", "dataset,method,kernels,metric,mean\na,b,c,d,much\n"])
+def test_a_damaged_table_is_said(tmp_path, content):
+    path = tmp_path / "table.csv"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"table\.csv is damaged"):
+        read_rows(path)
+
+
 def test_summaries_alone_give_the_same_account(folder, tmp_path):
     run = read_run(folder, TOYS)
     written = keep_summaries(run, tmp_path / "kept")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -95,3 +97,26 @@ def test_too_many_features_say_so(monkeypatch):
     monkeypatch.setattr(_torch_features, "device_budget", lambda device: 1e3)
     with pytest.raises(MemoryError, match="lower rank, or use device=None"):
         make_banks("fourier", "trace")
+
+
+@pytest.mark.parametrize("approximation", ["fourier", "nystroem"])
+def test_predictions_are_made_on_the_device(approximation, monkeypatch):
+    from kernelmosaic.gram import _torch_products
+
+    monkeypatch.setitem(_torch_products._ENTRIES, "cpu", 100)
+    rng = np.random.RandomState(4)
+    X = rng.randn(80, 4)
+    settings = {"approximation": approximation, "rank": 12, "random_state": 0, "device": "cpu"}
+    model = MKLRegressor(KERNELS[approximation], **settings).fit(X, X[:, 0] + np.sin(X[:, 1]))
+    assert model._expansion.device == "cpu"
+    host = replace(model._expansion, device=None)
+    fresh = rng.randn(50, 4)
+    np.testing.assert_allclose(model._expansion.terms(fresh), host.terms(fresh), rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(model.predict(fresh), host.values(fresh)[:, 0] + model.intercept_, rtol=1e-8)
+
+
+def test_the_memory_budget_holds_on_the_device():
+    X = np.random.RandomState(5).randn(4000, 3)
+    settings = {"approximation": "fourier", "rank": 20, "random_state": 0, "device": "cpu"}
+    with pytest.raises(MemoryError, match=r"the budget is 488\.3 KiB"):
+        MKLRegressor([Gaussian(1.0)], memory_budget=500_000, **settings).fit(X, X[:, 0])

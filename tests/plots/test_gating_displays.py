@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from kernelmosaic import LocalizedMKLClassifier, LocalizedMKLRegressor
+from kernelmosaic import LocalizedMKLClassifier, LocalizedMKLRegressor, MKLClassifier
 from kernelmosaic.datasets import make_gaussians
 from kernelmosaic.kernels import Linear
 from kernelmosaic.plots import GatingDisplay, LocalKernelDisplay
@@ -67,3 +67,9 @@ def test_several_classes_and_numbers_can_be_shown():
     regressor = LocalizedMKLRegressor([Linear(), Linear()], n_init=1, tol=0.05).fit(WIDE, X[:, 1])
     assert GatingDisplay.from_estimator(regressor, WIDE, X[:, 1]).ax_.get_xlabel() == "samples, by target"
     assert LocalKernelDisplay.from_estimator(regressor, WIDE, max_samples=30).K.shape == (30, 30)
+
+
+def test_a_machine_without_gates_is_refused_by_name():
+    X, y = make_gaussians(n_components=4, n_samples=40, random_state=0)
+    with pytest.raises(TypeError, match="MKLClassifier has no gates"):
+        GatingDisplay.from_estimator(MKLClassifier([Linear()]).fit(X, y), X)

@@ -195,3 +195,16 @@ def test_the_block_of_the_free(factorised, monkeypatch):
 def test_mean_diagonal():
     K = np.diag(np.arange(5.0))
     assert mean_diagonal(on_device(K)) == 2.0
+
+
+def test_least_squares_are_certified_by_the_exact_kernel_too():
+    case = make_case(LINEAR[0], 30, 1.0, SHAPES[0], 0)
+    asked = []
+
+    def exact(support, beta):
+        asked.append(len(support))
+        return case.exact[:, support] @ beta
+
+    solution = solve_unbounded(on_device(case.K.astype(np.float32), exact), case.program)
+    assert asked == [30]
+    np.testing.assert_allclose(solution.values, case.exact @ solution.beta, rtol=1e-12, atol=1e-12)

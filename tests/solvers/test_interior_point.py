@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.reference.programs import LINEAR, MAKERS, assert_feasible, cases, make_case, one_class, svm
+from tests.reference.programs import LINEAR, MAKERS, assert_feasible, cases, labels, make_case, one_class, svm
 
 from kernelmosaic.gram.feature_bank import StoredFeatures
 from kernelmosaic.machines import SVC, SVR, LeastSquares, OneClass
@@ -20,6 +20,7 @@ from kernelmosaic.solvers import (
     solve_smo,
     solve_unbounded,
 )
+from kernelmosaic.solvers.factored import _Near
 from kernelmosaic.solvers.interior_point import follow_central_path
 
 often = settings(max_examples=300, derandomize=True, deadline=None)
@@ -191,3 +192,64 @@ def test_a_form_of_kernel_nobody_knows():
     for ask in (lambda: solve("K", svm(np.ones(2), 1.0)), lambda: mean_diagonal("K")):
         with pytest.raises(TypeError, match="type str"):
             ask()
+
+
+@pytest.mark.parametrize("seed", [0, 2, 3])
+def test_a_tube_that_holds_every_target_leaves_nothing_to_do(seed):
+    # Coefficients that only approach zero have a relative gap of one, however small they are.
+    rng = np.random.RandomState(seed)
+    for size in (1.0, 100.0, 1.0, 100.0):
+        p = Program(rng.uniform(-0.1, 0.1, 40), np.full(40, -2.0), np.full(40, 2.0), np.zeros(40), epsilon=1.0)
+        Z = size * np.hstack([np.full((40, 3), 1.3), rng.standard_normal((40, 5))])
+        solution = solve(StoredFeatures([Z]).combine(np.ones(1)), p, None, 1e-6)
+        assert not solution.beta.any()
+        assert solution.gap == 0
+
+
+def squared_slack(y):
+    return Program(y, np.where(y > 0, 0.0, -np.inf), np.where(y > 0, np.inf, 0.0), np.full(len(y), 0.01))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", ["squared slack", "huge price"])
+@pytest.mark.parametrize("seed", range(3))
+def test_large_kernels_and_prices_are_served_in_either_precision(seed, kind, dtype):
+    # In single precision the ridge is rounded away; and a price far above the kernel's inverse is far from the start.
+    rng = np.random.RandomState(seed)
+    Z = np.hstack([np.full((100, 9), 130.0), 100 * rng.standard_normal((100, 8))]).astype(dtype)
+    y = labels(rng, 100)
+    p = squared_slack(y) if kind == "squared slack" else svm(y, 1e5)
+    bank = StoredFeatures([Z])
+    bank.block_samples = 0
+    solution = solve(bank.combine(np.ones(1)), p, None, 1e-4)
+    exact = Z.astype(np.float64)
+    reference = solve_smo(exact @ exact.T, p, tol=1e-4)
+    assert solution.gap <= 1e-4
+    assert solution.objective == pytest.approx(reference.objective, rel=3e-4)
+
+
+def test_a_block_of_many_free_samples_in_single_precision_is_solved_though_features_repeat():
+    Z = np.random.RandomState(0).standard_normal((3000, 4)).astype(np.float32)
+    gram = StoredFeatures([np.hstack([Z, Z, Z])]).combine(np.ones(1))
+    program = Program(np.ones(3000), -np.ones(3000), np.ones(3000), np.zeros(3000))
+    right = Z[:, :2].astype(np.float64)
+    found = solve_free(gram, program, np.arange(3000), right)
+    # β = (K + noise)⁻¹ Zv reproduces Zv but for the noise.
+    np.testing.assert_allclose(gram.apply(gram.adjoint(found)), right, atol=1e-2)
+
+
+def test_a_working_set_of_one_class_keeps_its_sum_though_the_others_round():
+    rng = np.random.RandomState(1)
+    n = 60
+    y = np.where(np.arange(n) < 30, 1.0, -1.0)
+    prices = rng.uniform(0.05, 0.15, n)
+    near = _Near(
+        StoredFeatures([rng.standard_normal((n, 3))]).combine(np.ones(1)),
+        Program(y, np.where(y > 0, 0.0, -prices), np.where(y > 0, prices, 0.0), np.zeros(n)),
+        np.zeros(n),
+    )
+    near.beta[5:30], near.beta[30:] = prices[5:30], -prices[5:30].sum() / 30
+    # What the others leave is not zero but −4e-17 or so, which samples that cannot fall cannot make up for.
+    assert near.beta[5:].sum() != 0
+    near.solve(np.arange(5), 1e-3)
+    np.testing.assert_array_equal(near.beta[:5], 0.0)

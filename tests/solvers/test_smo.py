@@ -265,3 +265,17 @@ def test_a_matrix_that_is_no_matrix_is_refused(place, bad):
     program = Program(t, np.minimum(0, t), np.maximum(0, t), np.zeros(4))
     with pytest.raises(ValueError, match="K holds NaN or infinity"):
         solve_smo(K, program, tol=1e-9)
+
+
+def test_a_gap_that_rounds_to_zero_before_the_certificate_does(monkeypatch):
+    # With huge bounds the two values agree to all digits at the suggested intercept, and not at the best one.
+    rng = np.random.RandomState(0)
+    Z, y = rng.standard_normal((30, 3)), np.where(rng.rand(30) < 0.5, -1.0, 1.0)
+    honest = smo._Climb.gap
+
+    def rounded(climb):
+        honest(climb)
+        return 0.0
+
+    monkeypatch.setattr(smo._Climb, "gap", rounded)
+    assert solve_smo(Z @ Z.T, svm(y, 10.0), tol=1e-6).gap <= 1e-6

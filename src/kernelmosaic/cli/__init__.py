@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -37,6 +38,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (typer.Abort, KeyboardInterrupt):
         print("kernelmosaic: stopped.", file=sys.stderr)
         return 130
+    except Exception as error:
+        if os.environ.get("KERNELMOSAIC_TRACEBACK"):
+            raise
+        _fail(f"{type(error).__name__}: {error}. This should not happen; KERNELMOSAIC_TRACEBACK=1 shows where it did.")
+        return 1
     return code if isinstance(code, int) else 0
 
 

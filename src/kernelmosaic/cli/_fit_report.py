@@ -79,7 +79,9 @@ def _add_curve(page: Page, trained: Any, facts: Facts, method: Method, draws: bo
         "the line of a rule that looks at no column."
     )
     if draws and len(trained.curve) > 1:
-        page.figure(_draw_curve(trained, facts, name), f"Cross-validated {score} against {name}", f"{score} by {name}.")
+        page.figure(
+            _draw_curve(trained, facts, name), f"Cross-validated {score} against {name}", f"The score by {name}."
+        )
     factor, unit = (1, "") if facts.task == "regression" else (100, " %")
     rows = [
         [

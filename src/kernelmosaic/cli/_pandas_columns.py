@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,8 @@ _SHORTEST_SEQUENCE = 8
 _LARGEST_ALPHABET = 26
 #: From this share of numbers on, the texts among them are mistakes, not categories.
 _MOSTLY = 0.5
+#: How some programs write 0.5: no number here, but no category either.
+_DECIMAL_COMMA = r"\s*[+-]?\d*,\d+\s*"
 #: Whole numbers are classes if there are at most this many of them, each twice on average.
 _MOST_CLASSES = 20
 
@@ -29,8 +33,9 @@ def kind_of(column: pd.Series) -> str:
     texts = column.dropna().astype(str)
     if len(texts) == 0:
         return NUMBERS  # an empty column: which row is missing will be said
-    if pd.to_numeric(texts, errors="coerce").notna().mean() >= _MOSTLY:
-        return NUMBERS
+    is_number = pd.to_numeric(texts, errors="coerce").notna() | texts.str.fullmatch(_DECIMAL_COMMA)
+    if is_number.mean() >= _MOSTLY:
+        return NUMBERS  # those with a comma will be refused as they are read, with a word on why
     n_distinct = texts.nunique()
     if n_distinct <= min(_MOST_CATEGORIES, max(len(texts) / 2, 2)):
         return CATEGORIES
@@ -45,7 +50,10 @@ def require(table: pd.DataFrame, names: Iterable[str], where: Any) -> None:
     if lost:
         shown = ", ".join(map(repr, lost[:5])) + (f" and {len(lost) - 5} more" if len(lost) > 5 else "")
         known = ", ".join(map(repr, table.columns[:8])) + (" …" if len(table.columns) > 8 else "")
-        raise ValueError(f"{where} has no column {shown}; its columns are {known}.")
+        spelt = {str(name).lower(): name for name in table.columns}
+        near = get_close_matches(lost[0].lower(), spelt, n=1) if len(lost) == 1 else []
+        hint = f" did you mean {spelt[near[0]]!r}?" if near else ""
+        raise ValueError(f"{where} has no column {shown};{hint} its columns are {known}.")
 
 
 def numbers(table: pd.DataFrame, names: Sequence[str], where: Any) -> pd.DataFrame:
@@ -58,7 +66,9 @@ def numbers(table: pd.DataFrame, names: Sequence[str], where: Any) -> pd.DataFra
             wrong = column.isna() & table[name].notna()
             if wrong.any():
                 row = int(np.argmax(wrong.to_numpy()))
-                raise ValueError(f"{where}, row {row + 1}, column {name!r}: {table[name].iloc[row]!r} is not a number.")
+                cell = table[name].iloc[row]
+                hint = "; write decimals with a point" if re.fullmatch(_DECIMAL_COMMA, str(cell)) else ""
+                raise ValueError(f"{where}, row {row + 1}, column {name!r}: {cell!r} is not a number{hint}.")
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
         refuse_missing(np.isnan(values), name, where)
         endless = np.isinf(values)

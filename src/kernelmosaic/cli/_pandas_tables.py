@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -68,6 +69,8 @@ def _read_text(path: Path) -> pd.DataFrame:
     delimiter = _delimiter(path)
     lines = _rows_of_text(path, delimiter)
     head = next(lines, [])
+    if not head:
+        raise ValueError(f"{path} holds nothing but blank lines.")
     repeated = [name for name, count in Counter(head).items() if count > 1]
     if repeated:
         raise ValueError(f"{path}: the column {repeated[0]!r} occurs {head.count(repeated[0])} times; rename one.")
@@ -85,12 +88,14 @@ def _read_text(path: Path) -> pd.DataFrame:
 
 
 def _delimiter(path: Path) -> str:
-    """The sign that occurs most in the first line: a comma, a semicolon or a tab."""
+    """The sign that occurs most in the first line, quoted names left out: a comma, a semicolon or a tab."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            first = file.readline()
+            first = re.sub('"[^"]*"', "", file.readline())
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not text in UTF-8: {error.reason} at byte {error.start}.") from None
+        raise ValueError(
+            f"{path} is not text in UTF-8: {error.reason} at byte {error.start}; save it as UTF-8."
+        ) from None
     signs = "\t,;" if path.suffix.lower() == ".tsv" else ",;\t"
     return max(signs, key=first.count)
 

@@ -75,7 +75,8 @@ def _notes(raw: Any, plan: Plan | None, training: dict[str, Any], ids: Sequence[
     notes = []
     if extra:
         shown = ", ".join(extra[:5]) + (" …" if len(extra) > 5 else "")
-        notes.append(f"{len(extra)} columns the model does not know are ignored: {shown}")
+        few = "column the model does not know is" if len(extra) == 1 else "columns the model does not know are"
+        notes.append(f"{len(extra)} {few} ignored: {shown}")
     for name, values in (plan.categories if plan else {}).items():
         strange = sorted(set(table[name]) - set(values))
         if strange:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from kernelmosaic.cli._paths import writable_file
+
 
 def report(
     run: Annotated[
@@ -31,6 +33,8 @@ def report(
 
     if data is not None and not data.is_dir():
         raise typer.BadParameter(f"--data {data}: there is no such folder.")
+    for page in filter(None, (output, markdown)):
+        writable_file(page)
     found = read_run(run)
     if not found.results:
         raise typer.BadParameter(f"{run} has no finished table yet.")

@@ -111,7 +111,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         self.intercept_ = np.concatenate([np.atleast_1d(one.solution.intercept) for one in learned])
         self.weights_ = learned[0].weights if len(learned) == 1 else np.array(eta)
         self._expansion = (
-            FeatureExpansion.prune(mosaic, views, beta, eta)
+            FeatureExpansion.prune(mosaic, views, beta, eta, self._fit_device)
             if isinstance(views, FeatureBank)
             else Expansion.prune(mosaic, views, support, self.dual_coef_, eta, self._fit_device)
         )

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from kernelmosaic.gram import Mosaic
+from kernelmosaic.gram.device import has_device
 from kernelmosaic.gram.feature_bank import FeatureBank, make_feature_bank
 from kernelmosaic.gram.feature_mosaic import APPROXIMATIONS, FeatureMosaic
 from kernelmosaic.gram.memory import default_budget
@@ -101,7 +102,7 @@ def fit_features(
     mosaic = FeatureMosaic.fit(
         rule, tiles, rows, model.normalize, weight, model.approximation, model.rank, model.random_state, budget
     )
-    return mosaic, make_feature_bank(mosaic, rows, budget, model._fit_device)
+    return mosaic, make_feature_bank(mosaic, rows, model.memory_budget, model._fit_device)
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,8 @@ class FeatureExpansion:
         The numbers of the active kernels among all P.
     n_kernels : int
         P.
+    device : str or None
+        Where it was fitted, and is evaluated as long as that device is there.
     """
 
     mosaic: FeatureMosaic
@@ -127,31 +130,37 @@ class FeatureExpansion:
     eta: NDArray[np.float64]
     active: NDArray[np.intp]
     n_kernels: int
+    device: str | None = None
 
     @classmethod
     def prune(
-        cls, mosaic: FeatureMosaic, bank: FeatureBank, beta: NDArray[np.float64], eta: NDArray[np.float64]
+        cls,
+        mosaic: FeatureMosaic,
+        bank: FeatureBank,
+        beta: NDArray[np.float64],
+        eta: NDArray[np.float64],
+        device: str | None = None,
     ) -> FeatureExpansion:
         """Keep what the function needs: active kernels and their weight vectors; β has shape (outputs, n)."""
         active = np.flatnonzero(np.any(eta != 0, axis=0))
         sums = bank.sums(np.ascontiguousarray(beta.T), active)
         w = [sums[int(m)] * eta[:, m] for m in active]
-        return cls(mosaic.select(active), w, eta[:, active], active, eta.shape[1])
+        return cls(mosaic.select(active), w, eta[:, active], active, eta.shape[1], device)
 
     def terms(self, X: Any) -> NDArray[np.float64]:
         """Return each kernel's share of the outputs, of shape (n, P, outputs)."""
         rows = open_rows(X)
         out = np.zeros((rows.shape[0], self.n_kernels, len(self.eta)))
-        for strip, m, Z in self._blocks(rows):
-            out[strip, self.active[m]] = Z @ self.w[m]
+        for strip, m, values in self._products(rows):
+            out[strip, self.active[m]] = values
         return out
 
     def values(self, X: Any) -> NDArray[np.float64]:
         """Return the outputs without their intercepts, of shape (n, outputs)."""
         rows = open_rows(X)
         out = np.zeros((rows.shape[0], len(self.eta)))
-        for strip, m, Z in self._blocks(rows):
-            out[strip] += Z @ self.w[m]
+        for strip, _, values in self._products(rows):
+            out[strip] += values
         return out
 
     def combined(self, X: Any, Y: Any) -> NDArray[np.float64]:
@@ -163,6 +172,15 @@ class FeatureExpansion:
                 for total, weight in zip(out, self.eta[:, k], strict=True):
                     total[strip, other] += weight * (Z @ V.T)
         return out
+
+    def _products(self, rows: RowSource) -> Iterator[tuple[slice, int, NDArray[np.float64]]]:
+        if has_device(self.device):
+            from kernelmosaic.gram._torch_products import device_feature_products
+
+            yield from device_feature_products(self.mosaic, rows, self.w, self.device)
+            return
+        for strip, m, Z in self._blocks(rows):
+            yield strip, m, Z @ self.w[m]
 
     def _blocks(
         self, rows: RowSource, kernels: Sequence[int] | None = None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+from kernelmosaic.gram.row_blocks import row_strips
 from kernelmosaic.machines.base import check_positive
 
 Array = NDArray[np.float64]
@@ -16,6 +18,8 @@ Array = NDArray[np.float64]
 _SAME = 1e-9
 #: Digits kept: rounding must not tell equal posteriors apart, since samples are put in an order by them.
 _DIGITS = 12
+#: Distances held at once.
+_ENTRIES = 2**22
 
 
 def neighbor_posteriors(X: Array, members: Array, n_neighbors: int) -> Array:
@@ -32,7 +36,8 @@ def neighbor_posteriors(X: Array, members: Array, n_neighbors: int) -> Array:
     """
     P = np.empty(members.shape)
     weight = members.sum(axis=1)
-    for i, distances in enumerate(cdist(X, X)):
+    each = (row for _, strip in _distance_strips(X, "euclidean") for row in strip)
+    for i, distances in enumerate(each):
         order = np.argsort(distances, kind="stable")
         reached = int(np.searchsorted(np.cumsum(weight[order]), n_neighbors))
         # All at the distance of the last: equal distances are not told apart by the order of the samples.
@@ -56,13 +61,14 @@ def density_posteriors(X: Array, members: Array, bandwidth: Any) -> Array:
         The width h, or Scott's rule for it; see `scott_bandwidth`.
     """
     h = scott_bandwidth(X, members) if isinstance(bandwidth, str) else float(bandwidth)
-    distances = cdist(X, X, "sqeuclidean")
     counted = members.any(axis=1)
-    # From the nearest sample that counts: the sums cannot all vanish, however narrow the Gaussians are.
-    distances -= distances[:, counted].min(axis=1, keepdims=True)
-    with np.errstate(over="ignore"):
-        distances /= max(2.0 * h * h, np.finfo(float).tiny)
-    sums = np.exp(-np.maximum(distances, 0.0)) @ members
+    sums = np.empty(members.shape)
+    for rows, distances in _distance_strips(X, "sqeuclidean"):
+        # From the nearest sample that counts: the sums cannot all vanish, however narrow the Gaussians are.
+        distances -= distances[:, counted].min(axis=1, keepdims=True)
+        with np.errstate(over="ignore"):
+            distances /= max(2.0 * h * h, np.finfo(float).tiny)
+        sums[rows] = np.exp(-np.maximum(distances, 0.0)) @ members
     return np.asarray(np.round(sums / sums.sum(axis=1, keepdims=True), _DIGITS))
 
 
@@ -72,6 +78,12 @@ def scott_bandwidth(X: Array, members: Array) -> float:
     means = (members.T @ X) / sizes[:, np.newaxis]
     within = sum(float(m @ ((X - mean) ** 2).mean(axis=1)) for m, mean in zip(members.T, means, strict=True))
     return float(np.sqrt(within / sizes.sum()) * sizes.mean() ** (-1.0 / (X.shape[1] + 4)))
+
+
+def _distance_strips(X: Array, metric: str) -> Iterator[tuple[slice, Array]]:
+    """Yield (rows, their distances from all samples), a strip at a time."""
+    for rows in row_strips(len(X), _ENTRIES // len(X)):
+        yield rows, cdist(X[rows], X, metric)
 
 
 def check_bandwidth(bandwidth: Any) -> None:

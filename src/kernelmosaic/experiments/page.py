@@ -50,7 +50,8 @@ def make_page(run: Run, data_home: str | None = None, pictures: bool = True) -> 
     scale = run.facts["scale"]["name"]
     done = sum(one.work.seconds for one in run.results)
     lead = (
-        f"{len(run.results)} experiments, run {run.facts.get('started', '')[:10]} at {scale} scale with seed "
+        f"{len(run.results)} experiment{'s' * (len(run.results) != 1)}, run {run.facts.get('started', '')[:10]} "
+        f"at {scale} scale with seed "
         f"{run.facts['seed']}, {_duration(done)} of work. {_RULE}"
     )
     if scale != "full":

@@ -85,7 +85,7 @@ def read_run(folder: str | Path, catalogue: Mapping[str, Experiment] | None = No
         facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
         Scale(**facts["scale"])
         facts["seed"], facts["environment"]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise FileNotFoundError(
             f"{folder} has no run.json; give a folder that `kernelmosaic reproduce` made."
         ) from None

@@ -61,8 +61,11 @@ def write_rows(rows: Iterable[Row], path: Path) -> None:
 
 def read_rows(path: Path) -> list[Row]:
     """Return the rows of a table that `write_rows` wrote."""
-    with path.open(newline="", encoding="utf-8") as file:
-        return [_row(line) for line in csv.DictReader(file)]
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return [_row(line) for line in csv.DictReader(file)]
+    except (KeyError, TypeError, ValueError, csv.Error):
+        raise ValueError(f"{path} is damaged; `kernelmosaic reproduce` with the run's folder writes it anew.") from None
 
 
 def _row(line: dict[str, str]) -> Row:

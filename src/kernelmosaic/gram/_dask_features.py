@@ -111,7 +111,7 @@ class DaskFactoredGram(FactoredGram):
     def adjoint(self, V: Array) -> Array:
         return np.asarray(np.sum(self.bank.over_parts(_adjoint, V, weights=self.weights), axis=0))
 
-    def normal_matrix(self, theta: Array) -> Array:
+    def normal_matrix(self, theta: Array, precise: bool = False) -> Array:
         # Summed in pairs on the workers: one matrix comes here, not one a partition.
         terms: list[Any] = [
             dask.delayed(_normal_matrix, pure=False)(part, theta[a:b], self.weights)

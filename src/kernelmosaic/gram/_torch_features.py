@@ -12,6 +12,7 @@ from torch import Tensor
 
 from kernelmosaic.gram._torch_bank import device_budget
 from kernelmosaic.gram._torch_kernels import DeviceMosaic, Placed
+from kernelmosaic.gram.device import DeviceGram
 from kernelmosaic.gram.factored import Array, FactoredGram
 from kernelmosaic.gram.feature_bank import FeatureBank, Kernels
 from kernelmosaic.gram.feature_mosaic import FeatureMosaic
@@ -184,7 +185,7 @@ class DeviceFactoredGram(FactoredGram):
             out += self._rows(at[strip]).T @ coefficients[strip]
         return np.asarray(out.cpu().numpy())
 
-    def normal_matrix(self, theta: Array) -> Array:
+    def normal_matrix(self, theta: Array, precise: bool = False) -> Array:
         used = np.flatnonzero(theta)
         at, roots = torch.as_tensor(used, device=self.bank.device), self.bank.tensor(np.sqrt(theta[used]))
         D = self.n_features + 1
@@ -200,9 +201,9 @@ class DeviceFactoredGram(FactoredGram):
     def rows(self, which: NDArray[np.intp]) -> Array:
         return np.asarray(self._rows(torch.as_tensor(which, device=self.bank.device)).cpu().numpy())
 
-    def block(self, which: NDArray[np.intp]) -> Array:
+    def block(self, which: NDArray[np.intp]) -> DeviceGram:
         Z = self._rows(torch.as_tensor(which, device=self.bank.device))
-        return np.asarray((Z @ Z.T).cpu().numpy())
+        return DeviceGram(Z @ Z.T)
 
     def diagonal(self) -> Array:
         parts = [(Z * Z).sum(1) for Z in map(self._rows, self._strips(self.n_samples))]
@@ -222,14 +223,17 @@ class DeviceFactoredGram(FactoredGram):
         return torch.cat(blocks, dim=1)
 
 
-def make_torch_features(mosaic: FeatureMosaic, source: RowSource, device: torch.device) -> TorchFeatures:
+def make_torch_features(
+    mosaic: FeatureMosaic, source: RowSource, device: torch.device, budget: float | None = None
+) -> TorchFeatures:
     """Return the bank of a training set in features on a device, in single precision where they are many."""
     numbers = source.shape[0] * int(mosaic.widths.sum())
-    size, budget = 8 if numbers <= _DOUBLE else 4, device_budget(device)
-    needed = size * numbers + 8 * 3 * _STRIP
-    if size * numbers > budget:
+    size, budget = 8 if numbers <= _DOUBLE else 4, device_budget(device) if budget is None else budget
+    # A strip, its copy in double precision, and what its products need.
+    needed = size * numbers + 8 * 3 * min(_STRIP, numbers)
+    if needed > budget:
         raise MemoryError(
-            f"The features of {source.shape[0]} samples need {format_bytes(needed)} on {device}, which has "
+            f"The features of {source.shape[0]} samples need {format_bytes(needed)} on {device}, the budget is "
             f"{format_bytes(budget)}: lower rank, or use device=None, which computes them as they are needed."
         )
     return TorchFeatures.fill(mosaic, source, device, torch.float64 if size == 8 else torch.float32)

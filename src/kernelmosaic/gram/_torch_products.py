@@ -1,4 +1,4 @@
-"""Products of test-versus-support blocks with coefficients, on a device and in double precision."""
+"""Products of test-versus-support blocks, or of features, with coefficients, on a device and in double precision."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from kernelmosaic.gram._torch_features import DeviceMaps
 from kernelmosaic.gram._torch_kernels import DeviceMosaic
+from kernelmosaic.gram.feature_mosaic import FeatureMosaic
 from kernelmosaic.gram.mosaic import Mosaic, Views, take_rows
+from kernelmosaic.gram.row_blocks import RowSource, row_strips
 
 #: Entries of the blocks worked on at once.
 _ENTRIES = {"cuda": 2**26, "cpu": 2**20}
@@ -52,3 +55,28 @@ def device_products(
                 out[m] += block @ coefficients[part]
         values = out.cpu().numpy()
         yield from ((rows, m, values[m]) for m in range(len(mosaic)))
+
+
+def device_feature_products(
+    mosaic: FeatureMosaic, rows: RowSource, right: list[NDArray[np.float64]], device: Any
+) -> Iterator[tuple[slice, int, NDArray[np.float64]]]:
+    """Yield (strip, m, Z_m[strip] right_m) for every kernel, a strip of samples at a time.
+
+    Parameters
+    ----------
+    mosaic : FeatureMosaic
+        The feature maps.
+    rows : RowSource
+        Samples.
+    right : list of ndarray of shape (features, k)
+        Coefficients, one array a kernel.
+    device : str
+        Where to compute.
+    """
+    place = torch.device(device)
+    maps = DeviceMaps(mosaic, place)
+    coefficients = [torch.as_tensor(np.ascontiguousarray(one), device=place) for one in right]
+    width = max(rows.row_width, *map(int, mosaic.widths), 1)
+    for strip in row_strips(rows.shape[0], _ENTRIES[place.type] // width):
+        for m, Z in maps.blocks(rows.take(strip), range(len(mosaic)), torch.float64):
+            yield strip, m, (Z @ coefficients[m]).cpu().numpy()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +38,11 @@ class FactoredGram(ABC):
         """Return Zᵀ V, of shape (D,) or (D, k); rows where V is zero are not read."""
 
     @abstractmethod
-    def normal_matrix(self, theta: Array) -> Array:
-        """Return [Z, 1]ᵀ diag(θ) [Z, 1], of shape (D + 1, D + 1), for θ ≥ 0; rows where it is zero are not read."""
+    def normal_matrix(self, theta: Array, precise: bool = False) -> Array:
+        """Return [Z, 1]ᵀ diag(θ) [Z, 1], of shape (D + 1, D + 1), for θ ≥ 0; rows where it is zero are not read.
+
+        Unless it is to be precise, features in single precision may be multiplied in single precision.
+        """
 
     def sharpen(self) -> bool:
         """Form normal matrices more exactly from now on, which costs more; False if they are as exact as can be."""
@@ -48,8 +52,8 @@ class FactoredGram(ABC):
     def rows(self, which: NDArray[np.intp]) -> Array:
         """Return these rows of Z."""
 
-    def block(self, which: NDArray[np.intp]) -> Array:
-        """Return the block of K of these samples."""
+    def block(self, which: NDArray[np.intp]) -> Any:
+        """Return the block of K of these samples, in a form that solvers serve."""
         Z = self.rows(which)
         return Z @ Z.T
 

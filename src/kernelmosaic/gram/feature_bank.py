@@ -181,11 +181,12 @@ class LocalFactoredGram(FactoredGram):
                 out[self.place[m]] += Z.T @ V[part]
         return self._scale(out)
 
-    def normal_matrix(self, theta: Array) -> Array:
+    def normal_matrix(self, theta: Array, precise: bool = False) -> Array:
+        kind = np.float64 if precise or self.bank.precise else self.bank.dtype
         out = np.zeros((self.n_features + 1,) * 2)
         for part in self.bank.strips(np.flatnonzero(theta)):
             root = np.sqrt(theta[part])
-            B = np.empty((len(part), self.n_features + 1), dtype=np.float64 if self.bank.precise else self.bank.dtype)
+            B = np.empty((len(part), self.n_features + 1), dtype=kind)
             for m, Z in self._features(part):
                 np.multiply(Z, root[:, np.newaxis], out=B[:, self.place[m]], casting="same_kind")
             B[:, -1] = root
@@ -240,7 +241,7 @@ def make_feature_bank(
     source : RowSource
         The training samples.
     budget : float, optional
-        Bytes the features may take; by default half of the free memory.
+        Bytes the features may take; by default half of the free memory, on a device most of its own.
     device : str, optional
         Where torch keeps them; by default they are NumPy's, here.
 
@@ -249,7 +250,7 @@ def make_feature_bank(
     MemoryError
         If not even the matrix of the features' products fits.
     """
-    budget = default_budget() if budget is None else budget
+    given, budget = budget, default_budget() if budget is None else budget
     D = int(mosaic.widths.sum())
     # The Newton matrix, its parts and its factor.
     needed = 5 * 8 * (D + 1) ** 2
@@ -263,7 +264,7 @@ def make_feature_bank(
     if device is not None:
         from kernelmosaic.gram._torch_features import make_torch_features
 
-        return make_torch_features(mosaic, source, require_device(device))
+        return make_torch_features(mosaic, source, require_device(device), given)
     if source.remote:
         from kernelmosaic.gram._dask_features import DaskFeatures
 

@@ -87,6 +87,8 @@ class GatingDisplay:
             Where to draw; a new figure by default.
         """
         check_is_fitted(estimator)
+        if not hasattr(estimator, "gate"):
+            raise TypeError(f"estimator={type(estimator).__name__} has no gates: give a localized estimator.")
         gates = _of_output(estimator.gate(X), output)
         points = np.asarray(X)
         support = None

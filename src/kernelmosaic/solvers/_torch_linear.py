@@ -126,5 +126,8 @@ def solve_linear_on_device(gram: DeviceGram, program: Program) -> Solution:
     beta, ones = solve_factor(factor, torch.as_tensor(sides, device=K.device)).cpu().numpy().T
     if program.total is not None:
         beta = beta - (beta.sum() - program.total) / ones.sum() * ones
-    values = multiply_rows(K, torch.as_tensor(beta[:, np.newaxis], device=K.device))[:, 0].cpu().numpy()
+    if gram.exact is None:
+        values = multiply_rows(K, torch.as_tensor(beta[:, np.newaxis], device=K.device))[:, 0].cpu().numpy()
+    else:
+        values = gram.exact(np.arange(program.n_samples), beta)
     return certify(program, beta, values, 1)

@@ -10,7 +10,7 @@ from scipy.linalg import cho_solve
 
 from kernelmosaic.gram.factored import FactoredGram
 from kernelmosaic.solvers.dispatch import mean_diagonal, solve, solve_free, solve_unbounded
-from kernelmosaic.solvers.free_block import free_samples, solve_free_block
+from kernelmosaic.solvers.free_block import free_samples
 from kernelmosaic.solvers.interior_point import CentralPath, Interior, factorised, follow_central_path
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify
 from kernelmosaic.solvers.smo import solve_smo
@@ -164,14 +164,20 @@ class _Near:
     def solve(self, working: NDArray[np.intp], tol: float) -> None:
         """Maximise the objective over the working set."""
         p = self.program
-        K = self.gram.block(working)
-        own = self.beta[working]
-        target = p.target[working] - (self.solution.values[working] - K @ own)
+        own = np.zeros_like(self.beta)
+        own[working] = self.beta[working]
+        theirs = self.gram.apply(self.w - self.gram.adjoint(own))[working]
         # As it is, not what the others leave: rounding could put that out of the working set's reach.
-        total = None if p.total is None else float(own.sum())
-        found = solve_smo(K, restricted(p, working, target, total), own, tol, max_iter=200 * len(working)).beta
+        limits = p.lower[working].sum(), p.upper[working].sum()
+        total = None if p.total is None else float(np.clip(own[working].sum(), *limits))
+        inside = restricted(p, working, p.target[working] - theirs, total)
+        K = self.gram.block(working)
+        if isinstance(K, np.ndarray):
+            found = solve_smo(K, inside, own[working], tol, max_iter=200 * len(working)).beta
+        else:
+            found = solve(K, inside, own[working], tol).beta
         change = np.zeros_like(self.beta)
-        change[working] = found - own
+        change[working] = found - own[working]
         self.beta = self.beta.copy()
         self.beta[working] = found
         self.w = self.w + self.gram.adjoint(change)
@@ -192,13 +198,14 @@ def _solve_factored_free(
 ) -> NDArray[np.float64]:
     ridge = program.ridge[free]
     if len(free) <= gram.n_features:
-        return solve_free_block(gram.block(free), ridge, np.arange(len(free)), right_hand_sides)
+        everyone = np.arange(len(free))
+        return solve_free(gram.block(free), restricted(program, free, ridge, None), everyone, right_hand_sides)
     # Through the features, of which there are fewer; every step is a pass over the rows, wherever they are.
     softened = ridge + _JITTER * (float(gram.diagonal()[free].mean()) + float(ridge.mean()))
     theta, spread = np.zeros(gram.n_samples), np.zeros((gram.n_samples, right_hand_sides.shape[1]))
     theta[free], scaled = 1.0 / softened, right_hand_sides / softened[:, np.newaxis]
     spread[free] = scaled
-    M = gram.normal_matrix(theta)[:-1, :-1]
+    M = gram.normal_matrix(theta, precise=True)[:-1, :-1]
     M[np.diag_indices_from(M)] += 1.0
     answer = cho_solve(factorised(M), gram.adjoint(spread), check_finite=False)
     return np.asarray(scaled - gram.apply(answer)[free] / softened[:, np.newaxis])

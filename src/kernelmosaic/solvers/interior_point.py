@@ -17,6 +17,8 @@ Array = NDArray[np.float64]
 _SHORT = 0.995
 #: Corrections of outlying products, how much longer each is to make the step, and when a step is long enough.
 _CORRECTORS, _FURTHER, _LONG = 3, 0.3, 0.95
+#: Variables start at least this share of the distance between their bounds away from them.
+_LEAST_START = 1e-5
 #: Iterations after which rounding, not the problem, is in the way.
 _MAX_ITER = 100
 #: ... and after which a step this short tells the same.
@@ -133,7 +135,8 @@ class CentralPath:
         size = float(np.mean(np.einsum("ij,ij->i", sample, sample))) + float(p.ridge.mean()) or 1.0
         reach = max(float(np.abs(p.target).mean()) / size, abs(total) / n, 1e-12)
         width = np.where(self.has_lower & self.has_upper, self.upper - self.lower, np.inf)
-        inside = np.minimum(0.5 * width, reach)
+        # Where coefficients end up far from there, at a distant bound, the first step would be lost in rounding.
+        inside = np.minimum(0.5 * width, np.maximum(reach, _LEAST_START * np.where(np.isfinite(width), width, 0.0)))
         base = np.where(self.has_lower, self.lower, np.where(self.has_upper, self.upper - 2 * inside, 0.0))
         fixed = np.where(np.isfinite(self.lower), self.lower, 0.0)
         return np.where(self.moves, base + np.where(self.has_lower | self.has_upper, inside, 0.0), fixed)

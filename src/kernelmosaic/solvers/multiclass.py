@@ -16,6 +16,8 @@ Matrix = NDArray[np.float64]
 _VISITED = 0.5
 #: Most visits to the same set before all samples are looked at again.
 _REPEATS = 5
+#: Steps before the gap is looked at, which costs as much as many steps of a small problem.
+_BURST = 300
 
 
 @dataclass(frozen=True)
@@ -210,7 +212,7 @@ class _Ascent:
             solution = self.solution()
             stuck = False
             if solution.gap > tol and self.n_iter < limit:
-                stuck = self.rounds(min(self.program.n_samples, limit - self.n_iter)) == 0
+                stuck = self.rounds(min(max(self.program.n_samples, _BURST), limit - self.n_iter)) == 0
             if solution.gap <= tol or self.n_iter >= limit or stuck:
                 if not self.trusted:
                     self.refresh()
