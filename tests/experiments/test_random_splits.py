@@ -12,8 +12,9 @@ from kernelmosaic.experiments import sources, stand_ins
 from kernelmosaic.experiments.methods import Method
 from kernelmosaic.experiments.paper_004 import BINARY, MULTICLASS, FirstClasses
 from kernelmosaic.experiments.protocols import RandomSplits
+from kernelmosaic.experiments.protocols.random_splits import COMMON
 from kernelmosaic.experiments.sources import Dataset, Generated
-from kernelmosaic.experiments.units import FULL, QUICK, Record, Settings
+from kernelmosaic.experiments.units import FULL, QUICK, Measurement, Record, Settings, Unit
 
 SOURCE = Generated(make_gaussians, 90, (("n_components", 4),))
 
@@ -63,8 +64,8 @@ def test_a_search_reports_its_last_fit():
 def test_quick_looks_are_small():
     assert {unit.replicate for unit in make_protocol(Method("SVM", "rbf", SVC())).units("x", QUICK)} == {0, 1}
     assert {unit.dataset for unit in MULTICLASS.units(QUICK)} == {"segment(3)"}
-    # Five methods get all splits, two get two of them and two get three.
-    assert len(MULTICLASS.units(FULL)) == 10 * (5 * 30 + 2 * 2 + 2 * 3)
+    # Five methods get all splits, the four slow ones five of them.
+    assert len(MULTICLASS.units(FULL)) == 10 * (5 * 30 + 4 * 5)
 
 
 def test_first_classes_are_drawn_once_by_the_seed(monkeypatch):
@@ -112,3 +113,15 @@ def test_windows_are_indicators_around_the_site(monkeypatch):
     letters = np.array(list("ATGCN"))[found.X.reshape(40, 5, 5).argmax(axis=2)]
     cut = {(bytes(s)[8:13].decode(), label) for s, label in zip(sequences, y, strict=True)}
     assert {("".join(row), label) for row, label in zip(letters, found.y, strict=True)} <= cut
+
+
+def test_methods_with_fewer_splits_are_compared_on_those_all_have():
+    def record(method, replicate, accuracy):
+        return Record(Unit("x", "toy", method, "rbf", replicate), (Measurement("accuracy", accuracy),))
+
+    records = [record("fast", k, 80.0 + k) for k in range(4)] + [record("slow", k, 90.0 + k) for k in range(2)]
+    protocol = RandomSplits((), (), (), repeats=4, fewer=(("slow", 2),))
+    rows = {(row.method, row.metric): (row.mean, row.count) for row in protocol.summarise(records)}
+    assert rows["fast", "accuracy"] == (81.5, 4)
+    assert rows["fast", COMMON] == (80.5, 2)
+    assert rows["slow", COMMON] == rows["slow", "accuracy"] == (90.5, 2)

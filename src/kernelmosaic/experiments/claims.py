@@ -16,6 +16,7 @@ from kernelmosaic.experiments.checks import (
     Most,
     Verdict,
 )
+from kernelmosaic.experiments.protocols.random_splits import COMMON
 from kernelmosaic.experiments.reading import Run
 
 
@@ -212,7 +213,7 @@ _DISCRIMINANT = (
         "004",
         "SDP, QCQP and SILP agree in accuracy (within one point)",
         (_BINARY, _MULTI),
-        Alike("accuracy", _CONVEX, 1.0),
+        Alike(COMMON, _CONVEX, 1.0),
     ),
     Claim(
         "004",
@@ -224,7 +225,7 @@ _DISCRIMINANT = (
         "004",
         "The learned kernel is as accurate as double cross-validation of the discriminant",
         (_BINARY, _MULTI),
-        Compare("accuracy", ("SILP_theta", _RBF), ("RKDA_K_lambda", _RBF), "no less"),
+        Compare(COMMON, ("SILP_theta", _RBF), ("RKDA_K_lambda", _RBF), "no less"),
     ),
     Claim(
         "004",

@@ -13,9 +13,11 @@ from sklearn.preprocessing import StandardScaler
 from kernelmosaic.experiments.methods import Method
 from kernelmosaic.experiments.protocols.tables import cells_of
 from kernelmosaic.experiments.sources import Dataset, Samples, take
-from kernelmosaic.experiments.summary import Row
+from kernelmosaic.experiments.summary import Row, row_of
 from kernelmosaic.experiments.units import Measurement, Record, Scale, Settings, Unit
 
+#: Accuracy on the splits that every method has.
+COMMON = "accuracy:common splits"
 #: A training part takes no more than this share, however small a quick look makes the set.
 _MOST = 0.7
 
@@ -79,5 +81,14 @@ class RandomSplits:
         return part(train), part(test)
 
     def summarise(self, records: Sequence[Record]) -> list[Row]:
-        """Return means over the splits."""
-        return [row for cell in cells_of(records) for row in cell.rows()]
+        """Return means over the splits and, where some methods have fewer, accuracies on those that all have."""
+        rows = [row for cell in cells_of(records) for row in cell.rows()]
+        if not self.fewer:
+            return rows
+        common = min(count for _, count in self.fewer)
+        shared = cells_of([one for one in records if one.unit.replicate < common])
+        return rows + [
+            row_of(cell.dataset, cell.method, cell.kernels, COMMON, cell.values["accuracy"], cell.setting)
+            for cell in shared
+            if "accuracy" in cell.values
+        ]
