@@ -218,6 +218,7 @@ class Parts:
 
     def low_rank(self, n: int, rank: int = 500) -> dict[str, Any]:
         """Ten kernels in Fourier features; the floor is the arithmetic of the Newton matrices at the measured rate."""
+        from kernelmosaic.gram import _torch_factored
         from kernelmosaic.gram import _torch_features as features
 
         X, y = make_mixture(n)
@@ -233,12 +234,12 @@ class Parts:
                 seconds[name] += took
                 calls[name] += 1
                 if name == "normal_matrix":
-                    flops += float(np.count_nonzero(args[1])) * (args[0].n_features + 1) ** 2
+                    flops += float((args[1] != 0).sum()) * (args[0].n_features + 1) ** 2
                 return found
 
             return run
 
-        gram, names = features.DeviceFactoredGram, ("normal_matrix", "apply", "adjoint", "rows")
+        gram, names = _torch_factored.DeviceFactoredGram, ("normal_matrix", "apply", "adjoint", "rows")
         originals = {name: getattr(gram, name) for name in names} | {"fill": features.TorchFeatures.fill.__func__}
         try:
             for name in names:

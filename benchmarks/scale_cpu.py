@@ -1,10 +1,11 @@
 """Low-rank learning as the number of samples grows: seconds, passes over the rows, growth, and the floor.
 
-    python benchmarks/scale_cpu.py [--quick] [--largest N]
+    python benchmarks/scale_cpu.py [--quick] [--largest N] [--parts growth exact dask]
 
 Ten Gaussian kernels, widths log-uniform on [0.5, 20], Nyström features, ℓ1 weights, gap ≤ 1e-3. The floor is what the
 products [Z, 1]ᵀΘ[Z, 1] of the interior-point steps alone would take at the rate that this machine multiplies large
-matrices. The last table sets the approximated problem beside the exact one.
+matrices. A second table sets the approximated problem beside the exact one, a third the same fit with its rows on the
+processes of a local Dask cluster beside the plain fit.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ class Counter:
         self.original = LocalFactoredGram.normal_matrix
         original, counter = self.original, self
 
-        def counted(gram: LocalFactoredGram, theta: np.ndarray) -> np.ndarray:
+        def counted(gram: LocalFactoredGram, theta: np.ndarray, precise: bool = False) -> np.ndarray:
             counter.flops += float(np.count_nonzero(theta)) * (gram.n_features + 1) ** 2
-            return original(gram, theta)
+            return original(gram, theta, precise)
 
         LocalFactoredGram.normal_matrix = counted
         return self
@@ -119,19 +120,53 @@ def against_exact(n: int, ranks: list[int]) -> None:
     print_table(f"n = {n}, tested on as many", ("rank", "seconds", "accuracy", "objective", "support"), rows)
 
 
+def on_workers(n: int, rank: int, counts: list[int]) -> None:
+    """Fit with the rows on 1, 2, … processes of this machine, each with one thread, and compare with the plain fit."""
+    import dask
+    import dask.array as da
+    from distributed import Client, LocalCluster
+
+    X, y = samples(n)
+    model = MKLClassifier(family(Gaussian(), width=WIDTHS), approximation="nystroem", rank=rank, random_state=0)
+    start = time.perf_counter()
+    model.fit(X, y)
+    plain = time.perf_counter() - start
+    rows = [("plain", f"{plain:.2f}", "1.00", f"{model.objective_:.3f}", f"{model.duality_gap_:.1e}")]
+    with dask.config.set({"distributed.comm.timeouts.connect": "60s"}):
+        for count in counts:
+            with (
+                LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=None) as cluster,
+                Client(cluster),
+            ):
+                away = da.from_array(X, chunks=(-(-n // (2 * count)), X.shape[1])).persist()
+                start = time.perf_counter()
+                model.fit(away, y)
+                seconds = time.perf_counter() - start
+            found = f"{model.objective_:.3f}", f"{model.duality_gap_:.1e}"
+            rows.append((count, f"{seconds:.2f}", f"{seconds / plain:.2f}", *found))
+    heads = ("workers", "seconds", "to plain", "objective", "gap")
+    print_table(f"Dask: n = {n}, 10 kernels × {rank} features", heads, rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small sizes, under a minute")
     parser.add_argument("--largest", type=int, default=200_000, help="most samples")
+    parts = ["growth", "exact", "dask"]
+    parser.add_argument("--parts", nargs="+", default=parts, choices=parts)
     options = parser.parse_args()
     print(describe_machine())
     one_run(500, 10, 1.0)  # compiled loops are compiled here
     rate = multiply_rate()
     print(f"{rate / 1e9:.0f} GFlop/s in symmetric products")
     sizes = [1000, 4000] if options.quick else [1000, 5000, 20_000, 50_000, 200_000]
-    for rank in (30,) if options.quick else (50, 100):
-        growth(rank, [n for n in sizes if n <= options.largest], rate)
-    against_exact(1000 if options.quick else 5000, [30, 100] if options.quick else [50, 100, 300])
+    if "growth" in options.parts:
+        for rank in (30,) if options.quick else (50, 100):
+            growth(rank, [n for n in sizes if n <= options.largest], rate)
+    if "exact" in options.parts:
+        against_exact(1000 if options.quick else 5000, [30, 100] if options.quick else [50, 100, 300])
+    if "dask" in options.parts:
+        on_workers(*((4000, 30, [1, 2]) if options.quick else (50_000, 100, [1, 2, 4])))
 
 
 if __name__ == "__main__":

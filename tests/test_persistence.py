@@ -6,8 +6,11 @@ import io
 import json
 import os
 import pickle
+import subprocess
+import sys
 import warnings
 import zipfile
+from pathlib import Path
 
 import joblib
 import numpy as np
@@ -371,9 +374,37 @@ def skops_schema(content):
         return archive.read("schema.json")
 
 
-def test_a_missing_file_is_simply_missing(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        load(tmp_path / "nowhere.skops")
+@pytest.mark.parametrize("read", [load, persistence.info], ids=["load", "info"])
+def test_a_path_without_a_file_says_what_to_give(read, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.skops: there is no such file; give .*save") as caught:
+        read(tmp_path / "nowhere.skops")
+    assert "Errno" not in str(caught.value)
+    with pytest.raises(IsADirectoryError, match=f"{tmp_path.name} is a folder; give .*save"):
+        read(tmp_path)
+
+
+def test_a_path_that_cannot_be_written_says_so(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"m\.skops is in a folder that does not exist; give"):
+        save(MKLClassifier(), tmp_path / "none" / "m.skops")
+    with pytest.raises(IsADirectoryError, match=f"{tmp_path.name} is a folder; give"):
+        save(MKLClassifier(), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_packages_that_scikit_learn_only_wraps_are_not_loaded(tmp_path):
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("print('torch is loaded')")
+    code = f"""
+import sys
+from kernelmosaic import MKLClassifier, save
+save(MKLClassifier(), {str(tmp_path / "m.skops")!r})
+print([name for name in sys.modules if name.startswith("sklearn.externals.array_api_compat.torch")])
+"""
+    source = Path(__file__).parents[1] / "src"
+    path = os.pathsep.join([str(tmp_path), str(source), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-c", code]
+    made = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=True)
+    assert made.stdout.split("\n") == ["[]", ""]  # neither loaded nor left behind as missing
 
 
 @pytest.mark.parametrize("header", [b"[]", b"{}", b"\xff", b"{", b"null", b"1" * 5000])
@@ -411,8 +442,6 @@ def test_damage_anywhere_is_an_error_or_harmless(model_file, fitted):
 
 
 def test_without_skops_the_extra_is_named(tmp_path, monkeypatch):
-    import sys
-
     monkeypatch.setitem(sys.modules, "skops.io", None)
     with pytest.raises(ImportError, match=r"kernelmosaic\[persistence\]"):
         save(MKLClassifier(), tmp_path / "m")

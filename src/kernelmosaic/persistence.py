@@ -13,6 +13,7 @@ import io
 import json
 import os
 import platform
+import sys
 import uuid
 import warnings
 import zipfile
@@ -36,6 +37,7 @@ from kernelmosaic import __version__
 FORMAT_VERSION = 1
 
 _HEADER = "kernelmosaic.json"
+_MODEL = "the path of a file that save or `kernelmosaic fit` wrote"
 #: Packages and modules whose classes a model may hold. Banks, learners and readers of files are not among them: a model
 #: holds none, and building a reader opens its file.
 _HOMES = (
@@ -158,7 +160,7 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> Any:
     """
     skops_io = _skops_io()
     trusted = _names(trusted)
-    data = Path(path).read_bytes()
+    data = _read_file(path)
     header = _read_header(data, path)
     try:
         unknown = _unknown_types(data, trusted)
@@ -171,14 +173,8 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> Any:
         )
     if header.sklearn_version != sklearn.__version__:
         name = header.estimator.rpartition(".")[2]
-        warnings.warn(
-            InconsistentVersionWarning(
-                estimator_name=name,
-                current_sklearn_version=sklearn.__version__,
-                original_sklearn_version=header.sklearn_version,
-            ),
-            stacklevel=2,
-        )
+        versions = {"current_sklearn_version": sklearn.__version__, "original_sklearn_version": header.sklearn_version}
+        warnings.warn(InconsistentVersionWarning(estimator_name=name, **versions), stacklevel=2)
     try:
         estimator = skops_io.loads(data, trusted=sorted({*trusted_types(), *trusted}))
     except Exception as error:
@@ -195,7 +191,7 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> Any:
 
 def info(path: str | os.PathLike[str]) -> ModelFileInfo:
     """Return what a model file says of itself, without rebuilding anything."""
-    return _read_header(Path(path).read_bytes(), path)
+    return _read_header(_read_file(path), path)
 
 
 @cache
@@ -282,7 +278,8 @@ def _read_header(data: bytes, path: Any) -> ModelFileInfo:
             text = archive.read(_HEADER) if _HEADER in archive.namelist() else None
             digest = _digest(archive)
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, OverflowError, ValueError) as error:
-        raise ValueError(f"{path} is not a model file, or a damaged one: {error}.") from error
+        fault = str(error).removesuffix(".")
+        raise ValueError(f"{path} is not a model file, or a damaged one: {fault}; give {_MODEL}.") from error
     if text is None:
         raise ValueError(f"{path} is not a model file of kernelmosaic: it has no {_HEADER}; use save to make one.")
     try:
@@ -309,7 +306,20 @@ def _check_format(given: dict[str, Any], path: Any) -> None:
         )
 
 
+def _read_file(path: str | os.PathLike[str]) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path}: there is no such file; give {_MODEL}.") from None
+    except IsADirectoryError:
+        raise IsADirectoryError(f"{path} is a folder; give {_MODEL}.") from None
+
+
 def _replace_file(path: Path, data: bytes) -> None:
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; give the name of a file, such as model.skops.")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path} is in a folder that does not exist; give a path in one that does.")
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
         with part.open("xb") as file:
@@ -322,8 +332,15 @@ def _replace_file(path: Path, data: bytes) -> None:
 
 
 def _skops_io() -> Any:
+    # skops asks all of scikit-learn for its estimators, which would load PyTorch and Dask, too, and take seconds.
+    slow = () if "skops.io" in sys.modules else ("torch", "dask.array", "cupy")
+    hidden = {f"sklearn.externals.array_api_compat.{name}" for name in slow} - sys.modules.keys()
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None: seems not to be there
     try:
         import skops.io as skops_io
     except ImportError as error:
         raise ImportError('Model files need skops: pip install "kernelmosaic[persistence]"') from error
+    finally:
+        for name in hidden:
+            del sys.modules[name]
     return skops_io

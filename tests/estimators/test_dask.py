@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from kernelmosaic import MKLClassifier, MKLOneClass, MKLRegressor
+from kernelmosaic import LocalizedMKLClassifier, MKLClassifier, MKLOneClass, MKLRegressor
 from kernelmosaic.kernels import Gaussian, Linear
 
 da = pytest.importorskip("dask.array")
@@ -51,6 +51,17 @@ def test_every_machine(client):
     assert clone(novelty).fit(spread).objective_ == pytest.approx(clone(novelty).fit(X).objective_, rel=3e-6)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_gates_are_learned_on_workers(client):
+    few = SPREAD | {"n_init": 1, "max_iter": 2}
+    model = LocalizedMKLClassifier(KERNELS, gating_columns=[0, 1], **few)
+    spread = da.from_array(X, chunks=(150, 4))
+    home, away = clone(model).fit(X, F > 0), clone(model).fit(spread, F > 0)
+    assert away.objective_ == pytest.approx(home.objective_, rel=1e-4)
+    np.testing.assert_allclose(away.gate(X), home.gate(X), atol=5e-3)
+    np.testing.assert_allclose(away.decision_function(spread), home.decision_function(X), atol=2e-2)
+
+
 def test_a_data_frame_names_its_columns(client):
     pd = pytest.importorskip("pandas")
     dd = pytest.importorskip("dask.dataframe")
@@ -66,7 +77,7 @@ def test_a_worker_that_dies_costs_a_recomputation(client, monkeypatch):
 
     calls, original = [], DaskFactoredGram.normal_matrix
 
-    def dying(gram, theta):
+    def dying(gram, theta, precise=False):
         calls.append(len(theta))
         if len(calls) == 3:
             # A process of the cluster this test has started, and the one that holds most.
@@ -74,7 +85,7 @@ def test_a_worker_that_dies_costs_a_recomputation(client, monkeypatch):
             busiest = max(holdings, key=lambda worker: len(holdings[worker]))
             assert len(holdings[busiest]) > 0
             os.kill(client.run(os.getpid, workers=[busiest])[busiest], signal.SIGKILL)
-        return original(gram, theta)
+        return original(gram, theta, precise)
 
     monkeypatch.setattr(DaskFactoredGram, "normal_matrix", dying)
     model = MKLClassifier(KERNELS, weights="uniform", **SPREAD)

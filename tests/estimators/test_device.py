@@ -154,7 +154,7 @@ def test_a_tensor_says_where_to_compute(monkeypatch):
     monkeypatch.setattr(device_module, "require_device", lambda device: torch.device("cpu"))
     asked = []
     monkeypatch.setattr(
-        "kernelmosaic.estimators._base.make_bank", lambda *args, device, **rest: asked.append(device) or 1 / 0
+        "kernelmosaic.estimators._training_set.make_bank", lambda *args, device, **rest: asked.append(device) or 1 / 0
     )
     with pytest.raises(ZeroDivisionError):
         MKLClassifier(KERNELS).fit(OnDevice(X), Y)

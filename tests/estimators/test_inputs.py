@@ -215,3 +215,8 @@ def test_a_family_of_widths(data):
     model = MKLClassifier(family(Gaussian(), width=[0.1, 1, 10])).fit(X, y)
     assert model.kernel_names_ == ["gaussian(width=0.1)", "gaussian(width=1)", "gaussian(width=10)"]
     assert model.weights_.sum() == pytest.approx(1.0)
+
+
+def test_text_for_targets_of_a_regressor():
+    with pytest.raises(ValueError, match=r"y holds text \('b'\) where a number a sample is read"):
+        MKLRegressor().fit(np.eye(3), [1.0, "b", "c"])

@@ -12,6 +12,9 @@ ESTIMATORS = [
     MKLClassifier(multi_class="pairwise", weights="uniform"),
     PosteriorMKLClassifier(),
     PosteriorMKLClassifier(estimate="density"),
+    BilinearMKLClassifier(approximation="nystroem", random_state=0),
+    MKLClassifier(multi_class="joint", approximation="nystroem", random_state=0),
+    PosteriorMKLClassifier(approximation="nystroem", random_state=0),
 ]
 
 

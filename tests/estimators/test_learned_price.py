@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from kernelmosaic import MKLClassifier
 from kernelmosaic.datasets import make_gaussians
+from kernelmosaic.kernels import Gaussian, Linear, Polynomial
 
 X, Y = make_gaussians(n_components=2, n_samples=80, random_state=0)
 
@@ -24,6 +26,71 @@ def test_every_class_learns_its_own_price():
     model = MKLClassifier(C="learn", slack=2).fit(X + 3.0 * labels[:, None], labels)
     assert model.C_.shape == (3,)
     assert np.all(model.C_ > 0)
+
+
+# ---- kernels in features
+
+KERNELS = [Gaussian(1.0), ("wide", Gaussian(4.0)), Linear(), ("square", Polynomial(2), [0, 1])]
+LOW = {"approximation": "nystroem", "rank": 15, "random_state": 0}
+
+
+def assert_alike(found, expected, tol):
+    assert found.duality_gap_ <= tol
+    assert found.objective_ == pytest.approx(expected.objective_, rel=3 * tol)
+    np.testing.assert_allclose(found.C_, expected.C_, rtol=10 * np.sqrt(tol))
+    np.testing.assert_allclose(found.weights_, expected.weights_, atol=10 * np.sqrt(tol))
+    np.testing.assert_allclose(found.decision_function(X), expected.decision_function(X), atol=30 * np.sqrt(tol))
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
+@pytest.mark.parametrize("normalize", ["trace", "centered"])
+@pytest.mark.parametrize("tol", [1e-3, 1e-8])
+def test_full_rank_is_exact(tol, normalize, weighted):
+    weight = np.random.RandomState(1).randint(0, 3, len(X)).astype(float) if weighted else None
+    model = MKLClassifier(KERNELS, C="learn", slack=2, normalize=normalize, tol=tol)
+    exact = clone(model).fit(X, Y, sample_weight=weight)
+    full = clone(model).set_params(approximation="nystroem", random_state=0).fit(X, Y, sample_weight=weight)
+    assert_alike(full, exact, tol)
+
+
+def test_in_features_refitting_at_the_learned_price_gives_the_same_model():
+    joint = MKLClassifier(KERNELS, C="learn", slack=2, tol=1e-8, **LOW).fit(X, Y)
+    again = MKLClassifier(KERNELS, C=float(joint.C_[0]), slack=2, tol=1e-8, **LOW).fit(X, Y)
+    assert joint.duality_gap_ <= 1e-8
+    np.testing.assert_allclose(joint.weights_, again.weights_, atol=1e-3)
+    np.testing.assert_allclose(joint.decision_function(X), again.decision_function(X), atol=1e-2)
+
+
+def test_rows_may_be_elsewhere(tmp_path):
+    model = MKLClassifier(KERNELS, C="learn", slack=2, tol=1e-6, **LOW)
+    here = clone(model).fit(X, Y)
+    written = np.memmap(tmp_path / "samples.dat", dtype=np.float64, mode="w+", shape=X.shape)
+    written[:] = X
+    assert_alike(clone(model).fit(written, Y), here, 1e-6)
+    dask, da = pytest.importorskip("dask"), pytest.importorskip("dask.array")
+    with dask.config.set(scheduler="synchronous"):
+        assert_alike(clone(model).fit(da.from_array(X, chunks=(30, 2)), Y), here, 1e-6)
+
+
+@pytest.mark.torch
+def test_features_on_a_device():
+    pytest.importorskip("torch")
+    model = MKLClassifier(KERNELS, C="learn", slack=2, tol=1e-6, **LOW)
+    assert_alike(clone(model).set_params(device="cpu").fit(X, Y), clone(model).fit(X, Y), 1e-6)
+
+
+@pytest.mark.parametrize("where", ["here", "device", "workers"])
+def test_labels_without_a_pattern(where):
+    rng = np.random.RandomState(0)
+    samples, labels = rng.standard_normal((500, 5)), rng.rand(500) > 0.5
+    model = MKLClassifier([Linear()], C="learn", slack=2, **LOW)
+    if where == "device":
+        pytest.importorskip("torch")
+        model.set_params(device="cpu")
+    if where == "workers":
+        samples = pytest.importorskip("dask.array").from_array(samples, chunks=(200, 5))
+    with pytest.raises(ValueError, match="all weight to the slack"):
+        model.fit(samples, labels)
 
 
 @pytest.mark.parametrize(

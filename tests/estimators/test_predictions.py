@@ -9,7 +9,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
 
-from kernelmosaic import MKLClassifier, MKLOneClass, MKLRegressor
+from kernelmosaic import DiscriminantMKLClassifier, MKLClassifier, MKLOneClass, MKLRegressor
 from kernelmosaic.kernels import Gaussian, Kernel, Linear, Polynomial
 from kernelmosaic.kernels.base import pairwise_statistic
 
@@ -129,3 +129,15 @@ def test_labels_come_back_as_they_were_given():
     assert model.classes_.tolist() == ["apple", "fig", "pear"]
     assert set(model.predict(X)) <= set(names)
     assert model.score(X, names) > 0.5
+
+
+@pytest.mark.parametrize("normalize", ["trace", "diagonal", "centered"])
+@pytest.mark.parametrize("approximation", [None, "nystroem"])
+@pytest.mark.parametrize("kind", [MKLClassifier, DiscriminantMKLClassifier])
+def test_a_model_does_not_notice_what_becomes_of_its_training_set(kind, approximation, normalize):
+    rng = np.random.RandomState(0)
+    X, fresh = rng.standard_normal((40, 3)), rng.standard_normal((10, 3))
+    model = kind(KERNELS, normalize=normalize, approximation=approximation, rank=40, random_state=0)
+    before = model.fit(X, X[:, 0] > 0).decision_function(fresh)
+    X[:] = 7.0
+    np.testing.assert_array_equal(model.decision_function(fresh), before)

@@ -106,6 +106,8 @@ def test_a_missing_data_file_says_where_to_get_it(tmp_path, capsys, monkeypatch)
     assert "banana" in last
     assert "FileNotFoundError" in last
     assert "https://" in last
+    assert "name that folder by --data FOLDER or the environment variable KERNELMOSAIC_DATA" in last
+    assert "data_home" not in last
 
 
 @pytest.mark.parametrize(

@@ -187,6 +187,11 @@ def test_products_and_forms_are_those_of_the_matrices(bank):
     np.testing.assert_allclose(bank.products(beta), K @ beta, atol=1e-10)
     np.testing.assert_allclose(bank.products(beta, some, [1, 3])[[1, 3]], (K @ beta)[[1, 3]][:, some], atol=1e-10)
     np.testing.assert_allclose(bank.products(many, some), (K @ many)[:, some], atol=1e-10)
+    gates = rng.standard_normal((60, len(K)))
+    gated = np.einsum("mij,jm,j->mi", K, gates, beta)[:, some]
+    np.testing.assert_allclose(bank.gated_products(beta, gates, some), gated, atol=1e-10)
+    gated = np.einsum("mij,jm,jc->mic", K, gates, many)[:, some]
+    np.testing.assert_allclose(bank.gated_products(many, gates, some), gated, atol=1e-10)
     np.testing.assert_allclose(bank.quadratic_forms(beta), 0.5 * np.einsum("i,mij,j->m", beta, K, beta), atol=1e-10)
     np.testing.assert_allclose(bank.quadratic_forms(many), 0.5 * np.einsum("ic,mij,jc->m", many, K, many), atol=1e-9)
     np.testing.assert_allclose(bank.row_block(2, some), K[2][some], atol=1e-10)

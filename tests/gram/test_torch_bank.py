@@ -99,9 +99,15 @@ class TestOperations:
 
     def test_combine_classes(self, bank, matrices, close):
         weights = np.random.default_rng(2).uniform(size=(3, P))
-        out = np.empty((3, N, N), dtype=bank.dtype)
-        assert bank.combine_classes(weights, out) is out
-        np.testing.assert_allclose(out, np.tensordot(weights, matrices, 1), **close)
+        weights[0, 2:], weights[:, 1] = 0.0, 0.0
+        classes = bank.combine_classes(weights)
+        expected = np.tensordot(weights, matrices, 1)
+        some = np.array([3, 4, 40])
+        np.testing.assert_allclose(classes.block(some), expected[:, some][:, :, some], **close)
+        beta = np.random.default_rng(3).normal(size=(N, 3))
+        beta[10:] = 0.0
+        close["atol"] *= np.abs(beta).sum()
+        np.testing.assert_allclose(classes.products(beta), np.einsum("cij,jc->ic", expected, beta), **close)
 
     @pytest.mark.parametrize("columns", [None, 3])
     def test_products_and_forms(self, bank, matrices, close, columns):
@@ -131,12 +137,18 @@ class TestOperations:
     def test_exact_products_are_in_double_precision(self, bank, matrices, dtype):
         rng = np.random.default_rng(5)
         weights, gates = rng.uniform(size=P), rng.uniform(size=(N, P))
+        columns = rng.normal(size=(N, 2)) * (np.arange(N) % 3 == 0)[:, None]
         support = np.array([0, 8, 33, 50])
         beta = rng.normal(size=4)
         for gram, K in (
             (bank.combine(weights), np.tensordot(weights, matrices, 1)),
             (bank.combine_gated(gates), sum(np.outer(g, g) * K for g, K in zip(gates.T, matrices, strict=True))),
         ):
+            scale = np.abs(K).max()
+            np.testing.assert_allclose(gram.products(columns, exact=True), K @ columns, atol=1e-9 * scale)
+            rough = 1e-4 if dtype == np.float32 else 1e-9
+            np.testing.assert_allclose(gram.products(columns), K @ columns, atol=rough * scale)
+            np.testing.assert_allclose(gram.block(support), K[np.ix_(support, support)], atol=rough * scale)
             assert (gram.exact is None) == (dtype == np.float64)
             if gram.exact is not None:
                 expected = K[:, support] @ beta

@@ -49,6 +49,10 @@ def test_operations_agree(approximation, normalize):
     )
     weights = np.array([0.5, 0.0, 2.0, 1.0])[:P]
     gates = rng.rand(n, P)
+    for right in (beta, np.stack([beta, -2 * beta], 1)):
+        np.testing.assert_allclose(
+            there.gated_products(right, gates, some), here.gated_products(right, gates, some), **close
+        )
     for a, b in [
         (here.combine(weights), there.combine(weights)),
         (here.combine_gated(gates), there.combine_gated(gates)),
@@ -64,11 +68,11 @@ def test_operations_agree(approximation, normalize):
 
 
 def test_normal_matrix_in_blocks_of_columns_and_strips(monkeypatch):
-    from kernelmosaic.gram import _torch_features
+    from kernelmosaic.gram import _torch_factored
 
     here, there = make_banks("nystroem", "trace")
-    monkeypatch.setattr(_torch_features, "_COLUMNS", 7)
-    monkeypatch.setattr(_torch_features, "_STRIP", 500)
+    monkeypatch.setattr(_torch_factored, "_COLUMNS", 7)
+    monkeypatch.setattr(_torch_factored, "_STRIP", 500)
     theta = np.random.RandomState(2).rand(60)
     ones = np.ones(here.n_kernels)
     np.testing.assert_allclose(
@@ -120,3 +124,17 @@ def test_the_memory_budget_holds_on_the_device():
     settings = {"approximation": "fourier", "rank": 20, "random_state": 0, "device": "cpu"}
     with pytest.raises(MemoryError, match=r"the budget is 488\.3 KiB"):
         MKLRegressor([Gaussian(1.0)], memory_budget=500_000, **settings).fit(X, X[:, 0])
+
+
+@pytest.mark.parametrize("columns", [(), (3,)], ids=["one vector", "several"])
+def test_single_precision_times_double_is_summed_in_double(columns, monkeypatch):
+    from kernelmosaic.gram import _torch_passes
+
+    monkeypatch.setattr(_torch_passes, "_STRIP", 100)
+    rng = np.random.RandomState(5)
+    Z = rng.standard_normal((57, 9)).astype(np.float32)
+    w, v = rng.standard_normal((9, *columns)), rng.standard_normal((57, *columns))
+    tensors = [torch.as_tensor(one) for one in (Z, w, v)]
+    np.testing.assert_allclose(_torch_passes.rows_times(*tensors[:2]), Z.astype(np.float64) @ w, rtol=1e-12)
+    found = _torch_passes.columns_times(tensors[0], tensors[2])
+    np.testing.assert_allclose(found, Z.astype(np.float64).T @ v, rtol=1e-12)

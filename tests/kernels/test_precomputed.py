@@ -117,6 +117,40 @@ def test_single_precision_and_blocks():
     assert kernel.K[5, 0] == np.float32(K[5, 0])
 
 
+@pytest.mark.parametrize("rows", [range(5, 12), [3], [7, 6, 5], [4, 5, 7], [2, 2, 3], range(40)], ids=repr)
+def test_rows_in_a_run_and_others_give_the_same_entries(rows):
+    kernel, rows = Precomputed(K), list(rows)
+    for columns in ([0, 1, 2], [9, 4]):
+        block = kernel(rows, columns)
+        assert_array_equal(block, [[K[i, j] for j in columns] for i in rows])
+        block[:] = 0  # the caller's in every case
+    assert_array_equal(kernel(ROWS), K)
+
+
+def test_what_the_package_computed_itself_is_not_checked(monkeypatch):
+    monkeypatch.setattr(precomputed, "_check_positive", None)
+    kernel = precomputed.trusted(K)
+    for one in (kernel, clone(kernel)):
+        assert_array_equal(one.fit(ROWS)([3, 1], [0]), K[[3, 1]][:, [0]])
+        assert one._prepared() is K
+
+
+def test_new_samples_join_a_fitted_kernel():
+    block = np.random.RandomState(3).normal(size=(5, 6)) @ Z.T
+    kernel = Precomputed(K).fit(ROWS)
+    other = clone(kernel)
+    precomputed.join_samples(kernel, block)
+    assert_array_equal(kernel(np.arange(40, 45), ROWS), block)
+    assert_array_equal(kernel([3], [44, 40]), [[block[4, 3], block[0, 3]]])
+    assert_array_equal(kernel(ROWS), K)
+    assert kernel.K.shape == (45, 45)
+    assert other.K is K
+    with pytest.raises(ValueError, match="X\\[0\\] is 45"):
+        kernel([45])
+    with pytest.raises(ValueError, match="eigenvalue"):  # whoever takes the matrix as it is gets the checks
+        Precomputed(kernel.K).fit(ROWS)
+
+
 def test_frames_and_memory_maps(tmp_path):
     assert_array_equal(Precomputed(pd.DataFrame(K))(ROWS), K)
     assert_array_equal(Precomputed(pd.DataFrame(K).convert_dtypes())(ROWS), K)

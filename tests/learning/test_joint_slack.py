@@ -7,12 +7,13 @@ import pytest
 from numpy.testing import assert_allclose
 
 from kernelmosaic.gram import StoredBank
+from kernelmosaic.gram.feature_bank import StoredFeatures
 from kernelmosaic.learning.joint_slack import HardMargin, JointSlack, WithIdentity
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.machines import SVC
 
 pytest.importorskip("clarabel")
-from tests.learning.problems import learn, make_kernels, make_problem
+from tests.learning.problems import learn, make_kernels, make_problem, options
 from tests.reference.conic import solve_mkl_conic
 
 
@@ -65,6 +66,22 @@ def test_bank_with_the_identity_is_what_it_says():
     for m, block in bank.blocks([0, 3], rows, slice(1, 6)):
         assert_allclose(block, whole[m][rows, 1:6])
     assert_allclose(bank.row_block(3, slice(0, 12)), whole[3])
+
+
+def test_features_are_worth_their_matrices():
+    rng = np.random.RandomState(0)
+    Zs = [rng.standard_normal((60, r)) / np.sqrt(r) for r in (2, 3, 5)]
+    y = np.where(Zs[0][:, 0] + Zs[2][:, 1] + 0.5 * rng.standard_normal(60) > 0, 1.0, -1.0)
+    machine = SVC(y, 1.0, slack=2, sample_weight=np.exp(rng.standard_normal(60)))
+    matrices = learn(JointSlack, [Z @ Z.T for Z in Zs], machine, tol=1e-8)
+    features = JointSlack(options(3, tol=1e-8)).learn(StoredFeatures(Zs), machine)
+    assert features.gap <= 1e-8
+    assert features.objective == pytest.approx(matrices.objective, rel=1e-7)
+    assert pytest.approx(matrices.C, rel=1e-3) == features.C
+    assert_allclose(features.weights, matrices.weights, atol=1e-4)
+    beta = features.solution.beta
+    whole = WithIdentity(StoredFeatures(Zs), np.ones(60)).products(beta, None, [3])
+    assert_allclose(whole[3], beta)
 
 
 def test_refusals():

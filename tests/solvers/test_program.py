@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from tests.reference.programs import MAKERS, cases, make_case
 
-from kernelmosaic.solvers import Program, certify, relative_gap
+from kernelmosaic.solvers import Program, certify, relative_gap, solve_smo
 
 often = settings(max_examples=150, derandomize=True, deadline=None)
 #: Kinds whose coefficients have a sum to keep, so that there is an intercept to find.
@@ -159,3 +159,45 @@ def test_certify_puts_the_pieces_together():
     assert solution.objective == pytest.approx(case.dual(beta), rel=1e-12)
     assert solution.gap == pytest.approx((primal - case.dual(beta)) / max(abs(primal), abs(case.dual(beta))), rel=1e-9)
     assert solution.n_iter == 7
+
+
+def a_large_program(kind, n=30_000):
+    rng = np.random.RandomState(1)
+    t = np.sign(rng.standard_normal(n))
+    prices = 3.0 * rng.rand(n) if "weighted" in kind else np.ones(n)
+    lower, upper, ridge = np.where(t > 0, 0.0, -prices), np.where(t > 0, prices, 0.0), np.zeros(n)
+    if "tube" in kind:
+        return Program(rng.standard_normal(n), -prices, prices, ridge, epsilon=0.1)
+    if "one class" in kind:
+        return Program(np.zeros(n), np.zeros(n), np.full(n, 1.0 / (0.3 * n)), ridge, total=1.0)
+    if "ridge" in kind:
+        return Program(t, lower, upper, rng.rand(n))
+    if "unbounded" in kind:
+        return Program(t, np.where(t > 0, 0.0, -np.inf), np.where(t > 0, np.inf, 0.0), np.full(n, 0.5))
+    return Program(t, lower, upper, ridge)
+
+
+@pytest.mark.parametrize(
+    "kind", ["classes", "classes weighted", "tube", "tube weighted", "one class", "ridge", "unbounded"]
+)
+@pytest.mark.parametrize("outputs", ["spread", "tied", "all equal", "far off"])
+def test_the_best_intercept_of_many_samples_is_that_of_the_few_it_depends_on(kind, outputs):
+    program = a_large_program(kind)
+    values = 2.0 * np.random.RandomState(2).standard_normal(program.n_samples)
+    values = {"spread": values, "tied": np.round(values), "all equal": 0.0 * values, "far off": values + 50.0}[outputs]
+    few, z, _ = program._unsettled(program.target - values)
+    assert len(z) == few.n_samples < program.n_samples or outputs in ("all equal", "tied") or kind == "unbounded"
+    found = program._best_intercepts(program.target - values)
+    np.testing.assert_allclose(found, program._exact_intercepts(program.target - values), rtol=1e-9, atol=1e-12)
+
+
+def test_a_thinned_program_is_worth_as_much_as_one_of_repeated_samples():
+    rng = np.random.RandomState(0)
+    Z = rng.standard_normal((40, 5))
+    t = np.sign(Z[:, 0] + 0.5 * rng.standard_normal(40))
+    for slack in (np.zeros(120), np.full(120, 0.3)):
+        many = Program(np.tile(t, 3), np.tile(np.minimum(t, 0.0), 3), np.tile(np.maximum(t, 0.0), 3), slack)
+        whole = solve_smo(np.tile(Z @ Z.T, (3, 3)), many, tol=1e-10)
+        few = solve_smo(Z @ Z.T, many.thinned(np.arange(40)), tol=1e-10)
+        assert few.objective == pytest.approx(whole.objective, rel=1e-8)
+        np.testing.assert_allclose(few.values, whole.values[:40], atol=1e-4)

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from kernelmosaic import __version__
+from kernelmosaic.cli._complaints import system_line, usage_line
 from kernelmosaic.cli.demo import demo
 from kernelmosaic.cli.fit import fit
 from kernelmosaic.cli.inspect import inspect
@@ -32,8 +33,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code = app(args=None if argv is None else list(argv), prog_name="kernelmosaic", standalone_mode=False)
     except _UsageError as error:
-        return _fail(error.format_message())  # type: ignore[attr-defined]
-    except (ImportError, MemoryError, OSError, ValueError) as error:
+        return _fail(usage_line(error, sys.argv[1:] if argv is None else argv))
+    except OSError as error:
+        return _fail(system_line(error))
+    except (ImportError, MemoryError, ValueError) as error:
         return _fail(str(error))
     except (typer.Abort, KeyboardInterrupt):
         print("kernelmosaic: stopped.", file=sys.stderr)

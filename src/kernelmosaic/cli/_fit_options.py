@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from kernelmosaic.cli._paths import writable_file
+from kernelmosaic.cli._paths import model_file, writable_if_given
 
 
 class MethodName(StrEnum):
@@ -35,14 +35,16 @@ def _positive(value: float | None) -> float | None:
     return value
 
 
+def _finite(value: float | None) -> float | None:
+    if value is not None and value == float("inf"):
+        raise typer.BadParameter("inf is not a finite number.")
+    return value
+
+
 def _not_one(value: int) -> int:
     if value == 1:
         raise typer.BadParameter("1 part leaves nothing to learn from; give at least 2, or 0 for no cross-validation.")
     return value
-
-
-def _writable_if_given(path: Path | None) -> Path | None:
-    return None if path is None else writable_file(path)
 
 
 Train = Annotated[Path, typer.Argument(help="Table to learn from: .csv, .tsv, .parquet or .npz.")]
@@ -74,8 +76,10 @@ Price = Annotated[
         help="Price of errors (kappa of bilinear, alpha of discriminant). Default: by cross-validation.",
     ),
 ]
-Norm = Annotated[float, typer.Option(min=1.0, help="1: few kernels; above, such as 2: all of them.")]
-Epsilon = Annotated[float | None, typer.Option(min=0.0, help="Regression: errors up to this are free.")]
+Norm = Annotated[float, typer.Option(min=1.0, callback=_finite, help="1: few kernels; above, such as 2: all of them.")]
+Epsilon = Annotated[
+    float | None, typer.Option(min=0.0, callback=_finite, help="Regression: errors up to this are free.")
+]
 Nu = Annotated[float, typer.Option(min=0.001, max=1.0, help="One-class: share of rows that may be novel.")]
 Cost = Annotated[
     list[str] | None,
@@ -85,7 +89,5 @@ Test = Annotated[float, typer.Option(min=0.0, max=0.9, help="Share of the rows t
 Folds = Annotated[int, typer.Option(min=0, max=50, callback=_not_one, help="Parts of the cross-validation; 0: none.")]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of folds, test rows and random starts.")]
 Jobs = Annotated[int, typer.Option(min=-1, help="Fits at the same time; -1 for all processors.")]
-Output = Annotated[Path, typer.Option("--output", "-o", callback=writable_file, help="Where to write the model.")]
-Report = Annotated[
-    Path | None, typer.Option(callback=_writable_if_given, help="Where to write a report, an HTML page.")
-]
+Output = Annotated[Path, typer.Option("--output", "-o", callback=model_file, help="Where to write the model.")]
+Report = Annotated[Path | None, typer.Option(callback=writable_if_given, help="Where to write a report, an HTML page.")]

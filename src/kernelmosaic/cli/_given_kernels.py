@@ -10,13 +10,19 @@ from numpy.typing import NDArray
 
 from kernelmosaic.cli._prepare import Plan, read_named_matrix
 from kernelmosaic.kernels import Precomputed
+from kernelmosaic.kernels.precomputed import join_samples
+
+
+def n_samples(model: Any) -> int:
+    """Return how many samples the matrices given to a model number; 0 if it has none."""
+    return max((len(kernel.K) for _, kernel, *_ in model.kernels if isinstance(kernel, Precomputed)), default=0)
 
 
 def extend(model: Any, given: Sequence[str], n_rows: int, plan: Plan | None) -> NDArray[np.intp]:
     """Join blocks written as ``name=FILE`` to the matrices of a fitted model; return the new rows' numbers."""
     needed = {name: kernel for name, kernel, *_ in model.kernels if isinstance(kernel, Precomputed)}
     if plan is None or not needed:
-        raise ValueError("--kernel: the model has no kernel given as a matrix.")
+        raise ValueError(f"--kernel {given[0]}: the model has no kernel given as a matrix; leave the option out.")
     blocks = {}
     for text in given:
         name, _, block = read_named_matrix(text)
@@ -30,7 +36,7 @@ def extend(model: Any, given: Sequence[str], n_rows: int, plan: Plan | None) -> 
             f"{len(needed[lost[0]].K)} training rows with --kernel {lost[0]}=FILE."
         )
     for name, kernel in _fitted(model):
-        _join(kernel, blocks[name])
+        join_samples(kernel, blocks[name])
     start = len(next(iter(needed.values())).K)  # all matrices number the same samples
     return np.arange(start, start + n_rows)
 
@@ -53,12 +59,3 @@ def _fitted(model: Any) -> Iterator[tuple[str, Precomputed]]:
         for piece in expansion.mosaic.pieces:
             if isinstance(piece.kernel, Precomputed):
                 yield piece.name, piece.kernel
-
-
-def _join(kernel: Precomputed, block: NDArray[np.float64]) -> None:
-    n, m = len(kernel.K), len(block)
-    joined = np.zeros((n + m, n + m))
-    joined[:n, :n], joined[n:, :n], joined[:n, n:] = kernel.K, block, block.T
-    kernel.set_params(K=joined)
-    # The similarities among new rows are unknown and never asked for, so the joined matrix would fail its checks.
-    kernel._share().result = joined

@@ -101,6 +101,12 @@ def check_method(wishes: Wishes) -> Method:
     if task not in known.tasks:
         able = ", ".join(name for name, other in METHODS.items() if task in other.tasks)
         raise ValueError(f"--method {method} does {' and '.join(known.tasks)}, not {task}; choose {able}.")
+    if wishes.epsilon is not None and task != REGRESSION:
+        raise ValueError(f"--epsilon {wishes.epsilon:g}: only a regression has it, and this is a {task}; leave it out.")
+    if wishes.price is not None and task == ONE_CLASS:
+        raise ValueError(f"--C {wishes.price:g}: a one-class machine has no price; --nu says how strict it is.")
+    if wishes.norm != 1 and not known.takes_penalties:
+        raise ValueError(f"--norm {wishes.norm:g}: --method {method} has no norm to choose; use mkl or rmkl.")
     if costs and not known.takes_penalties:
         raise ValueError(f"--cost: --method {method} has no penalties; use mkl or rmkl.")
     return known

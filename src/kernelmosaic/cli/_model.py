@@ -39,10 +39,6 @@ def load_model(path: Path) -> Any:
 
     from kernelmosaic.persistence import load
 
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: there is no such file.")
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; give a model file.")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InconsistentVersionWarning)  # `inspect` names the versions
         return load(path)

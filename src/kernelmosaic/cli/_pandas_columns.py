@@ -22,6 +22,8 @@ _LARGEST_ALPHABET = 26
 _MOSTLY = 0.5
 #: How some programs write 0.5: no number here, but no category either.
 _DECIMAL_COMMA = r"\s*[+-]?\d*,\d+\s*"
+#: Above this, a sum of squares overflows.
+_LARGEST = 1e150
 #: Whole numbers are classes if there are at most this many of them, each twice on average.
 _MOST_CLASSES = 20
 
@@ -53,6 +55,8 @@ def require(table: pd.DataFrame, names: Iterable[str], where: Any) -> None:
         spelt = {str(name).lower(): name for name in table.columns}
         near = get_close_matches(lost[0].lower(), spelt, n=1) if len(lost) == 1 else []
         hint = f" did you mean {spelt[near[0]]!r}?" if near else ""
+        if not hint and any(re.fullmatch(r"[-+.\d]+", str(name)) for name in table.columns):
+            hint = " the first line is read as the names of the columns:"
         raise ValueError(f"{where} has no column {shown};{hint} its columns are {known}.")
 
 
@@ -73,7 +77,14 @@ def numbers(table: pd.DataFrame, names: Sequence[str], where: Any) -> pd.DataFra
         refuse_missing(np.isnan(values), name, where)
         endless = np.isinf(values)
         if endless.any():
-            raise ValueError(f"{where}, row {int(np.argmax(endless)) + 1}, column {name!r} is infinite.")
+            raise ValueError(f"{where}, row {int(np.argmax(endless)) + 1}, column {name!r} is infinite: mend the cell.")
+        large = np.abs(values) > _LARGEST
+        if large.any():
+            row = int(np.argmax(large))
+            raise ValueError(
+                f"{where}, row {row + 1}, column {name!r}: {values[row]:g} is too large to compute with; measure the "
+                "column in another unit."
+            )
         made[name] = values
     return pd.DataFrame(made, index=range(len(table)))
 
@@ -114,8 +125,12 @@ def target_of(table: pd.DataFrame, name: str, where: Any) -> pd.Series:
 
 def guess_task(target: pd.Series) -> str:
     """Return what a target asks for: "classification" or "regression"."""
-    if not pd.api.types.is_numeric_dtype(target.dtype) or pd.api.types.is_bool_dtype(target.dtype):
+    if pd.api.types.is_bool_dtype(target.dtype):
         return "classification"
+    if not pd.api.types.is_numeric_dtype(target.dtype):
+        # Many numbers and a few texts among them: a quantity with mistakes in it, which will be named.
+        is_quantity = kind_of(target) == NUMBERS and target.nunique() > _MOST_CLASSES
+        return "regression" if is_quantity else "classification"
     values = target.to_numpy(dtype=np.float64)
     whole = bool(np.all(values == np.floor(values)))
     return "classification" if whole and target.nunique() <= min(_MOST_CLASSES, len(values) / 2) else "regression"

@@ -14,6 +14,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from kernelmosaic.cli._paths import existing_file
+
 #: How an empty cell may be written.
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
 
@@ -32,7 +34,7 @@ def read_table(path: Path) -> pd.DataFrame:
     if repeated:
         raise ValueError(f"{path}: the column {repeated[0]!r} occurs {names.count(repeated[0])} times; rename one.")
     if len(table) == 0:
-        raise ValueError(f"{path} holds no rows.")
+        raise ValueError(f"{path} holds no rows: a table needs some below the names of its columns.")
     table.columns = names
     coded = [name for name in names if isinstance(table[name].dtype, pd.CategoricalDtype)]
     return table.astype(dict.fromkeys(coded, object))
@@ -54,12 +56,8 @@ def table_text(table: pd.DataFrame, delimiter: str = ",") -> str:
 
 
 def _check_there(path: Path) -> None:
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: there is no such file.")
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; give a file.")
-    if path.stat().st_size == 0:
-        raise ValueError(f"{path} is empty.")
+    if existing_file(path).stat().st_size == 0:
+        raise ValueError(f"{path} is empty; give a file that holds something.")
 
 
 # Text ---------------------------------------------------------------------------------------------------------------
@@ -139,8 +137,11 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
             return {"": loaded}
         with loaded as archive:
             return {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, EOFError, BadZipFile) as error:
-        raise ValueError(f"{path} is not an archive of plain NumPy arrays: {error}") from None
+    except (ValueError, OSError, EOFError, BadZipFile):
+        raise ValueError(
+            f"{path} is not an archive of plain NumPy arrays, or a damaged one; numpy.save and numpy.savez write such, "
+            "of numbers or texts."
+        ) from None
 
 
 def _read_npz(path: Path) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernelmosaic.cli._model import core, load_model, plain, training_columns, training_of
-from kernelmosaic.cli._prepare import ROW_COLUMN, Plan
+from kernelmosaic.cli._prepare import ROW_COLUMN, Plan, check_row_numbers
 
 
 def run_prediction(
@@ -29,6 +29,8 @@ def run_prediction(
     if kernels or (plan is not None and plan.rows == ROW_COLUMN):
         raw[plan.rows if plan and plan.rows else ROW_COLUMN] = _given_kernels.extend(model, kernels, len(raw), plan)
     table = _table(estimator, plan, raw, path)
+    if plan is not None and not kernels:
+        check_row_numbers(table, plan, _given_kernels.n_samples(model), path)
     truth = _truth(raw, training, model, path)
     answers = _answers(estimator, model, raw, table, ids, scores)
     for note in _notes(raw, plan, training, ids, table):
@@ -92,7 +94,11 @@ def _truth(raw: Any, training: dict[str, Any], model: Any, path: Path) -> Any:
     if target is None or target not in raw.columns or training["task"] == "one-class" or raw[target].isna().any():
         return None
     if training["task"] == "regression":
-        return numbers(raw, [target], path)[target].to_numpy()
+        try:
+            return numbers(raw, [target], path)[target].to_numpy()
+        except ValueError as error:
+            text = str(error).removesuffix(".")
+            raise ValueError(f"{text}; mend it, or leave the column out to predict without a score.") from None
     labels = labels_of(raw[target])
     classes = np.asarray(model.classes_)
     if labels.dtype.kind != classes.dtype.kind:  # a table whose classes happen to read as numbers, say

@@ -127,6 +127,35 @@ def lay_kernels(plan: Plan, views: Sequence[View], table: Any) -> list[tuple[str
     return kernels
 
 
+def check_lengths(views: Sequence[View], table: Any, where: Any) -> None:
+    """Refuse strings of different lengths where a kernel compares them place by place."""
+    for view in views:
+        label = next((spec.label for spec in view.specs if spec.word == "wd"), None)
+        for column in view.columns if label else ():
+            lengths = table[column].str.len().to_numpy()
+            odd = int(np.argmax(lengths != lengths[0]))
+            if odd:
+                raise ValueError(
+                    f"{where}, row {odd + 1}, column {column!r}: {lengths[odd]} letters, but row 1 has {lengths[0]}, "
+                    f"and {label} of --view {view.name} compares letters at the same place; pad or cut them to one "
+                    "length, or use spectrum(3)."
+                )
+
+
+def check_row_numbers(table: Any, plan: Plan, n: int, where: Any) -> None:
+    """Refuse a column of row numbers that points outside matrices of n samples."""
+    if plan.rows is None or plan.rows == ROW_COLUMN:
+        return
+    numbers = table[plan.rows].to_numpy()
+    wrong = (numbers < 0) | (numbers >= n) | (numbers != np.floor(numbers))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(
+            f"{where}, row {row + 1}, column {plan.rows!r}: {numbers[row]:g} is no row of the kernel matrices, whose "
+            f"{n} are numbered from 0 to {n - 1}; --rows names the column of these numbers."
+        )
+
+
 def read_given_kernels(given: Sequence[str], plan: Plan, n_rows: int) -> list[tuple[str, Any, list[int]]]:
     """Return the kernels written as ``name=FILE``, checked to be square, symmetric and positive semi-definite."""
     kernels: list[tuple[str, Any, list[int]]] = []
@@ -158,4 +187,7 @@ def read_named_matrix(text: str) -> tuple[str, Path, Any]:
     name, equals, path = text.partition("=")
     if not equals or not name or not path or "__" in name or ":" in name:
         raise ValueError(f"--kernel {text}: write name=FILE, the name without '__' and ':'.")
-    return name, Path(path), read_matrix(Path(path), name)
+    try:
+        return name, Path(path), read_matrix(Path(path), name)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"--kernel {text}: {error}") from None

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold, StratifiedKFold
 
+from kernelmosaic.cli._folds import Later, is_shareable, plain_fold, shared_fold
 from kernelmosaic.cli._methods import CLASSIFICATION, ONE_CLASS, REGRESSION, Method, Wishes, price_grid, price_name
 
 #: How exactly the fits that only choose a price are solved.
@@ -103,9 +105,15 @@ def make_folds(wishes: Wishes, y: Any) -> list[tuple[NDArray[np.intp], NDArray[n
         n = min(wishes.folds, len(y))
         return list(KFold(n, shuffle=True, random_state=wishes.seed).split(y))
     values, counts = np.unique(y, return_counts=True)
-    if counts.min() < 2:
+    alone = values[counts < 2]
+    if len(alone) > max(2, len(y) / 2):
         raise ValueError(
-            f"class {str(values[counts.argmin()])!r} has one row: cross-validation needs two of each class. Leave it "
+            f"{len(alone)} of {len(values)} classes have one row, such as {str(alone[0])!r}: is --target the right "
+            "column? If it is a quantity, write it in numbers and ask for --task regression."
+        )
+    if len(alone):
+        raise ValueError(
+            f"class {str(alone[0])!r} has one row to learn from: cross-validation needs two of each class. Leave it "
             "out, or switch cross-validation off with --folds 0 and a price, such as --C 1."
         )
     n = int(min(wishes.folds, counts.min()))
@@ -156,23 +164,30 @@ def _scale(task: str, y: Any) -> float:
 def _cross_validate(
     estimator: Any, parameter: str, prices: list[float], folds: Any, wishes: Wishes, table: Any, y: Any, advance: Any
 ) -> list[PricePoint]:
-    tasks = [(i, f) for i in range(len(prices)) for f in range(len(folds))]
     quick = {} if wishes.method == "localized" else {"model__tol": _LOOSE}
     quick |= {"model__n_init": 1} if wishes.method == "localized" else {}
+    shares = len(prices) > 1 and is_shareable(estimator, len(y), min(effective_n_jobs(wishes.jobs), len(folds)))
+    make = shared_fold if shares else plain_fold
 
-    def attempt(i: int, f: int) -> tuple[int, int, Any, bool]:
-        rows, held = folds[f]
-        model = clone(estimator).set_params(**{parameter: prices[i]}, **quick)
-        model.fit(table.iloc[rows], None if wishes.task == ONE_CLASS else y[rows])
+    def attempt(i: int, f: int, fold: Later) -> tuple[int, int, Any, bool]:
+        given = fold.get()
+        model = clone(given.pipeline).set_params(**{parameter: prices[i]}, **quick)
+        model.fit(given.train, None if wishes.task == ONE_CLASS else y[folds[f][0]])
         inner = model.named_steps["model"]
-        return i, f, model.predict(table.iloc[held]), not inner.duality_gap_ <= inner.tol
+        return i, f, model.predict(given.held), not inner.duality_gap_ <= inner.tol
+
+    def tasks() -> Iterator[Any]:
+        # Fold by fold, and no fold is held here: its matrices go as soon as its last price is done.
+        for f, (rows, held) in enumerate(folds):
+            fold = Later(partial(make, estimator, table, rows, held))
+            yield from (delayed(attempt)(i, f, fold) for i in range(len(prices)))
 
     found: dict[tuple[int, int], tuple[Any, bool]] = {}
     # Threads: the compiled loops let others run, and nothing has to be copied or started.
     workers = Parallel(n_jobs=wishes.jobs, prefer="threads", return_as="generator_unordered")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what stopped early is counted
-        for done, (i, f, predicted, loose) in enumerate(workers(delayed(attempt)(*task) for task in tasks), start=1):
+        for done, (i, f, predicted, loose) in enumerate(workers(tasks()), start=1):
             found[i, f] = predicted, loose
             advance("cross-validation", done)
     if not folds:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,15 @@ from kernelmosaic.cli._methods import (
     price_grid,
     price_name,
 )
-from kernelmosaic.cli._prepare import ROW_COLUMN, Plan, lay_kernels, make_plan, read_given_kernels
+from kernelmosaic.cli._prepare import (
+    ROW_COLUMN,
+    Plan,
+    check_lengths,
+    check_row_numbers,
+    lay_kernels,
+    make_plan,
+    read_given_kernels,
+)
 from kernelmosaic.cli._views import Views, guess_views, match_columns, read_views
 
 
@@ -111,9 +120,13 @@ def read_material(request: Request) -> Material:
     views.notes += [f"column {name!r} is left out: it numbers the rows." for name in indices]
     plan = make_plan(views.views, kinds, raw, rows_column, request.path)
     table = plan.table(raw, request.path)
+    check_lengths(views.views, table, request.path)
     rest, held = split_off(request, task, y)
     kernels = lay_kernels(plan, views.views, table.iloc[rest]) if views.views else []
-    kernels += read_given_kernels(request.columns.kernels, plan, len(raw))
+    given = read_given_kernels(request.columns.kernels, plan, len(raw))
+    if given:
+        check_row_numbers(table, plan, len(given[0][1].K), request.path)
+    kernels += given
     names = [name for name, *_ in kernels]
     repeated = [name for name in names if names.count(name) > 1]
     if repeated:
@@ -134,10 +147,18 @@ def _read_target(raw: Any, request: Request) -> tuple[str, NDArray[Any]]:
     target = target_of(raw, request.columns.target, request.path)
     task = request.wishes.task or guess_task(target)
     if task == REGRESSION:
-        y = numbers(raw, [request.columns.target], request.path)[request.columns.target].to_numpy()
+        try:
+            y = numbers(raw, [request.columns.target], request.path)[request.columns.target].to_numpy()
+        except ValueError as error:
+            text = str(error).removesuffix(".")
+            raise ValueError(
+                f"{text}. A regression learns numbers: mend it, or ask for --task classification if column "
+                f"{request.columns.target!r} names classes."
+            ) from None
         if np.ptp(y) == 0:
             raise ValueError(
-                f"{request.path}, column {request.columns.target!r}: every row has the same value, {y[0]:g}."
+                f"{request.path}, column {request.columns.target!r}: every row has the same value, {y[0]:g}; there is "
+                "nothing to learn. Name another column with --target."
             )
         return task, y
     y = labels_of(target)
@@ -185,16 +206,34 @@ def split_off(request: Request, task: str, y: NDArray[Any]) -> tuple[NDArray[np.
     everyone = np.arange(len(y))
     if request.test == 0:
         return everyone, everyone[:0]
-    try:
-        rest, held = train_test_split(
-            everyone,
-            test_size=request.test,
-            random_state=request.wishes.seed,
-            stratify=y if task == CLASSIFICATION else None,
-        )
-    except ValueError as error:
-        raise ValueError(f"--test {request.test:g}: {error}") from None
+    _check_split(request, task, y)
+    rest, held = train_test_split(
+        everyone,
+        test_size=request.test,
+        random_state=request.wishes.seed,
+        stratify=y if task == CLASSIFICATION else None,
+    )
     return np.sort(rest), np.sort(held)
+
+
+def _check_split(request: Request, task: str, y: NDArray[Any]) -> None:
+    """Refuse a share of test rows that leaves one of the parts without a class, or with too little."""
+    option, n = f"--test {request.test:g}", len(y)
+    n_held = math.ceil(request.test * n)
+    least, what = 2, "two"
+    if task == CLASSIFICATION:
+        values, counts = np.unique(y, return_counts=True)
+        if counts.min() < 2:
+            raise ValueError(
+                f"{option}: class {str(values[counts.argmin()])!r} of column {request.columns.target!r} has one row, "
+                "which cannot be both learned from and held out; leave the row out, or hold out none with --test 0."
+            )
+        least, what = len(values), f"one of each of the {len(values)} classes"
+    if n - n_held < least or (task == CLASSIFICATION and n_held < least):
+        too_few = n_held if n_held < least and task == CLASSIFICATION else n - n_held
+        does = "holds out" if too_few == n_held else "leaves, to learn from,"
+        way = f"{least / n:.3f} to {min(0.9, 1 - least / n):.3f}" if 2 * least < n else "0, for none"
+        raise ValueError(f"{option} {does} {too_few} of {n} rows, but at least {what} must be there; give {way}.")
 
 
 def _test_score(pipeline: Any, material: Material, held: NDArray[np.intp]) -> float | None:

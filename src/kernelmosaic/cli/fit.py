@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from kernelmosaic.cli import _fit_options as options
+from kernelmosaic.cli._needs import need
+from kernelmosaic.cli._paths import existing_file, refuse_overwriting
 
 
 def fit(
@@ -29,12 +31,17 @@ def fit(
     report: options.Report = None,
 ) -> None:
     """Learn a model from a table: kernels on groups of columns, weighed by the learner."""
-    from kernelmosaic.cli._methods import Wishes, read_costs
-    from kernelmosaic.cli._needs import need
-    from kernelmosaic.cli._training_run import Columns, Request, run_training
-
     need("pandas", "frames")
     need("skops", "persistence")
+    existing_file(train, "a table")
+    read = [train, *(Path(text.partition("=")[2]) for text in kernel or ())]
+    refuse_overwriting("--output", output, read)
+    refuse_overwriting("--report", report, read)
+    if report == output:
+        raise ValueError(f"--report {report}: the model is written there; give another name.")
+    from kernelmosaic.cli._methods import Wishes, read_costs
+    from kernelmosaic.cli._training_run import Columns, Request, run_training
+
     columns = Columns(target, tuple(view or ()), tuple(kernel or ()), rows, tuple(drop or ()))
     costs = read_costs(cost or ())
     asked = "" if task is None else task.value

@@ -7,15 +7,17 @@ from typing import Annotated
 
 import typer
 
+from kernelmosaic.cli._needs import need
+from kernelmosaic.cli._paths import existing_file
+
 
 def inspect(
     model: Annotated[Path, typer.Argument(help="Model file, from `kernelmosaic fit` or `kernelmosaic.save`.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Say what is in a model file: kernels and weights, gates, support vectors, cost, gap, columns, version."""
-    from kernelmosaic.cli._needs import need
-
     need("skops", "persistence")
+    existing_file(model, "a model file")
     import json
 
     from kernelmosaic.cli._model import core, describe, kernel_shares, load_model

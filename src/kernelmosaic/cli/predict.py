@@ -7,14 +7,26 @@ from typing import Annotated
 
 import typer
 
-from kernelmosaic.cli._paths import writable_file
+from kernelmosaic.cli._needs import need
+from kernelmosaic.cli._paths import existing_file, refuse_overwriting, writable_file
+
+
+def _table_file(path: Path | None) -> Path | None:
+    if path is None:
+        return None
+    if not path.is_dir() and path.suffix.lower() not in (".csv", ".tsv", ".txt", ".parquet"):
+        raise typer.BadParameter(f"{path}: the name must end in .csv, .tsv or .parquet.")
+    return writable_file(path)
 
 
 def predict(
     model: Annotated[Path, typer.Argument(help="Model file, from `kernelmosaic fit`.")],
     new: Annotated[Path, typer.Argument(help="Table with the model's columns, in any order.")],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Where to write: .csv, .tsv or .parquet. Default: print.")
+        Path | None,
+        typer.Option(
+            "--output", "-o", callback=_table_file, help="Where to write: .csv, .tsv or .parquet. Default: print."
+        ),
     ] = None,
     id_columns: Annotated[
         list[str] | None, typer.Option("--id", metavar="COLUMN", help="Column to carry over to the output. Repeatable.")
@@ -26,13 +38,11 @@ def predict(
     ] = None,
 ) -> None:
     """Predict the rows of a table. If it has the target column, the score is told as well."""
-    from kernelmosaic.cli._needs import need
-
     need("pandas", "frames")
+    existing_file(model, "a model file")
+    existing_file(new, "a table")
+    read = [model, new, *(Path(text.partition("=")[2]) for text in kernel or ())]
+    refuse_overwriting("--output", output, read)
     from kernelmosaic.cli._prediction_run import run_prediction
 
-    if output is not None:
-        writable_file(output)
-        if output.suffix.lower() not in (".csv", ".tsv", ".txt", ".parquet"):
-            raise typer.BadParameter(f"{output}: the name must end in .csv, .tsv or .parquet.")
     run_prediction(model, new, output, tuple(id_columns or ()), scores, tuple(kernel or ()))

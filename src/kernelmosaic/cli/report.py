@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kernelmosaic.cli._paths import writable_file
+from kernelmosaic.cli._paths import existing_folder, writable_if_given
 
 
 def report(
@@ -15,29 +15,28 @@ def report(
         Path, typer.Argument(help="The run folder, from `kernelmosaic reproduce`, or one of its summaries.")
     ],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The page; by default report.html in the run folder.")
+        Path | None,
+        typer.Option("--output", "-o", callback=writable_if_given, help="The page; by default the run's report.html."),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="Folder with the data sets, for pictures; else the variable KERNELMOSAIC_DATA.")
     ] = None,
     no_figures: Annotated[bool, typer.Option("--no-figures", help="Tables only.")] = False,
     markdown: Annotated[
-        Path | None, typer.Option(help="Write a short page of counts and claims as Markdown instead.")
+        Path | None,
+        typer.Option(callback=writable_if_given, help="Write a short page of counts and claims as Markdown instead."),
     ] = None,
     summaries: Annotated[
         Path | None, typer.Option(help="Keep the tables and times in this small folder instead, to report from later.")
     ] = None,
 ) -> None:
     """Make one page of a run: every table beside the published figures, claims, pictures, times, the machine."""
+    existing_folder("--data", data)
     from kernelmosaic.experiments.reading import keep_summaries, read_run
 
-    if data is not None and not data.is_dir():
-        raise typer.BadParameter(f"--data {data}: there is no such folder.")
-    for page in filter(None, (output, markdown)):
-        writable_file(page)
     found = read_run(run)
     if not found.results:
-        raise typer.BadParameter(f"{run} has no finished table yet.")
+        raise ValueError(f"{run} has no finished table yet; `kernelmosaic reproduce --output {run}` goes on with it.")
     if summaries is not None:
         typer.echo(f"{len(keep_summaries(found, summaries))} files in {summaries}")
     if markdown is not None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kernelmosaic.cli._paths import existing_folder, writable_folder
+
 if TYPE_CHECKING:
     from kernelmosaic.experiments import Experiment, Finished
 
@@ -32,17 +34,16 @@ def reproduce(
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of everything random.")] = 0,
 ) -> None:
     """Run tables of the papers again and set them beside the published figures. A stopped run can be resumed."""
+    if not list_them:
+        if bool(names) == all_of_them:
+            raise ValueError("give either the names of experiments or --all; --list names them.")
+        existing_folder("--data", data)
+        writable_folder("--output", output)
     from kernelmosaic.experiments import EXPERIMENTS, FULL, QUICK, Settings, find_experiments, make_executor
 
     if list_them:
         _print_list(EXPERIMENTS.values())
         return
-    if bool(names) == all_of_them:
-        raise typer.BadParameter("give the names of experiments, or --all; --list names them.")
-    if data is not None and not data.is_dir():
-        raise typer.BadParameter(f"--data {data}: there is no such folder.")
-    if output.exists() and not output.is_dir():
-        raise typer.BadParameter(f"--output {output} is not a folder.")
     chosen = find_experiments(names or list(EXPERIMENTS))
     home = None if data is None else str(data.resolve())
     settings = Settings(seed, QUICK if quick else FULL, home)
@@ -86,6 +87,8 @@ def _print_results(done: list[Finished], output: Path, quick: bool) -> None:
     typer.echo(f"Tables: {output}")
     for message, keys in failures.items():
         others = f" and {len(keys) - 1} other{'s' * (len(keys) > 2)}" if len(keys) > 1 else ""
-        typer.echo(f"kernelmosaic: {keys[0]}{others} failed: {message}", err=True)
+        # What a Python program names by an argument, the command line names by an option.
+        reason = message.replace("data_home=…", "--data FOLDER")
+        typer.echo(f"kernelmosaic: {keys[0]}{others} failed: {reason}", err=True)
     if failures:
         raise typer.Exit(1)

@@ -13,24 +13,14 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from kernelmosaic.estimators._expansion import Expansion
 from kernelmosaic.estimators._html import FittedSummaryMixin
-from kernelmosaic.estimators._low_rank import (
-    FeatureExpansion,
-    check_approximation,
-    fit_features,
-    is_small,
-    is_streamed,
-    named_columns,
-    validate_rows,
-)
 from kernelmosaic.estimators._params import KernelListMixin
-from kernelmosaic.estimators._repeats import Counted, count_repeats
-from kernelmosaic.gram import KernelBank, Mosaic, ProductMosaic, make_bank
+from kernelmosaic.estimators._streamed import check_approximation, is_streamed, validate_rows
+from kernelmosaic.estimators._training_set import TrainingSet, count_samples, read_training_set
+from kernelmosaic.gram import KernelBank
 from kernelmosaic.gram.device import require_device, tensor_device, to_host
-from kernelmosaic.gram.feature_bank import FeatureBank
 from kernelmosaic.kernels.text import refuse_text
-from kernelmosaic.kernels.views import lay_tiles, read_kernels
+from kernelmosaic.kernels.views import read_kernels
 from kernelmosaic.learning import Learned, Learner, make_learner
 from kernelmosaic.learning.penalties import numbers
 from kernelmosaic.machines import Machine
@@ -48,10 +38,13 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
     verbose: Any
     # Estimators that learn in features, too, have these for parameters.
     approximation: Any = None
+    rank: Any = None
+    # Of the Gram matrices; None leaves it to their number.
+    _bank_dtype: Any = None
+    _expansion: Any
     # Where to compute; and where the last fit did, which a tensor on a device may say, too.
     device: Any = None
     _fit_device: str | None = None
-    rank: Any = None
 
     # What a subclass names -----------------------------------------------------------------------------------------
 
@@ -66,55 +59,32 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         check_positive("tol", self.tol)
         if self.memory_budget is not None:
             check_positive("memory_budget", self.memory_budget)
-        exact = self.approximation is None
         original = to_host(original)
-        # Where samples fill the memory, or stay on the disk, nobody looks for repeated ones.
-        alike = exact or is_small(X)
-        counted = count_repeats(X, y, sample_weight) if alike else Counted.everyone(X.shape[0], sample_weight)
-        kept, weight = counted.rows, counted.weight
-        machines = self._machines(None if y is None else y[kept], weight)
-        X = X[kept] if alike else X
-        tiles = lay_tiles(read_kernels(self.kernels), original if _is_frame(original) else named_columns(X))
-        # Multiplied kernels are one kernel: there are no weights to learn between them.
-        rule = ProductMosaic if isinstance(self.weights, str) and self.weights == "product" else Mosaic
-        if not exact:
-            features, own = fit_features(self, rule, tiles, X, weight)
-            self._learn(features, own, own, kept, machines)
-            return
-        mosaic = rule.fit(tiles, X, self.normalize, weight)
-        views = mosaic.views(X)
-        bank = make_bank(mosaic, views, budget=self.memory_budget, device=self._fit_device)
-        self._learn(mosaic, views, bank, kept, machines)
-
-    def _learn(self, mosaic: Any, views: Any, bank: KernelBank, kept: NDArray[np.intp], machines: list[Any]) -> None:
-        learner = self._make_learner(bank, machines)
-        learned = [learner.learn(bank, machine) for machine in machines]
-        self.kernel_names_ = mosaic.names
-        self._keep(mosaic, views, kept, learned, machines)
+        counted = count_samples(self, X, y, sample_weight)
+        machines = self._machines(None if y is None else y[counted.rows], counted.weight)
+        data = read_training_set(self, X, original, counted)
+        learner = self._make_learner(data.bank, machines)
+        learned = [learner.learn(data.bank, machine) for machine in machines]
+        self.kernel_names_ = data.mosaic.names
+        self._keep(data, learned, machines)
         self._warn_if_loose(learner, learned)
 
     def _make_learner(self, bank: KernelBank, machines: list[Any]) -> Any:
         return make_learner(self, bank, machines)
 
-    def _keep(
-        self, mosaic: Any, views: Any, kept: NDArray[np.intp], learned: list[Learned], machines: list[Machine]
-    ) -> None:
+    def _keep(self, data: TrainingSet, learned: list[Learned], machines: list[Machine]) -> None:
         # A joint machine has one column of coefficients a class, and weights that its classes may share.
         beta = np.concatenate([np.atleast_2d(one.solution.beta.T) for one in learned])
         eta = np.concatenate([np.atleast_2d(one.weights) for one in learned])
         eta = np.broadcast_to(eta, (len(beta), eta.shape[1]))
         support = np.flatnonzero(np.any(beta != 0, axis=0))
-        support = support[np.argsort(kept[support])]
-        self.support_ = kept[support]
-        self.support_fraction_ = len(support) / len(kept)
+        support = support[np.argsort(data.kept[support])]
+        self.support_ = data.kept[support]
+        self.support_fraction_ = len(support) / len(data.kept)
         self.dual_coef_ = beta[:, support]
         self.intercept_ = np.concatenate([np.atleast_1d(one.solution.intercept) for one in learned])
         self.weights_ = learned[0].weights if len(learned) == 1 else np.array(eta)
-        self._expansion = (
-            FeatureExpansion.prune(mosaic, views, beta, eta, self._fit_device)
-            if isinstance(views, FeatureBank)
-            else Expansion.prune(mosaic, views, support, self.dual_coef_, eta, self._fit_device)
-        )
+        self._expansion = data.expansion(beta, support, eta)
         scales = [machine.objective_scale for machine in machines]
         self.objective_ = float(sum(s * one.objective for s, one in zip(scales, learned, strict=True)))
         self.duality_gap_ = max(one.gap for one in learned)
@@ -134,7 +104,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
                 f"{type(self).__name__} stopped at a relative duality gap of {self.duality_gap_:.2g}, above "
                 f"tol={self.tol:g}: {learner.advice if ended else learner.stalled}",
                 ConvergenceWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
 
     # Samples in ----------------------------------------------------------------------------------------------------
@@ -193,7 +163,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
             Summed over the kernels, and with `intercept_` added, the decision function.
         """
         check_is_fitted(self)
-        terms = self._expansion.terms(self._validate(X, reset=False))
+        terms: NDArray[np.float64] = self._expansion.terms(self._validate(X, reset=False))
         return terms[:, :, 0] if terms.shape[2] == 1 else terms
 
     def kernel_matrix(self, X: Any, Y: Any = None) -> NDArray[np.float64]:
@@ -210,7 +180,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         """
         check_is_fitted(self)
         X = self._validate(X, reset=False)
-        K = self._expansion.combined(X, X if Y is None else self._validate(Y, reset=False))
+        K: NDArray[np.float64] = self._expansion.combined(X, X if Y is None else self._validate(Y, reset=False))
         return K[0] if self.weights_.ndim == 1 else K
 
     def cost(self, costs: Any) -> float:
@@ -235,11 +205,6 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         except (TypeError, ValueError):
             tags.input_tags.sparse = False
         return tags
-
-
-def _is_frame(X: Any) -> bool:
-    """Whether X is a table as it was given, which may name its columns."""
-    return len(getattr(X, "shape", ())) == 2 and not is_streamed(X)
 
 
 def _as_column(X: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.utils import check_random_state
 
+from kernelmosaic.gram.row_blocks import RowSource, row_strips
 from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.linear import Linear
 from kernelmosaic.kernels.views import Entry, lay_tiles, take_columns
@@ -19,6 +22,10 @@ Array = NDArray[np.float64]
 #: Most coordinates kept of a kernel's space, and the least share of the largest variance one must have.
 _COORDINATES = 20
 _LEAST_VARIANCE = 1e-6
+#: The space of a kernel that is approximated elsewhere is learned from at most this many samples.
+_SPACE_ROWS = 1000
+#: Bytes of samples read at once from where they are.
+_STRIP_BYTES = 2**22
 
 
 @dataclass(frozen=True)
@@ -94,22 +101,28 @@ class GateInputs:
         return cls(None, None, np.zeros(0), np.ones(0), True)
 
     @classmethod
-    def fit(cls, X: Any, table: Any, columns: Any, kernel: Kernel | None, weight: Array) -> GateInputs:
-        """Learn the scale; `table` is X as it was given, for the names of its columns."""
+    def fit(
+        cls, X: Any, table: Any, columns: Any, kernel: Kernel | None, weight: Array, random_state: Any = None
+    ) -> GateInputs:
+        """Learn the scale; `table` has the names of X's columns.
+
+        Of samples in a RowSource a kernel's space is learned from at most a thousand, drawn by `random_state`.
+        """
         try:
             tile = lay_tiles([Entry("gating", Linear() if kernel is None else kernel, columns)], table)[0]
         except ValueError as error:
             raise ValueError(f"gating_columns={columns!r}: {error}") from error
-        view = take_columns(X, tile.columns)
         if kernel is not None:
+            X, weight = _some(X, weight, random_state)
+            view = take_columns(X, tile.columns)
             space = KernelSpace.fit(kernel, view, weight)
             Z = space.coordinates(view)
             # One scale for all coordinates: the leading ones shall weigh more, as they do in the kernel's space.
             leading = float(np.sqrt(np.average(Z[:, 0] ** 2, weights=weight))) if Z.shape[1] else 1.0
             return cls(tile.columns, space, np.zeros(Z.shape[1]), np.full(Z.shape[1], leading or 1.0))
-        dense = _numbers(view)
+        dense = np.concatenate([_numbers(view) for view in _views(X, tile.columns)])
         mean = np.average(dense, axis=0, weights=weight)
-        spread = np.sqrt(np.average((dense - mean) ** 2, axis=0, weights=weight))
+        spread = np.sqrt([np.average((x - m) ** 2, weights=weight) for x, m in zip(dense.T, mean, strict=True)])
         # A column that does not vary is left out by a scale of one: it is zero after centring, up to rounding.
         flat = spread <= 1e-12 * np.maximum(np.abs(mean), 1e-300)
         return cls(tile.columns, None, mean, np.where(flat, 1.0, spread))
@@ -118,9 +131,27 @@ class GateInputs:
         """Return the standardised inputs, of shape (n, n_features)."""
         if self.blind:
             return np.zeros((X.shape[0], 0))
-        view = take_columns(X, self.columns)
-        raw = _numbers(view) if self.space is None else self.space.coordinates(view)
-        return np.asarray((raw - self.mean) / self.scale)
+        read = _numbers if self.space is None else self.space.coordinates
+        return np.concatenate([(read(view) - self.mean) / self.scale for view in _views(X, self.columns)])
+
+
+def _views(X: Any, columns: NDArray[np.intp] | None) -> Iterator[Any]:
+    """Yield the columns that gates read, a strip of samples at a time where those need not be in memory."""
+    if not isinstance(X, RowSource):
+        yield take_columns(X, columns)
+        return
+    for strip in row_strips(X.shape[0], _STRIP_BYTES // (8 * X.row_width)):
+        yield take_columns(X.take(strip), columns)
+
+
+def _some(X: Any, weight: Array, random_state: Any) -> tuple[Any, Array]:
+    """Return the samples to learn a kernel's space from, with their weights."""
+    if not isinstance(X, RowSource):
+        return X, weight
+    counted = np.flatnonzero(weight)
+    if len(counted) > _SPACE_ROWS:
+        counted = np.sort(check_random_state(random_state).choice(counted, _SPACE_ROWS, replace=False))
+    return X.take(counted), weight[counted]
 
 
 def _numbers(view: Any) -> Array:

@@ -17,7 +17,7 @@ Array = NDArray[np.float64]
 #: Bytes of the blocks a prediction works on at once.
 _BLOCK_BYTES = 2**25
 #: Gates, and shares of a kernel's largest coefficient, below this are lost in the rounding of a sum.
-_ROUNDING = 1e-12
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,16 @@ class GatedExpansion:
             out[rows] += values
         return out
 
+    def combined(self, X: Any, Y: Any, left_gates: Array, right_gates: Array) -> Array:
+        """Return Σ_m η_m(x) k_m(x, z) η_m(z) of every output between X and Y, of shape (outputs, len(X), len(Y))."""
+        left = self.mosaic.views(X)
+        right = left if Y is X else self.mosaic.views(Y)
+        out = np.zeros((len(left_gates), left_gates.shape[1], right_gates.shape[1]))
+        for m, K in self.mosaic.blocks(left, right, range(len(self.mosaic))):
+            for total, g, h in zip(out, left_gates[:, :, m], right_gates[:, :, m], strict=True):
+                total += g[:, np.newaxis] * K * h
+        return out
+
     def n_evaluations(self, gates: Array) -> int:
         """Return how many kernel values a prediction under these gates computes."""
         columns = [len(self._columns(m)) for m in range(len(self.mosaic))]
@@ -110,7 +120,7 @@ class GatedExpansion:
         """The samples for which a kernel's gate counts, in any output."""
         if not self.skip:
             return np.arange(gates.shape[1])
-        return np.flatnonzero(np.any(np.abs(gates) > _ROUNDING, axis=0))
+        return np.flatnonzero(np.any(np.abs(gates) > ROUNDING, axis=0))
 
     def _columns(self, m: int) -> NDArray[np.intp]:
         """The support samples whose coefficient counts, in any output."""
@@ -118,18 +128,7 @@ class GatedExpansion:
         if not self.skip:
             return np.arange(size.shape[1])
         largest = np.abs(self.coefficients).max(axis=(1, 2), initial=0.0)
-        return np.flatnonzero(np.any(size > _ROUNDING * largest[:, np.newaxis], axis=0))
-
-
-def combine_locally(mosaic: Mosaic, X: Any, Y: Any, left_gates: Array, right_gates: Array) -> Array:
-    """Return Σ_m η_m(x) k_m(x, z) η_m(z) of every output between X and Y, of shape (outputs, len(X), len(Y))."""
-    left = mosaic.views(X)
-    right = left if Y is X else mosaic.views(Y)
-    out = np.zeros((len(left_gates), left_gates.shape[1], right_gates.shape[1]))
-    for m, K in mosaic.blocks(left, right, range(len(mosaic))):
-        for total, g, h in zip(out, left_gates[:, :, m], right_gates[:, :, m], strict=True):
-            total += g[:, np.newaxis] * K * h
-    return out
+        return np.flatnonzero(np.any(size > ROUNDING * largest[:, np.newaxis], axis=0))
 
 
 def _rows_of(views: Views, rows: NDArray[np.intp], n: int) -> Views:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
+from sklearn.base import TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import TransformerTags, check_random_state
 from sklearn.utils.metaestimators import available_if
@@ -16,44 +16,26 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators._gate_inputs import GateInputs
-from kernelmosaic.estimators._gated_expansion import GatedExpansion, combine_locally
-from kernelmosaic.estimators._repeats import count_repeats
+from kernelmosaic.estimators._projected_samples import ProjectedSamples, has_projections
+from kernelmosaic.estimators._training_set import ExactSet, TrainingSet, count_samples, read_training_set
 from kernelmosaic.gating import Constant, make_gating
-from kernelmosaic.gram import Mosaic, Views, make_bank, take_rows
 from kernelmosaic.gram.device import to_host
 from kernelmosaic.gram.threads import allowed_threads
 from kernelmosaic.kernels.base import Kernel
-from kernelmosaic.kernels.projected import Projected
-from kernelmosaic.kernels.views import lay_tiles, read_kernels
 from kernelmosaic.learning.gated import GateLearner, LearnedGates
-from kernelmosaic.learning.joint import check_count
-from kernelmosaic.learning.projections import Projections, projected_kernels
+from kernelmosaic.learning.projections import projected_kernels
 from kernelmosaic.learning.steps import make_step
 from kernelmosaic.machines import Machine
-from kernelmosaic.machines.base import check_positive
+from kernelmosaic.machines.base import check_count, check_positive
 
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class TrainingSet:
-    """The distinct samples, as kernels and gates see them."""
-
-    mosaic: Mosaic
-    views: Views
-    Z: Array
-    weight: Array
-    kept: NDArray[np.intp]
-
-
-def has_projections(estimator: Any) -> bool:
-    """Whether some kernel of the estimator is a projected one."""
-    return any(isinstance(entry.kernel, Projected) for entry in read_kernels(estimator.kernels))
-
-
-class BaseLocalized(BaseMKL):
+# The methods of a transformer are wrapped already, and not all estimators have them.
+class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """A gate a kernel, as a function of the sample, with the machine that a subclass names."""
 
+    weights = None
     gating: Any
     gating_columns: Any
     gating_kernel: Any
@@ -65,16 +47,12 @@ class BaseLocalized(BaseMKL):
     def _fit(self, X: Any, y: Any, sample_weight: Array | None, original: Any) -> None:
         self._check_parameters()
         original = to_host(original)
-        counted = count_repeats(X, y, sample_weight)
-        kept, weight = counted.rows, counted.weight
-        machines = self._machines(None if y is None else y[kept], weight)
-        X = X[kept]
-        table = original if len(getattr(original, "shape", ())) == 2 else X
-        mosaic = Mosaic.fit(lay_tiles(read_kernels(self.kernels), table), X, self.normalize, weight)
-        self._inputs = self._gate_inputs(X, table, weight)
-        data = TrainingSet(mosaic, mosaic.views(X), self._inputs(X), weight, kept)
-        self.kernel_names_ = mosaic.names
-        self._keep_gated(data, machines, self._learn_gates(data, machines))
+        counted = count_samples(self, X, y, sample_weight)
+        machines = self._machines(None if y is None else y[counted.rows], counted.weight)
+        data = read_training_set(self, X, original, counted)
+        self._inputs = self._gate_inputs(data)
+        self.kernel_names_ = data.mosaic.names
+        self._keep_gated(data, machines, self._learn_gates(data, self._inputs(data.samples), machines))
 
     def _check_parameters(self) -> None:
         check_positive("tol", self.tol)
@@ -83,12 +61,17 @@ class BaseLocalized(BaseMKL):
         for name in ("n_init", "n_iter_no_change", "max_iter"):
             check_count(name, getattr(self, name))
         make_step(self.step)
+        if self.approximation is not None and has_projections(self):
+            raise ValueError(
+                f"approximation={self.approximation!r}: projections are learned with exact kernels only; use "
+                "approximation=None, or kernels that are not Projected."
+            )
         if self.gating_kernel is not None and not isinstance(self.gating_kernel, Kernel):
             raise TypeError(
                 f"gating_kernel={self.gating_kernel!r}: give a kernel, such as Gaussian('median'), or None."
             )
 
-    def _gate_inputs(self, X: Any, table: Any, weight: Array) -> GateInputs:
+    def _gate_inputs(self, data: TrainingSet) -> GateInputs:
         if isinstance(make_gating(self.gating), Constant):
             return GateInputs.none()
         kinds = set(super()._kernels_take("input_kind"))
@@ -97,9 +80,11 @@ class BaseLocalized(BaseMKL):
                 f"gating: the kernels read {' and '.join(sorted(kinds))}, which gates cannot; give a gating_kernel to "
                 "gate in its space, or name numeric gating_columns."
             )
-        return GateInputs.fit(X, table, self.gating_columns, self.gating_kernel, weight)
+        return GateInputs.fit(
+            data.samples, data.table, self.gating_columns, self.gating_kernel, data.weight, self.random_state
+        )
 
-    def _learn_gates(self, data: TrainingSet, machines: list[Machine]) -> list[LearnedGates]:
+    def _learn_gates(self, data: TrainingSet, Z: Array, machines: list[Machine]) -> list[LearnedGates]:
         """Learn every machine's gates from `n_init` random starts, side by side, and keep the best of each."""
         learner = GateLearner(
             make_gating(self.gating),
@@ -110,26 +95,21 @@ class BaseLocalized(BaseMKL):
             int(self.n_iter_no_change),
         )
         seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=int(self.n_init))
-        projected = bool(projected_kernels(data.mosaic))
+        projected = isinstance(data, ExactSet) and bool(projected_kernels(data.mosaic))
         if projected and self._fit_device is not None:
             raise ValueError(
                 f"device={self._fit_device!r}: projected kernels are learned on the host; use device=None."
             )
-        shared = (
-            None
-            if projected
-            else make_bank(data.mosaic, data.views, budget=self.memory_budget, device=self._fit_device)
-        )
+        shared = None if projected else data.bank
 
         def attempt(machine: Machine, seed: int) -> LearnedGates:
-            own = Projections(data.mosaic, data.views, data.weight, self.memory_budget) if projected else None
+            own = data.projections() if isinstance(data, ExactSet) and projected else None
             bank = shared if own is None else own.bank
             assert bank is not None
-            return learner.learn(bank, machine, data.Z, np.random.RandomState(seed), own)
+            return learner.learn(bank, machine, Z, np.random.RandomState(seed), own)
 
         tasks = [(machine, seed) for machine in machines for seed in seeds]
-        # A device has memory for one combined matrix, and gains nothing by a second.
-        workers = 1 if self.verbose or self._fit_device is not None else max(1, min(allowed_threads(), len(tasks)))
+        workers = 1 if self.verbose or not data.shareable else max(1, min(allowed_threads(), len(tasks)))
         found = Parallel(n_jobs=workers, require="sharedmem")(delayed(attempt)(*task) for task in tasks)
         starts = [found[i : i + len(seeds)] for i in range(0, len(found), len(seeds))]
         self.n_solves_ = sum(one.n_solves for one in found)
@@ -138,7 +118,7 @@ class BaseLocalized(BaseMKL):
     def _keep_gated(self, data: TrainingSet, machines: list[Machine], learned: list[LearnedGates]) -> None:
         solutions = [one.look.solution for one in learned]
         # A joint machine has one column of coefficients a class, all under the same gates.
-        beta = np.concatenate([np.atleast_2d(solution.beta.T) for solution in solutions])
+        beta = np.concatenate([one.look.outputs for one in learned])
         support = np.flatnonzero(np.any(beta != 0, axis=0))
         support = support[np.argsort(data.kept[support])]
         self.support_ = data.kept[support]
@@ -168,21 +148,11 @@ class BaseLocalized(BaseMKL):
                 stacklevel=4,
             )
 
-    def _prune(self, data: TrainingSet, support: NDArray[np.intp], learned: list[LearnedGates]) -> list[GatedExpansion]:
+    def _prune(self, data: TrainingSet, support: NDArray[np.intp], learned: list[LearnedGates]) -> list[Any]:
         """Keep what predictions need of the training set: one expansion for all machines; one each with projections."""
-        kept = take_rows(data.views, support)
-        coefficients = [
-            np.atleast_2d(one.look.solution.beta.T)[:, np.newaxis, support] * one.look.gates[support].T
-            for one in learned
-        ]
-        everything = GatedExpansion(data.mosaic, kept, np.concatenate(coefficients), device=self._fit_device)
-        self._expansion = everything  # type: ignore[assignment]
-        own = [
-            GatedExpansion(one.mosaic, kept, its)
-            for one, its in zip(learned, coefficients, strict=True)
-            if one.mosaic is not None
-        ]
-        return own or [everything]
+        self._expansion = data.gated_expansion([one.look for one in learned], support)
+        own = [data.gated_expansion([one.look], support, one.mosaic) for one in learned if one.mosaic is not None]
+        return own or [self._expansion]
 
     # Samples in ----------------------------------------------------------------------------------------------------
 
@@ -205,7 +175,7 @@ class BaseLocalized(BaseMKL):
         Z = self._inputs(X)
         return np.array([self._gating.values(V, Z) for V in self._V])
 
-    def _parts(self, gates: Array) -> list[tuple[GatedExpansion, Array]]:
+    def _parts(self, gates: Array) -> list[tuple[Any, Array]]:
         """Every expansion with the gates of its outputs, or the one set they share."""
         if len(self._expansions) == 1:
             return [(self._expansions[0], gates)]
@@ -258,31 +228,17 @@ class BaseLocalized(BaseMKL):
         left = self._gates(X)
         right = left if Y is X else self._gates(Y)
         pairs = zip(self._parts(left), self._parts(right), strict=True)
-        K = np.concatenate([combine_locally(part.mosaic, X, Y, g, h) for (part, g), (_, h) in pairs])
+        K = np.concatenate([part.combined(X, Y, g, h) for (part, g), (_, h) in pairs])
         return K[0] if len(K) == 1 else K
 
     def cost(self, costs: Any) -> float:
         """Return what a prediction costs; a kernel is active if some support vector's gate for it is not zero."""
         return super().cost(costs)
 
-    @available_if(has_projections)  # type: ignore[untyped-decorator]
-    def transform(self, X: Any) -> Array:
-        """Return the samples in the learned projections, side by side in the order of the kernels (and classes).
-
-        Only estimators with a :class:`~kernelmosaic.kernels.Projected` kernel have this method.
-        """
-        check_is_fitted(self)
-        X = self._validate(X, reset=False)
-        parts = []
-        for expansion in self._expansions:
-            views = expansion.mosaic.views(X)
-            for m in projected_kernels(expansion.mosaic):
-                kernel = expansion.mosaic.pieces[m].kernel
-                assert isinstance(kernel, Projected)
-                parts.append(kernel.transform(views[m]))
-        return np.hstack(parts)
+    transform = available_if(has_projections)(ProjectedSamples.transform)
+    get_feature_names_out = available_if(has_projections)(ProjectedSamples.get_feature_names_out)
 
     @available_if(has_projections)  # type: ignore[untyped-decorator]
-    def fit_transform(self, X: Any, y: Any = None, **options: Any) -> Array:
+    def fit_transform(self, X: Any, y: Any = None, **options: Any) -> Any:
         """Fit, then return the samples in the learned projections."""
-        return np.asarray(self.fit(X, y, **options).transform(X))
+        return self.fit(X, y, **options).transform(X)

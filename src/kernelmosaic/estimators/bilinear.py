@@ -14,8 +14,7 @@ from kernelmosaic.gram import KernelBank, StoredBank
 from kernelmosaic.gram.memory import default_budget, format_bytes
 from kernelmosaic.learning.class_newton import ClassNewton
 from kernelmosaic.learning.class_wise import ClassWiseLearner, ProjectedGradient, QuasiNewton, matrix_dtype
-from kernelmosaic.learning.joint import check_count
-from kernelmosaic.machines.base import check_positive
+from kernelmosaic.machines.base import check_count, check_positive
 from kernelmosaic.machines.multiclass import CrammerSinger
 
 _SOLVERS: dict[str, type[ClassWiseLearner]] = {
@@ -44,14 +43,22 @@ class BilinearMKLClassifier(ClassifierMixin, BaseMKL):
         thousands of free samples a class; or the published scheme: projected gradient with a line search and rescaling.
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"
         How kernels are put on one scale.
+    approximation : {"nystroem", "fourier"} or None, default=None
+        As in `MKLClassifier`: each kernel becomes a block of features, cost grows with the number of samples, and X may
+        be a memory map, the path of a Parquet file or a folder of them, or a Dask collection.
+    rank : int or sequence of P int, default=500
+        Features a kernel, at most.
     tol : float, default=1e-3
         Relative duality gap at which to stop.
     max_iter : int, default=100
         Most solves of the inner machine.
     memory_budget : float, default=None
-        Bytes the Gram matrices, and one more a class, may take; None means half of the free memory.
+        Bytes the Gram matrices, and one more a class, may take, or the features; None means half of the free memory.
+        On a device there is no matrix a class.
     device : str, default=None
-        As in `MKLClassifier`; the kernels are computed there, the classes' matrices are solved on the host.
+        As in `MKLClassifier`; the kernels stay there, and blocks of a few thousand samples are solved on the host.
+    random_state : int, RandomState or None, default=None
+        Draws landmarks and frequencies; exact kernels need none.
     verbose : bool, default=False
         Whether to show a progress bar.
 
@@ -80,6 +87,8 @@ class BilinearMKLClassifier(ClassifierMixin, BaseMKL):
     """
 
     weights = None
+    kappa: Any
+    solver: Any
 
     def __init__(
         self,
@@ -88,21 +97,16 @@ class BilinearMKLClassifier(ClassifierMixin, BaseMKL):
         kappa: float = 1.0,
         solver: str = "newton",
         normalize: str | None = "trace",
+        approximation: str | None = None,
+        rank: Any = 500,
         tol: float = 1e-3,
         max_iter: int = 100,
         memory_budget: float | None = None,
         device: str | None = None,
+        random_state: Any = None,
         verbose: bool = False,
     ) -> None:
-        self.kernels = kernels
-        self.kappa = kappa
-        self.solver = solver
-        self.normalize = normalize
-        self.tol = tol
-        self.max_iter = max_iter
-        self.memory_budget = memory_budget
-        self.device = device
-        self.verbose = verbose
+        self._store(locals())
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to samples and their classes.
@@ -110,7 +114,7 @@ class BilinearMKLClassifier(ClassifierMixin, BaseMKL):
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
-            Samples.
+            Samples; with `approximation` also a memory map, the path of a Parquet file, or a Dask collection.
         y : array-like of shape (n_samples,)
             Classes.
         sample_weight : array-like of shape (n_samples,), optional
@@ -136,15 +140,19 @@ class BilinearMKLClassifier(ClassifierMixin, BaseMKL):
         return [CrammerSinger(np.searchsorted(self.classes_, y), self.kappa, len(self.classes_), weight)]
 
     def _make_learner(self, bank: KernelBank, machines: list[Any]) -> ClassWiseLearner:
+        if bank.writes_matrices:
+            self._require_memory(bank)
+        return _SOLVERS[self.solver](self.tol, check_count("max_iter", self.max_iter), bool(self.verbose))
+
+    def _require_memory(self, bank: KernelBank) -> None:
         need = len(self.classes_) * bank.n_samples**2 * matrix_dtype(bank, self.tol).itemsize
         stored = bank.matrices.nbytes if isinstance(bank, StoredBank) else 0
         left = default_budget() if self.memory_budget is None else self.memory_budget - stored
         if need > left:
             raise MemoryError(
                 f"One combined matrix for each of {len(self.classes_)} classes needs {format_bytes(need)}, the budget "
-                f"leaves {format_bytes(left)}: use fewer samples, or raise memory_budget."
+                f"leaves {format_bytes(left)}: use fewer samples, raise memory_budget, or use approximation='nystroem'."
             )
-        return _SOLVERS[self.solver](self.tol, check_count("max_iter", self.max_iter), bool(self.verbose))
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the outputs, one column a class; for two classes, by how much the second is ahead."""

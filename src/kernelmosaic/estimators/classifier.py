@@ -11,6 +11,7 @@ from sklearn.utils import compute_class_weight
 
 from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators._classes import find_classes
+from kernelmosaic.estimators._training_set import TrainingSet
 from kernelmosaic.gram import KernelBank
 from kernelmosaic.learning.joint import make_joint_learner
 from kernelmosaic.machines import SVC
@@ -103,7 +104,8 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     duality_gap_ : float
         Certified relative duality gap; the largest over the classes.
     n_iter_, n_solves_ : int
-        Iterations on the weights, and how often a machine was solved.
+        Iterations on the weights, and how often a machine was solved; solves on a part of the samples, which large sets
+        start from, are not counted.
     history_ : list of dict
         Objective and gap of every iteration.
     C_ : ndarray of shape (outputs,)
@@ -195,11 +197,6 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Any]:
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         prices = weight * self._class_factors(y, weight)
-        if self._joint() and self.approximation is not None:
-            raise ValueError(
-                f"multi_class={self.multi_class!r} needs exact kernels; with approximation={self.approximation!r} "
-                "use multi_class='ovr'."
-            )
         if isinstance(self.C, str) and (self.C != "learn" or self.weights is not None or self._joint()):
             raise ValueError(
                 f"C={self.C!r}: give a positive number, or 'learn' with slack=2, weights=None and multi_class='ovr'."
@@ -215,8 +212,8 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
             raise ValueError(f"slack={self.slack!r}: multi_class={self.multi_class!r} has slacks of norm 1 only.")
         return _JOINT[self.multi_class](labels, check_positive("C", self.C), len(self.classes_), prices)
 
-    def _keep(self, mosaic: Any, views: Any, kept: Any, learned: list[Any], machines: list[Any]) -> None:
-        super()._keep(mosaic, views, kept, learned, machines)
+    def _keep(self, data: TrainingSet, learned: list[Any], machines: list[Any]) -> None:
+        super()._keep(data, learned, machines)
         if isinstance(self.C, str):
             self.C_ = np.array([one.C for one in learned])
 

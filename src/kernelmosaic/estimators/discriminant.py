@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import asdict, replace
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -16,10 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators._classes import find_classes
 from kernelmosaic.estimators._discriminant_rules import make_rule
-from kernelmosaic.estimators._expansion import Expansion
-from kernelmosaic.gram import Mosaic, Views, make_bank
+from kernelmosaic.estimators._repeats import Counted
+from kernelmosaic.estimators._training_set import TrainingSet, read_training_set
 from kernelmosaic.gram.device import to_host
-from kernelmosaic.kernels.views import lay_tiles, read_kernels
 from kernelmosaic.learning.discriminant import (
     DiscriminantFixed,
     DiscriminantLearned,
@@ -30,7 +28,7 @@ from kernelmosaic.learning.discriminant import (
 from kernelmosaic.learning.discriminant_factory import make_discriminant_learner
 from kernelmosaic.learning.factory import given_weights
 from kernelmosaic.machines import LeastSquares, Machine
-from kernelmosaic.machines.base import check_positive
+from kernelmosaic.machines.base import check_count, check_positive
 from kernelmosaic.machines.discriminant import Discriminant, discriminant_projection
 
 
@@ -68,14 +66,22 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
         nearest class centroid in the discriminant space.
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"
         How kernels are put on one scale; as r_i follows, ``"trace"`` and None learn the same combination.
+    approximation : {"nystroem", "fourier"} or None, default=None
+        As in `MKLClassifier`: None computes the kernels exactly, else each becomes a block of features. Serves the
+        formulations ``"newton"``, ``"silp"`` and ``"qcqp"``, and given weights.
+    rank : int or sequence of P int, default=500
+        Features a kernel, at most.
     tol : float, default=5e-4
         Relative duality gap at which to stop.
     max_iter : int, default=100
         Most iterations on the weights.
     memory_budget : float, default=None
-        Bytes the Gram matrices may take; None means half of the free memory. A larger bank is recomputed in blocks.
+        Bytes the Gram matrices, or features, may take; None means half of the free memory. A larger bank is recomputed
+        in blocks.
     device : str, default=None
         As in `MKLClassifier`.
+    random_state : int, RandomState or None, default=None
+        Draws landmarks and frequencies; exact kernels need none.
     verbose : bool, default=False
         Show a progress bar.
 
@@ -135,23 +141,19 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
         weights: Any = None,
         decision: str = "least_squares",
         normalize: str | None = "trace",
+        approximation: str | None = None,
+        rank: Any = 500,
         tol: float = 5e-4,
         max_iter: int = 100,
         memory_budget: float | None = None,
         device: str | None = None,
+        random_state: Any = None,
         verbose: bool = False,
     ) -> None:
-        self.kernels = kernels
-        self.formulation = formulation
-        self.alpha = alpha
-        self.weights = weights
-        self.decision = decision
-        self.normalize = normalize
-        self.tol = tol
-        self.max_iter = max_iter
-        self.memory_budget = memory_budget
-        self.device = device
-        self.verbose = verbose
+        self._store(locals())
+
+    # Single precision would leave nothing of a small λ.
+    _bank_dtype = np.float64
 
     # Fitting -------------------------------------------------------------------------------------------------------
 
@@ -161,7 +163,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
-            Samples.
+            Samples; with `approximation` also a memory map, the path of a Parquet file, or a Dask collection.
         y : array-like of shape (n_samples,)
             Classes.
 
@@ -174,18 +176,14 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
         self.classes_ = find_classes(self, y)
         labels = np.searchsorted(self.classes_, y)
         self._check_params()
-        named = original if len(getattr(original, "shape", ())) == 2 else X
-        mosaic = Mosaic.fit(lay_tiles(read_kernels(self.kernels), named), X, self.normalize)
-        views = mosaic.views(X)
-        # Single precision would leave nothing of a small λ.
-        bank = make_bank(mosaic, views, dtype=np.float64, budget=self.memory_budget, device=self._fit_device)
-        traces = centered_traces(bank, mosaic.diagonals(views))
-        problem = DiscriminantProblem(bank, Discriminant(labels, self._ridge(len(labels))), self._simplex(traces))
+        data = read_training_set(self, X, original, Counted.everyone(len(labels), None))
+        traces = centered_traces(data.bank, data.diagonals())
+        problem = DiscriminantProblem(data.bank, Discriminant(labels, self._ridge(len(labels))), self._simplex(traces))
         learner = self._learner(traces)
         learned = learner.learn(problem)
-        self.kernel_names_ = mosaic.names
+        self.kernel_names_ = data.mosaic.names
         self._keep_learned(learned, traces)
-        self._keep_rule(mosaic, views, problem, learned)
+        self._keep_rule(data, problem, learned)
         if not self.duality_gap_ <= self.tol:
             warnings.warn(
                 f"{type(self).__name__} stopped at a relative duality gap of {self.duality_gap_:.2g}, above "
@@ -197,8 +195,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
 
     def _check_params(self) -> None:
         check_positive("tol", self.tol)
-        if isinstance(self.max_iter, bool) or not isinstance(self.max_iter, Integral) or self.max_iter < 1:
-            raise ValueError(f"max_iter={self.max_iter!r}: give a whole number, at least 1.")
+        check_count("max_iter", self.max_iter)
         if self.memory_budget is not None:
             check_positive("memory_budget", self.memory_budget)
         if isinstance(self.alpha, str) and self.alpha != "learn":
@@ -206,6 +203,11 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
         make_rule(self.decision)
         if self.alpha == "learn" and self.weights is not None:
             raise ValueError("alpha='learn' finds the regulariser together with the weights, so it needs weights=None.")
+        if self._new_learner().reads_matrices and self.weights is None and self.approximation is not None:
+            raise ValueError(
+                f"formulation={self.formulation!r} reads whole kernel matrices, which approximation="
+                f"{self.approximation!r} never forms: use formulation='newton', or approximation=None."
+            )
 
     def _ridge(self, n_samples: int) -> float | None:
         """Return λ of the total-scatter form, or None where it is learned."""
@@ -222,10 +224,12 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
         """Return the factors of the weights in the constraint on their sum."""
         return np.where(traces > 0, 1.0, 0.0) if self._is_kim() else traces
 
+    def _new_learner(self) -> DiscriminantLearner:
+        return make_discriminant_learner(self.formulation, self.tol, int(self.max_iter), bool(self.verbose))
+
     def _learner(self, traces: NDArray[np.float64]) -> DiscriminantLearner:
-        learner = make_discriminant_learner(self.formulation, self.tol, int(self.max_iter), bool(self.verbose))
         if self.weights is None:
-            return learner
+            return self._new_learner()
         theta = given_weights(self.weights, len(traces))
         if isinstance(self.weights, str):
             # Equal weights, on the simplex of the learned ones, so that alpha means the same.
@@ -242,17 +246,13 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
         self.n_solves_ = learned.n_solves
         self.history_ = [{"iteration": i, **asdict(step)} for i, step in enumerate(learned.history, start=1)]
 
-    def _keep_rule(
-        self, mosaic: Mosaic, views: Views, problem: DiscriminantProblem, learned: DiscriminantLearned
-    ) -> None:
+    def _keep_rule(self, data: TrainingSet, problem: DiscriminantProblem, learned: DiscriminantLearned) -> None:
         machine = problem.machine
         projection = discriminant_projection(machine.targets, learned.beta, learned.values)
         A = projection.coefficients
         everyone = np.arange(len(A))
         rule = make_rule(self.decision)(learned.values @ projection.rotation, machine, projection)
-        self._expansion = Expansion.prune(
-            mosaic, views, everyone, A.T, np.tile(learned.weights, (A.shape[1], 1)), self._fit_device
-        )
+        self._expansion = data.expansion(A.T, everyone, np.tile(learned.weights, (A.shape[1], 1)))
         # Where the training samples' mean projects to: the coefficients sum to zero, so this is all the centring
         # there is.
         means = problem.bank.products(np.full(len(A), 1.0 / len(A)))

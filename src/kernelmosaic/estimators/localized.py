@@ -48,6 +48,12 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         shared gates, without constants, as in :class:`MKLClassifier`.
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"
         How kernels are put on one scale; see :class:`MKLClassifier`.
+    approximation : {"nystroem", "fourier"} or None, default=None
+        None computes the kernels exactly; else each becomes a block of features, as in :class:`MKLClassifier`, and X
+        may stay in a file. What the gates read is kept in memory: of many columns, name a few `gating_columns`. The
+        space of a `gating_kernel` is learned from at most a thousand samples then. Projected kernels must be exact.
+    rank : int or sequence of P int, default=500
+        Features a kernel, at most.
     class_weight : dict, "balanced" or None, default=None
         Factors of C, class by class.
     tol : float, default=1e-3
@@ -58,13 +64,13 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
     max_iter : int, default=100
         Most iterations on the gates.
     memory_budget : float, default=None
-        Bytes the Gram matrices may take; None means half of the free memory.
+        Bytes the Gram matrices, or features, may take; None means half of the free memory.
     device : str, default=None
         As in `MKLClassifier`; projected kernels are learned on the host only.
     verbose : bool, default=False
         Show the progress; starts then run one after the other.
     random_state : int, RandomState or None, default=0
-        Of the starts.
+        Of the starts, and of the landmarks or frequencies of kernels that are approximated.
 
     Attributes
     ----------
@@ -116,6 +122,8 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         slack: int = 1,
         multi_class: str = "ovr",
         normalize: str | None = "trace",
+        approximation: str | None = None,
+        rank: Any = 500,
         class_weight: Any = None,
         tol: float = 1e-3,
         n_iter_no_change: int = 3,
@@ -146,7 +154,7 @@ class LocalizedMKLRegressor(BaseLocalized, MKLRegressor):
         Price of the slack.
     epsilon : float, default=0.1
         Half-width of the tube in which errors are free.
-    gating, gating_columns, gating_kernel, step, n_init, slack, normalize
+    gating, gating_columns, gating_kernel, step, n_init, slack, normalize, approximation, rank
         As in :class:`LocalizedMKLClassifier`.
     tol, n_iter_no_change, max_iter, memory_budget, device, verbose, random_state
         As in :class:`LocalizedMKLClassifier`.
@@ -175,6 +183,8 @@ objective_, duality_gap_, n_iter_, n_solves_, history_
         n_init: int = 3,
         slack: int = 1,
         normalize: str | None = "trace",
+        approximation: str | None = None,
+        rank: Any = 500,
         tol: float = 1e-3,
         n_iter_no_change: int = 3,
         max_iter: int = 100,
@@ -199,7 +209,7 @@ class LocalizedMKLOneClass(BaseLocalized, MKLOneClass):
     nu : float, default=0.5
         In (0, 1]: at most this share of the training samples is called novel, at least this share supports the
         boundary.
-    gating, gating_columns, gating_kernel, step, n_init, normalize
+    gating, gating_columns, gating_kernel, step, n_init, normalize, approximation, rank
         As in :class:`LocalizedMKLClassifier`, but ``normalize="centered"``.
     tol, n_iter_no_change, max_iter, memory_budget, device, verbose, random_state
         As in :class:`LocalizedMKLClassifier`.
@@ -224,6 +234,8 @@ objective_, duality_gap_, n_iter_, n_solves_, history_
         step: Any = "lbfgs",
         n_init: int = 3,
         normalize: str | None = "trace",
+        approximation: str | None = None,
+        rank: Any = 500,
         tol: float = 1e-3,
         n_iter_no_change: int = 3,
         max_iter: int = 100,

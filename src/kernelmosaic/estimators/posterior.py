@@ -11,8 +11,9 @@ from sklearn.utils import check_array
 from kernelmosaic.estimators._classes import find_classes
 from kernelmosaic.estimators._posteriors import check_bandwidth, density_posteriors, neighbor_posteriors
 from kernelmosaic.estimators.classifier import MKLClassifier
-from kernelmosaic.learning.joint import check_count
-from kernelmosaic.machines.base import check_positive
+from kernelmosaic.gram.device import to_host
+from kernelmosaic.gram.row_blocks import ArrayRows, RowSource
+from kernelmosaic.machines.base import check_count, check_positive
 from kernelmosaic.machines.posterior import posterior_machine
 
 Array = NDArray[np.float64]
@@ -46,8 +47,12 @@ class PosteriorMKLClassifier(MKLClassifier):
     bandwidth : float or "scott", default="scott"
         Standard deviation of the Gaussians, one for all classes. ``"scott"`` is s n^(−1/(d+4)), with s² the variance
         within the classes, averaged over the d features, and n the mean number of samples a class.
-    norm, weights, penalties, penalty_power, solver, normalize, tol, max_iter, memory_budget, device, verbose
+    norm, weights, penalties, penalty_power, solver, normalize
         As in `MKLClassifier`; for more than two classes ``solver="newton"``.
+    approximation, rank, random_state
+        As in `MKLClassifier`. Samples in Parquet files or Dask collections must come with their posteriors.
+    tol, max_iter, memory_budget, device, verbose
+        As in `MKLClassifier`.
 
     Attributes
     ----------
@@ -72,6 +77,9 @@ class PosteriorMKLClassifier(MKLClassifier):
     array([0, 1])
     """
 
+    estimate: Any
+    n_neighbors: Any
+    bandwidth: Any
     # The one form of the joint machine that posteriors have.
     multi_class = "pairwise"
     slack = 1
@@ -91,28 +99,16 @@ class PosteriorMKLClassifier(MKLClassifier):
         penalty_power: float = 0.5,
         solver: str = "newton",
         normalize: str | None = "trace",
+        approximation: str | None = None,
+        rank: Any = 500,
         tol: float = 1e-3,
         max_iter: int = 100,
         memory_budget: float | None = None,
         device: str | None = None,
+        random_state: Any = None,
         verbose: bool = False,
     ) -> None:
-        self.kernels = kernels
-        self.C = C
-        self.estimate = estimate
-        self.n_neighbors = n_neighbors
-        self.bandwidth = bandwidth
-        self.norm = norm
-        self.weights = weights
-        self.penalties = penalties
-        self.penalty_power = penalty_power
-        self.solver = solver
-        self.normalize = normalize
-        self.tol = tol
-        self.max_iter = max_iter
-        self.memory_budget = memory_budget
-        self.device = device
-        self.verbose = verbose
+        self._store(locals())
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to samples and their posteriors or labels.
@@ -136,7 +132,7 @@ class PosteriorMKLClassifier(MKLClassifier):
         if self.estimate not in ("neighbors", "density"):
             raise ValueError(f"estimate={self.estimate!r}: give 'neighbors' or 'density'.")
         original = X
-        given = np.asarray(y)
+        given = np.asarray(to_host(y))
         if given.ndim == 2 and given.shape[1] > 1:
             X, P = self._validate(X, _check_posteriors(given), reset=True, multi_output=True)
             weight = self._sample_weight(sample_weight, X)
@@ -156,6 +152,13 @@ class PosteriorMKLClassifier(MKLClassifier):
 
     def _estimate(self, X: Any, y: NDArray[Any], weight: Array | None) -> Array:
         """Return the posteriors of the classes, of shape (n, classes)."""
+        # Every sample is compared with every other, for which a memory map can be read like an array.
+        X = check_array(X.X, dtype=(np.float64, np.float32)) if isinstance(X, ArrayRows) else X
+        if isinstance(X, RowSource):
+            raise ValueError(
+                "y: posteriors are estimated from arrays and memory maps only; for samples in Parquet files or Dask "
+                "collections give the matrix of posteriors."
+            )
         if getattr(X, "dtype", np.dtype(object)).kind not in "fiu" or set(self._kernels_take("input_kind")) != {
             "numbers"
         }:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
 from kernelmosaic.estimators._base import BaseMKL
+from kernelmosaic.kernels.text import refuse_text
 from kernelmosaic.machines import SVR, Machine
 
 
@@ -88,8 +89,10 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to samples and their targets; see :meth:`MKLClassifier.fit`."""
         original = X
-        X, y = self._validate(X, y, reset=True, y_numeric=True)
-        self._fit(X, np.asarray(y, dtype=np.float64), self._sample_weight(sample_weight, X), original)
+        with refuse_text(X, y):
+            X, y = self._validate(X, y, reset=True, y_numeric=True)
+            target = np.asarray(y, dtype=np.float64)
+        self._fit(X, target, self._sample_weight(sample_weight, X), original)
         self.n_support_ = np.array([len(self.support_)])
         return self
 

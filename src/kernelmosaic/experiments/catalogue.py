@@ -26,6 +26,7 @@ def find_experiments(names: Sequence[str]) -> list[Experiment]:
     """Return the experiments of these names, or raise naming the nearest ones."""
     for name in names:
         if name not in EXPERIMENTS:
-            near = get_close_matches(name, EXPERIMENTS, n=1) or [next(iter(EXPERIMENTS))]
-            raise ValueError(f"no experiment is called {name!r}; did you mean {near[0]!r}? --list names them all.")
+            near = get_close_matches(name, EXPERIMENTS, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else "."
+            raise ValueError(f"no experiment is called {name!r}{hint} --list names them all.")
     return [EXPERIMENTS[name] for name in dict.fromkeys(names)]

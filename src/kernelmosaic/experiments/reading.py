@@ -86,9 +86,8 @@ def read_run(folder: str | Path, catalogue: Mapping[str, Experiment] | None = No
         Scale(**facts["scale"])
         facts["seed"], facts["environment"]
     except (FileNotFoundError, NotADirectoryError):
-        raise FileNotFoundError(
-            f"{folder} has no run.json; give a folder that `kernelmosaic reproduce` made."
-        ) from None
+        fault = "has no run.json" if folder.exists() else "is not there"
+        raise FileNotFoundError(f"{folder} {fault}; give a folder that `kernelmosaic reproduce` made.") from None
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"{folder / 'run.json'} cannot be read; it is not what a run writes.") from None
     work = _work(folder, known)

@@ -82,8 +82,9 @@ class Loaded:
         lacking = [view for view in self.views if view not in bunch["views"]]
         if lacking:
             raise FileNotFoundError(
-                f"{self.name} came without {', '.join(lacking)}: the data folder lacks the file they are made from; "
-                "see the documentation of kernelmosaic.datasets.load."
+                f"{self.name} came without {', '.join(lacking)}: the data folder, which data_home=… or the environment "
+                "variable KERNELMOSAIC_DATA names, lacks the file they are made from; see the documentation of "
+                "kernelmosaic.datasets.load."
             )
         X = np.hstack([bunch["views"][view] for view in self.views]) if self.views else bunch["data"]
         rows = np.arange(len(y))

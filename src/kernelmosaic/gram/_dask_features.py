@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import dask
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram.factored import Array, FactoredGram
-from kernelmosaic.gram.feature_bank import FeatureBank, Kernels, StoredFeatures
+from kernelmosaic.gram.feature_bank import FeatureBank, Kernels, LocalFactoredGram, StoredFeatures, under_gate
 from kernelmosaic.gram.feature_mosaic import FeatureMosaic
 from kernelmosaic.gram.row_blocks import ArrayRows, Rows, RowSource
 from kernelmosaic.kernels.base import Block
@@ -50,15 +51,22 @@ class DaskFeatures(FeatureBank):
         blocks = source.X.to_delayed().ravel()
         self.parts = list(dask.persist(*[dask.delayed(_fill, pure=False)(known, block, dtype) for block in blocks]))
 
-    def over_parts(self, work: Callable[..., Any], *chunked: NDArray[Any], **shared: Any) -> list[Any]:
+    def over_parts(self, work: Callable[..., Any], *chunked: Any, **shared: Any) -> list[Any]:
         """Return work(features of a partition, its chunks, …) for every partition, done where the features are."""
+        return list(dask.compute(*self.tasks(work, *chunked, **shared)))
+
+    def tasks(self, work: Callable[..., Any], *chunked: Any, **shared: Any) -> list[Any]:
+        """Return the same, yet to be done; what is chunked is an array of n rows, or a list of one item a partition."""
         spread = {name: dask.delayed(value, traverse=False) for name, value in shared.items()}
-        tasks = [
-            dask.delayed(work, pure=False)(part, *[array[a:b] for array in chunked], **spread)
-            for part, a, b in zip(self.parts, self.edges[:-1], self.edges[1:], strict=True)
-        ]
         self.rows_read += self.n_samples
-        return list(dask.compute(*tasks))
+        cut = [one if isinstance(one, list) else self.chunks(one) for one in chunked]
+        return [
+            dask.delayed(work, pure=False)(part, *own, **spread) for part, *own in zip(self.parts, *cut, strict=True)
+        ]
+
+    def chunks(self, rows: NDArray[Any] | None) -> list[Any]:
+        """Cut an array as the rows are; nothing is one nothing a partition."""
+        return [None if rows is None else rows[a:b] for a, b in pairwise(self.edges)]
 
     def features(self, rows: Rows, kernels: Kernels) -> Iterator[tuple[int, Block]]:
         wanted = np.arange(*rows.indices(self.n_samples)) if isinstance(rows, slice) else np.asarray(rows)
@@ -78,57 +86,65 @@ class DaskFeatures(FeatureBank):
         return DaskFactoredGram(self, np.asarray(weights, dtype=np.float64))
 
     def combine_gated(self, gates: NDArray[Any], out: Any = None) -> Any:
-        raise ValueError("Gates are served by samples in this process, not by Dask collections.")
+        return DaskFactoredGram(self, np.any(gates != 0, axis=0).astype(np.float64), np.asarray(gates))
 
-    def products(
-        self, beta: NDArray[Any], rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None
+    def outputs(
+        self, sums: dict[int, Array], columns: tuple[int, ...] = (), rows: NDArray[np.intp] | None = None
     ) -> NDArray[np.float64]:
-        every = list(range(self.n_kernels) if kernels is None else kernels)
-        parts = self.over_parts(_products, sums=self.sums(beta, every), kernels=every)
-        whole = np.concatenate(parts, axis=1)
-        out = np.zeros((self.n_kernels, *whole.shape[1:]))
-        out[every] = whole
+        out = np.zeros((self.n_kernels, self.n_samples, *columns))
+        if sums:
+            out[list(sums)] = np.concatenate(self.over_parts(_outputs, sums=sums), axis=1)
         return out if rows is None else out[:, rows]
 
-    def sums(self, beta: NDArray[Any], kernels: Kernels) -> dict[int, Array]:
+    def sums(self, beta: NDArray[Any], kernels: Kernels, gates: NDArray[Any] | None = None) -> dict[int, Array]:
         every = [int(m) for m in kernels]
-        parts = self.over_parts(_sums, beta, kernels=every)
+        parts = self.over_parts(_sums, beta, self.chunks(gates), kernels=every)
         return {m: np.sum([part[m] for part in parts], axis=0) for m in every}
 
 
 class DaskFactoredGram(FactoredGram):
-    """The weighted features on the workers; every operation is one map over the partitions and one sum."""
+    """The weighted or gated features on the workers; every operation is one map over the partitions and one sum."""
 
-    def __init__(self, bank: DaskFeatures, weights: Array) -> None:
-        self.bank, self.weights = bank, weights
+    stored = False
+
+    def __init__(self, bank: DaskFeatures, weights: Array, gates: Array | None = None) -> None:
+        self.bank, self.weights, self.gates = bank, weights, gates
+        # Gates travel once, not with every operation.
+        chunks = bank.chunks(gates)
+        self.spread_gates = chunks if gates is None else list(dask.persist(*map(dask.delayed, chunks)))
         self.n_samples = bank.n_samples
         self.n_features = int(bank.widths[np.flatnonzero(weights)].sum())
         self.block_samples = bank.block_samples
 
     def apply(self, W: Array) -> Array:
-        return np.concatenate(self.bank.over_parts(_apply, weights=self.weights, W=W))
+        return np.concatenate(dask.compute(*self._tasks("apply", whole=W)))
 
     def adjoint(self, V: Array) -> Array:
-        return np.asarray(np.sum(self.bank.over_parts(_adjoint, V, weights=self.weights), axis=0))
+        return np.asarray(np.sum(dask.compute(*self._tasks("adjoint", V)), axis=0))
 
     def normal_matrix(self, theta: Array, precise: bool = False) -> Array:
         # Summed in pairs on the workers: one matrix comes here, not one a partition.
-        terms: list[Any] = [
-            dask.delayed(_normal_matrix, pure=False)(part, theta[a:b], self.weights)
-            for part, a, b in zip(self.bank.parts, self.bank.edges[:-1], self.bank.edges[1:], strict=True)
-        ]
+        terms = self._tasks("normal_matrix", theta)
         while len(terms) > 1:
             terms = [dask.delayed(_add, pure=False)(*terms[k : k + 2]) for k in range(0, len(terms), 2)]
-        self.bank.rows_read += self.n_samples
         return np.asarray(terms[0].compute())
 
     def rows(self, which: NDArray[np.intp]) -> Array:
         active = [int(m) for m in np.flatnonzero(self.weights)]
         found = dict(self.bank.features(which, active))
-        return np.hstack([np.sqrt(self.weights[m]) * found[m] for m in active])
+        gates = None if self.gates is None else self.gates[which]
+        scaled = [
+            under_gate(np.sqrt(self.weights[m]) * found[m], None if gates is None else gates[:, m]) for m in active
+        ]
+        return np.hstack([np.zeros((len(which), 0)), *scaled])
 
     def diagonal(self) -> Array:
-        return np.concatenate(self.bank.over_parts(_diagonal, weights=self.weights))
+        return np.concatenate(dask.compute(*self._tasks("diagonal")))
+
+    def _tasks(self, operation: str, *chunked: Array, whole: Array | None = None) -> list[Any]:
+        """Return what each partition is to do: an operation of its own factored kernel."""
+        options = {"operation": operation, "weights": self.weights, "whole": whole}
+        return self.bank.tasks(_operate, self.spread_gates, *chunked, **options)
 
 
 # What the workers do ----------------------------------------------------------------------------------------------
@@ -142,28 +158,19 @@ def _take(part: StoredFeatures, rows: NDArray[np.intp], kernels: Sequence[int]) 
     return [Z for _, Z in part.features(rows, kernels)]
 
 
-def _products(part: StoredFeatures, sums: dict[int, Array], kernels: list[int]) -> Array:
-    return np.stack([part.arrays[m] @ sums[m] for m in kernels])
+def _outputs(part: StoredFeatures, sums: dict[int, Array]) -> Array:
+    return np.stack([part.arrays[m] @ total for m, total in sums.items()])
 
 
-def _sums(part: StoredFeatures, beta: Array, kernels: list[int]) -> dict[int, Array]:
-    return part.sums(beta, kernels)
+def _sums(part: StoredFeatures, beta: Array, gates: Array | None, kernels: list[int]) -> dict[int, Array]:
+    return part.sums(beta, kernels, gates)
 
 
-def _apply(part: StoredFeatures, weights: Array, W: Array) -> Array:
-    return np.asarray(part.combine(weights).apply(W))
-
-
-def _adjoint(part: StoredFeatures, V: Array, weights: Array) -> Array:
-    return np.asarray(part.combine(weights).adjoint(V))
-
-
-def _normal_matrix(part: StoredFeatures, theta: Array, weights: Array) -> Array:
-    return np.asarray(part.combine(weights).normal_matrix(theta))
-
-
-def _diagonal(part: StoredFeatures, weights: Array) -> Array:
-    return np.asarray(part.combine(weights).diagonal())
+def _operate(
+    part: StoredFeatures, gates: Array | None, *own: Array, operation: str, weights: Array, whole: Array | None
+) -> Array:
+    arguments = own if whole is None else (whole,)
+    return np.asarray(getattr(LocalFactoredGram(part, weights, gates), operation)(*arguments))
 
 
 def _add(*terms: Array) -> Array:

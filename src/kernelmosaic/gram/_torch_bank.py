@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor
 from kernelmosaic.gram._torch_direct import combine_directly, multiply_directly
 from kernelmosaic.gram._torch_kernels import DeviceMosaic, Placed
 from kernelmosaic.gram.bank import KernelBank, Rows
+from kernelmosaic.gram.class_grams import BankClasses
 from kernelmosaic.gram.device import DeviceGram
 from kernelmosaic.gram.memory import default_budget, format_bytes
 from kernelmosaic.gram.mosaic import Mosaic, Views
@@ -28,7 +30,7 @@ _KINDS = {np.dtype(np.float32): torch.float32, np.dtype(np.float64): torch.float
 
 
 class TorchBank(KernelBank):
-    """P Gram matrices on a device; operations take and return arrays, but for combined matrices, which stay there.
+    """P Gram matrices on a device; operations take and return arrays, but for combined kernels, which stay there.
 
     Parameters
     ----------
@@ -43,6 +45,8 @@ class TorchBank(KernelBank):
     store : bool
         Whether to keep every kernel's matrix.
     """
+
+    writes_matrices = False
 
     def __init__(
         self, mosaic: Mosaic, views: Views, device: torch.device, dtype: np.dtype[Any], store: bool = False
@@ -61,6 +65,15 @@ class TorchBank(KernelBank):
         if store:
             eye = np.eye(self.n_kernels)
             self.stored = [self._fill(eye[m], self._empty()) for m in range(self.n_kernels)]
+
+    def part(self, rows: NDArray[np.intp]) -> TorchBank:
+        at = torch.as_tensor(rows, device=self.device)
+        some = copy(self)
+        some.n_samples = len(rows)
+        some.samples = self.samples.take(rows)
+        some.diagonals = None if self.diagonals is None else self.diagonals[:, at]
+        some.stored = None if self.stored is None else [K[at][:, at] for K in self.stored]
+        return some
 
     # Matrices ------------------------------------------------------------------------------------------------------
 
@@ -94,12 +107,9 @@ class TorchBank(KernelBank):
 
         return DeviceGram(matrix, None if self.kind == torch.float64 else exact)
 
-    def combine_classes(self, weights: NDArray[Any], out: Block) -> Block:
-        """Fill the host's out[c] with Σ_m weights[c, m] K_m; one matrix at a time passes through the device."""
-        scratch = self._empty()
-        for own, K in zip(weights, out, strict=True):
-            K[...] = self._fill(np.asarray(own, dtype=np.float64), scratch).cpu().numpy()
-        return out
+    def combine_classes(self, weights: NDArray[Any], out: Any = None) -> Any:
+        """Return Σ_m weights[c, m] K_m of every class, never written down: one matrix a class would fill the device."""
+        return BankClasses(self, np.array(weights, dtype=np.float64))
 
     def _fill(self, weights: NDArray[Any], matrix: Tensor) -> Tensor:
         if self._fill_directly(weights, matrix):
@@ -216,14 +226,18 @@ class TorchBank(KernelBank):
         inner: NDArray[np.float64],
         outer: NDArray[np.float64],
     ) -> NDArray[np.float64]:
-        """Return Σ_m outer_m ∘ K_m(inner_m ∘ β) with every entry in double precision, for (n, P) or (n, 1) factors."""
+        """Return Σ_m outer_m ∘ K_m(inner_m ∘ β) with every entry in double precision, for (n, P) or (n, 1) factors.
+
+        β, at the support, has one column or several.
+        """
         active = np.flatnonzero(np.any(inner != 0, axis=0))
-        coefficients = self._tensor(inner[support] * beta[:, np.newaxis])
-        out = torch.zeros((self.n_kernels, self.n_samples, 1), dtype=torch.float64, device=self.device)
-        right = {int(m): coefficients[:, m : m + 1] for m in active}
+        columns = self._tensor(beta.reshape(len(support), -1))
+        factors = self._tensor(inner[support])
+        out = torch.zeros((self.n_kernels, self.n_samples, columns.shape[1]), dtype=torch.float64, device=self.device)
+        right = {int(m): factors[:, m : m + 1] * columns for m in active}
         self._multiply(right, slice(0, self.n_samples), support, torch.float64, out)
-        values: NDArray[np.float64] = (out[:, :, 0] * self._tensor(outer.T)).sum(0).cpu().numpy()
-        return values
+        values: NDArray[np.float64] = (out * self._tensor(outer.T)[:, :, None]).sum(0).cpu().numpy()
+        return values.reshape(self.n_samples, *beta.shape[1:])
 
     def _blocks(self, kernels: Any, rows: Rows, columns: Rows) -> Iterator[tuple[int, Tensor]]:
         if self.stored is None:

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kernelmosaic.gram._torch_compiler import compiled
+
 _COMBINE = """
 extern "C" __global__ void combine(
     const double* X, float* out, const float* rates, const float* weights,
@@ -119,7 +121,7 @@ def _combine(XT: Tensor, rates: Sequence[float], weights: Sequence[float], out: 
     grid = (-(-n // _THREADS), -(-n // 4), 1)
     args = [XT.contiguous(), out, constants[0], constants[1], len(rates), features, n]
     with torch.cuda.device(out.device):
-        _compiled(_COMBINE, "combine", 0, out.device)(grid=grid, block=(_THREADS, 1, 1), args=args)
+        compiled(_COMBINE, "combine", out.device)(grid=grid, block=(_THREADS, 1, 1), args=args)
 
 
 def _multiply(LT: Tensor, R: Tensor, rates: Sequence[float], beta: Tensor, exact: bool) -> Tensor:
@@ -132,15 +134,11 @@ def _multiply(LT: Tensor, R: Tensor, rates: Sequence[float], beta: Tensor, exact
     args: list[Any] = [LT.contiguous(), R.contiguous(), constants, beta.contiguous(), out]
     args += [features, rows, columns, span, int(exact)]
     grid = (-(-rows // _THREADS), splits, 1)
+    # The number of kernels is written into the source, so that the sums stay in registers.
+    run = compiled(_MULTIPLY.replace("COUNT", str(count)), "multiply", LT.device)
     with torch.cuda.device(LT.device):
-        _compiled(_MULTIPLY, "multiply", count, LT.device)(grid=grid, block=(_THREADS, 1, 1), args=args)
+        run(grid=grid, block=(_THREADS, 1, 1), args=args)
     return out.sum(0)
-
-
-@lru_cache(maxsize=64)
-def _compiled(source: str, name: str, count: int, device: torch.device) -> Any:
-    """Return the compiled function; the number of kernels is written into it so that sums stay in registers."""
-    return torch.cuda._compile_kernel(source.replace("COUNT", str(count)), name)
 
 
 @lru_cache(maxsize=8)

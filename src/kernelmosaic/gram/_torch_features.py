@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kernelmosaic.gram._torch_bank import device_budget
+from kernelmosaic.gram._torch_factored import DeviceFactoredGram
 from kernelmosaic.gram._torch_kernels import DeviceMosaic, Placed
-from kernelmosaic.gram.device import DeviceGram
-from kernelmosaic.gram.factored import Array, FactoredGram
-from kernelmosaic.gram.feature_bank import FeatureBank, Kernels
+from kernelmosaic.gram._torch_passes import columns_times, rows_times
+from kernelmosaic.gram.factored import Array
+from kernelmosaic.gram.feature_bank import FeatureBank, Kernels, nonzero_rows
 from kernelmosaic.gram.feature_mosaic import FeatureMosaic
 from kernelmosaic.gram.features import FourierMap, NystroemMap
 from kernelmosaic.gram.memory import format_bytes
@@ -24,8 +25,6 @@ from kernelmosaic.kernels.base import Block
 
 #: Numbers, in double precision, that a pass works on at once.
 _STRIP = 2**27
-#: Columns of the features whose products are formed at once: of a symmetric matrix only the blocks on one side.
-_COLUMNS = 1280
 #: Features stay in double precision up to this many numbers.
 _DOUBLE = 2**25
 #: Samples whose block of the kernel a solver may form at once; a device forms large ones in no time.
@@ -127,100 +126,30 @@ class TorchFeatures(FeatureBank):
     def combine_gated(self, gates: NDArray[Any], out: Any = None) -> Any:
         return DeviceFactoredGram(self, np.any(gates != 0, axis=0).astype(np.float64), np.asarray(gates))
 
-    def products(
-        self, beta: NDArray[Any], rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None
+    def outputs(
+        self, sums: dict[int, Array], columns: tuple[int, ...] = (), rows: NDArray[np.intp] | None = None
     ) -> NDArray[np.float64]:
-        every = range(self.n_kernels) if kernels is None else kernels
-        out = np.zeros((self.n_kernels, self.n_samples if rows is None else len(rows), *beta.shape[1:]))
+        out = np.zeros((self.n_kernels, self.n_samples if rows is None else len(rows), *columns))
         at = None if rows is None else torch.as_tensor(rows, device=self.device)
-        for m, total in self.sums(beta, every).items():
+        for m, total in sums.items():
             right = self.tensor(total)
-            strips = row_strips(out.shape[1], self._height(self.tensors[m].shape[1]))
-            parts = [self.tensors[m][strip if at is None else at[strip]].double() @ right for strip in strips]
-            out[m] = torch.cat(parts).cpu().numpy() if parts else 0.0
+            out[m] = rows_times(self.tensors[m] if at is None else self.tensors[m][at], right).cpu().numpy()
         return out
 
-    def sums(self, beta: NDArray[Any], kernels: Kernels) -> dict[int, Array]:
-        support = np.flatnonzero(beta if beta.ndim == 1 else np.any(beta != 0, axis=1))
-        at, coefficients = torch.as_tensor(support, device=self.device), self.tensor(beta[support])
+    def sums(self, beta: NDArray[Any], kernels: Kernels, gates: NDArray[Any] | None = None) -> dict[int, Array]:
+        support = nonzero_rows(beta)
+        at, plain = torch.as_tensor(support, device=self.device), self.tensor(beta[support])
+        gated = None if gates is None else self.tensor(gates[support].T)
         totals = {}
         for m in map(int, kernels):
-            total = torch.zeros((int(self.widths[m]), *beta.shape[1:]), dtype=torch.float64, device=self.device)
-            for strip in row_strips(len(support), self._height(int(self.widths[m]))):
-                total += self.tensors[m][at[strip]].double().T @ coefficients[strip]
-            totals[m] = total.cpu().numpy()
+            coefficients = plain if gated is None else gated[m].reshape(-1, *[1] * (plain.ndim - 1)) * plain
+            totals[m] = columns_times(self.tensors[m][at], coefficients).cpu().numpy()
         self.rows_read += len(support)
         return totals
 
     def tensor(self, array: NDArray[Any]) -> Tensor:
         """Return an array on the device, in double precision."""
         return torch.as_tensor(np.ascontiguousarray(array, dtype=np.float64), device=self.device)
-
-    @staticmethod
-    def _height(width: int) -> int:
-        return max(1, _STRIP // max(width, 1))
-
-
-class DeviceFactoredGram(FactoredGram):
-    """The weighted features on the device, side by side; gates, if there are any, multiply their rows."""
-
-    def __init__(self, bank: TorchFeatures, weights: Array, gates: Array | None = None) -> None:
-        self.bank = bank
-        self.active = [int(m) for m in np.flatnonzero(weights)]
-        self.roots = np.sqrt(weights[self.active])
-        self.gates = None if gates is None else bank.tensor(gates)
-        self.n_samples, self.n_features = bank.n_samples, int(bank.widths[self.active].sum())
-        self.block_samples = bank.block_samples
-
-    def apply(self, W: Array) -> Array:
-        right = self.bank.tensor(W)
-        parts = [self._rows(strip) @ right for strip in self._strips(self.n_samples)]
-        return np.asarray(torch.cat(parts).cpu().numpy())
-
-    def adjoint(self, V: Array) -> Array:
-        support = np.flatnonzero(V if V.ndim == 1 else np.any(V != 0, axis=1))
-        at, coefficients = torch.as_tensor(support, device=self.bank.device), self.bank.tensor(V[support])
-        out = torch.zeros((self.n_features, *V.shape[1:]), dtype=torch.float64, device=self.bank.device)
-        for strip in self._strips(len(support)):
-            out += self._rows(at[strip]).T @ coefficients[strip]
-        return np.asarray(out.cpu().numpy())
-
-    def normal_matrix(self, theta: Array, precise: bool = False) -> Array:
-        used = np.flatnonzero(theta)
-        at, roots = torch.as_tensor(used, device=self.bank.device), self.bank.tensor(np.sqrt(theta[used]))
-        D = self.n_features + 1
-        out = torch.zeros((D, D), dtype=torch.float64, device=self.bank.device)
-        for strip in self._strips(len(used)):
-            B = torch.cat([self._rows(at[strip]), torch.ones_like(roots[strip])[:, None]], dim=1)
-            B *= roots[strip, None]
-            for a in range(0, D, _COLUMNS):
-                out[a:, a : a + _COLUMNS] += B[:, a:].T @ B[:, a : a + _COLUMNS]
-        out = torch.tril(out)
-        return np.asarray((out + torch.tril(out, -1).T).cpu().numpy())
-
-    def rows(self, which: NDArray[np.intp]) -> Array:
-        return np.asarray(self._rows(torch.as_tensor(which, device=self.bank.device)).cpu().numpy())
-
-    def block(self, which: NDArray[np.intp]) -> DeviceGram:
-        Z = self._rows(torch.as_tensor(which, device=self.bank.device))
-        return DeviceGram(Z @ Z.T)
-
-    def diagonal(self) -> Array:
-        parts = [(Z * Z).sum(1) for Z in map(self._rows, self._strips(self.n_samples))]
-        return np.asarray(torch.cat(parts).cpu().numpy())
-
-    def _strips(self, n: int) -> Iterator[slice]:
-        self.bank.rows_read += n
-        return row_strips(n, max(1, _STRIP // (self.n_features + 1)))
-
-    def _rows(self, at: Any) -> Tensor:
-        """Return some rows of Z in double precision."""
-        blocks = []
-        for m, root in zip(self.active, self.roots, strict=True):
-            factor = float(root) if self.gates is None else float(root) * self.gates[at, m, None]
-            # Not in place: of doubles in a slice this is the bank's own memory.
-            blocks.append(self.bank.tensors[m][at].double() * factor)
-        return torch.cat(blocks, dim=1)
 
 
 def make_torch_features(

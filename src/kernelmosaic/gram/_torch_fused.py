@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kernelmosaic.gram._torch_compiler import compiled
+
 #: A thread an entry: the distance is read once, whatever the number of widths.
 _SOURCE = """
 extern "C" __global__ void add_gaussians(
@@ -50,8 +52,7 @@ def _fused(device: torch.device) -> Callable[..., None] | None:
     """Return the compiled pass for a device, or None where it does not compile or does not agree with the plain one."""
     try:
         with torch.cuda.device(device):
-            compiled = torch.cuda._compile_kernel(_SOURCE, "add_gaussians")
-            run = _launcher(compiled)
+            run = _launcher(compiled(_SOURCE, "add_gaussians", device))
             S = torch.linspace(0.0, 20.0, 300 * 41, dtype=torch.float64, device=device).reshape(300, 41)
             expected, found = (torch.ones(300, 64, device=device) for _ in range(2))
             _add_one_by_one(S, [-0.1, -2.0], [0.25, 1.5], expected[:, 5:46])
@@ -61,13 +62,13 @@ def _fused(device: torch.device) -> Callable[..., None] | None:
         return None
 
 
-def _launcher(compiled: Any) -> Callable[..., None]:
+def _launcher(function: Any) -> Callable[..., None]:
     def run(S: Tensor, rates: Sequence[float], weights: Sequence[float], out: Tensor) -> None:
         S = S.contiguous()
         constants = _constants(tuple(rates), tuple(weights), S.device)
         grid = (-(-S.numel() // _THREADS), 1, 1)
         args = [S, out, constants[0], constants[1], len(rates), S.shape[1], out.stride(0), S.numel()]
-        compiled(grid=grid, block=(_THREADS, 1, 1), args=args)
+        function(grid=grid, block=(_THREADS, 1, 1), args=args)
 
     return run
 

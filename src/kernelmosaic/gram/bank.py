@@ -35,6 +35,8 @@ class KernelBank(ABC):
     n_samples: int
     n_kernels: int
     dtype: np.dtype[Any]
+    #: Whether combined kernels are arrays in this process; else they stay where, and in the form in which, they are.
+    writes_matrices: bool = True
 
     @abstractmethod
     def blocks(self, kernels: Sequence[int] | NDArray[Any], rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
@@ -76,6 +78,18 @@ class KernelBank(ABC):
             _mirror(K, strip)
         return K
 
+    @property
+    def part_samples(self) -> int:
+        """The most samples a part may have without taking more memory than the combined kernel will."""
+        return int(self.n_samples / np.sqrt(self.n_kernels + 1))
+
+    def part(self, rows: NDArray[np.intp]) -> KernelBank:
+        """Return the bank of some of the samples."""
+        matrices = np.empty((self.n_kernels, len(rows), len(rows)), dtype=self.dtype)
+        for m, block in self.blocks(range(self.n_kernels), rows, rows):
+            matrices[m] = block
+        return StoredBank(matrices)
+
     def row_block(self, m: int, rows: Rows) -> Block:
         """Return K_m[rows]."""
         return next(self.blocks([m], rows, slice(0, self.n_samples)))[1]
@@ -100,6 +114,12 @@ class KernelBank(ABC):
             for m, block in self.blocks(range(self.n_kernels) if kernels is None else kernels, inside, support):
                 out[m, strip.start : strip.start + len(inside)] = block @ weights.astype(block.dtype, copy=False)
         return out
+
+    def gated_products(self, beta: NDArray[Any], gates: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Return K_m (g_m ∘ β) at the given rows for every kernel and gates of shape (n, P), formed as `products`."""
+        # Transposed, so that a vector and a column a class are written alike.
+        each = [self.products((gates[:, m] * beta.T).T, rows, [m])[m] for m in range(self.n_kernels)]
+        return np.stack(each)
 
     def quadratic_forms(
         self, beta: NDArray[Any], kernels: Sequence[int] | NDArray[Any] | None = None

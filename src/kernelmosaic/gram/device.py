@@ -16,16 +16,20 @@ class DeviceGram:
     """One combined kernel matrix that lives on a device.
 
     Solvers for it are registered in `kernelmosaic.solvers`; whoever has no such solver reads it as an array, which
-    copies it to the host.
+    copies it to the host. Those of joint machines, which keep a column of coefficients a class on the host, ask for
+    products with such columns and for blocks of a few thousand samples.
 
     Parameters
     ----------
     matrix : torch.Tensor of shape (n, n)
         The entries, in the bank's precision.
     exact : callable, optional
-        Multiplies the kernel, computed anew in double precision, with a sparse β; None if the entries are the best
-        there is.
+        Multiplies the kernel, computed anew in double precision, with a sparse β of one or several columns; None if
+        the entries are the best there is.
     """
+
+    #: Up to this many samples a block is copied to the host.
+    block_samples = 4096
 
     def __init__(self, matrix: Any, exact: ExactProduct | None = None) -> None:
         self.matrix = matrix
@@ -52,6 +56,27 @@ class DeviceGram:
         """Return the diagonal, on the host."""
         return np.asarray(self.matrix.diagonal().double().cpu().numpy())
 
+    def products(self, beta: NDArray[np.float64], exact: bool = False) -> NDArray[np.float64]:
+        """Return K β for β of shape (n, columns), by the entries as they are stored unless it is to be exact."""
+        from kernelmosaic.gram._torch_blocks import multiply_columns
+
+        support = np.flatnonzero(np.any(beta != 0, axis=1))
+        if exact and self.exact is not None:
+            return self.exact(support, beta[support])
+        return np.asarray(multiply_columns(self.matrix, *self._placed(support, beta[support])).cpu().numpy())
+
+    def block(self, which: NDArray[np.intp]) -> NDArray[Any]:
+        """Return the block of these samples, on the host."""
+        from kernelmosaic.gram._torch_blocks import take_block
+
+        (at,) = self._placed(which)
+        return np.asarray(take_block(self.matrix, at, at).cpu().numpy())
+
+    def _placed(self, *arrays: NDArray[Any]) -> list[Any]:
+        import torch
+
+        return [torch.as_tensor(array, device=self.matrix.device) for array in arrays]
+
     def add_diagonal(self, values: NDArray[np.float64]) -> DeviceGram:
         """Add to the diagonal in place, and return the matrix with it."""
         diagonal = self.matrix.diagonal()
@@ -63,7 +88,7 @@ class DeviceGram:
 
         def shifted(support: NDArray[np.intp], beta: NDArray[np.float64]) -> NDArray[np.float64]:
             out = inner(support, beta)
-            out[support] += values[support] * beta
+            out[support] += (values[support] * beta.T).T
             return out
 
         return DeviceGram(self.matrix, shifted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,32 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 
+class HostArrays:
+    """Where a solver's vectors of n numbers live: in this process, as NumPy's arrays.
+
+    Attributes
+    ----------
+    xp : module
+        NumPy, or whatever has its functions for the arrays.
+    """
+
+    xp: Any = np
+
+    def place(self, array: NDArray[Any]) -> Any:
+        """Return a NumPy array as one of these."""
+        return array
+
+    def fetch(self, array: Any) -> NDArray[Any]:
+        """Return one of these as a NumPy array."""
+        return np.asarray(array)
+
+
 class FactoredGram(ABC):
     """K = Z Zᵀ of n samples with D features; what solvers may ask of it.
 
     Each operation is one pass over the rows, wherever they are: in this process, on a device, on other machines. What
-    goes in and comes out are vectors of n numbers and matrices of D × D.
+    goes in and comes out are vectors of n numbers and matrices of D × D: NumPy's, or those of `arrays` if such are
+    given.
 
     Attributes
     ----------
@@ -23,11 +45,20 @@ class FactoredGram(ABC):
         n and D.
     block_samples : int
         Up to this many samples may have their block of K formed.
+    arrays : HostArrays
+        Where a solver that makes many passes had better keep its vectors.
+    wide : float
+        Blocks with this many times more samples than features are better solved in their features.
+    stored : bool
+        Whether a pass costs its arithmetic only: features are at hand, not computed anew or on other machines.
     """
 
     n_samples: int
     n_features: int
     block_samples: int
+    arrays: HostArrays = HostArrays()
+    wide: float = np.inf
+    stored: bool = True
 
     @abstractmethod
     def apply(self, W: Array) -> Array:
@@ -36,6 +67,13 @@ class FactoredGram(ABC):
     @abstractmethod
     def adjoint(self, V: Array) -> Array:
         """Return Zᵀ V, of shape (D,) or (D, k); rows where V is zero are not read."""
+
+    def products(self, beta: Array, exact: bool = False) -> Array:
+        """Return K β, of the shape of β, by reading the rows twice where it is not zero and once where it is.
+
+        There are no better features than these: they are always exact.
+        """
+        return self.apply(self.adjoint(beta))
 
     @abstractmethod
     def normal_matrix(self, theta: Array, precise: bool = False) -> Array:
@@ -52,6 +90,12 @@ class FactoredGram(ABC):
     def rows(self, which: NDArray[np.intp]) -> Array:
         """Return these rows of Z."""
 
+    def part(self, which: NDArray[np.intp]) -> FactoredGram:
+        """Return the kernel of these samples, their rows side by side in memory."""
+        from kernelmosaic.gram.dense_factors import DenseFactors
+
+        return DenseFactors(self.rows(which), HostArrays())
+
     def block(self, which: NDArray[np.intp]) -> Any:
         """Return the block of K of these samples, in a form that solvers serve."""
         Z = self.rows(which)
@@ -60,3 +104,23 @@ class FactoredGram(ABC):
     @abstractmethod
     def diagonal(self) -> Array:
         """Return the squared norms of the rows of Z."""
+
+    def add_diagonal(self, values: Array) -> ShiftedGram:
+        """Return the kernel with these numbers added to its diagonal."""
+        return ShiftedGram(self, values)
+
+
+@dataclass(frozen=True)
+class ShiftedGram:
+    """K = Z Zᵀ + diag e.
+
+    Attributes
+    ----------
+    inner : FactoredGram
+        Z Zᵀ.
+    shift : ndarray of shape (n,)
+        e, not negative.
+    """
+
+    inner: FactoredGram
+    shift: Array

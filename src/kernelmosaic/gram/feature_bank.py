@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic.gram.bank import KernelBank
 from kernelmosaic.gram.bank import Rows as BankRows
+from kernelmosaic.gram.class_grams import BLOCK_NUMBERS, FactoredClasses
 from kernelmosaic.gram.device import require_device
 from kernelmosaic.gram.factored import Array, FactoredGram
 from kernelmosaic.gram.feature_mosaic import FeatureMosaic
@@ -20,6 +21,8 @@ from kernelmosaic.kernels.base import Block
 
 #: Bytes of a strip of features that is worked on at once: large enough to keep the matrix products busy.
 _STRIP_BYTES = 2**24
+#: Up to this many features, passes over the rows are too little work for several cores.
+_FEW_FEATURES = 300
 #: Features stay in double precision up to this many bytes.
 _DOUBLE_BYTES = 2**28
 #: Samples whose block of the kernel a solver may form at once, where memory is no concern.
@@ -34,19 +37,25 @@ class FeatureBank(KernelBank):
     ----------
     widths : ndarray of shape (P,)
         The number of features of every kernel.
-    block_samples : int
-        Up to this many samples may have their block of a combined kernel formed.
+    block_samples, block_numbers : int
+        Up to this many samples may have their block of a combined kernel formed; and if there is one a class, the
+        blocks may have this many numbers together.
     rows_read : int
         Rows of features read so far, over all operations.
     precise : bool
         Whether features in single precision are multiplied with each other in double.
+    shareable : bool
+        Whether several threads may work with it at once, and gain by it.
     """
 
+    writes_matrices = False
     widths: NDArray[np.intp]
     strip_bytes: int = _STRIP_BYTES
     block_samples: int = _BLOCK_SAMPLES
+    block_numbers: int = BLOCK_NUMBERS
     rows_read: int = 0
     precise: bool = False
+    shareable: bool = False
 
     @abstractmethod
     def features(self, rows: Rows, kernels: Kernels) -> Iterator[tuple[int, Block]]:
@@ -60,6 +69,17 @@ class FeatureBank(KernelBank):
         """Return Σ_m g_m g_mᵀ ∘ K_m in its factors, which are the rows of Z_m times the gates."""
         return LocalFactoredGram(self, np.any(gates != 0, axis=0).astype(np.float64), np.asarray(gates))
 
+    def combine_classes(self, weights: NDArray[Any], out: Any = None) -> Any:
+        """Return Σ_m weights[c, m] K_m of every class in their factors, which all classes share."""
+        used = np.any(weights != 0, axis=0)
+        scales = np.repeat(np.asarray(weights, dtype=np.float64)[:, used], self.widths[used], axis=1)
+        return FactoredClasses(self.combine(used.astype(np.float64)), scales, self.block_numbers)
+
+    @property
+    def part_samples(self) -> int:
+        # Below many samples a feature a part's weights are far from those of all, and cost as much.
+        return 0
+
     def blocks(self, kernels: Kernels, rows: BankRows, columns: BankRows) -> Iterator[tuple[int, Block]]:
         right = dict(self.features(columns, kernels))
         for m, left in self.features(rows, kernels):
@@ -72,16 +92,10 @@ class FeatureBank(KernelBank):
         self, beta: NDArray[Any], rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None
     ) -> NDArray[np.float64]:
         every = range(self.n_kernels) if kernels is None else kernels
-        at = np.arange(self.n_samples) if rows is None else rows
-        out = np.zeros((self.n_kernels, len(at), *beta.shape[1:]))
-        sums = self.sums(beta, every)
-        done = 0
-        for part in self.strips(at):
-            height = len(part)
-            for m, Z in self.features(part, every):
-                out[m, done : done + height] = Z @ sums[m]
-            done += height
-        return out
+        return self.outputs(self.sums(beta, every), beta.shape[1:], rows)
+
+    def gated_products(self, beta: NDArray[Any], gates: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[np.float64]:
+        return self.outputs(self.sums(beta, range(self.n_kernels), gates), beta.shape[1:], rows)
 
     def quadratic_forms(self, beta: NDArray[Any], kernels: Kernels | None = None) -> NDArray[np.float64]:
         every = range(self.n_kernels) if kernels is None else kernels
@@ -90,14 +104,26 @@ class FeatureBank(KernelBank):
             out[m] = 0.5 * float(np.sum(total * total))
         return out
 
-    def sums(self, beta: NDArray[Any], kernels: Kernels) -> dict[int, Array]:
-        """Return Z_mᵀ β for the kernels asked for, reading the rows where β is not zero."""
+    def sums(self, beta: NDArray[Any], kernels: Kernels, gates: NDArray[Any] | None = None) -> dict[int, Array]:
+        """Return Z_mᵀ β, or Z_mᵀ (g_m ∘ β), for the kernels asked for, reading the rows where β is not zero."""
         totals = {int(m): np.zeros((self.widths[m], *beta.shape[1:])) for m in kernels}
-        support = np.flatnonzero(beta if beta.ndim == 1 else np.any(beta != 0, axis=1))
-        for part in self.strips(support):
+        for part in self.strips(nonzero_rows(beta)):
             for m, Z in self.features(part, kernels):
-                totals[int(m)] += Z.T @ beta[part]
+                totals[int(m)] += Z.T @ under_gate(beta[part], None if gates is None else gates[part, m])
         return totals
+
+    def outputs(
+        self, sums: dict[int, Array], columns: tuple[int, ...] = (), rows: NDArray[np.intp] | None = None
+    ) -> NDArray[np.float64]:
+        """Return Z_m times what `sums` returned at the given rows, of shape (P, n_rows, *columns)."""
+        at = np.arange(self.n_samples) if rows is None else rows
+        out = np.zeros((self.n_kernels, len(at), *columns))
+        done = 0
+        for part in self.strips(at):
+            for m, Z in self.features(part, list(sums)):
+                out[m, done : done + len(part)] = Z @ sums[m]
+            done += len(part)
+        return out
 
     def strips(self, which: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
         """Cut the rows asked for into parts that are worked on at once."""
@@ -114,6 +140,9 @@ class StoredFeatures(FeatureBank):
         self.n_kernels, self.n_samples = len(arrays), len(arrays[0])
         self.dtype = arrays[0].dtype
         self.widths = np.array([Z.shape[1] for Z in arrays], dtype=np.intp)
+        # How exactly single precision is multiplied changes for all at once, and products of many features keep every
+        # core busy by themselves.
+        self.shareable = self.dtype == np.float64 and int(self.widths.sum()) <= _FEW_FEATURES
 
     @classmethod
     def fill(
@@ -157,28 +186,28 @@ class LocalFactoredGram(FactoredGram):
     """The weighted features of a bank in this process, side by side; gates, if there are any, multiply their rows."""
 
     def __init__(self, bank: FeatureBank, weights: Array, gates: Array | None = None) -> None:
-        self.bank, self.gates = bank, gates
+        self.bank, self.gates = bank, None if gates is None else np.ascontiguousarray(gates.T)
         self.active = np.flatnonzero(weights)
         self.roots = np.sqrt(weights[self.active])
         edges = np.concatenate([[0], np.cumsum(bank.widths[self.active])])
         self.place = {int(m): slice(int(a), int(b)) for m, a, b in zip(self.active, edges[:-1], edges[1:], strict=True)}
         self.n_samples, self.n_features = bank.n_samples, int(edges[-1])
-        self.block_samples = bank.block_samples
+        self.block_samples, self.stored = bank.block_samples, isinstance(bank, StoredFeatures)
 
     def apply(self, W: Array) -> Array:
         out = np.zeros((self.n_samples, *W.shape[1:]))
         scaled = self._scale(W)
         for part in self.bank.strips(np.arange(self.n_samples)):
             strip = slice(part[0], part[-1] + 1)
-            for m, Z in self._features(part):
-                out[strip] += Z @ scaled[self.place[m]]
+            for m, Z in self.bank.features(part, self.active):
+                out[strip] += under_gate(Z @ scaled[self.place[m]], self._gate(m, strip))
         return out
 
     def adjoint(self, V: Array) -> Array:
         out = np.zeros((self.n_features, *V.shape[1:]))
-        for part in self.bank.strips(np.flatnonzero(V if V.ndim == 1 else np.any(V != 0, axis=1))):
-            for m, Z in self._features(part):
-                out[self.place[m]] += Z.T @ V[part]
+        for part in self.bank.strips(nonzero_rows(V)):
+            for m, Z in self.bank.features(part, self.active):
+                out[self.place[m]] += Z.T @ under_gate(V[part], self._gate(m, part))
         return self._scale(out)
 
     def normal_matrix(self, theta: Array, precise: bool = False) -> Array:
@@ -187,8 +216,9 @@ class LocalFactoredGram(FactoredGram):
         for part in self.bank.strips(np.flatnonzero(theta)):
             root = np.sqrt(theta[part])
             B = np.empty((len(part), self.n_features + 1), dtype=kind)
-            for m, Z in self._features(part):
-                np.multiply(Z, root[:, np.newaxis], out=B[:, self.place[m]], casting="same_kind")
+            for m, Z in self.bank.features(part, self.active):
+                factor = under_gate(root, self._gate(m, part))
+                np.multiply(Z, factor[:, np.newaxis], out=B[:, self.place[m]], casting="same_kind")
             B[:, -1] = root
             out += B.T @ B
         scale = self._scale(np.ones(self.n_features))
@@ -205,8 +235,8 @@ class LocalFactoredGram(FactoredGram):
         out = np.empty((len(which), self.n_features))
         done = 0
         for part in self.bank.strips(which):
-            for m, Z in self._features(part):
-                out[done : done + len(part), self.place[m]] = Z
+            for m, Z in self.bank.features(part, self.active):
+                out[done : done + len(part), self.place[m]] = under_gate(Z, self._gate(m, part))
             done += len(part)
         out *= self._scale(np.ones(self.n_features))
         return out
@@ -214,19 +244,28 @@ class LocalFactoredGram(FactoredGram):
     def diagonal(self) -> Array:
         out = np.zeros(self.n_samples)
         for part in self.bank.strips(np.arange(self.n_samples)):
-            for m, Z in self._features(part):
-                weight = self.roots[np.searchsorted(self.active, m)] ** 2
-                out[part] += weight * np.einsum("ij,ij->i", Z, Z, dtype=np.float64)
+            for m, Z in self.bank.features(part, self.active):
+                root = under_gate(self.roots[np.searchsorted(self.active, m)], self._gate(m, part))
+                out[part] += root**2 * np.einsum("ij,ij->i", Z, Z, dtype=np.float64)
         return out
 
-    def _features(self, rows: NDArray[np.intp]) -> Iterator[tuple[int, Block]]:
-        for m, Z in self.bank.features(rows, self.active):
-            yield m, Z if self.gates is None else self.gates[rows, m, np.newaxis] * Z
+    def _gate(self, m: int, rows: Rows) -> Array | None:
+        return None if self.gates is None else self.gates[m, rows]
 
     def _scale(self, W: Array) -> Array:
         """Multiply the rows of W, one a feature, with the roots of the weights."""
         root = np.repeat(self.roots, self.bank.widths[self.active])
         return np.asarray(W * root if W.ndim == 1 else W * root[:, np.newaxis])
+
+
+def nonzero_rows(V: Array) -> NDArray[np.intp]:
+    """Return the rows of a vector, or of a matrix, that are not zero."""
+    return np.flatnonzero(V if V.ndim == 1 else np.any(V != 0, axis=1))
+
+
+def under_gate(V: Any, gate: Array | None) -> Any:
+    """Multiply the rows of V with the gate, if there is one."""
+    return V if gate is None else (gate * np.transpose(V)).T
 
 
 def make_feature_bank(
@@ -278,7 +317,12 @@ def make_feature_bank(
         bank = StoredFeatures.fill(mosaic, source, np.float32, strip_bytes)
     else:
         bank = ComputedFeatures(mosaic, source, np.float64, strip_bytes)
-    bank.block_samples = int(min(_BLOCK_SAMPLES, max(np.sqrt(free / 16), 100)))
+    if isinstance(bank, StoredFeatures):
+        # Rows that are picked, or turned to double precision, are copied: in what the features leave of the budget.
+        left = free - size * bank.dtype.itemsize
+        bank.strip_bytes = int(min(max(left / 2, 2**20), _STRIP_BYTES))
+    bank.block_numbers = int(min(BLOCK_NUMBERS, max(free / 16, 100**2)))
+    bank.block_samples = min(_BLOCK_SAMPLES, int(np.sqrt(bank.block_numbers)))
     return bank
 
 

@@ -86,12 +86,14 @@ class ParquetRows(RowSource):
         return out
 
     def _group(self, g: int) -> NDArray[Any]:
-        if self._held is None or self._held[0] != g:
-            self._held = None  # two of them at once would be one too many
+        held = self._held  # another thread may want, and hold, another one meanwhile
+        if held is None or held[0] != g:
+            self._held = held = None  # two of them at once would be one too many
             file, number = self.groups[g]
             table = self.files[file].read_row_group(number)
-            self._held = (g, np.column_stack([_numbers(table.column(name), name) for name in self.names or []]))
-        return self._held[1]
+            held = (g, np.column_stack([_numbers(table.column(name), name) for name in self.names or []]))
+            self._held = held
+        return held[1]
 
 
 def open_rows(X: Any) -> RowSource:

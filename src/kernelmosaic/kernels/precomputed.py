@@ -43,10 +43,51 @@ class Precomputed(MatrixRows):
 
     def _block(self, X: Any, Y: Any) -> Block:
         K: Block = self._prepared()
+        rows, columns = _run(X), _run(Y)
+        if rows is not None and columns is not None:
+            return K[rows, columns].copy()  # several times faster than picking the entries one by one
         return K[np.ix_(X, Y)]
 
     def _diagonal(self, X: Any) -> NDArray[np.float64]:
         return np.asarray(self._prepared()[X, X], dtype=np.float64)
+
+
+def trusted(K: NDArray[Any]) -> Precomputed:
+    """Return the kernel of a matrix of floats that is not checked: for one that this package has computed itself."""
+    kernel = Precomputed(K)
+    kernel._share().result = K
+    return kernel
+
+
+def join_samples(kernel: Precomputed, block: NDArray[np.float64]) -> None:
+    """Give a kernel more samples, in place, of which only the similarities to those it has are known.
+
+    What the new samples have in common with each other is taken for zero. A fitted model never asks for it, but the
+    matrix is no longer positive semi-definite, and is not checked again.
+
+    Parameters
+    ----------
+    kernel : Precomputed
+        A kernel of n samples.
+    block : ndarray of shape (m, n)
+        Similarities of the new samples, whose row numbers are n, …, n + m - 1, to these.
+    """
+    old = kernel._prepared()
+    n, m = len(old), len(block)
+    joined = np.zeros((n + m, n + m), dtype=np.result_type(old, block))
+    joined[:n, :n], joined[n:, :n], joined[:n, n:] = old, block, block.T
+    kernel.set_params(K=joined)
+    kernel._share().result = joined
+
+
+def _run(numbers: NDArray[np.intp]) -> slice | None:
+    """Numbers that count up by one, as a slice; None for others."""
+    if len(numbers) == 0:
+        return None
+    first, last = int(numbers[0]), int(numbers[-1])
+    if last - first != len(numbers) - 1 or np.any(np.diff(numbers) != 1):
+        return None
+    return slice(first, last + 1)
 
 
 def _check_positive(K: NDArray[Any]) -> None:

@@ -10,12 +10,18 @@ import numpy as np
 
 
 @contextmanager
-def refuse_text(X: Any) -> Iterator[None]:
-    """Turn NumPy's complaint about a string into one that names the column and what to do."""
+def refuse_text(X: Any, y: Any = None) -> Iterator[None]:
+    """Turn NumPy's complaint about a string into one that names the column, or the target, and what to do."""
     try:
         yield
     except ValueError as error:
-        found = _first_text(X) if "could not convert string" in str(error) else None
+        complaint = "could not convert string" in str(error)
+        found = _first_text(X) if complaint else None
+        if found is None and complaint and y is not None and (target := _first_text(y)) is not None:
+            raise ValueError(
+                f"y holds text ({target[1]!r}) where a number a sample is read: give numbers, or tell classes apart "
+                "with a classifier."
+            ) from error
         if found is None:
             raise
         column, value = found

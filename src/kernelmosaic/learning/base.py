@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,9 +12,10 @@ from numpy.typing import NDArray
 
 from kernelmosaic.gram import KernelBank
 from kernelmosaic.learning.norms import PowerNorm, SumNorm, WeightNorm
-from kernelmosaic.learning.progress import gap_progress
+from kernelmosaic.learning.progress import GapProgress, gap_progress
 from kernelmosaic.machines import Machine
 from kernelmosaic.solvers import Program, Solution
+from kernelmosaic.solvers.joint_program import JointSolution
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,10 @@ class Learned:
 
     Attributes
     ----------
-    weights : ndarray of shape (P,)
-        The weights η of the kernels.
-    solution : Solution
-        The machine's solution for the combined kernel.
+    weights : ndarray of shape (P,) or (classes, P)
+        The weights η of the kernels; by class where every class has its own.
+    solution : Solution or JointSolution
+        The machine's solution for the combined kernel; of a joint machine, with one column a class.
     objective : float
         Value of the training problem, in the program's scale.
     gap : float
@@ -56,7 +56,7 @@ class Learned:
     """
 
     weights: NDArray[np.float64]
-    solution: Solution
+    solution: Solution | JointSolution
     objective: float
     gap: float
     n_solves: int
@@ -87,7 +87,7 @@ class Options:
     max_iter: int = 100
     verbose: bool = False
 
-    def progress(self, what: str) -> AbstractContextManager[Callable[[float], None]]:
+    def progress(self, what: str) -> GapProgress:
         """Return a context whose value is called with the gap after every iteration."""
         return gap_progress(what, self.tol) if self.verbose else nullcontext(lambda gap: None)
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.learning.class_wise import ClassSearch, ClassWiseLearner, ClassWiseLook, QuasiNewton
-from kernelmosaic.learning.joint import LARGEST
+from kernelmosaic.learning.joint import LARGEST, SINGLE
 from kernelmosaic.solvers import Program, solve_smo
 from kernelmosaic.solvers.joint_curvature import free_coefficients, joint_curvature
 
@@ -68,7 +68,7 @@ class ClassNewton(ClassWiseLearner):
         program, beta = problem.machine.program, here.solution.beta
         if free_coefficients(program, beta).any(axis=1).sum() > LARGEST:
             return None
-        H = joint_curvature(problem.combine(here.d), program, beta, here.products)
+        H = joint_curvature(problem.combine(here.d), program, beta, here.products, single=search.tol >= SINGLE)
         return _lowest_point(here.d.ravel(), here.theta.ravel(), H).reshape(here.d.shape) - here.d
 
 

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import KernelBank
-from kernelmosaic.learning.base import Iteration
-from kernelmosaic.learning.joint import SINGLE, JointLearned
+from kernelmosaic.learning.base import Iteration, Learned
+from kernelmosaic.learning.joint import SINGLE
 from kernelmosaic.learning.progress import gap_progress
 from kernelmosaic.machines.multiclass import JointMachine
 from kernelmosaic.solvers import relative_gap
-from kernelmosaic.solvers.multiclass import JointSolution, certify_joint
+from kernelmosaic.solvers.joint_program import JointSolution, certify_joint
 
 #: The machine is first solved to this gap, ...
 _FIRST_TOL = 1e-2
@@ -92,16 +92,21 @@ class ClassWiseProblem:
         self.machine = machine
         self.n_classes = machine.program.n_classes
         self.n_solves = 0
-        self._K = np.empty((self.n_classes, bank.n_samples, bank.n_samples), dtype=matrix_dtype(bank, tol))
+        self._K = np.empty((0, 0, 0))
+        if bank.writes_matrices:
+            self._K = np.empty((self.n_classes, bank.n_samples, bank.n_samples), dtype=matrix_dtype(bank, tol))
         self._combined: Array | None = None
 
-    def combine(self, d: Array) -> NDArray[Any]:
-        """Return the classes' matrices at d, one for all where they have the same weights."""
-        kinds = 1 if np.all(d == d[0]) else self.n_classes
+    def combine(self, d: Array) -> Any:
+        """Return the classes' kernels at d, one for all where they have the same weights."""
+        shared = bool(np.all(d == d[0]))
+        if not self.bank.writes_matrices:
+            return self.bank.combine(d[0]) if shared else self.bank.combine_classes(d, self._K)
+        kinds = 1 if shared else self.n_classes
         if self._combined is None or not np.array_equal(self._combined, d):
             self.bank.combine_classes(d[:kinds], self._K[:kinds])
             self._combined = d.copy()
-        return self._K[0] if kinds == 1 else self._K
+        return self._K[0] if shared else self._K
 
     def look(self, d: Array, start: ClassWiseLook | None, tol: float) -> ClassWiseLook:
         """Solve the machine at d to a relative gap of `tol`, with both bounds on the whole problem.
@@ -155,7 +160,7 @@ class ClassWiseLearner(ABC):
         self.max_iter = max_iter
         self.verbose = verbose
 
-    def learn(self, bank: KernelBank, machine: JointMachine) -> JointLearned:
+    def learn(self, bank: KernelBank, machine: JointMachine) -> Learned:
         """Return weights of shape (classes, P), rescaled so that ½ Σd equals ½ Σ‖w_c‖² class by class."""
         search = ClassSearch(ClassWiseProblem(bank, machine, self.tol), self.tol, self.max_iter)
         progress = gap_progress(type(machine).__name__, self.tol) if self.verbose else nullcontext(lambda gap: None)
@@ -164,7 +169,7 @@ class ClassWiseLearner(ABC):
             self.minimise(search)
         best = search.best
         weights, solution = best.rescaled()
-        return JointLearned(weights, solution, best.upper, search.gap, search.problem.n_solves, search.history)
+        return Learned(weights, solution, best.upper, search.gap, search.problem.n_solves, search.history)
 
     @abstractmethod
     def minimise(self, search: ClassSearch) -> None:

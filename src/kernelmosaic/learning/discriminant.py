@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram import DeviceGram, KernelBank
+from kernelmosaic.gram import KernelBank
 from kernelmosaic.learning.base import Iteration
+from kernelmosaic.learning.discriminant_ridge import RidgeSolution, make_ridge
 from kernelmosaic.learning.norms import Weights
-from kernelmosaic.learning.progress import gap_progress
-from kernelmosaic.machines.discriminant import Discriminant, Factored, Matrix, center
+from kernelmosaic.learning.progress import GapProgress, gap_progress
+from kernelmosaic.machines.discriminant import Discriminant, Matrix
 from kernelmosaic.solvers import relative_gap
 
 #: A learned λ keeps at least this share of the trace: nothing is lost beyond that relative size, and no matrix is
@@ -33,28 +32,22 @@ class Evaluation:
     ----------
     shares : ndarray of shape (P,) or (1 + P,)
         s = θ ∘ r: what each kernel has of the trace; the identity first where λ is learned.
-    factored : Factored
-        The factorisation and β.
-    values : ndarray of shape (n, k)
-        G̃β, without the identity's part.
+    solution : RidgeSolution
+        β, and how it answers to the weights.
     upper : float
         Primal value, no less than the optimum.
     q : ndarray like `shares`
         Σ_j β_jᵀN_iβ_j for the matrices N_i = G̃_i / r_i of trace one: the value falls with the slope −scale · q.
-    products : ndarray of shape (P or 1 + P, n, k)
-        N_i β.
     """
 
     shares: Weights
-    factored: Factored
-    values: Matrix
+    solution: RidgeSolution
     upper: float
     q: Weights
-    products: NDArray[np.float64]
 
     @property
     def beta(self) -> Matrix:
-        return self.factored.beta
+        return self.solution.beta
 
 
 @dataclass(frozen=True)
@@ -114,6 +107,9 @@ class DiscriminantProblem:
         self.traces = traces
         self.joint = machine.alpha is None
         self.n_solves = 0
+        self.ridge = make_ridge(bank, machine)
+        inverse = np.divide(1.0, traces, out=np.zeros_like(traces), where=traces > 0)
+        self._units = np.append(1.0 / bank.n_samples, inverse) if self.joint else inverse
         # Constant kernels are left out of the simplex altogether.
         self.usable = np.flatnonzero(np.append(np.ones(int(self.joint)), traces) > 0)
 
@@ -147,69 +143,48 @@ class DiscriminantProblem:
     def evaluate(self, shares: Weights) -> Evaluation:
         """Solve for all targets at these shares, with the slopes of all kernels."""
         theta, alpha = self.weights(shares)
-        factored = self._factor(self.bank.combine(theta), alpha)
+        try:
+            solution = self.ridge.solve(theta, alpha)
+        except np.linalg.LinAlgError:
+            raise ValueError(
+                f"alpha={alpha:g} leaves the regularised kernel matrix singular to machine precision: raise alpha."
+            ) from None
         self.n_solves += 1
-        products = self._products(factored.beta)
-        q = np.einsum("inj,nj->i", products, factored.beta)
-        first = int(self.joint)
-        values = np.tensordot(shares[first:], products[first:], 1)
-        residual = self.machine.targets - values
-        # The ridge problem itself, by the same products as the slopes: an upper bound however inexact β is.
-        upper = self.machine.objective_scale * float(np.sum(residual**2) / alpha + shares[first:] @ q[first:])
-        return Evaluation(shares, factored, values, upper, q, products)
+        upper = self.machine.objective_scale * solution.value
+        return Evaluation(shares, solution, upper, self._slopes(solution.beta, solution.forms))
 
-    def lower(self, beta: Matrix, q: Weights) -> float:
+    def lower(self, at: Evaluation) -> float:
         """What β, scaled as is best, guarantees whatever the weights."""
+        return self._lower(at.beta, at.q)
+
+    def guarantee(self, beta: Matrix) -> float:
+        """Return the lower bound of any β; its columns are centred first."""
+        beta = beta - beta.mean(axis=0)
+        return self._lower(beta, self._slopes(beta, self.ridge.forms(beta)))
+
+    def _lower(self, beta: Matrix, q: Weights) -> float:
         gain = float(np.sum(self.machine.targets * beta))
         rest = float(q[self.usable].max()) + (
             0.0 if self.machine.alpha is None else self.machine.alpha * float(np.sum(beta**2))
         )
         return self.machine.objective_scale * max(gain, 0.0) ** 2 / rest if rest > 0 else 0.0
 
-    def guarantee(self, beta: Matrix) -> float:
-        """Return the lower bound of any β; its columns are centred first."""
-        beta = beta - beta.mean(axis=0)
-        return self.lower(beta, np.einsum("inj,nj->i", self._products(beta), beta))
-
     def curvature(self, at: Evaluation) -> NDArray[np.float64]:
         """Return ∂²/∂s² of Σ_j h_jᵀ(…)⁻¹h_j over the usable kernels: 2 Σ_j (N_iβ_j)ᵀ(…)⁻¹(N_lβ_j)."""
-        V = at.products[self.usable]
-        flat = V.transpose(1, 0, 2).reshape(V.shape[1], -1)
-        answer = at.factored.solve(flat).reshape(V.shape[1], *V.shape[::2])
-        return np.asarray(2.0 * np.einsum("inj,nlj->il", V, answer))
+        unit = self._units[self.usable]
+        chosen = at.solution.responses(identity=self.joint)[np.ix_(self.usable, self.usable)]
+        return np.asarray(2.0 * unit[:, np.newaxis] * chosen * unit)
 
     def learned(
         self, best: Evaluation, gap: float, history: list[Iteration], objective: float | None = None
     ) -> DiscriminantLearned:
         theta, alpha = self.weights(best.shares)
         value = best.upper if objective is None else objective
-        return DiscriminantLearned(theta, alpha, best.beta, best.values, value, gap, self.n_solves, history)
+        return DiscriminantLearned(theta, alpha, best.beta, best.solution.values, value, gap, self.n_solves, history)
 
-    def _factor(self, K: Any, alpha: float) -> Factored:
-        """Centre the combined kernel and solve for all targets, wherever it lives; it is overwritten."""
-        try:
-            if isinstance(K, DeviceGram):
-                from kernelmosaic.machines._torch_discriminant import solve_on_device
-
-                return solve_on_device(K, self.machine.targets, alpha)
-            return self.machine.solve(center(np.asarray(K, dtype=np.float64)), alpha)
-        except np.linalg.LinAlgError:
-            raise ValueError(
-                f"alpha={alpha:g} leaves the regularised kernel matrix singular to machine precision: raise alpha."
-            ) from None
-
-    def _products(self, beta: Matrix) -> NDArray[np.float64]:
-        bank, first = self.bank, int(self.joint)
-        out = np.empty((self.n_shares, *beta.shape))
-        out[first:] = bank.products(beta)
-        own = out[first:]
-        own -= own.mean(axis=1, keepdims=True)
-        own *= np.divide(1.0, self.traces, out=np.zeros_like(self.traces), where=self.traces > 0)[
-            :, np.newaxis, np.newaxis
-        ]
-        if self.joint:
-            out[0] = beta / bank.n_samples
-        return out
+    def _slopes(self, beta: Matrix, forms: Weights) -> Weights:
+        """Return q from β and Σ_j β_jᵀG̃_iβ_j."""
+        return np.asarray(self._units * (np.append(np.sum(beta**2), forms) if self.joint else forms))
 
 
 def centered_traces(bank: KernelBank, diagonals: NDArray[np.float64]) -> Weights:
@@ -223,7 +198,7 @@ def centered_traces(bank: KernelBank, diagonals: NDArray[np.float64]) -> Weights
         k_i(x, x) on the training set.
     """
     n = bank.n_samples
-    totals = bank.products(np.ones(n)).sum(axis=1)
+    totals = 2.0 * bank.quadratic_forms(np.ones(n))
     traces = diagonals.sum(axis=1)
     centred = traces - totals / n
     return np.where(centred > _CONSTANT * traces, centred, 0.0)
@@ -240,8 +215,16 @@ class DiscriminantLearner(ABC):
         Most iterations.
     verbose : bool
         Whether to show a progress bar.
+
+    Attributes
+    ----------
+    advice : str
+        What to do when the gap is not met.
+    reads_matrices : bool
+        Whether it needs the kernels as matrices, not only solutions of the problem.
     """
 
+    reads_matrices = False
     advice = "raise max_iter, or accept a larger tol."
 
     def __init__(self, tol: float = 5e-4, max_iter: int = 100, verbose: bool = False) -> None:
@@ -252,37 +235,8 @@ class DiscriminantLearner(ABC):
     @abstractmethod
     def learn(self, problem: DiscriminantProblem) -> DiscriminantLearned: ...
 
-    def progress(self) -> AbstractContextManager[Callable[[float], None]]:
+    def progress(self) -> GapProgress:
         return gap_progress("Discriminant", self.tol) if self.verbose else nullcontext(lambda gap: None)
-
-
-class Best:
-    """The best weights seen so far, the best lower bound, and the record of both."""
-
-    def __init__(self, problem: DiscriminantProblem, first: Evaluation) -> None:
-        self.problem = problem
-        self.at = first
-        self.bound = problem.lower(first.beta, first.q)
-        self.history = [Iteration(first.upper, self.gap)]
-
-    @property
-    def gap(self) -> float:
-        return relative_gap(self.at.upper, self.bound)
-
-    def see(self, there: Evaluation) -> bool:
-        """Take note of an evaluation; whether it is the best so far."""
-        self.bound = max(self.bound, self.problem.lower(there.beta, there.q))
-        if there.upper >= self.at.upper:
-            return False
-        self.at = there
-        return True
-
-    def record(self) -> float:
-        self.history.append(Iteration(self.at.upper, self.gap))
-        return self.gap
-
-    def learned(self) -> DiscriminantLearned:
-        return self.problem.learned(self.at, self.gap, self.history)
 
 
 class DiscriminantFixed(DiscriminantLearner):

@@ -8,13 +8,8 @@ import numpy as np
 from scipy.linalg import helmert
 
 from kernelmosaic.learning.base import Iteration
-from kernelmosaic.learning.discriminant import (
-    Best,
-    DiscriminantLearned,
-    DiscriminantLearner,
-    DiscriminantProblem,
-    Evaluation,
-)
+from kernelmosaic.learning.discriminant import DiscriminantLearned, DiscriminantLearner, DiscriminantProblem, Evaluation
+from kernelmosaic.learning.incumbent import Incumbent
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.machines.discriminant import Discriminant, Matrix, binary_targets, center, within_class_matrix
 from kernelmosaic.solvers import relative_gap
@@ -34,6 +29,7 @@ class DiscriminantSDP(DiscriminantLearner):
     Ye, Ji and Chen (2008), theorem 2.1 and equations 29 and 41.
     """
 
+    reads_matrices = True
     advice = (
         "the semi-definite program is badly conditioned; use formulation='newton', raise alpha, or accept a larger tol."
     )
@@ -41,13 +37,13 @@ class DiscriminantSDP(DiscriminantLearner):
     def learn(self, problem: DiscriminantProblem) -> DiscriminantLearned:
         k = problem.machine.targets.shape[1]
         _require_small("sdp", [problem.bank.n_samples] * k, problem.n_shares)
-        best = Best(problem, problem.evaluate(problem.start()))
+        found = Incumbent(problem, problem.evaluate(problem.start()))
         with self.progress() as advance:
-            advance(best.gap)
-            shares = _MatrixInequalities(problem, best.at).solve([[j] for j in range(k)]).s
-            best.see(problem.evaluate(problem.spread(shares)))
-            advance(best.record())
-        return best.learned()
+            advance(found.gap)
+            shares = _MatrixInequalities(problem, found.best).solve([[j] for j in range(k)]).s
+            found.see(problem.evaluate(problem.spread(shares)))
+            advance(found.record())
+        return problem.learned(found.best, found.gap, found.history)
 
 
 class DiscriminantApproximateSDP(DiscriminantLearner):
@@ -62,6 +58,7 @@ class DiscriminantApproximateSDP(DiscriminantLearner):
     Ye, Ji and Chen (2008), theorem 3.1 and equations 32 and 45.
     """
 
+    reads_matrices = True
     advice = DiscriminantSDP.advice
 
     def learn(self, problem: DiscriminantProblem) -> DiscriminantLearned:
@@ -73,8 +70,7 @@ class DiscriminantApproximateSDP(DiscriminantLearner):
             at = problem.evaluate(problem.spread(found.s))
             upper = _lifted(H.T @ at.beta, found.t) * problem.machine.objective_scale
             root = _square_root(_unit_diagonal(found.multipliers[0][-H.shape[1] :, -H.shape[1] :]))
-            beta = at.factored.solve(H @ root)
-            gap = relative_gap(upper, self._lower(problem, H @ root, beta))
+            gap = relative_gap(upper, self._lower(problem, H @ root, at.beta @ root))
             advance(gap)
         return problem.learned(at, gap, [Iteration(upper, gap)], objective=upper)
 
@@ -98,6 +94,7 @@ class DiscriminantKim(DiscriminantLearner):
     Kim, Magnani and Boyd (2006), "Optimal kernel selection in kernel Fisher discriminant analysis".
     """
 
+    reads_matrices = True
     advice = DiscriminantSDP.advice
 
     def learn(self, problem: DiscriminantProblem) -> DiscriminantLearned:
@@ -105,12 +102,12 @@ class DiscriminantKim(DiscriminantLearner):
         if problem.joint or len(problem.machine.counts) != 2:
             raise ValueError("formulation='kim' serves two classes and a given alpha; use formulation='sdp'.")
         _require_small("kim", [n + 1], problem.n_shares)
-        best = Best(problem, problem.evaluate(problem.start()))
+        found = Incumbent(problem, problem.evaluate(problem.start()))
         with self.progress() as advance:
-            advance(best.gap)
-            best.see(problem.evaluate(problem.spread(self._solve(problem))))
-            advance(best.record())
-        return best.learned()
+            advance(found.gap)
+            found.see(problem.evaluate(problem.spread(self._solve(problem))))
+            advance(found.record())
+        return problem.learned(found.best, found.gap, found.history)
 
     @staticmethod
     def _solve(problem: DiscriminantProblem) -> Weights:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kernelmosaic.learning.discriminant import Best, DiscriminantLearned, DiscriminantLearner, DiscriminantProblem
+from kernelmosaic.learning.discriminant import DiscriminantLearned, DiscriminantLearner, DiscriminantProblem, Evaluation
+from kernelmosaic.learning.incumbent import Incumbent
 from kernelmosaic.learning.norms import SumNorm
 
 #: Sufficient decrease in the line search, and how often a step is shortened.
@@ -18,30 +19,26 @@ class DiscriminantNewton(DiscriminantLearner):
     """
 
     def learn(self, problem: DiscriminantProblem) -> DiscriminantLearned:
-        best = Best(problem, problem.evaluate(problem.start()))
-        with self.progress() as advance:
-            advance(best.gap)
-            while best.gap > self.tol and len(best.history) < self.max_iter and self._step(best):
-                advance(best.record())
-        return best.learned()
+        found = Incumbent(problem, problem.evaluate(problem.start()))
+        found.improve(lambda: self._step(problem, found), self.tol, self.max_iter, self.progress())
+        return problem.learned(found.best, found.gap, found.history)
 
-    def _step(self, best: Best) -> bool:
+    def _step(self, problem: DiscriminantProblem, found: Incumbent[Evaluation]) -> bool:
         """Step to the model's minimiser, or as far towards it as pays; False when nothing more does."""
-        here, problem = best.at, best.problem
-        usable = problem.usable
+        here, usable = found.best, problem.usable
         s, q = here.shares[usable], here.q[usable]
         # Slopes and curvature in units of the value, so that the model's own tolerance means something.
         unit = max(float(q.max()), 1e-300)
         direction = SumNorm().newton_direction(s, q / unit, problem.curvature(here) / unit)
         slope = -problem.machine.objective_scale * float(q @ direction)
-        size, before = 1.0, best.bound
+        size, before = 1.0, found.lower
         for _ in range(_MAX_HALVINGS if slope < 0 else 0):
             there = problem.evaluate(problem.spread(s + size * direction))
-            best.bound = max(best.bound, problem.lower(there.beta, there.q))
+            found.bound(problem.lower(there))
             if there.upper <= here.upper + _ARMIJO * size * slope:
-                best.at = there
+                found.best = there
                 return True
-            if best.gap <= self.tol:
+            if found.gap <= self.tol:
                 return True
             size *= 0.3
-        return best.bound > before
+        return found.lower > before

@@ -5,13 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from kernelmosaic.learning.base import Iteration
-from kernelmosaic.learning.discriminant import (
-    Best,
-    DiscriminantLearned,
-    DiscriminantLearner,
-    DiscriminantProblem,
-    Evaluation,
-)
+from kernelmosaic.learning.discriminant import DiscriminantLearned, DiscriminantLearner, DiscriminantProblem, Evaluation
+from kernelmosaic.learning.incumbent import Incumbent
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.solvers import relative_gap
 
@@ -38,26 +33,26 @@ class DiscriminantQCQP(DiscriminantLearner):
     """
 
     def learn(self, problem: DiscriminantProblem) -> DiscriminantLearned:
-        best = Best(problem, problem.evaluate(problem.start()))
-        path = _Path(problem, best.at)
+        found = Incumbent(problem, problem.evaluate(problem.start()))
+        path = _Path(problem, found.best)
         idle = 0
         with self.progress() as advance:
-            advance(best.gap)
-            while best.gap > self.tol and len(best.history) < self.max_iter and idle < _PATIENCE:
-                before = best.gap
-                best.see(path.step())
-                idle = 0 if best.gap < before else idle + 1
-                advance(best.record())
-            self._prune(best, path)
-        return best.learned()
+            advance(found.gap)
+            while found.gap > self.tol and len(found.history) < self.max_iter and idle < _PATIENCE:
+                before = found.gap
+                found.see(path.step())
+                idle = 0 if found.gap < before else idle + 1
+                advance(found.record())
+            self._prune(found, path)
+        return problem.learned(found.best, found.gap, found.history)
 
-    def _prune(self, best: Best, path: _Path) -> None:
+    def _prune(self, found: Incumbent[Evaluation], path: _Path) -> None:
         """Give up the shares that interior points leave of a zero, if the gap allows it."""
-        there = best.problem.evaluate(best.problem.spread(path.likely()))
-        best.bound = max(best.bound, best.problem.lower(there.beta, there.q))
-        if relative_gap(there.upper, best.bound) <= max(self.tol, best.gap):
-            best.at = there
-            best.history[-1] = Iteration(there.upper, best.gap)
+        there = path.problem.evaluate(path.problem.spread(path.likely()))
+        found.bound(path.problem.lower(there))
+        if relative_gap(there.upper, found.lower) <= max(self.tol, found.gap):
+            found.best = there
+            found.history[-1] = Iteration(there.upper, found.gap)
 
 
 class _Path:

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelmosaic.learning.discriminant import (
-    Best,
-    DiscriminantLearned,
-    DiscriminantLearner,
-    DiscriminantProblem,
-    Evaluation,
-)
+from kernelmosaic.learning.discriminant import DiscriminantLearned, DiscriminantLearner, DiscriminantProblem, Evaluation
+from kernelmosaic.learning.incumbent import Incumbent
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.solvers.linear_program import Master
 
@@ -38,21 +33,21 @@ class DiscriminantSILP(DiscriminantLearner):
 
     def learn(self, problem: DiscriminantProblem) -> DiscriminantLearned:
         planes = _Planes(problem)
-        best = Best(problem, planes.ask(problem.start()))
+        found = Incumbent(problem, planes.ask(problem.start()))
         share, idle = _STEP, 0
         with self.progress() as advance:
-            advance(best.gap)
-            while best.gap > self.tol and len(best.history) < self.max_iter and idle < _PATIENCE:
-                before = best.gap
+            advance(found.gap)
+            while found.gap > self.tol and len(found.history) < self.max_iter and idle < _PATIENCE:
+                before = found.gap
                 corner, bound = planes.master()
-                best.bound = max(best.bound, bound)
-                if best.gap > self.tol:
-                    towards = (1 - share) * best.at.shares[problem.usable] + share * corner
-                    paid = best.see(planes.ask(problem.spread(towards)))
+                found.bound(bound)
+                if found.gap > self.tol:
+                    towards = (1 - share) * found.best.shares[problem.usable] + share * corner
+                    paid = found.see(planes.ask(problem.spread(towards)))
                     share = min(share / _CHANGE, 1.0) if paid else max(share * _CHANGE, 1e-3)
-                idle = 0 if best.gap < before else idle + 1
-                advance(best.record())
-        return best.learned()
+                idle = 0 if found.gap < before else idle + 1
+                advance(found.record())
+        return problem.learned(found.best, found.gap, found.history)
 
 
 class _Planes:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import KernelBank
+from kernelmosaic.learning.base import Iteration, Learned
 from kernelmosaic.learning.norms import WeightNorm, Weights
 from kernelmosaic.machines import Machine
 from kernelmosaic.solvers import Solution, mean_diagonal, solve_free
@@ -84,6 +85,19 @@ class Problem:
             return 0.0
         return _NOISE * mean_diagonal(self._K)
 
+    def combine(self, theta: Weights) -> Any:
+        """Return the combined kernel at θ, made anew only when θ has changed."""
+        if self._at is None or not np.array_equal(self._at, theta):
+            self._K = self.bank.combine(theta * self.scale, out=self._K)
+            self._at = theta
+        return self._K
+
+    def solve(self, theta: Weights, warm_start: NDArray[np.float64] | None, tol: float) -> Solution:
+        """Solve the machine at θ to a relative gap of `tol`."""
+        solution = self.machine.solve(self.combine(theta), warm_start, tol)
+        self.n_solves += 1
+        return solution
+
     def evaluate(
         self,
         theta: Weights,
@@ -92,11 +106,7 @@ class Problem:
         kernels: NDArray[np.intp] | None = None,
     ) -> Evaluation:
         """Solve the machine at θ to a relative gap of `tol`, looking at the slopes of these kernels (all if None)."""
-        if self._K is None or self._at is None or not np.array_equal(self._at, theta):
-            self._K = self.bank.combine(theta * self.scale, out=self._K)
-            self._at = theta
-        solution = self.machine.solve(self._K, warm_start, tol)
-        self.n_solves += 1
+        solution = self.solve(theta, warm_start, tol)
         support = np.flatnonzero(solution.beta)
         blank = np.zeros((self.n_kernels, len(support)))
         unknown = Evaluation(theta, solution, np.inf, np.full(self.n_kernels, np.nan), blank, support)
@@ -126,7 +136,21 @@ class Problem:
 
     def lower(self, at: Evaluation) -> float:
         """What β guarantees whatever the weights of the kernels looked at: a bound on the optimum if they are all."""
-        return self.machine.program.linear_value(at.solution.beta) - self.norm.support(at.q[at.watched])
+        constant, slopes = self.plane(at)
+        return constant - self.norm.support(slopes[at.watched])
+
+    def plane(self, at: Evaluation) -> tuple[float, Weights]:
+        """Return c and q of the plane c − ⟨q, θ⟩ that β puts below the value everywhere."""
+        return self.machine.program.linear_value(at.solution.beta), at.q
+
+    def guarantee(self, beta: NDArray[np.float64]) -> float:
+        """Return the lower bound on the optimum that any feasible β gives."""
+        q = self.bank.quadratic_forms(beta) * self.scale
+        return self.machine.program.linear_value(beta) - self.norm.support(q)
+
+    def learned(self, best: Evaluation, gap: float, history: list[Iteration]) -> Learned:
+        """Return what a learner does whose best evaluation this is."""
+        return Learned(best.theta * self.scale, best.solution, best.upper, gap, self.n_solves, history)
 
     def curvature(self, at: Evaluation) -> NDArray[np.float64]:
         """Return ∂²J/∂θ² among the kernels looked at, while the free samples stay free: how β answers to the weights.

@@ -22,6 +22,7 @@ from kernelmosaic.learning.reduced_gradient import ReducedGradient
 from kernelmosaic.learning.sdp import SDP
 from kernelmosaic.learning.silp import SILP
 from kernelmosaic.machines import Machine
+from kernelmosaic.machines.base import check_count
 
 #: Every way to learn the weights, by the name an estimator's `solver` gives it.
 SOLVERS: dict[str, type[Any]] = {
@@ -47,9 +48,8 @@ def make_learner(parameters: Any, bank: KernelBank, machines: Sequence[Machine] 
     machines : sequence of Machine
         What it will be asked to learn for, so that a solver that cannot serve them says so before any work is done.
     """
-    norm, learner, max_iter = make_norm(parameters.norm), _solver(parameters), parameters.max_iter
-    if isinstance(max_iter, bool) or not isinstance(max_iter, int | np.integer) or max_iter < 1:
-        raise ValueError(f"max_iter={max_iter!r}: give a whole number of at least 1.")
+    norm, learner = make_norm(parameters.norm), _solver(parameters)
+    max_iter = check_count("max_iter", parameters.max_iter)
     if parameters.weights is not None:
         if not isinstance(parameters.penalties, str):
             make_penalties(parameters.penalties, parameters.penalty_power, bank)
@@ -60,7 +60,7 @@ def make_learner(parameters: Any, bank: KernelBank, machines: Sequence[Machine] 
     for machine in machines:
         learner.require(parameters.solver, program=machine.program)
     penalties = make_penalties(parameters.penalties, parameters.penalty_power, bank)
-    made: Learner = learner(Options(norm, penalties, parameters.tol, int(max_iter), bool(parameters.verbose)))
+    made: Learner = learner(Options(norm, penalties, parameters.tol, max_iter, bool(parameters.verbose)))
     return made
 
 

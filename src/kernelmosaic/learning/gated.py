@@ -17,7 +17,7 @@ from kernelmosaic.learning.steps import Step, make_step
 from kernelmosaic.machines import Machine
 from kernelmosaic.machines.multiclass import JointMachine
 from kernelmosaic.solvers import Solution
-from kernelmosaic.solvers.multiclass import JointSolution
+from kernelmosaic.solvers.joint_program import JointSolution
 
 Array = NDArray[np.float64]
 
@@ -56,6 +56,11 @@ class Look:
     value: float
     gates: Array
     solution: Solution | JointSolution
+
+    @property
+    def outputs(self) -> Array:
+        """β with one row an output, of shape (outputs, n)."""
+        return np.atleast_2d(self.solution.beta.T)
 
 
 @dataclass(frozen=True)
@@ -118,12 +123,9 @@ class GatedProblem:
         """Return ∂J/∂η_m(x_i), of shape (n, P); zero where β is, so only the support's rows are read."""
         beta = look.solution.beta
         support = np.flatnonzero(beta if beta.ndim == 1 else np.any(beta != 0, axis=1))
+        each = beta[support] * self.bank.gated_products(beta, look.gates, support)
         G = np.zeros_like(look.gates)
-        for m in range(self.bank.n_kernels):
-            # Transposed, so that a vector and a column a class are written alike.
-            product = self.bank.products((look.gates[:, m] * beta.T).T, support, [m])[m]
-            each = beta[support] * product
-            G[support, m] = -np.sum(each, axis=tuple(range(1, each.ndim)))
+        G[support] = -np.sum(each, axis=tuple(range(2, each.ndim))).T
         return G
 
     def slope(self, V: Array, look: Look) -> Array:

@@ -2,36 +2,60 @@
 
 from __future__ import annotations
 
-from kernelmosaic.learning.base import Iteration, Learned
-from kernelmosaic.learning.evaluation import Evaluation, Problem
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from kernelmosaic.learning.base import Iteration
+from kernelmosaic.learning.progress import GapProgress
 from kernelmosaic.solvers import relative_gap
-from kernelmosaic.solvers.program import Vector
 
 
-class Incumbent:
-    """Keeps the best evaluation and the best lower bound; every evaluation may better either.
+class Valued(Protocol):
+    """A look at a problem at some weights, with a value no less than the optimum."""
+
+    @property
+    def upper(self) -> float: ...
+
+
+Look = TypeVar("Look", bound=Valued)
+Look_contra = TypeVar("Look_contra", bound=Valued, contravariant=True)
+
+
+class Bounded(Protocol[Look_contra]):
+    """A problem in which every look gives a lower bound on the optimum."""
+
+    def lower(self, at: Look_contra, /) -> float: ...
+
+
+class Incumbent(Generic[Look]):
+    """Keeps the best look and the best lower bound; every look may better either.
 
     Parameters
     ----------
-    problem : Problem
+    problem : Bounded
         What is being solved.
-    first : Evaluation
+    first : Valued
         The first look at it.
     """
 
-    def __init__(self, problem: Problem, first: Evaluation) -> None:
+    def __init__(self, problem: Bounded[Look], first: Look) -> None:
         self.problem = problem
         self.best = first
         self.lower = problem.lower(first)
         self.history = [Iteration(first.upper, self.gap)]
 
     @property
-    def gap(self) -> float:
-        return relative_gap(self.best.upper, self.lower)
+    def noise(self) -> float:
+        """A lower bound of less than this is zero up to rounding, and the gap with it."""
+        return 0.0
 
-    def see(self, there: Evaluation) -> bool:
-        """Take note of an evaluation; whether it is the best so far."""
-        self.lower = max(self.lower, self.problem.lower(there))
+    @property
+    def gap(self) -> float:
+        return relative_gap(self.best.upper, self.lower, self.noise)
+
+    def see(self, there: Look) -> bool:
+        """Take note of a look; whether it is the best so far."""
+        self.bound(self.problem.lower(there))
         if there.upper >= self.best.upper:
             return False
         self.best = there
@@ -46,12 +70,9 @@ class Incumbent:
         self.history.append(Iteration(self.best.upper, self.gap))
         return self.gap
 
-    def learned(self) -> Learned:
-        best, problem = self.best, self.problem
-        return Learned(best.theta * problem.scale, best.solution, best.upper, self.gap, problem.n_solves, self.history)
-
-
-def guaranteed_value(problem: Problem, beta: Vector) -> float:
-    """Return what any feasible β guarantees whatever the weights: a lower bound on the optimum."""
-    q = problem.bank.quadratic_forms(beta) * problem.scale
-    return problem.machine.program.linear_value(beta) - problem.norm.support(q)
+    def improve(self, step: Callable[[], bool], tol: float, max_iter: int, progress: GapProgress) -> None:
+        """Record step after step until the gap is `tol`, the history has `max_iter` lines, or a step says False."""
+        with progress as advance:
+            advance(self.gap)
+            while self.gap > tol and len(self.history) < max_iter and step():
+                advance(self.record())

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import KernelBank
-from kernelmosaic.learning.base import Iteration, Options
+from kernelmosaic.learning.base import Iteration, Learned, Options
 from kernelmosaic.learning.evaluation import Evaluation, Problem
 from kernelmosaic.learning.factory import given_weights
-from kernelmosaic.learning.newton import Newton, _Search
+from kernelmosaic.learning.newton import Newton
+from kernelmosaic.learning.newton_search import NewtonSearch
 from kernelmosaic.learning.norms import Weights, make_norm
 from kernelmosaic.learning.penalties import make_penalties
+from kernelmosaic.machines.base import check_count
 from kernelmosaic.machines.multiclass import JointMachine
 from kernelmosaic.solvers.joint_curvature import free_coefficients, joint_curvature
-from kernelmosaic.solvers.multiclass import JointSolution
 
 #: Down to this gap of the whole problem single precision does for curvatures.
 SINGLE = 1e-4
@@ -28,32 +28,6 @@ LARGEST = 4000
 _CURVED = 1e-8
 #: The power of θ with which a slope falls when only the kernel's own weight changes: at most 2.
 _POWER = 2.0
-
-
-@dataclass(frozen=True)
-class JointLearned:
-    """What a learner for joint machines returns: as `Learned`, with a solution that has one column a class.
-
-    Attributes
-    ----------
-    weights : ndarray of shape (P,) or (classes, P)
-        The weights of the kernels.
-    solution : JointSolution
-        The machine's solution for the combined kernel.
-    objective, gap : float
-        Value of the training problem and its certified relative duality gap, weights included.
-    n_solves : int
-        How often the machine was solved.
-    history : list of Iteration
-        Objective and gap after every iteration.
-    """
-
-    weights: NDArray[np.float64]
-    solution: JointSolution
-    objective: float
-    gap: float
-    n_solves: int
-    history: list[Iteration] = field(default_factory=list)
 
 
 class JointProblem(Problem):
@@ -69,11 +43,7 @@ class JointProblem(Problem):
         self, theta: Weights, warm_start: Any, tol: float, kernels: NDArray[np.intp] | None = None
     ) -> Evaluation:
         """Solve the machine at θ; every kernel is looked at, since all share the same products."""
-        if self._K is None or self._at is None or not np.array_equal(self._at, theta):
-            self._K = self.bank.combine(theta * self.scale, out=self._K)
-            self._at = theta
-        solution: Any = self.machine.solve(self._K, warm_start, tol)
-        self.n_solves += 1
+        solution: Any = self.solve(theta, warm_start, tol)
         support = np.flatnonzero(np.any(solution.beta != 0, axis=1))
         products = self.bank.products(solution.beta, support) * self.scale[:, np.newaxis, np.newaxis]
         q = np.maximum(0.5 * np.einsum("mic,ic->m", products, solution.beta[support]), 0.0)
@@ -103,13 +73,10 @@ class JointProblem(Problem):
     def _exact_curvature(self, at: Evaluation) -> NDArray[np.float64] | None:
         program: Any = self.machine.program
         beta = at.solution.beta
-        if not isinstance(self._K, np.ndarray) or free_coefficients(program, beta).any(axis=1).sum() > LARGEST:
+        if free_coefficients(program, beta).any(axis=1).sum() > LARGEST:
             return None
-        if self._at is None or not np.array_equal(self._at, at.theta):
-            self._K = self.bank.combine(at.theta * self.scale, out=self._K)
-            self._at = at.theta
         with suppress(np.linalg.LinAlgError):
-            H = joint_curvature(self._K, program, beta, at.products, at.support, single=self.single)
+            H = joint_curvature(self.combine(at.theta), program, beta, at.products, at.support, single=self.single)
             # All classes share the weights: their blocks, and those between them, add up.
             return np.asarray(H.reshape(program.n_classes, self.n_kernels, program.n_classes, -1).sum(axis=(0, 2)))
         return None
@@ -130,18 +97,12 @@ class JointNewton:
     def __init__(self, options: Options) -> None:
         self.options = options
 
-    def learn(self, bank: KernelBank, machine: JointMachine) -> JointLearned:
+    def learn(self, bank: KernelBank, machine: JointMachine) -> Learned:
         options = self.options
         problem = JointProblem(bank, machine, options)
-        search = _Search(problem, options.tol, None)
-        history = [search.record()]
-        with options.progress(type(machine).__name__) as advance:
-            advance(search.gap)
-            while search.gap > options.tol and len(history) < options.max_iter and search.step():
-                history.append(search.record())
-                advance(search.gap)
-        best, solution = search.best, _joint(search.best)
-        return JointLearned(best.theta * problem.scale, solution, best.upper, search.gap, problem.n_solves, history)
+        search = NewtonSearch(problem, options.tol, None)
+        search.improve(search.step, options.tol, options.max_iter, options.progress(type(machine).__name__))
+        return problem.learned(search.best, search.gap, search.history)
 
 
 class JointFixed:
@@ -162,10 +123,10 @@ class JointFixed:
         self.weights = weights
         self.tol = tol
 
-    def learn(self, bank: KernelBank, machine: JointMachine) -> JointLearned:
+    def learn(self, bank: KernelBank, machine: JointMachine) -> Learned:
         solution = machine.solve(bank.combine(self.weights), None, self.tol)
         history = [Iteration(solution.objective, solution.gap)]
-        return JointLearned(self.weights, solution, solution.objective, solution.gap, 1, history)
+        return Learned(self.weights, solution, solution.objective, solution.gap, 1, history)
 
 
 def make_joint_learner(parameters: Any, bank: KernelBank) -> JointNewton | JointFixed:
@@ -181,16 +142,3 @@ def make_joint_learner(parameters: Any, bank: KernelBank) -> JointNewton | Joint
     penalties = make_penalties(parameters.penalties, parameters.penalty_power, bank)
     max_iter = check_count("max_iter", parameters.max_iter)
     return JointNewton(Options(norm, penalties, parameters.tol, max_iter, bool(parameters.verbose)))
-
-
-def check_count(name: str, value: Any) -> int:
-    """Return a whole number of at least 1, or raise naming the parameter and its value."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name}={value!r}: give a whole number of at least 1.")
-    return int(value)
-
-
-def _joint(at: Evaluation) -> JointSolution:
-    solution: Any = at.solution
-    assert isinstance(solution, JointSolution)
-    return replace(solution)

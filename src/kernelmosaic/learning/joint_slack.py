@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram import DeviceGram, KernelBank
+from kernelmosaic.gram import KernelBank
 from kernelmosaic.gram.bank import Rows
 from kernelmosaic.kernels.base import Block
 from kernelmosaic.learning.base import Learned, Learner, Options, program_kind
@@ -93,6 +93,8 @@ class HardMargin(Machine):
     """
 
     objective_scale = 2.0
+    # Without slack it is the few samples nearest to the others' side that count.
+    can_be_thinned = False
 
     def __init__(self, soft: Program) -> None:
         if not np.all(soft.ridge > 0) or np.any(np.isfinite(np.where(soft.target > 0, soft.upper, soft.lower))):
@@ -164,7 +166,7 @@ class WithIdentity(KernelBank):
     def combine(self, weights: NDArray[Any], out: Any = None) -> Any:
         K = self.bank.combine(weights[:-1], out)
         extra = self.share(weights) * self.diagonal
-        if isinstance(K, DeviceGram):
+        if not isinstance(K, np.ndarray):
             return K.add_diagonal(extra)
         K[np.diag_indices_from(K)] += extra.astype(self.dtype)
         return K

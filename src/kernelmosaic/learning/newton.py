@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kernelmosaic.gram import KernelBank
-from kernelmosaic.learning.base import Iteration, Learned, Learner, Options
-from kernelmosaic.learning.evaluation import Evaluation, Problem
+from kernelmosaic.learning.base import Learned, Learner, Options
+from kernelmosaic.learning.evaluation import Problem
+from kernelmosaic.learning.newton_search import NewtonSearch
+from kernelmosaic.learning.norms import Weights
 from kernelmosaic.machines import Machine
-from kernelmosaic.solvers import relative_gap
+from kernelmosaic.machines.base import ThinnedMachine
 
-#: The machine is first solved to this gap, ...
-_FIRST_TOL = 1e-2
-#: ... then sharpened by this factor whenever no step pays, down to rounding.
-_SHARPER = 0.03
-_SHARPEST = 1e-13
-#: Sufficient decrease in the line search.
-_ARMIJO = 1e-4
-_MAX_HALVINGS = 8
-#: How far to go from the best weights towards the lowest point of the planes, which jumps from corner to corner.
-_INWARD = 0.5
+#: Weights are first learned from this share of the samples, ...
+_PART = 0.2
+#: ... unless these are fewer than this, ...
+_LEAST_PART = 200
+#: ... to a gap of no less than this: they are not those of all samples anyway.
+_ROUGH = 1e-2
 
 
 class Newton(Learner):
@@ -30,7 +28,8 @@ class Newton(Learner):
 
     The value J(θ) = max_β is convex and, between changes of the set of free samples, smooth; its slope is −q and its
     curvature follows from the free samples' block (`Problem.curvature`). Kernels far from entering are not read again
-    until the others have settled.
+    until the others have settled. Large sets start from the weights of a part of the samples, which start from those of
+    a part of the part.
     """
 
     stalled = "rounding is all that is left to gain; accept a larger tol."
@@ -41,111 +40,19 @@ class Newton(Learner):
     def learn(self, bank: KernelBank, machine: Machine, warm_start: Any = None) -> Learned:
         options = self.options
         problem = Problem(bank, machine, options.norm, options.penalties)
-        search = _Search(problem, options.tol, warm_start)
-        history = [search.record()]
-        with options.progress(type(machine).__name__) as advance:
-            advance(search.gap)
-            while search.gap > options.tol and len(history) < options.max_iter and search.step():
-                history.append(search.record())
-                advance(search.gap)
-        best = search.best
-        return Learned(best.theta * problem.scale, best.solution, best.upper, search.gap, problem.n_solves, history)
+        search = NewtonSearch(problem, options.tol, warm_start, self._from_a_part(bank, machine))
+        search.improve(search.step, options.tol, options.max_iter, options.progress(type(machine).__name__))
+        return problem.learned(search.best, search.gap, search.history)
 
-
-class _Search:
-    """The best point so far, and the best lower bound."""
-
-    def __init__(self, problem: Problem, tol: float, warm_start: Any) -> None:
-        self.problem = problem
-        self.tol = tol
-        self.inner = max(min(_FIRST_TOL, 10 * tol), _SHARPEST)
-        self.lower = -np.inf
-        self.constants: list[float] = []
-        self.slopes: list[NDArray[np.float64]] = []
-        self.best = problem.evaluate(problem.norm.start(problem.n_kernels), warm_start, self.inner)
-        self._bound(self.best)
-
-    @property
-    def gap(self) -> float:
-        return relative_gap(self.best.upper, self.lower, self.problem.noise)
-
-    def record(self) -> Iteration:
-        return Iteration(self.best.upper, self.gap)
-
-    def step(self) -> bool:
-        """Lower the value by a Newton step, or find out why none does; False if nothing is left to try."""
-        here = self.best
-        watched = here.watched
-        direction = np.zeros_like(here.theta)
-        direction[watched] = self.problem.norm.newton_direction(
-            here.theta[watched], here.q[watched], self.problem.curvature(here)
-        )
-        slope = -float(here.q[watched] @ direction[watched])
-        self.inner = self._inner_tol(here)
-        size = 1.0
-        for attempt in range(_MAX_HALVINGS if slope < 0 else 0):
-            there = self._evaluate(self.problem.norm.retract(here.theta + size * direction), here)
-            if there.upper <= here.upper + _ARMIJO * size * slope:
-                self.best = there
-                return True
-            # Differences below the machine's own gap say nothing about the weights.
-            if self.gap <= self.tol or -size * slope <= here.solution.gap * abs(here.upper):
-                break
-            rise = there.upper - here.upper
-            size *= _shrink(rise / size, slope, -float(there.q[watched] @ direction[watched]), smooth=attempt == 0)
-        return self.gap <= self.tol or self._recover()
-
-    def _recover(self) -> bool:
-        """Go on where no Newton step pays; False if that, too, has nothing left to try.
-
-        Either the machines' errors are larger than what the weights have left to gain: they are solved more exactly
-        from now on. Or the value has a kink here, β being one of several: the planes of all β seen so far then know
-        more than the slope of one, and where they are lowest is the next place to look.
-        """
-        exact = self.inner <= _SHARPEST
-        self.inner = max(_SHARPER * self.inner, _SHARPEST)
-        self.best = self.problem.complete(self.best)
-        self._bound(self.best)
-        lowest = self.problem.norm.lowest_plane_point(np.array(self.constants), np.array(self.slopes))
-        if lowest is None and exact:
-            return False
-        theta = self.best.theta
-        if lowest is not None:
-            self.lower = max(self.lower, lowest[1])
-            theta = self.problem.norm.retract(theta + _INWARD * (lowest[0] - theta))
-        there = self.problem.complete(self._evaluate(theta, self.best))
-        self._bound(there)
-        self.best = there if there.upper <= self.best.upper else self.best
-        return True
-
-    def _evaluate(self, theta: NDArray[np.float64], here: Evaluation) -> Evaluation:
-        there = self.problem.evaluate(theta, here.solution.beta, self.inner, self.problem.watch(here))
-        # Once the kernels looked at would do, the others are asked whether they agree.
-        if relative_gap(min(there.upper, here.upper), self.problem.lower(there)) <= 2 * self.tol:
-            there = self.problem.complete(there)
-        self._bound(there)
-        return there
-
-    def _bound(self, there: Evaluation) -> None:
-        if there.complete:
-            self.lower = max(self.lower, self.problem.lower(there))
-            self.constants.append(self.problem.machine.program.linear_value(there.solution.beta))
-            self.slopes.append(there.q)
-
-    def _inner_tol(self, here: Evaluation) -> float:
-        # An error δ in the machine's value is one of √δ in β and in the slopes: the gap of the whole needs its square.
-        gap = relative_gap(here.upper, self.problem.lower(here))
-        return min(self.inner, max(0.1 * gap**2, 1e-2 * self.tol, _SHARPEST))
-
-
-def _shrink(rise: float, slope_here: float, slope_there: float, *, smooth: bool) -> float:
-    """Return the factor by which to shorten a step after which the value rises again, all slopes a unit of the step.
-
-    A smooth value is taken as quadratic, its slope as linear; if that did not do, there is a kink between the two
-    points, and the value is taken as the larger of its two tangents.
-    """
-    if not slope_there > 0:
-        return 0.5
-    if smooth:
-        return float(np.clip(slope_here / (slope_here - slope_there), 0.1, 0.7))
-    return float(np.clip((slope_there - rise) / (slope_there - slope_here), 1e-3, 0.7))
+    def _from_a_part(self, bank: KernelBank, machine: Machine) -> Weights | None:
+        """Return the weights that some of the samples ask for, which are near those of all and cost next to nothing."""
+        count = min(int(_PART * bank.n_samples), bank.part_samples)
+        if count < _LEAST_PART or bank.n_kernels == 1 or not machine.can_be_thinned:
+            return None
+        rows = np.unique(np.linspace(0, bank.n_samples - 1, count).astype(np.intp))
+        rough = replace(self.options, tol=max(self.options.tol, _ROUGH), verbose=False)
+        try:
+            found = Newton(rough).learn(bank.part(rows), ThinnedMachine(machine, rows))
+        except ValueError:  # the weights of these few samples may leave no feasible β
+            return None
+        return found.weights * self.options.penalties**2

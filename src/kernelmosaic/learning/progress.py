@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from math import log10
+
+#: A context whose value is called with the gap after every iteration.
+GapProgress = AbstractContextManager[Callable[[float], None]]
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from scipy import sparse
 from kernelmosaic.gram import KernelBank
 from kernelmosaic.learning.base import Learned, Learner, Options
 from kernelmosaic.learning.evaluation import Problem
-from kernelmosaic.learning.incumbent import Incumbent, guaranteed_value
+from kernelmosaic.learning.incumbent import Incumbent
 from kernelmosaic.machines import Machine
 from kernelmosaic.solvers import Program
 from kernelmosaic.solvers.conic import ConicProgram
@@ -52,13 +52,13 @@ class QCQP(Learner):
         with options.progress(type(machine).__name__) as advance:
             advance(found.gap)
             theta, beta = self._solve(problem, scale=float(found.best.theta @ found.best.q))
-            found.bound(guaranteed_value(problem, beta))
+            found.bound(problem.guarantee(beta))
             found.see(problem.evaluate(theta, beta, inner))
             advance(found.record())
             if found.gap > options.tol:
                 found.see(problem.evaluate(theta, found.best.solution.beta, 1e-3 * options.tol))
                 advance(found.record())
-        return found.learned()
+        return problem.learned(found.best, found.gap, found.history)
 
     def _solve(self, problem: Problem, scale: float) -> tuple[Vector, Vector]:
         """Return θ and a feasible β; `scale` is about how large γ will be."""

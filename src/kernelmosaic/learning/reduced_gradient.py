@@ -45,15 +45,14 @@ class ReducedGradient(Learner):
         options = self.options
         problem = Problem(bank, machine, options.norm, options.penalties)
         descent = _Descent(problem, options.tol, warm_start)
-        with options.progress(type(machine).__name__) as advance:
-            advance(descent.gap)
-            while descent.gap > options.tol and len(descent.history) < options.max_iter and descent.step():
-                advance(descent.record())
-        return descent.learned()
+        descent.improve(descent.step, options.tol, options.max_iter, options.progress(type(machine).__name__))
+        return problem.learned(descent.best, descent.gap, descent.history)
 
 
-class _Descent(Incumbent):
+class _Descent(Incumbent[Evaluation]):
     """The current point, which is also the best one."""
+
+    problem: Problem
 
     def __init__(self, problem: Problem, tol: float, warm_start: Any) -> None:
         self.inner = max(_INNER_SHARE * tol, _SHARPEST)

@@ -44,15 +44,14 @@ class SILP(Learner):
         options = self.options
         problem = Problem(bank, machine, options.norm, options.penalties)
         master = _Master(problem, _INNER_SHARE * options.tol, warm_start)
-        with options.progress(type(machine).__name__) as advance:
-            advance(master.gap)
-            while master.gap > options.tol and len(master.history) < options.max_iter and master.step():
-                advance(master.record())
-        return master.learned()
+        master.improve(master.step, options.tol, options.max_iter, options.progress(type(machine).__name__))
+        return problem.learned(master.best, master.gap, master.history)
 
 
-class _Master(Incumbent):
+class _Master(Incumbent[Evaluation]):
     """The planes found so far."""
+
+    problem: Problem
 
     def __init__(self, problem: Problem, inner: float, warm_start: Any) -> None:
         self.inner = inner
@@ -78,5 +77,5 @@ class _Master(Incumbent):
 
     def _ask(self, problem: Problem, theta: Weights, warm_start: Any) -> Evaluation:
         there = problem.evaluate(theta, warm_start, self.inner)
-        self.planes.add(problem.machine.program.linear_value(there.solution.beta), there.q)
+        self.planes.add(*problem.plane(there))
         return there

@@ -21,7 +21,7 @@ class DeviceFactored(Factored):
 
 
 def solve_on_device(gram: DeviceGram, targets: Matrix, alpha: float) -> DeviceFactored:
-    """Return β = (λI + G̃)⁻¹ targets, G̃ being the centred kernel; see `Discriminant.solve`.
+    """Return β = (λI + G̃)⁻¹ targets, G̃ being the centred kernel; see `solve_centred`.
 
     The matrix is centred, lifted and factorised in double precision; what `gram` holds is overwritten.
     """

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernelmosaic.solvers import Program, Solution, solve
 from kernelmosaic.solvers.program import Vector
@@ -23,9 +24,12 @@ class Machine(ABC):
         The dual program; its value times `objective_scale` is the problem's value as the papers write it.
     objective_scale : float
         See `program`.
+    can_be_thinned : bool
+        Whether some of the samples, each counting for several, ask for about the same function.
     """
 
     objective_scale: float = 1.0
+    can_be_thinned: bool = True
 
     @property
     @abstractmethod
@@ -36,6 +40,18 @@ class Machine(ABC):
         return solve(K, self.program, warm_start, tol)
 
 
+class ThinnedMachine(Machine):
+    """A machine on some of its samples, each of which stands for several; see `Program.thinned`."""
+
+    def __init__(self, whole: Machine, rows: NDArray[np.intp]) -> None:
+        self._program = whole.program.thinned(rows)
+        self.objective_scale = whole.objective_scale
+
+    @property
+    def program(self) -> Program:
+        return self._program
+
+
 def check_positive(name: str, value: Any, *, zero: bool = False) -> float:
     """Return a finite positive number, or raise naming the parameter and its value."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
@@ -43,6 +59,13 @@ def check_positive(name: str, value: Any, *, zero: bool = False) -> float:
     if not np.isfinite(value) or value < 0 or (value == 0 and not zero):
         raise ValueError(f"{name}={value!r}: must be {'zero or ' if zero else ''}positive and finite.")
     return float(value)
+
+
+def check_count(name: str, value: Any) -> int:
+    """Return a whole number of at least 1, or raise naming the parameter and its value."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{name}={value!r}: give a whole number of at least 1.")
+    return int(value)
 
 
 def slack_terms(C: float, slack: int, n_samples: int, sample_weight: Vector | None) -> tuple[Vector, Vector, float]:

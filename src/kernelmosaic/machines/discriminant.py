@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, eigh
 
+from kernelmosaic.gram.device import DeviceGram
+from kernelmosaic.gram.factored import FactoredGram
 from kernelmosaic.machines.base import check_positive
 from kernelmosaic.solvers.program import Vector
 
@@ -79,23 +82,46 @@ class Discriminant:
         two = len(self.counts) == 2
         self.targets = binary_targets(self.labels)[:, np.newaxis] if two else class_targets(self.labels)
 
-    def solve(self, K: Matrix, alpha: float) -> Factored:
-        """Return β = (λI + K)⁻¹ targets for a centred kernel matrix K, by one factorisation for all classes.
+    def solve(self, K: Any, alpha: float) -> Factored:
+        """Return β = (λI + G̃)⁻¹ targets for a kernel matrix K in whatever form a bank gives it; see `solve_centred`."""
+        return solve_centred(K, self.targets, alpha)
 
-        K is overwritten.
 
-        Raises
-        ------
-        numpy.linalg.LinAlgError
-            If λ is so small that λI + K is not positive definite to machine precision.
-        """
-        n = len(K)
-        # Centred matrices do not see constants: lifting that direction changes nothing the targets reach.
-        K += max(float(np.trace(K)) / n, alpha) / n
-        K[np.diag_indices_from(K)] += alpha
-        factor = cho_factor(K, lower=True, overwrite_a=True, check_finite=False)
-        beta = cho_solve(factor, self.targets, check_finite=False)
-        return Factored(factor, np.asarray(beta - beta.mean(axis=0)))
+@singledispatch
+def solve_centred(K: Any, targets: Matrix, alpha: float) -> Factored:
+    """Centre the kernel matrix and solve for all targets by one factorisation; K is overwritten.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If λ is so small that λI + G̃ is not positive definite to machine precision.
+    """
+    raise TypeError(f"No solver is registered for kernels of type {type(K).__name__}.")
+
+
+@solve_centred.register(np.ndarray)
+def _solve_array(K: NDArray[Any], targets: Matrix, alpha: float) -> Factored:
+    G = center(np.asarray(K, dtype=np.float64))
+    n = len(G)
+    # Centred matrices do not see constants: lifting that direction changes nothing the targets reach.
+    G += max(float(np.trace(G)) / n, alpha) / n
+    G[np.diag_indices_from(G)] += alpha
+    factor = cho_factor(G, lower=True, overwrite_a=True, check_finite=False)
+    beta = cho_solve(factor, targets, check_finite=False)
+    return Factored(factor, np.asarray(beta - beta.mean(axis=0)))
+
+
+@solve_centred.register
+def _solve_on_device(K: DeviceGram, targets: Matrix, alpha: float) -> Factored:
+    from kernelmosaic.machines._torch_discriminant import solve_on_device
+
+    return solve_on_device(K, targets, alpha)
+
+
+@solve_centred.register
+def _solve_written_down(K: FactoredGram, targets: Matrix, alpha: float) -> Factored:
+    # For few samples only: who has more solves in the features.
+    return solve_centred(K.block(np.arange(K.n_samples)), targets, alpha)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.machines.base import check_positive
-from kernelmosaic.solvers.multiclass import JointProgram, JointSolution, solve_joint
+from kernelmosaic.solvers.joint_program import JointProgram, JointSolution
+from kernelmosaic.solvers.multiclass import solve_joint
 
 Array = NDArray[np.float64]
 

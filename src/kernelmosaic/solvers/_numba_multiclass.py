@@ -157,16 +157,19 @@ def ascend_in_rounds(
     visited: float,
     repeats: int,
     least: int,
+    enough: float,
 ) -> int:
     """Visit the samples with much to gain until it is little, the others not at all, then look at all again.
 
     A round's samples violate optimality by more than the share `visited` of the largest violation; they are visited at
-    most `repeats` times. Rounds go on until `least` steps are taken: some have one, and certifying costs more than
-    that. Returns the number of steps, zero if no sample has anything to gain.
+    most `repeats` times. Rounds go on until `least` steps are taken, some have one and certifying costs more than that,
+    or until no violation is above `enough`. Returns the number of steps, zero if no sample has anything to gain.
     """
     taken = 0
     while taken < least:
         v = violations(beta, residual, labels, prices, tops)
+        if v.max() <= enough:
+            break
         threshold = visited * v.max()
         order = np.flatnonzero(v > threshold)
         order = order[np.argsort(-v[order])]

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from kernelmosaic.gram._torch_blocks import take_block
 from kernelmosaic.gram.device import DeviceGram
-from kernelmosaic.solvers._torch_linear import take_block
 from kernelmosaic.solvers._torch_newton import FreeBlock
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify, relative_gap
 from kernelmosaic.solvers.smo import initial_point

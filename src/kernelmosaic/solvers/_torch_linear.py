@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from kernelmosaic.gram._torch_blocks import take_block
 from kernelmosaic.gram.device import DeviceGram
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify
 
@@ -20,15 +21,6 @@ _CG_TOL = 1e-2
 _CG_STEPS = 50
 #: Entries gathered at once.
 _CHUNK = 2**26
-
-
-def take_block(K: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Return K[rows][:, columns] without a copy of whole rows that is larger than need be."""
-    out = torch.empty((len(rows), len(columns)), dtype=K.dtype, device=K.device)
-    height = max(1, _CHUNK // K.shape[1])
-    for i in range(0, len(rows), height):
-        torch.index_select(K[rows[i : i + height]], 1, columns, out=out[i : i + height])
-    return out
 
 
 def noise_of(A: Tensor, ridge: Tensor) -> float:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from kernelmosaic.gram._torch_blocks import take_block
 from kernelmosaic.solvers._torch_linear import (
     FACTORISED,
     conjugate_gradients,
@@ -15,7 +16,6 @@ from kernelmosaic.solvers._torch_linear import (
     noise_of,
     regularised_factor,
     solve_factor,
-    take_block,
 )
 
 #: Most Newton steps before everyone's slope is looked at again, each without those who met a bound.

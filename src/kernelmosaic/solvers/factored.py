@@ -6,21 +6,27 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve
 
 from kernelmosaic.gram.factored import FactoredGram
+from kernelmosaic.solvers.cholesky import factorised
 from kernelmosaic.solvers.dispatch import mean_diagonal, solve, solve_free, solve_unbounded
 from kernelmosaic.solvers.free_block import free_samples
-from kernelmosaic.solvers.interior_point import CentralPath, Interior, factorised, follow_central_path
+from kernelmosaic.solvers.interior_point import CentralPath, Interior, follow_central_path
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify
 from kernelmosaic.solvers.smo import solve_smo
 
 #: The interior-point method stops at this share of the gap asked for: snapping to bounds costs the rest.
 _SHARE = 0.3
 #: Nor does it stop at a larger gap than this: the last digits cost little, and the next solve starts from here.
-_CRUDE = 1e-3
+_CRUDE = 3e-5
 #: This many of them must at least halve the gap, or interior points are faster.
 _PATIENCE = 3
+#: Working sets are solved to this share of the gap of everyone.
+_EARLY = 0.01
+#: ... or to this one by interior points, the last steps of which tell samples at their bounds from those that are free.
+_CRISP = 1e-8
+#: Newton matrices that interior points take, and what an entry of a working set's block costs beside being formed.
+_STEPS_AFAR, _FLOPS_AN_ENTRY = 25, 50
 #: Relative to the bounds' sums: a total this near to one of them is met by no β but the bounds.
 _ROUNDING = 1e-12
 #: Relative to the mean diagonal.
@@ -41,7 +47,7 @@ def solve_factored(
         The rest of the problem.
     warm_start : ndarray of shape (n,), optional
         A β from nearby: working sets of samples that are free or violate optimality are then tried first, since
-        interior-point methods cannot begin at a bound.
+        interior-point methods cannot begin at a bound; unless features are so few that these are as fast.
     tol : float
         The relative duality gap at which to stop. A larger gap in the answer tells that rounding hides the rest.
     """
@@ -55,14 +61,14 @@ def solve_factored(
     passes = 0
     if warm_start is not None:
         near = _Near(gram, program, program.feasible(warm_start))
-        if near.improve(tol):
+        if near.solution.gap <= tol or (not _is_narrow(gram) and near.improve(tol)):
             return near.solution
         passes = near.solution.n_iter
     best: Solution | None = None
     central = CentralPath(gram, program)
     for share in (_SHARE, 0.01):
         path = central.follow(share * min(tol, _CRUDE))
-        near = _Near(gram, program, snapped(program, path), n_iter=passes + path.n_iter)
+        near = _Near(gram, program, snapped(gram, program, path), n_iter=passes + path.n_iter)
         near.improve(tol)
         if best is None or near.solution.gap < best.gap:
             best = near.solution
@@ -75,6 +81,14 @@ def solve_factored(
     return best
 
 
+def _is_narrow(gram: FactoredGram) -> bool:
+    """Whether the features are so few that interior points from afar cost no more than working sets from nearby."""
+    block = min(gram.block_samples, gram.n_samples)
+    rounds = _PATIENCE if block < gram.n_samples else 1
+    afar = _STEPS_AFAR * gram.n_samples * (gram.n_features + 1) ** 2
+    return gram.stored and afar <= rounds * block**2 * (gram.n_features + _FLOPS_AN_ENTRY)
+
+
 def _has_interior(program: Program) -> bool:
     """Whether the sum can be met with no sample at its bound; else there is but one feasible β."""
     if program.total is None:
@@ -84,14 +98,16 @@ def _has_interior(program: Program) -> bool:
     return low + slack < program.total < high - slack
 
 
-def snapped(program: Program, path: Interior) -> Vector:
-    """Return the feasible β nearest to the end of the path with every sample at the bound the path leads to."""
+def snapped(gram: FactoredGram, program: Program, path: Interior) -> Vector:
+    """Return a feasible β near to the end of the path with every sample at the bound the path leads to."""
     zero = path.at_lower & path.at_upper
     beta = np.where(path.at_lower, program.lower, np.where(path.at_upper, program.upper, path.beta))
     if program.epsilon:
         beta = np.where(zero, 0.0, beta)
     beta = np.clip(beta, program.lower, program.upper)
     free = free_samples(program, beta)
+    if len(free):
+        beta[free] += _compensation(gram, program, path.beta - beta, beta, free)
     if program.total is None or len(free) == 0:
         return program.feasible(beta)
     rest = program.total - float(np.delete(beta, free).sum())
@@ -101,6 +117,28 @@ def snapped(program: Program, path: Interior) -> Vector:
     except ValueError:  # too many at their bounds for the others to make up for
         return program.feasible(path.beta)
     return beta
+
+
+def _compensation(gram: FactoredGram, program: Program, lost: Vector, beta: Vector, free: NDArray[np.intp]) -> Vector:
+    """Return what the free samples must add for Zᵀβ and Σβ to stay what they were before others were snapped.
+
+    Small as each change is, many samples that move one way move the function, and its value with them. Of all answers
+    this is the least, relative to the room there is.
+    """
+    own, largest = beta[free], float(np.abs(beta[free]).max())
+    room = np.minimum(own - program.lower[free], program.upper[free] - own)
+    room = np.minimum(room, np.abs(own) if program.epsilon else 1e3 * largest)
+    theta = np.zeros(program.n_samples)
+    theta[free] = room**2
+    right = np.append(gram.adjoint(lost), lost.sum())
+    M = gram.normal_matrix(theta, precise=True)
+    if program.total is None:
+        M, right = M[:-1, :-1], right[:-1]
+    M[np.diag_indices_from(M)] += _JITTER**2 * np.trace(M) / len(M)
+    answer = factorised(M).solve(right)
+    del M  # no pass over the rows need make room beside it
+    change = gram.apply(answer[: gram.n_features])[free] + (0.0 if program.total is None else answer[-1])
+    return np.asarray(np.clip(room**2 * change, -0.9 * room, 0.9 * room))
 
 
 def restricted(program: Program, samples: NDArray[np.intp], target: Vector, total: float | None) -> Program:
@@ -134,14 +172,19 @@ class _Near:
 
     def improve(self, tol: float) -> bool:
         """Solve working sets until the gap is at most `tol`; False if they do not get there, or get there slowly."""
-        inner = 0.1 * tol
+        sharper = 1.0
         gaps = [self.solution.gap]
         while gaps[-1] > tol:
             working = self.working_set()
             if len(working) == 0:
                 return False
-            self.solve(working, inner)
+            # What the others leave undone is seen only afterwards: early sets need not be solved to the end.
+            early = _EARLY * min(gaps[-1], 1.0) if len(working) < len(self.beta) else 0.0
+            self.solve(working, sharper * max(0.1 * tol, early))
             gaps.append(self.solution.gap)
+            if gaps[-1] > 0.5 * gaps[-2]:
+                # The working set's own value, to which its gap is relative, may be far larger than that of everyone.
+                sharper *= 0.1
             if len(gaps) > _PATIENCE and gaps[-1] > 0.5 * gaps[-1 - _PATIENCE]:
                 return gaps[-1] <= tol
         return True
@@ -171,11 +214,7 @@ class _Near:
         limits = p.lower[working].sum(), p.upper[working].sum()
         total = None if p.total is None else float(np.clip(own[working].sum(), *limits))
         inside = restricted(p, working, p.target[working] - theirs, total)
-        K = self.gram.block(working)
-        if isinstance(K, np.ndarray):
-            found = solve_smo(K, inside, own[working], tol, max_iter=200 * len(working)).beta
-        else:
-            found = solve(K, inside, own[working], tol).beta
+        found = self.solve_inside(working, inside, own[working], tol)
         change = np.zeros_like(self.beta)
         change[working] = found - own[working]
         self.beta = self.beta.copy()
@@ -183,6 +222,23 @@ class _Near:
         self.w = self.w + self.gram.adjoint(change)
         self.n_iter += 1
         self.certify()
+
+    def solve_inside(self, working: NDArray[np.intp], inside: Program, beta: Vector, tol: float) -> Vector:
+        """Solve the working set's own program from β, by its block of K or by interior points on its features."""
+        if len(working) > self.gram.wide * self.gram.n_features and _has_interior(inside):
+            part = self.gram.part(working)
+            path = CentralPath(part, inside).follow(min(_SHARE * tol, _CRISP))
+            candidates = (beta, inside.feasible(path.beta), snapped(part, inside, path))
+            return max(candidates, key=lambda one: _dual_value(part, inside, one))
+        K = self.gram.block(working)
+        if isinstance(K, np.ndarray):
+            return solve_smo(K, inside, beta, tol, max_iter=200 * len(working)).beta
+        return solve(K, inside, beta, tol).beta
+
+
+def _dual_value(gram: FactoredGram, program: Program, beta: Vector) -> float:
+    w = gram.adjoint(beta)
+    return program.linear_value(beta) - 0.5 * float(w @ w)
 
 
 @solve_unbounded.register
@@ -207,7 +263,7 @@ def _solve_factored_free(
     spread[free] = scaled
     M = gram.normal_matrix(theta, precise=True)[:-1, :-1]
     M[np.diag_indices_from(M)] += 1.0
-    answer = cho_solve(factorised(M), gram.adjoint(spread), check_finite=False)
+    answer = factorised(M).solve(gram.adjoint(spread))
     return np.asarray(scaled - gram.apply(answer)[free] / softened[:, np.newaxis])
 
 

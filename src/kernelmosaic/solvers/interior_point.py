@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError
 
 from kernelmosaic.gram.factored import FactoredGram
+from kernelmosaic.solvers.cholesky import factorised
 from kernelmosaic.solvers.program import Program, Vector, relative_gap
 
 Array = NDArray[np.float64]
@@ -27,8 +29,6 @@ _TINY_STEP = 1e-8
 _MET = 1e-7
 #: Rows that add less than this share of the mean to the Newton matrix are left out of it.
 _NEGLIGIBLE = 1e-14
-#: Added to the Newton matrix, relative to its diagonal, until it can be factorised.
-_JITTER = 1e-14
 
 
 @dataclass(frozen=True)
@@ -74,26 +74,21 @@ class CentralPath:
     """The iterate: variables x between bounds, their multipliers, the intercept b, and Kβ.
 
     Without a tube x is β. With one, β = x₀ − x₁ is split into two parts that are not negative, each paying ε. Arrays
-    have shape (parts, n).
+    have shape (parts, n). They live where the kernel's factors do, since a step is little but arithmetic on them.
     """
 
     def __init__(self, gram: FactoredGram, program: Program) -> None:
         self.gram, self.program = gram, program
-        p = program
-        if p.epsilon:
-            self.sign = np.array([[1.0], [-1.0]])
-            self.upper = np.stack([p.upper, -p.lower])
-            self.lower = np.zeros_like(self.upper)
-        else:
-            self.sign = np.array([[1.0]])
-            self.lower, self.upper = p.lower[np.newaxis], p.upper[np.newaxis]
-        self.cost = p.epsilon - self.sign * p.target
-        self.moves = self.upper > self.lower
-        self.has_lower = self.moves & np.isfinite(self.lower)
-        self.has_upper = self.moves & np.isfinite(self.upper)
-        self.n_bounds = int(self.has_lower.sum() + self.has_upper.sum())
+        self.xp = gram.arrays.xp
         self.n_iter = 0
-        self._start()
+        start = _Start(gram, program)
+        place = gram.arrays.place
+        self.sign, self.ridge, self.cost = place(start.sign), place(program.ridge), place(start.cost)
+        self.moves, self.has_lower, self.has_upper = place(start.moves), place(start.has_lower), place(start.has_upper)
+        self.n_bounds = int(start.has_lower.sum() + start.has_upper.sum())
+        self.x, self.intercept, self.values = place(start.x), start.intercept, place(start.values)
+        self.room_lower, self.room_upper = place(start.room_lower), place(start.room_upper)
+        self.z_lower, self.z_upper = place(start.z_lower), place(start.z_upper)
 
     def follow(self, tol: float) -> Interior:
         """Go on from where the iterate is until the relative gap is at most `tol`, or rounding ends it."""
@@ -109,16 +104,143 @@ class CentralPath:
                     break
         return self.stop(self.n_iter)
 
-    def _start(self) -> None:
-        """Begin well between the bounds, with multipliers that match the slopes and keep all products of one size."""
-        p = self.program
+    @property
+    def beta(self) -> Any:
+        return (self.sign * self.x).sum(axis=0)
+
+    def gap(self) -> float:
+        p, beta, values = self.program, self._fetch(self.beta), self._fetch(self.values)
+        quadratic = 0.5 * float(beta @ values)
+        dual = p.linear_value(beta) - quadratic
+        missing = 0.0 if p.total is None else abs(p.total - float(beta.sum()))
+        if missing > _MET * max(abs(p.total or 0.0), float(np.abs(beta).sum())):
+            return np.inf
+        # What is missing would cost about this much.
+        primal = p.primal_value(quadratic, values, self.intercept) + missing * abs(self.intercept)
+        return relative_gap(primal, dual)
+
+    def step(self) -> bool:
+        """Take one predictor and corrector step; False when rounding is all that is left."""
+        stiffness = self.ridge + self.z_lower / self.room_lower + self.z_upper / self.room_upper
+        gives = self.moves & (stiffness > 0)
+        self.give = self.xp.where(gives, 1.0 / self.xp.where(gives, stiffness, 1.0), 0.0)
+        system = _System(self.gram, self.give.sum(axis=0), self.program.total is not None)
+        products = self.room_lower * self.z_lower, self.room_upper * self.z_upper
+        mu = float(products[0].sum() + products[1].sum()) / max(self.n_bounds, 1)
+        predictor = self._direction(system, -products[0], -products[1])
+        if self.n_bounds == 0:
+            return self._move(predictor, 1.0)
+        size = min(self._longest(predictor), 1.0)
+        ahead = self._mu(predictor, size)
+        aim = (ahead / mu) ** 3 * mu if mu > 0 else 0.0
+        lower = self._only_lower(aim - products[0] - predictor.x * predictor.z_lower)
+        upper = self._only_upper(aim - products[1] + predictor.x * predictor.z_upper)
+        chosen = self._direction(system, lower, upper)
+        reach = self._longest(chosen)
+        for _ in range(_CORRECTORS if reach < _LONG else 0):
+            more = self._outliers(chosen, min(reach + _FURTHER, 1.0), max(aim, ahead))
+            lower, upper = lower + more[0], upper + more[1]
+            other = self._direction(system, lower, upper)
+            longer = self._longest(other)
+            if longer < reach + 0.1 * _FURTHER:
+                break
+            chosen, reach = other, longer
+        return self._move(chosen, min(_SHORT * reach, 1.0))
+
+    def _only_lower(self, array: Any) -> Any:
+        """Return the array with zeros where there is no lower bound."""
+        return self.xp.where(self.has_lower, array, 0.0)
+
+    def _only_upper(self, array: Any) -> Any:
+        return self.xp.where(self.has_upper, array, 0.0)
+
+    def _products(self, d: _Direction, size: float) -> tuple[Any, Any]:
+        """The products, after a step, of a variable's distance to a bound and that bound's multiplier."""
+        lower = (self.room_lower + size * d.x) * (self.z_lower + size * d.z_lower)
+        upper = (self.room_upper - size * d.x) * (self.z_upper + size * d.z_upper)
+        return self._only_lower(lower), self._only_upper(upper)
+
+    def _outliers(self, d: _Direction, size: float, mu: float) -> tuple[Any, Any]:
+        """How much the products after a step are too small or too large, which is what makes steps short."""
+        clip = self.xp.clip
+        lower, upper = (clip(clip(one, 0.1 * mu, 10 * mu) - one, -10 * mu, None) for one in self._products(d, size))
+        return self._only_lower(lower), self._only_upper(upper)
+
+    def _mu(self, d: _Direction, size: float) -> float:
+        """The mean product after a step."""
+        return float(sum(one.sum() for one in self._products(d, size))) / self.n_bounds
+
+    def _direction(self, system: _System, lower: Any, upper: Any) -> _Direction:
+        """Solve the Newton system for the given right-hand sides of the products with the multipliers."""
+        slope = self.ridge * self.x + self.sign * (self.values + self.intercept) + self.cost
+        pull = -(slope - self.z_lower + self.z_upper) + lower / self.room_lower - upper / self.room_upper
+        free = (self.sign * pull * self.give).sum(axis=0)
+        total = self.program.total
+        missing = 0.0 if total is None else total - float(self.beta.sum())
+        change, intercept = system.solve(free, missing)
+        dx = self.give * (pull - self.sign * (change + intercept))
+        dz_lower = self._only_lower((lower - self.z_lower * dx) / self.room_lower)
+        dz_upper = self._only_upper((upper + self.z_upper * dx) / self.room_upper)
+        return _Direction(dx, dz_lower, dz_upper, intercept, change)
+
+    def _longest(self, d: _Direction) -> float:
+        """How far all variables and multipliers stay on their side."""
+        sides = [
+            self._reach(self.room_lower, d.x, self.has_lower),
+            self._reach(self.room_upper, -d.x, self.has_upper),
+            self._reach(self.z_lower, d.z_lower, self.has_lower),
+            self._reach(self.z_upper, d.z_upper, self.has_upper),
+        ]
+        return min(sides)
+
+    def _reach(self, room: Any, change: Any, which: Any) -> float:
+        shrinks = which & (change < 0)
+        steps = room / self.xp.where(shrinks, -change, 1.0)
+        return float(self.xp.where(shrinks, steps, np.inf).min())
+
+    def _move(self, d: _Direction, size: float) -> bool:
+        if not np.isfinite(size) or size <= _TINY_STEP or not bool(self.xp.isfinite(d.x).all()):
+            return False
+        self.x = self.x + size * d.x
+        # Kept by themselves: far from zero, x would round them away.
+        self.room_lower = self.xp.where(self.has_lower, self.room_lower + size * d.x, 1.0)
+        self.room_upper = self.xp.where(self.has_upper, self.room_upper - size * d.x, 1.0)
+        self.z_lower = self.z_lower + size * d.z_lower
+        self.z_upper = self.z_upper + size * d.z_upper
+        self.intercept += size * d.intercept
+        self.values = self.values + size * d.values
+        return self.n_bounds > 0
+
+    def stop(self, n_iter: int) -> Interior:
+        """Say where the path leads: a bound is met if its multiplier outgrows the distance to it."""
+        p, beta = self.program, self._fetch(self.beta)
+        size = max(float(abs(self.x).max()), 1e-300)
+        slope = max(float(np.abs(p.target).max(initial=0.0)), p.epsilon, float(abs(self.values).max()), 1e-300)
+        near_lower = self.has_lower & (self.room_lower / size < self.z_lower / slope) | ~self.moves
+        near_upper = self.has_upper & (self.room_upper / size < self.z_upper / slope)
+        low, high = self._fetch(near_lower), self._fetch(near_upper)
+        if not p.epsilon:
+            return Interior(beta, low[0], high[0], self.gap(), n_iter)
+        zero = low.all(axis=0)
+        return Interior(beta, high[1] | zero, high[0] | zero, self.gap(), n_iter)
+
+    def _fetch(self, array: Any) -> NDArray[Any]:
+        return self.gram.arrays.fetch(array)
+
+
+class _Start:
+    """A point well between the bounds, with multipliers that match the slopes and keep all products of one size."""
+
+    def __init__(self, gram: FactoredGram, program: Program) -> None:
+        self.gram, self.program = gram, program
+        self._read_bounds()
         self.x = self._middle()
         self._meet_total()
-        self.values = self.gram.apply(self.gram.adjoint(self.beta))
-        self.intercept = p.best_intercept(self.values)
+        self.values = gram.apply(gram.adjoint((self.sign * self.x).sum(axis=0)))
+        self.intercept = program.best_intercept(self.values)
         self.room_lower = np.where(self.has_lower, self.x - self.lower, 1.0)
         self.room_upper = np.where(self.has_upper, self.upper - self.x, 1.0)
-        slope = self._slope()
+        slope = program.ridge * self.x + self.sign * (self.values + self.intercept) + self.cost
         nearest = np.minimum(
             np.where(self.has_lower, self.room_lower, np.inf), np.where(self.has_upper, self.room_upper, np.inf)
         )
@@ -126,6 +248,20 @@ class CentralPath:
         mu = max(float(np.mean(np.abs(slope[bounded]) * nearest[bounded])) if bounded.any() else 0.0, 1e-12)
         self.z_lower = np.where(self.has_lower, np.maximum(slope, 0.0) + mu / self.room_lower, 0.0)
         self.z_upper = np.where(self.has_upper, np.maximum(-slope, 0.0) + mu / self.room_upper, 0.0)
+
+    def _read_bounds(self) -> None:
+        p = self.program
+        if p.epsilon:
+            self.sign = np.array([[1.0], [-1.0]])
+            self.upper = np.stack([p.upper, -p.lower])
+            self.lower = np.zeros_like(self.upper)
+        else:
+            self.sign = np.array([[1.0]])
+            self.lower, self.upper = p.lower[np.newaxis], p.upper[np.newaxis]
+        self.cost = p.epsilon - self.sign * p.target
+        self.moves = self.upper > self.lower
+        self.has_lower = self.moves & np.isfinite(self.lower)
+        self.has_upper = self.moves & np.isfinite(self.upper)
 
     def _middle(self) -> Array:
         """Return variables between their bounds, about as large as coefficients may become."""
@@ -157,163 +293,33 @@ class CentralPath:
         if abs(need) < room < np.inf:
             self.x = self.x + abs(need) / room * grows
 
-    @property
-    def beta(self) -> Vector:
-        return np.asarray((self.sign * self.x).sum(axis=0))
-
-    def _slope(self) -> Array:
-        """The objective's slope, turned round to be minimised, in every variable."""
-        outputs = self.values + self.intercept
-        return np.asarray(self.program.ridge * self.x + self.sign * outputs + self.cost)
-
-    def gap(self) -> float:
-        p, beta = self.program, self.beta
-        quadratic = 0.5 * float(beta @ self.values)
-        dual = p.linear_value(beta) - quadratic
-        missing = 0.0 if p.total is None else abs(p.total - float(beta.sum()))
-        if missing > _MET * max(abs(p.total or 0.0), float(np.abs(beta).sum())):
-            return np.inf
-        # What is missing would cost about this much.
-        primal = p.primal_value(quadratic, self.values, self.intercept) + missing * abs(self.intercept)
-        return relative_gap(primal, dual)
-
-    def step(self) -> bool:
-        """Take one predictor and corrector step; False when rounding is all that is left."""
-        stiffness = self.program.ridge + self.z_lower / self.room_lower + self.z_upper / self.room_upper
-        self.give = np.divide(1.0, stiffness, out=np.zeros_like(stiffness), where=self.moves & (stiffness > 0))
-        system = _System(self.gram, self.give.sum(axis=0), self.program.total is not None)
-        products = self.room_lower * self.z_lower, self.room_upper * self.z_upper
-        mu = float(products[0].sum() + products[1].sum()) / max(self.n_bounds, 1)
-        predictor = self._direction(system, -products[0], -products[1])
-        if self.n_bounds == 0:
-            return self._move(predictor, 1.0)
-        size = min(self._longest(predictor), 1.0)
-        ahead = self._mu(predictor, size)
-        aim = (ahead / mu) ** 3 * mu if mu > 0 else 0.0
-        lower = np.where(self.has_lower, aim - products[0] - predictor.x * predictor.z_lower, 0.0)
-        upper = np.where(self.has_upper, aim - products[1] + predictor.x * predictor.z_upper, 0.0)
-        chosen = self._direction(system, lower, upper)
-        reach = self._longest(chosen)
-        for _ in range(_CORRECTORS if reach < _LONG else 0):
-            more = self._outliers(chosen, min(reach + _FURTHER, 1.0), max(aim, ahead))
-            lower, upper = lower + more[0], upper + more[1]
-            other = self._direction(system, lower, upper)
-            longer = self._longest(other)
-            if longer < reach + 0.1 * _FURTHER:
-                break
-            chosen, reach = other, longer
-        return self._move(chosen, min(_SHORT * reach, 1.0))
-
-    def _outliers(self, d: _Direction, size: float, mu: float) -> tuple[Array, Array]:
-        """How much the products after a step are too small or too large, which is what makes steps short."""
-        lower = (self.room_lower + size * d.x) * (self.z_lower + size * d.z_lower)
-        upper = (self.room_upper - size * d.x) * (self.z_upper + size * d.z_upper)
-        wanted = (np.clip(one, 0.1 * mu, 10 * mu) - one for one in (lower, upper))
-        low, high = (np.maximum(one, -10 * mu) for one in wanted)
-        return np.where(self.has_lower, low, 0.0), np.where(self.has_upper, high, 0.0)
-
-    def _mu(self, d: _Direction, size: float) -> float:
-        """The mean product, after a step, of a variable's distance to a bound and that bound's multiplier."""
-        lower = (self.room_lower + size * d.x) * (self.z_lower + size * d.z_lower)
-        upper = (self.room_upper - size * d.x) * (self.z_upper + size * d.z_upper)
-        return float(lower[self.has_lower].sum() + upper[self.has_upper].sum()) / self.n_bounds
-
-    def _direction(self, system: _System, lower: Array, upper: Array) -> _Direction:
-        """Solve the Newton system for the given right-hand sides of the products with the multipliers."""
-        p = self.program
-        pull = -(self._slope() - self.z_lower + self.z_upper) + lower / self.room_lower - upper / self.room_upper
-        free = (self.sign * pull * self.give).sum(axis=0)
-        missing = 0.0 if p.total is None else p.total - float(self.beta.sum())
-        change, intercept = system.solve(free, missing)
-        dx = self.give * (pull - self.sign * (change + intercept))
-        dz_lower = np.where(self.has_lower, (lower - self.z_lower * dx) / self.room_lower, 0.0)
-        dz_upper = np.where(self.has_upper, (upper + self.z_upper * dx) / self.room_upper, 0.0)
-        return _Direction(dx, dz_lower, dz_upper, intercept, change)
-
-    def _longest(self, d: _Direction) -> float:
-        """How far all variables and multipliers stay on their side."""
-        sides = [
-            _reach(self.room_lower, d.x, self.has_lower),
-            _reach(self.room_upper, -d.x, self.has_upper),
-            _reach(self.z_lower, d.z_lower, self.has_lower),
-            _reach(self.z_upper, d.z_upper, self.has_upper),
-        ]
-        return min(sides)
-
-    def _move(self, d: _Direction, size: float) -> bool:
-        if not np.isfinite(size) or size <= _TINY_STEP or not np.all(np.isfinite(d.x)):
-            return False
-        self.x = self.x + size * d.x
-        # Kept by themselves: far from zero, x would round them away.
-        self.room_lower = np.where(self.has_lower, self.room_lower + size * d.x, 1.0)
-        self.room_upper = np.where(self.has_upper, self.room_upper - size * d.x, 1.0)
-        self.z_lower = self.z_lower + size * d.z_lower
-        self.z_upper = self.z_upper + size * d.z_upper
-        self.intercept += size * d.intercept
-        self.values = self.values + size * d.values
-        return self.n_bounds > 0
-
-    def stop(self, n_iter: int) -> Interior:
-        """Say where the path leads: a bound is met if its multiplier outgrows the distance to it."""
-        p = self.program
-        size = max(float(np.abs(self.x).max(initial=0.0)), 1e-300)
-        slope = max(float(np.abs(p.target).max(initial=0.0)), p.epsilon, float(np.abs(self.values).max()), 1e-300)
-        near_lower = self.has_lower & (self.room_lower / size < self.z_lower / slope) | ~self.moves
-        near_upper = self.has_upper & (self.room_upper / size < self.z_upper / slope)
-        if not p.epsilon:
-            return Interior(self.beta, near_lower[0], near_upper[0], self.gap(), n_iter)
-        zero = near_lower.all(axis=0)
-        return Interior(self.beta, near_upper[1] | zero, near_upper[0] | zero, self.gap(), n_iter)
-
 
 @dataclass(frozen=True)
 class _Direction:
     """Changes of the variables, of their multipliers, of the intercept, and of Kβ."""
 
-    x: Array
-    z_lower: Array
-    z_upper: Array
+    x: Any
+    z_lower: Any
+    z_upper: Any
     intercept: float
-    values: Vector
+    values: Any
 
 
 class _System:
     """(I + ZᵀΘZ) dw + ZᵀΘ1 db = Zᵀr,  1ᵀΘZ dw + 1ᵀΘ1 db = 1ᵀr − missing; without an intercept the first alone."""
 
-    def __init__(self, gram: FactoredGram, theta: Vector, has_intercept: bool) -> None:
+    def __init__(self, gram: FactoredGram, theta: Any, has_intercept: bool) -> None:
         self.gram, self.has_intercept = gram, has_intercept
-        M = gram.normal_matrix(np.where(theta > _NEGLIGIBLE * theta.mean(), theta, 0.0))
-        M[np.arange(gram.n_features), np.arange(gram.n_features)] += 1.0
+        xp, each = gram.arrays.xp, np.arange(gram.n_features)
+        M = gram.normal_matrix(xp.where(theta > _NEGLIGIBLE * theta.mean(), theta, 0.0))
+        M[each, each] += 1.0
         self.factor = factorised(M if has_intercept else M[:-1, :-1])
 
-    def solve(self, free: Vector, missing: float) -> tuple[Vector, float]:
+    def solve(self, free: Any, missing: float) -> tuple[Any, float]:
         """Return the change of Kβ and that of the intercept."""
         right = self.gram.adjoint(free)
         if self.has_intercept:
-            right = np.append(right, free.sum() - missing)
-        solution = cho_solve(self.factor, right, check_finite=False)
+            right = self.gram.arrays.xp.concatenate([right, (free.sum() - missing).reshape(1)])
+        solution = self.factor.solve(right)
         D = self.gram.n_features
         return self.gram.apply(solution[:D]), float(solution[D]) if self.has_intercept else 0.0
-
-
-def factorised(M: Array) -> tuple[Array, bool]:
-    """Return the Cholesky factor of M, as `cho_solve` reads it, with as much added to its diagonal as rounding asks."""
-    scale = 1.0 / np.sqrt(np.maximum(np.diag(M), 1e-300))
-    jitter = 0.0
-    while True:
-        A = M * scale * scale[:, np.newaxis]
-        A[np.diag_indices_from(A)] += jitter
-        try:
-            factor, lower = cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
-        except LinAlgError:
-            jitter = max(_JITTER, 100 * jitter)
-            if jitter > 1:
-                raise
-            continue
-        # The factor of the matrix itself, its rows scaled back.
-        return np.asarray(factor / scale[:, np.newaxis]), lower
-
-
-def _reach(room: Array, change: Array, which: NDArray[np.bool_]) -> float:
-    shrinks = which & (change < 0)
-    return float(np.min(room[shrinks] / -change[shrinks], initial=np.inf))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve
+from scipy.linalg import cho_solve, get_blas_funcs
 
+from kernelmosaic.gram.class_grams import FeatureBlock
 from kernelmosaic.gram.threads import one_blas_thread, run_threads
 from kernelmosaic.solvers import lapack
-from kernelmosaic.solvers.multiclass import JointProgram, Matrix
+from kernelmosaic.solvers.joint_program import JointProgram, Matrix
 
 #: Relative to the sample's price: a coefficient nearer to its bound than this is at its bound.
 _NEAR = 1e-9
@@ -34,7 +37,7 @@ def free_coefficients(program: JointProgram, beta: Matrix) -> NDArray[np.bool_]:
 
 
 def joint_curvature(
-    K: NDArray[Any],
+    K: Any,
     program: JointProgram,
     beta: Matrix,
     products: NDArray[np.float64],
@@ -50,8 +53,8 @@ def joint_curvature(
 
     Parameters
     ----------
-    K : ndarray of shape (n, n) or (classes, n, n)
-        The combined matrices at d.
+    K : ndarray of shape (n, n) or (classes, n, n), or a kernel of another form
+        The combined matrices at d; of the other forms only the block of the samples with free coefficients is asked.
     program : JointProgram
         The rest of the problem.
     beta : ndarray of shape (n, classes)
@@ -61,7 +64,7 @@ def joint_curvature(
     rows : ndarray of shape (n_rows,), optional
         Where the products are given, in ascending order: at least where β is not zero. By default everywhere.
     single : bool, default=False
-        Whether single precision will do, which leaves the curvature right to a few digits. Matrices that are in single
+        Whether single precision will do, which leaves the curvature right to a few digits. Arrays that are in single
         precision already have no more to give.
 
     Returns
@@ -71,56 +74,132 @@ def joint_curvature(
     k, P = program.n_classes, len(products)
     free = free_coefficients(program, beta)
     shared = np.flatnonzero(free.any(axis=1))
-    # A class without weights is flat; it is made as stiff as rounding makes the others.
-    scale = float(np.diagonal(K, axis1=-2, axis2=-1).mean())
-    system = _Elimination(len(shared), k * P, np.dtype(np.float32) if single else K.dtype, scale)
+    if len(shared) == 0:
+        return np.zeros((k * P, k * P))
+    blocks = FreeBlocks.of(K, shared)
+    system = Elimination(len(shared), k * P, np.dtype(np.float32) if single else blocks.dtype, blocks.scale)
+    given = np.arange(len(beta)) if rows is None else rows
+    eliminate(system, blocks, free, shared, lambda c, at: products[:, np.searchsorted(given, at), c].T)
+    with one_blas_thread():
+        return system.curvature()
+
+
+def eliminate(
+    system: Elimination,
+    blocks: FreeBlocks,
+    free: NDArray[np.bool_],
+    shared: NDArray[np.intp],
+    sides: Callable[[int, NDArray[np.intp]], NDArray[np.float64]],
+) -> None:
+    """Add every class to the system, with the right-hand sides that sides(c, its free samples) returns."""
 
     def add(c: int) -> None:
         at = np.flatnonzero(free[:, c])
         if len(at):
-            A = system.block(K if K.ndim == 2 else K[c], at)
-            V = products[:, at if rows is None else np.searchsorted(rows, at), c].T
-            system.add(A, V, np.searchsorted(shared, at), slice(c * P, (c + 1) * P))
+            system.add(c, blocks.take(c, at, system.dtype), sides(c, at), np.searchsorted(shared, at))
 
     with one_blas_thread():
         flops = float(np.sum(free.sum(axis=0, dtype=np.float64) ** 3))
-        run_threads(add, range(k), int(flops / _FLOPS_A_BYTE))
-        return system.curvature()
+        run_threads(add, range(free.shape[1]), int(flops / _FLOPS_A_BYTE))
 
 
-class _Elimination:
-    """What the classes add up to: their own curvatures, and what the samples with free coefficients share."""
+@dataclass(frozen=True)
+class FreeBlocks:
+    """The classes' kernels among the samples with free coefficients.
 
-    def __init__(self, n_shared: int, side: int, dtype: np.dtype[Any], scale: float) -> None:
+    Attributes
+    ----------
+    K : ndarray of shape (q, q) or (classes, q, q), or FeatureBlock
+        The kernels of q samples.
+    samples : ndarray of shape (q,) or None
+        Which samples these are, in ascending order; None for all.
+    """
+
+    K: Any
+    samples: NDArray[np.intp] | None
+
+    @classmethod
+    def of(cls, K: Any, shared: NDArray[np.intp]) -> FreeBlocks:
+        """Return those of an array, or of a kernel of another form."""
+        if isinstance(K, np.ndarray):
+            return cls(K, None)
+        found = K.block(shared)
+        return cls(found if isinstance(found, FeatureBlock) else np.asarray(found), shared)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.K.dtype if isinstance(self.K, np.ndarray) else np.dtype(np.float64)
+
+    @property
+    def scale(self) -> float:
+        """The mean diagonal: a class without weights is flat, and made as stiff as rounding makes the others."""
+        if isinstance(self.K, FeatureBlock):
+            return self.K.mean_diagonal()
+        return float(np.diagonal(self.K, axis1=-2, axis2=-1).mean())
+
+    def take(self, c: int, at: NDArray[np.intp], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return the block of a class at these samples in an array of its own, at least the lower half of it."""
+        from kernelmosaic.solvers._numba_triangles import take_lower
+
+        inside = at if self.samples is None else np.searchsorted(self.samples, at)
+        if isinstance(self.K, FeatureBlock):
+            return self.K.of_class(c, inside, dtype)
+        A = np.empty((len(at), len(at)), dtype=dtype)
+        take_lower(self.K if self.K.ndim == 2 else self.K[c % len(self.K)], inside, A)
+        return A
+
+
+class Elimination:
+    """What the classes add up to: their own answers, and what the samples with free coefficients share.
+
+    Parameters
+    ----------
+    n_shared, side : int
+        Samples with free coefficients, and right-hand sides of all classes together.
+    dtype : dtype
+        Of the blocks.
+    scale : float
+        What the diagonals are like, for a class that has none.
+    damping : float, default=0.0
+        Relative to the scale: added to the diagonals, for a direction, which needs the inverses afterwards.
+    """
+
+    def __init__(self, n_shared: int, side: int, dtype: np.dtype[Any], scale: float, damping: float = 0.0) -> None:
         from kernelmosaic.solvers import _numba_triangles
 
         self.loops = _numba_triangles
         self.dtype = dtype
-        self.scale = scale
+        self.scale, self.damping = scale, damping
         self.lock = Lock()
         self.H = np.zeros((side, side))
+        self.kept: dict[int, tuple[NDArray[np.intp], NDArray[Any]]] = {}
         self.inverses = np.zeros((n_shared, n_shared), dtype=dtype)
         self.answers = np.zeros((n_shared, side), dtype=dtype)
 
-    def block(self, K: NDArray[Any], at: NDArray[np.intp]) -> NDArray[Any]:
-        """Return K at these samples, the lower half of it."""
-        A = np.empty((len(at), len(at)), dtype=self.dtype)
-        self.loops.take_lower(K, at, A)
-        return A
-
-    def add(self, A: NDArray[Any], V: NDArray[np.float64], at: NDArray[np.intp], columns: slice) -> None:
-        """Add a class: its block, which is used up, the products K_m β_c there, and which of the shared samples."""
+    def add(self, c: int, A: NDArray[Any], V: NDArray[np.float64], at: NDArray[np.intp]) -> None:
+        """Add a class: its block, which is used up, the right-hand sides, and which of the shared samples these are."""
+        columns = slice(c * V.shape[1], (c + 1) * V.shape[1])
+        A[np.diag_indices_from(A)] += self.damping * self.scale
         answer = self._solve(A, V.astype(self.dtype), self.scale)
         self.H[columns, columns] = V.T @ answer
         self.answers[at, columns] = answer
         lapack.invert(A)
         with self.lock:
             self.loops.add_lower(A, at, self.inverses)
+            if self.damping:
+                self.kept[c] = at, A
+
+    def direction(self) -> NDArray[np.float64]:
+        """Return the answers to one right-hand side a class, of shape (n_shared, classes), the samples' sums kept."""
+        pulled = self._solve(self.inverses, self.answers.sum(axis=1))
+        out = self.answers.astype(np.float64)
+        for c, (at, A) in self.kept.items():
+            (symv,) = get_blas_funcs(["symv"], [A])
+            out[at, c] -= symv(1.0, A.T, pulled[at])
+        return out
 
     def curvature(self) -> NDArray[np.float64]:
-        """Return the whole, the samples' sums kept."""
-        if len(self.inverses) == 0:
-            return self.H
+        """Return that of all right-hand sides, the samples' sums kept."""
         pulled = self._solve(self.inverses, self.answers)
         return np.asarray(self.H - self.answers.T @ pulled, dtype=np.float64)
 

@@ -13,6 +13,10 @@ Vector = NDArray[np.float64]
 
 #: Relative to the sizes summed: a sum of coefficients this near to the total meets it up to rounding.
 _ROUNDING = 1e-12
+#: With more samples than this the best intercept is first looked for among those of about so many, ...
+_MANY, _RULER = 20_000, 2000
+#: ... this far to both sides of where these few would have it.
+_NEARBY = 8
 
 
 @dataclass(frozen=True)
@@ -81,11 +85,17 @@ class Program:
 
     def _best_intercepts(self, z: Vector) -> tuple[float, float]:
         """Return the first and the last best intercept for z = t − Kβ: where Σu, which falls with it, is the total."""
+        if len(z) > _MANY:
+            few, z, size = self._unsettled(z)
+            return few._exact_intercepts(z, size)
+        return self._exact_intercepts(z)
+
+    def _exact_intercepts(self, z: Vector, apart: float = 0.0) -> tuple[float, float]:
         knots = self._knots(z)
         # From knot to knot Σu is linear, so its value in the middle tells whether the total is met there.
         middles = np.concatenate([[knots[1] - 1.0], 0.5 * (knots[1:-2] + knots[2:-1]), [knots[-2] + 1.0]])
         segments = range(len(middles))
-        surplus = cache(lambda s: self._surplus(z - middles[s]))
+        surplus = cache(lambda s: self._surplus(z - middles[s], apart))
         left = bisect_left(segments, True, key=lambda s: surplus(s) <= 0)
         if left < len(segments) and surplus(left) == 0 and not self._steepness(z - middles[left]):
             right = bisect_left(segments, True, lo=left, key=lambda s: surplus(s) < 0)
@@ -97,6 +107,32 @@ class Program:
                 return float(root), float(root)
         return float(knots[left]), float(knots[left])
 
+    def _unsettled(self, z: Vector) -> tuple[Program, Vector, float]:
+        """Return the program of the samples whose u depends on where the best intercept is, and their z.
+
+        What the others add to the sum is taken off its total; their size, too, is returned, since it rounds the sum.
+        The knots of every so manieth sample are a ruler; its own best intercept says where on it to look.
+        """
+        some = np.arange(0, len(z), len(z) // _RULER)
+        ruler = np.sort(np.concatenate([z[some] - self.epsilon, z[some] + self.epsilon]))
+        guess = int(np.searchsorted(ruler, self.thinned(some).best_intercept(self.target[some] - z[some])))
+        low, high, step = guess - _NEARBY, guess + _NEARBY, _NEARBY
+        while low >= 0 and self._surplus(z - ruler[min(low, len(ruler) - 1)]) <= 0:
+            low, step = low - step, 2 * step
+        while high < len(ruler) and self._surplus(z - ruler[max(high, 0)]) >= 0:
+            high, step = high + step, 2 * step
+        first = ruler[min(low, len(ruler) - 1)] if low >= 0 else -np.inf
+        last = ruler[max(high, 0)] if high < len(ruler) else np.inf
+        with np.errstate(invalid="ignore"):
+            over = z - self.epsilon - self.ridge * self.upper > last
+            under = z + self.epsilon - self.ridge * self.lower < first
+        zero = (z - self.epsilon < first) & (z + self.epsilon > last)
+        left = np.flatnonzero(~(over | under | zero))
+        settled = float(self.upper[over].sum() + self.lower[under].sum())
+        box = {name: getattr(self, name)[left] for name in ("target", "lower", "upper", "ridge")}
+        size = float(np.abs(self.upper[over]).sum() + np.abs(self.lower[under]).sum())
+        return replace(self, **box, total=(self.total or 0.0) - settled), z[left], size
+
     def _knots(self, z: Vector) -> Vector:
         """Return the intercepts, in order, where some u of the conjugate at z − intercept bends, between infinities."""
         knots = [np.array([-np.inf, np.inf]), z - self.epsilon, z + self.epsilon]
@@ -105,11 +141,14 @@ class Program:
             knots.append(z[bends] + side - self.ridge[bends] * bound[bends])
         return np.unique(np.concatenate(knots))
 
-    def _surplus(self, residual: Vector) -> float:
-        """Return by how much the conjugate's u sum to more than the total, 0 if only rounding tells them apart."""
+    def _surplus(self, residual: Vector, apart: float = 0.0) -> float:
+        """Return by how much the conjugate's u sum to more than the total, 0 if only rounding tells them apart.
+
+        `apart` is the size of what was already taken off the total.
+        """
         u = self.conjugate_argmax(residual)
         surplus = float(u.sum() - (self.total or 0.0))
-        size = float(np.abs(u).sum())
+        size = float(np.abs(u).sum()) + apart
         return 0.0 if np.isfinite(size) and abs(surplus) <= _ROUNDING * size else surplus
 
     def _steepness(self, residual: Vector) -> float:
@@ -129,6 +168,17 @@ class Program:
                 beta = beta - nearest.best_intercept(np.zeros(self.n_samples))
             beta = nearest.conjugate_argmax(beta)
         return beta
+
+    def thinned(self, rows: NDArray[np.intp]) -> Program:
+        """Return the program of some samples in which each stands for as many as were left out beside it."""
+        share = self.n_samples / len(rows)
+        return replace(
+            self,
+            target=self.target[rows],
+            lower=share * self.lower[rows],
+            upper=share * self.upper[rows],
+            ridge=self.ridge[rows] / share,
+        )
 
     def require_feasible(self) -> None:
         """Raise a ValueError unless some β within the box sums to the total."""

@@ -1,0 +1,120 @@
+"""The folds of a cross-validation: kernels that many fits ask for are computed once, while the memory allows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+
+from kernelmosaic.gram.bank import StoredBank
+from kernelmosaic.gram.memory import default_budget
+from kernelmosaic.gram.mosaic import Mosaic
+from kernelmosaic.kernels import Precomputed
+from kernelmosaic.kernels.precomputed import trusted
+from kernelmosaic.kernels.views import lay_tiles, read_kernels
+
+Rows = NDArray[np.intp]
+
+#: Kernels on fewer columns of numbers cost about as much to read from a matrix as to compute.
+_WIDE = 100
+#: Share of a bank's usual budget that the matrices of the folds may take: every fit makes a bank of its own besides.
+_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class Fold:
+    """One part held out, ready for any number of fits.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+        To be cloned; its last step is ``model``.
+    train, held : DataFrame or ndarray
+        The rows to fit to and those held out, as the pipeline reads them.
+    """
+
+    pipeline: Any
+    train: Any
+    held: Any
+
+
+class Later:
+    """A fold that is made when it is first asked for, by whichever thread comes first."""
+
+    def __init__(self, make: Callable[[], Fold]) -> None:
+        self._make = make
+        self._lock = Lock()
+        self._made: Fold | None = None
+
+    def get(self) -> Fold:
+        """Return the fold."""
+        with self._lock:
+            if self._made is None:
+                self._made = self._make()
+            return self._made
+
+
+def plain_fold(pipeline: Any, table: Any, rows: Rows, held: Rows) -> Fold:
+    """Return a fold whose every fit computes its kernels for itself."""
+    return Fold(pipeline, table.iloc[rows], table.iloc[held])
+
+
+def shared_fold(pipeline: Any, table: Any, rows: Rows, held: Rows) -> Fold:
+    """Return a fold whose kernels are matrices; what they and the preparation learn is learned from `rows` alone.
+
+    The samples keep their columns, which gates read, and get one more: their number in the matrices. Equal samples have
+    the same one, so that a model still recognises them as repeated.
+    """
+    prepare = clone(pipeline[:-1]).fit(table.iloc[rows])
+    X = np.vstack([prepare.transform(table.iloc[rows]), prepare.transform(table.iloc[held])])
+    number = _number_samples(X)
+    distinct = X[np.unique(number, return_index=True)[1]]
+    n_training = int(number[: len(rows)].max()) + 1
+    entries = read_kernels(pipeline[-1].kernels)
+    tiles = [tile for tile in lay_tiles(entries, X) if not isinstance(tile.kernel, Precomputed)]
+    mosaic = Mosaic.fit(tiles, distinct[:n_training], None)  # on no common scale yet: that is for the model
+    matrices = StoredBank.fill(mosaic, mosaic.views(distinct), np.dtype(np.float64)).matrices
+    given = iter(matrices)
+    kernels = [
+        (one.name, one.kernel, one.columns)
+        if isinstance(one.kernel, Precomputed)
+        else (one.name, trusted(next(given)), [X.shape[1]])
+        for one in entries
+    ]
+    numbered = np.hstack([X, number[:, np.newaxis]])
+    model = clone(pipeline[-1]).set_params(kernels=kernels)
+    return Fold(Pipeline([("model", model)]), numbered[: len(rows)], numbered[len(rows) :])
+
+
+def _number_samples(X: NDArray[Any]) -> Rows:
+    """Count the samples, in their order; one that came before has the number it had there."""
+    # Adding zero makes one of the two zeros that compare equal but differ in their bits.
+    keys = map(tuple, X) if X.dtype.kind == "O" else (row.tobytes() for row in np.ascontiguousarray(X + 0.0))
+    seen: dict[Any, int] = {}
+    return np.array([seen.setdefault(key, len(seen)) for key in keys], dtype=np.intp)
+
+
+def is_shareable(pipeline: Any, n_rows: int, n_at_once: int, budget: float | None = None) -> bool:
+    """Whether the matrices of so many folds at once fit the memory, and some kernel is dear enough to gain by it.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+    n_rows : int
+        Of the table.
+    n_at_once : int
+        Folds that may be worked on at the same time.
+    budget : float, optional
+        Bytes; by default a share of what is free.
+    """
+    computed = [one for one in read_kernels(pipeline[-1].kernels) if not isinstance(one.kernel, Precomputed)]
+    if not any(one.kernel.input_kind != "numbers" or len(one.columns) >= _WIDE for one in computed):
+        return False
+    allowed = _SHARE * default_budget() if budget is None else budget
+    return n_at_once * len(computed) * n_rows**2 * 8 <= allowed

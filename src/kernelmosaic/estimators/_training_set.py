@@ -1,0 +1,194 @@
+"""The training set as learners see it: kernels fitted to the samples that count, in matrices or in features."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelmosaic.estimators._expansion import Expansion
+from kernelmosaic.estimators._feature_expansion import FeatureExpansion
+from kernelmosaic.estimators._gated_expansion import GatedExpansion
+from kernelmosaic.estimators._repeats import Counted, count_repeats
+from kernelmosaic.estimators._streamed import is_small, is_streamed, named_columns
+from kernelmosaic.gram import KernelBank, Mosaic, ProductMosaic, make_bank, take_rows
+from kernelmosaic.gram.feature_bank import FeatureBank, make_feature_bank
+from kernelmosaic.gram.feature_mosaic import FeatureMosaic
+from kernelmosaic.gram.memory import default_budget
+from kernelmosaic.gram.row_blocks import open_rows
+from kernelmosaic.kernels.views import Tile, lay_tiles, read_kernels
+from kernelmosaic.learning.gated import Look
+from kernelmosaic.learning.projections import Projections
+
+Array = NDArray[np.float64]
+
+
+class TrainingSet(ABC):
+    """The samples that count, with the kernels fitted to them.
+
+    Parameters
+    ----------
+    model : estimator
+        Whose parameters say how kernels are approximated, how much memory they may take and where they are computed.
+    counted : Counted
+        Which samples count, and how much.
+
+    Attributes
+    ----------
+    kept, weight : ndarray of shape (n,)
+        Row numbers of the samples in what was given, and how much each counts.
+    mosaic : Mosaic or FeatureMosaic
+        The fitted kernels.
+    samples : array, sparse matrix or RowSource
+        The samples themselves.
+    table : array or data frame
+        Has the columns of the samples, by their names if they have any; its rows do not count.
+    bank : KernelBank
+        Their matrices, or features; made when first asked for.
+    device : str or None
+        Where they are computed.
+    """
+
+    mosaic: Any
+    samples: Any
+    table: Any
+
+    def __init__(self, model: Any, counted: Counted) -> None:
+        self.kept, self.weight = counted.rows, counted.weight
+        self.budget: float | None = model.memory_budget
+        self.device: str | None = model._fit_device
+
+    @property
+    @abstractmethod
+    def bank(self) -> KernelBank: ...
+
+    @property
+    @abstractmethod
+    def shareable(self) -> bool:
+        """Whether several threads may work on the bank at once, and gain by it."""
+
+    @abstractmethod
+    def expansion(self, beta: Array, support: NDArray[np.intp], eta: Array) -> Expansion | FeatureExpansion:
+        """Return the function with coefficients β, of shape (outputs, n), and weights η, of shape (outputs, P)."""
+
+    @abstractmethod
+    def gated_expansion(
+        self, looks: Sequence[Look], support: NDArray[np.intp], mosaic: Mosaic | None = None
+    ) -> GatedExpansion | FeatureExpansion:
+        """Return the function of machines solved under their gates, the outputs of one after those of the other.
+
+        `mosaic` holds the kernels with what else of them was learned; by default they are as they were fitted.
+        """
+
+    @abstractmethod
+    def diagonals(self) -> Array:
+        """Return k_m(x, x) of every kernel and sample, of shape (P, n)."""
+
+
+class ExactSet(TrainingSet):
+    """Kernels as they are: samples are compared with each other."""
+
+    mosaic: Mosaic
+
+    def __init__(self, model: Any, rule: type[Mosaic], tiles: list[Tile], X: Any, counted: Counted) -> None:
+        super().__init__(model, counted)
+        self.samples = X
+        self.mosaic = rule.fit(tiles, X, model.normalize, counted.weight)
+        self.views = self.mosaic.views(X)
+        self.dtype = model._bank_dtype
+
+    @cached_property
+    def bank(self) -> KernelBank:
+        return make_bank(self.mosaic, self.views, dtype=self.dtype, budget=self.budget, device=self.device)
+
+    @property
+    def shareable(self) -> bool:
+        # A device has memory for one combined matrix, and gains nothing by a second.
+        return self.device is None
+
+    def expansion(self, beta: Array, support: NDArray[np.intp], eta: Array) -> Expansion:
+        return Expansion.prune(self.mosaic, self.views, support, beta[:, support], eta, self.device)
+
+    def gated_expansion(
+        self, looks: Sequence[Look], support: NDArray[np.intp], mosaic: Mosaic | None = None
+    ) -> GatedExpansion:
+        coefficients = [one.outputs[:, np.newaxis, support] * one.gates[support].T for one in looks]
+        kept = take_rows(self.views, support)
+        return GatedExpansion(mosaic or self.mosaic, kept, np.concatenate(coefficients), device=self.device)
+
+    def projections(self) -> Projections:
+        """Return projected kernels whose projections can be learned, with a bank of their own."""
+        return Projections(self.mosaic, self.views, self.weight, self.budget)
+
+    def diagonals(self) -> Array:
+        return self.mosaic.diagonals(self.views)
+
+
+class FeatureSet(TrainingSet):
+    """Kernels in features, of samples that may stay where they are."""
+
+    mosaic: FeatureMosaic
+
+    def __init__(self, model: Any, rule: type[Mosaic], tiles: list[Tile], X: Any, counted: Counted) -> None:
+        super().__init__(model, counted)
+        self.samples = self.rows = open_rows(X)
+        budget = default_budget() if self.budget is None else float(self.budget)
+        self.mosaic = FeatureMosaic.fit(
+            rule,
+            tiles,
+            self.rows,
+            model.normalize,
+            counted.weight,
+            model.approximation,
+            model.rank,
+            model.random_state,
+            budget,
+        )
+
+    @cached_property
+    def bank(self) -> FeatureBank:
+        return make_feature_bank(self.mosaic, self.rows, self.budget, self.device)
+
+    @property
+    def shareable(self) -> bool:
+        # Everyone at work needs memory of their own, beside the features.
+        return self.budget is None and self.bank.shareable
+
+    def expansion(self, beta: Array, support: NDArray[np.intp], eta: Array) -> FeatureExpansion:
+        return FeatureExpansion.prune(self.mosaic, self.bank, beta, eta, self.device)
+
+    def gated_expansion(
+        self, looks: Sequence[Look], support: NDArray[np.intp], mosaic: Mosaic | None = None
+    ) -> FeatureExpansion:
+        return FeatureExpansion.prune_gated(self.mosaic, self.bank, looks, self.device)
+
+    def diagonals(self) -> Array:
+        return np.concatenate([self.bank.combine(one).diagonal()[np.newaxis] for one in np.eye(len(self.mosaic))])
+
+
+def count_samples(model: Any, X: Any, y: Any, sample_weight: Array | None) -> Counted:
+    """Return the samples that count; where they fill the memory, or stay on the disk, repeated ones are not found."""
+    if model.approximation is None or is_small(X):
+        return count_repeats(X, y, sample_weight)
+    return Counted.everyone(X.shape[0], sample_weight)
+
+
+def read_training_set(model: Any, X: Any, original: Any, counted: Counted) -> TrainingSet:
+    """Fit the kernels of an estimator to validated samples; `original` is X as given, for the names of its columns."""
+    everyone = len(counted.rows) == X.shape[0] and bool(np.all(np.diff(counted.rows) == 1))
+    # Exact kernels keep samples, which must be copies of their own; features keep none, and may be of more than fit.
+    if model.approximation is None or not everyone:
+        X = X[counted.rows]
+    named = len(getattr(original, "shape", ())) == 2 and not is_streamed(original)
+    table = original if named else named_columns(X)
+    tiles = lay_tiles(read_kernels(model.kernels), table)
+    # Multiplied kernels are one kernel: there are no weights to learn between them.
+    rule = ProductMosaic if isinstance(model.weights, str) and model.weights == "product" else Mosaic
+    kind = ExactSet if model.approximation is None else FeatureSet
+    data = kind(model, rule, tiles, X, counted)
+    data.table = table
+    return data

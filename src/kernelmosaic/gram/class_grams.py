@@ -1,0 +1,128 @@
+"""Kernels of several classes, each with weights of its own, that are never written down whole."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelmosaic.gram.factored import Array, FactoredGram
+from kernelmosaic.kernels.base import Block
+
+#: Numbers in the blocks of all classes together, where memory is no concern.
+BLOCK_NUMBERS = 2**27
+
+
+class ClassGram(ABC):
+    """K_c = Σ_m d_cm K_m for every class c; what solvers of joint machines may ask of them.
+
+    Attributes
+    ----------
+    n_samples, n_classes : int
+        Their numbers.
+    block_samples : int
+        Up to this many samples may have their blocks formed, for all classes at once.
+    """
+
+    n_samples: int
+    n_classes: int
+    block_samples: int
+
+    @abstractmethod
+    def products(self, beta: Array, exact: bool = False) -> Array:
+        """Return K_c β_c for β of shape (n, classes), as exactly as the kernels are known whatever is asked for."""
+
+    @abstractmethod
+    def block(self, which: NDArray[np.intp]) -> Any:
+        """Return the blocks of these samples, as an array of shape (classes, q, q) or as something that becomes one."""
+
+
+class FactoredClasses(ClassGram):
+    """K_c = Z diag(d_c) Zᵀ: the features are shared, every class weighs them for itself.
+
+    Parameters
+    ----------
+    gram : FactoredGram
+        Z Zᵀ, with every kernel that has a weight in some class.
+    scales : ndarray of shape (classes, D)
+        The weight of each feature in each class.
+    block_numbers : int
+        How many numbers the blocks of all classes may have together.
+    """
+
+    def __init__(self, gram: FactoredGram, scales: Array, block_numbers: int = BLOCK_NUMBERS) -> None:
+        self.gram, self.scales = gram, scales
+        self.n_samples, self.n_classes = gram.n_samples, len(scales)
+        self.block_samples = max(1, int(np.sqrt(block_numbers / self.n_classes)))
+
+    def products(self, beta: Array, exact: bool = False) -> Array:
+        return self.gram.apply(self.scales.T * self.gram.adjoint(beta))
+
+    def block(self, which: NDArray[np.intp]) -> FeatureBlock:
+        return FeatureBlock(self.gram.rows(which), self.scales)
+
+
+class FeatureBlock:
+    """The rows of some samples, from which the block of any class follows.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (q, D)
+        Their features.
+    scales : ndarray of shape (classes, D)
+        The weight of each feature in each class.
+    """
+
+    def __init__(self, rows: Array, scales: Array) -> None:
+        self.rows, self.scales = rows, scales
+
+    def of_class(self, c: int, inside: NDArray[np.intp] | slice = slice(None), dtype: Any = np.float64) -> Block:
+        """Return the block of one class, of the samples inside this one."""
+        used = np.flatnonzero(self.scales[c])
+        Z = (self.rows[inside][:, used] * np.sqrt(self.scales[c, used])).astype(dtype, copy=False)
+        # Products of smaller numbers would be denormal, which is slow, and nothing beside the others.
+        Z[np.abs(Z) < np.sqrt(np.finfo(Z.dtype).tiny)] = 0.0
+        return np.asarray(Z @ Z.T)
+
+    def mean_diagonal(self) -> float:
+        """Return the mean of the diagonals of all classes."""
+        return float(np.mean(self.rows**2 @ self.scales.T))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        q, dtype = len(self.rows), np.float64 if dtype is None else dtype
+        out = np.empty((len(self.scales), q, q), dtype=dtype)
+        for c, K in enumerate(out):
+            K[...] = self.of_class(c, dtype=dtype)
+        return out
+
+
+class BankClasses(ClassGram):
+    """K_c from the matrices of a bank, which are read for every product and block.
+
+    Parameters
+    ----------
+    bank : KernelBank
+        The kernels, wherever they live.
+    weights : ndarray of shape (classes, P)
+        The weights d.
+    """
+
+    def __init__(self, bank: Any, weights: Array) -> None:
+        self.bank, self.weights = bank, weights
+        self.active = np.flatnonzero(np.any(weights != 0, axis=0))
+        self.n_samples, self.n_classes = bank.n_samples, len(weights)
+        self.block_samples = int(np.sqrt(BLOCK_NUMBERS / max(self.n_classes, len(self.active))))
+
+    def products(self, beta: Array, exact: bool = False) -> Array:
+        products = self.bank.products(beta, kernels=self.active)
+        return np.asarray(np.einsum("cm,mic->ic", self.weights[:, self.active], products[self.active]))
+
+    def block(self, which: NDArray[np.intp]) -> Block:
+        found = dict(self.bank.blocks(self.active, which, which))
+        blocks = [np.asarray(found[m]) for m in self.active]
+        if not blocks:
+            return np.zeros((self.n_classes, len(which), len(which)), dtype=self.bank.dtype)
+        weights = self.weights[:, self.active].astype(blocks[0].dtype)
+        return np.asarray(np.tensordot(weights, np.stack(blocks), axes=1))

@@ -1,0 +1,99 @@
+"""Banks and kernels in factors of some of the samples, against the same rows of the whole."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernelmosaic.gram import Mosaic, StoredBank, make_bank
+from kernelmosaic.gram.bank import ComputedBank
+from kernelmosaic.gram.dense_factors import DenseFactors
+from kernelmosaic.gram.factored import HostArrays
+from kernelmosaic.gram.feature_bank import StoredFeatures
+from kernelmosaic.kernels import Gaussian, Linear, Polynomial
+from kernelmosaic.kernels.views import lay_tiles, read_kernels
+from kernelmosaic.solvers import Program
+from kernelmosaic.solvers.interior_point import CentralPath
+
+ROWS = np.array([1, 4, 5, 11, 29])
+torch_only = pytest.mark.torch
+
+
+def make(kind):
+    X = np.random.RandomState(0).standard_normal((30, 3))
+    if kind.startswith("features"):
+        bank = StoredFeatures([X, X**2, np.sin(X)])
+        if kind == "features on a device":
+            torch = pytest.importorskip("torch", reason="torch is not installed")
+            from kernelmosaic.gram._torch_features import TorchFeatures
+
+            return TorchFeatures([torch.as_tensor(Z) for Z in bank.arrays])
+        return bank
+    mosaic = Mosaic.fit(lay_tiles(read_kernels([Gaussian(1.0), Linear(), Polynomial(2)]), X), X, "trace")
+    views = mosaic.views(X)
+    if kind == "computed":
+        return ComputedBank(mosaic, views, np.dtype(np.float64), 4096)
+    if "device" in kind:
+        pytest.importorskip("torch", reason="torch is not installed")
+        from kernelmosaic.gram._torch_bank import TorchBank
+        from kernelmosaic.gram.device import require_device
+
+        return TorchBank(mosaic, views, require_device("cpu"), np.dtype(np.float64), store="stored" in kind)
+    return make_bank(mosaic, views)
+
+
+KINDS = ["stored", "computed"] + [pytest.param(kind, marks=torch_only) for kind in ("device", "device stored")]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_part_has_the_rows_of_the_whole(kind):
+    bank = make(kind)
+    part = bank.part(ROWS)
+    assert (part.n_samples, part.n_kernels) == (5, 3)
+    beta = np.random.RandomState(1).standard_normal(5)
+    spread = np.zeros(30)
+    spread[ROWS] = beta
+    np.testing.assert_allclose(part.products(beta), bank.products(spread)[:, ROWS], rtol=1e-9, atol=1e-12)
+    weights = np.array([0.3, 0.0, 2.0])
+    whole = bank.combine(weights)
+    if isinstance(bank, StoredBank):
+        np.testing.assert_array_equal(part.combine(weights), whole[np.ix_(ROWS, ROWS)])
+
+
+@pytest.mark.parametrize("where", ["host", pytest.param("device", marks=torch_only)])
+def test_rows_side_by_side_are_the_same_kernel(where):
+    if where == "device":
+        pytest.importorskip("torch", reason="torch is not installed")
+    whole = make("features on a device" if where == "device" else "features").combine(np.array([0.3, 0.0, 2.0]))
+    part = whole.part(ROWS)
+    Z = whole.rows(ROWS)
+    rng = np.random.RandomState(2)
+    beta, w, theta = rng.standard_normal((5, 2)), rng.standard_normal(Z.shape[1]), rng.rand(5)
+    close = {"rtol": 1e-9, "atol": 1e-12}
+    np.testing.assert_allclose(part.rows(np.arange(5)), Z, **close)
+    np.testing.assert_allclose(part.adjoint(beta), Z.T @ beta, **close)
+    np.testing.assert_allclose(part.apply(w), Z @ w, **close)
+    np.testing.assert_allclose(part.diagonal(), np.sum(Z**2, axis=1), **close)
+    with_one = np.column_stack([Z, np.ones(5)])
+    np.testing.assert_allclose(part.normal_matrix(theta), with_one.T @ (theta[:, np.newaxis] * with_one), **close)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("epsilon", [0.0, 0.2], ids=["classes", "tube"])
+def test_the_central_path_is_the_same_wherever_its_vectors_are(epsilon):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    from kernelmosaic.gram._torch_factored import DeviceArrays
+
+    rng = np.random.RandomState(3)
+    Z = rng.standard_normal((80, 6))
+    t = np.sign(Z[:, 0] + rng.standard_normal(80))
+    bounds = (-np.ones(80), np.ones(80)) if epsilon else (np.minimum(t, 0.0), np.maximum(t, 0.0))
+    program = Program(t, *bounds, np.zeros(80), epsilon=epsilon)
+    arrays = DeviceArrays(torch.device("cpu"))
+    here = CentralPath(DenseFactors(Z, HostArrays()), program).follow(1e-8)
+    there = CentralPath(DenseFactors(arrays.place(Z), arrays), program).follow(1e-8)
+    assert here.n_iter == there.n_iter
+    assert there.gap <= 1e-8
+    np.testing.assert_allclose(there.beta, here.beta, atol=1e-9)
+    np.testing.assert_array_equal(there.at_lower, here.at_lower)
+    np.testing.assert_array_equal(there.at_upper, here.at_upper)

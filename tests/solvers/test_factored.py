@@ -1,0 +1,51 @@
+"""From the end of the central path to a solution at its bounds, and when a start from nearby is worth trying."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernelmosaic.gram.feature_bank import StoredFeatures
+from kernelmosaic.machines import SVC, SVR
+from kernelmosaic.solvers import factored as module
+from kernelmosaic.solvers import solve_factored
+from kernelmosaic.solvers.factored import _is_narrow, _Near, snapped
+from kernelmosaic.solvers.free_block import free_samples
+from kernelmosaic.solvers.interior_point import CentralPath
+
+RNG = np.random.RandomState(0)
+Z = RNG.standard_normal((3000, 5))
+F = Z[:, 0] + 0.5 * RNG.standard_normal(3000)
+GRAM = StoredFeatures([Z]).combine(np.ones(1))
+MACHINES = {"svc": SVC(np.where(F > 0, 1.0, -1.0), C=10.0), "svr": SVR(F, C=10.0, epsilon=0.1)}
+
+
+@pytest.mark.parametrize("name", sorted(MACHINES))
+def test_snapping_to_bounds_leaves_the_function_where_it_is(name, monkeypatch):
+    program = MACHINES[name].program
+    path = CentralPath(GRAM, program).follow(1e-5)
+    beta = snapped(GRAM, program, path)
+    assert np.all((program.lower <= beta) & (beta <= program.upper))
+    assert beta.sum() == pytest.approx(program.total, abs=1e-8 * np.abs(beta).sum())
+    assert len(free_samples(program, beta)) < 200
+    np.testing.assert_allclose(Z.T @ beta, Z.T @ path.beta, atol=1e-6)
+    gap = _Near(GRAM, program, beta).solution.gap
+    assert gap <= 1e-5
+    # It is the others that make up for it: bounds alone move the function far.
+    monkeypatch.setattr(module, "_compensation", lambda *whatever: 0.0)
+    assert _Near(GRAM, program, snapped(GRAM, program, path)).solution.gap > 20 * gap
+
+
+def test_few_features_are_solved_from_afar():
+    assert _is_narrow(GRAM)
+    assert not _is_narrow(StoredFeatures([RNG.standard_normal((3000, 500))]).combine(np.ones(1)))
+    # Where a pass over the rows is dear, two or three from nearby are better than a hundred from afar.
+    remote = StoredFeatures([Z]).combine(np.ones(1))
+    remote.stored = False
+    assert not _is_narrow(remote)
+    program = MACHINES["svc"].program
+    cold = solve_factored(GRAM, program, tol=1e-5)
+    assert solve_factored(GRAM, program, cold.beta, 1e-5).n_iter == 0
+    start = program.feasible(cold.beta + RNG.standard_normal(3000))
+    for gram in (GRAM, remote):
+        assert solve_factored(gram, program, start, 1e-5).objective == pytest.approx(cold.objective, rel=3e-5)

@@ -1,0 +1,200 @@
+"""Joint machines on kernels known by products and blocks, against the solver that reads the whole matrix."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernelmosaic.gram import StoredBank
+from kernelmosaic.gram.class_grams import BankClasses
+from kernelmosaic.gram.feature_bank import StoredFeatures
+from kernelmosaic.machines.multiclass import CrammerSinger, PairwiseSlack
+from kernelmosaic.solvers.joint_blocks import BlockRounds, solve_joint_blocks
+from kernelmosaic.solvers.joint_curvature import joint_curvature
+from kernelmosaic.solvers.multiclass import solve_joint
+
+MACHINES = [CrammerSinger, PairwiseSlack]
+N, K, P, WIDTH = 150, 4, 3, 12
+
+
+def make_problem(seed=0, n=N, width=WIDTH):
+    rng = np.random.default_rng(seed)
+    # Sorted by class: working sets that took the first of equals would see one class only.
+    y = np.sort(np.concatenate([np.arange(K), rng.integers(K, size=n - K)]))
+    X = rng.normal(size=(n, 3)) + 1.2 * rng.normal(size=(K, 3))[y]
+    features = [
+        np.cos(X @ rng.normal(size=(3, width)) / scale + rng.uniform(0, 7, width)) / np.sqrt(width)
+        for scale in (0.5, 1.0, 3.0)
+    ]
+    return features, y
+
+
+def combined(features, weights):
+    """The matrices themselves: one for all classes, or one a class."""
+    Ks = np.stack([Z @ Z.T for Z in features])
+    return np.tensordot(weights, Ks, 1)
+
+
+def naive_gap(K, program, beta):
+    """The relative gap of β by loops over samples and classes."""
+    n, k = beta.shape
+    matrices = K if K.ndim == 3 else [K] * k
+    f = np.column_stack([matrices[c] @ beta[:, c] for c in range(k)])
+    square = sum(beta[:, c] @ f[:, c] for c in range(k))
+    dual, losses = -0.5 * square, 0.0
+    for i in range(n):
+        y = program.labels[i]
+        others = [c for c in range(k) if c != y]
+        dual -= sum(program.margins[i, c] * beta[i, c] for c in others)
+        slacks = [max(0.0, program.margins[i, c] - f[i, y] + f[i, c]) for c in others]
+        losses += program.prices[i] * (sum(slacks) if program.pairwise else max(slacks))
+    return (0.5 * square + losses - dual) / max(abs(dual), abs(0.5 * square + losses))
+
+
+def assert_feasible(program, beta):
+    rows = np.arange(len(beta))
+    np.testing.assert_allclose(beta.sum(axis=1), 0.0, atol=1e-12 * (1 + program.tops.max()))
+    own = beta[rows, program.labels]
+    others = beta.copy()
+    others[rows, program.labels] = 0.0
+    assert np.all(own >= 0)
+    assert np.all(own <= program.tops * (1 + 1e-12))
+    assert np.all(others <= 0)
+    assert np.all(others >= -program.prices[:, None] * (1 + 1e-12))
+
+
+SHARED = np.array([0.5, 0.3, 0.2])
+OWN = np.array([[0.5, 0.0, 1.0], [0.2, 0.2, 0.2], [0.0, 0.0, 0.7], [1.0, 0.1, 0.0]])
+FORMS = {
+    "shared": (lambda features: StoredFeatures(features).combine(SHARED), SHARED),
+    "own": (lambda features: StoredFeatures(features).combine_classes(OWN), OWN),
+    "own, one without weights": (
+        lambda features: StoredFeatures(features).combine_classes(OWN * [[1.0], [0.0], [1.0], [1.0]]),
+        OWN * [[1.0], [0.0], [1.0], [1.0]],
+    ),
+    "of a bank": (lambda features: BankClasses(StoredBank(np.stack([Z @ Z.T for Z in features])), OWN), OWN),
+}
+
+
+@pytest.mark.parametrize("C", [1e-6, 0.3, 10.0], ids=["tiny", "moderate", "large"])
+@pytest.mark.parametrize("machine", MACHINES, ids=["one slack", "pairwise"])
+@pytest.mark.parametrize("form", FORMS)
+def test_equals_the_solver_of_arrays(form, machine, C):
+    features, y = make_problem()
+    make, weights = FORMS[form]
+    K_ = combined(features, weights)
+    prices = np.random.default_rng(1).uniform(0.5, 2.0, len(y))
+    prices[::7] = 0.0
+    program = machine(y, C, K, prices).program
+    expected = solve_joint(K_, program, tol=1e-7)
+    rounds = BlockRounds(make(features), program, program.start(None), block=25)
+    found = rounds.reach(1e-6, 10**7)
+    assert rounds.n_rounds > 5
+    assert found.gap <= 1e-6
+    assert naive_gap(K_, program, found.beta) == pytest.approx(found.gap, abs=1e-9)
+    assert found.objective == pytest.approx(expected.objective, rel=2e-6)
+    assert_feasible(program, found.beta)
+    assert not found.beta[::7].any()
+    # The primal is strongly convex in w, so that gaps bound how far two functions may lie apart.
+    reach = sum(np.sqrt(2 * one.gap * abs(one.objective)) for one in (found, expected))
+    size = np.sqrt(np.diagonal(K_, axis1=-2, axis2=-1).max())
+    np.testing.assert_allclose(found.values, expected.values, atol=1.01 * size * reach)
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=["one slack", "pairwise"])
+def test_a_price_beyond_which_nothing_matters(machine):
+    # Few features cannot tell the samples apart: β grows with the price, and sample by sample it grows slowly.
+    features, y = make_problem(3, n=60, width=4)
+    program = machine(y, 1e3, K).program
+    gram = StoredFeatures(features).combine(SHARED)
+    early = solve_joint_blocks(gram, program, tol=1e-9, max_iter=3000, block=20)
+    # Steps that do not do are told by the gap, and it is a true one.
+    assert early.gap > 1e-9
+    assert naive_gap(combined(features, SHARED), program, early.beta) == pytest.approx(early.gap, abs=1e-9)
+    found = solve_joint_blocks(gram, program, early.beta, tol=1e-2, block=20)
+    assert found.gap <= 1e-2
+    optimum = solve_joint(combined(features, SHARED), program, tol=1e-3).objective
+    assert early.objective <= found.objective <= optimum * (1 + 2e-3)
+    assert optimum <= found.objective * (1 + 2e-2)
+
+
+@pytest.mark.parametrize("form", ["shared", "own"])
+def test_warm_starts(form):
+    features, y = make_problem()
+    make, weights = FORMS[form]
+    gram, program = make(features), CrammerSinger(y, 1.0).program
+    cold = solve_joint_blocks(gram, program, tol=1e-6, block=40)
+    again = solve_joint_blocks(gram, program, cold.beta, tol=1e-5, block=40)
+    assert again.n_iter == 0
+    near = solve_joint_blocks(gram, program, 0.9 * cold.beta, tol=1e-6, block=40)
+    assert near.gap <= 1e-6
+    # Known outputs are believed: nothing is multiplied to find out where to begin, nor to certify the end.
+    known = solve_joint_blocks(gram, program, cold.beta, tol=1e-5, values=cold.values)
+    np.testing.assert_array_equal(known.values, cold.values)
+    junk = np.random.default_rng(0).normal(size=cold.beta.shape)
+    from_junk = solve_joint_blocks(gram, program, junk, tol=1e-6, block=40)
+    assert from_junk.objective == pytest.approx(cold.objective, rel=2e-6)
+    assert naive_gap(combined(features, weights), program, from_junk.beta) <= 1.1e-6
+
+
+def test_rounding_ends_the_rounds():
+    features, y = make_problem()
+    program = CrammerSinger(y, 1.0).program
+    found = solve_joint_blocks(StoredFeatures(features).combine(SHARED), program, tol=0.0, block=60)
+    assert found.gap < 1e-11
+
+
+def test_features_in_single_precision_are_certified_in_double():
+    features, y = make_problem()
+    single = [Z.astype(np.float32) for Z in features]
+    program = PairwiseSlack(y, 2.0).program
+    found = solve_joint_blocks(StoredFeatures(single).combine(SHARED), program, tol=1e-9, block=50)
+    assert found.gap <= 1e-9
+    exact = combined([Z.astype(np.float64) for Z in single], SHARED)
+    assert naive_gap(exact, program, found.beta) == pytest.approx(found.gap, abs=1e-10)
+
+
+def test_gates_are_served():
+    features, y = make_problem()
+    gates = np.random.default_rng(2).uniform(size=(N, P))
+    program = CrammerSinger(y, 3.0).program
+    found = solve_joint_blocks(StoredFeatures(features).combine_gated(gates), program, tol=1e-6, block=40)
+    K_ = sum(np.outer(g, g) * (Z @ Z.T) for g, Z in zip(gates.T, features, strict=True))
+    assert naive_gap(K_, program, found.beta) <= 1.01e-6
+
+
+def test_margins_of_ones_own():
+    features, y = make_problem()
+    margins = np.random.default_rng(4).uniform(0.0, 2.0, size=(N, K))
+    program = PairwiseSlack(y, 1.0, K, margins=margins).program
+    found = solve_joint(StoredFeatures(features).combine(SHARED), program, tol=1e-6)
+    assert found.objective == pytest.approx(
+        solve_joint(combined(features, SHARED), program, tol=1e-7).objective, rel=2e-6
+    )
+    nothing = PairwiseSlack(y, 1.0, K, margins=np.zeros((N, K))).program
+    assert solve_joint(StoredFeatures(features).combine(SHARED), nothing).gap == 0.0
+
+
+# What a class without weights has instead of a curvature is rounding's.
+@pytest.mark.parametrize("form", ["shared", "own", "of a bank"])
+def test_curvature_is_that_of_the_arrays(form):
+    # Enough features for every block to be regular.
+    features, y = make_problem(5, width=70)
+    make, weights = FORMS[form]
+    K_, gram = combined(features, weights), make(features)
+    program = CrammerSinger(y, 1.0).program
+    beta = solve_joint(K_, program, tol=1e-10).beta
+    products = np.stack([Z @ (Z.T @ beta) for Z in features])
+    H = joint_curvature(K_, program, beta, products)
+    assert H.any()
+    np.testing.assert_allclose(joint_curvature(gram, program, beta, products), H, atol=1e-6 * np.abs(H).max())
+    support = np.flatnonzero(beta.any(axis=1))
+    rough = [joint_curvature(one, program, beta, products[:, support], support, single=True) for one in (gram, K_)]
+    np.testing.assert_allclose(rough[0], rough[1], atol=1e-2 * np.abs(H).max())
+    assert not joint_curvature(gram, program, np.zeros_like(beta), np.zeros((P, N, K))).any()
+
+
+def test_kernels_of_no_known_form_are_named():
+    _, y = make_problem()
+    with pytest.raises(TypeError, match="No solver is registered for kernels of type list"):
+        CrammerSinger(y).solve([[1.0]])

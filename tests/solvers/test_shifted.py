@@ -1,0 +1,67 @@
+"""Programs on ZZᵀ + diag e: solved through the ridge, certified as they are, against the matrix written down."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernelmosaic.gram.factored import ShiftedGram
+from kernelmosaic.gram.feature_bank import StoredFeatures
+from kernelmosaic.learning.joint_slack import HardMargin
+from kernelmosaic.machines import SVC, SVR
+from kernelmosaic.solvers import certify, mean_diagonal, solve, solve_free, solve_smo
+
+N = 90
+
+
+def make_gram(seed=0, least=0.1):
+    rng = np.random.RandomState(seed)
+    Z = rng.standard_normal((N, 6))
+    shift = least + rng.rand(N)
+    gram = StoredFeatures([Z[:, :2], Z[:, 2:]]).combine(np.ones(2)).add_diagonal(shift)
+    assert isinstance(gram, ShiftedGram)
+    return gram, Z @ Z.T + np.diag(shift), Z[:, 0] + 0.5 * rng.standard_normal(N)
+
+
+PROGRAMS = {
+    "margin": lambda f: HardMargin(SVC(np.sign(f), 1.0, slack=2).program).program,
+    "classes": lambda f: SVC(np.sign(f), 1.0).program,
+    "classes, squared": lambda f: SVC(np.sign(f), 1.0, slack=2).program,
+    "targets": lambda f: SVR(f, 0.5, 0.1).program,
+}
+
+
+@pytest.mark.parametrize("tol", [1e-3, 1e-8])
+@pytest.mark.parametrize("warm", [False, True], ids=["cold", "warm"])
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+def test_against_the_matrix_written_down(name, warm, tol):
+    gram, K, f = make_gram()
+    program = PROGRAMS[name](f)
+    exact = solve_smo(K, program, tol=1e-10)
+    found = solve(gram, program, exact.beta * 1.1 if warm else None, tol)
+    assert found.gap <= tol
+    np.testing.assert_allclose(found.values, K @ found.beta, atol=1e-9 * np.abs(found.values).max())
+    again = certify(program, found.beta, K @ found.beta, 0)
+    assert again.gap == pytest.approx(found.gap, abs=1e-9)
+    assert again.objective == pytest.approx(found.objective, rel=1e-9)
+    assert exact.objective * (1 - 2 * tol) <= found.objective <= exact.objective * (1 + 1e-9)
+
+
+def test_a_margin_that_nearly_every_sample_shares():
+    # Little on the diagonal and few features: the machine is all but unable to part the classes.
+    gram, K, f = make_gram(least=1e-3)
+    program = PROGRAMS["margin"](f)
+    found = solve(gram, program, None, 1e-6)
+    assert found.gap <= 1e-6
+    assert found.objective == pytest.approx(solve_smo(K, program, tol=1e-9).objective, rel=2e-6)
+    assert np.min(program.target * (found.values + found.intercept)) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_parts():
+    gram, K, f = make_gram()
+    program = PROGRAMS["classes, squared"](f)
+    assert mean_diagonal(gram) == pytest.approx(np.trace(K) / N)
+    free = np.arange(0, N, 2)
+    sides = np.random.RandomState(0).standard_normal((len(free), 2))
+    expected = np.linalg.solve(K[np.ix_(free, free)] + np.diag(program.ridge[free]), sides)
+    np.testing.assert_allclose(solve_free(gram, program, free, sides), expected, rtol=1e-3, atol=1e-3)
