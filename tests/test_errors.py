@@ -182,7 +182,7 @@ def test_text_among_the_numbers(estimator):
 
 
 def test_text_among_the_targets_is_not_blamed_on_the_samples():
-    with pytest.raises(ValueError, match="could not convert string to float: 'much'"):
+    with pytest.raises(ValueError, match=r"y holds text \('much'\)"):
         MKLRegressor(ONE).fit(X, np.array(["much", *[1.0] * 59], dtype=object))
 
 
