@@ -39,7 +39,7 @@ class ProjectedSamples(TransformerMixin):
 
         Returns
         -------
-        ndarray of shape (n_samples, n_components), or a data frame if :meth:`set_output` asked for one
+        ndarray of shape (n_samples, n_components), or a data frame if ``set_output`` asked for one
         """
         check_is_fitted(self)
         X = self._validate(X, reset=False)

@@ -115,7 +115,7 @@ class FeatureBank(KernelBank):
     def outputs(
         self, sums: dict[int, Array], columns: tuple[int, ...] = (), rows: NDArray[np.intp] | None = None
     ) -> NDArray[np.float64]:
-        """Return Z_m times what `sums` returned at the given rows, of shape (P, n_rows, *columns)."""
+        """Return Z_m times what `sums` returned at the given rows, of shape (P, n_rows) and the columns."""
         at = np.arange(self.n_samples) if rows is None else rows
         out = np.zeros((self.n_kernels, len(at), *columns))
         done = 0

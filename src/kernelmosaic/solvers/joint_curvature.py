@@ -79,8 +79,8 @@ def joint_curvature(
     blocks = FreeBlocks.of(K, shared)
     system = Elimination(len(shared), k * P, np.dtype(np.float32) if single else blocks.dtype, blocks.scale)
     given = np.arange(len(beta)) if rows is None else rows
-    eliminate(system, blocks, free, shared, lambda c, at: products[:, np.searchsorted(given, at), c].T)
     with one_blas_thread():
+        eliminate(system, blocks, free, shared, lambda c, at: products[:, np.searchsorted(given, at), c].T)
         return system.curvature()
 
 
@@ -91,16 +91,18 @@ def eliminate(
     shared: NDArray[np.intp],
     sides: Callable[[int, NDArray[np.intp]], NDArray[np.float64]],
 ) -> None:
-    """Add every class to the system, with the right-hand sides that sides(c, its free samples) returns."""
+    """Add every class to the system, with the right-hand sides that sides(c, its free samples) returns.
+
+    Classes are added on threads of their own: libraries should be kept to one.
+    """
 
     def add(c: int) -> None:
         at = np.flatnonzero(free[:, c])
         if len(at):
             system.add(c, blocks.take(c, at, system.dtype), sides(c, at), np.searchsorted(shared, at))
 
-    with one_blas_thread():
-        flops = float(np.sum(free.sum(axis=0, dtype=np.float64) ** 3))
-        run_threads(add, range(free.shape[1]), int(flops / _FLOPS_A_BYTE))
+    flops = float(np.sum(free.sum(axis=0, dtype=np.float64) ** 3))
+    run_threads(add, range(free.shape[1]), int(flops / _FLOPS_A_BYTE))
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic.gram.threads import one_blas_thread
 from kernelmosaic.solvers.joint_curvature import Elimination, FreeBlocks, eliminate, free_coefficients
 from kernelmosaic.solvers.joint_program import JointProgram, Matrix
 
@@ -50,9 +51,10 @@ class DampedNewton:
         if len(shared) == 0:
             return 0.0
         some = program.part(shared)
-        step = self._direction(K, free, shared, residual)
-        step *= _reach(some, beta[shared], step)[:, np.newaxis]
-        moves = _products(K, shared, step)
+        with one_blas_thread():
+            step = self._direction(K, free, shared, residual)
+            step *= _reach(some, beta[shared], step)[:, np.newaxis]
+            moves = _products(K, shared, step)
         slope = float(np.sum(residual[:, shared].T * step))
         bend = float(np.sum(moves[:, shared].T * step))
         if not 0.0 < slope < np.inf:
