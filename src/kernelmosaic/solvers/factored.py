@@ -19,8 +19,10 @@ from kernelmosaic.solvers.smo import solve_smo
 _SHARE = 0.3
 #: Nor does it stop at a larger gap than this: the last digits cost little, and the next solve starts from here.
 _CRUDE = 3e-5
-#: This many of them must at least halve the gap, or interior points are faster.
+#: This many working sets must at least halve the gap, or interior points are faster; ...
 _PATIENCE = 3
+#: ... or as many as cost this share of what interior points do, within reason.
+_PATIENT_SHARE, _MOST_PATIENCE = 0.1, 15
 #: Working sets are solved to this share of the gap of everyone.
 _EARLY = 0.01
 #: ... or to this one by interior points, the last steps of which tell samples at their bounds from those that are free.
@@ -83,10 +85,15 @@ def solve_factored(
 
 def _is_narrow(gram: FactoredGram) -> bool:
     """Whether the features are so few that interior points from afar cost no more than working sets from nearby."""
+    return gram.stored and _dearness(gram) <= _PATIENCE
+
+
+def _dearness(gram: FactoredGram) -> float:
+    """Return how many working sets from nearby cost as much as interior points from afar."""
     block = min(gram.block_samples, gram.n_samples)
-    rounds = _PATIENCE if block < gram.n_samples else 1
     afar = _STEPS_AFAR * gram.n_samples * (gram.n_features + 1) ** 2
-    return gram.stored and afar <= rounds * block**2 * (gram.n_features + _FLOPS_AN_ENTRY)
+    near = block**2 * (gram.n_features + _FLOPS_AN_ENTRY)
+    return afar / max(near, 1)
 
 
 def _has_interior(program: Program) -> bool:
@@ -173,6 +180,7 @@ class _Near:
     def improve(self, tol: float) -> bool:
         """Solve working sets until the gap is at most `tol`; False if they do not get there, or get there slowly."""
         sharper = 1.0
+        patience = int(np.clip(_PATIENT_SHARE * _dearness(self.gram), _PATIENCE, _MOST_PATIENCE))
         gaps = [self.solution.gap]
         while gaps[-1] > tol:
             working = self.working_set()
@@ -185,7 +193,7 @@ class _Near:
             if gaps[-1] > 0.5 * gaps[-2]:
                 # The working set's own value, to which its gap is relative, may be far larger than that of everyone.
                 sharper *= 0.1
-            if len(gaps) > _PATIENCE and gaps[-1] > 0.5 * gaps[-1 - _PATIENCE]:
+            if len(gaps) > patience and gaps[-1] > 0.5 * gaps[-1 - patience]:
                 return gaps[-1] <= tol
         return True
 

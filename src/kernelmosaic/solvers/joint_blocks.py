@@ -188,9 +188,7 @@ class BlockRounds:
         They are those with most to gain, then as far as they fit those with free coefficients, which answer to whatever
         the others do, then those with less to gain.
         """
-        n, q = len(violation), self.block
-        if q >= n:
-            return np.flatnonzero(self.program.prices > 0), True
+        q = self.block
         free: NDArray[np.bool_] = np.any(free_coefficients(self.program, self.beta), axis=1)
         room = q - min(int(free.sum()), int(_FREE_SHARE * q))
         ranked = self.order[np.argsort(-violation[self.order], kind="stable")]
