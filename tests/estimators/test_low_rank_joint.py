@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -154,6 +155,33 @@ def test_features_need_no_matrix_a_class():
         BilinearMKLClassifier([Linear()], memory_budget=1.5 * 8 * n * n, tol=1e-5).fit(X, Y)
     model = BilinearMKLClassifier([Linear()], memory_budget=budget, tol=1e-5, **LOW).fit(X, Y)
     assert model.duality_gap_ <= 1e-5
+
+
+@pytest.mark.parametrize(
+    ("kind", "budget"),
+    [
+        (MKLClassifier(multi_class="joint"), 4e6),
+        (MKLClassifier(multi_class="joint", weights="uniform"), 1.7e6),
+        (BilinearMKLClassifier(), 4e6),
+    ],
+    ids=["joint", "joint, features computed", "bilinear"],
+)
+def test_memory_stays_within_the_budget(kind, budget, tmp_path, monkeypatch):
+    monkeypatch.setattr("kernelmosaic.gram.feature_mosaic._LEAST_ROWS", 200)
+    n, d, k = 2500, 800, 4
+    samples = np.memmap(tmp_path / "samples.dat", dtype=np.float64, mode="w+", shape=(n, d))
+    samples[:] = np.random.RandomState(0).standard_normal((n, d))
+    y = (samples[:, 0] > 0).astype(int) + (samples[:, 1] > 0) + (samples[:, 2] > 1)
+    kernels = [("some", Gaussian(2.0), [0, 1, 2]), ("all", Gaussian(30.0))]
+    model = clone(kind).set_params(kernels=kernels, memory_budget=budget, **{**LOW, "rank": 60})
+    clone(model).fit(np.array(samples[:99]), y[:99])  # loads what is loaded on first use
+    tracemalloc.start()
+    model.fit(samples, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert model.duality_gap_ <= 1e-3
+    # Beside the bank there are columns of n numbers a class, and the few samples that the kernels are fitted to.
+    assert peak < budget + 20 * 8 * n * k + 2 * 8 * 200 * d < 0.75 * samples.nbytes
 
 
 @pytest.mark.torch

@@ -120,9 +120,8 @@ class BankClasses(ClassGram):
         return np.asarray(np.einsum("cm,mic->ic", self.weights[:, self.active], products[self.active]))
 
     def block(self, which: NDArray[np.intp]) -> Block:
-        found = dict(self.bank.blocks(self.active, which, which))
-        blocks = [np.asarray(found[m]) for m in self.active]
-        if not blocks:
-            return np.zeros((self.n_classes, len(which), len(which)), dtype=self.bank.dtype)
-        weights = self.weights[:, self.active].astype(blocks[0].dtype)
-        return np.asarray(np.tensordot(weights, np.stack(blocks), axes=1))
+        out = np.zeros((self.n_classes, len(which), len(which)), dtype=self.bank.dtype)
+        for m, block in self.bank.blocks(self.active, which, which):
+            for c in np.flatnonzero(self.weights[:, m]):
+                out[c] += out.dtype.type(self.weights[c, m]) * block
+        return out

@@ -317,11 +317,13 @@ def make_feature_bank(
         bank = StoredFeatures.fill(mosaic, source, np.float32, strip_bytes)
     else:
         bank = ComputedFeatures(mosaic, source, np.float64, strip_bytes)
+    left = free
     if isinstance(bank, StoredFeatures):
         # Rows that are picked, or turned to double precision, are copied: in what the features leave of the budget.
-        left = free - size * bank.dtype.itemsize
+        left -= size * bank.dtype.itemsize
         bank.strip_bytes = int(min(max(left / 2, 2**20), _STRIP_BYTES))
-    bank.block_numbers = int(min(BLOCK_NUMBERS, max(free / 16, 100**2)))
+    # Blocks so small that nothing could be solved in them would save nothing.
+    bank.block_numbers = int(min(BLOCK_NUMBERS, max(left / 16, free / 64, 100**2)))
     bank.block_samples = min(_BLOCK_SAMPLES, int(np.sqrt(bank.block_numbers)))
     return bank
 

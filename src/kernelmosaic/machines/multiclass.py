@@ -59,9 +59,9 @@ class JointMachine:
         self.program = JointProgram(labels, np.asarray(margins, dtype=np.float64), prices, self.pairwise)
 
     def solve(
-        self, K: NDArray[Any], warm_start: Array | None = None, tol: float = 1e-3, values: Array | None = None
+        self, K: Any, warm_start: Array | None = None, tol: float = 1e-3, values: Array | None = None
     ) -> JointSolution:
-        """Return the solution for the kernel matrix, one for all classes or one a class, to a relative gap of `tol`.
+        """Return the solution for the kernel, one for all classes or one a class, to a relative gap of `tol`.
 
         `values` are the outputs of a feasible warm start, where they are known: the solver then believes its own sums.
         """
