@@ -198,3 +198,18 @@ def test_kernels_of_no_known_form_are_named():
     _, y = make_problem()
     with pytest.raises(TypeError, match="No solver is registered for kernels of type list"):
         CrammerSinger(y).solve([[1.0]])
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=["one slack", "pairwise"])
+def test_more_free_samples_than_a_round_takes(machine):
+    """Rounds alone pull ill-conditioned free coefficients to and fro until the gain of a round drowns in rounding."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 4))
+    y = np.digitize(np.sin(2 * X[:, 0]) + X[:, 1], [-0.5, 0.7])
+    D = ((X[:, None] - X) ** 2).sum(axis=-1)
+    K = 0.5 * np.exp(-D) + 0.5 * np.exp(-D / 16) + 0.25 * X @ X.T
+    values, vectors = np.linalg.eigh(K)
+    Z = vectors * np.sqrt(np.maximum(values, 0.0))
+    program = machine(y, 20.0, 3).program
+    found = solve_joint_blocks(StoredFeatures([Z]).combine(np.ones(1)), program, tol=1e-9, max_iter=60_000, block=20)
+    assert naive_gap(Z @ Z.T, program, found.beta) <= 2e-9

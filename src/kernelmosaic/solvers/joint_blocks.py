@@ -26,9 +26,16 @@ _INNER = 0.1
 _STEPS = 5
 #: Unless nobody waits for a turn: then Newton steps come in between, up to this many.
 _NEWTON = 20
-#: Rounds in a row that raise the value by no more than this share of it before rounding is blamed.
+#: Where more coefficients are free than fit a round, rounds pull them to and fro: after so many, Newton steps move all
+#: free coefficients at once, ...
+_ROUNDS = 10
+#: ... while there are at most this many samples with free coefficients to factorise.
+_LARGEST_FREE = 4000
+#: Rounds in a row that neither raise the value by more than this share of it nor lower the gap to that share before
+#: rounding is blamed: near the optimum the value has converged to rounding while the gap has half as many digits.
 _IDLE = 5
 _ROUNDING = 1e-14
+_LOWER = 0.9
 #: Down to this gap blocks are in single precision: outputs never come from them.
 _SINGLE = 1e-4
 
@@ -124,13 +131,14 @@ class BlockRounds:
     def reach(self, tol: float, limit: int) -> JointSolution:
         """Go on until the certified gap is at most `tol`, the steps are used up, or rounding hides what is left."""
         kind: Any = np.float32 if tol >= _SINGLE else np.float64
-        fresh, idle, best = True, 0, -np.inf
+        fresh, idle, best, least = True, 0, -np.inf, np.inf
         while True:
             solution = certify_joint(self.program, self.beta, self.values, self.n_iter)
-            idle = 0 if solution.objective > best + _ROUNDING * abs(best) else idle + 1
-            best = max(best, solution.objective)
+            pays = solution.objective > best + _ROUNDING * abs(best) or solution.gap < _LOWER * least
+            idle = 0 if pays else idle + 1
+            best, least = max(best, solution.objective), min(least, solution.gap)
             done = solution.gap <= tol or self.n_iter >= limit
-            if not done and idle < _IDLE and self.round(kind):
+            if not done and idle < _IDLE and self.round(kind, idle > 0):
                 fresh = self.trusted
             elif not fresh:
                 # Rounding gathers over many changes.
@@ -140,17 +148,28 @@ class BlockRounds:
             else:
                 return solution
 
-    def round(self, kind: Any) -> int:
+    def round(self, kind: Any, idle: bool = False) -> int:
         """Solve the problem of those with most to gain, everybody else standing still; return the steps taken."""
         residual = np.ascontiguousarray((self.target - self.values).T)
         violation = self.loops.violations(self.beta, residual, self.labels, self.program.prices, self.tops)
-        which, everybody = self._working_set(violation)
+        free: NDArray[np.bool_] = np.any(free_coefficients(self.program, self.beta), axis=1)
+        which, everybody = self._working_set(violation, free)
         if len(which) == 0:
             return 0
+        enough = _INNER * float(violation.max())
+        steps = self._move(which, residual, kind, enough, _NEWTON if everybody else 0)
+        crowded = self.block < free.sum() <= min(self.gram.block_samples, _LARGEST_FREE)
+        if steps and crowded and (idle or self.n_rounds % _ROUNDS == 0):
+            residual = np.ascontiguousarray((self.target - self.values).T)
+            steps += self._move(np.flatnonzero(free), residual, kind, enough, _NEWTON)
+        return steps
+
+    def _move(self, which: NDArray[np.intp], residual: Matrix, kind: Any, enough: float, n_newton: int) -> int:
+        """Climb with these samples, bring everybody's outputs up to date, and return the steps taken."""
         beta = self.beta[which]
         slopes = np.ascontiguousarray(residual[:, which])
         climb = Climb(self._block(which, kind), self.program.part(which), beta, slopes)
-        steps = self._climb(climb, _INNER * float(violation.max()), _NEWTON if everybody else 0)
+        steps = self._climb(climb, enough, n_newton)
         change = np.zeros_like(self.beta)
         change[which] = beta - self.beta[which]
         self.beta[which] = beta
@@ -182,14 +201,13 @@ class BlockRounds:
             self._held = which, K
         return self._held[1]
 
-    def _working_set(self, violation: NDArray[np.float64]) -> tuple[NDArray[np.intp], bool]:
+    def _working_set(self, violation: NDArray[np.float64], free: NDArray[np.bool_]) -> tuple[NDArray[np.intp], bool]:
         """Return the samples of a round, and whether these are all that have something to gain.
 
         They are those with most to gain, then as far as they fit those with free coefficients, which answer to whatever
         the others do, then those with less to gain.
         """
         q = self.block
-        free: NDArray[np.bool_] = np.any(free_coefficients(self.program, self.beta), axis=1)
         room = q - min(int(free.sum()), int(_FREE_SHARE * q))
         ranked = self.order[np.argsort(-violation[self.order], kind="stable")]
         movable = np.logical_or(free, violation > 0.0)
