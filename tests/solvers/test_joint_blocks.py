@@ -202,7 +202,7 @@ def test_kernels_of_no_known_form_are_named():
 
 @pytest.mark.parametrize("machine", MACHINES, ids=["one slack", "pairwise"])
 def test_more_free_samples_than_a_round_takes(machine):
-    """Rounds alone pull ill-conditioned free coefficients to and fro until the gain of a round drowns in rounding."""
+    """Rounds alone undo each other on ill-conditioned free coefficients until rounding hides what one gains."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 4))
     y = np.digitize(np.sin(2 * X[:, 0]) + X[:, 1], [-0.5, 0.7])

@@ -26,7 +26,7 @@ _INNER = 0.1
 _STEPS = 5
 #: Unless nobody waits for a turn: then Newton steps come in between, up to this many.
 _NEWTON = 20
-#: Where more coefficients are free than fit a round, rounds pull them to and fro: after so many, Newton steps move all
+#: Where more coefficients are free than fit a round, rounds undo each other: after so many, Newton steps move all
 #: free coefficients at once, ...
 _ROUNDS = 10
 #: ... while there are at most this many samples with free coefficients to factorise.
