@@ -17,6 +17,7 @@ ROOT = SRC / "kernelmosaic"
 
 #: Rooms from the ground up. A room may import those on lower floors, never one above nor a neighbour.
 FLOORS = (
+    {"backend"},
     {"kernels"},
     {"gram"},
     {"solvers"},

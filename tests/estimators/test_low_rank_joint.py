@@ -12,6 +12,7 @@ from sklearn.base import clone
 from kernelmosaic import BilinearMKLClassifier, LocalizedMKLClassifier, MKLClassifier, PosteriorMKLClassifier
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
 from kernelmosaic.solvers import joint_blocks
+from kernelmosaic.solvers.working_set import Options
 
 RNG = np.random.RandomState(0)
 X = RNG.standard_normal((140, 4))
@@ -39,7 +40,7 @@ CASES = {
 @pytest.fixture
 def few_at_a_time(monkeypatch):
     """Many rounds even for the few samples here."""
-    monkeypatch.setattr(joint_blocks, "_LARGEST_BLOCK", 30)
+    monkeypatch.setattr(joint_blocks, "OPTIONS", Options(largest=30, steps=5))
 
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
@@ -194,9 +195,9 @@ def test_a_device_changes_nothing(name, features, few_at_a_time, monkeypatch):
     here = clone(model).fit(X, y)
     if not features:
         # Copies of whole matrices are what is not to be made.
-        from kernelmosaic.gram.device import DeviceGram
+        from kernelmosaic.gram import DenseGram
 
-        monkeypatch.setattr(DeviceGram, "__array__", None)
+        monkeypatch.setattr(DenseGram, "__array__", None)
     there = clone(model).set_params(device="cpu").fit(X, y)
     assert there.duality_gap_ <= model.tol
     assert there.objective_ == pytest.approx(here.objective_, rel=3 * model.tol)

@@ -7,7 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from kernelmosaic.gram import ComputedBank, Mosaic, StoredBank, make_bank
+from kernelmosaic.gram import ComputedBank, DenseGram, Mosaic, StoredBank, make_bank
 from kernelmosaic.gram import mosaic as mosaic_module
 from kernelmosaic.kernels import Correlation, Gaussian, Kernel, Linear, Polynomial, family
 from kernelmosaic.kernels.views import lay_tiles, read_kernels
@@ -59,16 +59,16 @@ class TestOperations:
 
     def test_combine(self, bank, whole, close):
         weights = np.array([0.5, 0.0, 2.0, 0.0, 1.0, 0.25])
-        K = bank.combine(weights)
+        K = bank.combine(weights).matrix
         np.testing.assert_allclose(K, np.tensordot(weights, whole, 1), **close)
         assert np.array_equal(K, K.T)
         assert K.dtype == bank.dtype
 
     def test_combine_into_a_used_matrix(self, bank, whole, close):
-        out = np.full((len(whole[0]),) * 2, np.nan, dtype=bank.dtype)
+        used = DenseGram(np.full((len(whole[0]),) * 2, np.nan, dtype=bank.dtype))
         weights = np.arange(P) / P
-        assert bank.combine(weights, out=out) is out
-        np.testing.assert_allclose(out, np.tensordot(weights, whole, 1), **close)
+        assert bank.combine(weights, out=used).matrix is used.matrix
+        np.testing.assert_allclose(used, np.tensordot(weights, whole, 1), **close)
 
     def test_combine_gated(self, bank, whole, close):
         gates = np.random.default_rng(1).uniform(size=(len(whole[0]), P))

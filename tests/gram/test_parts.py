@@ -7,8 +7,7 @@ import pytest
 
 from kernelmosaic.gram import Mosaic, StoredBank, make_bank
 from kernelmosaic.gram.bank import ComputedBank
-from kernelmosaic.gram.dense_factors import DenseFactors
-from kernelmosaic.gram.factored import HostArrays
+from kernelmosaic.gram.factored import DenseFactors
 from kernelmosaic.gram.feature_bank import StoredFeatures
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
 from kernelmosaic.kernels.views import lay_tiles, read_kernels
@@ -57,7 +56,7 @@ def test_a_part_has_the_rows_of_the_whole(kind):
     weights = np.array([0.3, 0.0, 2.0])
     whole = bank.combine(weights)
     if isinstance(bank, StoredBank):
-        np.testing.assert_array_equal(part.combine(weights), whole[np.ix_(ROWS, ROWS)])
+        np.testing.assert_array_equal(part.combine(weights), whole.block(ROWS))
 
 
 @pytest.mark.parametrize("where", ["host", pytest.param("device", marks=torch_only)])
@@ -82,16 +81,13 @@ def test_rows_side_by_side_are_the_same_kernel(where):
 @pytest.mark.parametrize("epsilon", [0.0, 0.2], ids=["classes", "tube"])
 def test_the_central_path_is_the_same_wherever_its_vectors_are(epsilon):
     torch = pytest.importorskip("torch", reason="torch is not installed")
-    from kernelmosaic.gram._torch_factored import DeviceArrays
-
     rng = np.random.RandomState(3)
     Z = rng.standard_normal((80, 6))
     t = np.sign(Z[:, 0] + rng.standard_normal(80))
     bounds = (-np.ones(80), np.ones(80)) if epsilon else (np.minimum(t, 0.0), np.maximum(t, 0.0))
     program = Program(t, *bounds, np.zeros(80), epsilon=epsilon)
-    arrays = DeviceArrays(torch.device("cpu"))
-    here = CentralPath(DenseFactors(Z, HostArrays()), program).follow(1e-8)
-    there = CentralPath(DenseFactors(arrays.place(Z), arrays), program).follow(1e-8)
+    here = CentralPath(DenseFactors(Z), program).follow(1e-8)
+    there = CentralPath(DenseFactors(torch.as_tensor(Z)), program).follow(1e-8)
     assert here.n_iter == there.n_iter
     assert there.gap <= 1e-8
     np.testing.assert_allclose(there.beta, here.beta, atol=1e-9)

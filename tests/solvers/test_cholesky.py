@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.linalg import LinAlgError
 
-from kernelmosaic.solvers.cholesky import factorised
+from kernelmosaic.gram.cholesky import Cholesky
 
 
 def placed(M, where):
@@ -26,7 +26,7 @@ def test_rows_of_very_different_sizes(where):
     scale = np.logspace(-8, 8, 6)
     M = scale[:, np.newaxis] * (A @ A.T + np.eye(6)) * scale
     X = rng.standard_normal((6, 2)) / scale[:, np.newaxis]
-    factor = factorised(placed(M, where))
+    factor = Cholesky(placed(M, where))
     np.testing.assert_allclose(factor.solve(placed(M @ X, where)), X, rtol=1e-6)
     np.testing.assert_allclose(factor.solve(placed(M @ X[:, 0], where)), X[:, 0], rtol=1e-6)
 
@@ -36,7 +36,7 @@ def test_a_singular_matrix_gets_as_much_as_rounding_asks_for(where):
     Z = np.random.RandomState(1).standard_normal((8, 3))
     M = Z @ Z.T
     right = M @ np.ones(8)
-    found = np.asarray(factorised(placed(M, where)).solve(placed(right, where)))
+    found = np.asarray(Cholesky(placed(M, where)).solve(placed(right, where)))
     np.testing.assert_allclose(M @ found, right, rtol=1e-4)
 
 
@@ -44,4 +44,4 @@ def test_a_singular_matrix_gets_as_much_as_rounding_asks_for(where):
 @pytest.mark.parametrize("wrong", [-np.eye(3), np.full((3, 3), np.nan)], ids=["negative", "not numbers"])
 def test_what_no_small_addition_mends_is_refused(where, wrong):
     with pytest.raises(LinAlgError):
-        factorised(placed(wrong, where))
+        Cholesky(placed(wrong, where))

@@ -9,7 +9,7 @@ from kernelmosaic.gram.feature_bank import StoredFeatures
 from kernelmosaic.machines import SVC, SVR
 from kernelmosaic.solvers import factored as module
 from kernelmosaic.solvers import solve_factored
-from kernelmosaic.solvers.factored import _is_narrow, _Near, snapped
+from kernelmosaic.solvers.factored import _is_narrow, _Near, round_to_bounds
 from kernelmosaic.solvers.free_block import free_samples
 from kernelmosaic.solvers.interior_point import CentralPath
 
@@ -24,7 +24,7 @@ MACHINES = {"svc": SVC(np.where(F > 0, 1.0, -1.0), C=10.0), "svr": SVR(F, C=10.0
 def test_snapping_to_bounds_leaves_the_function_where_it_is(name, monkeypatch):
     program = MACHINES[name].program
     path = CentralPath(GRAM, program).follow(1e-5)
-    beta = snapped(GRAM, program, path)
+    beta = round_to_bounds(GRAM, program, path)
     assert np.all((program.lower <= beta) & (beta <= program.upper))
     assert beta.sum() == pytest.approx(program.total, abs=1e-8 * np.abs(beta).sum())
     assert len(free_samples(program, beta)) < 200
@@ -33,7 +33,7 @@ def test_snapping_to_bounds_leaves_the_function_where_it_is(name, monkeypatch):
     assert gap <= 1e-5
     # It is the others that make up for it: bounds alone move the function far.
     monkeypatch.setattr(module, "_compensation", lambda *whatever: 0.0)
-    assert _Near(GRAM, program, snapped(GRAM, program, path)).solution.gap > 20 * gap
+    assert _Near(GRAM, program, round_to_bounds(GRAM, program, path)).solution.gap > 20 * gap
 
 
 def test_few_features_are_solved_from_afar():

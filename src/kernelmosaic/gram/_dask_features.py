@@ -10,9 +10,10 @@ import dask
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram.factored import Array, FactoredGram
+from kernelmosaic.gram.factored import FactoredGram
 from kernelmosaic.gram.feature_bank import FeatureBank, Kernels, LocalFactoredGram, StoredFeatures, under_gate
 from kernelmosaic.gram.feature_mosaic import FeatureMosaic
+from kernelmosaic.gram.gram import Array
 from kernelmosaic.gram.row_blocks import ArrayRows, Rows, RowSource
 from kernelmosaic.kernels.base import Block
 
@@ -138,8 +139,8 @@ class DaskFactoredGram(FactoredGram):
         ]
         return np.hstack([np.zeros((len(which), 0)), *scaled])
 
-    def diagonal(self) -> Array:
-        return np.concatenate(dask.compute(*self._tasks("diagonal")))
+    def squared_norms(self) -> Array:
+        return np.concatenate(dask.compute(*self._tasks("squared_norms")))
 
     def _tasks(self, operation: str, *chunked: Array, whole: Array | None = None) -> list[Any]:
         """Return what each partition is to do: an operation of its own factored kernel."""

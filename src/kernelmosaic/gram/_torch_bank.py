@@ -15,7 +15,7 @@ from kernelmosaic.gram._torch_direct import combine_directly, multiply_directly
 from kernelmosaic.gram._torch_kernels import DeviceMosaic, Placed
 from kernelmosaic.gram.bank import KernelBank, Rows
 from kernelmosaic.gram.class_grams import BankClasses
-from kernelmosaic.gram.device import DeviceGram
+from kernelmosaic.gram.gram import DenseGram
 from kernelmosaic.gram.memory import default_budget, format_bytes
 from kernelmosaic.gram.mosaic import Mosaic, Views
 from kernelmosaic.kernels.base import Block
@@ -78,17 +78,17 @@ class TorchBank(KernelBank):
     # Matrices ------------------------------------------------------------------------------------------------------
 
     def combine(self, weights: NDArray[Any], out: Any = None) -> Any:
-        """Return Σ_m weights_m K_m as a `DeviceGram`."""
+        """Return Σ_m weights_m K_m as a `DenseGram`."""
         weights = np.array(weights, dtype=np.float64)
         matrix = self._fill(weights, self._empty() if out is None else out.matrix)
 
         def exact(support: NDArray[np.intp], beta: NDArray[np.float64]) -> NDArray[np.float64]:
             return self._exact(support, beta, np.tile(weights, (self.n_samples, 1)), np.ones((self.n_samples, 1)))
 
-        return DeviceGram(matrix, None if self.kind == torch.float64 else exact)
+        return DenseGram(matrix, None if self.kind == torch.float64 else exact)
 
     def combine_gated(self, gates: NDArray[Any], out: Any = None) -> Any:
-        """Return Σ_m g_m g_mᵀ ∘ K_m as a `DeviceGram`."""
+        """Return Σ_m g_m g_mᵀ ∘ K_m as a `DenseGram`."""
         gates = np.array(gates, dtype=np.float64)
         active = np.flatnonzero(np.any(gates != 0, axis=0))
         matrix = self._empty() if out is None else out.matrix
@@ -105,7 +105,7 @@ class TorchBank(KernelBank):
         def exact(support: NDArray[np.intp], beta: NDArray[np.float64]) -> NDArray[np.float64]:
             return self._exact(support, beta, gates, gates)
 
-        return DeviceGram(matrix, None if self.kind == torch.float64 else exact)
+        return DenseGram(matrix, None if self.kind == torch.float64 else exact)
 
     def combine_classes(self, weights: NDArray[Any], out: Any = None) -> Any:
         """Return Σ_m weights[c, m] K_m of every class, never written down: one matrix a class would fill the device."""

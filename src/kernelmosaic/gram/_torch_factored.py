@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from kernelmosaic.backend import torch_backend
 from kernelmosaic.gram._torch_passes import columns_times, rows_times
-from kernelmosaic.gram.dense_factors import DenseFactors
-from kernelmosaic.gram.device import DeviceGram
-from kernelmosaic.gram.factored import Array, FactoredGram, HostArrays
+from kernelmosaic.gram.factored import FactoredGram, like
+from kernelmosaic.gram.gram import Array
 from kernelmosaic.gram.row_blocks import row_strips
 
 if TYPE_CHECKING:
@@ -28,21 +28,6 @@ _COLUMNS = 640
 _SPARSE = 0.5
 
 
-class DeviceArrays(HostArrays):
-    """Vectors as tensors on a device, whose functions have NumPy's names where a solver needs them."""
-
-    xp = torch
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-
-    def place(self, array: NDArray[Any]) -> Tensor:
-        return torch.as_tensor(np.ascontiguousarray(array), device=self.device)
-
-    def fetch(self, array: Tensor) -> NDArray[Any]:
-        return np.asarray(array.cpu().numpy())
-
-
 class DeviceFactoredGram(FactoredGram):
     """The weighted features on the device, side by side; gates, if there are any, multiply their rows."""
 
@@ -50,7 +35,7 @@ class DeviceFactoredGram(FactoredGram):
     wide = 2.0
 
     def __init__(self, bank: TorchFeatures, weights: Array, gates: Array | None = None) -> None:
-        self.bank, self.arrays = bank, DeviceArrays(bank.device)
+        self.bank, self.backend = bank, torch_backend(str(bank.device))
         self.active = [int(m) for m in np.flatnonzero(weights)]
         self.roots = [float(root) for root in np.sqrt(weights[self.active])]
         self.gates = None if gates is None else bank.tensor(np.ascontiguousarray(gates.T))
@@ -65,7 +50,7 @@ class DeviceFactoredGram(FactoredGram):
         for m, root, place in self._kernels(self.n_samples):
             part = rows_times(self.bank.tensors[m], root * right[place])
             out += part if self.gates is None else _scaled(self.gates[m], part)
-        return self._like(W, out)
+        return like(W, out, self.backend)
 
     def adjoint(self, V: Any) -> Any:
         left = self._placed(V)
@@ -78,7 +63,7 @@ class DeviceFactoredGram(FactoredGram):
         for m, root, place in self._kernels(len(left)):
             own = left if self.gates is None else _scaled(self._at(self.gates[m], used), left)
             out[place] = root * columns_times(self._at(self.bank.tensors[m], used), own)
-        return self._like(V, out)
+        return like(V, out, self.backend)
 
     def normal_matrix(self, theta: Any, precise: bool = False) -> Any:
         values = self._placed(theta)
@@ -95,19 +80,15 @@ class DeviceFactoredGram(FactoredGram):
             for a in range(0, D, _COLUMNS):
                 out[a:, a : a + _COLUMNS] += B[:, a:].T @ B[:, a : a + _COLUMNS]
         out = torch.tril(out)
-        return self._like(theta, out + torch.tril(out, -1).T)
+        return like(theta, out + torch.tril(out, -1).T, self.backend)
 
     def rows(self, which: NDArray[np.intp]) -> Array:
-        return np.asarray(self._rows(torch.as_tensor(which, device=self.bank.device)).cpu().numpy())
+        return self.backend.to_numpy(self.placed_rows(which))
 
-    def part(self, which: NDArray[np.intp]) -> DenseFactors:
-        return DenseFactors(self._rows(torch.as_tensor(which, device=self.bank.device)), self.arrays)
+    def placed_rows(self, which: Any) -> Tensor:
+        return self._rows(self.backend.index(which))
 
-    def block(self, which: NDArray[np.intp]) -> DeviceGram:
-        Z = self._rows(torch.as_tensor(which, device=self.bank.device))
-        return DeviceGram(Z @ Z.T)
-
-    def diagonal(self) -> Array:
+    def squared_norms(self) -> Array:
         parts = [(Z * Z).sum(1) for Z in map(self._rows, self._strips(self.n_samples))]
         return np.asarray(torch.cat(parts).cpu().numpy())
 
@@ -138,11 +119,6 @@ class DeviceFactoredGram(FactoredGram):
     @staticmethod
     def _at(tensor: Tensor, used: Tensor | None) -> Tensor:
         return tensor if used is None else tensor[used]
-
-    @staticmethod
-    def _like(given: Any, found: Tensor) -> Any:
-        """Tensors for tensors, arrays for arrays."""
-        return found if isinstance(given, Tensor) else np.asarray(found.cpu().numpy())
 
 
 def _scaled(factors: Tensor, rows: Tensor) -> Tensor:

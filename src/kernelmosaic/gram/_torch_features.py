@@ -14,10 +14,10 @@ from kernelmosaic.gram._torch_bank import device_budget
 from kernelmosaic.gram._torch_factored import DeviceFactoredGram
 from kernelmosaic.gram._torch_kernels import DeviceMosaic, Placed
 from kernelmosaic.gram._torch_passes import columns_times, rows_times
-from kernelmosaic.gram.factored import Array
 from kernelmosaic.gram.feature_bank import FeatureBank, Kernels, nonzero_rows
 from kernelmosaic.gram.feature_mosaic import FeatureMosaic
 from kernelmosaic.gram.features import FourierMap, NystroemMap
+from kernelmosaic.gram.gram import Array
 from kernelmosaic.gram.memory import format_bytes
 from kernelmosaic.gram.normalizing import UnitTrace, Unscaled
 from kernelmosaic.gram.row_blocks import Rows, RowSource, row_strips

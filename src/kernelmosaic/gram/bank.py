@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram.device import require_device
+from kernelmosaic.gram.gram import DenseGram
 from kernelmosaic.gram.memory import default_budget, format_bytes
 from kernelmosaic.gram.mosaic import Mosaic, Views, take_rows
 from kernelmosaic.gram.threads import one_blas_thread, run_threads
@@ -46,10 +47,10 @@ class KernelBank(ABC):
     def row_strips(self, n_columns: int) -> Iterator[slice]:
         """Cut the samples into strips whose blocks of that many columns fit the bank's working memory."""
 
-    def combine(self, weights: NDArray[Any], out: Block | None = None) -> Block:
-        """Return Σ_m weights_m K_m."""
+    def combine(self, weights: NDArray[Any], out: Any = None) -> Any:
+        """Return Σ_m weights_m K_m, a `Gram`; an earlier one given as `out` may be overwritten."""
         active = np.flatnonzero(weights)
-        K = np.empty((self.n_samples,) * 2, dtype=self.dtype) if out is None else out
+        K = self._written(out)
         for strip in self.row_strips(self.n_samples):
             # The matrices are symmetric: read the lower half, mirror it into the upper.
             part = K[strip, : strip.stop]
@@ -57,26 +58,30 @@ class KernelBank(ABC):
             for m, block in self.blocks(active, strip, slice(0, strip.stop)):
                 part += self.dtype.type(weights[m]) * block
             _mirror(K, strip)
-        return K
+        return DenseGram(K)
+
+    def _written(self, out: Any) -> Block:
+        """Return the matrix of an earlier kernel to write to, or a new one."""
+        return np.empty((self.n_samples,) * 2, dtype=self.dtype) if out is None else out.matrix
 
     def combine_classes(self, weights: NDArray[Any], out: Block) -> Block:
         """Fill out[c] with Σ_m weights[c, m] K_m for weights of shape (classes, P), in out's precision."""
         for own, K in zip(weights, out, strict=True):
-            self.combine(own, out=K)
+            self.combine(own, out=DenseGram(K))
         return out
 
-    def combine_gated(self, gates: NDArray[Any], out: Block | None = None) -> Block:
-        """Return Σ_m g_m g_mᵀ ∘ K_m for the gates of shape (n, P)."""
+    def combine_gated(self, gates: NDArray[Any], out: Any = None) -> Any:
+        """Return Σ_m g_m g_mᵀ ∘ K_m for the gates of shape (n, P), a `Gram`."""
         active = np.flatnonzero(np.any(gates != 0, axis=0))
         gates = np.asarray(gates, dtype=self.dtype)
-        K = np.empty((self.n_samples,) * 2, dtype=self.dtype) if out is None else out
+        K = self._written(out)
         for strip in self.row_strips(self.n_samples):
             part = K[strip, : strip.stop]
             part[...] = 0.0
             for m, block in self.blocks(active, strip, slice(0, strip.stop)):
                 part += gates[strip, m, np.newaxis] * block * gates[: strip.stop, m]
             _mirror(K, strip)
-        return K
+        return DenseGram(K)
 
     @property
     def part_samples(self) -> int:
@@ -163,19 +168,19 @@ class StoredBank(KernelBank):
             else:
                 yield m, K[np.ix_(rows, columns)]
 
-    def combine(self, weights: NDArray[Any], out: Block | None = None) -> Block:
+    def combine(self, weights: NDArray[Any], out: Any = None) -> DenseGram:
         from kernelmosaic.gram._numba_bank import add_lower, mirror_lower
 
         active = np.flatnonzero(weights)
         factors = np.asarray(weights, dtype=self.dtype)[active]
-        K = np.empty((self.n_samples,) * 2, dtype=self.dtype) if out is None else out
+        K = self._written(out)
 
         def fill(rows: slice) -> None:
             add_lower(self.matrices, active, factors, K, rows.start, rows.stop)
             mirror_lower(K, rows.start, rows.stop)
 
         run_threads(fill, _triangle_strips(self.n_samples, 4), self.matrices.nbytes)
-        return K
+        return DenseGram(K)
 
     def combine_classes(self, weights: NDArray[Any], out: Block) -> Block:
         from kernelmosaic.gram._numba_classes import combine_rows
@@ -190,20 +195,20 @@ class StoredBank(KernelBank):
         run_threads(fill, _strips(self.n_samples, -(-self.n_samples // 4)), self.matrices.nbytes + out.nbytes)
         return out
 
-    def combine_gated(self, gates: NDArray[Any], out: Block | None = None) -> Block:
+    def combine_gated(self, gates: NDArray[Any], out: Any = None) -> DenseGram:
         from kernelmosaic.gram._numba_gated import add_gated_rows
 
         active = np.flatnonzero(np.any(gates != 0, axis=0))
         factors = np.ascontiguousarray(gates.T, dtype=self.dtype)
         # Gates below rounding are no gates, and reading denormal numbers is slow.
         factors[np.abs(factors) < np.finfo(self.dtype).eps ** 2] = 0.0
-        K = np.empty((self.n_samples,) * 2, dtype=self.dtype) if out is None else out
+        K = self._written(out)
 
         def fill(rows: slice) -> None:
             add_gated_rows(self.matrices, active, factors, K, rows.start, rows.stop)
 
         run_threads(fill, _strips(self.n_samples, -(-self.n_samples // 4)), self.matrices.nbytes)
-        return K
+        return DenseGram(K)
 
     def products(
         self,

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram.factored import Array, FactoredGram
+from kernelmosaic.gram.factored import FactoredGram
+from kernelmosaic.gram.gram import Array, Gram
 from kernelmosaic.kernels.base import Block
 
 #: Numbers in the blocks of all classes together, where memory is no concern.
 BLOCK_NUMBERS = 2**27
 
 
-class ClassGram(ABC):
+class ClassGram(Gram):
     """K_c = Σ_m d_cm K_m for every class c; what solvers of joint machines may ask of them.
 
     Attributes
@@ -30,13 +30,8 @@ class ClassGram(ABC):
     n_classes: int
     block_samples: int
 
-    @abstractmethod
-    def products(self, beta: Array, exact: bool = False) -> Array:
-        """Return K_c β_c for β of shape (n, classes), as exactly as the kernels are known whatever is asked for."""
-
-    @abstractmethod
-    def block(self, which: NDArray[np.intp]) -> Any:
-        """Return the blocks of these samples, as an array of shape (classes, q, q) or as something that becomes one."""
+    def add_diagonal(self, values: Array) -> Gram:
+        raise NotImplementedError("Kernels of several classes take no diagonal: C is not learned with them.")
 
 
 class FactoredClasses(ClassGram):
@@ -58,10 +53,14 @@ class FactoredClasses(ClassGram):
         self.block_samples = max(1, int(np.sqrt(block_numbers / self.n_classes)))
 
     def products(self, beta: Array, exact: bool = False) -> Array:
-        return self.gram.apply(self.scales.T * self.gram.adjoint(beta))
+        return np.asarray(self.gram.apply(self.scales.T * self.gram.adjoint(beta)))
 
-    def block(self, which: NDArray[np.intp]) -> FeatureBlock:
-        return FeatureBlock(self.gram.rows(which), self.scales)
+    def block(self, rows: NDArray[np.intp]) -> FeatureBlock:
+        return FeatureBlock(self.gram.rows(rows), self.scales)
+
+    def diagonal(self) -> Array:
+        every = np.arange(self.n_samples)
+        return np.asarray(self.gram.rows(every) ** 2 @ self.scales.T)
 
 
 class FeatureBlock:
@@ -119,9 +118,13 @@ class BankClasses(ClassGram):
         products = self.bank.products(beta, kernels=self.active)
         return np.asarray(np.einsum("cm,mic->ic", self.weights[:, self.active], products[self.active]))
 
-    def block(self, which: NDArray[np.intp]) -> Block:
-        out = np.zeros((self.n_classes, len(which), len(which)), dtype=self.bank.dtype)
-        for m, block in self.bank.blocks(self.active, which, which):
+    def block(self, rows: NDArray[np.intp]) -> Block:
+        out = np.zeros((self.n_classes, len(rows), len(rows)), dtype=self.bank.dtype)
+        for m, block in self.bank.blocks(self.active, rows, rows):
             for c in np.flatnonzero(self.weights[:, m]):
                 out[c] += out.dtype.type(self.weights[c, m]) * block
         return out
+
+    def diagonal(self) -> Array:
+        grams = (self.bank.combine(own) for own in self.weights)
+        return np.column_stack([gram.diagonal() for gram in grams])

@@ -1,126 +1,160 @@
-"""A combined kernel that is never written down: K = Z Zᵀ, known by what Z does to vectors."""
+"""A combined kernel that is never written down: K = Z Zᵀ + diag e, known by what Z does to vectors."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from abc import abstractmethod
+from copy import copy
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from kernelmosaic.backend import Backend, backend_of
+from kernelmosaic.gram.cholesky import Cholesky
+from kernelmosaic.gram.gram import Array, Gram
+
+#: Relative to the mean diagonal: softens systems that are solved in the features.
+_JITTER = 1e-5
 
 
-class HostArrays:
-    """Where a solver's vectors of n numbers live: in this process, as NumPy's arrays.
-
-    Attributes
-    ----------
-    xp : module
-        NumPy, or whatever has its functions for the arrays.
-    """
-
-    xp: Any = np
-
-    def place(self, array: NDArray[Any]) -> Any:
-        """Return a NumPy array as one of these."""
-        return array
-
-    def fetch(self, array: Any) -> NDArray[Any]:
-        """Return one of these as a NumPy array."""
-        return np.asarray(array)
-
-
-class FactoredGram(ABC):
-    """K = Z Zᵀ of n samples with D features; what solvers may ask of it.
+class FactoredGram(Gram):
+    """K = Z Zᵀ + diag e of n samples with D features; what solvers may ask of it.
 
     Each operation is one pass over the rows, wherever they are: in this process, on a device, on other machines. What
-    goes in and comes out are vectors of n numbers and matrices of D × D: NumPy's, or those of `arrays` if such are
-    given.
+    goes in and comes out are vectors of n numbers and matrices of D × D: NumPy's, or those of the backend if such are
+    given. Subclasses know Z alone; e, if there is any, is added here.
 
     Attributes
     ----------
-    n_samples, n_features : int
-        n and D.
-    block_samples : int
-        Up to this many samples may have their block of K formed.
-    arrays : HostArrays
-        Where a solver that makes many passes had better keep its vectors.
+    n_features : int
+        D.
+    shift : ndarray of shape (n,) or None
+        e, not negative; None for zeros.
     wide : float
         Blocks with this many times more samples than features are better solved in their features.
     stored : bool
         Whether a pass costs its arithmetic only: features are at hand, not computed anew or on other machines.
     """
 
-    n_samples: int
+    factored = True
     n_features: int
-    block_samples: int
-    arrays: HostArrays = HostArrays()
+    shift: Array | None = None
     wide: float = np.inf
     stored: bool = True
 
+    # What Z does ---------------------------------------------------------------------------------------------------
+
     @abstractmethod
-    def apply(self, W: Array) -> Array:
+    def apply(self, W: Any) -> Any:
         """Return Z W, of shape (n,) or (n, k)."""
 
     @abstractmethod
-    def adjoint(self, V: Array) -> Array:
+    def adjoint(self, V: Any) -> Any:
         """Return Zᵀ V, of shape (D,) or (D, k); rows where V is zero are not read."""
 
-    def products(self, beta: Array, exact: bool = False) -> Array:
-        """Return K β, of the shape of β, by reading the rows twice where it is not zero and once where it is.
-
-        There are no better features than these: they are always exact.
-        """
-        return self.apply(self.adjoint(beta))
-
     @abstractmethod
-    def normal_matrix(self, theta: Array, precise: bool = False) -> Array:
+    def normal_matrix(self, theta: Any, precise: bool = False) -> Any:
         """Return [Z, 1]ᵀ diag(θ) [Z, 1], of shape (D + 1, D + 1), for θ ≥ 0; rows where it is zero are not read.
 
         Unless it is to be precise, features in single precision may be multiplied in single precision.
         """
 
-    def sharpen(self) -> bool:
+    @abstractmethod
+    def rows(self, which: NDArray[np.intp]) -> Array:
+        """Return these rows of Z, in this process."""
+
+    @abstractmethod
+    def squared_norms(self) -> Array:
+        """Return the squared norms of the rows of Z."""
+
+    def increase_precision(self) -> bool:
         """Form normal matrices more exactly from now on, which costs more; False if they are as exact as can be."""
         return False
 
-    @abstractmethod
-    def rows(self, which: NDArray[np.intp]) -> Array:
-        """Return these rows of Z."""
+    def placed_rows(self, which: NDArray[np.intp]) -> Any:
+        """Return these rows of Z where the features are."""
+        return self.rows(which)
+
+    # What K does ---------------------------------------------------------------------------------------------------
+
+    def products(self, beta: Any, exact: bool = False) -> Any:
+        """Return K β by reading the rows twice where β is not zero and once where it is.
+
+        There are no better features than these: they are always exact.
+        """
+        out = self.apply(self.adjoint(beta))
+        if self.shift is not None:
+            shift = backend_of(beta).asarray(self.shift)
+            out += shift * beta if beta.ndim == 1 else shift[:, None] * beta
+        return out
+
+    def block(self, rows: Any) -> Any:
+        Z = self.placed_rows(rows)
+        K = Z @ Z.T
+        if self.shift is not None:
+            diagonal = self.backend.diagonal_view(K)
+            diagonal += self.backend.asarray(self.shift[rows])
+        return K
+
+    def diagonal(self) -> Array:
+        norms = self.squared_norms()
+        return norms if self.shift is None else norms + self.shift
+
+    def add_diagonal(self, values: Array) -> FactoredGram:
+        shifted = copy(self)
+        shifted.shift = values if self.shift is None else self.shift + values
+        return shifted
 
     def part(self, which: NDArray[np.intp]) -> FactoredGram:
-        """Return the kernel of these samples, their rows side by side in memory."""
-        from kernelmosaic.gram.dense_factors import DenseFactors
+        """Return Z Zᵀ of these samples, their rows side by side where the features are."""
+        return DenseFactors(self.placed_rows(which))
 
-        return DenseFactors(self.rows(which), HostArrays())
+    def solve_free(self, rows: NDArray[np.intp], ridge: Array, right: Array) -> Array:
+        if len(rows) <= self.n_features:
+            return super().solve_free(rows, ridge, right)
+        # Through the features, of which there are fewer; every step is a pass over the rows, wherever they are.
+        ridge = ridge if self.shift is None else ridge + self.shift[rows]
+        softened = ridge + _JITTER * (float(self.squared_norms()[rows].mean()) + float(ridge.mean()))
+        theta, spread = np.zeros(self.n_samples), np.zeros((self.n_samples, right.shape[1]))
+        theta[rows], scaled = 1.0 / softened, right / softened[:, np.newaxis]
+        spread[rows] = scaled
+        M = self.normal_matrix(theta, precise=True)[:-1, :-1]
+        M[np.diag_indices_from(M)] += 1.0
+        answer = Cholesky(M).solve(self.adjoint(spread))
+        return np.asarray(scaled - self.apply(answer)[rows] / softened[:, np.newaxis])
 
-    def block(self, which: NDArray[np.intp]) -> Any:
-        """Return the block of K of these samples, in a form that solvers serve."""
-        Z = self.rows(which)
-        return Z @ Z.T
 
-    @abstractmethod
-    def diagonal(self) -> Array:
-        """Return the squared norms of the rows of Z."""
+class DenseFactors(FactoredGram):
+    """K = Z Zᵀ with Z in one array, of shape (n, D), here or on a device."""
 
-    def add_diagonal(self, values: Array) -> ShiftedGram:
-        """Return the kernel with these numbers added to its diagonal."""
-        return ShiftedGram(self, values)
+    def __init__(self, Z: Any) -> None:
+        self.Z, self.backend = Z, backend_of(Z)
+        self.n_samples, self.n_features = (int(side) for side in Z.shape)
+        # Whoever asks for a few rows has cut the problem down already.
+        self.block_samples = 0
+
+    def apply(self, W: Any) -> Any:
+        return like(W, self.Z @ self.backend.asarray(W), self.backend)
+
+    def adjoint(self, V: Any) -> Any:
+        return like(V, self.Z.T @ self.backend.asarray(V), self.backend)
+
+    def normal_matrix(self, theta: Any, precise: bool = False) -> Any:
+        xp = self.backend.xp
+        root = xp.sqrt(self.backend.asarray(theta))[:, None]
+        B = xp.concatenate([self.Z * root, root], axis=1)
+        return like(theta, B.T @ B, self.backend)
+
+    def rows(self, which: NDArray[np.intp]) -> Array:
+        return self.backend.to_numpy(self.placed_rows(which))
+
+    def placed_rows(self, which: NDArray[np.intp]) -> Any:
+        return self.Z[self.backend.index(which)]
+
+    def squared_norms(self) -> Array:
+        return self.backend.to_numpy((self.Z * self.Z).sum(axis=1))
 
 
-@dataclass(frozen=True)
-class ShiftedGram:
-    """K = Z Zᵀ + diag e.
-
-    Attributes
-    ----------
-    inner : FactoredGram
-        Z Zᵀ.
-    shift : ndarray of shape (n,)
-        e, not negative.
-    """
-
-    inner: FactoredGram
-    shift: Array
+def like(given: Any, found: Any, backend: Backend) -> Any:
+    """Return what was found as an array for arrays, as a tensor for tensors."""
+    return backend.to_numpy(found) if isinstance(given, np.ndarray) else found

@@ -13,8 +13,9 @@ from kernelmosaic.gram.bank import KernelBank
 from kernelmosaic.gram.bank import Rows as BankRows
 from kernelmosaic.gram.class_grams import BLOCK_NUMBERS, FactoredClasses
 from kernelmosaic.gram.device import require_device
-from kernelmosaic.gram.factored import Array, FactoredGram
+from kernelmosaic.gram.factored import FactoredGram
 from kernelmosaic.gram.feature_mosaic import FeatureMosaic
+from kernelmosaic.gram.gram import Array
 from kernelmosaic.gram.memory import default_budget, format_bytes
 from kernelmosaic.gram.row_blocks import Rows, RowSource, row_strips
 from kernelmosaic.kernels.base import Block
@@ -226,7 +227,7 @@ class LocalFactoredGram(FactoredGram):
         out[:, :-1] *= scale
         return out
 
-    def sharpen(self) -> bool:
+    def increase_precision(self) -> bool:
         sharper = self.bank.dtype == np.float32 and not self.bank.precise
         self.bank.precise = True
         return sharper
@@ -241,7 +242,7 @@ class LocalFactoredGram(FactoredGram):
         out *= self._scale(np.ones(self.n_features))
         return out
 
-    def diagonal(self) -> Array:
+    def squared_norms(self) -> Array:
         out = np.zeros(self.n_samples)
         for part in self.bank.strips(np.arange(self.n_samples)):
             for m, Z in self.bank.features(part, self.active):

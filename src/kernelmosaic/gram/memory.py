@@ -2,22 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
-
-def available_bytes() -> int:
-    """Return the memory the system would give without swapping; 4 GiB where it does not say."""
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    except (AttributeError, ValueError, OSError):
-        return 4 * 2**30
+from kernelmosaic.backend import available_bytes
 
 
 def default_budget() -> int:

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import KernelBank
+from kernelmosaic.gram.cholesky import Cholesky
 from kernelmosaic.gram.feature_bank import FeatureBank
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.machines.discriminant import Discriminant, Factored, Matrix
-from kernelmosaic.solvers.cholesky import factorised
 
 #: A solution in features is refined until it is this exact, relative to its size, ...
 _EXACT = 1e-10
@@ -190,7 +190,7 @@ class _FeatureSystem:
         if alpha <= np.finfo(np.float64).eps * np.diag(A).max(initial=0.0):
             raise np.linalg.LinAlgError("The regulariser is lost in rounding.")
         # What rounding takes from a small λ, refining gives back.
-        self.factor = factorised(A)
+        self.factor = Cholesky(A)
 
     def solve(self, right: Matrix) -> Matrix:
         return np.asarray(self.factor.solve(right))

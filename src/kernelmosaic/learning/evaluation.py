@@ -12,7 +12,7 @@ from kernelmosaic.gram import KernelBank
 from kernelmosaic.learning.base import Iteration, Learned
 from kernelmosaic.learning.norms import WeightNorm, Weights
 from kernelmosaic.machines import Machine
-from kernelmosaic.solvers import Solution, mean_diagonal, solve_free
+from kernelmosaic.solvers import Solution
 from kernelmosaic.solvers.free_block import free_samples
 
 #: A kernel whose slope is below this share of the steepest cannot enter soon, and is not looked at every time.
@@ -83,7 +83,7 @@ class Problem:
         """
         if self._K is None or self.machine.program.target.any():
             return 0.0
-        return _NOISE * mean_diagonal(self._K)
+        return _NOISE * float(self._K.diagonal().mean())
 
     def combine(self, theta: Weights) -> Any:
         """Return the combined kernel at θ, made anew only when θ has changed."""
@@ -163,7 +163,7 @@ class Problem:
         if len(free) == 0 or self._K is None or self._at is None or not np.array_equal(self._at, at.theta):
             return np.zeros((len(at.watched),) * 2)
         V = at.products[np.ix_(at.watched, np.searchsorted(at.support, free))].T
-        answer = solve_free(self._K, program, free, np.column_stack([V, np.ones(len(free))]))
+        answer = self._K.solve_free(free, program.ridge[free], np.column_stack([V, np.ones(len(free))]))
         H = V.T @ answer[:, :-1]
         if program.total is not None and answer[:, -1].sum() > 0:
             pull = V.T @ answer[:, -1]

@@ -112,6 +112,8 @@ class HardMargin(Machine):
 class MarginProgram(Program):
     """The dual of a machine without slack, whose primal values come from scaling functions up to the margin."""
 
+    has_losses = False
+
     def primal_value(self, quadratic: float, values: Vector, intercept: float) -> float:
         """Return ½‖w‖² after dividing the function by its smallest margin; infinite if that is not positive."""
         margin = float(np.min(self.target * (values + intercept)))
@@ -165,11 +167,7 @@ class WithIdentity(KernelBank):
 
     def combine(self, weights: NDArray[Any], out: Any = None) -> Any:
         K = self.bank.combine(weights[:-1], out)
-        extra = self.share(weights) * self.diagonal
-        if not isinstance(K, np.ndarray):
-            return K.add_diagonal(extra)
-        K[np.diag_indices_from(K)] += extra.astype(self.dtype)
-        return K
+        return K.add_diagonal(self.share(weights) * self.diagonal)
 
     def products(
         self,

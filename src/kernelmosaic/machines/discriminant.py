@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve, eigh
+from scipy.linalg import eigh
 
-from kernelmosaic.gram.device import DeviceGram
-from kernelmosaic.gram.factored import FactoredGram
+from kernelmosaic.backend import backend_of
+from kernelmosaic.gram.gram import as_gram
 from kernelmosaic.machines.base import check_positive
 from kernelmosaic.solvers.program import Vector
 
@@ -27,8 +26,8 @@ class Factored:
 
     Attributes
     ----------
-    factor : tuple
-        Its Cholesky factor as SciPy keeps it.
+    factor : array of shape (n, n)
+        Its lower Cholesky factor, where the kernel is.
     beta : ndarray of shape (n, k)
         (λI + G̃)⁻¹ times the targets; every column sums to zero.
     """
@@ -38,7 +37,8 @@ class Factored:
 
     def solve(self, right: Matrix) -> Matrix:
         """Return (λI + G̃)⁻¹ times columns that sum to zero."""
-        return np.asarray(cho_solve(self.factor, right, check_finite=False))
+        backend = backend_of(self.factor)
+        return backend.to_numpy(backend.cho_solve(self.factor, backend.asarray(right)))
 
 
 class Discriminant:
@@ -83,45 +83,33 @@ class Discriminant:
         self.targets = binary_targets(self.labels)[:, np.newaxis] if two else class_targets(self.labels)
 
     def solve(self, K: Any, alpha: float) -> Factored:
-        """Return β = (λI + G̃)⁻¹ targets for a kernel matrix K in whatever form a bank gives it; see `solve_centred`."""
+        """Return β = (λI + G̃)⁻¹ targets for a kernel in whatever form a bank gives it; see `solve_centred`."""
         return solve_centred(K, self.targets, alpha)
 
 
-@singledispatch
 def solve_centred(K: Any, targets: Matrix, alpha: float) -> Factored:
-    """Centre the kernel matrix and solve for all targets by one factorisation; K is overwritten.
+    """Centre the kernel matrix and solve for all targets by one factorisation; K may be overwritten.
 
     Raises
     ------
     numpy.linalg.LinAlgError
         If λ is so small that λI + G̃ is not positive definite to machine precision.
     """
-    raise TypeError(f"No solver is registered for kernels of type {type(K).__name__}.")
-
-
-@solve_centred.register(np.ndarray)
-def _solve_array(K: NDArray[Any], targets: Matrix, alpha: float) -> Factored:
-    G = center(np.asarray(K, dtype=np.float64))
-    n = len(G)
+    gram = as_gram(K)
+    # Kernels in factors are written down for few samples only: who has more solves in the features.
+    matrix = gram.block(np.arange(gram.n_samples)) if gram.matrix is None else gram.matrix
+    backend = gram.backend
+    G = center(backend.astype(matrix, np.float64))
+    n = gram.n_samples
     # Centred matrices do not see constants: lifting that direction changes nothing the targets reach.
-    G += max(float(np.trace(G)) / n, alpha) / n
-    G[np.diag_indices_from(G)] += alpha
-    factor = cho_factor(G, lower=True, overwrite_a=True, check_finite=False)
-    beta = cho_solve(factor, targets, check_finite=False)
+    G += max(float(G.diagonal().sum()) / n, alpha) / n
+    diagonal = backend.diagonal_view(G)
+    diagonal += alpha
+    factor = backend.cholesky(G, overwrite=True)
+    if factor is None:
+        raise np.linalg.LinAlgError("The regularised kernel matrix is not positive definite to machine precision.")
+    beta = Factored(factor, np.empty(0)).solve(targets)
     return Factored(factor, np.asarray(beta - beta.mean(axis=0)))
-
-
-@solve_centred.register
-def _solve_on_device(K: DeviceGram, targets: Matrix, alpha: float) -> Factored:
-    from kernelmosaic.machines._torch_discriminant import solve_on_device
-
-    return solve_on_device(K, targets, alpha)
-
-
-@solve_centred.register
-def _solve_written_down(K: FactoredGram, targets: Matrix, alpha: float) -> Factored:
-    # For few samples only: who has more solves in the features.
-    return solve_centred(K.block(np.arange(K.n_samples)), targets, alpha)
 
 
 @dataclass(frozen=True)
@@ -180,11 +168,11 @@ def class_targets(labels: NDArray[Any]) -> Matrix:
     return H
 
 
-def center(K: Matrix) -> Matrix:
+def center(K: Any) -> Any:
     """Return ΠKΠ for a square matrix, in place."""
-    means = K.mean(axis=0)
+    means = K.mean(0)
     K -= means
-    K -= (means - means.mean())[:, np.newaxis]
+    K -= (means - means.mean())[:, None]
     return K
 
 

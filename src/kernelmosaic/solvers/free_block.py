@@ -21,12 +21,6 @@ _JITTER = 1e-10
 _LEAST_NOISE = 1e-12
 #: What updating an entry of an inverse costs in time, as flops of a factorisation.
 _FLOPS_AN_ENTRY = 80
-#: The same in single precision.
-_SINGLE_JITTER = 1e-5
-#: Blocks up to this many samples are factorised rather than iterated on.
-_FACTORISED = 500
-_CG_TOL = 1e-2
-_CG_STEPS = 8
 
 
 def free_samples(program: Program, beta: Vector) -> NDArray[np.intp]:
@@ -185,49 +179,3 @@ def quadratic_form(A: NDArray[np.float64], ridge: Vector, noise: float) -> _LowR
     L = np.empty((len(A), rank))
     L[pivots - 1] = np.tril(triangle)[:, :rank]
     return _LowRankForm(L, ridge + noise)
-
-
-def solve_free_block(
-    K: NDArray[Any], ridge: Vector, free: NDArray[np.intp], right: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return roughly (K_FF + diag ρ_F)⁻¹ times the right-hand sides, in single precision.
-
-    Small blocks are factorised; large ones, which only well-conditioned kernels have, take a few conjugate-gradient
-    steps.
-    """
-    A = K[np.ix_(free, free)].astype(np.float32, copy=False)
-    diagonal = ridge[free].astype(np.float32)
-    A[np.diag_indices_from(A)] += diagonal + np.float32(_SINGLE_JITTER) * (np.trace(A) / len(free) + diagonal.mean())
-    sides = right.astype(np.float32)
-    # Blocks this small gain little by a second thread, and lose much where the cores are busy.
-    with one_blas_thread():
-        if len(free) > _FACTORISED:
-            return conjugate_gradients(A, sides).astype(np.float64)
-        try:
-            factor = cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
-        except LinAlgError:
-            return np.zeros_like(right)
-        return np.asarray(cho_solve(factor, sides, check_finite=False), dtype=np.float64)
-
-
-def conjugate_gradients(A: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Solve A x = right for all columns at once, each with step sizes of its own, to about two digits."""
-    scale = np.float32(1.0) / np.sqrt(np.diag(A))[:, np.newaxis]
-    b = scale * right
-    x = np.zeros_like(b)
-    r = b.copy()
-    p = r.copy()
-    norm = np.einsum("ij,ij->j", r, r)
-    goal = _CG_TOL**2 * norm
-    for _ in range(_CG_STEPS):
-        Ap = scale * (A @ (scale * p))
-        curvature = np.einsum("ij,ij->j", p, Ap)
-        step = np.divide(norm, curvature, out=np.zeros_like(norm), where=curvature > 0)
-        x += step * p
-        r -= step * Ap
-        fresh = np.einsum("ij,ij->j", r, r)
-        if np.all(fresh <= goal):
-            break
-        p = r + np.divide(fresh, norm, out=np.zeros_like(norm), where=norm > 0) * p
-        norm = fresh
-    return np.asarray(scale * x, dtype=np.float32)

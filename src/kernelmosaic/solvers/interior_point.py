@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 
+from kernelmosaic.gram.cholesky import Cholesky
 from kernelmosaic.gram.factored import FactoredGram
-from kernelmosaic.solvers.cholesky import factorised
 from kernelmosaic.solvers.program import Program, Vector, relative_gap
 
 Array = NDArray[np.float64]
@@ -54,12 +54,16 @@ class Interior:
     n_iter: int
 
 
-def follow_central_path(gram: FactoredGram, program: Program, tol: float) -> Interior:
-    """Follow the central path by Mehrotra's predictor and corrector until the relative gap is at most `tol`.
+class CentralPath:
+    """Mehrotra's predictor and corrector along the central path.
 
     The Newton system of the n coefficients is a diagonal plus ZZᵀ. Eliminating the diagonal leaves one of D + 1
     unknowns, the change of w = Zᵀβ and of the intercept, whose matrix is I + [Z, 1]ᵀΘ[Z, 1] with a diagonal Θ: a pass
     over the rows forms it, and nothing else costs more than a product with a vector.
+
+    The iterate holds variables x between bounds, their multipliers, the intercept b, and Kβ. Without a tube x is β.
+    With one, β = x₀ − x₁ is split into two parts that are not negative, each paying ε. Arrays have shape (parts, n).
+    They live where the kernel's factors do, since a step is little but arithmetic on them.
 
     References
     ----------
@@ -67,22 +71,16 @@ def follow_central_path(gram: FactoredGram, program: Program, tol: float) -> Int
     implementation of a primal-dual interior point method"; Gondzio (1996), "Multiple centrality corrections in a
     primal-dual method for linear programming".
     """
-    return CentralPath(gram, program).follow(tol)
-
-
-class CentralPath:
-    """The iterate: variables x between bounds, their multipliers, the intercept b, and Kβ.
-
-    Without a tube x is β. With one, β = x₀ − x₁ is split into two parts that are not negative, each paying ε. Arrays
-    have shape (parts, n). They live where the kernel's factors do, since a step is little but arithmetic on them.
-    """
 
     def __init__(self, gram: FactoredGram, program: Program) -> None:
         self.gram, self.program = gram, program
-        self.xp = gram.arrays.xp
+        self.xp = gram.backend.xp
         self.n_iter = 0
         start = _Start(gram, program)
-        place = gram.arrays.place
+
+        def place(array: NDArray[Any]) -> Any:
+            return gram.backend.asarray(array, dtype=None)
+
         self.sign, self.ridge, self.cost = place(start.sign), place(program.ridge), place(start.cost)
         self.moves, self.has_lower, self.has_upper = place(start.moves), place(start.has_lower), place(start.has_upper)
         self.n_bounds = int(start.has_lower.sum() + start.has_upper.sum())
@@ -225,7 +223,7 @@ class CentralPath:
         return Interior(beta, high[1] | zero, high[0] | zero, self.gap(), n_iter)
 
     def _fetch(self, array: Any) -> NDArray[Any]:
-        return self.gram.arrays.fetch(array)
+        return self.gram.backend.to_numpy(array)
 
 
 class _Start:
@@ -310,16 +308,16 @@ class _System:
 
     def __init__(self, gram: FactoredGram, theta: Any, has_intercept: bool) -> None:
         self.gram, self.has_intercept = gram, has_intercept
-        xp, each = gram.arrays.xp, np.arange(gram.n_features)
+        xp, each = gram.backend.xp, np.arange(gram.n_features)
         M = gram.normal_matrix(xp.where(theta > _NEGLIGIBLE * theta.mean(), theta, 0.0))
         M[each, each] += 1.0
-        self.factor = factorised(M if has_intercept else M[:-1, :-1])
+        self.factor = Cholesky(M if has_intercept else M[:-1, :-1])
 
     def solve(self, free: Any, missing: float) -> tuple[Any, float]:
         """Return the change of Kβ and that of the intercept."""
         right = self.gram.adjoint(free)
         if self.has_intercept:
-            right = self.gram.arrays.xp.concatenate([right, (free.sum() - missing).reshape(1)])
+            right = self.gram.backend.xp.concatenate([right, (free.sum() - missing).reshape(1)])
         solution = self.factor.solve(right)
         D = self.gram.n_features
         return self.gram.apply(solution[:D]), float(solution[D]) if self.has_intercept else 0.0

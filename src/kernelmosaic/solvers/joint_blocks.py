@@ -1,57 +1,44 @@
-"""The joint program for kernels that are no array: samples with much to gain are solved in small exact blocks."""
+"""Rounds of the multi-class program: samples with much to gain are solved in small exact blocks."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram.class_grams import ClassGram
-from kernelmosaic.gram.device import DeviceGram
-from kernelmosaic.gram.factored import FactoredGram
+from kernelmosaic.gram.gram import Gram
 from kernelmosaic.solvers.joint_climb import Climb
 from kernelmosaic.solvers.joint_curvature import free_coefficients
 from kernelmosaic.solvers.joint_newton import DampedNewton
 from kernelmosaic.solvers.joint_program import JointProgram, JointSolution, Matrix, certify_joint
-from kernelmosaic.solvers.multiclass import solve_joint, step_limit
+from kernelmosaic.solvers.working_set import Evaluation, Options, WorkingSet
 
-#: Most samples a round: beyond, forming their block costs more than the rounds it saves.
-_LARGEST_BLOCK = 3000
+#: Beyond so many samples per round, forming their block costs more than the rounds it saves.
+OPTIONS = Options(largest=3000, steps=5)
 #: At most this share of a round's samples are there only because they may move, not because they have much to gain.
 _FREE_SHARE = 0.5
-#: A round ends when no violation is above this share of the largest it began with, ...
-_INNER = 0.1
-#: ... or after so many steps a sample.
-_STEPS = 5
-#: Unless nobody waits for a turn: then Newton steps come in between, up to this many.
+#: Newton steps within a round come only if nobody waits for a turn, up to this many.
 _NEWTON = 20
 #: Where more coefficients are free than fit a round, rounds undo each other: after so many, Newton steps move all
 #: free coefficients at once, ...
 _ROUNDS = 10
 #: ... while there are at most this many samples with free coefficients to factorise.
 _LARGEST_FREE = 4000
-#: Rounds in a row that neither raise the value by more than this share of it nor lower the gap to that share before
-#: rounding is blamed: near the optimum the value has converged to rounding while the gap has half as many digits.
-_IDLE = 5
-_ROUNDING = 1e-14
-_LOWER = 0.9
 #: Down to this gap blocks are in single precision: outputs never come from them.
 _SINGLE = 1e-4
 
 
-@solve_joint.register(FactoredGram)
-@solve_joint.register(ClassGram)
-@solve_joint.register(DeviceGram)
 def solve_joint_blocks(
-    gram: JointGram,
+    gram: Gram,
     program: JointProgram,
     warm_start: Matrix | None = None,
     tol: float = 1e-3,
     max_iter: int | None = None,
     values: Matrix | None = None,
     *,
-    block: int | None = None,
+    options: Options | None = None,
 ) -> JointSolution:
     """Solve a multi-class dual for a kernel that is known by its products and by blocks of a few thousand samples.
 
@@ -61,36 +48,32 @@ def solve_joint_blocks(
 
     Parameters
     ----------
-    gram : FactoredGram, DeviceGram or ClassGram
+    gram : Gram
         One kernel for all classes, or one for each.
     program, warm_start, tol, max_iter, values
         As in `solve_joint`.
-    block : int, optional
-        Most samples a round; by default what the kernel allows, and no more than is good.
+    options : Options, optional
+        How rounds are taken.
     """
     start = program.start(warm_start)
-    rounds = BlockRounds(gram, program, start, None if warm_start is None else values, block)
-    return rounds.reach(tol, step_limit(program.n_samples, max_iter))
+    kind = np.float32 if tol >= _SINGLE else np.float64
+    options = OPTIONS if options is None else options
+    rounds = SeveralOutputs(gram, program, start, None if warm_start is None else values, options, kind)
+    limit = step_limit(program.n_samples, max_iter)
+    return rounds.solve(tol, lambda: rounds.n_iter >= limit)
 
 
-class JointGram(Protocol):
-    """What is asked of a kernel, or of one a class: products with a change of few rows, and small blocks."""
-
-    block_samples: int
-
-    def products(self, beta: Matrix, exact: bool = False) -> Matrix:
-        """Return K_c β_c for β of shape (n, classes); for a certificate, as exactly as can be."""
-
-    def block(self, which: NDArray[np.intp]) -> Any:
-        """Return what becomes an array, (q, q) or (classes, q, q), that is nobody else's: these samples' kernels."""
+def step_limit(n_samples: int, max_iter: int | None) -> int:
+    """Return how many samples may be solved, one after the other and over and over, if nobody says."""
+    return max(10_000_000, 10_000 * n_samples) if max_iter is None else max_iter
 
 
-class BlockRounds:
-    """The state of one solve: β and the outputs K_c β_c.
+class SeveralOutputs(WorkingSet[Evaluation, JointSolution]):
+    """Rounds of the program with one output per class; β and the outputs K_c β_c are kept in this process.
 
     Parameters
     ----------
-    gram : JointGram
+    gram : Gram
         The kernel.
     program : JointProgram
         The rest of the problem.
@@ -98,57 +81,62 @@ class BlockRounds:
         Feasible coefficients to start from.
     values : ndarray of shape (n, classes), optional
         Their outputs, if they are known; whoever gives them certifies the answer.
-    block : int, optional
-        Most samples a round.
+    options : Options
+        How rounds are taken.
+    dtype : dtype
+        Precision of the blocks, to begin with.
     """
+
+    program: JointProgram
 
     def __init__(
         self,
-        gram: JointGram,
+        gram: Gram,
         program: JointProgram,
         beta: Matrix,
         values: Matrix | None = None,
-        block: int | None = None,
+        options: Options = OPTIONS,
+        dtype: Any = np.float64,
     ) -> None:
         from kernelmosaic.solvers import _numba_multiclass
 
+        super().__init__(gram, program, options)
         self.loops = _numba_multiclass
-        self.gram, self.program = gram, program
-        self.beta, self.trusted = beta, values is not None
-        self.block = max(1, min(gram.block_samples, _LARGEST_BLOCK)) if block is None else block
+        self.beta, self.trusted, self.dtype = beta, values is not None, dtype
+        self.size = max(1, min(gram.block_samples, options.largest)) if options.size is None else options.size
         self.target = program.target
         self.labels, self.tops = program.labels.astype(np.int64), program.tops
         # Among samples with the same to gain, chance chooses: the first of them may all be of one class.
         self.order = np.random.RandomState(0).permutation(program.n_samples)
         self.newton = DampedNewton()
-        self.n_iter = self.n_rounds = 0
         self._held: tuple[NDArray[np.intp], NDArray[Any]] | None = None
         self.values = self._outputs() if values is None else values.copy()
 
     def _outputs(self) -> Matrix:
-        return self.gram.products(self.beta, exact=True) if self.beta.any() else np.zeros_like(self.beta)
+        out = self.gram.products(self.beta, exact=True) if self.beta.any() else np.zeros_like(self.beta)
+        return np.asarray(out)
 
-    def reach(self, tol: float, limit: int) -> JointSolution:
-        """Go on until the certified gap is at most `tol`, the steps are used up, or rounding hides what is left."""
-        kind: Any = np.float32 if tol >= _SINGLE else np.float64
-        fresh, idle, best, least = True, 0, -np.inf, np.inf
-        while True:
-            solution = certify_joint(self.program, self.beta, self.values, self.n_iter)
-            pays = solution.objective > best + _ROUNDING * abs(best) or solution.gap < _LOWER * least
-            idle = 0 if pays else idle + 1
-            best, least = max(best, solution.objective), min(least, solution.gap)
-            done = solution.gap <= tol or self.n_iter >= limit
-            if not done and idle < _IDLE and self.round(kind, idle > 0):
-                fresh = self.trusted
-            elif not fresh:
-                # Rounding gathers over many changes.
-                self.values, fresh = self._outputs(), True
-            elif not done and kind == np.float32:
-                kind, idle = np.float64, 0
-            else:
-                return solution
+    def evaluate(self) -> Evaluation:
+        at = certify_joint(self.program, self.beta, self.values, self.n_iter)
+        return Evaluation(np.nan, at.objective, at.gap)
 
-    def round(self, kind: Any, idle: bool = False) -> int:
+    def certified(self) -> JointSolution:
+        if not self.trusted:
+            # Rounding gathers over many changes.
+            self.values = self._outputs()
+        return replace(certify_joint(self.program, self.beta, self.values, self.n_iter), beta=self.beta.copy())
+
+    def gap_of(self, solution: JointSolution) -> float:
+        return solution.gap
+
+    def increase_precision(self) -> bool:
+        self.dtype = np.float64
+        return True
+
+    def advance(self, at: Evaluation, tol: float, idle: bool) -> Evaluation | None:
+        return self.evaluate() if self.round(idle) else None
+
+    def round(self, idle: bool = False) -> int:
         """Solve the problem of those with most to gain, everybody else standing still; return the steps taken."""
         residual = np.ascontiguousarray((self.target - self.values).T)
         violation = self.loops.violations(self.beta, residual, self.labels, self.program.prices, self.tops)
@@ -156,19 +144,19 @@ class BlockRounds:
         which, everybody = self._working_set(violation, free)
         if len(which) == 0:
             return 0
-        enough = _INNER * float(violation.max())
-        steps = self._move(which, residual, kind, enough, _NEWTON if everybody else 0)
-        crowded = self.block < free.sum() <= min(self.gram.block_samples, _LARGEST_FREE)
+        enough = self.options.inner * float(violation.max())
+        steps = self._move(which, residual, enough, _NEWTON if everybody else 0)
+        crowded = self.size < free.sum() <= min(self.gram.block_samples, _LARGEST_FREE)
         if steps and crowded and (idle or self.n_rounds % _ROUNDS == 0):
             residual = np.ascontiguousarray((self.target - self.values).T)
-            steps += self._move(np.flatnonzero(free), residual, kind, enough, _NEWTON)
+            steps += self._move(np.flatnonzero(free), residual, enough, _NEWTON)
         return steps
 
-    def _move(self, which: NDArray[np.intp], residual: Matrix, kind: Any, enough: float, n_newton: int) -> int:
+    def _move(self, which: NDArray[np.intp], residual: Matrix, enough: float, n_newton: int) -> int:
         """Climb with these samples, bring everybody's outputs up to date, and return the steps taken."""
         beta = self.beta[which]
         slopes = np.ascontiguousarray(residual[:, which])
-        climb = Climb(self._block(which, kind), self.program.part(which), beta, slopes)
+        climb = Climb(self._block(which), self.program.part(which), beta, slopes)
         steps = self._climb(climb, enough, n_newton)
         change = np.zeros_like(self.beta)
         change[which] = beta - self.beta[which]
@@ -180,7 +168,7 @@ class BlockRounds:
 
     def _climb(self, climb: Climb, enough: float, n_newton: int) -> int:
         """Climb until no violation is above `enough`, with so many Newton steps at most; return the steps taken."""
-        most = _STEPS * len(climb.beta)
+        most = self.options.steps * len(climb.beta)
         last = taken = climb.sample_by_sample(most, enough)
         for _ in range(n_newton):
             if last < most or climb.all_at_once(self.newton) <= 0.0:
@@ -189,15 +177,16 @@ class BlockRounds:
             taken += last
         return taken
 
-    def _block(self, which: NDArray[np.intp], kind: Any) -> NDArray[Any]:
+    def _block(self, which: NDArray[np.intp]) -> NDArray[Any]:
         """Return the samples' kernels, of shape (1 or classes, q, q); those of the last round are at hand."""
-        if self._held is None or self._held[1].dtype != kind or not np.array_equal(self._held[0], which):
+        if self._held is None or self._held[1].dtype != self.dtype or not np.array_equal(self._held[0], which):
             self._held = None  # two of them at once would be one too many
-            K = np.ascontiguousarray(self.gram.block(which), dtype=kind)
+            block = self.gram.block(which)
+            K = np.ascontiguousarray(self.gram.backend.to_numpy(block), dtype=self.dtype)
             K = K if K.ndim == 3 else K[np.newaxis]
             for one in K:
                 # Steps that read denormal numbers are many times slower.
-                one[np.abs(one) < np.finfo(kind).tiny] = 0.0
+                one[np.abs(one) < np.finfo(self.dtype).tiny] = 0.0
             self._held = which, K
         return self._held[1]
 
@@ -207,7 +196,7 @@ class BlockRounds:
         They are those with most to gain, then as far as they fit those with free coefficients, which answer to whatever
         the others do, then those with less to gain.
         """
-        q = self.block
+        q = self.size
         room = q - min(int(free.sum()), int(_FREE_SHARE * q))
         ranked = self.order[np.argsort(-violation[self.order], kind="stable")]
         movable = np.logical_or(free, violation > 0.0)
@@ -216,4 +205,4 @@ class BlockRounds:
         late[:room] = -1
         chosen = np.sort(ranked[np.argsort(late, kind="stable")[:q]])
         left = np.delete(violation, chosen)
-        return chosen, not np.any(left > _INNER * violation.max())
+        return chosen, not np.any(left > self.options.inner * violation.max())

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, get_blas_funcs
 
+from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.class_grams import FeatureBlock
 from kernelmosaic.gram.threads import one_blas_thread, run_threads
 from kernelmosaic.solvers import lapack
@@ -125,8 +126,10 @@ class FreeBlocks:
         """Return those of an array, or of a kernel of another form."""
         if isinstance(K, np.ndarray):
             return cls(K, None)
+        if K.matrix is not None and K.backend is NUMPY:
+            return cls(K.matrix, None)
         found = K.block(shared)
-        return cls(found if isinstance(found, FeatureBlock) else np.asarray(found), shared)
+        return cls(found if isinstance(found, FeatureBlock) else K.backend.to_numpy(found), shared)
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic.backend import NUMPY
+from kernelmosaic.gram.gram import Gram
+from kernelmosaic.solvers.joint_blocks import solve_joint_blocks, step_limit
 from kernelmosaic.solvers.joint_climb import Climb
 from kernelmosaic.solvers.joint_newton import DampedNewton
 from kernelmosaic.solvers.joint_program import JointProgram, JointSolution, Matrix, certify_joint
@@ -26,7 +28,6 @@ def class_products(K: NDArray[Any], beta: Matrix) -> Matrix:
     return np.column_stack([np.asarray(column, dtype=np.float64) for column in columns])
 
 
-@singledispatch
 def solve_joint(
     K: Any,
     program: JointProgram,
@@ -37,12 +38,12 @@ def solve_joint(
 ) -> JointSolution:
     """Solve a multi-class dual to a relative duality gap of `tol` by exact block ascent, a sample at a time.
 
-    Arrays are solved as they are. Kernels of other forms, in features or on a device, are served by the functions
-    registered for them, which solve a few thousand samples at a time; see `joint_blocks`.
+    Arrays are solved as they are. Kernels of other forms, in features or on a device, are solved a few thousand samples
+    at a time; see `joint_blocks`.
 
     Parameters
     ----------
-    K : ndarray of shape (n, n) or (classes, n, n), FactoredGram, DeviceGram or ClassGram
+    K : Gram, or ndarray of shape (n, n) or (classes, n, n)
         One symmetric positive semi-definite matrix for all classes, or one for each.
     program : JointProgram
         The rest of the problem.
@@ -65,28 +66,17 @@ def solve_joint(
     The sample's problem is Algorithm 1 of the bilinear multi-class formulation (methods: Crammer and Singer 2001), with
     a floor where a class's diagonal vanishes.
     """
-    raise TypeError(f"No solver is registered for kernels of type {type(K).__name__}.")
-
-
-@solve_joint.register(np.ndarray)
-def _solve_array(
-    K: NDArray[Any],
-    program: JointProgram,
-    warm_start: Matrix | None = None,
-    tol: float = 1e-3,
-    max_iter: int | None = None,
-    values: Matrix | None = None,
-) -> JointSolution:
+    if isinstance(K, Gram):
+        if K.matrix is None or K.backend is not NUMPY:
+            return solve_joint_blocks(K, program, warm_start, tol, max_iter, values)
+        K = K.matrix
+    if not isinstance(K, np.ndarray):
+        raise TypeError(f"K is of type {type(K).__name__}: give a Gram or an array.")
     n, k = program.n_samples, program.n_classes
     if K.shape not in ((n, n), (k, n, n)):
         raise ValueError(f"K has shape {K.shape}; {n} samples of {k} classes ask for {(n, n)} or {(k, n, n)}.")
     beta = program.start(warm_start)
     return _Ascent(K, program, beta, None if warm_start is None else values).reach(tol, step_limit(n, max_iter))
-
-
-def step_limit(n_samples: int, max_iter: int | None) -> int:
-    """Return how many samples may be solved, one after the other and over and over, if nobody says."""
-    return max(10_000_000, 10_000 * n_samples) if max_iter is None else max_iter
 
 
 class _Ascent:

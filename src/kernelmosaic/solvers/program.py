@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from kernelmosaic.backend import NUMPY, Backend, backend_of
 
 Vector = NDArray[np.float64]
 
@@ -43,33 +46,56 @@ class Program:
     ridge: Vector
     epsilon: float = 0.0
     total: float | None = 0.0
+    #: Whether `primal_value` is the sum of the losses; else it wants arrays of this process.
+    has_losses: ClassVar[bool] = True
 
     @property
     def n_samples(self) -> int:
         return len(self.target)
 
-    def linear_value(self, beta: Vector) -> float:
-        """Everything in the objective that does not read the kernel: ⟨t, β⟩ − ε‖β‖₁ − ½Σρβ²."""
-        return float(self.target @ beta - self.epsilon * np.abs(beta).sum() - 0.5 * (self.ridge @ beta**2))
+    def placed(self, backend: Backend) -> Program:
+        """Return the program with its vectors where a backend keeps them."""
+        if backend is NUMPY:
+            return self
+        vectors = {name: backend.asarray(getattr(self, name)) for name in ("target", "lower", "upper", "ridge")}
+        return replace(self, **vectors)
 
-    def conjugate_argmax(self, residual: Vector) -> Vector:
+    @cached_property
+    def has_ridge(self) -> bool:
+        return bool(self.ridge.any())
+
+    def linear_term(self, beta: Any) -> Any:
+        """Everything in the objective that does not read the kernel: ⟨t, β⟩ − ε‖β‖₁ − ½Σρβ²."""
+        return self.target @ beta - self.epsilon * abs(beta).sum() - 0.5 * (self.ridge @ beta**2)
+
+    def linear_value(self, beta: Vector) -> float:
+        """The same as a number."""
+        return float(self.linear_term(beta))
+
+    def conjugate_argmax(self, residual: Any) -> Any:
         """Return argmax over the box of uᵢrᵢ − ε|uᵢ| − ½ρᵢuᵢ², sample by sample."""
-        if not self.ridge.any():
+        xp = backend_of(residual).xp
+        if not self.has_ridge:
             over, under = residual > self.epsilon, residual < -self.epsilon
-            return np.where(over, self.upper, np.where(under, self.lower, 0.0))
-        excess = np.sign(residual) * np.maximum(np.abs(residual) - self.epsilon, 0.0)
+            return xp.where(over, self.upper, xp.where(under, self.lower, 0.0))
+        excess = xp.sign(residual) * xp.clip(abs(residual) - self.epsilon, 0.0, None)
         with np.errstate(divide="ignore", invalid="ignore"):
-            u = np.where(self.ridge > 0, excess / self.ridge, np.where(excess == 0, 0.0, excess * np.inf))
-        return np.clip(u, self.lower, self.upper)
+            u = xp.where(self.ridge > 0, excess / self.ridge, xp.where(excess == 0, 0.0, excess * np.inf))
+        return xp.clip(u, self.lower, self.upper)
+
+    def losses(self, values: Any, intercept: Any) -> Any:
+        """Return what the primal objective of the machine f + intercept adds to ½βᵀKβ, where values = Kβ."""
+        residual = self.target - values - intercept
+        u = self.conjugate_argmax(residual)
+        terms = u * residual - self.epsilon * abs(u) - 0.5 * self.ridge * u**2
+        return terms.sum() + intercept * (self.total or 0.0)
 
     def primal_value(self, quadratic: float, values: Vector, intercept: float) -> float:
         """Return the primal objective of the machine f + intercept, where values = Kβ and quadratic = ½βᵀKβ."""
-        residual = self.target - values - intercept
-        u = self.conjugate_argmax(residual)
-        if not np.all(np.isfinite(u)):
-            return np.inf
-        losses = u * residual - self.epsilon * np.abs(u) - 0.5 * self.ridge * u**2
-        return float(quadratic + losses.sum() + intercept * (self.total or 0.0))
+        with np.errstate(invalid="ignore"):
+            losses = float(self.losses(values, intercept))
+        # An infinite u, where the box has no side and there is no ridge, leaves infinity or NaN in the sum.
+        return quadratic + losses if np.isfinite(losses) else np.inf
 
     def best_intercept(self, values: Vector) -> float:
         """Return the intercept that minimises the primal objective given Kβ.

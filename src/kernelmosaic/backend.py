@@ -1,0 +1,231 @@
+"""NumPy or torch behind one small object, inferred from the arrays, so that a formula is written once for both.
+
+Array functions that the two libraries spell alike (``exp``, ``sqrt``, ``where``, ``einsum``, ``@``) are called through
+``backend.xp``; what they spell differently are the methods here. Compiled code sits beside the one function that it
+replaces, with a test that both agree.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve, get_lapack_funcs
+
+#: Entries of a matrix that are gathered at once.
+_GATHERED = 2**26
+
+
+class Backend:
+    """NumPy arrays in this process.
+
+    Attributes
+    ----------
+    name : {"numpy", "torch"}
+        The array library.
+    xp : module
+        Its functions.
+    device : str or None
+        Where torch keeps its tensors; None for NumPy.
+    """
+
+    name = "numpy"
+    xp: Any = np
+    device: str | None = None
+
+    # Between here and there ----------------------------------------------------------------------------------------
+
+    def asarray(self, values: Any, dtype: Any = np.float64) -> Any:
+        """Return values as an array of this library in a NumPy dtype (None keeps theirs), copied only if need be."""
+        return np.asarray(values, dtype=dtype)
+
+    def to_numpy(self, array: Any) -> NDArray[Any]:
+        """Return an array of this library as a NumPy array."""
+        return np.asarray(array)
+
+    def astype(self, array: Any, dtype: Any) -> Any:
+        """Return an array in a NumPy dtype, itself if it has it."""
+        return array.astype(dtype, copy=False)
+
+    def copy(self, array: Any, dtype: Any = None) -> Any:
+        """Return a copy, in a NumPy dtype if one is given."""
+        return np.array(array, dtype=dtype)
+
+    def dtype(self, array: Any) -> np.dtype[Any]:
+        """Return the NumPy dtype of an array."""
+        found: np.dtype[Any] = array.dtype
+        return found
+
+    def diagonal_view(self, A: Any) -> Any:
+        """Return the diagonal of a square matrix, which may be written to."""
+        return np.einsum("ii->i", A)
+
+    def index(self, rows: Any) -> Any:
+        """Return row numbers in a form that this library's arrays are indexed with; slices are left alone."""
+        return rows if isinstance(rows, slice) else np.asarray(rows)
+
+    # Memory --------------------------------------------------------------------------------------------------------
+
+    def empty(self, shape: tuple[int, ...], dtype: Any = np.float64) -> Any:
+        """Return an array that is not filled."""
+        return np.empty(shape, dtype=dtype)
+
+    def zeros(self, shape: tuple[int, ...], dtype: Any = np.float64) -> Any:
+        """Return an array of zeros."""
+        return np.zeros(shape, dtype=dtype)
+
+    def free_bytes(self) -> float:
+        """Return the memory that may be taken."""
+        return float(available_bytes())
+
+    # Linear algebra ------------------------------------------------------------------------------------------------
+
+    def cholesky(self, A: Any, overwrite: bool = False) -> Any | None:
+        """Return the lower Cholesky factor; None if A is not positive definite to machine precision."""
+        (potrf,) = get_lapack_funcs(("potrf",), (A,))
+        factor, info = potrf(A, lower=True, overwrite_a=overwrite, clean=True)
+        return factor if info == 0 else None
+
+    def cho_solve(self, factor: Any, right: Any) -> Any:
+        """Return the solution of A x = right for the lower Cholesky factor of A; right is a vector or a matrix."""
+        return cho_solve((factor, True), right, check_finite=False)
+
+    # Picking -------------------------------------------------------------------------------------------------------
+
+    def top_k(self, values: Any, k: int) -> Any:
+        """Return the numbers of the k largest values, in no order."""
+        return np.argpartition(values, len(values) - k)[len(values) - k :] if k < len(values) else np.arange(k)
+
+    def nonzero(self, mask: Any) -> Any:
+        """Return the numbers of the entries of a vector that are not zero."""
+        return np.flatnonzero(mask)
+
+    def take_block(self, K: Any, rows: Any, columns: Any) -> Any:
+        """Return K[rows][:, columns], a copy."""
+        return K[np.ix_(rows, columns)]
+
+    def synchronize(self) -> None:
+        """Wait until all work asked for is done; for timings."""
+
+
+class TorchBackend(Backend):
+    """Tensors on a torch device.
+
+    Parameters
+    ----------
+    device : str
+        Such as ``"cpu"`` or ``"cuda:0"``.
+    """
+
+    name = "torch"
+
+    def __init__(self, device: str) -> None:
+        import torch
+
+        self.xp = torch
+        self.device = device
+        self._kinds = {np.dtype(name): getattr(torch, name) for name in ("float32", "float64", "int64", "bool")}
+        self._dtypes = {kind: dtype for dtype, kind in self._kinds.items()}
+
+    def asarray(self, values: Any, dtype: Any = np.float64) -> Any:
+        kind = None if dtype is None else self._kinds[np.dtype(dtype)]
+        values = values if isinstance(values, self.xp.Tensor) else np.asarray(values, order="C")
+        return self.xp.as_tensor(values, dtype=kind, device=self.device)
+
+    def to_numpy(self, array: Any) -> NDArray[Any]:
+        return np.asarray(array.detach().cpu().numpy())
+
+    def astype(self, array: Any, dtype: Any) -> Any:
+        return array.to(self._kinds[np.dtype(dtype)])
+
+    def copy(self, array: Any, dtype: Any = None) -> Any:
+        return array.to(array.dtype if dtype is None else self._kinds[np.dtype(dtype)], copy=True)
+
+    def dtype(self, array: Any) -> np.dtype[Any]:
+        return np.dtype(self._dtypes[array.dtype])
+
+    def diagonal_view(self, A: Any) -> Any:
+        return A.diagonal()
+
+    def index(self, rows: Any) -> Any:
+        return rows if isinstance(rows, slice) else self.xp.as_tensor(rows, device=self.device)
+
+    def empty(self, shape: tuple[int, ...], dtype: Any = np.float64) -> Any:
+        return self.xp.empty(shape, dtype=self._kinds[np.dtype(dtype)], device=self.device)
+
+    def zeros(self, shape: tuple[int, ...], dtype: Any = np.float64) -> Any:
+        return self.xp.zeros(shape, dtype=self._kinds[np.dtype(dtype)], device=self.device)
+
+    def free_bytes(self) -> float:
+        if not str(self.device).startswith("cuda"):
+            return super().free_bytes()
+        free: int = self.xp.cuda.mem_get_info(self.device)[0]
+        # What this process has set aside and does not use is free, too.
+        return float(free + self.xp.cuda.memory_reserved(self.device) - self.xp.cuda.memory_allocated(self.device))
+
+    def cholesky(self, A: Any, overwrite: bool = False) -> Any | None:
+        factor, info = self.xp.linalg.cholesky_ex(A)
+        return factor if int(info) == 0 else None
+
+    def cho_solve(self, factor: Any, right: Any) -> Any:
+        columns = right[:, None] if right.ndim == 1 else right
+        found = self.xp.cholesky_solve(columns, factor)
+        return found[:, 0] if right.ndim == 1 else found
+
+    def top_k(self, values: Any, k: int) -> Any:
+        return self.xp.topk(values, min(k, len(values)), sorted=False).indices
+
+    def nonzero(self, mask: Any) -> Any:
+        return self.xp.nonzero(mask)[:, 0]
+
+    def take_block(self, K: Any, rows: Any, columns: Any) -> Any:
+        out = self.xp.empty((len(rows), len(columns)), dtype=K.dtype, device=K.device)
+        # A few whole rows at a time: all of them at once could be larger than the block by far.
+        height = max(1, _GATHERED // K.shape[1])
+        for i in range(0, len(rows), height):
+            self.xp.index_select(K[rows[i : i + height]], 1, columns, out=out[i : i + height])
+        return out
+
+    def synchronize(self) -> None:
+        if str(self.device).startswith("cuda"):
+            self.xp.cuda.synchronize(self.device)
+
+
+NUMPY = Backend()
+
+
+@lru_cache(maxsize=32)
+def torch_backend(device: str) -> TorchBackend:
+    """Return the backend of a torch device, always the same object."""
+    return TorchBackend(device)
+
+
+def backend_of(*arrays: Any) -> Backend:
+    """Return the backend of some arrays: torch's if one of them is a tensor; torch is not imported to find out."""
+    for array in arrays:
+        if is_tensor(array):
+            return torch_backend(str(array.device))
+    return NUMPY
+
+
+def is_tensor(array: Any) -> bool:
+    """Whether an array is a torch tensor; torch is not imported to find out."""
+    return type(array).__module__.partition(".")[0] == "torch" and hasattr(array, "detach")
+
+
+def available_bytes() -> int:
+    """Return the memory the system would give without swapping; 4 GiB where it does not say."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    except (AttributeError, ValueError, OSError):
+        return 4 * 2**30

@@ -1,0 +1,150 @@
+"""Linear systems in blocks of a kernel matrix, wherever it is: factorised where they are small, else iterated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelmosaic.backend import Backend, backend_of
+from kernelmosaic.gram.threads import one_blas_thread
+
+#: Relative to the mean diagonal: what entries in single and in double precision leave unknown.
+_JITTER = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-10}
+#: Entries multiplied at once in a higher precision than they are stored in.
+_CHUNK = 2**26
+
+
+@dataclass(frozen=True)
+class BlockOptions:
+    """How a block of the free samples is solved.
+
+    Attributes
+    ----------
+    dtype : dtype
+        Precision of the arithmetic.
+    jitter : float or None
+        Relative to the mean diagonal, what is added to the diagonal; None adds what rounding of the entries asks for.
+    factorised : int
+        Blocks up to this many samples are factorised, larger ones take conjugate-gradient steps.
+    cg_steps : int
+        Most of these.
+    cg_tol : float
+        Relative size of the residual at which they end.
+    """
+
+    dtype: Any = np.float64
+    jitter: float | None = None
+    factorised: int = 20_000
+    cg_steps: int = 50
+    cg_tol: float = 1e-2
+
+
+#: On the host a rough answer in single precision does: large blocks are those of well-conditioned kernels.
+HOST = BlockOptions(np.float32, 1e-5, 500, 8)
+DEVICE = BlockOptions()
+
+
+def rounding_jitter(A: Any, ridge: Any) -> float:
+    """Return what must be added to the diagonal for the rounding of the entries not to matter."""
+    dtype = backend_of(A).dtype(A)
+    unit = float(A.diagonal().mean()) + float(ridge.mean())
+    # Rounding errors that know nothing of each other add up to an eigenvalue that grows with the root of their number.
+    share = max(_JITTER[dtype], float(np.finfo(dtype).eps) * len(A) ** 0.5)
+    return float(share * max(unit, 1e-300))
+
+
+def regularised_cholesky(A: Any, ridge: Any, jitter: float, tries: int = 4) -> Any | None:
+    """Return the Cholesky factor of A + diag ridge, lifted until it is positive definite; None if that fails."""
+    backend = backend_of(A)
+    for _ in range(tries):
+        B = backend.copy(A, backend.dtype(ridge))
+        diagonal = backend.diagonal_view(B)
+        diagonal += ridge + jitter
+        factor = backend.cholesky(B, overwrite=True)
+        if factor is not None:
+            return factor
+        jitter *= 30.0
+    return None
+
+
+def solve_block(A: Any, ridge: Any, right: Any, options: BlockOptions | None = None) -> Any:
+    """Return roughly (A + diag ridge)⁻¹ times the right-hand sides, of shape (n, k); zeros where rounding forbids it.
+
+    A is a symmetric positive semi-definite block of a kernel matrix, ridge and right live where it does.
+    """
+    backend = backend_of(A)
+    options = (HOST if backend.name == "numpy" else DEVICE) if options is None else options
+    ridge, sides = backend.astype(ridge, options.dtype), backend.astype(right, options.dtype)
+    if options.jitter is None:
+        jitter = rounding_jitter(A, ridge)
+    else:
+        jitter = options.jitter * (float(A.diagonal().mean()) + float(ridge.mean()))
+    # Blocks this small gain little by a second thread, and lose much where the cores are busy.
+    with one_blas_thread():
+        if len(A) > options.factorised and not _memory_allows(backend, len(A)):
+            return conjugate_gradients(A, ridge + jitter, sides, options)
+        factor = regularised_cholesky(A, ridge, jitter, tries=1 if backend.name == "numpy" else 4)
+        return backend.zeros(right.shape) if factor is None else backend.cho_solve(factor, sides)
+
+
+def _memory_allows(backend: Backend, n: int, most: int = 36_000) -> bool:
+    """Whether a device has room for a larger factorisation, once a solve: the block, its factor, and working memory."""
+    return backend.name == "torch" and n <= most and 3 * 8 * n**2 <= backend.free_bytes()
+
+
+def conjugate_gradients(A: Any, diagonal: Any, right: Any, options: BlockOptions = DEVICE) -> Any:
+    """Solve (A + diag diagonal) x = right for all columns at once, each with step sizes of its own, to a few digits."""
+    backend = backend_of(A)
+    xp = backend.xp
+    scale = 1.0 / xp.sqrt(backend.astype(A.diagonal(), options.dtype) + diagonal)[:, None]
+    b = scale * right
+    x, r = xp.zeros_like(b), backend.copy(b)
+    p = backend.copy(r)
+    norm = (r * r).sum(0)
+    goal = options.cg_tol**2 * norm
+    for _ in range(options.cg_steps):
+        own = scale * p
+        Ap = scale * (multiply(A, own) + diagonal[:, None] * own)
+        curvature = (p * Ap).sum(0)
+        step = xp.where(curvature > 0, norm / xp.where(curvature > 0, curvature, 1.0), 0.0)
+        x += step * p
+        r -= step * Ap
+        fresh = (r * r).sum(0)
+        if bool((fresh <= goal).all()):
+            break
+        p = r + xp.where(norm > 0, fresh / xp.where(norm > 0, norm, 1.0), 0.0) * p
+        norm = fresh
+    return scale * x
+
+
+def multiply(A: Any, x: Any) -> Any:
+    """Return A x in the precision of x, a few rows of A at a time where that is another one."""
+    backend = backend_of(A)
+    dtype = backend.dtype(x)
+    if backend.dtype(A) == dtype:
+        return A @ x
+    height = max(1, _CHUNK // A.shape[1])
+    strips = [backend.astype(A[i : i + height], dtype) @ x for i in range(0, A.shape[0], height)]
+    return backend.xp.concatenate(strips)
+
+
+def multiply_rows(K: Any, rows: Any, coefficients: Any) -> Any:
+    """Return K[:, rows] coefficients of a symmetric K, entries as they are stored, summed in double precision.
+
+    `rows` are row numbers in the form the backend indexes with, `coefficients` have one column or several.
+    """
+    backend = backend_of(K)
+    n = K.shape[0]
+    height = max(1, _CHUNK // n)
+    out = backend.zeros((n, *coefficients.shape[1:]))
+    if 2 * len(rows) > n:  # whole rows in order are faster than most of them picked out
+        full = backend.zeros((n, *coefficients.shape[1:]))
+        full[rows] = coefficients
+        for i in range(0, n, height):
+            out[i : i + height] = backend.astype(K[i : i + height], np.float64) @ full
+        return out
+    for i in range(0, len(rows), height):
+        out += backend.astype(K[rows[i : i + height]], np.float64).T @ coefficients[i : i + height]
+    return out

@@ -1,0 +1,49 @@
+"""One door to the solvers of the program with one output: which of them serves depends on the form of the kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kernelmosaic.backend import NUMPY
+from kernelmosaic.gram.gram import as_gram
+from kernelmosaic.solvers.factored import solve_factored, solve_factored_unbounded
+from kernelmosaic.solvers.program import Program, Solution, Vector, certify
+from kernelmosaic.solvers.smo import solve_smo
+from kernelmosaic.solvers.working_set import solve_working_set
+
+
+def solve(K: Any, program: Program, warm_start: Vector | None = None, tol: float = 1e-3) -> Solution:
+    """Solve the program for a kernel, a `Gram` or an array, to a relative duality gap of `tol`.
+
+    A matrix in this process is read whole by sequential minimal optimisation, factors by interior points and working
+    sets, any other form by working sets.
+    """
+    gram: Any = as_gram(K)
+    if gram.factored:
+        return solve_factored(gram, program, warm_start, tol)
+    if gram.backend is NUMPY and gram.matrix is not None:
+        return solve_smo(gram.matrix, program, warm_start, tol)
+    return solve_working_set(gram, program, warm_start, tol)
+
+
+def solve_unbounded(K: Any, program: Program) -> Solution:
+    """Solve a program whose box is infinite and whose tube is empty: (K + diag ρ) β = t − b, Σβ = total."""
+    if program.epsilon or np.isfinite(program.lower).any() or np.isfinite(program.upper).any():
+        raise ValueError("solve_unbounded serves programs without bounds and without a tube; use solve.")
+    gram: Any = as_gram(K)
+    if gram.factored:
+        return solve_factored_unbounded(gram, program)
+    backend = gram.backend
+    A = backend.copy(gram.matrix, np.float64)
+    diagonal = backend.diagonal_view(A)
+    diagonal += backend.asarray(program.ridge)
+    factor = backend.cholesky(A, overwrite=True)
+    if factor is None:
+        raise np.linalg.LinAlgError("K + diag ρ is not positive definite to machine precision: raise the ridge.")
+    sides = np.column_stack([program.target, np.ones(program.n_samples)])
+    beta, ones = backend.to_numpy(backend.cho_solve(factor, backend.asarray(sides))).T
+    if program.total is not None:
+        beta = beta - (beta.sum() - program.total) / ones.sum() * ones
+    return certify(program, np.array(beta), gram.products(np.array(beta), exact=True), 1)

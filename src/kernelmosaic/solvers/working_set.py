@@ -1,0 +1,444 @@
+"""The one driver for kernels that are too large, or in too unwieldy a form, for a solver to read them whole.
+
+A round chooses the samples with most to gain, takes their block of the kernel, solves their problem alone, and brings
+everyone's outputs up to date with one product; Newton steps move all free coefficients at once. The certificate is that
+of the solvers that read the whole matrix, with Kβ as exact as the kernel knows it. `OneOutput` is the driver for the
+program of machines with one output; that for several classes is `multiclass.SeveralOutputs`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelmosaic.backend import NUMPY
+from kernelmosaic.gram.gram import Gram
+from kernelmosaic.solvers.free_block import free_samples
+from kernelmosaic.solvers.newton import FreeBlock
+from kernelmosaic.solvers.program import Program, Solution, Vector, certify, relative_gap
+from kernelmosaic.solvers.smo import initial_point, solve_smo
+
+
+@dataclass(frozen=True)
+class Options:
+    """How rounds are taken.
+
+    Attributes
+    ----------
+    size : int or None
+        Samples per round; None for what suits their number and the kernel.
+    share, least, largest : float, int, int
+        By default a round takes this share of all samples, within these limits, which the host solves as fast as a
+        device does the rest.
+    inner : float
+        A round ends when no violation is above this share of the largest it began with, ...
+    steps : int
+        ... or after so many steps per sample.
+    idle : int
+        Rounds in a row that neither raise the value by more than `rounding` of it, nor lower the gap to `lower` of it,
+        before rounding is blamed: near the optimum the value has converged while the gap has half as many digits.
+    rounding, lower : float
+        See `idle`.
+    patience : int
+        How often a certificate may disappoint before the best is returned.
+    newton_free : int
+        Newton steps are tried on at most this many free samples.
+    longest_wait : int
+        They wait longer and longer, up to this many rounds, while a round gains more than they do.
+    """
+
+    size: int | None = None
+    share: float = 1 / 12
+    least: int = 1024
+    largest: int = 4096
+    inner: float = 0.1
+    steps: int = 10
+    idle: int = 5
+    rounding: float = 1e-14
+    lower: float = 0.9
+    patience: int = 4
+    newton_free: int = 40_000
+    longest_wait: int = 16
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Where a solve stands: the largest violation of optimality, the dual value and the gap."""
+
+    violation: float
+    dual: float
+    gap: float
+
+
+Found = TypeVar("Found")
+At = TypeVar("At", bound=Evaluation)
+
+
+class WorkingSet(ABC, Generic[At, Found]):
+    """The state of one solve: β, and the outputs Kβ, both where the kernel is.
+
+    Parameters
+    ----------
+    gram : Gram
+        The kernel.
+    program : Program or MulticlassProgram
+        The rest of the problem.
+    options : Options
+        How rounds are taken.
+    """
+
+    def __init__(self, gram: Gram, program: Any, options: Options) -> None:
+        self.gram, self.program, self.options = gram, program, options
+        self.n_iter = self.n_rounds = 0
+
+    @abstractmethod
+    def evaluate(self) -> At:
+        """Say where things stand."""
+
+    @abstractmethod
+    def advance(self, at: At, tol: float, idle: bool) -> At | None:
+        """Take a round, with Newton steps if they are due; return where that leads, None if nothing moved."""
+
+    @abstractmethod
+    def certified(self) -> Found:
+        """Return the solution with its certificate, from outputs as exact as can be, which the state takes over."""
+
+    @abstractmethod
+    def gap_of(self, solution: Found) -> float:
+        """Return the certified gap."""
+
+    def increase_precision(self) -> bool:
+        """Go on more exactly after a certificate that disappoints; False if nothing more exact is to be had."""
+        return True
+
+    def solve(self, tol: float, exhausted: Callable[[], bool]) -> Found:
+        """Take rounds until the certified gap is at most `tol`, the steps are used up, or rounding hides the rest."""
+        options = self.options
+        best: Found | None = None
+        at = self.evaluate()
+        disappointed = idle = 0
+        highest, least = -np.inf, np.inf
+        while True:
+            if not np.isfinite(at.dual):
+                raise ValueError("K holds NaN or infinity: check the kernels, their weights and penalties.")
+            pays = at.dual > highest + options.rounding * abs(highest) or at.gap < options.lower * least
+            idle = 0 if pays else idle + 1
+            highest, least = max(highest, at.dual), min(least, at.gap)
+            climbs = at.gap > tol and not exhausted() and idle < options.idle
+            there = self.advance(at, tol, idle > 0) if climbs else None
+            if there is not None:
+                at = there
+                continue
+            solution = self.certified()
+            best = solution if best is None or self.gap_of(solution) < self.gap_of(best) else best
+            disappointed += 1
+            if self.gap_of(best) <= tol or exhausted() or disappointed >= options.patience:
+                return best
+            if not self.increase_precision():
+                return best
+            at, idle, highest, least = self.evaluate(), 0, -np.inf, np.inf
+
+
+# One output ----------------------------------------------------------------------------------------------------------
+
+#: The search for the intercept: so many candidates at once, so often. Few large steps: each waits for the device.
+_CANDIDATES, _NARROWINGS = 32, 8
+
+
+def solve_working_set(
+    gram: Gram,
+    program: Program,
+    warm_start: Vector | None = None,
+    tol: float = 1e-3,
+    *,
+    max_rounds: int = 10_000,
+    options: Options | None = None,
+) -> Solution:
+    """Solve the dual program to a relative duality gap of `tol`, the kernel staying where and as it is.
+
+    Parameters
+    ----------
+    gram : Gram
+        Symmetric positive semi-definite.
+    program : Program
+        The rest of the problem.
+    warm_start : ndarray of shape (n,), optional
+        Any β, feasible or not.
+    tol : float
+        The relative duality gap at which to stop.
+    max_rounds : int
+        Most rounds. A gap above `tol` in the answer tells that they did not do.
+    options : Options, optional
+        How rounds are taken.
+    """
+    if gram.n_samples != program.n_samples:
+        raise ValueError(f"K has {gram.n_samples} samples, the program {program.n_samples}.")
+    beta = initial_point(program) if warm_start is None else program.feasible(warm_start)
+    rounds = OneOutput(gram, program, beta, Options() if options is None else options)
+    return rounds.solve(tol, lambda: rounds.n_rounds >= max_rounds)
+
+
+@dataclass(frozen=True)
+class Slopes(Evaluation):
+    """What the objective gains as each β grows or shrinks; infinite where the box forbids it."""
+
+    rising: Any
+    falling: Any
+
+
+class OneOutput(WorkingSet[Slopes, Solution]):
+    """Rounds of the program with one output; β and its residual t − Kβ − ρβ live where the kernel is."""
+
+    program: Program
+
+    def __init__(self, gram: Gram, program: Program, beta: Vector, options: Options) -> None:
+        from kernelmosaic.solvers import _numba_smo
+
+        super().__init__(gram, program, options)
+        self.climb = _numba_smo.ascend_singles if program.total is None else _numba_smo.ascend_pairs
+        self.backend = gram.backend
+        self.there = program.placed(self.backend)
+        self.beta = self.backend.asarray(np.array(beta))
+        self.diagonal = None if program.target.any() else self.backend.asarray(gram.diagonal())
+        n = program.n_samples
+        size = int(np.clip(options.share * n, options.least, options.largest)) if options.size is None else options.size
+        self.size = min(n, size)
+        self.reach_beyond = _beyond(program)
+        self.wait = self.waited = 0
+        self._set_values(gram.products(self.beta) if np.any(beta) else self.backend.zeros((n,)))
+
+    def _set_values(self, values: Any) -> None:
+        self.residual = self.there.target - values - self.there.ridge * self.beta
+
+    @property
+    def values(self) -> Any:
+        """Kβ, read off the residual."""
+        return self.there.target - self.residual - self.there.ridge * self.beta
+
+    # Where things stand --------------------------------------------------------------------------------------------
+
+    def evaluate(self) -> Slopes:
+        p, xp, beta, e = self.there, self.backend.xp, self.beta, self.program.epsilon
+        rising = xp.where(beta < p.upper, self.residual - xp.where(beta >= 0, e, -e), -np.inf)
+        falling = xp.where(beta > p.lower, self.residual - xp.where(beta > 0, e, -e), np.inf)
+        values = self.values
+        quadratic = 0.5 * (beta @ values)
+        if p.has_losses:
+            intercept = self._intercept()
+            primal = quadratic + p.losses(values, intercept)
+        else:
+            intercept = 0.5 * (rising.max() + falling.min())
+            primal = quadratic
+        # One transfer tells the host.
+        numbers = xp.stack([rising.max(), falling.min(), p.linear_term(beta) - quadratic, primal, intercept]).tolist()
+        highest, lowest, dual, value, b = numbers
+        if not p.has_losses:
+            value = self.program.primal_value(value, self.backend.to_numpy(values), b)
+        free_sum = self.program.total is None
+        violation = max(highest, -lowest, 0.0) if free_sum else highest - lowest
+        gap = relative_gap(value, dual, self.noise()) if np.isfinite(value) else np.inf
+        return Slopes(violation, dual, gap, rising, falling)
+
+    def _intercept(self) -> Any:
+        """Return about the intercept with the smallest losses: where the conjugate's u sum to the total."""
+        total = self.program.total
+        if self.backend is NUMPY or total is None:
+            best = 0.0 if total is None else self.program.best_intercept(self.backend.to_numpy(self.values))
+            return self.backend.asarray(best)
+        z = self.residual + self.there.ridge * self.beta
+        low, high = z.min() - self.reach_beyond, z.max() + self.reach_beyond
+        shares = self.backend.asarray(np.linspace(0.0, 1.0, _CANDIDATES))
+        for _ in range(_NARROWINGS):
+            candidates = low + shares * (high - low)
+            # The sum falls with the intercept, so counting those above the total says where it crosses.
+            above = (self.there.conjugate_argmax(z - candidates[:, None]).sum(1) > total).sum()
+            ends = self.backend.xp.stack([above - 1, above]).clip(0, _CANDIDATES - 1)
+            # Picked on the device: a number as an index would have to come to the host first.
+            low, high = candidates[ends]
+        return 0.5 * (low + high)
+
+    def noise(self) -> float:
+        """What a value of zero may come out as; see `solve_smo`."""
+        if self.diagonal is None:
+            return 0.0
+        rounding = float(np.finfo(self.gram.dtype).eps) * float(np.sqrt(self.program.n_samples))
+        return rounding * float(self.diagonal @ self.beta**2)
+
+    def certified(self) -> Solution:
+        beta: NDArray[np.float64] = np.array(self.backend.to_numpy(self.beta))
+        return self._certify(beta, self.gram.products(beta, exact=True))
+
+    def _certify(self, beta: Vector, values: Vector) -> Solution:
+        self.beta = self.backend.asarray(beta)
+        self._set_values(self.backend.asarray(values))
+        return certify(self.program, beta, values, self.n_iter, self.noise())
+
+    def gap_of(self, solution: Solution) -> float:
+        return solution.gap
+
+    # Steps ---------------------------------------------------------------------------------------------------------
+
+    def advance(self, at: Slopes, tol: float, idle: bool) -> Slopes | None:
+        steps = self.round(at)
+        after = self.evaluate()
+        if steps and (self.waited < self.wait or after.gap <= tol):
+            self.waited += 1
+            return after
+        if not self.newton_step():
+            return after if steps else None
+        there = self.evaluate()
+        # What a round gains is what Newton steps must gain to come again soon.
+        worse = there.dual - after.dual < after.dual - at.dual
+        self.wait = min(2 * self.wait + 1, self.options.longest_wait) if worse else 0
+        self.waited = 0
+        return there
+
+    def round(self, at: Slopes) -> int:
+        """Solve the program of those with most to gain, everyone else standing still; return the steps taken."""
+        chosen = self._violators(at)
+        rows = self.backend.to_numpy(chosen)
+        p = self.program
+        beta = np.array(self.backend.to_numpy(self.beta[chosen]))
+        residual = np.array(self.backend.to_numpy(self.residual[chosen]))
+        before = beta.copy()
+        block = self.backend.to_numpy(self.gram.block(chosen))
+        goal, most = self.options.inner * at.violation, self.options.steps * len(rows)
+        steps, _ = self.climb(block, p.ridge[rows], beta, residual, p.lower[rows], p.upper[rows], p.epsilon, goal, most)
+        moved = np.flatnonzero(beta != before)
+        self.place(self.backend.index(rows[moved]), self.backend.asarray(beta[moved]))
+        self.n_iter += int(steps)
+        self.n_rounds += 1
+        return int(steps)
+
+    def _violators(self, at: Slopes) -> Any:
+        """Return those with most to gain: half by growing, half by shrinking, if the sum must be kept."""
+        top_k, xp = self.backend.top_k, self.backend.xp
+        if self.program.total is None:
+            return top_k(xp.maximum(at.rising, -at.falling), self.size)
+        half = (self.size + 1) // 2
+        up = top_k(at.rising, half)
+        # Those already taken must come after all who may not shrink.
+        shrinking = xp.clip(-at.falling, np.finfo(np.float64).min, None)
+        shrinking[up] = -np.inf
+        return xp.concatenate([up, top_k(shrinking, self.size - half)])
+
+    def newton_step(self) -> int:
+        """Take Newton steps on the free samples, and return how many."""
+        p, xp, e = self.there, self.backend.xp, self.program.epsilon
+        inside = (self.beta > p.lower) & (self.beta < p.upper)
+        free = self.backend.nonzero(inside & (self.beta != 0) if e else inside)
+        if not 2 <= len(free) <= self.options.newton_free:
+            return 0
+        beta, lower, upper = self.beta[free], p.lower[free], p.upper[free]
+        if e:  # none may change its sign: the slope jumps there
+            lower = xp.where(beta > 0, xp.clip(lower, 0.0, None), lower)
+            upper = xp.where(beta < 0, xp.clip(upper, None, 0.0), upper)
+        slope = self.residual[free] - e * xp.sign(beta)
+        block = FreeBlock(self.gram.block(free), beta, slope, lower, upper, p.ridge[free], p.total is not None)
+        new, steps = block.ascend()
+        moved = new != beta
+        self.place(free[moved], new[moved])
+        self.n_iter += steps
+        return steps if bool(moved.any()) else 0
+
+    def place(self, rows: Any, beta: Any) -> None:
+        """Give coefficients their new values and bring everyone's residual up to date."""
+        changes = beta - self.beta[rows]
+        self.beta[rows] = beta
+        self.residual[rows] -= self.there.ridge[rows] * changes
+        change = self.backend.zeros((self.program.n_samples,))
+        change[rows] = changes
+        self.residual -= self.gram.products(change)
+
+
+class FreeFirst(OneOutput):
+    """Rounds that hold all free samples and solve their program to the end, for kernels in factors.
+
+    There a product costs a pass over all rows, and a solution from nearby needs but a few rounds.
+    """
+
+    def __init__(self, gram: Gram, program: Program, beta: Vector, n_iter: int = 0) -> None:
+        super().__init__(gram, program, beta, Options(size=min(gram.block_samples, program.n_samples)))
+        self.n_iter = n_iter
+        self.sharper = 1.0
+        self.solution = self._certify(beta, self.backend.to_numpy(self.values))
+
+    def improve(self, tol: float, patience: int) -> bool:
+        """Take rounds until the gap is at most `tol`; False if they do not get there, or get there slowly."""
+        gaps = [self.solution.gap]
+        while gaps[-1] > tol:
+            working = self.working_set()
+            if len(working) == 0:
+                return False
+            # What the others leave undone is seen only afterwards: early sets need not be solved to the end.
+            early = 0.01 * min(gaps[-1], 1.0) if len(working) < len(self.solution.beta) else 0.0
+            self.solve_for(working, self.sharper * max(0.1 * tol, early))
+            gaps.append(self.solution.gap)
+            if gaps[-1] > 0.5 * gaps[-2]:
+                # The working set's own value, to which its gap is relative, may be far larger than that of everyone.
+                self.sharper *= 0.1
+            if len(gaps) > patience and gaps[-1] > 0.5 * gaps[-1 - patience]:
+                return gaps[-1] <= tol
+        return True
+
+    def working_set(self) -> NDArray[np.intp]:
+        """The free samples, then those that violate optimality most; none if the free ones are too many."""
+        p, at = self.program, self.solution
+        free = free_samples(p, at.beta)
+        if len(free) > self.gram.block_samples or not self.gram.block_samples:
+            return np.zeros(0, dtype=np.intp)
+        residual = p.target - at.values - p.ridge * at.beta - at.intercept
+        rising = np.where(at.beta < p.upper, residual - np.where(at.beta >= 0, p.epsilon, -p.epsilon), -np.inf)
+        falling = np.where(at.beta > p.lower, np.where(at.beta > 0, p.epsilon, -p.epsilon) - residual, -np.inf)
+        violation = np.maximum(rising, falling)
+        violation[free] = np.inf
+        chosen = NUMPY.top_k(violation, self.size)
+        return np.sort(chosen[violation[chosen] > -np.inf])
+
+    def solve_for(self, working: NDArray[np.intp], tol: float) -> None:
+        """Maximise the objective over the working set, everyone else standing still."""
+        p, at = self.program, self.solution
+        own = at.beta[working]
+        block = self.gram.block(working)
+        theirs = at.values[working] - NUMPY.asarray(self.backend.to_numpy(block @ self.backend.asarray(own)))
+        # As it is, not what the others leave: rounding could put that out of the working set's reach.
+        limits = p.lower[working].sum(), p.upper[working].sum()
+        total = None if p.total is None else float(np.clip(own.sum(), *limits))
+        inside = restricted(p, working, p.target[working] - theirs, total)
+        found = self.solve_inside(working, block, inside, own, tol)
+        change, beta = np.zeros_like(at.beta), at.beta.copy()
+        change[working], beta[working] = found - own, found
+        self.n_iter += 1
+        self.solution = self._certify(beta, at.values + self.gram.products(change))
+
+    def solve_inside(self, working: NDArray[np.intp], block: Any, inside: Program, beta: Vector, tol: float) -> Vector:
+        """Solve the working set's own program from β."""
+        if self.backend is NUMPY:
+            return solve_smo(block, inside, beta, tol, max_iter=200 * len(working)).beta
+        from kernelmosaic.gram.gram import DenseGram
+
+        return solve_working_set(DenseGram(block), inside, beta, tol).beta
+
+
+def restricted(program: Program, samples: NDArray[np.intp], target: Vector, total: float | None) -> Program:
+    """Return the program of some samples, the others held where they are."""
+    return replace(
+        program,
+        target=target,
+        lower=program.lower[samples],
+        upper=program.upper[samples],
+        ridge=program.ridge[samples],
+        total=total,
+    )
+
+
+def _beyond(program: Program) -> float:
+    """Return how far outside the residuals the best intercept may lie."""
+    bound = np.maximum(np.abs(program.lower), np.abs(program.upper))
+    bound = np.where(np.isfinite(bound), bound, abs(program.total or 0.0))
+    return float(program.epsilon + np.max(program.ridge * bound, initial=0.0))
