@@ -95,11 +95,17 @@ def test_parameters(estimator, params, error, words):
 
 
 @pytest.mark.parametrize("estimator", ALL)
+def test_the_device_that_others_call_gpu(estimator):
+    with pytest.raises(ValueError, match="device='gpu': write device='cuda'"):
+        estimator(ONE, device="gpu").fit(X, Y)
+
+
+@pytest.mark.parametrize("estimator", ALL)
 @pytest.mark.parametrize(
     ("kernels", "error", "words"),
     [
         ([], ValueError, "kernels is empty: give at least one kernel"),
-        ("rbf", TypeError, "kernels='rbf': give a list"),
+        ("rbf", TypeError, r"kernels='rbf': kernels are objects: write Gaussian\(\)"),
         ([Linear(), "rbf"], TypeError, r"kernels\[1\]='rbf'"),
         ([("a", np.dot)], TypeError, "is not a kernel"),
         ([("a", Linear()), ("a", Gaussian())], ValueError, "the name 'a' is used 2 times"),
@@ -250,7 +256,9 @@ def test_sparse_samples_for_a_kernel_that_takes_none():
 
 @pytest.mark.parametrize("estimator", ALL)
 def test_too_little_memory_says_how_much_is_needed(estimator):
-    with pytest.raises(MemoryError, match=r"60 x 60 .* needs 28.1 KiB.*1000 B.*memory_budget"):
+    with pytest.raises(
+        MemoryError, match=r"60 x 60 .* needs 28.1 KiB.*1000 B.*approximation='nystroem'.*memory_budget"
+    ):
         estimator(TWO, memory_budget=1000).fit(X, Y)
 
 
