@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-
 #: What to do where not even one combined matrix fits.
 SMALLER = "use approximation='nystroem', which needs no such matrix, or fewer samples, or raise memory_budget"
 

@@ -114,8 +114,8 @@ def _column_numbers(entry: Entry, X: Any) -> NDArray[np.intp] | None:
     shown, n_columns = _shown(columns), _n_columns(X)
     if _is_mask(columns) and len(columns) != n_columns:
         raise ValueError(
-            f"kernel {entry.name!r}: columns {shown} is a mask of {len(columns)} for the {n_columns} columns of X: give "
-            "one boolean a column, or names or numbers."
+            f"kernel {entry.name!r}: columns {shown} is a mask of {len(columns)} for the {n_columns} columns of X: "
+            "give one boolean a column, or names or numbers."
         )
     try:
         numbers = np.asarray(_get_column_indices(X, columns), dtype=np.intp)
