@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -58,8 +59,16 @@ def warn_of_scales(model: Any, tiles: Sequence[Tile], samples: Any, table: Any) 
         f"standard deviations of {large:.3g} and {small:.3g}: next to the first the second hardly counts. Scale them, "
         f"as in make_pipeline(StandardScaler(), {type(model).__name__}(...)), or give them kernels of their own.",
         UserWarning,
-        stacklevel=5,
+        stacklevel=_level_of_caller(),
     )
+
+
+def _level_of_caller() -> int:
+    """The `stacklevel` of whoever called the estimator; fits get here by ways of different length."""
+    level, frame = 0, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("kernelmosaic."):
+        level, frame = level + 1, frame.f_back
+    return level + 1
 
 
 def _some_rows(samples: Any) -> Any:

@@ -34,6 +34,8 @@ def suggest_kernel(given: Any) -> str:
         call = (_ELSEWHERE | known).get(given.lower().replace("_", ""))
         if call is not None:
             return f"kernels are objects: write {call} from kernelmosaic.kernels."
+    if callable(given):
+        return "a function is no kernel: compute its matrix and give Precomputed(K), or derive a class from Kernel."
     return "give a kernel of kernelmosaic.kernels, such as Gaussian(), Linear() or Polynomial(degree=2)."
 
 

@@ -56,10 +56,13 @@ def read_kernels(kernels: Any) -> list[Entry]:
         kernels = default_kernels()
     if isinstance(kernels, Kernel | PerColumn):
         kernels = [kernels]
-    if isinstance(kernels, str | type):
+    if isinstance(kernels, str | type) or callable(kernels):
         raise TypeError(f"kernels={kernels!r}: {suggest_kernel(kernels)}")
     if isinstance(kernels, bytes) or not isinstance(kernels, Sequence):
-        raise TypeError(f"kernels={kernels!r}: give a list whose items are {_FORMS}.")
+        write = " list(kernels.items()) is one." if isinstance(kernels, dict) else ""
+        raise TypeError(f"kernels={kernels!r}: give a list whose items are {_FORMS}.{write}")
+    if isinstance(kernels, tuple) and len(kernels) in (2, 3) and isinstance(kernels[0], str):
+        raise TypeError(f"kernels={kernels!r}: give a list, [{kernels!r}].")
     if not kernels:
         raise ValueError("kernels is empty: give at least one kernel, or None for linear, quadratic and Gaussian.")
     triples = [_read_item(i, item) for i, item in enumerate(kernels)]
@@ -81,7 +84,8 @@ def _read_item(i: int, item: Any) -> tuple[str | None, Kernel | PerColumn, Any]:
     if isinstance(item, str | type):
         raise TypeError(f"kernels[{i}]={item!r}: {suggest_kernel(item)}")
     if not isinstance(item, tuple) or len(item) not in (2, 3):
-        raise TypeError(f"kernels[{i}]={item!r}: expected {_FORMS}.")
+        hint = f"; write the tuple {tuple(item)!r}" if isinstance(item, list) and len(item) in (2, 3) else ""
+        raise TypeError(f"kernels[{i}]={item!r}: expected {_FORMS}{hint}.")
     name, kernel = item[:2]
     if not isinstance(name, str) or "__" in name:
         raise ValueError(f"kernels[{i}]: the name {name!r} must be a string without '__'.")
