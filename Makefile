@@ -7,7 +7,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 MADE := $(VENV)/.made
-CORE := $(VENV)/.core-installed
+DEMO := $(VENV)/.demo-installed
 DEV := $(VENV)/.dev-installed
 DOCS := $(VENV)/.docs-installed
 
@@ -22,7 +22,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
 
-demo: $(CORE) ## the main job on embedded data, under a minute
+demo: $(DEMO) ## the main job on embedded data, under a minute
 	$(BIN)/kernelmosaic demo
 
 test: lint ## lint, types and every test
@@ -66,17 +66,17 @@ $(MADE):
 		"On Debian and Ubuntu the module is a package of its own: apt install python3-venv" >&2; exit 1; }
 	@touch $@
 
-$(CORE): pyproject.toml | $(MADE)
-	@echo "Installing kernelmosaic into $(VENV) …"
-	@$(BIN)/python -m pip install --quiet --editable .
+$(DEMO): pyproject.toml | $(MADE)
+	@echo "Installing kernelmosaic and what draws its pictures into $(VENV) …"
+	@$(BIN)/python -m pip install --quiet --editable ".[plots]"
 	@touch $@
 
 $(DEV): pyproject.toml | $(MADE)
 	@echo "Installing kernelmosaic and what its tests need into $(VENV) …"
 	@$(BIN)/python -m pip install --quiet --editable ".[test,lint]"
-	@touch $(CORE) $@
+	@touch $(DEMO) $@
 
 $(DOCS): pyproject.toml | $(MADE)
 	@echo "Installing kernelmosaic and what its documentation needs into $(VENV) …"
 	@$(BIN)/python -m pip install --quiet --editable ".[docs]"
-	@touch $(CORE) $@
+	@touch $(DEMO) $@

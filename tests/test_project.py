@@ -118,3 +118,10 @@ def test_the_readme_names_every_public_estimator():
     for name in kernelmosaic.__all__:
         if name[0].isupper():
             assert f"`{name}`" in text
+
+
+def test_the_demonstration_installs_what_draws_its_pictures(tmp_path: Path) -> None:
+    planned = subprocess.run(
+        ["make", "--dry-run", "demo", f"VENV={tmp_path}"], cwd=TOP, capture_output=True, text=True, check=True
+    )
+    assert '--editable ".[plots]"' in planned.stdout

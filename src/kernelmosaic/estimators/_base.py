@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -120,7 +121,16 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         kinds = set(self._kernels_take("input_kind"))
         picked = hasattr(X, "columns") and all(entry.columns is not None for entry in read_kernels(self.kernels))
         if kinds == {"numbers"} and not picked:
-            sparse = all(self._kernels_take("accepts_sparse"))
+            taken = self._kernels_take("accepts_sparse")
+            sparse = all(taken)
+            if issparse(X) and not sparse:
+                # Past the kernels there may be the one gates live in.
+                names = [*(entry.name for entry in read_kernels(self.kernels)), "gating_kernel"]
+                refusing = names[taken.index(False)]
+                raise TypeError(
+                    f"X is sparse, which kernel {refusing!r} does not read: give X.toarray(), or kernels that do, such "
+                    "as Linear, Polynomial and Gaussian."
+                )
             form: dict[str, Any] = {"accept_sparse": "csr" if sparse else False, "dtype": (np.float64, np.float32)}
         else:
             # Row numbers, sequences, frames with columns nobody reads: leave each column to the kernel that reads it.

@@ -22,6 +22,7 @@ from kernelmosaic.gating import Constant, make_gating
 from kernelmosaic.gram.device import to_host
 from kernelmosaic.gram.threads import allowed_threads
 from kernelmosaic.kernels.base import Kernel
+from kernelmosaic.kernels.spelling import suggest_kernel
 from kernelmosaic.learning.gated import GateLearner, LearnedGates
 from kernelmosaic.learning.projections import projected_kernels
 from kernelmosaic.learning.steps import make_step
@@ -68,7 +69,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
             )
         if self.gating_kernel is not None and not isinstance(self.gating_kernel, Kernel):
             raise TypeError(
-                f"gating_kernel={self.gating_kernel!r}: give a kernel, such as Gaussian('median'), or None."
+                f"gating_kernel={self.gating_kernel!r}: give a kernel or None; {suggest_kernel(self.gating_kernel)}"
             )
 
     def _gate_inputs(self, data: TrainingSet) -> GateInputs:

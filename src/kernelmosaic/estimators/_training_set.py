@@ -14,6 +14,7 @@ from kernelmosaic.estimators._expansion import Expansion
 from kernelmosaic.estimators._feature_expansion import FeatureExpansion
 from kernelmosaic.estimators._gated_expansion import GatedExpansion
 from kernelmosaic.estimators._repeats import Counted, count_repeats
+from kernelmosaic.estimators._scales import warn_of_scales
 from kernelmosaic.estimators._streamed import is_small, is_streamed, named_columns
 from kernelmosaic.gram import KernelBank, Mosaic, ProductMosaic, make_bank, take_rows
 from kernelmosaic.gram.feature_bank import FeatureBank, make_feature_bank
@@ -191,4 +192,5 @@ def read_training_set(model: Any, X: Any, original: Any, counted: Counted) -> Tr
     kind = ExactSet if model.approximation is None else FeatureSet
     data = kind(model, rule, tiles, X, counted)
     data.table = table
+    warn_of_scales(model, tiles, data.samples, table)
     return data

@@ -34,6 +34,8 @@ def execute(task: Task) -> Record:
     with threadpool_limits(1), warnings.catch_warnings():
         # Records say what did not converge; lines from many processes would only tear the progress bar.
         warnings.simplefilter("ignore", ConvergenceWarning)
+        # Nor of scales, which are the protocols' to choose.
+        warnings.filterwarnings("ignore", "X: columns", UserWarning)
         allowed_threads.cache_clear()
         try:
             measurements = task.protocol.run(task.unit, task.settings)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+#: What to do where not even one combined matrix fits.
+SMALLER = "use approximation='nystroem', which needs no such matrix, or fewer samples, or raise memory_budget"
+
 
 def available_bytes() -> int:
     """Return the memory the system would give without swapping; 4 GiB where it does not say."""

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from kernelmosaic.kernels.base import Kernel
+from kernelmosaic.kernels.spelling import suggest_kernel
 
 
 def family(kernel: Kernel, **grids: Iterable[Any]) -> list[Kernel]:
@@ -76,7 +77,7 @@ def per_column(kernel: Kernel) -> PerColumn:
 
 def _check_kernel(kernel: Any, owner: str) -> None:
     if not isinstance(kernel, Kernel):
-        raise TypeError(f"kernel={kernel!r}: {owner} needs a kernel, such as Linear() or Gaussian().")
+        raise TypeError(f"kernel={kernel!r}: {owner} needs a kernel; {suggest_kernel(kernel)}")
 
 
 def _grid_values(name: str, grid: Any) -> list[Any]:
