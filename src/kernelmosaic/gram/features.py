@@ -15,7 +15,7 @@ from kernelmosaic.kernels.algebra import Product, Scaled
 from kernelmosaic.kernels.base import Block, Kernel
 
 #: Eigenvalues of the landmarks' block below this share of the largest are rounding, ...
-_ROUNDING = 1e-12
+ROUNDING = 1e-12
 #: ... and below this many roundings of its numbers a landmark.
 _ROUNDINGS = 4.0
 
@@ -51,7 +51,7 @@ class NystroemMap:
     def __init__(self, block: Block) -> None:
         K = np.asarray(block, dtype=np.float64)
         eigenvalues, V = eigh(0.5 * (K + K.T), check_finite=False)
-        rounding = max(_ROUNDING, _ROUNDINGS * len(K) * float(np.finfo(_floating(block)).eps))
+        rounding = max(ROUNDING, _ROUNDINGS * len(K) * float(np.finfo(_floating(block)).eps))
         keep = eigenvalues > rounding * max(float(eigenvalues[-1]), 0.0)
         # A kernel of zeros has one feature, which is zero.
         self.root = V[:, keep] / np.sqrt(eigenvalues[keep]) if np.any(keep) else np.zeros((len(K), 1))
