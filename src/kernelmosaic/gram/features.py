@@ -81,12 +81,22 @@ class FourierMap(FeatureMap):
     Rahimi and Recht (2007), "Random features for large-scale kernel machines".
     """
 
-    def __init__(self, kernel: Kernel, n_columns: int, rank: int, random: np.random.RandomState) -> None:
-        self.frequencies, self.factor = _draw(kernel, n_columns, rank // 2, random)
+    #: What is subtracted from every sample: angles far from zero have few digits left.
+    center: Any = 0.0
+
+    def __init__(self, kernel: Kernel, X: Any, rank: int, random: np.random.RandomState) -> None:
+        self.frequencies, self.factor = _draw(kernel, X.shape[1], rank // 2, random)
         self.width = 2 * self.frequencies.shape[1]
+        if isinstance(X, np.ndarray):
+            self.center = X.mean(axis=0, dtype=np.float64)
 
     def features(self, X: Any) -> Block:
-        angles = np.asarray(safe_sparse_dot(X, self.frequencies.astype(X.dtype, copy=False), dense_output=True))
+        frequencies = self.frequencies.astype(X.dtype, copy=False)
+        if isinstance(X, np.ndarray):
+            angles = np.asarray((X - np.asarray(self.center, dtype=X.dtype)) @ frequencies)
+        else:
+            angles = np.asarray(safe_sparse_dot(X, frequencies, dense_output=True))
+            angles -= np.asarray(np.broadcast_to(self.center, X.shape[1:]) @ self.frequencies, dtype=angles.dtype)
         Z = np.empty((len(angles), self.width), dtype=angles.dtype)
         half = self.width // 2
         np.cos(angles, out=Z[:, :half])
@@ -120,7 +130,7 @@ def explicit_map(
 ) -> FeatureMap | None:
     """Return the map of a fitted kernel that needs no landmarks, None where landmarks it must be.
 
-    `X` are samples as the kernel sees them, of which only the number of columns counts.
+    `X` are samples as the kernel sees them, of which the number of columns and the mean count.
     """
     if isinstance(kernel, Linear) and X.shape[1] <= rank:
         return ColumnsMap(X.shape[1])
@@ -133,7 +143,7 @@ def explicit_map(
         )
     if rank < 2:
         raise ValueError(f"rank={rank}: Fourier features come in pairs, so give at least 2.")
-    return FourierMap(kernel, X.shape[1], rank, random)
+    return FourierMap(kernel, X, rank, random)
 
 
 def _floating(block: Block) -> Any:
