@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators._gate_inputs import GateInputs
-from kernelmosaic.estimators._projected_samples import ProjectedSamples, has_projections
+from kernelmosaic.estimators._projected_samples import ProjectedSamples, has_learned_projections, has_projections
 from kernelmosaic.estimators._training_set import ExactSet, TrainingSet, count_samples, read_training_set
 from kernelmosaic.gating import Constant, make_gating
 from kernelmosaic.gram.device import to_host
@@ -164,7 +164,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         try:
-            tags.transformer_tags = TransformerTags() if has_projections(self) else None
+            tags.transformer_tags = TransformerTags() if has_learned_projections(self) else None
         except (TypeError, ValueError):
             tags.transformer_tags = None
         return tags
@@ -236,8 +236,8 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
         """Return what a prediction costs; a kernel is active if some support vector's gate for it is not zero."""
         return super().cost(costs)
 
-    transform = available_if(has_projections)(ProjectedSamples.transform)
-    get_feature_names_out = available_if(has_projections)(ProjectedSamples.get_feature_names_out)
+    transform = available_if(has_learned_projections)(ProjectedSamples.transform)
+    get_feature_names_out = available_if(has_learned_projections)(ProjectedSamples.get_feature_names_out)
 
     @available_if(has_projections)  # type: ignore[untyped-decorator]
     def fit_transform(self, X: Any, y: Any = None, **options: Any) -> Any:

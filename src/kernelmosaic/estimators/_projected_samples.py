@@ -20,6 +20,14 @@ def has_projections(estimator: Any) -> bool:
     return any(isinstance(entry.kernel, Projected) for entry in read_kernels(estimator.kernels))
 
 
+def has_learned_projections(estimator: Any) -> bool:
+    """The same of the kernels that were fitted, whatever the parameters say now; of the parameters before a fit."""
+    if not hasattr(estimator, "_expansions"):
+        return has_projections(estimator)
+    mosaics = (getattr(one.mosaic, "mosaic", one.mosaic) for one in estimator._expansions)
+    return any(projected_kernels(mosaic) for mosaic in mosaics)
+
+
 class ProjectedSamples(TransformerMixin):
     """The methods of a transformer, in the containers `set_output` asks for.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from itertools import pairwise
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -10,15 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
+from sklearn.utils.extmath import row_norms
 
 from kernelmosaic.kernels.base import Block, StatisticKernel, pairwise_statistic
 
 #: Above this many distinct samples the median distance is taken over an even sub-sample: pairs grow with the square.
 _MEDIAN_SAMPLES = 2000
+#: An error of the kernel that is worth a warning.
+_VISIBLE = 1e-6
 
 
 class Gaussian(StatisticKernel):
     """k(x, z) = exp(−‖x − z‖² / width²).
+
+    Dense samples are centred before distances are formed, so that an offset common to all does no harm. Sparse ones are
+    not, since they would lose their zeros: where rounding shows in the kernel for that, `fit` warns.
 
     Parameters
     ----------
@@ -42,7 +49,10 @@ class Gaussian(StatisticKernel):
         self.width = width
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        self.width_ = self._resolve_width(self.validate(X))
+        X = self.validate(X)
+        self.width_ = self._resolve_width(X)
+        if sparse.issparse(X):
+            _warn_if_far(X, self.width_)
         return self
 
     def from_statistic(self, S: Block) -> Block:
@@ -72,6 +82,19 @@ class Gaussian(StatisticKernel):
         distances = _WIDTH_RULES[self.width](_distinct_rows(X))
         # One distinct sample has no neighbour: every width gives the same constant kernel.
         return float(distances) if distances > 0 else 1.0
+
+
+def _warn_if_far(X: Any, width: float) -> None:
+    """Warn of sparse samples so far from the origin that rounding of their squared norms shows in the kernel."""
+    rounding = np.finfo(np.float64).eps * float(row_norms(X, squared=True).mean())
+    if rounding > _VISIBLE * width**2:
+        warnings.warn(
+            "X is sparse and far from the origin for the width of a Gaussian kernel, so that distances are lost to "
+            "rounding: dense samples are centred first, sparse ones cannot be. Subtract the columns' means and give a "
+            "dense X, or choose a larger width.",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def _distinct_rows(X: Any) -> Any:

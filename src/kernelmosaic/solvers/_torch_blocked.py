@@ -95,7 +95,10 @@ class BlockedAscent:
         look = self.look()
         while True:
             if not np.isfinite(look.dual):
-                raise ValueError("K holds NaN or infinity: check the kernels, their weights and penalties.")
+                raise ValueError(
+                    "K holds NaN or infinity: check the kernels, their weights and penalties; normalize='trace' puts "
+                    "kernels on one scale."
+                )
             idle = 0 if look.dual > before + _ROUNDING * abs(before) else idle + 1
             before = look.dual
             climbs = look.gap > tol and self.n_rounds < limit and idle < _IDLE
@@ -132,8 +135,7 @@ class BlockedAscent:
         highest, lowest, dual, primal_value, _ = numbers
         free_sum = self.program.total is None
         violation = max(highest, -lowest, 0.0) if free_sum else highest - lowest
-        gap = relative_gap(primal_value, dual, self.noise()) if np.isfinite(primal_value) else np.inf
-        return Look(rising, falling, violation, dual, gap)
+        return Look(rising, falling, violation, dual, relative_gap(primal_value, dual, self.noise()))
 
     def _conjugate(self, residual: Tensor) -> Tensor:
         """As `Program.conjugate_argmax`."""

@@ -69,7 +69,7 @@ class Program:
         if not np.all(np.isfinite(u)):
             return np.inf
         losses = u * residual - self.epsilon * np.abs(u) - 0.5 * self.ridge * u**2
-        return float(quadratic + losses.sum() + intercept * (self.total or 0.0))
+        return require_finite(float(quadratic + losses.sum() + intercept * (self.total or 0.0)))
 
     def best_intercept(self, values: Vector) -> float:
         """Return the intercept that minimises the primal objective given Kβ.
@@ -226,12 +226,26 @@ def certify(program: Program, beta: Vector, values: Vector, n_iter: int, noise: 
     dual = program.linear_value(beta) - quadratic
     intercept = program.best_intercept(values)
     primal = program.primal_value(quadratic, values, intercept)
+    require_finite(dual)
     return Solution(beta, intercept, values, dual, relative_gap(primal, dual, noise), n_iter)
 
 
+def require_finite(value: float) -> float:
+    """Return the value of a training problem, or raise a ValueError saying what makes it overflow."""
+    if not np.isfinite(value):
+        raise ValueError(
+            f"The objective is {value}: its terms overflow. Lower C (of BilinearMKLClassifier: kappa), or give the "
+            "kernels, and targets, a smaller scale; normalize='trace' puts kernels on one."
+        )
+    return value
+
+
 def relative_gap(primal: float, dual: float, noise: float = 0.0) -> float:
-    """Return (primal − dual) / max(|primal|, |dual|), zero when both vanish or the dual is less than the noise."""
-    if primal == np.inf:
+    """Return (primal − dual) / max(|primal|, |dual|), zero when both vanish or the dual is less than the noise.
+
+    A bound that is not finite bounds nothing: the gap is infinite then, and NaN is never certified.
+    """
+    if not (np.isfinite(primal) and np.isfinite(dual)):
         return np.inf
     scale = max(abs(primal), abs(dual))
     return float(max(primal - dual, 0.0) / scale) if scale > 0 and abs(dual) >= noise else 0.0
