@@ -9,10 +9,10 @@ from kernelmosaic.kernels import Linear, Polynomial, Projected
 
 # What is checked is how they are used, not what they learn: one start and few steps do, tol being large enough for these
 # to end by themselves.
-BRIEF = {"n_init": 1, "tol": 0.05}
+BRIEF = {"n_init": 1, "tol": 0.3}
 
 ESTIMATORS = [
-    LocalizedMKLClassifier(n_init=2, tol=0.05),
+    LocalizedMKLClassifier(n_init=2, tol=0.1),
     LocalizedMKLRegressor(gating="gaussian", **BRIEF),
     LocalizedMKLOneClass(**BRIEF),
     LocalizedMKLClassifier([Linear(), Linear()], gating="sigmoid", step="armijo", slack=2, **BRIEF),

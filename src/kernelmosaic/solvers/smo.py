@@ -101,7 +101,6 @@ class _Climb:
         burst = max(self.program.n_samples, 1000)
         gap = self.gap()
         while True:
-            _require_numbers(self.residual)
             if gap <= tol:
                 solution = self.certified()
                 if solution.gap <= tol:
@@ -135,6 +134,7 @@ class _Climb:
 
     def gap(self) -> float:
         """The relative gap with the intercept the slopes suggest: an upper bound, cheaper than the best intercept."""
+        _require_numbers(self.residual)
         rising, falling = self.slopes()
         intercept = 0.0 if self.program.total is None else 0.5 * (rising.max() + falling.min())
         self.violation = self._violation(rising, falling)
