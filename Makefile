@@ -26,7 +26,7 @@ demo: $(DEMO) ## the main job on embedded data, under a minute
 	$(BIN)/kernelmosaic demo
 
 test: lint ## lint, types and every test
-	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=8 -m "not torch" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=8 --dist worksteal -m "not torch" $(PYTEST_ARGS)
 
 lint: $(DEV) ## ruff, mypy, codespell
 	$(BIN)/ruff check .
