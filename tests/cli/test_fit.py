@@ -85,7 +85,7 @@ def test_default_kernels_are_those_of_the_library(capsys, tmp_path, train, task,
     ("text", "kernel", "label"),
     [
         ("gauss", Gaussian(), "gauss"),
-        ("gauss(median)", Gaussian(), "gauss"),
+        ("gauss(median)", Gaussian(), "gauss(median)"),
         ("gauss(nearest)", Gaussian("nearest"), "gauss(nearest)"),
         ("rbf(0.5*nearest)", Gaussian("nearest", 0.5), "gauss(0.5*nearest)"),
         ("gaussian(2 * median)", Gaussian(factor=2.0), "gauss(2*median)"),

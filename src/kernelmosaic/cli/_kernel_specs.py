@@ -122,6 +122,8 @@ def _quadratic(argument: str | None) -> Spec:
 
 
 def _gauss(argument: str | None) -> Spec:
+    if argument == "median":
+        return Spec.one("gauss", "gauss(median)", Gaussian())
     factor, star, rule = (argument or "median").rpartition("*")
     if rule.strip() in ("median", "nearest"):
         return _gaussian(Gaussian(rule.strip(), _positive(factor) if star else 1.0))
