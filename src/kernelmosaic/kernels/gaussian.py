@@ -47,6 +47,8 @@ class Gaussian(StatisticKernel):
     """
 
     statistic: ClassVar[str] = "squared_distances"
+    # Kernels in model files that are older than the parameter have none of their own.
+    factor: float = 1.0
 
     def __init__(self, width: float | str = "median", factor: float = 1.0) -> None:
         self.width = width
