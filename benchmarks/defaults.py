@@ -256,6 +256,11 @@ def newcomer(store: Store, folder: Path | None, quick: bool) -> None:
         "`SVC`, C and gamma searched": lambda: GridSearchCV(SVC(), grid, cv=3),
         "`MKLClassifier()` before": lambda: MKLClassifier([*PAIR, Gaussian("nearest")]),
         "`MKLClassifier()` now": lambda: MKLClassifier(),
+        "`SVC(C=10)`": lambda: SVC(C=10),
+        "`MKLClassifier(C=10)` before": lambda: MKLClassifier([*PAIR, Gaussian("nearest")], C=10),
+        "`MKLClassifier(C=10)` now": lambda: MKLClassifier(C=10),
+        "`MKLClassifier(norm=2)` now": lambda: MKLClassifier(norm=2),
+        "before, C searched": lambda: GridSearchCV(MKLClassifier([*PAIR, Gaussian("nearest")]), {"C": grid["C"]}, cv=3),
         "now, C searched": lambda: GridSearchCV(MKLClassifier(), {"C": grid["C"]}, cv=3),
     }
     print(f"\n| test accuracy, % | {' | '.join(sets)} | mean |\n| --- |{' --- |' * (len(sets) + 1)}")
