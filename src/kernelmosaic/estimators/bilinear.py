@@ -35,8 +35,8 @@ class BilinearMKLClassifier(ClassifierMixin, BaseMKL):
     ----------
     kernels : list, default=None
         Kernels, ``(name, kernel)`` or ``(name, kernel, columns)`` with columns as in
-        :class:`~sklearn.compose.ColumnTransformer`. None means linear, quadratic
-        and Gaussians of 1, 2 and 4 times the median distance between training samples.
+        :class:`~sklearn.compose.ColumnTransformer`. None means linear, quadratic and Gaussians of
+        1, 2 and 4 times the median distance between training samples.
     kappa : float, default=1.0
         Price κ of the slack.
     solver : {"newton", "quasi_newton", "projected_gradient"}, default="newton"

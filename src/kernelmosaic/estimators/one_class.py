@@ -29,9 +29,10 @@ class MKLOneClass(OutlierMixin, BaseMKL):
     Parameters
     ----------
     kernels : list, default=None
-        As in :class:`MKLClassifier`; but None means Gaussians alone, of a quarter, a half and once the median distance
-        between training samples. Where k(x, x) grows with the distance from the origin, as that of linear and
-        polynomial kernels does, far samples look usual: `fit` warns of such kernels unless ``normalize="diagonal"``.
+        As in :class:`MKLClassifier`; but None means Gaussians alone, of 0.175, 0.35 and 0.7 times the median distance
+        between training samples. Learned weights lean to the widest, since no sample speaks against it. Where k(x, x)
+        grows with the distance from the origin, as that of linear and polynomial kernels does, far samples look usual:
+        `fit` warns of such kernels unless ``normalize="diagonal"``.
     nu : float, default=0.5
         In (0, 1]: at most this share of the training samples is called novel, at least this share supports the
         boundary.

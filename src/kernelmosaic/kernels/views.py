@@ -45,11 +45,11 @@ def default_kernels() -> list[Kernel]:
 
 
 def one_class_kernels() -> list[Kernel]:
-    """Return the same for one-class machines: Gaussians up to the scale of the data.
+    """Return the same for one-class machines: Gaussians that are narrower than the scale of the data.
 
     Nothing in a training set of one class speaks against a wide kernel, so that learned weights lean to the widest.
     """
-    return family(Gaussian(), factor=[0.25, 0.5, 1])
+    return family(Gaussian(), factor=[0.175, 0.35, 0.7])
 
 
 def read_kernels(kernels: Any, default: Callable[[], list[Kernel]] = default_kernels) -> list[Entry]:
