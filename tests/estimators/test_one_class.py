@@ -58,7 +58,7 @@ def test_defaults_find_novelty_as_scikit_learn_does(load, normal):
 def test_kernels_that_grow_with_the_distance_are_named_once(kind, approximation):
     kernels = [("line", Linear()), ("square", Polynomial()), ("bell", Gaussian())]
     model = kind(kernels, approximation=approximation, rank=20, random_state=0)
-    with pytest.warns(UserWarning, match=r"of line, square differs .* normalize='diagonal'") as caught:
+    with pytest.warns(UserWarning, match=r"of line, square differs .*Gaussian\(\).* normalize='diagonal'") as caught:
         model.fit(X)
     assert len([one for one in caught if "normalize" in str(one.message)]) == 1
     assert caught[0].filename == __file__

@@ -116,8 +116,8 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         if uneven:
             warnings.warn(
                 f"{type(self).__name__}: k(x, x) of {', '.join(uneven)} differs between training samples, so that a "
-                "sample may look usual for being far from the origin alone; set normalize='diagonal', or use kernels "
-                "such as Gaussian() whose k(x, x) is constant.",
+                "sample may look usual for being far from the origin alone; use kernels such as Gaussian() whose "
+                "k(x, x) is constant, or set normalize='diagonal', by which directions alone are compared.",
                 UserWarning,
                 stacklevel=4,
             )
