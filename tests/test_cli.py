@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import pdist
 from sklearn.svm import SVC
 from typer.testing import CliRunner
 
@@ -119,8 +120,8 @@ def test_the_figures_are_those_of_libsvm():
 
     def gaussian(A):
         squares = ((A[:, None] - X) ** 2).sum(axis=2)
-        nearest = np.sqrt(((X[:, None] - X) ** 2).sum(axis=2) + np.diag(np.full(len(X), np.inf))).min(axis=1).mean()
-        return np.exp(-squares / nearest**2)
+        median = np.median(pdist(np.unique(X, axis=0)))
+        return np.exp(-squares / median**2)
 
     formulas = [products, lambda A: (products(A) + 1) ** 2, gaussian]
     scales = [np.trace(k(X)) / len(X) for k in formulas]

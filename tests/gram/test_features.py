@@ -117,10 +117,11 @@ def test_linear_kernels_keep_their_columns():
     ("kernel", "formula"),
     [
         (Gaussian(3.0), lambda D: np.exp(-D / 9.0)),
+        (Gaussian(factor=2), lambda D: np.exp(-D / (4.0 * np.median(D[np.triu_indices(len(D), 1)])))),
         (2.0 * Gaussian(3.0), lambda D: 2.0 * np.exp(-D / 9.0)),
         (Gaussian(3.0) * Gaussian(4.0), lambda D: np.exp(-D / 9.0 - D / 16.0)),
     ],
-    ids=["gaussian", "multiple", "product"],
+    ids=["gaussian", "factor", "multiple", "product"],
 )
 def test_fourier_features_approach_the_kernel_with_the_root_of_the_rank(kernel, formula):
     K = formula(((X[:, None] - X[None]) ** 2).sum(-1))

@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.compose import ColumnTransformer, make_column_selector
 
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, per_column
-from kernelmosaic.kernels.views import lay_tiles, read_kernels, take_columns
+from kernelmosaic.kernels.views import lay_tiles, one_class_kernels, read_kernels, take_columns
 
 X = np.arange(12.0).reshape(3, 4)
 FRAME = pd.DataFrame(X, columns=["a", "b", "c", "d"])
@@ -27,9 +27,12 @@ def test_all_forms_side_by_side():
     ]
 
 
-def test_none_is_the_papers_three_and_one_kernel_a_list_of_one():
-    assert [e.name for e in read_kernels(None)] == ["linear", "polynomial", "gaussian"]
+def test_none_is_the_default_list_and_one_kernel_a_list_of_one():
+    bells = [f"gaussian(factor={factor})" for factor in (1, 2, 4)]
+    assert [e.name for e in read_kernels(None)] == ["linear", "polynomial", *bells]
     assert read_kernels(None)[1].kernel.degree == 2
+    assert {e.kernel.width for e in read_kernels(None)[2:]} == {"median"}
+    assert {type(e.kernel) for e in read_kernels(None, one_class_kernels)} == {Gaussian}
     assert [e.name for e in read_kernels(Gaussian())] == ["gaussian"]
     assert [e.name for e in read_kernels((Gaussian(1.0), Gaussian(2.0)))] == [
         "gaussian(width=1.0)",

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from kernelmosaic.kernels import Correlation, Gaussian, Kernel, Linear, Polynomial, Spectrum, WeightedDegree
+from kernelmosaic.kernels.views import default_kernels, one_class_kernels
 
-KNOWN = "linear, poly2, poly(3), gauss, gauss(median), gauss(1.5), gauss*5, correlation, spectrum(3), wd(5)"
+KNOWN = "linear, poly2, poly(3), gauss, gauss(2*median), gauss(1.5), gauss*5, correlation, spectrum(3), wd(5)"
 
 _TERM = re.compile(r"(?P<word>[a-z]+)(?P<short>\d+)?(?:\((?P<argument>[^()]*)\))?(?:\*(?P<copies>\d+))?")
 _SEQUENCES = ("spectrum", "wd")
@@ -20,7 +20,7 @@ _MOST_COPIES = 20
 
 @dataclass(frozen=True)
 class Spec:
-    """One kernel, or a family of Gaussians around the median distance, still without data.
+    """One kernel, or a family of Gaussians around the median distance.
 
     Parameters
     ----------
@@ -28,30 +28,35 @@ class Spec:
         Which formula.
     label : str
         How it is written.
-    kernel : Kernel or None
-        None for a family.
-    copies : int
-        Members of the family.
+    kernels : tuple of (str, Kernel)
+        The kernels with their labels.
     """
 
     word: str
     label: str
-    kernel: Kernel | None
-    copies: int = 1
+    kernels: tuple[tuple[str, Kernel], ...]
+
+    @classmethod
+    def one(cls, word: str, label: str, kernel: Kernel) -> Spec:
+        return cls(word, label, ((label, kernel),))
 
     @property
     def reads_sequences(self) -> bool:
         """Whether it compares strings, one column at a time."""
         return self.word in _SEQUENCES
 
-    def kernels(self, X: Any) -> list[tuple[str, Kernel]]:
-        """Return the kernels with their labels; X, the columns they will read, tells a family its widths."""
-        if self.kernel is not None:
-            return [(self.label, self.kernel)]
-        middle = float(Gaussian("median").fit(X).width_)
-        steps = 2.0 ** (np.arange(self.copies) - (self.copies - 1) / 2)
-        widths = [float(f"{middle * step:.3g}") for step in steps]
-        return [(f"gauss({width:g})", Gaussian(width)) for width in widths]
+
+def default_specs(one_class: bool, few: bool) -> list[Spec]:
+    """Return the library's default kernels on numbers; if few, of several Gaussians only the one of the median."""
+    if one_class:
+        return [_default_spec(kernel) for kernel in one_class_kernels()]
+    return [_default_spec(k) for k in default_kernels() if not (few and isinstance(k, Gaussian) and k.factor != 1)]
+
+
+def _default_spec(kernel: Kernel) -> Spec:
+    if isinstance(kernel, Gaussian):
+        return _gaussian(kernel)
+    return _poly(str(kernel.degree)) if isinstance(kernel, Polynomial) else _linear(None)
 
 
 def read_specs(text: str) -> list[Spec]:
@@ -86,17 +91,19 @@ def _family(match: re.Match[str], term: str) -> Spec:
             f"kernel {term!r}: only Gaussians come as a family, gauss*2 to gauss*{_MOST_COPIES}, whose widths lie "
             "around the median distance."
         )
-    return Spec("gauss", f"gauss*{copies}", None, copies)
+    factors = 2.0 ** (np.arange(copies) - (copies - 1) / 2)
+    members = tuple(_gaussian(Gaussian(factor=float(factor))).kernels[0] for factor in factors)
+    return Spec("gauss", f"gauss*{copies}", members)
 
 
 def _linear(argument: str | None) -> Spec:
     _refuse(argument)
-    return Spec("linear", "linear", Linear())
+    return Spec.one("linear", "linear", Linear())
 
 
 def _correlation(argument: str | None) -> Spec:
     _refuse(argument)
-    return Spec("correlation", "correlation", Correlation())
+    return Spec.one("correlation", "correlation", Correlation())
 
 
 def _refuse(argument: str | None) -> None:
@@ -106,7 +113,7 @@ def _refuse(argument: str | None) -> None:
 
 def _poly(argument: str | None) -> Spec:
     degree = _whole(argument or "2")
-    return Spec("poly", f"poly{degree}", Polynomial(degree=degree))
+    return Spec.one("poly", f"poly{degree}", Polynomial(degree=degree))
 
 
 def _quadratic(argument: str | None) -> Spec:
@@ -115,24 +122,37 @@ def _quadratic(argument: str | None) -> Spec:
 
 
 def _gauss(argument: str | None) -> Spec:
-    if argument is None or argument == "nearest":
-        return Spec("gauss", "gauss", Gaussian("nearest"))
     if argument == "median":
-        return Spec("gauss", "gauss(median)", Gaussian("median"))
-    width = float(argument)
-    if not 0 < width < np.inf:
-        raise ValueError(argument)
-    return Spec("gauss", f"gauss({width:g})", Gaussian(width))
+        return Spec.one("gauss", "gauss(median)", Gaussian())
+    factor, star, rule = (argument or "median").rpartition("*")
+    if rule.strip() in ("median", "nearest"):
+        return _gaussian(Gaussian(rule.strip(), _positive(factor) if star else 1.0))
+    return _gaussian(Gaussian(_positive(argument or "")))
+
+
+def _gaussian(kernel: Gaussian) -> Spec:
+    """Write the width as the user would: nothing, a number, a rule, or a multiple of one."""
+    width = kernel.width if isinstance(kernel.width, str) else f"{kernel.width:g}"
+    if kernel.factor != 1:
+        width = f"{kernel.factor:.3g}*{width}"
+    return Spec.one("gauss", "gauss" if width == "median" else f"gauss({width})", kernel)
+
+
+def _positive(text: str) -> float:
+    number = float(text)
+    if not 0 < number < np.inf:
+        raise ValueError(text)
+    return number
 
 
 def _spectrum(argument: str | None) -> Spec:
     length = _whole(argument or "3")
-    return Spec("spectrum", f"spectrum({length})", Spectrum(length))
+    return Spec.one("spectrum", f"spectrum({length})", Spectrum(length))
 
 
 def _weighted_degree(argument: str | None) -> Spec:
     degree = _whole(argument or "3")
-    return Spec("wd", f"wd({degree})", WeightedDegree(degree))
+    return Spec.one("wd", f"wd({degree})", WeightedDegree(degree))
 
 
 def _whole(text: str) -> int:

@@ -112,9 +112,8 @@ def make_plan(views: Sequence[View], kinds: Mapping[str, str], raw: Any, rows: s
     return Plan(tuple(figures), categories, tuple(strings), rows)
 
 
-def lay_kernels(plan: Plan, views: Sequence[View], table: Any) -> list[tuple[str, Kernel, list[int]]]:
+def lay_kernels(plan: Plan, views: Sequence[View]) -> list[tuple[str, Kernel, list[int]]]:
     """Return the kernels of the views by name, with the columns they read of what the plan's transformer gives."""
-    X = plan.transformer().fit_transform(table)
     kernels = []
     for view in views:
         for spec in view.specs:
@@ -122,8 +121,7 @@ def lay_kernels(plan: Plan, views: Sequence[View], table: Any) -> list[tuple[str
             columns = plan.positions(names)
             if spec.word == "correlation" and len(columns) < 2:
                 raise ValueError(f"--view {view.name}: correlation needs at least two columns.")
-            part = None if spec.reads_sequences else np.asarray(X[:, columns], dtype=np.float64)
-            kernels += [(f"{view.name}:{label}", kernel, columns) for label, kernel in spec.kernels(part)]
+            kernels += [(f"{view.name}:{label}", kernel, columns) for label, kernel in spec.kernels]
     return kernels
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic import __version__
+from kernelmosaic.cli._kernel_specs import default_specs
 from kernelmosaic.cli._methods import (
     CLASSIFICATION,
     ONE_CLASS,
@@ -116,13 +117,13 @@ def read_material(request: Request) -> Material:
     indices = [] if request.columns.views else [name for name in names if looks_like_an_index(raw[name])]
     kinds = {name: kind_of(raw[name]) for name in names if name not in indices}
     rows_column = _add_row_numbers(raw, request)
-    views = _choose_views(request, kinds)
+    views = _choose_views(request, kinds, task)
     views.notes += [f"column {name!r} is left out: it numbers the rows." for name in indices]
     plan = make_plan(views.views, kinds, raw, rows_column, request.path)
     table = plan.table(raw, request.path)
     check_lengths(views.views, table, request.path)
     rest, held = split_off(request, task, y)
-    kernels = lay_kernels(plan, views.views, table.iloc[rest]) if views.views else []
+    kernels = lay_kernels(plan, views.views)
     given = read_given_kernels(request.columns.kernels, plan, len(raw))
     if given:
         check_row_numbers(table, plan, len(given[0][1].K), request.path)
@@ -181,14 +182,16 @@ def _add_row_numbers(raw: Any, request: Request) -> str | None:
     return request.columns.rows
 
 
-def _choose_views(request: Request, kinds: dict[str, str]) -> Views:
+def _choose_views(request: Request, kinds: dict[str, str], task: str) -> Views:
+    # Fewer kernels where every further one costs most.
+    default = default_specs(task == ONE_CLASS, few=request.wishes.method in ("localized", "bilinear", "rmkl"))
     if request.columns.views:
-        return read_views(request.columns.views, kinds, request.wishes.method)
+        return read_views(request.columns.views, kinds, default)
     if request.columns.kernels:
         return Views([])
     if not kinds:
         raise ValueError(f"{request.path} has no column to learn from beside the target.")
-    return guess_views(kinds, request.wishes.method)
+    return guess_views(kinds, default)
 
 
 def _pipeline(wishes: Wishes, material: Material) -> tuple[Any, float]:

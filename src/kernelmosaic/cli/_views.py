@@ -46,8 +46,8 @@ def match_columns(pattern: str, columns: Sequence[str], what: str) -> list[str]:
     return list(found)
 
 
-def read_views(given: Sequence[str], kinds: Mapping[str, str], method: str) -> Views:
-    """Return the views written as ``name=PATTERN:KERNEL``; without ``:KERNEL``, kernels that suit the columns."""
+def read_views(given: Sequence[str], kinds: Mapping[str, str], default: list[Spec]) -> Views:
+    """Return the views written as ``name=PATTERN:KERNEL``; without ``:KERNEL``, `default` on numbers."""
     views: list[View] = []
     for text in given:
         name, equals, rest = text.partition("=")
@@ -62,19 +62,18 @@ def read_views(given: Sequence[str], kinds: Mapping[str, str], method: str) -> V
             wanted = read_specs(kernel) if kernel else None
         except ValueError as error:
             raise ValueError(f"--view {text}: {error}") from None
-        views += _split(name, columns, wanted, kinds, _default(method, several=len(given) > 1))
+        views += _split(name, columns, wanted, kinds, default)
     return Views(_merged(views))
 
 
-def guess_views(kinds: Mapping[str, str], method: str) -> Views:
-    """Return views of columns that share a prefix, categories and sequences apart, with kernels that suit them."""
+def guess_views(kinds: Mapping[str, str], default: list[Spec]) -> Views:
+    """Return views of columns that share a prefix, sequences apart, with `default` kernels on numbers."""
     usable = [name for name, kind in kinds.items() if kind in (_NUMBERS, _CATEGORIES)]
     groups = _groups(usable)
     sequences = [name for name, kind in kinds.items() if kind == _SEQUENCES]
-    several = len(groups) + len(sequences) > 1
     views = []
     for name, columns in groups.items():
-        views += _split(_tame(name), columns, None, kinds, _default(method, several))
+        views += _split(_tame(name), columns, None, kinds, default)
     for column in sequences:
         views.append(View(_tame(column), (column,), tuple(read_specs("spectrum(3)"))))
     left = [name for name, kind in kinds.items() if kind not in (_NUMBERS, _CATEGORIES, _SEQUENCES)]
@@ -82,13 +81,6 @@ def guess_views(kinds: Mapping[str, str], method: str) -> Views:
     if not views:
         raise ValueError("no column to learn from: every column but the target is free text or left out.")
     return Views(_merged(views), notes)
-
-
-def _default(method: str, several: bool) -> str:
-    """Kernels on numbers: fewer where every further one costs most."""
-    if method in ("localized", "bilinear", "rmkl"):
-        return "linear+poly2+gauss(median)"
-    return "linear+poly2+gauss*3" if several else "linear+poly2+gauss*5"
 
 
 def _groups(columns: Sequence[str]) -> dict[str, list[str]]:
@@ -104,15 +96,15 @@ def _groups(columns: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _split(
-    name: str, columns: Sequence[str], specs: list[Spec] | None, kinds: Mapping[str, str], default: str
+    name: str, columns: Sequence[str], specs: list[Spec] | None, kinds: Mapping[str, str], default: list[Spec]
 ) -> list[View]:
     """One view for the columns of numbers and categories together, one for every column of strings."""
     if specs is None:
         rows = [c for c in columns if kinds[c] in (_NUMBERS, _CATEGORIES)]
         strings = [c for c in columns if c not in rows]
         # Categories alone have nothing that a square or a distance would add.
-        usual = default if any(kinds[c] == _NUMBERS for c in rows) else "linear"
-        views = [View(name, tuple(rows), tuple(read_specs(usual)))] if rows else []
+        usual = default if any(kinds[c] == _NUMBERS for c in rows) else read_specs("linear")
+        views = [View(name, tuple(rows), tuple(usual))] if rows else []
         return views + _one_each(name, strings, read_specs("spectrum(3)"), len(columns) > 1)
     on_strings = [spec for spec in specs if spec.reads_sequences]
     on_rows = [spec for spec in specs if not spec.reads_sequences]

@@ -16,12 +16,12 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from kernelmosaic.estimators._html import FittedSummaryMixin
 from kernelmosaic.estimators._params import KernelListMixin
+from kernelmosaic.estimators._repeats import Counted
 from kernelmosaic.estimators._streamed import check_approximation, is_streamed, validate_rows
 from kernelmosaic.estimators._training_set import TrainingSet, count_samples, read_training_set
 from kernelmosaic.gram import KernelBank
 from kernelmosaic.gram.device import require_device, tensor_device, to_host
 from kernelmosaic.kernels.text import refuse_text
-from kernelmosaic.kernels.views import read_kernels
 from kernelmosaic.learning import Learned, Learner, make_learner
 from kernelmosaic.learning.penalties import numbers
 from kernelmosaic.machines import Machine
@@ -65,12 +65,15 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         original = to_host(original)
         counted = count_samples(self, X, y, sample_weight)
         machines = self._machines(None if y is None else y[counted.rows], counted.weight)
-        data = read_training_set(self, X, original, counted)
+        data = self._training_set(X, original, counted)
         learner = self._make_learner(data.bank, machines)
         learned = [learner.learn(data.bank, machine) for machine in machines]
         self.kernel_names_ = data.mosaic.names
         self._keep(data, learned, machines)
         self._warn_if_loose(learner, learned)
+
+    def _training_set(self, X: Any, original: Any, counted: Counted) -> TrainingSet:
+        return read_training_set(self, X, original, counted)
 
     def _make_learner(self, bank: KernelBank, machines: list[Any]) -> Any:
         return make_learner(self, bank, machines)
@@ -143,7 +146,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
 
     def _input_rules(self) -> dict[str, Any]:
         """What samples may be, by the parameters as they are now: what the kernels read, and whether in features."""
-        entries = read_kernels(self.kernels)
+        entries = self._read_kernels()
         # Past the kernels there may be the one gates live in.
         readers = zip(
             [*(entry.name for entry in entries), "gating_kernel"], self._kernels_take("accepts_sparse"), strict=False

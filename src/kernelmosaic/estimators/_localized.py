@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators._gate_inputs import GateInputs
 from kernelmosaic.estimators._projected_samples import ProjectedSamples, has_learned_projections, has_projections
-from kernelmosaic.estimators._training_set import ExactSet, TrainingSet, count_samples, read_training_set
+from kernelmosaic.estimators._training_set import ExactSet, TrainingSet, count_samples
 from kernelmosaic.gating import Constant, make_gating
 from kernelmosaic.gram.device import to_host
 from kernelmosaic.gram.threads import allowed_threads
@@ -50,7 +50,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
         original = to_host(original)
         counted = count_samples(self, X, y, sample_weight)
         machines = self._machines(None if y is None else y[counted.rows], counted.weight)
-        data = read_training_set(self, X, original, counted)
+        data = self._training_set(X, original, counted)
         self._inputs = self._gate_inputs(data)
         self.kernel_names_ = data.mosaic.names
         self._keep_gated(data, machines, self._learn_gates(data, self._inputs(data.samples), machines))

@@ -33,7 +33,8 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     ----------
     kernels : list, default=None
         Kernels, ``(name, kernel)`` or ``(name, kernel, columns)`` with columns as in
-        :class:`~sklearn.compose.ColumnTransformer`. None means linear, quadratic and Gaussian.
+        :class:`~sklearn.compose.ColumnTransformer`. None means linear, quadratic and Gaussians of
+        1, 2 and 4 times the median distance between training samples.
     C : float or "learn", default=1.0
         Price of the slack. ``"learn"``, with ``slack=2``, learns it with the weights: the identity is one more kernel.
     norm : float, default=1

@@ -10,7 +10,7 @@ from kernelmosaic.experiments.protocols import PRICES, FiveByTwo, Grid, Pair
 from kernelmosaic.experiments.sources import Dataset, Generated, Loaded
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
 
-_LINEAR, _QUADRATIC, _GAUSSIAN = ("kL", Linear()), ("kP", Polynomial(degree=2)), ("kG", Gaussian())
+_LINEAR, _QUADRATIC, _GAUSSIAN = ("kL", Linear()), ("kP", Polynomial(degree=2)), ("kG", Gaussian("nearest"))
 
 _SVM_LINEAR = Method("SVM", "kL", MKLClassifier([_LINEAR], weights="uniform"))
 _SVM_QUADRATIC = Method("SVM", "kP", MKLClassifier([_QUADRATIC], weights="uniform"))

@@ -43,7 +43,7 @@ def _pairs(kernels: list[Any]) -> tuple[Pair, ...]:
     )
 
 
-_PAPERS_THREE = [("kL", Linear()), ("kP", Polynomial(degree=2)), ("kG", Gaussian())]
+_PAPERS_THREE = [("kL", Linear()), ("kP", Polynomial(degree=2)), ("kG", Gaussian("nearest"))]
 
 GAUSS = Experiment(
     name="002-gauss",

@@ -78,7 +78,7 @@ _NOTES = (
     "VERTEBRATES, windows of 200; primate splice junctions (windows of 60, duplicates cross the split) and acceptor "
     "sites of C. elegans (1500 of each class, tested on the last third along the genome) for ACCEPTORS and DONORS. "
 )
-_LINEAR, _QUADRATIC, _GAUSSIAN = ("kL", Linear()), ("kP", Polynomial(degree=2)), ("kG", Gaussian())
+_LINEAR, _QUADRATIC, _GAUSSIAN = ("kL", Linear()), ("kP", Polynomial(degree=2)), ("kG", Gaussian("nearest"))
 _THREE = [_LINEAR, _QUADRATIC, _GAUSSIAN]
 _PLAIN = MKLClassifier(_THREE, normalize="diagonal")
 

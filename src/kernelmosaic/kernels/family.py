@@ -33,6 +33,8 @@ def family(kernel: Kernel, **grids: Iterable[Any]) -> list[Kernel]:
     >>> from kernelmosaic.kernels import Gaussian, family
     >>> family(Gaussian(), width=[0.1, 1, 10])
     [Gaussian(width=0.1), Gaussian(width=1), Gaussian(width=10)]
+    >>> family(Gaussian(), factor=[0.5, 2])  # times the median distance between training samples
+    [Gaussian(factor=0.5), Gaussian(factor=2)]
     """
     _check_kernel(kernel, "family")
     known = kernel.get_params()

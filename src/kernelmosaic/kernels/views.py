@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils._indexing import _get_column_indices, _safe_indexing
 
 from kernelmosaic.kernels.base import Kernel
-from kernelmosaic.kernels.family import PerColumn
+from kernelmosaic.kernels.family import PerColumn, family
 from kernelmosaic.kernels.gaussian import Gaussian
 from kernelmosaic.kernels.linear import Linear
 from kernelmosaic.kernels.naming import name_kernels
@@ -46,14 +46,30 @@ class Tile:
 
 
 def default_kernels() -> list[Kernel]:
-    """The papers' three: linear, quadratic, Gaussian."""
-    return [Linear(), Polynomial(degree=2), Gaussian()]
+    """Return what ``kernels=None`` stands for: linear, quadratic and Gaussians from the scale of the data upwards."""
+    return [Linear(), Polynomial(degree=2), *family(Gaussian(), factor=[1, 2, 4])]
 
 
-def read_kernels(kernels: Any) -> list[Entry]:
-    """Return the entries of a `kernels` parameter, unnamed kernels named, or raise saying which entry is wrong."""
+def one_class_kernels() -> list[Kernel]:
+    """Return the same for one-class machines: Gaussians that are narrower than the scale of the data.
+
+    Nothing in a training set of one class speaks against a wide kernel, so that learned weights lean to the widest.
+    """
+    return family(Gaussian(), factor=[0.175, 0.35, 0.7])
+
+
+def read_kernels(kernels: Any, default: Callable[[], list[Kernel]] = default_kernels) -> list[Entry]:
+    """Return the entries of a `kernels` parameter, unnamed kernels named, or raise saying which entry is wrong.
+
+    Parameters
+    ----------
+    kernels : list of kernels, (name, kernel) or (name, kernel, columns), one kernel, or None
+        As an estimator was given it.
+    default : callable
+        Makes the kernels that None stands for.
+    """
     if kernels is None:
-        kernels = default_kernels()
+        kernels = default()
     if isinstance(kernels, Kernel | PerColumn):
         kernels = [kernels]
     if isinstance(kernels, str | type) or callable(kernels):
@@ -64,7 +80,7 @@ def read_kernels(kernels: Any) -> list[Entry]:
     if isinstance(kernels, tuple) and len(kernels) in (2, 3) and isinstance(kernels[0], str):
         raise TypeError(f"kernels={kernels!r}: give a list, [{kernels!r}].")
     if not kernels:
-        raise ValueError("kernels is empty: give at least one kernel, or None for linear, quadratic and Gaussian.")
+        raise ValueError("kernels is empty: give at least one kernel, or None for the defaults.")
     triples = [_read_item(i, item) for i, item in enumerate(kernels)]
     unnamed = [kernel for name, kernel, _ in triples if name is None]
     given = iter(name_kernels([k.kernel if isinstance(k, PerColumn) else k for k in unnamed]))

@@ -108,9 +108,11 @@ class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
     --------
     >>> from kernelmosaic import MKLClassifier
     >>> from kernelmosaic.datasets import make_gaussians
+    >>> from kernelmosaic.kernels import Gaussian, Linear, Polynomial
     >>> from kernelmosaic.model_selection import ResponseSurfaceSearchCV
     >>> X, y = make_gaussians(n_components=3, n_samples=120, random_state=0)
-    >>> search = ResponseSurfaceSearchCV(MKLClassifier(), on="penalties", cv=2).fit(X, y)
+    >>> model = MKLClassifier([Linear(), Polynomial(), Gaussian()])
+    >>> search = ResponseSurfaceSearchCV(model, on="penalties", cv=2).fit(X, y)
     >>> search.design_.labels
     ['d[polynomial]', 'd[gaussian]']
     """

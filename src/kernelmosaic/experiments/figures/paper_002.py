@@ -18,7 +18,7 @@ from kernelmosaic.kernels import Gaussian, Linear, Polynomial
 from kernelmosaic.model_selection import FiveByTwoFold, ResponseSurfaceSearchCV
 from kernelmosaic.plots import ProjectionDisplay, ResponseSurfaceDisplay
 
-_THREE = [("kL", Linear()), ("kP", Polynomial(degree=2)), ("kG", Gaussian())]
+_THREE = [("kL", Linear()), ("kP", Polynomial(degree=2)), ("kG", Gaussian("nearest"))]
 #: Powers of ten of the penalties on the grid.
 _POWERS = np.linspace(-1.0, 1.0, 7)
 
