@@ -28,10 +28,11 @@ FLOORS = (
     {"datasets"},
     {"plots"},
     {"reports"},
-    {"experiments"},
     {"demo", "_demo_report"},
     {"cli"},
 )
+#: Packages of the repository that the wheel does not hold.
+OUTSIDE = {"reproduction", "tests", "benchmarks", "tools"}
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 NEIGHBOURS_ALLOWED = {("_demo_report", "demo")}
 
@@ -86,6 +87,8 @@ def faults(source: str, module: str, is_package: bool = False) -> list[str]:
     for item in imports_of(source, package):
         top, *rest = item.target.split(".")
         where = f"{module}, line {item.line}"
+        if top in OUTSIDE:
+            found.append(f"{where}: the library may not import {top}, which is not in the wheel")
         if top == "kernelmosaic" and rest and not rest[0].startswith("__"):
             other = rest[0]
             if other not in FLOOR:
@@ -130,6 +133,7 @@ def test_imports_point_downwards_and_heavy_packages_wait(path, module):
         ("if TYPE_CHECKING:\n    from kernelmosaic.machines import SVC", "kernelmosaic.solvers.smo", True),
         ("from kernelmosaic.stats import wilcoxon", "kernelmosaic.model_selection.search", True),
         ("from kernelmosaic.attic import thing", "kernelmosaic.cli", True),
+        ("def f():\n    from reproduction import EXPERIMENTS", "kernelmosaic.cli.fit", True),
         ("import numba", "kernelmosaic.solvers.smo", True),
         ("try:\n    import torch\nexcept ImportError:\n    torch = None", "kernelmosaic.gram.bank", True),
         ("class A:\n    import matplotlib.pyplot as plt", "kernelmosaic.plots.gates", True),

@@ -6,6 +6,7 @@ import ast
 import re
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -88,6 +89,14 @@ def test_the_search_for_paths_finds_them(text):
 @pytest.mark.parametrize("text", ["network/", "https://example.org/homework/a", "and/or", "framework"])
 def test_the_search_for_paths_leaves_words_alone(text):
     assert not MACHINE_PATHS.search(text)
+
+
+def test_the_wheel_holds_the_library_alone():
+    builds = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]
+    assert builds["wheel"]["packages"] == ["src/kernelmosaic"]
+    assert not any((TOP / "src").rglob("published.csv"))
+    # The source distribution has what runs the papers again, and its tests.
+    assert {"/src", "/reproduction", "/tests"} <= set(builds["sdist"]["include"])
 
 
 def test_one_version_everywhere():

@@ -15,8 +15,6 @@ from kernelmosaic.cli.demo import demo
 from kernelmosaic.cli.fit import fit
 from kernelmosaic.cli.inspect import inspect
 from kernelmosaic.cli.predict import predict
-from kernelmosaic.cli.report import report
-from kernelmosaic.cli.reproduce import reproduce
 
 app = typer.Typer(
     help="Multiple kernel learning behind scikit-learn's interface.",
@@ -73,5 +71,3 @@ def _root(
 
 for _command in (demo, fit, predict, inspect):
     app.command()(_command)
-app.command()(reproduce)
-app.command()(report)

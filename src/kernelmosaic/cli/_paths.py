@@ -44,25 +44,6 @@ def writable_if_given(path: Path | None) -> Path | None:
     return None if path is None else writable_file(path)
 
 
-def existing_folder(option: str, path: Path | None) -> None:
-    """Refuse what is no folder, where something is given."""
-    if path is not None and not path.is_dir():
-        fault = "this is no folder" if path.exists() else "there is no such folder"
-        raise ValueError(f"{option} {path}: {fault}; give one that holds the sets as npz files.")
-
-
-def writable_folder(option: str, path: Path) -> None:
-    """Refuse what is no folder and could not be made one."""
-    nearest = next(one for one in (path, *path.absolute().parents) if one.exists())
-    if not nearest.is_dir():
-        raise ValueError(f"{option} {path} is not a folder; give one, or the name of a new one.")
-    try:
-        with TemporaryFile(dir=nearest):
-            pass
-    except OSError:
-        raise ValueError(f"{option} {path}: nothing can be written there; give another folder.") from None
-
-
 def model_file(path: Path) -> Path:
     """Refuse, beside what cannot be written, the name of a table or a page."""
     if path.suffix.lower() in _NOT_A_MODEL:
