@@ -28,6 +28,7 @@ FLOORS = (
     {"datasets"},
     {"plots"},
     {"reports"},
+    {"tables"},
     {"demo", "_demo_report"},
     {"cli"},
 )
@@ -40,7 +41,7 @@ NEIGHBOURS_ALLOWED = {("_demo_report", "demo")}
 #: imported inside functions only) or of a room listed here; anywhere else it is imported where it is used.
 LATE = {package: set() for package in ("numba", "clarabel", "parasail", "matplotlib", "pandas", "polars", "skops")}
 LATE |= {package: set() for package in ("torch", "dask", "distributed", "highspy")}
-LATE |= {"typer": {"cli"}, "rich": {"demo"}}
+LATE |= {"typer": {"cli"}, "rich": {"cli", "demo"}, "pandas": {"tables"}}
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import kernelmosaic
 
 TOP = Path(__file__).parents[1]
 SOURCES = sorted((TOP / "src").rglob("*.py"))
-MAX_FILE_LINES = 350
+MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 40
 
 # Written in pieces so that this file does not find itself.

@@ -236,12 +236,10 @@ def test_columns_that_number_the_rows_and_free_text_are_left_out_with_a_note(cap
 
 
 def test_a_gap_that_is_not_met_is_one_line_on_stderr(capsys, tmp_path, train, monkeypatch):
-    from kernelmosaic.cli import _methods
+    from kernelmosaic.cli import methods
 
-    make = _methods.make_estimator
-    monkeypatch.setattr(
-        "kernelmosaic.cli._training_run.make_estimator", lambda *a: make(*a).set_params(max_iter=1, tol=1e-12)
-    )
+    make = methods.make_estimator
+    monkeypatch.setattr("kernelmosaic.cli.fit.make_estimator", lambda *a: make(*a).set_params(max_iter=1, tol=1e-12))
     views = ("--view", "s=shape_*:linear+gauss(1)", "--view", "n=noise_*:gauss(1)")
     said = done(capsys, "fit", train, "--target", "kind", *views, *QUICK, "-o", tmp_path / "m.skops")
     lines = [line for line in said.err.splitlines() if "duality gap" in line]

@@ -125,7 +125,9 @@ def test_a_missing_data_file_says_where_to_get_it(tmp_path, capsys, monkeypatch)
         (["report"], "run"),
         (["report", "none"], "none is not there; give a folder that `python -m reproduction` made"),
         (["report", ".", "--data", "file"], "--data file: this is no folder"),
-        (["report", ".", "--output", "no/page.html"], "no/page.html"),
+        (["report", "file"], "has no run.json"),
+        (["report", ".", "--output", "no/page.html"], "--output/-o: no/page.html is not the name of a file"),
+        (["report", ".", "--markdown", "no/page.md"], "no/page.md"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_2(toys, arguments, words, capsys, tmp_path, monkeypatch):

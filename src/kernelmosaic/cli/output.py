@@ -1,13 +1,18 @@
-"""What a model file says: the fitted estimator, how it was trained, and both in figures."""
+"""What a model file says, and what the terminal shows: tables on stdout; notes and a progress bar on stderr."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
 
 @dataclass(frozen=True)
@@ -134,3 +139,116 @@ def gate_summary(model: Any, X: Any) -> dict[str, list[float]] | None:
 def plain(value: Any) -> Any:
     """Return NumPy's scalars as Python's own."""
     return value.item() if isinstance(value, np.generic) else value
+
+
+def lines(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return name and value of what `kernelmosaic inspect` tells; see `_model.describe`."""
+    told = [
+        ("estimator", found["estimator"]),
+        ("written by", f"kernelmosaic {found['kernelmosaic_version']}, scikit-learn {found['sklearn_version']}"),
+        ("written on", found["created"]),
+    ]
+    if found["task"]:
+        target = f", target {found['target']!r}" if found["target"] else ""
+        told.append(("task", f"{found['task']} by {found['method']}{target}"))
+    if found["classes"]:
+        told.append(("classes", f"{len(found['classes'])}: {_some(found['classes'], 10)}"))
+    if found["price"]:
+        told.append((found["price"]["name"], f"{found['price']['value']:g}"))
+    if found["rows"] is not None:
+        told.append(("learned from", f"{found['rows']} rows"))
+    told += _scores(found)
+    told += [
+        ("support vectors", f"{found['support_vectors']} ({100 * found['support_fraction']:.1f} % of the rows)"),
+        ("cost of a prediction", f"{found['cost']:.1f} (support vectors × share of kernels in use)"),
+        ("certified gap", f"{found['duality_gap']:.1e} after {found['iterations']} iterations"),
+        ("columns", _columns(found)),
+    ]
+    for name, view in (found["views"] or {}).items():
+        told.append((f"  view {name}", f"{_some(view['columns'], 4)}: {' + '.join(view['kernels'])}"))
+    return told + [("warning", text) for text in found["warnings"]]
+
+
+def _scores(found: dict[str, Any]) -> list[tuple[str, str]]:
+    told = []
+    if found["score"]:
+        score = found["score"]
+        text = f"{score['mean']:.4f} ± {score['spread']:.4f}; looking at no column: {score['baseline']:.4f}"
+        told.append((f"cross-validated {score['name']}", text))
+    if found["test"]:
+        told.append((f"{found['test']['name']} on held-out rows", f"{found['test']['value']:.4f}"))
+    return told
+
+
+def _columns(found: dict[str, Any]) -> str:
+    columns = found["columns"]
+    return f"{len(columns)}: {_some(columns, 8)}" if columns else "none by name"
+
+
+def _some(names: list[Any], n: int) -> str:
+    shown = ", ".join(map(str, names[:n]))
+    return shown if len(names) <= n else f"{shown} … ({len(names)} in all)"
+
+
+#: Weights below this print as zero.
+_NOTHING = 5e-5
+
+
+def say(*, note: str) -> None:
+    """Print one line on stderr."""
+    import sys
+
+    print("kernelmosaic:", " ".join(note.split()), file=sys.stderr)
+
+
+@contextmanager
+def progress(total: int) -> Iterator[Callable[[str, int], None]]:
+    """Show a bar of that many steps while the block runs; the value is called with what is done and how far."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda what, done: None
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("preparing", total=total)
+
+        def advance(what: str, done: int) -> None:
+            bar.update(task, description=what, completed=done or bar.tasks[0].completed)
+
+        yield advance
+
+
+def print_facts(title: str, facts: Sequence[tuple[str, str]]) -> None:
+    """Print what was found, a line each."""
+    table = Table(title=title, show_header=False, title_justify="left")
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts:
+        table.add_row(_plain(name), _plain(value))
+    Console().print(table, highlight=False)
+
+
+def print_shares(shares: Sequence[KernelShare], gates: Any = None) -> None:
+    """Print the kernels that count, the heaviest first."""
+    counted = sorted((s for s in shares if s.share >= _NOTHING), key=lambda s: -s.share)
+    table = Table(title="Kernels", title_justify="left")
+    table.add_column("kernel", overflow="fold")
+    for name in ("mean gate" if gates else "weight", "share %", *(("gate, 10 % to 90 %",) if gates else ())):
+        table.add_column(name, justify="right")
+    texts = weight_texts(list(shares))
+    for share in counted:
+        low, _, high = gates[share.name] if gates else (0.0, 0.0, 0.0)
+        extra = (f"{low:.3f} to {high:.3f}",) if gates else ()
+        table.add_row(_plain(share.name), texts[share.name], f"{100 * share.share:.1f}", *extra)
+    console = Console()
+    console.print(table, highlight=False)
+    left = len(shares) - len(counted)
+    if left:
+        console.print(f"{left} of {len(shares)} kernels have weight 0.", highlight=False)
+
+
+def _plain(text: str) -> Any:
+    """A text whose brackets are not taken for markup."""
+    from rich.text import Text
+
+    return Text(text)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelmosaic.cli._prepare import Plan
+from kernelmosaic.cli.views import Plan
 
 CLASSIFICATION, REGRESSION, ONE_CLASS = "classification", "regression", "one-class"
 
