@@ -72,7 +72,7 @@ $(MADE):
 
 $(CORE): pyproject.toml | $(MADE)
 	@echo "Installing kernelmosaic into $(VENV) …"
-	@$(BIN)/python -m pip install --quiet --editable .
+	@$(BIN)/python -m pip install --quiet --editable ".[cli,plots]"
 	@touch $@
 
 $(DEV): pyproject.toml | $(MADE)
