@@ -13,6 +13,7 @@ from reproduction.rows import Row, row_of
 
 #: The metric by which a setting is chosen; larger is better.
 VALIDATION = "validation"
+_VERDICTS = {"win": 1.0, "tie": 0.0, "loss": -1.0}
 
 
 @dataclass(frozen=True)
@@ -92,9 +93,6 @@ def _cell(records: list[Record]) -> Cell:
                 values.setdefault(one.metric, []).append(one.value)
     unit = records[0].unit
     return Cell(unit.dataset, unit.method, unit.kernels, setting, values)
-
-
-_VERDICTS = {"win": 1.0, "tie": 0.0, "loss": -1.0}
 
 
 @dataclass(frozen=True)

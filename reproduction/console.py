@@ -15,6 +15,11 @@ from reproduction.experiment import Record, Unit
 from reproduction.rows import Row
 from reproduction.runner import Finished, Watcher
 
+#: Metrics a paper's table prints; the others are in the file.
+_SHOWN = ("accuracy", "mse", "error", "sv_percent", "total_cost", "explained_variance_2")
+_CAPTION = "In brackets the published figure; = within, ≠ beyond two of its deviations (or two points)."
+_QUICK = " A quick look: few folds on few samples, not to be held against the papers."
+
 
 class Estimate:
     """The time left, from the guesses of the definitions and, as they come in, from the times seen.
@@ -61,12 +66,6 @@ class Estimate:
         if self._waiting and not self._seen:
             return None
         return self.work_left / min(self._n_workers, max(len(self._waiting), 1))
-
-
-#: Metrics a paper's table prints; the others are in the file.
-_SHOWN = ("accuracy", "mse", "error", "sv_percent", "total_cost", "explained_variance_2")
-_CAPTION = "In brackets the published figure; = within, ≠ beyond two of its deviations (or two points)."
-_QUICK = " A quick look: few folds on few samples, not to be held against the papers."
 
 
 class ConsoleWatcher(Watcher):

@@ -32,6 +32,12 @@ from reproduction.rows import (
 _VERDICTS = {1: "win", 0: "tie", -1: "loss"}
 _KINDS = ("wins:", "ties:", "losses:")
 _NAMES = {"5x2cvF": "5×2 cv F test", "direct": "bare means"}
+_TONES = {True: "good", False: "bad", None: ""}
+_RULE = (
+    "“Within” means: at most two published deviations away; where none is printed, two percentage points (0.02 for a "
+    "weight). Counts and verdicts must be equal. The difference, ours less the published figure, stands beside it. "
+    "SV stands for support vectors."
+)
 
 
 def f_test_table(rows: Sequence[Row]) -> Table | None:
@@ -90,14 +96,6 @@ def _verdict(row: Row, p_value: float) -> tuple[str, str, Cell]:
 
 def _agreement(same: bool) -> Cell:
     return Cell("the same", "good") if same else Cell("another", "bad")
-
-
-_TONES = {True: "good", False: "bad", None: ""}
-_RULE = (
-    "“Within” means: at most two published deviations away; where none is printed, two percentage points (0.02 for a "
-    "weight). Counts and verdicts must be equal. The difference, ours less the published figure, stands beside it. "
-    "SV stands for support vectors."
-)
 
 
 def make_page(run: Run, data_home: str | None = None, pictures: bool = True) -> Page:

@@ -22,6 +22,10 @@ from reproduction.rows import Row, row_of
 from reproduction.sources import Dataset, Samples, classes_or_none, take
 
 N_FOLDS = 10
+#: Accuracy on the splits that every method has.
+COMMON = "accuracy:common splits"
+#: A training part takes no more than this share, however small a quick look makes the set.
+_MOST = 0.7
 
 
 @dataclass(frozen=True)
@@ -225,12 +229,6 @@ def _describe_search(found: Found) -> list[Measurement]:
     if found.search is not None:
         measured["n_solver_calls"] = float(len(found.search.cv_results_["params"]))
     return [Measurement(metric, value) for metric, value in measured.items()]
-
-
-#: Accuracy on the splits that every method has.
-COMMON = "accuracy:common splits"
-#: A training part takes no more than this share, however small a quick look makes the set.
-_MOST = 0.7
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,31 @@ from pathlib import Path
 
 import numpy as np
 
+#: Figures in percent, for which two points are two points.
+_PERCENT = ("accuracy", "sv_percent", "total_cost", "explained_variance_2")
+#: Figures that a table is about, in the order of its columns, and what they are called.
+MAIN = {
+    "accuracy": "accuracy %",
+    "mse": "MSE",
+    "error": "error %",
+    "sv_percent": "SV %",
+    "total_cost": "cost %",
+    "explained_variance_2": "variance of two %",
+}
+#: Figures beside these.
+MORE = {
+    "n_sv": "SVs",
+    "active_kernels": "kernels used",
+    "n_solver_calls": "trainings",
+    "lambda": "λ",
+    "time": "seconds",
+    "seconds": "seconds",
+}
+#: Families of figures that have tables of their own, by how their names begin.
+WEIGHTS = ("weight:", "penalty:")
+TESTS = ("F:", "p:")
+COUNTS = ("wins:", "ties:", "losses:", "wilcoxon:", "wilcoxon_p:")
+
 
 @dataclass(frozen=True)
 class Row:
@@ -96,10 +121,6 @@ def _text(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-#: Figures in percent, for which two points are two points.
-_PERCENT = ("accuracy", "sv_percent", "total_cost", "explained_variance_2")
-
-
 @dataclass(frozen=True)
 class Figure:
     """A printed number and its plus-minus figure."""
@@ -155,30 +176,6 @@ def agrees(metric: str, difference: float, std: float | None) -> bool | None:
     if metric.startswith(("wins:", "ties:", "losses:", "wilcoxon:")):
         return difference == 0
     return None
-
-
-#: Figures that a table is about, in the order of its columns, and what they are called.
-MAIN = {
-    "accuracy": "accuracy %",
-    "mse": "MSE",
-    "error": "error %",
-    "sv_percent": "SV %",
-    "total_cost": "cost %",
-    "explained_variance_2": "variance of two %",
-}
-#: Figures beside these.
-MORE = {
-    "n_sv": "SVs",
-    "active_kernels": "kernels used",
-    "n_solver_calls": "trainings",
-    "lambda": "λ",
-    "time": "seconds",
-    "seconds": "seconds",
-}
-#: Families of figures that have tables of their own, by how their names begin.
-WEIGHTS = ("weight:", "penalty:")
-TESTS = ("F:", "p:")
-COUNTS = ("wins:", "ties:", "losses:", "wilcoxon:", "wilcoxon_p:")
 
 
 @dataclass(frozen=True)

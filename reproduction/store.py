@@ -19,6 +19,8 @@ import kernelmosaic
 from reproduction.experiment import Experiment, Measurement, Record, Settings, Unit
 from reproduction.rows import Row, write_rows
 
+_PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "joblib", "threadpoolctl")
+
 
 def append_line(path: Path, content: dict[str, Any]) -> None:
     """Add one line and wait until the disk has it."""
@@ -130,9 +132,6 @@ def _seize(descriptor: int) -> None:
         os.lseek(descriptor, 0, os.SEEK_SET)
         return
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-_PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "joblib", "threadpoolctl")
 
 
 class RunFolder:

@@ -15,7 +15,7 @@ import pytest
 import kernelmosaic
 
 TOP = Path(__file__).parents[1]
-SOURCES = sorted((TOP / "src").rglob("*.py"))
+SOURCES = sorted(path for folder in ("src", "reproduction") for path in (TOP / folder).rglob("*.py"))
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 40
 

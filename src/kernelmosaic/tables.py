@@ -19,6 +19,20 @@ from kernelmosaic.reports.files import existing_file
 
 #: How an empty cell may be written.
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
+NUMBERS, CATEGORIES, SEQUENCES, TEXT = "numbers", "categories", "sequences", "free text"
+#: A column is one of categories if it has at most this many different texts, each twice on average.
+_MOST_CATEGORIES = 50
+#: Strings this long, over letters as few as an alphabet has, are sequences.
+_SHORTEST_SEQUENCE = 8
+_LARGEST_ALPHABET = 26
+#: From this share of numbers on, the texts among them are mistakes, not categories.
+_MOSTLY = 0.5
+#: How some programs write 0.5: no number here, but no category either.
+_DECIMAL_COMMA = r"\s*[+-]?\d*,\d+\s*"
+#: Above this, a sum of squares overflows.
+_LARGEST = 1e150
+#: Whole numbers are classes if there are at most this many of them, each twice on average.
+_MOST_CLASSES = 20
 
 csv.field_size_limit(2**31 - 1)  # one cell may hold a whole genome
 
@@ -225,23 +239,6 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-NUMBERS, CATEGORIES, SEQUENCES, TEXT = "numbers", "categories", "sequences", "free text"
-
-#: A column is one of categories if it has at most this many different texts, each twice on average.
-_MOST_CATEGORIES = 50
-#: Strings this long, over letters as few as an alphabet has, are sequences.
-_SHORTEST_SEQUENCE = 8
-_LARGEST_ALPHABET = 26
-#: From this share of numbers on, the texts among them are mistakes, not categories.
-_MOSTLY = 0.5
-#: How some programs write 0.5: no number here, but no category either.
-_DECIMAL_COMMA = r"\s*[+-]?\d*,\d+\s*"
-#: Above this, a sum of squares overflows.
-_LARGEST = 1e150
-#: Whole numbers are classes if there are at most this many of them, each twice on average.
-_MOST_CLASSES = 20
 
 
 def kind_of(column: pd.Series) -> str:

@@ -12,6 +12,9 @@ from typing import Any
 
 import typer
 
+#: How files end that hold data or a page: a model of that name would be taken for one, or replace one.
+_NOT_A_MODEL = (".csv", ".tsv", ".txt", ".parquet", ".npz", ".npy", ".html")
+
 
 def usage_line(error: Any, arguments: Sequence[str]) -> str:
     """Return what Typer's parser refused, with the value, which its own message may leave out.
@@ -58,10 +61,6 @@ def need(package: str, extra: str) -> None:
     """Raise naming the extra that brings a package, if it is not there."""
     if find_spec(package) is None:
         raise ImportError(f'This command needs {package}: pip install "kernelmosaic[{extra}]"')
-
-
-#: How files end that hold data or a page: a model of that name would be taken for one, or replace one.
-_NOT_A_MODEL = (".csv", ".tsv", ".txt", ".parquet", ".npz", ".npy", ".html")
 
 
 def writable_file(path: Path) -> Path:

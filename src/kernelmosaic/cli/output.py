@@ -14,6 +14,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+#: Weights below this print as zero.
+_NOTHING = 5e-5
+
 
 @dataclass(frozen=True)
 class KernelShare:
@@ -188,10 +191,6 @@ def _columns(found: dict[str, Any]) -> str:
 def _some(names: list[Any], n: int) -> str:
     shown = ", ".join(map(str, names[:n]))
     return shown if len(names) <= n else f"{shown} … ({len(names)} in all)"
-
-
-#: Weights below this print as zero.
-_NOTHING = 5e-5
 
 
 def say(*, note: str) -> None:

@@ -14,6 +14,9 @@ from kernelmosaic.reports import Page, Table
 
 SCORES = {"classification": "accuracy", "regression": "R²", "one-class": "share accepted"}
 _BASELINES = {"classification": "always the commonest class", "regression": "always the mean", "one-class": "1 − nu"}
+_BLUE, _ORANGE = "#0072B2", "#D55E00"
+#: More classes than this make a confusion matrix nobody reads.
+_MOST_CLASSES = 30
 
 
 @dataclass(frozen=True)
@@ -160,11 +163,6 @@ def cautions(facts: Facts, trained: Any) -> list[str]:
     if facts.task == CLASSIFICATION and facts.support_fraction > 0.9 and facts.method in ("mkl", "rmkl", "localized"):
         found.append("nearly every row is a support vector: predictions will be slow, and the classes overlap.")
     return found
-
-
-_BLUE, _ORANGE = "#0072B2", "#D55E00"
-#: More classes than this make a confusion matrix nobody reads.
-_MOST_CLASSES = 30
 
 
 def write_fit_report(trained: Any, facts: Facts, request: Any, method: Method, y: Any) -> None:

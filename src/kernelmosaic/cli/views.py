@@ -29,6 +29,12 @@ KNOWN = "linear, poly2, poly(3), gauss, gauss(median), gauss(1.5), gauss*5, corr
 _TERM = re.compile(r"(?P<word>[a-z]+)(?P<short>\d+)?(?:\((?P<argument>[^()]*)\))?(?:\*(?P<copies>\d+))?")
 _ON_STRINGS = ("spectrum", "wd")
 _MOST_COPIES = 20
+_NUMBERS, _CATEGORIES, _SEQUENCES = "numbers", "categories", "sequences"
+_SEPARATOR = re.compile(r"__|_|\.")
+#: More groups than this are not what anybody means by views.
+_MOST_GROUPS = 20
+#: The column of row numbers that precomputed kernels read, where the user names none.
+ROW_COLUMN = "(row number)"
 
 
 @dataclass(frozen=True)
@@ -168,12 +174,6 @@ _READERS: dict[str, Callable[[str | None], Spec]] = {
 }
 
 
-_NUMBERS, _CATEGORIES, _SEQUENCES = "numbers", "categories", "sequences"
-_SEPARATOR = re.compile(r"__|_|\.")
-#: More groups than this are not what anybody means by views.
-_MOST_GROUPS = 20
-
-
 @dataclass(frozen=True)
 class View:
     """Columns that belong together, and their kernels."""
@@ -303,10 +303,6 @@ def _checked_name(name: str, text: str) -> str:
 def _tame(name: str) -> str:
     """A column's name as part of a kernel's, where two underscores mean something else."""
     return re.sub("_{2,}", "_", name).replace(":", ".") or "column"
-
-
-#: The column of row numbers that precomputed kernels read, where the user names none.
-ROW_COLUMN = "(row number)"
 
 
 @dataclass(frozen=True)
