@@ -2,7 +2,7 @@
 # Another interpreter:  make test PYTHON=python3.13
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs linkcheck format bench benchname clean
+.PHONY: help demo test lint docs linkcheck format bench benchname reproduce clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -51,9 +51,13 @@ benchname:
 	@test -f "benchmarks/$(NAME).py" || { echo "make bench NAME=…, one of:" \
 		$(basename $(notdir $(wildcard benchmarks/[a-z]*.py))) >&2; exit 2; }
 
+reproduce: $(DEV) ## tables of the papers run again: make reproduce NAME=000-table1
+	@test -n "$(NAME)" || { echo "make reproduce NAME=…, one or several of:" >&2; $(BIN)/python -m reproduction --list >&2; exit 2; }
+	$(BIN)/python -m reproduction $(NAME)
+
 clean: ## remove .venv, caches and what was built
 	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache kernelmosaic-demo.html docs/_build docs/auto_examples docs/generated
-	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src reproduction tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are written last: a failed or interrupted step is simply done again.
 $(MADE):
@@ -68,7 +72,7 @@ $(MADE):
 
 $(DEMO): pyproject.toml | $(MADE)
 	@echo "Installing kernelmosaic and what draws its pictures into $(VENV) …"
-	@$(BIN)/python -m pip install --quiet --editable ".[plots]"
+	@$(BIN)/python -m pip install --quiet --editable ".[cli,plots]"
 	@touch $@
 
 $(DEV): pyproject.toml | $(MADE)

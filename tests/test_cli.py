@@ -13,7 +13,8 @@ from sklearn.svm import SVC
 from typer.testing import CliRunner
 
 import kernelmosaic
-from kernelmosaic.cli import app, main
+from kernelmosaic.cli import main
+from kernelmosaic.cli.commands import app
 
 SINGLE = ("SVM, linear", "SVM, quadratic", "SVM, Gaussian")
 LATER = ("localized (lin, quad)", "discriminant")

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from kernelmosaic.cli.views import read_specs
 from scipy.spatial.distance import pdist, squareform
 from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 from tests.cli.tables import QUICK, curve, done, flowers, strings, write
 
 from kernelmosaic import MKLClassifier, load
-from kernelmosaic.cli._kernel_specs import read_specs
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.kernels.views import default_kernels, one_class_kernels
 
@@ -272,12 +272,10 @@ def test_columns_that_number_the_rows_and_free_text_are_left_out_with_a_note(cap
 
 
 def test_a_gap_that_is_not_met_is_one_line_on_stderr(capsys, tmp_path, train, monkeypatch):
-    from kernelmosaic.cli import _methods
+    from kernelmosaic.cli import methods
 
-    make = _methods.make_estimator
-    monkeypatch.setattr(
-        "kernelmosaic.cli._training_run.make_estimator", lambda *a: make(*a).set_params(max_iter=1, tol=1e-12)
-    )
+    make = methods.make_estimator
+    monkeypatch.setattr("kernelmosaic.cli.fit.make_estimator", lambda *a: make(*a).set_params(max_iter=1, tol=1e-12))
     views = ("--view", "s=shape_*:linear+gauss(1)", "--view", "n=noise_*:gauss(1)")
     said = done(capsys, "fit", train, "--target", "kind", *views, *QUICK, "-o", tmp_path / "m.skops")
     lines = [line for line in said.err.splitlines() if "duality gap" in line]
