@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from kernelmosaic.cli.views import read_specs
 from scipy.spatial.distance import pdist, squareform
 from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 from tests.cli.tables import QUICK, curve, done, flowers, strings, write
 
 from kernelmosaic import MKLClassifier, load
+from kernelmosaic.cli.views import read_specs
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.kernels.views import default_kernels, one_class_kernels
 
