@@ -17,8 +17,10 @@ from kernelmosaic.kernels.views import Tile, take_columns
 
 #: Standard deviations this many times apart are warned of.
 _FACTOR = 100.0
-#: Rows looked at: enough for a standard deviation.
+#: Rows looked at: enough for a standard deviation, ...
 _ROWS = 10_000
+#: ... or as many as make this many numbers, so that wide samples on a disk stay there, but at least so many.
+_NUMBERS, _LEAST_ROWS = 2**16, 200
 
 
 class _Extremes(NamedTuple):
@@ -73,9 +75,10 @@ def _level_of_caller() -> int:
 
 def _some_rows(samples: Any) -> Any:
     """Rows from all over the samples; the first ones where they are on a disk or on other machines."""
+    n = samples.shape[0]
     if isinstance(samples, RowSource):
-        return samples.take(slice(0, min(_ROWS, samples.shape[0])))
-    return samples[:: -(-samples.shape[0] // _ROWS)]
+        return samples.take(slice(0, min(_ROWS, max(_LEAST_ROWS, _NUMBERS // samples.row_width), n)))
+    return samples[:: -(-n // _ROWS)]
 
 
 def _reads_scale(kernel: Kernel) -> bool:
