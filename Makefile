@@ -2,12 +2,12 @@
 # Another interpreter:  make test PYTHON=python3.13
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs linkcheck format bench benchname clean
+.PHONY: help demo test lint docs linkcheck format bench benchname reproduce clean
 
 VENV := .venv
 BIN := $(VENV)/bin
 MADE := $(VENV)/.made
-CORE := $(VENV)/.core-installed
+DEMO := $(VENV)/.demo-installed
 DEV := $(VENV)/.dev-installed
 DOCS := $(VENV)/.docs-installed
 
@@ -22,11 +22,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
 
-demo: $(CORE) ## the main job on embedded data, under a minute
+demo: $(DEMO) ## the main job on embedded data, under a minute
 	$(BIN)/kernelmosaic demo
 
 test: lint ## lint, types and every test
-	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=8 -m "not torch" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=8 --dist worksteal -m "not torch" $(PYTEST_ARGS)
 
 lint: $(DEV) ## ruff, mypy, codespell
 	$(BIN)/ruff check .
@@ -51,9 +51,13 @@ benchname:
 	@test -f "benchmarks/$(NAME).py" || { echo "make bench NAME=…, one of:" \
 		$(basename $(notdir $(wildcard benchmarks/[a-z]*.py))) >&2; exit 2; }
 
+reproduce: $(DEV) ## tables of the papers run again: make reproduce NAME=000-table1
+	@test -n "$(NAME)" || { echo "make reproduce NAME=…, one or several of:" >&2; $(BIN)/python -m reproduction --list >&2; exit 2; }
+	$(BIN)/python -m reproduction $(NAME)
+
 clean: ## remove .venv, caches and what was built
 	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache kernelmosaic-demo.html docs/_build docs/auto_examples docs/generated
-	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src reproduction tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are written last: a failed or interrupted step is simply done again.
 $(MADE):
@@ -66,17 +70,17 @@ $(MADE):
 		"On Debian and Ubuntu the module is a package of its own: apt install python3-venv" >&2; exit 1; }
 	@touch $@
 
-$(CORE): pyproject.toml | $(MADE)
-	@echo "Installing kernelmosaic into $(VENV) …"
-	@$(BIN)/python -m pip install --quiet --editable .
+$(DEMO): pyproject.toml | $(MADE)
+	@echo "Installing kernelmosaic and what draws its pictures into $(VENV) …"
+	@$(BIN)/python -m pip install --quiet --editable ".[cli,plots]"
 	@touch $@
 
 $(DEV): pyproject.toml | $(MADE)
 	@echo "Installing kernelmosaic and what its tests need into $(VENV) …"
 	@$(BIN)/python -m pip install --quiet --editable ".[test,lint]"
-	@touch $(CORE) $@
+	@touch $(DEMO) $@
 
 $(DOCS): pyproject.toml | $(MADE)
 	@echo "Installing kernelmosaic and what its documentation needs into $(VENV) …"
 	@$(BIN)/python -m pip install --quiet --editable ".[docs]"
-	@touch $(CORE) $@
+	@touch $(DEMO) $@

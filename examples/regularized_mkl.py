@@ -23,9 +23,11 @@ from sklearn.model_selection import GridSearchCV, train_test_split
 
 from kernelmosaic import MKLClassifier
 from kernelmosaic.datasets import make_gaussians
+from kernelmosaic.kernels import Gaussian, Linear, Polynomial
 from kernelmosaic.model_selection import FiveByTwoFold, ResponseSurfaceSearchCV
 from kernelmosaic.stats import compare
 
+KERNELS = [Linear(), Polynomial(), Gaussian("nearest")]
 METHODS = ("MKL", "RMKL", "EMKL", "RWKL")
 FIGURES = ("accuracy", "kernels", "support vectors")
 
@@ -63,8 +65,9 @@ def one_draw(n_components, n_samples, seed, n_jobs=None):
     X, X_test, y, y_test = train_test_split(X, y, test_size=1 / 3, stratify=y, random_state=seed)
     folds = list(FiveByTwoFold(random_state=seed).split(X, y))
     prices = {"C": [0.01, 0.1, 1, 10, 100]}
-    chosen = GridSearchCV(MKLClassifier(normalize="diagonal"), prices, cv=folds, n_jobs=n_jobs, refit=False).fit(X, y)
-    plain = MKLClassifier(normalize="diagonal", C=chosen.best_params_["C"])
+    plain = MKLClassifier(KERNELS, normalize="diagonal")
+    chosen = GridSearchCV(plain, prices, cv=folds, n_jobs=n_jobs, refit=False).fit(X, y)
+    plain.set_params(C=chosen.best_params_["C"])
     outcomes = {"MKL": Outcome(measure(plain, folds, X, y, X_test, y_test), 1)}
     for name, search in searches(plain, folds, n_jobs).items():
         search.fit(X, y)

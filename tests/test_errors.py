@@ -7,17 +7,18 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.datasets import make_classification
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from kernelmosaic import MKLClassifier, MKLOneClass, MKLRegressor
-from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed, Spectrum
+from kernelmosaic import LocalizedMKLClassifier, MKLClassifier, MKLOneClass, MKLRegressor
+from kernelmosaic.kernels import Correlation, Gaussian, Linear, Polynomial, Precomputed, Spectrum
 
 X, Y = make_classification(60, 4, flip_y=0.2, random_state=0)
 ALL = [MKLClassifier, MKLRegressor, MKLOneClass]
 PENALISED = [MKLClassifier, MKLRegressor]
 ONE = [("line", Linear())]
-TWO = [("line", Linear()), ("bell", Gaussian())]
+TWO = [("line", Linear()), ("bell", Gaussian("nearest"))]
 ROWS = np.arange(4)
 
 
@@ -95,13 +96,23 @@ def test_parameters(estimator, params, error, words):
 
 
 @pytest.mark.parametrize("estimator", ALL)
+def test_the_device_that_others_call_gpu(estimator):
+    with pytest.raises(ValueError, match="device='gpu': write device='cuda'"):
+        estimator(ONE, device="gpu").fit(X, Y)
+
+
+@pytest.mark.parametrize("estimator", ALL)
 @pytest.mark.parametrize(
     ("kernels", "error", "words"),
     [
         ([], ValueError, "kernels is empty: give at least one kernel"),
-        ("rbf", TypeError, "kernels='rbf': give a list"),
+        ("rbf", TypeError, r"kernels='rbf': kernels are objects: write Gaussian\(\)"),
         ([Linear(), "rbf"], TypeError, r"kernels\[1\]='rbf'"),
-        ([("a", np.dot)], TypeError, "is not a kernel"),
+        ([("a", np.dot)], TypeError, r"is not a kernel; .*Precomputed\(K\)"),
+        (np.dot, TypeError, r"kernels=<.*Precomputed\(K\)"),
+        ({"a": Linear()}, TypeError, r"kernels=\{'a': Linear\(\)\}.*list\(kernels.items\(\)\)"),
+        (("a", Linear()), TypeError, r"give a list, \[\('a', Linear\(\)\)\]"),
+        ([["a", Linear()]], TypeError, r"kernels\[0\]=.*write the tuple \('a', Linear\(\)\)"),
         ([("a", Linear()), ("a", Gaussian())], ValueError, "the name 'a' is used 2 times"),
         ([("a", Linear(), [9])], ValueError, r"kernel 'a': columns \[9\] do not fit the 4 of X"),
         ([("a", Linear(), ["size"])], ValueError, r"kernel 'a': columns \['size'\]"),
@@ -250,7 +261,9 @@ def test_sparse_samples_for_a_kernel_that_takes_none():
 
 @pytest.mark.parametrize("estimator", ALL)
 def test_too_little_memory_says_how_much_is_needed(estimator):
-    with pytest.raises(MemoryError, match=r"60 x 60 .* needs 28.1 KiB.*1000 B.*memory_budget"):
+    with pytest.raises(
+        MemoryError, match=r"60 x 60 .* needs 28.1 KiB.*1000 B.*approximation='nystroem'.*memory_budget"
+    ):
         estimator(TWO, memory_budget=1000).fit(X, Y)
 
 
@@ -275,7 +288,7 @@ def test_a_bank_beyond_the_budget_is_recomputed_with_the_same_result(estimator, 
 @pytest.mark.parametrize("estimator", ALL)
 def test_not_converged_says_how_far_and_what_to_raise(estimator):
     with pytest.warns(ConvergenceWarning) as caught:
-        model = estimator(TWO, max_iter=1, tol=1e-9).fit(X, Y)
+        model = estimator(TWO, max_iter=1, tol=1e-9, normalize="diagonal").fit(X, Y)
     message = str(caught[0].message)
     assert estimator.__name__ in message
     assert re.search(rf"gap of {model.duality_gap_:.2g}.*tol=1e-09.*max_iter", message)
@@ -289,7 +302,7 @@ def test_not_converged_says_how_far_and_what_to_raise(estimator):
 def test_nothing_is_printed_and_nothing_warned(estimator, weights, capfd):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = estimator(TWO, weights=weights).fit(X, Y)
+        model = estimator(TWO, weights=weights, normalize="diagonal").fit(X, Y)
         model.predict(X), model.contributions(X)
     output, errors = capfd.readouterr()
     assert (output, errors) == ("", "")
@@ -300,3 +313,11 @@ def test_verbose_shows_how_the_gap_falls(estimator, capfd):
     estimator(TWO, verbose=True).fit(X, Y)
     output, errors = capfd.readouterr()
     assert re.search(r"iteration \d+, gap \d\.\de-\d\d of 1e-03", output + errors)
+
+
+def test_sparse_samples_for_a_kernel_that_reads_none():
+    with pytest.raises(TypeError, match=r"X is sparse, which kernel 'like' does not read: give X\.toarray\(\)"):
+        MKLClassifier([("line", Linear()), ("like", Correlation())]).fit(sparse.csr_array(X), Y)
+    gated = LocalizedMKLClassifier(Linear(), gating_kernel=Correlation())
+    with pytest.raises(TypeError, match="kernel 'gating_kernel' does not read"):
+        gated.fit(sparse.csr_array(X), Y)

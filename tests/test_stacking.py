@@ -10,9 +10,11 @@ import polars as pl
 import pytest
 from scipy import sparse
 from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from kernelmosaic import MKLClassifier, stack_views
-from kernelmosaic.kernels import Linear, Spectrum
+from kernelmosaic.kernels import Gaussian, Linear, Spectrum
 
 A = np.arange(6.0).reshape(3, 2)
 B = np.array([[7.0], [8.0], [9.0]])
@@ -104,3 +106,19 @@ def test_the_result_goes_where_one_table_goes():
 def test_what_is_no_set_of_views_is_refused(views, error, words):
     with pytest.raises(error, match=words):
         stack_views(**views)
+
+
+def test_numbers_hold_behind_a_scaler():
+    rng = np.random.RandomState(0)
+    near, far = pd.DataFrame(rng.randn(20, 2), columns=["u", "v"]), 1000 * rng.randn(20, 3)
+    stacked = stack_views(near=near, far=far)
+    assert stacked.numbers == {"near": [0, 1], "far": [2, 3, 4]}
+    assert stack_views(near=near.to_numpy(), far=far).numbers == stacked.numbers
+    X, views = stacked
+    assert views["near"] == ["near__u", "near__v"]
+    y = near["u"] > 0
+    kernels = [(name, Gaussian("median"), columns) for name, columns in stacked.numbers.items()]
+    by_number = make_pipeline(StandardScaler(), MKLClassifier(kernels)).fit(X, y)
+    kernels = [(name, Gaussian("median"), columns) for name, columns in views.items()]
+    by_name = make_pipeline(StandardScaler().set_output(transform="pandas"), MKLClassifier(kernels)).fit(X, y)
+    np.testing.assert_array_equal(by_number.decision_function(X), by_name.decision_function(X))

@@ -22,10 +22,21 @@ class StackedViews(NamedTuple):
         The views side by side.
     views : dict of list
         Columns by the name of their view: names for a data frame, else numbers.
+    numbers : dict of list
+        The same columns by number, whatever the table. It is no item of the tuple.
     """
 
     X: Any
     views: dict[str, list[Any]]
+
+    @property
+    def numbers(self) -> dict[str, list[int]]:
+        """The columns of each view by their numbers.
+
+        Unlike names they hold for what a scaler makes of a data frame, too.
+        """
+        ends = np.cumsum([0, *map(len, self.views.values())]).tolist()
+        return {name: list(range(*ends)) for name, ends in zip(self.views, pairwise(ends), strict=True)}
 
 
 def stack_views(**views: Any) -> StackedViews:
@@ -44,7 +55,13 @@ def stack_views(**views: Any) -> StackedViews:
     X : ndarray, sparse array or data frame of shape (n_samples, n_features)
         The views side by side.
     views : dict of list
-        The columns of each view.
+        The columns of each view: names for a data frame, else numbers.
+
+    Notes
+    -----
+    The two come as a named tuple whose attribute ``numbers`` has the columns by number even for a data frame. A
+    transformer such as :class:`~sklearn.preprocessing.StandardScaler` drops the names unless told
+    ``set_output(transform="pandas")``; numbers outlive it.
 
     Examples
     --------
@@ -57,6 +74,19 @@ def stack_views(**views: Any) -> StackedViews:
     {'shape': [0, 1, 2, 3], 'sound': [4]}
     >>> kernels = [(name, Linear(), columns) for name, columns in views.items()]
     >>> MKLClassifier(kernels).fit(X, [0, 0, 1, 1]).kernel_names_
+    ['shape', 'sound']
+
+    Data frames through a scaler, which returns an array:
+
+    >>> import pandas as pd
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> stacked = stack_views(shape=pd.DataFrame(shape, columns=list("abcd")), sound=sound)
+    >>> stacked.views["sound"], stacked.numbers["sound"]
+    (['sound__0'], [4])
+    >>> kernels = [(name, Linear(), columns) for name, columns in stacked.numbers.items()]
+    >>> model = make_pipeline(StandardScaler(), MKLClassifier(kernels)).fit(stacked.X, [0, 0, 1, 1])
+    >>> model[-1].kernel_names_
     ['shape', 'sound']
     """
     if not views:
@@ -111,8 +141,7 @@ def _library(frame: Any) -> str:
 
 
 def _stack_arrays(tables: dict[str, Any]) -> StackedViews:
-    ends = np.cumsum([0, *(table.shape[1] for table in tables.values())]).tolist()
-    numbers = {name: list(range(*ends)) for name, ends in zip(tables, pairwise(ends), strict=True)}
+    numbers = StackedViews(None, {name: list(range(table.shape[1])) for name, table in tables.items()}).numbers
     parts = list(tables.values())
     text = [name for name, part in tables.items() if part.dtype.kind not in "biuf"]
     if any(map(sparse.issparse, parts)):

@@ -149,6 +149,9 @@ def test_no_target_and_nothing_to_learn_from(capsys, tmp_path, train):
         ("s=shape_*:poly(x)", "cannot be read"),
         ("s=shape_*:poly(0)", "cannot be read"),
         ("s=shape_*:gauss(-1)", "cannot be read"),
+        ("s=shape_*:gauss(-1*median)", "cannot be read"),
+        ("s=shape_*:gauss(*median)", "cannot be read"),
+        ("s=shape_*:gauss(2*mean)", "cannot be read"),
         ("s=shape_*:linear(2)", "cannot be read"),
         ("s=shape_*:linear*3", "only Gaussians come as a family"),
         ("s=shape_*:gauss*1", "gauss*2"),
@@ -210,10 +213,11 @@ def test_outputs_that_cannot_be_written(capsys, tmp_path, train):
 
 
 def test_a_missing_package_is_named_with_its_extra(capsys, tmp_path, train, monkeypatch):
-    monkeypatch.setattr("kernelmosaic.cli._needs.find_spec", lambda name: None)
-    assert "kernelmosaic[frames]" in refusal(capsys, tmp_path, train, "--target", "kind")
-    assert "kernelmosaic[frames]" in run(capsys, "predict", "m.skops", train).error
+    monkeypatch.setattr("kernelmosaic.cli.errors.find_spec", lambda name: None)
+    assert "kernelmosaic[persistence]" in refusal(capsys, tmp_path, train, "--target", "kind")
     assert "kernelmosaic[persistence]" in run(capsys, "inspect", "m.skops").error
+    monkeypatch.setattr("kernelmosaic.cli.find_spec", lambda name: None)
+    assert "kernelmosaic[cli]" in refusal(capsys, tmp_path, train, "--target", "kind")
 
 
 # Matrices -----------------------------------------------------------------------------------------------------------
@@ -362,7 +366,7 @@ def test_what_nobody_foresaw_is_one_line_and_exit_code_1(capsys, monkeypatch, tr
     def fail(*_):
         raise KeyError("unforeseen")
 
-    monkeypatch.setattr("kernelmosaic.cli._training_run.run_training", fail)
+    monkeypatch.setattr("kernelmosaic.cli.fit.run_training", fail)
     said = run(capsys, "fit", train, "--target", "kind")
     assert said.code == 1
     assert len(said.err.splitlines()) == 1
@@ -371,13 +375,3 @@ def test_what_nobody_foresaw_is_one_line_and_exit_code_1(capsys, monkeypatch, tr
     monkeypatch.setenv("KERNELMOSAIC_TRACEBACK", "1")
     with pytest.raises(KeyError):
         run(capsys, "fit", train, "--target", "kind")
-
-
-@pytest.mark.parametrize("option", ["--output", "--markdown"])
-def test_a_report_that_could_not_be_written_is_refused_first(capsys, tmp_path, option):
-    line = run(capsys, "report", tmp_path, option, tmp_path / "nowhere" / "page").error
-    assert "nowhere does not exist" in line
-
-
-def test_a_table_is_no_run(capsys, train):
-    assert "has no run.json" in run(capsys, "report", train).error

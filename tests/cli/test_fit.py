@@ -11,11 +11,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.spatial.distance import pdist, squareform
+from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 from tests.cli.tables import QUICK, curve, done, flowers, strings, write
 
 from kernelmosaic import MKLClassifier, load
+from kernelmosaic.cli.views import read_specs
 from kernelmosaic.kernels import Gaussian, Linear
+from kernelmosaic.kernels.views import default_kernels, one_class_kernels
 
 
 @pytest.fixture
@@ -46,7 +50,7 @@ def test_columns_are_grouped_by_prefix_and_kind(capsys, tmp_path, train):
     views = pipeline.training_["views"]
     assert list(views) == ["shape", "noise", "other"]
     assert views["other"] == {"columns": ["colour"], "kernels": ["linear"]}
-    assert views["shape"]["kernels"] == ["linear", "poly2", "gauss*3"]
+    assert views["shape"]["kernels"] == ["linear", "poly2", "gauss", "gauss(2*median)", "gauss(4*median)"]
     assert len(pipeline.named_steps["model"].kernel_names_) == 11
     assert "support vectors" in said.out
     assert "certified gap" in said.out
@@ -58,8 +62,40 @@ def test_the_widths_of_a_family_lie_around_the_median_distance(capsys, tmp_path,
     X = StandardScaler().fit_transform(flowers()[["shape_a", "shape_b"]])
     i, j = np.triu_indices(len(X), k=1)
     median = np.median(np.linalg.norm(X[i] - X[j], axis=1))
-    widths = [kernel.width for _, kernel, _ in pipeline.named_steps["model"].kernels]
-    np.testing.assert_allclose(widths, median * np.array([0.5, 1, 2]), rtol=6e-3)
+    model = pipeline.named_steps["model"]
+    assert model.kernel_names_ == ["s:gauss(0.5*median)", "s:gauss", "s:gauss(2*median)"]
+    for m, factor in enumerate([0.5, 1, 2]):
+        alone = clone(model).set_params(weights=np.eye(3)[m], normalize=None).fit(X, flowers()["kind"])
+        expected = np.exp(-(squareform(pdist(X)) ** 2) / (factor * median) ** 2)
+        np.testing.assert_allclose(alone.kernel_matrix(X), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("task", "n_line"), [("classification", 2), ("one-class", 0)])
+def test_default_kernels_are_those_of_the_library(capsys, tmp_path, train, task, n_line):
+    price = QUICK if task == "classification" else ()
+    arguments = ("--target", "kind", "--task", task, "--view", "s=shape_a,shape_b")
+    pipeline, said = fitted(capsys, tmp_path, train, *arguments, *price)
+    library = {"classification": default_kernels, "one-class": one_class_kernels}[task]()
+    assert [repr(kernel) for _, kernel, _ in pipeline.named_steps["model"].kernels] == [repr(k) for k in library]
+    assert sum(not isinstance(kernel, Gaussian) for kernel in library) == n_line
+    assert "normalize" not in said.err
+
+
+@pytest.mark.parametrize(
+    ("text", "kernel", "label"),
+    [
+        ("gauss", Gaussian(), "gauss"),
+        ("gauss(median)", Gaussian(), "gauss(median)"),
+        ("gauss(nearest)", Gaussian("nearest"), "gauss(nearest)"),
+        ("rbf(0.5*nearest)", Gaussian("nearest", 0.5), "gauss(0.5*nearest)"),
+        ("gaussian(2 * median)", Gaussian(factor=2.0), "gauss(2*median)"),
+        ("gauss(1.5)", Gaussian(1.5), "gauss(1.5)"),
+    ],
+)
+def test_widths_of_gaussians_are_read(text, kernel, label):
+    (spec,) = read_specs(text)
+    assert [(name, repr(one)) for name, one in spec.kernels] == [(label, repr(kernel))]
+    assert [repr(one) for _, one in read_specs(spec.label)[0].kernels] == [repr(kernel)]
 
 
 def test_cross_validation_chooses_the_price_that_a_plain_loop_chooses(capsys, tmp_path):
@@ -236,12 +272,10 @@ def test_columns_that_number_the_rows_and_free_text_are_left_out_with_a_note(cap
 
 
 def test_a_gap_that_is_not_met_is_one_line_on_stderr(capsys, tmp_path, train, monkeypatch):
-    from kernelmosaic.cli import _methods
+    from kernelmosaic.cli import methods
 
-    make = _methods.make_estimator
-    monkeypatch.setattr(
-        "kernelmosaic.cli._training_run.make_estimator", lambda *a: make(*a).set_params(max_iter=1, tol=1e-12)
-    )
+    make = methods.make_estimator
+    monkeypatch.setattr("kernelmosaic.cli.fit.make_estimator", lambda *a: make(*a).set_params(max_iter=1, tol=1e-12))
     views = ("--view", "s=shape_*:linear+gauss(1)", "--view", "n=noise_*:gauss(1)")
     said = done(capsys, "fit", train, "--target", "kind", *views, *QUICK, "-o", tmp_path / "m.skops")
     lines = [line for line in said.err.splitlines() if "duality gap" in line]

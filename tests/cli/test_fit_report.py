@@ -65,7 +65,7 @@ def test_regression_and_without_matplotlib(capsys, tmp_path, monkeypatch):
     page = page_of(capsys, tmp_path, curve(), "y", *QUICK)
     assert "Predicted and true" in headings(page)
     assert any("true values" in attributes["alt"] for attributes, _ in page.all("img"))
-    monkeypatch.setattr("kernelmosaic.cli._fit_report.find_spec", lambda name: None)
+    monkeypatch.setattr("kernelmosaic.cli.report.find_spec", lambda name: None)
     page = page_of(capsys, tmp_path, curve(), "y", *QUICK)
     assert page.all("img") == []
     assert any("kernelmosaic[plots]" in text for _, text in page.all("code"))

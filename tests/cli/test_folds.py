@@ -12,11 +12,11 @@ import pytest
 from sklearn.base import clone
 from tests.cli.tables import curve, done, flowers, strings, write
 
-from kernelmosaic.cli import _folds, _training
-from kernelmosaic.cli._folds import is_shareable, shared_fold
-from kernelmosaic.cli._methods import Wishes, check_method, price_name
-from kernelmosaic.cli._training import make_folds
-from kernelmosaic.cli._training_run import Columns, Request, _pipeline, read_material
+from kernelmosaic.cli import fit as training
+from kernelmosaic.cli.fit import Columns, Request, _pipeline, make_folds, read_material
+from kernelmosaic.cli.methods import Wishes, check_method, price_name
+from kernelmosaic.model_selection import folds as shared_folds
+from kernelmosaic.model_selection.folds import is_shareable, shared_fold
 
 PRICES = [0.1, 10.0]
 
@@ -24,7 +24,7 @@ PRICES = [0.1, 10.0]
 @pytest.fixture(autouse=True)
 def narrow_tables_are_worth_it(monkeypatch):
     """Small tables stand in for those whose kernels take long."""
-    monkeypatch.setattr(_folds, "_WIDE", 1)
+    monkeypatch.setattr(shared_folds, "_WIDE", 1)
 
 
 class Case:
@@ -43,7 +43,7 @@ class Case:
     def curve(self, prices=PRICES):
         """What the command line's cross-validation finds."""
         arguments = (self.pipeline, self.parameter, prices, self.folds, self.wishes, self.table, self.y)
-        return _training._cross_validate(*arguments, lambda what, n: None)
+        return training._cross_validate(*arguments, lambda what, n: None)
 
     def naive(self, price):
         """Every row's prediction by a whole pipeline fitted to the other parts, one fit after the other."""
@@ -77,7 +77,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_answers_are_those_of_whole_fits(tmp_path, monkeypatch, name):
     made = []
-    monkeypatch.setattr(_training, "shared_fold", lambda *a: made.append(shared_fold(*a)) or made[-1])
+    monkeypatch.setattr(training, "shared_fold", lambda *a: made.append(shared_fold(*a)) or made[-1])
     case = Case(tmp_path, *CASES[name])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -112,7 +112,7 @@ def test_widths_and_scales_are_learned_without_the_held_out_part(tmp_path):
     X = table[["shape_a", "shape_b"]].to_numpy()[rows]
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
     distances = np.array([[np.linalg.norm(a - b) for b in Z] for a in Z])
-    width = np.mean([np.min(np.delete(own, i)) for i, own in enumerate(distances)])
+    width = np.median([distances[i, j] for i in range(len(Z)) for j in range(i)])
     K = fold.pipeline[-1].kernels[0][1].K
     np.testing.assert_allclose(K[: len(rows), : len(rows)], np.exp(-((distances / width) ** 2)), atol=1e-12)
     np.testing.assert_allclose(K[len(rows) :, : len(rows)], 0.0, atol=1e-12)
@@ -141,7 +141,7 @@ def test_what_fits_is_what_all_folds_at_once_need(tmp_path):
 
 
 def test_only_kernels_that_take_long_are_shared(tmp_path, monkeypatch):
-    monkeypatch.setattr(_folds, "_WIDE", 100)
+    monkeypatch.setattr(shared_folds, "_WIDE", 100)
     wide = pd.DataFrame({f"x{i}": np.arange(20.0) * (i + 1) for i in range(100)}).assign(kind=list("ab") * 10)
     for table, target, views, expected in (
         (flowers(), "kind", ("s=shape_*:linear+gauss",), False),
@@ -159,14 +159,14 @@ def test_only_kernels_that_take_long_are_shared(tmp_path, monkeypatch):
 def test_without_the_memory_every_fit_computes_its_own(tmp_path, monkeypatch):
     case = Case(tmp_path, flowers(), "kind")
     shared = [point.predictions for point in case.curve()]
-    monkeypatch.setattr(_folds, "default_budget", lambda: 10_000)
-    monkeypatch.setattr(_training, "shared_fold", None)
+    monkeypatch.setattr(shared_folds, "default_budget", lambda: 10_000)
+    monkeypatch.setattr(training, "shared_fold", None)
     for point, expected in zip(case.curve(), shared, strict=True):
         np.testing.assert_array_equal(point.predictions, expected)
 
 
 def test_one_price_has_nothing_to_share(tmp_path, monkeypatch):
-    monkeypatch.setattr(_training, "shared_fold", None)
+    monkeypatch.setattr(training, "shared_fold", None)
     assert len(Case(tmp_path, flowers(), "kind").curve([1.0])) == 1
 
 
@@ -180,7 +180,7 @@ def test_no_more_folds_are_held_than_worked_on(tmp_path, monkeypatch, jobs):
         most.append(sum(one() is not None for one in held))
         return fold
 
-    monkeypatch.setattr(_training, "shared_fold", watch)
+    monkeypatch.setattr(training, "shared_fold", watch)
     Case(tmp_path, flowers(), "kind", jobs=jobs).curve([0.01, 0.1, 1.0, 10.0])
     assert len(most) == 3
     assert max(most) <= jobs

@@ -86,8 +86,9 @@ EXAMPLES: dict[type[Kernel], list[Example]] = {
     ],
     Gaussian: [
         Example(Gaussian(width=1.7), NUMBERS, gaussian_pair(1.7)),
-        Example(Gaussian(), NUMBERS, gaussian_pair(naive.nearest_width(NUMBERS.tolist()))),
-        Example(Gaussian(width="median"), NUMBERS, gaussian_pair(naive.median_width(NUMBERS.tolist()))),
+        Example(Gaussian(width="nearest"), NUMBERS, gaussian_pair(naive.nearest_width(NUMBERS.tolist()))),
+        Example(Gaussian(), NUMBERS, gaussian_pair(naive.median_width(NUMBERS.tolist()))),
+        Example(Gaussian(factor=0.5), NUMBERS, gaussian_pair(0.5 * naive.median_width(NUMBERS.tolist()))),
     ],
     Correlation: [Example(Correlation(), WITH_CONSTANT, naive.correlation)],
     FFT: [
@@ -109,7 +110,7 @@ EXAMPLES: dict[type[Kernel], list[Example]] = {
         Example(
             Sum(Gaussian(), Linear()),
             NUMBERS,
-            lambda x, z: naive.gaussian(x, z, naive.nearest_width(NUMBERS.tolist())) + naive.linear(x, z),
+            lambda x, z: naive.gaussian(x, z, naive.median_width(NUMBERS.tolist())) + naive.linear(x, z),
         ),
         Example(Spectrum() + WeightedDegree(), DNA, lambda x, z: naive.spectrum(x, z) + naive.weighted_degree(x, z)),
     ],

@@ -54,7 +54,8 @@ def test_one_class_equals_one_class_svm(nu, normalize):
     expected = reference.decision_function(model.kernel_matrix(X_test, X)) / (nu * len(X))
     np.testing.assert_allclose(model.decision_function(X_test), expected, rtol=1e-3, atol=1e-5)
     np.testing.assert_allclose(model.score_samples(X_test) - model.offset_, model.decision_function(X_test))
-    assert np.mean(model.predict(X) == -1) <= nu
+    # Samples on the boundary are worth zero up to the root of the gap, whatever sign rounding gives them.
+    assert np.mean(model.decision_function(X) < -1e-5) <= nu
 
 
 @pytest.mark.parametrize("slack", [1, 2])

@@ -25,16 +25,16 @@ SPREAD = {"approximation": "nystroem", "rank": 25, "random_state": 0, "tol": 1e-
 @pytest.fixture(scope="module")
 def client():
     cluster = distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, worker_dashboard_address=None
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", worker_dashboard_address=None
     )
     with cluster, distributed.Client(cluster) as client:
         yield client
 
 
-@pytest.mark.parametrize("normalize", ["trace", "centered"])
-def test_rows_on_workers_are_worth_rows_at_home(client, normalize):
+@pytest.mark.parametrize(("normalize", "weights"), [("trace", None), ("centered", "uniform")])
+def test_rows_on_workers_are_worth_rows_at_home(client, normalize, weights):
     spread = da.from_array(X, chunks=(130, 2))
-    model = MKLClassifier(KERNELS, normalize=normalize, **SPREAD)
+    model = MKLClassifier(KERNELS, normalize=normalize, weights=weights, **SPREAD)
     home, away = clone(model).fit(X, F > 0), clone(model).fit(spread, da.from_array(F > 0, chunks=130))
     assert away.duality_gap_ <= 1e-6
     assert away.objective_ == pytest.approx(home.objective_, rel=3e-6)

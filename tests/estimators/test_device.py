@@ -166,8 +166,8 @@ def test_a_tensor_says_where_to_compute(monkeypatch):
 
 @pytest.mark.parametrize("estimator", [MKLClassifier(), LocalizedMKLClassifier(), DiscriminantMKLClassifier()])
 def test_devices_that_are_none(estimator):
-    with pytest.raises(ValueError, match=r"device='gpu': give None, 'cuda', 'cuda:1' or 'cpu'"):
-        on(estimator, "gpu").fit(X, Y)
+    with pytest.raises(ValueError, match=r"device='graphics': give None, 'cuda', 'cuda:1' or 'cpu'"):
+        on(estimator, "graphics").fit(X, Y)
 
 
 def test_projections_stay_on_the_host():

@@ -243,8 +243,8 @@ def test_what_does_not_go_together_is_refused():
 
 @parametrize_with_checks(
     [
-        MKLClassifier(approximation="nystroem", random_state=0),
-        MKLRegressor([Gaussian("median"), Linear()], approximation="fourier", rank=50, random_state=0),
+        MKLClassifier(approximation="nystroem", rank=20, random_state=0),
+        MKLRegressor([Gaussian("median"), Linear()], approximation="fourier", rank=30, random_state=0),
     ]
 )
 def test_estimator(estimator, check):

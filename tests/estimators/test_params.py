@@ -71,9 +71,11 @@ def test_a_new_list_and_its_parameters_in_one_call():
 
 
 def test_the_default_kernels_can_be_set_as_well():
-    model = MKLClassifier().set_params(kernels__gaussian__width=9.0)
-    assert model.get_params()["kernels__gaussian__width"] == 9.0
-    assert [entry[0] for entry in model.kernels] == ["linear", "polynomial", "gaussian"]
+    model = MKLClassifier().set_params(**{"kernels__gaussian(factor=2)__width": 9.0})
+    assert model.get_params()["kernels__gaussian(factor=2)__width"] == 9.0
+    assert model.kernels == [(entry.name, entry.kernel) for entry in model._read_kernels()]
+    assert [entry[0] for entry in model.kernels[:2]] == ["linear", "polynomial"]
+    assert [entry[1].factor for entry in model.kernels[2:]] == [1, 2, 4]
 
 
 def test_setting_leaves_the_users_list_alone():

@@ -39,7 +39,7 @@ def test_a_stack_of_matrices_is_a_family_without_copies():
 @pytest.mark.parametrize(
     ("grids", "error", "message"),
     [
-        ({"breadth": [1.0]}, ValueError, r"breadth: Gaussian\(\) has no such parameter; it has width"),
+        ({"breadth": [1.0]}, ValueError, r"breadth: Gaussian\(\) has no such parameter; it has factor, width"),
         ({"width": []}, ValueError, r"width=\[\].*at least one"),
         ({"width": 1.0}, TypeError, r"width=1\.0: give a list"),
         ({"width": "nearest"}, TypeError, r"width='nearest': give a list.*width=\['nearest'\]"),
@@ -87,7 +87,8 @@ class Odd__Kernel_(Linear):
         ([], []),
         ([Linear(), Polynomial(), Gaussian()], ["linear", "polynomial", "gaussian"]),
         ([Gaussian(0.1), Linear(), Gaussian(10)], ["gaussian(width=0.1)", "linear", "gaussian(width=10)"]),
-        ([Gaussian(), Gaussian(np.float64(2))], ["gaussian(width=nearest)", "gaussian(width=2.0)"]),
+        ([Gaussian(), Gaussian(np.float64(2))], ["gaussian(width=median)", "gaussian(width=2.0)"]),
+        (family(Gaussian(), factor=[1, 0.5]), ["gaussian(factor=1)", "gaussian(factor=0.5)"]),
         ([Polynomial(2), Polynomial(3)], ["polynomial(degree=2)", "polynomial(degree=3)"]),
         (
             family(Polynomial(), degree=[1, 2], offset=[0.0, 1.0])[:3],

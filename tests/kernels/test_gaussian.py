@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
+from scipy.spatial.distance import cdist, pdist
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from tests.reference import naive_kernels as naive
 
-from kernelmosaic.kernels import Gaussian
+from kernelmosaic.kernels import Gaussian, Linear, family
 
 RULES = {"nearest": naive.nearest_width, "median": naive.median_width}
 
@@ -54,9 +56,10 @@ def test_width_of_sparse_rows(rule):
     assert_allclose(Gaussian(width=rule).fit(A).width_, RULES[rule](B.tolist()), rtol=1e-9)
 
 
-def test_nearest_width_far_from_the_origin():
+def test_widths_far_from_the_origin():
     X = data("far away")
-    assert_allclose(Gaussian().fit(X).width_, naive.nearest_width(X.tolist()), rtol=1e-6)
+    assert_allclose(Gaussian("nearest").fit(X).width_, naive.nearest_width(X.tolist()), rtol=1e-6)
+    assert_allclose(Gaussian("median").fit(X).width_, naive.median_width(X.tolist()), rtol=1e-6)
 
 
 def test_median_over_many_samples_is_close_to_the_median_over_all():
@@ -64,6 +67,43 @@ def test_median_over_many_samples_is_close_to_the_median_over_all():
     i, j = np.triu_indices(len(X), k=1)
     exact = np.median(np.hypot(*(X[i] - X[j]).T))
     assert_allclose(Gaussian(width="median").fit(X).width_, exact, rtol=0.02)
+
+
+@pytest.mark.parametrize("factor", [0.25, 1, np.float32(2.0)])
+@pytest.mark.parametrize("width", ["median", "nearest", 3.0])
+def test_the_factor_multiplies_any_width(width, factor):
+    X, new = data("plain"), data("column") * np.ones((1, 4))
+    expected = float(factor) * (RULES[width](X.tolist()) if isinstance(width, str) else width)
+    kernel = Gaussian(width=width, factor=factor).fit(X)
+    assert_allclose(kernel.width_, expected, rtol=1e-9)
+    assert_allclose(kernel(new, X), np.exp(-(cdist(new, X) ** 2) / expected**2), rtol=1e-9, atol=1e-300)
+    # Unfitted, the columns of the block are the training set.
+    assert_allclose(clone(kernel)(new, X), kernel(new, X), rtol=1e-9, atol=1e-300)
+
+
+def test_a_family_of_factors_follows_the_scale_of_the_data():
+    X = data("duplicates")
+    bells = family(Gaussian(), factor=[1, 2, 4])
+    assert repr(bells) == "[Gaussian(factor=1), Gaussian(factor=2), Gaussian(factor=4)]"
+    for unit in (1e-3, 1.0, 1e4):
+        median = np.median(pdist(np.unique(unit * X, axis=0)))
+        assert_allclose([k.fit(unit * X).width_ for k in bells], median * np.array([1, 2, 4]), rtol=1e-9)
+    with pytest.raises(ValueError, match="factor: Linear"):
+        family(Linear(), factor=[1])
+
+
+def test_kernels_of_older_model_files_have_no_factor():
+    old = Gaussian("nearest").fit(data("plain"))
+    del old.__dict__["factor"]
+    assert repr(old) == "Gaussian(width='nearest')"
+    assert_allclose(clone(old).fit(data("plain")).width_, old.width_)
+
+
+@pytest.mark.parametrize("factor", [0, -1.0, np.nan, np.inf, True, "2", None, [1.0]])
+def test_bad_factors_are_named(factor):
+    for use in (Gaussian(factor=factor).fit, Gaussian(2.0, factor)):
+        with pytest.raises(ValueError, match="factor="):
+            use(data("plain"))
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -104,5 +144,5 @@ def test_the_fitted_width_serves_new_samples():
     X = data("plain")
     kernel = Gaussian().fit(X)
     new = np.random.RandomState(5).normal(size=(3, 4)) * 10
-    expected = naive.block(lambda x, z: naive.gaussian(x, z, naive.nearest_width(X.tolist())), new.tolist(), X.tolist())
+    expected = naive.block(lambda x, z: naive.gaussian(x, z, naive.median_width(X.tolist())), new.tolist(), X.tolist())
     assert_allclose(kernel(new, X), expected, rtol=1e-9, atol=1e-300)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -10,7 +12,7 @@ from scipy import sparse
 from sklearn.compose import ColumnTransformer, make_column_selector
 
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, per_column
-from kernelmosaic.kernels.views import lay_tiles, read_kernels, take_columns
+from kernelmosaic.kernels.views import lay_tiles, one_class_kernels, read_kernels, take_columns
 
 X = np.arange(12.0).reshape(3, 4)
 FRAME = pd.DataFrame(X, columns=["a", "b", "c", "d"])
@@ -25,9 +27,12 @@ def test_all_forms_side_by_side():
     ]
 
 
-def test_none_is_the_papers_three_and_one_kernel_a_list_of_one():
-    assert [e.name for e in read_kernels(None)] == ["linear", "polynomial", "gaussian"]
+def test_none_is_the_default_list_and_one_kernel_a_list_of_one():
+    bells = [f"gaussian(factor={factor})" for factor in (1, 2, 4)]
+    assert [e.name for e in read_kernels(None)] == ["linear", "polynomial", *bells]
     assert read_kernels(None)[1].kernel.degree == 2
+    assert {e.kernel.width for e in read_kernels(None)[2:]} == {"median"}
+    assert {type(e.kernel) for e in read_kernels(None, one_class_kernels)} == {Gaussian}
     assert [e.name for e in read_kernels(Gaussian())] == ["gaussian"]
     assert [e.name for e in read_kernels((Gaussian(1.0), Gaussian(2.0)))] == [
         "gaussian(width=1.0)",
@@ -55,6 +60,46 @@ def test_none_is_the_papers_three_and_one_kernel_a_list_of_one():
 def test_what_is_no_list_of_kernels_is_refused_by_place(kernels, error, words):
     with pytest.raises(error, match=words):
         read_kernels(kernels)
+
+
+@pytest.mark.parametrize(
+    ("given", "instead"),
+    [
+        ("rbf", "write Gaussian()"),
+        ("RBF", "write Gaussian()"),
+        ("gaussian", "write Gaussian()"),
+        ("linear", "write Linear()"),
+        ("poly", "write Polynomial(degree=3)"),
+        ("polynomial", "write Polynomial()"),
+        ("precomputed", "write Precomputed(K)"),
+        ("weighted_degree", "write WeightedDegree()"),
+        ("laplacian", "such as Gaussian()"),
+        ("", "such as Gaussian()"),
+        (Gaussian, "write Gaussian()"),
+    ],
+)
+def test_a_kernel_by_its_name_is_told_what_to_write(given, instead):
+    for kernels in (given, [given], [("a", given)], [Linear(), ("a", given, [0])]):
+        with pytest.raises(TypeError, match=rf"kernels.*{re.escape(repr(given))}.*{re.escape(instead)}"):
+            read_kernels(kernels)
+    with pytest.raises(TypeError, match=re.escape(instead)):
+        per_column(given)
+
+
+def test_names_of_columns_that_a_scaler_dropped():
+    names = [f"x{i}" for i in range(76)]
+    with pytest.raises(ValueError, match=r"kernel 'a': columns \['x0', .*, … and 71 more\]") as caught:
+        lay_tiles(read_kernels([("a", Linear(), names)]), np.zeros((3, 76)))
+    assert 'StandardScaler().set_output(transform="pandas")' in str(caught.value)
+    assert len(str(caught.value)) < 400
+    with pytest.raises(ValueError, match=r"kernel 'a': .*set_output\(transform="):
+        lay_tiles(read_kernels([("a", Linear(), make_column_selector(pattern="x"))]), np.zeros((3, 76)))
+
+
+def test_names_of_columns_that_are_not_there_are_listed_with_those_that_are():
+    frame = pd.DataFrame(np.zeros((3, 76)), columns=[f"x{i}" for i in range(76)])
+    with pytest.raises(ValueError, match=r"it has no \['y'\], but \['x0', .*'x4', … and 71 more\]"):
+        lay_tiles(read_kernels([("a", Linear(), ["x3", "y"])]), frame)
 
 
 CHOICES = [

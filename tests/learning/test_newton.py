@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -63,13 +61,12 @@ def test_power_norm_with_penalties_is_that_of_scaled_kernels():
 
 def test_two_hundred_kernels():
     rng = np.random.RandomState(0)
-    n, P = 500, 200
+    n, P = 300, 200
     X, Ks = make_kernels(rng, n, P)
     y = np.where(np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.3 * rng.standard_normal(n) > 0, 1.0, -1.0)
-    learn(Newton, Ks[:2, :20, :20], SVC(y[:20]))  # compile first
-    start = time.perf_counter()
     found = learn(Newton, Ks, SVC(y, C=10.0), tol=1e-4)
-    assert time.perf_counter() - start < 20
+    # Second-order steps: about as many as for a handful of kernels, a first-order method would take hundreds.
+    assert found.n_solves <= 25
     assert found.gap <= 1e-4
     q = slopes(Ks, found.solution.beta, np.ones(P))
     lower = machine_value(y, found.solution.beta) - q.max()

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from tests.learning.problems import learn, make_problem
 
 from kernelmosaic.learning.silp import SILP
-from kernelmosaic.solvers.linear_program import solve_master
+from kernelmosaic.solvers.linear_program import Master, solve_master
 
 
-def test_master_against_a_grid():
+def plane_by_plane(constants, planes):
+    master = Master(planes.shape[1])
+    for constant, slopes in zip(constants, planes, strict=True):
+        master.add(constant, slopes)
+        found = master.solve()
+    return found
+
+
+@pytest.mark.parametrize("solve", [solve_master, plane_by_plane])
+def test_master_against_a_grid(solve):
     rng = np.random.RandomState(0)
     for _ in range(5):
         constants, planes = 3 * rng.rand(6), rng.rand(6, 3) * 5
-        theta, value = solve_master(constants, planes)
+        theta, value = solve(constants, planes)
         assert theta.sum() == pytest.approx(1.0)
         assert theta.min() >= 0
         assert value == pytest.approx((constants - planes @ theta).max(), abs=1e-7)
@@ -31,3 +43,35 @@ def test_few_planes_do(kind):
         found = learn(SILP, Ks, machine, penalties=d, tol=1e-3)
         assert found.gap <= 1e-3
         assert found.n_solves <= 30
+
+
+WITHOUT_HIGHSPY = """
+import sys
+sys.modules["highspy"] = None  # importing it now raises an ImportError
+import numpy as np
+from kernelmosaic import MKLClassifier, MKLOneClass, MKLRegressor
+from kernelmosaic.kernels import Gaussian, Linear, Polynomial
+
+rng = np.random.RandomState(0)
+X = rng.standard_normal((40, 3)) + 1.0
+f = np.sin(2 * X[:, 0]) + 0.3 * rng.standard_normal(40)
+kernels = [Linear(), Polynomial(2), Gaussian(1.0), Gaussian(3.0)]
+models = [
+    MKLClassifier(kernels, tol=1e-8).fit(X, f > 0),
+    MKLClassifier(kernels, slack=2, tol=1e-8).fit(X, f > 0),
+    MKLRegressor(kernels, tol=1e-8).fit(X, f),
+    MKLRegressor(kernels, slack=2, tol=1e-8).fit(X, f),
+    MKLOneClass(kernels, tol=1e-8).fit(X),
+]
+assert "scipy.optimize._linprog" in sys.modules, "no fit asked for the planes"
+assert all(model.duality_gap_ <= 1e-6 for model in models), [model.duality_gap_ for model in models]
+try:
+    MKLClassifier(kernels, solver="silp").fit(X, f > 0)
+except ImportError:
+    print("silp alone needs highspy")
+"""
+
+
+def test_only_column_generation_needs_highspy():
+    found = subprocess.run([sys.executable, "-W", "ignore", "-c", WITHOUT_HIGHSPY], capture_output=True, text=True)
+    assert found.stdout.strip() == "silp alone needs highspy", found.stderr

@@ -22,6 +22,7 @@ from kernelmosaic.datasets import make_gaussians
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, per_column
 from kernelmosaic.model_selection import FiveByTwoFold, ResponseSurfaceSearchCV
 
+THREE = [Linear(), Polynomial(), Gaussian("nearest")]
 NAMES = ["p1", "p2", "p3", "p4", "p5"]
 OPTIMUM = np.array([0.42, -0.37, 0.11, 0.64, -0.58])
 X, y = np.arange(12.0).reshape(-1, 1), np.tile([0, 1], 6)
@@ -122,26 +123,26 @@ def test_random_splits_are_drawn_once():
 
 
 def test_penalties_keep_the_first_at_one_and_the_sum_rule(toy):
-    search = ResponseSurfaceSearchCV(MKLClassifier(), on="penalties", cv=3, max_iter=4).fit(*toy)
+    search = ResponseSurfaceSearchCV(MKLClassifier(THREE), on="penalties", cv=3, max_iter=4).fit(*toy)
     d = np.array(search.best_params_["penalties"])
     assert d[0] == 1.0
     assert search.design_.labels == ["d[polynomial]", "d[gaussian]"]
     assert np.sum(d**2 * search.best_estimator_.weights_) == pytest.approx(1.0, abs=1e-6)
-    plain = cross_val_score(MKLClassifier(), *toy, cv=3).mean()
+    plain = cross_val_score(MKLClassifier(THREE), *toy, cv=3).mean()
     assert search.cv_results_["mean_test_score"][0] == pytest.approx(plain)
     assert search.best_score_ >= plain
     assert search.design_.n_initial == 6
 
 
 def test_weights_are_kept_as_found(toy):
-    search = ResponseSurfaceSearchCV(MKLClassifier(), on="weights", cv=3, max_iter=4).fit(*toy)
+    search = ResponseSurfaceSearchCV(MKLClassifier(THREE), on="weights", cv=3, max_iter=4).fit(*toy)
     np.testing.assert_allclose(search.best_estimator_.weights_, search.best_params_["weights"])
     assert search.best_params_["weights"][0] == 1.0
     assert search.best_estimator_.n_solves_ == 1
 
 
 def test_penalties_and_C_together_are_never_worse_than_the_centre(toy):
-    search = ResponseSurfaceSearchCV(MKLClassifier(C=0.5), on=["penalties", "C"], cv=2, max_iter=2).fit(*toy)
+    search = ResponseSurfaceSearchCV(MKLClassifier(THREE, C=0.5), on=["penalties", "C"], cv=2, max_iter=2).fit(*toy)
     assert search.design_.labels == ["d[polynomial]", "d[gaussian]", "C"]
     assert search.design_.n_initial == 10
     assert search.cv_results_["params"][0] == {"penalties": (1.0, 1.0, 1.0), "C": 0.5}
@@ -171,7 +172,7 @@ def test_any_estimator_beats_or_meets_its_start():
 
 
 def test_clone_pickle_and_nested(toy):
-    search = ResponseSurfaceSearchCV(MKLClassifier(), cv=3, max_iter=1)
+    search = ResponseSurfaceSearchCV(MKLClassifier(THREE), cv=3, max_iter=1)
     assert clone(search).get_params()["max_iter"] == 1
     assert set(search.get_params()) >= {"on", "step", "bounds", "order", "tol", "estimator__C"}
     search.fit(*toy)
@@ -223,7 +224,7 @@ def test_verbose_shows_a_bar_and_stays_as_given(capsys):
 )
 def test_wrong_input_is_named(toy, options, message):
     with pytest.raises((ValueError, TypeError), match=message):
-        ResponseSurfaceSearchCV(MKLClassifier(), cv=2, **options).fit(*toy)
+        ResponseSurfaceSearchCV(MKLClassifier(THREE), cv=2, **options).fit(*toy)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from sklearn.svm import SVC
 
 from kernelmosaic import MKLClassifier
 from kernelmosaic.datasets import make_gaussians
+from kernelmosaic.kernels import Gaussian, Linear, Polynomial
 from kernelmosaic.model_selection import ResponseSurfaceSearchCV
 from kernelmosaic.plots import ResponseSurfaceDisplay
 
@@ -29,7 +30,7 @@ def closed_figures():
 @pytest.fixture(scope="module")
 def rmkl():
     X, y = make_gaussians(n_components=3, n_samples=80, random_state=0)
-    return ResponseSurfaceSearchCV(MKLClassifier(), cv=2, max_iter=3).fit(X, y)
+    return ResponseSurfaceSearchCV(MKLClassifier([Linear(), Polynomial(), Gaussian()]), cv=2, max_iter=3).fit(X, y)
 
 
 def test_two_penalties(rmkl):

@@ -15,11 +15,11 @@ webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not in
 
 from selenium.webdriver import Keys  # noqa: E402
 from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
-from tests.experiments.toy import gaussians  # noqa: E402
+from tests.reproduction.toy import gaussians  # noqa: E402
 
-from kernelmosaic.experiments import FULL, Settings, run_experiments  # noqa: E402
-from kernelmosaic.experiments.page import write_page  # noqa: E402
-from kernelmosaic.experiments.reading import read_run  # noqa: E402
+from reproduction import FULL, Settings, run_experiments  # noqa: E402
+from reproduction.page import write_page  # noqa: E402
+from reproduction.reading import read_run  # noqa: E402
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 SELECT_ALL = Keys.CONTROL + "a" + Keys.NULL

@@ -10,17 +10,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from kernelmosaic.estimators._html import FittedSummaryMixin
 from kernelmosaic.estimators._params import KernelListMixin
+from kernelmosaic.estimators._repeats import Counted
 from kernelmosaic.estimators._streamed import check_approximation, is_streamed, validate_rows
 from kernelmosaic.estimators._training_set import TrainingSet, count_samples, read_training_set
 from kernelmosaic.gram import KernelBank
 from kernelmosaic.gram.device import require_device, tensor_device, to_host
 from kernelmosaic.kernels.text import refuse_text
-from kernelmosaic.kernels.views import read_kernels
 from kernelmosaic.learning import Learned, Learner, make_learner
 from kernelmosaic.learning.penalties import numbers
 from kernelmosaic.machines import Machine
@@ -45,6 +46,8 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
     # Where to compute; and where the last fit did, which a tensor on a device may say, too.
     device: Any = None
     _fit_device: str | None = None
+    # What samples the last fit took, which is what predictions take.
+    _fit_input: dict[str, Any] | None = None
 
     # What a subclass names -----------------------------------------------------------------------------------------
 
@@ -62,12 +65,15 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         original = to_host(original)
         counted = count_samples(self, X, y, sample_weight)
         machines = self._machines(None if y is None else y[counted.rows], counted.weight)
-        data = read_training_set(self, X, original, counted)
+        data = self._training_set(X, original, counted)
         learner = self._make_learner(data.bank, machines)
         learned = [learner.learn(data.bank, machine) for machine in machines]
         self.kernel_names_ = data.mosaic.names
         self._keep(data, learned, machines)
         self._warn_if_loose(learner, learned)
+
+    def _training_set(self, X: Any, original: Any, counted: Counted) -> TrainingSet:
+        return read_training_set(self, X, original, counted)
 
     def _make_learner(self, bank: KernelBank, machines: list[Any]) -> Any:
         return make_learner(self, bank, machines)
@@ -113,21 +119,44 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         """Check samples as scikit-learn does; (X, y) if y is given, be it None, else X."""
         if reset:
             self._fit_device = tensor_device(X) if self.device is None else str(require_device(self.device))
+            self._fit_input = self._input_rules()
+        # Parameters may have changed since the fit. Models saved before the rules were kept have their parameters only.
+        rules = self._input_rules() if self._fit_input is None else self._fit_input
         X, y = to_host(X), tuple(map(to_host, y))
-        check_approximation(self, X)
-        if self.approximation is not None and is_streamed(X):
+        check_approximation(rules["approximation"], X)
+        if rules["approximation"] is not None and is_streamed(X):
             return validate_rows(self, X, y, reset, **checks)
-        kinds = set(self._kernels_take("input_kind"))
-        picked = hasattr(X, "columns") and all(entry.columns is not None for entry in read_kernels(self.kernels))
-        if kinds == {"numbers"} and not picked:
-            sparse = all(self._kernels_take("accepts_sparse"))
-            form: dict[str, Any] = {"accept_sparse": "csr" if sparse else False, "dtype": (np.float64, np.float32)}
+        if rules["kinds"] == ["numbers"] and not (rules["picked"] and hasattr(X, "columns")):
+            dense = rules["dense"]
+            if issparse(X) and dense is not None:
+                raise TypeError(
+                    f"X is sparse, which kernel {dense!r} does not read: give X.toarray(), or kernels that do, such as "
+                    "Linear, Polynomial and Gaussian."
+                )
+            form: dict[str, Any] = {
+                "accept_sparse": "csr" if dense is None else False,
+                "dtype": (np.float64, np.float32),
+            }
         else:
             # Row numbers, sequences, frames with columns nobody reads: leave each column to the kernel that reads it.
             form = {"dtype": None, "ensure_all_finite": False}
             X = _as_column(X)
         with refuse_text(X):
             return validate_data(self, X, *y, reset=reset, **form, **checks)
+
+    def _input_rules(self) -> dict[str, Any]:
+        """What samples may be, by the parameters as they are now: what the kernels read, and whether in features."""
+        entries = self._read_kernels()
+        # Past the kernels there may be the one gates live in.
+        readers = zip(
+            [*(entry.name for entry in entries), "gating_kernel"], self._kernels_take("accepts_sparse"), strict=False
+        )
+        return {
+            "kinds": sorted(set(self._kernels_take("input_kind"))),
+            "dense": next((name for name, sparse in readers if not sparse), None),
+            "picked": all(entry.columns is not None for entry in entries),
+            "approximation": self.approximation,
+        }
 
     def _sample_weight(self, sample_weight: Any, X: Any) -> NDArray[np.float64] | None:
         if sample_weight is None:

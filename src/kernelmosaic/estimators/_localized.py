@@ -16,12 +16,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators._gate_inputs import GateInputs
-from kernelmosaic.estimators._projected_samples import ProjectedSamples, has_projections
-from kernelmosaic.estimators._training_set import ExactSet, TrainingSet, count_samples, read_training_set
+from kernelmosaic.estimators._projected_samples import ProjectedSamples, has_learned_projections, has_projections
+from kernelmosaic.estimators._training_set import ExactSet, TrainingSet, count_samples
 from kernelmosaic.gating import Constant, make_gating
 from kernelmosaic.gram.device import to_host
 from kernelmosaic.gram.threads import allowed_threads
 from kernelmosaic.kernels.base import Kernel
+from kernelmosaic.kernels.spelling import suggest_kernel
 from kernelmosaic.learning.gated import GateLearner, LearnedGates
 from kernelmosaic.learning.projections import projected_kernels
 from kernelmosaic.learning.steps import make_step
@@ -49,7 +50,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
         original = to_host(original)
         counted = count_samples(self, X, y, sample_weight)
         machines = self._machines(None if y is None else y[counted.rows], counted.weight)
-        data = read_training_set(self, X, original, counted)
+        data = self._training_set(X, original, counted)
         self._inputs = self._gate_inputs(data)
         self.kernel_names_ = data.mosaic.names
         self._keep_gated(data, machines, self._learn_gates(data, self._inputs(data.samples), machines))
@@ -68,7 +69,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
             )
         if self.gating_kernel is not None and not isinstance(self.gating_kernel, Kernel):
             raise TypeError(
-                f"gating_kernel={self.gating_kernel!r}: give a kernel, such as Gaussian('median'), or None."
+                f"gating_kernel={self.gating_kernel!r}: give a kernel or None; {suggest_kernel(self.gating_kernel)}"
             )
 
     def _gate_inputs(self, data: TrainingSet) -> GateInputs:
@@ -163,7 +164,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         try:
-            tags.transformer_tags = TransformerTags() if has_projections(self) else None
+            tags.transformer_tags = TransformerTags() if has_learned_projections(self) else None
         except (TypeError, ValueError):
             tags.transformer_tags = None
         return tags
@@ -235,8 +236,8 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
         """Return what a prediction costs; a kernel is active if some support vector's gate for it is not zero."""
         return super().cost(costs)
 
-    transform = available_if(has_projections)(ProjectedSamples.transform)
-    get_feature_names_out = available_if(has_projections)(ProjectedSamples.get_feature_names_out)
+    transform = available_if(has_learned_projections)(ProjectedSamples.transform)
+    get_feature_names_out = available_if(has_learned_projections)(ProjectedSamples.get_feature_names_out)
 
     @available_if(has_projections)  # type: ignore[untyped-decorator]
     def fit_transform(self, X: Any, y: Any = None, **options: Any) -> Any:

@@ -7,8 +7,9 @@ from typing import Any, Self
 
 from sklearn.base import BaseEstimator
 
+from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.family import PerColumn
-from kernelmosaic.kernels.views import Entry, read_kernels
+from kernelmosaic.kernels.views import Entry, default_kernels, read_kernels
 
 #: Items of a list that is too long to print that are printed nevertheless.
 _SHOWN = 4
@@ -18,6 +19,14 @@ class KernelListMixin(BaseEstimator):
     """Reach into the list of kernels by their names, and print it as it was written."""
 
     kernels: Any
+
+    @staticmethod
+    def _default_kernels() -> list[Kernel]:
+        """Return what ``kernels=None`` stands for."""
+        return default_kernels()
+
+    def _read_kernels(self) -> list[Entry]:
+        return read_kernels(self.kernels, self._default_kernels)
 
     def _store(self, given: dict[str, Any]) -> None:
         """Keep a constructor's arguments, its ``locals()``, as they are: what scikit-learn asks of a constructor."""
@@ -46,7 +55,7 @@ class KernelListMixin(BaseEstimator):
         return self
 
     def _set_kernels(self, nested: dict[str, Any]) -> None:
-        entries = read_kernels(self.kernels)
+        entries = self._read_kernels()
         known = {entry.name: entry for entry in entries}
         # A kernel is replaced before its own parameters are set, as in scikit-learn.
         for key, value in sorted(nested.items(), key=lambda item: item[0].count("__")):
@@ -70,13 +79,13 @@ class KernelListMixin(BaseEstimator):
         if self.kernels is None:
             return []
         try:
-            return read_kernels(self.kernels)
+            return self._read_kernels()
         except (TypeError, ValueError):
             return []
 
     def _kernels_take(self, trait: str) -> list[Any]:
         """A class attribute of every kernel."""
-        kernels = [entry.kernel for entry in read_kernels(self.kernels)]
+        kernels = [entry.kernel for entry in self._read_kernels()]
         return [getattr(k.kernel if isinstance(k, PerColumn) else k, trait) for k in kernels]
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:

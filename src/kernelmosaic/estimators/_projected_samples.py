@@ -11,13 +11,20 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic.kernels.projected import Projected
-from kernelmosaic.kernels.views import read_kernels
 from kernelmosaic.learning.projections import projected_kernels
 
 
 def has_projections(estimator: Any) -> bool:
     """Whether some kernel of the estimator is a projected one."""
-    return any(isinstance(entry.kernel, Projected) for entry in read_kernels(estimator.kernels))
+    return any(isinstance(entry.kernel, Projected) for entry in estimator._read_kernels())
+
+
+def has_learned_projections(estimator: Any) -> bool:
+    """The same of the kernels that were fitted, whatever the parameters say now; of the parameters before a fit."""
+    if not hasattr(estimator, "_expansions"):
+        return has_projections(estimator)
+    mosaics = (getattr(one.mosaic, "mosaic", one.mosaic) for one in estimator._expansions)
+    return any(projected_kernels(mosaic) for mosaic in mosaics)
 
 
 class ProjectedSamples(TransformerMixin):

@@ -27,18 +27,18 @@ def is_small(X: Any) -> bool:
     return not is_streamed(X) and size <= _SMALL_BYTES
 
 
-def check_approximation(model: Any, X: Any) -> None:
-    """Raise a ValueError if the estimator's parameters do not go together with features, or its samples without."""
-    if model.approximation is None:
+def check_approximation(approximation: Any, X: Any) -> None:
+    """Raise a ValueError if there is no such approximation, or if samples need one and there is none."""
+    if approximation is None:
         if is_streamed(X) and not isinstance(X, np.memmap):
             raise ValueError(
                 f"X={X!r}: samples are read from files with approximation='nystroem' or 'fourier' only; "
                 "load them, or choose one of these."
             )
         return
-    if model.approximation not in APPROXIMATIONS:
+    if approximation not in APPROXIMATIONS:
         known = ", ".join(map(repr, APPROXIMATIONS))
-        raise ValueError(f"approximation={model.approximation!r}: choose one of {known}, or None for exact kernels.")
+        raise ValueError(f"approximation={approximation!r}: choose one of {known}, or None for exact kernels.")
 
 
 def validate_rows(

@@ -14,17 +14,22 @@ from kernelmosaic.estimators._expansion import Expansion
 from kernelmosaic.estimators._feature_expansion import FeatureExpansion
 from kernelmosaic.estimators._gated_expansion import GatedExpansion
 from kernelmosaic.estimators._repeats import Counted, count_repeats
+from kernelmosaic.estimators._scales import warn_of_scales
 from kernelmosaic.estimators._streamed import is_small, is_streamed, named_columns
 from kernelmosaic.gram import KernelBank, Mosaic, ProductMosaic, make_bank, take_rows
 from kernelmosaic.gram.feature_bank import FeatureBank, make_feature_bank
 from kernelmosaic.gram.feature_mosaic import FeatureMosaic
 from kernelmosaic.gram.memory import default_budget
 from kernelmosaic.gram.row_blocks import open_rows
-from kernelmosaic.kernels.views import Tile, lay_tiles, read_kernels
+from kernelmosaic.kernels.views import Tile, lay_tiles
 from kernelmosaic.learning.gated import Look
 from kernelmosaic.learning.projections import Projections
 
 Array = NDArray[np.float64]
+#: Relative differences of a diagonal that count as none: rounding, and what is too little to tell samples apart.
+_EVEN = 1e-3
+#: About so many samples say whether a diagonal varies, where there may be more than fit the memory.
+_LOOKED_AT = 1000
 
 
 class TrainingSet(ABC):
@@ -88,6 +93,16 @@ class TrainingSet(ABC):
     def diagonals(self) -> Array:
         """Return k_m(x, x) of every kernel and sample, of shape (P, n)."""
 
+    def uneven_kernels(self) -> list[str]:
+        """Return the names of the kernels whose k(x, x) differs from sample to sample."""
+        diagonals = self._exact_diagonals()
+        uneven = np.ptp(diagonals, axis=1) > _EVEN * np.abs(diagonals).max(axis=1)
+        return [self.mosaic.names[m] for m in np.flatnonzero(uneven)]
+
+    @abstractmethod
+    def _exact_diagonals(self) -> Array:
+        """Return k_m(x, x) of the kernels as they are, not in features, for enough samples to see whether it varies."""
+
 
 class ExactSet(TrainingSet):
     """Kernels as they are: samples are compared with each other."""
@@ -126,6 +141,8 @@ class ExactSet(TrainingSet):
 
     def diagonals(self) -> Array:
         return self.mosaic.diagonals(self.views)
+
+    _exact_diagonals = diagonals
 
 
 class FeatureSet(TrainingSet):
@@ -169,6 +186,12 @@ class FeatureSet(TrainingSet):
     def diagonals(self) -> Array:
         return np.concatenate([self.bank.combine(one).diagonal()[np.newaxis] for one in np.eye(len(self.mosaic))])
 
+    def _exact_diagonals(self) -> Array:
+        counted = np.flatnonzero(self.weight)
+        some = self.rows.take(counted[:: -(-len(counted) // _LOOKED_AT)])
+        kernels = self.mosaic.mosaic
+        return kernels.diagonals(kernels.views(some))
+
 
 def count_samples(model: Any, X: Any, y: Any, sample_weight: Array | None) -> Counted:
     """Return the samples that count; where they fill the memory, or stay on the disk, repeated ones are not found."""
@@ -185,10 +208,11 @@ def read_training_set(model: Any, X: Any, original: Any, counted: Counted) -> Tr
         X = X[counted.rows]
     named = len(getattr(original, "shape", ())) == 2 and not is_streamed(original)
     table = original if named else named_columns(X)
-    tiles = lay_tiles(read_kernels(model.kernels), table)
+    tiles = lay_tiles(model._read_kernels(), table)
     # Multiplied kernels are one kernel: there are no weights to learn between them.
     rule = ProductMosaic if isinstance(model.weights, str) and model.weights == "product" else Mosaic
     kind = ExactSet if model.approximation is None else FeatureSet
     data = kind(model, rule, tiles, X, counted)
     data.table = table
+    warn_of_scales(model, tiles, data.samples, table)
     return data

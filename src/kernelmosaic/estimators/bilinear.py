@@ -35,7 +35,8 @@ class BilinearMKLClassifier(ClassifierMixin, BaseMKL):
     ----------
     kernels : list, default=None
         Kernels, ``(name, kernel)`` or ``(name, kernel, columns)`` with columns as in
-        :class:`~sklearn.compose.ColumnTransformer`. None means linear, quadratic and Gaussian.
+        :class:`~sklearn.compose.ColumnTransformer`. None means linear, quadratic and Gaussians of
+        1, 2 and 4 times the median distance between training samples.
     kappa : float, default=1.0
         Price κ of the slack.
     solver : {"newton", "quasi_newton", "projected_gradient"}, default="newton"
@@ -83,7 +84,7 @@ class BilinearMKLClassifier(ClassifierMixin, BaseMKL):
     >>> from kernelmosaic import BilinearMKLClassifier
     >>> X, y = load_iris(return_X_y=True)
     >>> BilinearMKLClassifier().fit(X, y).weights_.shape
-    (3, 3)
+    (3, 5)
     """
 
     weights = None

@@ -33,7 +33,8 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     ----------
     kernels : list, default=None
         Kernels, ``(name, kernel)`` or ``(name, kernel, columns)`` with columns as in
-        :class:`~sklearn.compose.ColumnTransformer`. None means linear, quadratic and Gaussian.
+        :class:`~sklearn.compose.ColumnTransformer`. None means linear, quadratic and Gaussians of
+        1, 2 and 4 times the median distance between training samples.
     C : float or "learn", default=1.0
         Price of the slack. ``"learn"``, with ``slack=2``, learns it with the weights: the identity is one more kernel.
     norm : float, default=1
@@ -56,7 +57,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         class (``"pairwise"``, Weston and Watkins).
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"
         How kernels are put on one scale: mean diagonal 1 on the training set; unit diagonal; centred, then mean
-        diagonal 1.
+        diagonal 1. A kernel that is constant on the training set is zero once centred.
     approximation : {"nystroem", "fourier"} or None, default=None
         None computes the kernels exactly. Else each becomes a block of features whose inner products approximate it,
         and cost grows with the number of samples, not with its square: ``"nystroem"`` projects onto samples drawn as

@@ -49,7 +49,8 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
     ----------
     kernels : list, default=None
         Kernels, ``(name, kernel)`` or ``(name, kernel, columns)`` with columns as in
-        :class:`~sklearn.compose.ColumnTransformer`. None means linear, quadratic and Gaussian.
+        :class:`~sklearn.compose.ColumnTransformer`. None means linear, quadratic and Gaussians of
+        1, 2 and 4 times the median distance between training samples.
     formulation : str, default="newton"
         How the weights are learned. ``"newton"``: second-order steps, the fastest; ``"silp"``: the semi-infinite
         linear program, one linear program and one factorisation a step; ``"qcqp"`` and ``"sdp"``: conic programs, for

@@ -205,11 +205,14 @@ class LocalizedMKLOneClass(BaseLocalized, MKLOneClass):
     Parameters
     ----------
     kernels : list, default=None
-        As in :class:`LocalizedMKLClassifier`.
+        As in :class:`MKLOneClass`.
     nu : float, default=0.5
         In (0, 1]: at most this share of the training samples is called novel, at least this share supports the
         boundary.
-    gating, gating_columns, gating_kernel, step, n_init, normalize, approximation, rank
+    gating : {"softmax", "sigmoid", "constant", "gaussian"} or Gating, default="sigmoid"
+        As in :class:`LocalizedMKLClassifier`. Softmax gates divide the one class into regions that no longer resemble
+        one another, and detect less for it.
+    gating_columns, gating_kernel, step, n_init, normalize, approximation, rank
         As in :class:`LocalizedMKLClassifier`, but ``normalize="centered"``.
     tol, n_iter_no_change, max_iter, memory_budget, device, verbose, random_state
         As in :class:`LocalizedMKLClassifier`.
@@ -228,7 +231,7 @@ objective_, duality_gap_, n_iter_, n_solves_, history_
         kernels: Any = None,
         *,
         nu: float = 0.5,
-        gating: Any = "softmax",
+        gating: Any = "sigmoid",
         gating_columns: Any = None,
         gating_kernel: Any = None,
         step: Any = "lbfgs",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -9,6 +10,10 @@ from numpy.typing import NDArray
 from sklearn.base import OutlierMixin
 
 from kernelmosaic.estimators._base import BaseMKL
+from kernelmosaic.estimators._repeats import Counted
+from kernelmosaic.estimators._training_set import TrainingSet
+from kernelmosaic.kernels.base import Kernel
+from kernelmosaic.kernels.views import one_class_kernels
 from kernelmosaic.machines import Machine, OneClass
 from kernelmosaic.machines.base import check_positive
 
@@ -24,7 +29,10 @@ class MKLOneClass(OutlierMixin, BaseMKL):
     Parameters
     ----------
     kernels : list, default=None
-        As in :class:`MKLClassifier`.
+        As in :class:`MKLClassifier`; but None means Gaussians alone, of 0.175, 0.35 and 0.7 times the median distance
+        between training samples. Learned weights lean to the widest, since no sample speaks against it. Where k(x, x)
+        grows with the distance from the origin, as that of linear and polynomial kernels does, far samples look usual:
+        `fit` warns of such kernels unless ``normalize="diagonal"``.
     nu : float, default=0.5
         In (0, 1]: at most this share of the training samples is called novel, at least this share supports the
         boundary.
@@ -97,6 +105,23 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         self.n_support_ = np.array([len(self.support_)])
         self.offset_ = -float(self.intercept_[0])
         return self
+
+    @staticmethod
+    def _default_kernels() -> list[Kernel]:
+        return one_class_kernels()
+
+    def _training_set(self, X: Any, original: Any, counted: Counted) -> TrainingSet:
+        data = super()._training_set(X, original, counted)
+        uneven = [] if self.normalize == "diagonal" else data.uneven_kernels()
+        if uneven:
+            warnings.warn(
+                f"{type(self).__name__}: k(x, x) of {', '.join(uneven)} differs between training samples, so that a "
+                "sample may look usual for being far from the origin alone; use kernels such as Gaussian() whose "
+                "k(x, x) is constant, or set normalize='diagonal', by which directions alone are compared.",
+                UserWarning,
+                stacklevel=4,
+            )
+        return data
 
     def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Machine]:
         return [OneClass(len(weight), 1.0 / (self.nu * float(weight.sum())), weight)]

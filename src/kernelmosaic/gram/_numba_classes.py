@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 _STRIP = 512
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+# Forced inline: see `solvers._numba_smo`.
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, forceinline=True)
 def _combine_strip(
     matrices: NDArray[Any], i: int, left: int, active: NDArray[Any], weights: NDArray[Any], row: NDArray[Any]
 ) -> None:

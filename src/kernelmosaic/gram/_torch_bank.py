@@ -16,7 +16,7 @@ from kernelmosaic.gram._torch_kernels import DeviceMosaic, Placed
 from kernelmosaic.gram.bank import KernelBank, Rows
 from kernelmosaic.gram.class_grams import BankClasses
 from kernelmosaic.gram.gram import DenseGram
-from kernelmosaic.gram.memory import default_budget, format_bytes
+from kernelmosaic.gram.memory import SMALLER, default_budget, format_bytes
 from kernelmosaic.gram.mosaic import Mosaic, Views
 from kernelmosaic.kernels.base import Block
 
@@ -147,7 +147,8 @@ class TorchBank(KernelBank):
         except RuntimeError as error:  # torch's own error does not say what the memory was for
             need = format_bytes(self.n_samples**2 * self.dtype.itemsize)
             raise MemoryError(
-                f"A {self.n_samples} x {self.n_samples} kernel matrix needs {need} on {self.device}: use fewer samples."
+                f"A {self.n_samples} x {self.n_samples} kernel matrix needs {need} on {self.device}: use "
+                "approximation='nystroem', or fewer samples."
             ) from error
 
     # Blocks and products -------------------------------------------------------------------------------------------
@@ -261,7 +262,7 @@ def make_torch_bank(mosaic: Mosaic, views: Views, device: torch.device, dtype: A
     if matrix > budget:
         raise MemoryError(
             f"One combined {n} x {n} kernel matrix needs {format_bytes(matrix)} on {device}, the budget is "
-            f"{format_bytes(budget)}: use fewer samples, or raise memory_budget."
+            f"{format_bytes(budget)}: {SMALLER}."
         )
     # One more for the combined matrix, and one for the blocks the solver takes out of it.
     return TorchBank(mosaic, views, device, dtype, store=(len(mosaic) + 2) * matrix <= budget)

@@ -78,7 +78,7 @@ class DeviceMaps:
     def _fourier(self, m: int, one: FourierMap, X: Tensor) -> Tensor:
         rule = self.mosaic.mosaic.pieces[m].normalization
         scale = float(rule.scale_) if isinstance(rule, UnitTrace) else 1.0
-        angles = X @ self._tensor(one.frequencies)
+        angles = (X - self._tensor(np.asarray(one.center))) @ self._tensor(one.frequencies)
         Z = torch.cat([angles.cos(), angles.sin()], dim=1)
         return Z.mul_(float(np.sqrt(one.factor / (one.width // 2) / scale)))
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic.gram.device import require_device
 from kernelmosaic.gram.gram import DenseGram
-from kernelmosaic.gram.memory import default_budget, format_bytes
+from kernelmosaic.gram.memory import SMALLER, default_budget, format_bytes
 from kernelmosaic.gram.mosaic import Mosaic, Views, take_rows
 from kernelmosaic.gram.threads import one_blas_thread, run_threads
 from kernelmosaic.kernels.base import Block
@@ -317,7 +317,7 @@ def make_bank(
     if matrix > budget:
         raise MemoryError(
             f"One combined {n} x {n} kernel matrix needs {format_bytes(matrix)}, the budget is {format_bytes(budget)}: "
-            "use fewer samples, or raise memory_budget."
+            f"{SMALLER}."
         )
     if (len(mosaic) + 1) * matrix <= budget:
         return StoredBank.fill(mosaic, views, dtype)

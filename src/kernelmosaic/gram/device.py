@@ -9,6 +9,8 @@ from kernelmosaic.backend import is_tensor
 
 def require_device(device: Any) -> Any:
     """Return the torch device of that name, or raise saying what is missing."""
+    if isinstance(device, str) and device.lower() in ("gpu", "nvidia"):
+        raise ValueError(f"device={device!r}: write device='cuda' for a GPU, 'cuda:1' for the second; None for NumPy.")
     try:
         import torch
     except ImportError:

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from kernelmosaic.gram.features import FeatureMap, NystroemMap, explicit_map
+from kernelmosaic.gram.features import ROUNDING, FeatureMap, NystroemMap, explicit_map
 from kernelmosaic.gram.mosaic import Mosaic, Views, _named, take_rows
-from kernelmosaic.gram.normalizing import UnitTrace, make_normalization
+from kernelmosaic.gram.normalizing import UnitTrace, centring_noise, make_normalization
 from kernelmosaic.gram.row_blocks import RowSource, row_strips
 from kernelmosaic.kernels.base import Block
 from kernelmosaic.kernels.views import Tile
@@ -129,14 +129,25 @@ class FeatureMosaic:
         """Take the mean off the features, and give what is left a mean square norm of one."""
         n = rows.shape[0]
         share = np.full(n, 1.0 / n) if sample_weight is None else sample_weight / sample_weight.sum()
-        means = [np.zeros(width) for width in self.widths]
+        # Off the first sample's features first: what all have in common would round what they have not.
+        first = dict(self.blocks(rows.take(slice(0, 1)), range(len(self)), np.float64))
+        apart = [np.zeros(width) for width in self.widths]
         squares = np.zeros(len(self))
+        precision: list[Any] = [np.float64] * len(self)
         for strip in _strips(rows, int(self.widths.sum())):
-            for m, Z in self.blocks(rows.take(strip), range(len(self)), np.float64):
-                means[m] += share[strip] @ Z
-                squares[m] += share[strip] @ np.einsum("ij,ij->i", Z, Z)
-        traces = squares - np.array([mean @ mean for mean in means])
-        return replace(self, centres=means, factors=[1.0 / np.sqrt(t) if t > 0 else 1.0 for t in traces])
+            for m, Z in self.blocks(rows.take(strip), range(len(self))):
+                precision[m] = Z.dtype
+                D = Z.astype(np.float64, copy=False) - first[m]
+                apart[m] += share[strip] @ D
+                squares[m] += share[strip] @ np.einsum("ij,ij->i", D, D)
+        means = [first[m][0] + apart[m] for m in range(len(self))]
+        factors = []
+        for m, mean in enumerate(means):
+            trace = float(squares[m] - apart[m] @ apart[m])
+            noise = max(centring_noise(n, precision[m]), ROUNDING) * float(trace + mean @ mean)
+            # As exact kernels do, a constant one becomes zero.
+            factors.append(1.0 / np.sqrt(trace) if trace > noise else 0.0)
+        return replace(self, centres=means, factors=factors)
 
 
 def check_ranks(rank: Any, P: int) -> list[int]:

@@ -15,7 +15,7 @@ from kernelmosaic.kernels.algebra import Product, Scaled
 from kernelmosaic.kernels.base import Block, Kernel
 
 #: Eigenvalues of the landmarks' block below this share of the largest are rounding, ...
-_ROUNDING = 1e-12
+ROUNDING = 1e-12
 #: ... and below this many roundings of its numbers a landmark.
 _ROUNDINGS = 4.0
 
@@ -51,7 +51,7 @@ class NystroemMap:
     def __init__(self, block: Block) -> None:
         K = np.asarray(block, dtype=np.float64)
         eigenvalues, V = eigh(0.5 * (K + K.T), check_finite=False)
-        rounding = max(_ROUNDING, _ROUNDINGS * len(K) * float(np.finfo(_floating(block)).eps))
+        rounding = max(ROUNDING, _ROUNDINGS * len(K) * float(np.finfo(_floating(block)).eps))
         keep = eigenvalues > rounding * max(float(eigenvalues[-1]), 0.0)
         # A kernel of zeros has one feature, which is zero.
         self.root = V[:, keep] / np.sqrt(eigenvalues[keep]) if np.any(keep) else np.zeros((len(K), 1))
@@ -81,12 +81,22 @@ class FourierMap(FeatureMap):
     Rahimi and Recht (2007), "Random features for large-scale kernel machines".
     """
 
-    def __init__(self, kernel: Kernel, n_columns: int, rank: int, random: np.random.RandomState) -> None:
-        self.frequencies, self.factor = _draw(kernel, n_columns, rank // 2, random)
+    #: What is subtracted from every sample: angles far from zero have few digits left.
+    center: Any = 0.0
+
+    def __init__(self, kernel: Kernel, X: Any, rank: int, random: np.random.RandomState) -> None:
+        self.frequencies, self.factor = _draw(kernel, X.shape[1], rank // 2, random)
         self.width = 2 * self.frequencies.shape[1]
+        if isinstance(X, np.ndarray):
+            self.center = X.mean(axis=0, dtype=np.float64)
 
     def features(self, X: Any) -> Block:
-        angles = np.asarray(safe_sparse_dot(X, self.frequencies.astype(X.dtype, copy=False), dense_output=True))
+        frequencies = self.frequencies.astype(X.dtype, copy=False)
+        if isinstance(X, np.ndarray):
+            angles = np.asarray((X - np.asarray(self.center, dtype=X.dtype)) @ frequencies)
+        else:
+            angles = np.asarray(safe_sparse_dot(X, frequencies, dense_output=True))
+            angles -= np.asarray(np.broadcast_to(self.center, X.shape[1:]) @ self.frequencies, dtype=angles.dtype)
         Z = np.empty((len(angles), self.width), dtype=angles.dtype)
         half = self.width // 2
         np.cos(angles, out=Z[:, :half])
@@ -120,7 +130,7 @@ def explicit_map(
 ) -> FeatureMap | None:
     """Return the map of a fitted kernel that needs no landmarks, None where landmarks it must be.
 
-    `X` are samples as the kernel sees them, of which only the number of columns counts.
+    `X` are samples as the kernel sees them, of which the number of columns and the mean count.
     """
     if isinstance(kernel, Linear) and X.shape[1] <= rank:
         return ColumnsMap(X.shape[1])
@@ -133,7 +143,7 @@ def explicit_map(
         )
     if rank < 2:
         raise ValueError(f"rank={rank}: Fourier features come in pairs, so give at least 2.")
-    return FourierMap(kernel, X.shape[1], rank, random)
+    return FourierMap(kernel, X, rank, random)
 
 
 def _floating(block: Block) -> Any:

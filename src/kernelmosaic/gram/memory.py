@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from kernelmosaic.backend import available_bytes
 
+#: What to do where not even one combined matrix fits.
+SMALLER = "use approximation='nystroem', which needs no such matrix, or fewer samples, or raise memory_budget"
+
 
 def default_budget() -> int:
     """Half of the memory that is free now."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from kernelmosaic.gram.normalizing import Normalization, make_normalization
+from kernelmosaic.gram.normalizing import Centered, Normalization, make_normalization
 from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel, pairwise_statistic
 from kernelmosaic.kernels.views import Tile, take_columns
 
@@ -85,14 +85,17 @@ class Mosaic:
                 yield m, self._finish(m, kernel._block(X[m], Y[m]), X[m], Y[m])
         for (statistic, _, _), members in shared.items():
             # Rounding the statistic instead of the kernel halves the cost of the formula.
-            S = pairwise_statistic(statistic, X[members[0]], Y[members[0]])
-            S = S if dtype is None else S.astype(dtype, copy=False)
+            exact = pairwise_statistic(statistic, X[members[0]], Y[members[0]])
+            rounded = exact if dtype is None else exact.astype(dtype, copy=False)
             for m in members:
                 kernel = self.pieces[m].kernel
                 assert isinstance(kernel, StatisticKernel)
+                # Centring may leave but the last digits of large entries: they are rounded after it.
+                S = exact if isinstance(self.pieces[m].normalization, Centered) else rounded
                 K = kernel.from_statistic(S)
                 # Linear kernels hand the statistic on as it is; what follows may write into it.
-                yield m, self._finish(m, K.copy() if np.may_share_memory(K, S) else K, X[m], Y[m])
+                K = self._finish(m, K.copy() if np.may_share_memory(K, S) else K, X[m], Y[m])
+                yield m, K.astype(rounded.dtype, copy=False)
 
     def diagonals(self, X: Views) -> NDArray[np.float64]:
         """Return k_m(x, x), of shape (P, n)."""

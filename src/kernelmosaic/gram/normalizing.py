@@ -12,6 +12,11 @@ from kernelmosaic.kernels.base import Block, Kernel
 
 Diagonal = NDArray[np.float64]
 
+#: A centred kernel whose eigenvalues are not this far above rounding is zero.
+_ROUNDINGS = 16.0
+#: Rows whose means are taken at a time, so that no second matrix is held.
+_STRIP = 512
+
 
 class Normalization(ABC):
     """A rule applied to the blocks of one kernel; `fit` learns its constants on the training set."""
@@ -96,7 +101,7 @@ class UnitDiagonal(Normalization):
 
 
 class Centered(Normalization):
-    """k with the training set's mean removed in feature space, then unit trace.
+    """k with the training set's mean removed in feature space, then unit trace; zero if nothing but rounding is left.
 
     Blocks of new samples need their similarities to the whole training set, which is therefore kept.
     """
@@ -105,10 +110,17 @@ class Centered(Normalization):
         self.kernel_, self.X_ = kernel, X
         n = X.shape[0]
         self.share_ = np.full(n, 1.0 / n) if sample_weight is None else sample_weight / sample_weight.sum()
-        self.means_ = np.asarray(kernel(X) @ self.share_, dtype=np.float64)
-        self.mean_ = float(self.share_ @ self.means_)
-        trace = float(self.share_ @ (kernel.diag(X) - 2.0 * self.means_ + self.mean_))
-        self.scale_ = trace if trace > 0 else 1.0
+        K, diagonal = kernel(X), np.asarray(kernel.diag(X), dtype=np.float64)
+        # Off a common number first: what the entries have in common would round what they have not.
+        level = float(self.share_ @ diagonal)
+        strips = (K[i : i + _STRIP].astype(np.float64) - level for i in range(0, n, _STRIP))
+        apart = np.concatenate([strip @ self.share_ for strip in strips])
+        mean = float(self.share_ @ apart)
+        self.means_, self.mean_ = level + apart, level + mean
+        trace = float(self.share_ @ (diagonal - level - 2.0 * apart + mean))
+        # A kernel that is constant on the training set is zero once centred: dividing what rounding left of it by its
+        # trace would make a kernel of noise.
+        self.scale_ = trace if trace > centring_noise(n, K.dtype) * abs(level) else np.inf
         return self
 
     def block(self, K: Block, X: Any, Y: Any) -> Block:
@@ -123,6 +135,15 @@ class Centered(Normalization):
         if X is self.X_:
             return self.means_
         return np.asarray(self.kernel_(X, self.X_) @ self.share_, dtype=np.float64)
+
+
+def centring_noise(n_samples: int, dtype: Any) -> float:
+    """Return the share of a kernel's trace that centring leaves of a constant kernel of that precision, and to spare.
+
+    Rounding entries by ε moves eigenvalues by about √n ε, which a kernel of unit trace must hardly feel.
+    """
+    precision = np.dtype(dtype) if np.dtype(dtype).kind == "f" else np.dtype(np.float64)
+    return _ROUNDINGS * float(np.sqrt(n_samples) * np.finfo(precision).eps)
 
 
 _RULES: dict[str | None, type[Normalization]] = {

@@ -123,4 +123,19 @@ def pairwise_statistic(name: str, X: Any, Y: Any) -> Block:
     # Loads a good part of scikit-learn, which a bank of precomputed matrices does without.
     from sklearn.metrics.pairwise import euclidean_distances
 
+    X, Y = near_origin(X, Y)
     return np.asarray(euclidean_distances(X, None if Y is X else Y, squared=True))
+
+
+def near_origin(X: Any, Y: Any) -> tuple[Any, Any]:
+    """Return two sets of samples less the mean of the second, which leaves the distances between them as they are.
+
+    Squared distances are made of squared norms and inner products, which far from the origin swallow them. Sparse rows
+    would lose their zeros, and stay where they are; so do those in single precision, whose distances are computed in
+    double, and lose no more than the samples' own rounding.
+    """
+    if not (isinstance(X, np.ndarray) and isinstance(Y, np.ndarray)) or np.result_type(X, Y) != np.float64:
+        return X, Y
+    center = Y.mean(axis=0)
+    left = X - center
+    return left, left if Y is X else Y - center

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from kernelmosaic.kernels.base import Kernel
+from kernelmosaic.kernels.spelling import suggest_kernel
 
 
 def family(kernel: Kernel, **grids: Iterable[Any]) -> list[Kernel]:
@@ -32,6 +33,8 @@ def family(kernel: Kernel, **grids: Iterable[Any]) -> list[Kernel]:
     >>> from kernelmosaic.kernels import Gaussian, family
     >>> family(Gaussian(), width=[0.1, 1, 10])
     [Gaussian(width=0.1), Gaussian(width=1), Gaussian(width=10)]
+    >>> family(Gaussian(), factor=[0.5, 2])  # times the median distance between training samples
+    [Gaussian(factor=0.5), Gaussian(factor=2)]
     """
     _check_kernel(kernel, "family")
     known = kernel.get_params()
@@ -76,7 +79,7 @@ def per_column(kernel: Kernel) -> PerColumn:
 
 def _check_kernel(kernel: Any, owner: str) -> None:
     if not isinstance(kernel, Kernel):
-        raise TypeError(f"kernel={kernel!r}: {owner} needs a kernel, such as Linear() or Gaussian().")
+        raise TypeError(f"kernel={kernel!r}: {owner} needs a kernel; {suggest_kernel(kernel)}")
 
 
 def _grid_values(name: str, grid: Any) -> list[Any]:

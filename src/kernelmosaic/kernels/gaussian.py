@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from itertools import pairwise
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -10,39 +11,61 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
+from sklearn.utils.extmath import row_norms
 
 from kernelmosaic.kernels.base import Block, StatisticKernel, pairwise_statistic
 
 #: Above this many distinct samples the median distance is taken over an even sub-sample: pairs grow with the square.
 _MEDIAN_SAMPLES = 2000
+#: An error of the kernel that is worth a warning.
+_VISIBLE = 1e-6
 
 
 class Gaussian(StatisticKernel):
-    """k(x, z) = exp(−‖x − z‖² / width²).
+    """k(x, z) = exp(−‖x − z‖² / (factor · width)²).
+
+    Dense samples are centred before distances are formed, so that an offset common to all does no harm. Sparse ones are
+    not, since they would lose their zeros: where rounding shows in the kernel for that, `fit` warns.
 
     Parameters
     ----------
-    width : float or {"nearest", "median"}, default="nearest"
-        A number; ``"nearest"``, the mean distance from a training sample to its nearest neighbour; or ``"median"``,
-        the median distance between two training samples. Repeated samples count once in both.
+    width : float or {"median", "nearest"}, default="median"
+        A number; ``"median"``, the median distance between two training samples; or ``"nearest"``, the mean distance
+        from a training sample to its nearest neighbour, which is much narrower. Repeated samples count once in both.
+    factor : float, default=1.0
+        What the width is multiplied with: ``family(Gaussian(), factor=[1, 2, 4])`` is a family around the scale of the
+        data, whatever that is.
 
     Attributes
     ----------
     width_ : float
-        The width in use, after `fit`.
+        The width in use, the factor included, after `fit`.
 
     References
     ----------
-    Gönen and Alpaydın (2011), "Regularizing multiple kernel learning using response surface methodology", eq. 9.
+    ``"nearest"`` is the rule of Gönen and Alpaydın (2011), "Regularizing multiple kernel learning using response
+    surface methodology", eq. 9.
+
+    Examples
+    --------
+    >>> from kernelmosaic.kernels import Gaussian
+    >>> Gaussian(factor=2).fit([[0.0], [1.0], [4.0]]).width_
+    6.0
     """
 
     statistic: ClassVar[str] = "squared_distances"
+    # Kernels in model files that are older than the parameter have none of their own.
+    factor: float = 1.0
 
-    def __init__(self, width: float | str = "nearest") -> None:
+    def __init__(self, width: float | str = "median", factor: float = 1.0) -> None:
         self.width = width
+        self.factor = factor
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        self.width_ = self._resolve_width(self.validate(X))
+        X = self.validate(X)
+        self.width_ = self._resolve_width(X)
+        if sparse.issparse(X):
+            _warn_if_far(X, self.width_)
         return self
 
     def from_statistic(self, S: Block) -> Block:
@@ -63,15 +86,32 @@ class Gaussian(StatisticKernel):
         return np.ones(X.shape[0])
 
     def _resolve_width(self, X: Any) -> float:
-        if isinstance(self.width, Real) and not isinstance(self.width, bool):
-            if not 0 < self.width < np.inf:
-                raise ValueError(f"width={self.width!r}: the width of a Gaussian kernel must be positive and finite.")
-            return float(self.width)
-        if not isinstance(self.width, str) or self.width not in _WIDTH_RULES:
-            raise ValueError(f"width={self.width!r}: give a positive number, 'nearest' or 'median'.")
-        distances = _WIDTH_RULES[self.width](_distinct_rows(X))
-        # One distinct sample has no neighbour: every width gives the same constant kernel.
-        return float(distances) if distances > 0 else 1.0
+        if not _is_positive(self.factor):
+            raise ValueError(f"factor={self.factor!r}: what multiplies the width must be a positive, finite number.")
+        if isinstance(self.width, str) and self.width in _WIDTH_RULES:
+            distance = _WIDTH_RULES[self.width](_distinct_rows(X))
+            # One distinct sample has no neighbour: every width gives the same constant kernel.
+            return float(self.factor) * (distance if distance > 0 else 1.0)
+        if not _is_positive(self.width):
+            raise ValueError(f"width={self.width!r}: give a positive, finite number, 'median' or 'nearest'.")
+        return float(self.factor) * float(self.width)
+
+
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < np.inf
+
+
+def _warn_if_far(X: Any, width: float) -> None:
+    """Warn of sparse samples so far from the origin that rounding of their squared norms shows in the kernel."""
+    rounding = np.finfo(np.float64).eps * float(row_norms(X, squared=True).mean())
+    if rounding > _VISIBLE * width**2:
+        warnings.warn(
+            "X is sparse and far from the origin for the width of a Gaussian kernel, so that distances are lost to "
+            "rounding: dense samples are centred first, sparse ones cannot be. Subtract the columns' means and give a "
+            "dense X, or choose a larger width.",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def _distinct_rows(X: Any) -> Any:
@@ -100,8 +140,11 @@ def _mean_nearest_distance(X: Any) -> float:
 def _median_distance(X: Any) -> float:
     if X.shape[0] < 2:
         return 0.0
-    rows = np.unique(np.linspace(0, X.shape[0] - 1, _MEDIAN_SAMPLES).astype(int))
-    X = X[rows]
+    X = X[np.unique(np.linspace(0, X.shape[0] - 1, _MEDIAN_SAMPLES).astype(int))]
+    if not sparse.issparse(X):
+        from scipy.spatial.distance import pdist
+
+        return float(np.median(pdist(X)))
     D = np.sqrt(pairwise_statistic("squared_distances", X, X))
     return float(np.median(D[np.triu_indices_from(D, k=1)]))
 

@@ -75,12 +75,15 @@ class Projected(Kernel):
             The slopes of some objective in the entries of the kernel matrix.
         """
         Z = self.transform(X)
+        distances = self.kernel_.statistic == "squared_distances"
+        if distances:  # only differences count, of which an offset leaves few digits
+            Z = Z - Z.mean(axis=0)
         S = pairwise_statistic(self.kernel_.statistic, Z, Z)
         H = G * _slope(self.kernel_, S)
         H = H + H.T
         # Slopes in the projected samples first: no array has both pairs of samples and features.
         in_Z = H @ Z
-        if self.kernel_.statistic == "squared_distances":
+        if distances:
             in_Z = 2.0 * (H.sum(axis=1)[:, np.newaxis] * Z - in_Z)
         return np.asarray(X.T @ in_Z)
 
@@ -133,9 +136,11 @@ def perturbed(W: NDArray[np.float64], rng: np.random.RandomState, size: float = 
 def _principal_directions(X: Any, n_components: int) -> NDArray[np.float64]:
     """Return orthonormal leading eigenvectors of the covariance, their signs fixed by their largest entries."""
     mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
-    product = X.T @ X
-    C = np.asarray(product.toarray() if sparse.issparse(product) else product, dtype=np.float64)
-    C = C / X.shape[0] - np.outer(mean, mean)
+    if sparse.issparse(X):
+        C = np.asarray((X.T @ X).toarray(), dtype=np.float64) / X.shape[0] - np.outer(mean, mean)
+    else:
+        Z = X - mean
+        C = Z.T @ Z / X.shape[0]
     W = np.linalg.eigh(C)[1][:, ::-1][:, :n_components]
     signs = np.sign(W[np.abs(W).argmax(axis=0), np.arange(n_components)])
     return np.ascontiguousarray(W * signs)

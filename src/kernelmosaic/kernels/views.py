@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +12,19 @@ from numpy.typing import NDArray
 from sklearn.utils._indexing import _get_column_indices, _safe_indexing
 
 from kernelmosaic.kernels.base import Kernel
-from kernelmosaic.kernels.family import PerColumn
+from kernelmosaic.kernels.family import PerColumn, family
 from kernelmosaic.kernels.gaussian import Gaussian
 from kernelmosaic.kernels.linear import Linear
 from kernelmosaic.kernels.naming import name_kernels
 from kernelmosaic.kernels.polynomial import Polynomial
+from kernelmosaic.kernels.spelling import shorten, suggest_kernel
 
 _FORMS = "a kernel, (name, kernel) or (name, kernel, columns)"
+#: Where names get lost, and how to keep them.
+_KEEP_NAMES = (
+    "give column numbers, or a data frame; a transformer before keeps the names with "
+    'set_output(transform="pandas"), such as StandardScaler().set_output(transform="pandas")'
+)
 
 
 @dataclass(frozen=True)
@@ -40,20 +46,41 @@ class Tile:
 
 
 def default_kernels() -> list[Kernel]:
-    """The papers' three: linear, quadratic, Gaussian."""
-    return [Linear(), Polynomial(degree=2), Gaussian()]
+    """Return what ``kernels=None`` stands for: linear, quadratic and Gaussians from the scale of the data upwards."""
+    return [Linear(), Polynomial(degree=2), *family(Gaussian(), factor=[1, 2, 4])]
 
 
-def read_kernels(kernels: Any) -> list[Entry]:
-    """Return the entries of a `kernels` parameter, unnamed kernels named, or raise saying which entry is wrong."""
+def one_class_kernels() -> list[Kernel]:
+    """Return the same for one-class machines: Gaussians that are narrower than the scale of the data.
+
+    Nothing in a training set of one class speaks against a wide kernel, so that learned weights lean to the widest.
+    """
+    return family(Gaussian(), factor=[0.175, 0.35, 0.7])
+
+
+def read_kernels(kernels: Any, default: Callable[[], list[Kernel]] = default_kernels) -> list[Entry]:
+    """Return the entries of a `kernels` parameter, unnamed kernels named, or raise saying which entry is wrong.
+
+    Parameters
+    ----------
+    kernels : list of kernels, (name, kernel) or (name, kernel, columns), one kernel, or None
+        As an estimator was given it.
+    default : callable
+        Makes the kernels that None stands for.
+    """
     if kernels is None:
-        kernels = default_kernels()
+        kernels = default()
     if isinstance(kernels, Kernel | PerColumn):
         kernels = [kernels]
-    if isinstance(kernels, str | bytes) or not isinstance(kernels, Sequence):
-        raise TypeError(f"kernels={kernels!r}: give a list whose items are {_FORMS}.")
+    if isinstance(kernels, str | type) or callable(kernels):
+        raise TypeError(f"kernels={kernels!r}: {suggest_kernel(kernels)}")
+    if isinstance(kernels, bytes) or not isinstance(kernels, Sequence):
+        write = " list(kernels.items()) is one." if isinstance(kernels, dict) else ""
+        raise TypeError(f"kernels={kernels!r}: give a list whose items are {_FORMS}.{write}")
+    if isinstance(kernels, tuple) and len(kernels) in (2, 3) and isinstance(kernels[0], str):
+        raise TypeError(f"kernels={kernels!r}: give a list, [{kernels!r}].")
     if not kernels:
-        raise ValueError("kernels is empty: give at least one kernel, or None for linear, quadratic and Gaussian.")
+        raise ValueError("kernels is empty: give at least one kernel, or None for the defaults.")
     triples = [_read_item(i, item) for i, item in enumerate(kernels)]
     unnamed = [kernel for name, kernel, _ in triples if name is None]
     given = iter(name_kernels([k.kernel if isinstance(k, PerColumn) else k for k in unnamed]))
@@ -70,13 +97,16 @@ def read_kernels(kernels: Any) -> list[Entry]:
 def _read_item(i: int, item: Any) -> tuple[str | None, Kernel | PerColumn, Any]:
     if isinstance(item, Kernel | PerColumn):
         return None, item, None
+    if isinstance(item, str | type):
+        raise TypeError(f"kernels[{i}]={item!r}: {suggest_kernel(item)}")
     if not isinstance(item, tuple) or len(item) not in (2, 3):
-        raise TypeError(f"kernels[{i}]={item!r}: expected {_FORMS}.")
+        hint = f"; write the tuple {tuple(item)!r}" if isinstance(item, list) and len(item) in (2, 3) else ""
+        raise TypeError(f"kernels[{i}]={item!r}: expected {_FORMS}{hint}.")
     name, kernel = item[:2]
     if not isinstance(name, str) or "__" in name:
         raise ValueError(f"kernels[{i}]: the name {name!r} must be a string without '__'.")
     if not isinstance(kernel, Kernel | PerColumn):
-        raise TypeError(f"kernels[{i}]: {kernel!r} is not a kernel; see kernelmosaic.kernels for those there are.")
+        raise TypeError(f"kernels[{i}]: {kernel!r} is not a kernel; {suggest_kernel(kernel)}")
     return name, kernel, item[2] if len(item) == 3 else None
 
 
@@ -101,20 +131,37 @@ def _column_numbers(entry: Entry, X: Any) -> NDArray[np.intp] | None:
     if entry.columns is None:
         return None
     columns = _chosen(entry, X)
-    if _is_mask(columns) and len(columns) != _n_columns(X):
+    shown, n_columns = _shown(columns), _n_columns(X)
+    if _is_mask(columns) and len(columns) != n_columns:
         raise ValueError(
-            f"kernel {entry.name!r}: columns {columns!r} is a mask of {len(columns)} for the {_n_columns(X)} columns "
-            "of X: give one boolean a column, or names or numbers."
+            f"kernel {entry.name!r}: columns {shown} is a mask of {len(columns)} for the {n_columns} columns of X: "
+            "give one boolean a column, or names or numbers."
         )
     try:
         numbers = np.asarray(_get_column_indices(X, columns), dtype=np.intp)
     except (ValueError, IndexError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"kernel {entry.name!r}: columns {columns!r} do not fit the {_n_columns(X)} of X: {error}"
-        ) from error
+        why = _misfit(columns, X) or str(error)
+        raise ValueError(f"kernel {entry.name!r}: columns {shown} do not fit the {n_columns} of X: {why}") from error
     if len(numbers) == 0:
-        raise ValueError(f"kernel {entry.name!r}: columns {columns!r} select none of the {_n_columns(X)} columns of X.")
+        raise ValueError(f"kernel {entry.name!r}: columns {shown} select none of the {n_columns} columns of X.")
     return numbers
+
+
+def _shown(columns: Any) -> str:
+    return shorten(columns) if isinstance(columns, list | tuple | np.ndarray) else repr(columns)
+
+
+def _misfit(columns: Any, X: Any) -> str | None:
+    """Say what is wrong with names of columns, and what would do; None where it is not about names."""
+    names = [columns.start, columns.stop] if isinstance(columns, slice) else columns
+    names = [one for one in np.atleast_1d(np.asarray(names, dtype=object)).tolist() if isinstance(one, str)]
+    if not names:
+        return None
+    if not hasattr(X, "columns"):
+        return f"X is an array, whose columns have no names; {_KEEP_NAMES}."
+    known = [str(name) for name in X.columns]
+    missing = [name for name in names if name not in known]
+    return f"it has no {shorten(missing)}, but {shorten(known)}." if missing else None
 
 
 def _is_mask(columns: Any) -> bool:
@@ -129,7 +176,8 @@ def _chosen(entry: Entry, X: Any) -> Any:
         try:
             columns = _matching(columns, X) if _reads_names_only(columns, X) else columns(X)
         except ValueError as error:  # of scikit-learn's selector, which does not say whose columns it could not find
-            raise ValueError(f"kernel {entry.name!r}: {error}") from error
+            remedy = "" if hasattr(X, "columns") else f" Here X is an array: {_KEEP_NAMES}."
+            raise ValueError(f"kernel {entry.name!r}: {error}{remedy}") from error
     if isinstance(columns, slice) and columns == slice(None):
         # scikit-learn takes a slice without ends for one of names, which arrays have not.
         return slice(0, None)

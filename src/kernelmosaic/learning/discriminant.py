@@ -16,6 +16,7 @@ from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.progress import GapProgress, gap_progress
 from kernelmosaic.machines.discriminant import Discriminant, Matrix
 from kernelmosaic.solvers import relative_gap
+from kernelmosaic.solvers.program import require_finite
 
 #: A learned λ keeps at least this share of the trace: nothing is lost beyond that relative size, and no matrix is
 #: singular.
@@ -150,7 +151,7 @@ class DiscriminantProblem:
                 f"alpha={alpha:g} leaves the regularised kernel matrix singular to machine precision: raise alpha."
             ) from None
         self.n_solves += 1
-        upper = self.machine.objective_scale * solution.value
+        upper = require_finite(self.machine.objective_scale * solution.value)
         return Evaluation(shares, solution, upper, self._slopes(solution.beta, solution.forms))
 
     def lower(self, at: Evaluation) -> float:

@@ -162,10 +162,20 @@ class Problem:
         free = free_samples(program, at.solution.beta)
         if len(free) == 0 or self._K is None or self._at is None or not np.array_equal(self._at, at.theta):
             return np.zeros((len(at.watched),) * 2)
-        V = at.products[np.ix_(at.watched, np.searchsorted(at.support, free))].T
+        V = self._products_at(at, free).T
         answer = self._K.solve_free(free, program.ridge[free], np.column_stack([V, np.ones(len(free))]))
         H = V.T @ answer[:, :-1]
         if program.total is not None and answer[:, -1].sum() > 0:
             pull = V.T @ answer[:, -1]
             H -= np.outer(pull, pull) / answer[:, -1].sum()
         return np.asarray(H)
+
+    def _products_at(self, at: Evaluation, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Return K_m β / d_m² at these samples for the kernels looked at, of shape (len(at.watched), len(rows))."""
+        known = np.isin(rows, at.support, assume_unique=True)
+        values = np.empty((len(at.watched), len(rows)))
+        values[:, known] = at.products[np.ix_(at.watched, np.searchsorted(at.support, rows[known]))]
+        if not known.all():  # without a tube a sample may be free and yet have a coefficient of zero
+            fresh = self.bank.products(at.solution.beta, rows[~known], at.watched)[at.watched]
+            values[:, ~known] = fresh * self.scale[at.watched, np.newaxis]
+        return values

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic.gram import KernelBank, Mosaic
 from kernelmosaic.learning.base import Iteration
+from kernelmosaic.learning.progress import progress
 from kernelmosaic.learning.projections import Projections
 from kernelmosaic.learning.steps import Step, make_step
 from kernelmosaic.machines import Machine
@@ -278,15 +279,12 @@ class _Run:
 @contextmanager
 def _progress_line(tol: float) -> Iterator[Callable[[float, float], None]]:
     """Show the objective and its last relative decrease."""
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()) as bar:
-        task = bar.add_task("Learning gates", total=None)
+    with progress("Learning gates") as show:
         count = 0
 
         def advance(value: float, decrease: float) -> None:
             nonlocal count
             count += 1
-            bar.update(task, description=f"iteration {count}, J = {value:.6g}, decrease {decrease:.1e} of {tol:.0e}")
+            show(f"iteration {count}, J = {value:.6g}, decrease {decrease:.1e} of {tol:.0e}")
 
         yield advance

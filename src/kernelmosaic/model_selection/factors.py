@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.kernels.family import PerColumn
-from kernelmosaic.kernels.views import lay_tiles, read_kernels
+from kernelmosaic.kernels.views import default_kernels, lay_tiles, read_kernels
 
 Array = NDArray[np.float64]
 
@@ -99,7 +99,7 @@ def read_factors(estimator: Any, on: Any, X: Any = None) -> Factors:
 
 def _one_a_kernel(owner: Any, parameter: str, X: Any) -> tuple[Array, list[str]]:
     """The values to start from, ones unless the estimator has its own, and a label for each."""
-    entries = read_kernels(owner.kernels)
+    entries = read_kernels(owner.kernels, getattr(owner, "_default_kernels", default_kernels))
     names = [entry.name for entry in entries]
     if any(isinstance(entry.kernel, PerColumn) for entry in entries):
         if X is None:

@@ -18,6 +18,7 @@ from sklearn.model_selection import check_cv
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils.validation import _check_method_params
 
+from kernelmosaic.learning.progress import progress
 from kernelmosaic.model_selection.exploration import Exploration, Terrain
 from kernelmosaic.model_selection.factors import Factors, read_factors
 
@@ -108,9 +109,11 @@ class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
     --------
     >>> from kernelmosaic import MKLClassifier
     >>> from kernelmosaic.datasets import make_gaussians
+    >>> from kernelmosaic.kernels import Gaussian, Linear, Polynomial
     >>> from kernelmosaic.model_selection import ResponseSurfaceSearchCV
     >>> X, y = make_gaussians(n_components=3, n_samples=120, random_state=0)
-    >>> search = ResponseSurfaceSearchCV(MKLClassifier(), on="penalties", cv=2).fit(X, y)
+    >>> model = MKLClassifier([Linear(), Polynomial(), Gaussian()])
+    >>> search = ResponseSurfaceSearchCV(model, on="penalties", cv=2).fit(X, y)
     >>> search.design_.labels
     ['d[polynomial]', 'd[gaussian]']
     """
@@ -290,17 +293,14 @@ def _progress(show: bool) -> Iterator[Callable[..., None]]:
     if not show:
         yield lambda **_: None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("points"), TextColumn("{task.fields[state]}"))
-    with Progress(TextColumn("response surface"), *columns, TimeElapsedColumn()) as bar:
-        task = bar.add_task("", total=0, state="")
+    with progress("response surface", 0) as show_state:
+        n_done = n_points = 0
         lowest = np.inf
 
         def advance(total: int = 0, done: int = 0, best: float = np.inf) -> None:
-            nonlocal lowest
-            lowest = min(lowest, best)
-            state = f"best score {-lowest:.4g}" if np.isfinite(lowest) else ""
-            bar.update(task, total=(bar.tasks[0].total or 0) + total, advance=done, state=state)
+            nonlocal n_done, n_points, lowest
+            n_done, n_points, lowest = n_done + done, n_points + total, min(lowest, best)
+            state = f", best score {-lowest:.4g}" if np.isfinite(lowest) else ""
+            show_state(f"{n_done}/{n_points} points{state}", n_done, n_points)
 
         yield advance

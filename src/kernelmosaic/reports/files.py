@@ -1,9 +1,18 @@
-"""Files that are there whole or not at all."""
+"""Files: read only where there is one, written whole or not at all."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+
+
+def existing_file(path: Path, what: str = "a file") -> Path:
+    """Refuse a path where there is nothing to read; `what` is asked for instead of a folder."""
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: there is no such file.")
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; give {what}.")
+    return path
 
 
 def write_text(path: str | Path, text: str) -> Path:

@@ -184,7 +184,8 @@ def ascend_in_rounds(
     return taken
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+# Forced inline: see `_numba_smo`.
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, forceinline=True)
 def subtract_row(row: NDArray[Any], change: float, residual: Vector) -> None:
     """Take a change of one coefficient out of its class's residual."""
     for j in range(residual.shape[0]):

@@ -4,6 +4,10 @@ The loops over samples are written so that they vectorise. Which coefficients ma
 their slope (plus or minus infinity for those that may not). Maxima are taken over the bits of non-negative doubles,
 which order as integers do: LLVM vectorises integer maxima but not those of floating-point numbers. Where a maximum lies
 is looked up only in its strip.
+
+A loop that may reassociate and is called by another is forced inline. Else its calls are linked to whichever copy the
+process loaded first: the one compiled on its own where Numba's cache is cold, the one optimised again within its caller
+where it is warm; the two round differently.
 """
 
 from __future__ import annotations
@@ -66,7 +70,7 @@ def _lowest(residual: Vector, falling: Vector) -> tuple[int, float]:
     return where, best
 
 
-@njit(cache=True, nogil=True, fastmath=_MATH)
+@njit(cache=True, nogil=True, fastmath=_MATH, forceinline=True)
 def _partner(
     row: NDArray[Any],
     diagonal: Vector,
@@ -105,7 +109,7 @@ def _partner(
     return where
 
 
-@njit(cache=True, nogil=True, fastmath=_MATH)
+@njit(cache=True, nogil=True, fastmath=_MATH, forceinline=True)
 def _subtract_two(
     row_i: NDArray[Any],
     row_j: NDArray[Any],
@@ -235,7 +239,7 @@ def ascend_pairs(
     return max_steps, steepest - _lowest(residual, falling)[1]
 
 
-@njit(cache=True, nogil=True, fastmath=_MATH)
+@njit(cache=True, nogil=True)
 def _best_single(diagonal: Vector, residual: Vector, rising: Vector, falling: Vector) -> tuple[int, float, float]:
     """Return the sample that gains most by moving alone (−1 if none gains), its full step, and the steepest slope."""
     violation = 0.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.solvers.program import Vector, relative_gap
+from kernelmosaic.solvers.program import Vector, relative_gap, require_finite
 
 Matrix = NDArray[np.float64]
 
@@ -70,7 +70,7 @@ class JointProgram:
 
     def primal_value(self, quadratic: float, values: Matrix) -> float:
         """Return the primal objective of the outputs, where quadratic = ½ Σ_c ‖w_c‖²."""
-        return quadratic + self.losses(values)
+        return require_finite(quadratic + self.losses(values))
 
     def part(self, which: NDArray[np.intp]) -> JointProgram:
         """Return the program of some samples."""

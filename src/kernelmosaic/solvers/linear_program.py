@@ -1,4 +1,8 @@
-"""Linear programs by HiGHS: the lowest point of cutting planes over the simplex."""
+"""Linear programs by HiGHS: the lowest point of cutting planes over the simplex.
+
+Column generation keeps its program warm from plane to plane, for which it needs highspy. Whoever has all planes at
+hand needs the HiGHS that SciPy ships and no more.
+"""
 
 from __future__ import annotations
 
@@ -69,16 +73,37 @@ class Master:
             status = self._highs.modelStatusToString(self._highs.getModelStatus())
             raise RuntimeError(f"HiGHS could not solve the master problem: {status}")
         theta = np.maximum(np.asarray(found.col_value)[:-1], 0.0)
-        # Any mixture of the planes bounds the minimum from below, so the multipliers need not be exact for it to hold.
-        shares = np.maximum(np.asarray(found.row_dual)[1:], 0.0)
-        cuts = len(self.constants)
-        shares = shares / shares.sum() if shares.sum() > 0 else np.full(cuts, 1.0 / cuts)
-        return theta / theta.sum(), float(shares @ np.array(self.constants) - (shares @ np.array(self.slopes)).max())
+        shares = np.asarray(found.row_dual)[1:]
+        return theta / theta.sum(), _mixed_bound(shares, np.array(self.constants), np.array(self.slopes))
 
 
 def solve_master(constants: Vector, slopes: NDArray[np.float64]) -> tuple[Vector, float]:
-    """Return what `Master` finds for planes given all at once; `slopes` has shape (cuts, n_weights)."""
-    master = Master(slopes.shape[1])
-    for constant, row in zip(constants, slopes, strict=True):
-        master.add(float(constant), row)
-    return master.solve()
+    """Return what `Master` finds, for planes given all at once; `slopes` has shape (cuts, n_weights)."""
+    # Loads a good part of SciPy, which most fits do without.
+    from scipy.optimize import linprog
+
+    cuts, P = slopes.shape
+    scale = max(float(np.abs(constants).max()), float(np.abs(slopes).max())) or 1.0
+    found = linprog(
+        np.append(np.zeros(P), 1.0),
+        A_ub=np.column_stack([-slopes / scale, -np.ones(cuts)]),
+        b_ub=-constants / scale,
+        A_eq=np.append(np.ones(P), 0.0)[np.newaxis],
+        b_eq=[1.0],
+        bounds=[(0.0, None)] * P + [(None, None)],
+        method="highs",
+    )
+    if found.x is None:
+        raise RuntimeError(f"HiGHS could not solve the master problem: {found.message}")
+    theta = np.maximum(found.x[:-1], 0.0)
+    return theta / theta.sum(), _mixed_bound(-found.ineqlin.marginals, constants, slopes)
+
+
+def _mixed_bound(shares: Vector, constants: Vector, slopes: NDArray[np.float64]) -> float:
+    """Return the bound of the planes mixed by these multipliers.
+
+    Any mixture of the planes bounds the minimum from below, so the multipliers need not be exact for it to hold.
+    """
+    shares = np.maximum(shares, 0.0)
+    shares = shares / shares.sum() if shares.sum() > 0 else np.full(len(shares), 1.0 / len(shares))
+    return float(shares @ constants - (shares @ slopes).max())

@@ -86,16 +86,19 @@ class Program:
     def losses(self, values: Any, intercept: Any) -> Any:
         """Return what the primal objective of the machine f + intercept adds to ½βᵀKβ, where values = Kβ."""
         residual = self.target - values - intercept
-        u = self.conjugate_argmax(residual)
+        return self._loss(self.conjugate_argmax(residual), residual, intercept)
+
+    def _loss(self, u: Any, residual: Any, intercept: Any) -> Any:
         terms = u * residual - self.epsilon * abs(u) - 0.5 * self.ridge * u**2
         return terms.sum() + intercept * (self.total or 0.0)
 
     def primal_value(self, quadratic: float, values: Vector, intercept: float) -> float:
         """Return the primal objective of the machine f + intercept, where values = Kβ and quadratic = ½βᵀKβ."""
-        with np.errstate(invalid="ignore"):
-            losses = float(self.losses(values, intercept))
-        # An infinite u, where the box has no side and there is no ridge, leaves infinity or NaN in the sum.
-        return quadratic + losses if np.isfinite(losses) else np.inf
+        residual = self.target - values - intercept
+        u = self.conjugate_argmax(residual)
+        if not np.all(np.isfinite(u)):
+            return np.inf
+        return require_finite(quadratic + float(self._loss(u, residual, intercept)))
 
     def best_intercept(self, values: Vector) -> float:
         """Return the intercept that minimises the primal objective given Kβ.
@@ -252,12 +255,26 @@ def certify(program: Program, beta: Vector, values: Vector, n_iter: int, noise: 
     dual = program.linear_value(beta) - quadratic
     intercept = program.best_intercept(values)
     primal = program.primal_value(quadratic, values, intercept)
+    require_finite(dual)
     return Solution(beta, intercept, values, dual, relative_gap(primal, dual, noise), n_iter)
 
 
+def require_finite(value: float) -> float:
+    """Return the value of a training problem, or raise a ValueError saying what makes it overflow."""
+    if not np.isfinite(value):
+        raise ValueError(
+            f"The objective is {value}: its terms overflow. Lower C (of BilinearMKLClassifier: kappa), or give the "
+            "kernels, and targets, a smaller scale; normalize='trace' puts kernels on one."
+        )
+    return value
+
+
 def relative_gap(primal: float, dual: float, noise: float = 0.0) -> float:
-    """Return (primal − dual) / max(|primal|, |dual|), zero when both vanish or the dual is less than the noise."""
-    if primal == np.inf:
+    """Return (primal − dual) / max(|primal|, |dual|), zero when both vanish or the dual is less than the noise.
+
+    A bound that is not finite bounds nothing: the gap is infinite then, and NaN is never certified.
+    """
+    if not (np.isfinite(primal) and np.isfinite(dual)):
         return np.inf
     scale = max(abs(primal), abs(dual))
     return float(max(primal - dual, 0.0) / scale) if scale > 0 and abs(dual) >= noise else 0.0

@@ -74,7 +74,10 @@ def _readable(K: NDArray[Any], program: Program) -> NDArray[Any]:
 
 def _require_numbers(values: NDArray[Any]) -> None:
     if not np.all(np.isfinite(values)):
-        raise ValueError("K holds NaN or infinity: check the kernels, their weights and penalties.")
+        raise ValueError(
+            "K holds NaN or infinity: check the kernels, their weights and penalties; normalize='trace' puts "
+            "kernels on one scale."
+        )
 
 
 class _Climb:
@@ -101,7 +104,6 @@ class _Climb:
         burst = max(self.program.n_samples, 1000)
         gap = self.gap()
         while True:
-            _require_numbers(self.residual)
             if gap <= tol:
                 solution = self.certified()
                 if solution.gap <= tol:
@@ -135,6 +137,7 @@ class _Climb:
 
     def gap(self) -> float:
         """The relative gap with the intercept the slopes suggest: an upper bound, cheaper than the best intercept."""
+        _require_numbers(self.residual)
         rising, falling = self.slopes()
         intercept = 0.0 if self.program.total is None else 0.5 * (rising.max() + falling.min())
         self.violation = self._violation(rising, falling)

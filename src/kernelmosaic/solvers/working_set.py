@@ -125,7 +125,10 @@ class WorkingSet(ABC, Generic[At, Found]):
         highest, least = -np.inf, np.inf
         while True:
             if not np.isfinite(at.dual):
-                raise ValueError("K holds NaN or infinity: check the kernels, their weights and penalties.")
+                raise ValueError(
+                    "K holds NaN or infinity: check the kernels, their weights and penalties; normalize='trace' puts "
+                    "kernels on one scale."
+                )
             pays = at.dual > highest + options.rounding * abs(highest) or at.gap < options.lower * least
             idle = 0 if pays else idle + 1
             highest, least = max(highest, at.dual), min(least, at.gap)
@@ -241,8 +244,7 @@ class OneOutput(WorkingSet[Slopes, Solution]):
             value = self.program.primal_value(value, self.backend.to_numpy(values), b)
         free_sum = self.program.total is None
         violation = max(highest, -lowest, 0.0) if free_sum else highest - lowest
-        gap = relative_gap(value, dual, self.noise()) if np.isfinite(value) else np.inf
-        return Slopes(violation, dual, gap, rising, falling)
+        return Slopes(violation, dual, relative_gap(value, dual, self.noise()), rising, falling)
 
     def _intercept(self) -> Any:
         """Return about the intercept with the smallest losses: where the conjugate's u sum to the total."""

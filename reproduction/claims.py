@@ -1,0 +1,477 @@
+"""What the papers claim in words, and how the rows of a table judge it: always with the figures that decide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol as Interface
+
+import numpy as np
+from scipy import stats
+
+from kernelmosaic.stats import wilcoxon
+from reproduction.protocols import COMMON
+from reproduction.reading import Run
+from reproduction.rows import Row, number
+
+HELD, FAILED, UNDECIDED, NOT_RUN = "held", "did not hold", "not decided", "not run"
+LEVEL = 0.05
+#: So many data sets, and Wilcoxon's test can reject at the level; with fewer each data set is tested by itself.
+_LEAST_DATASETS = 6
+#: Fewer replicates than these say nothing.
+_LEAST_REPLICATES = 5
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a claim, and the statistic it hangs on."""
+
+    outcome: str
+    statistic: str
+
+
+class Check(Interface):
+    """Judges a claim by the rows of one experiment."""
+
+    def __call__(self, rows: Sequence[Row]) -> Verdict:
+        """Return the verdict."""
+
+
+#: A method and its kernels; "*" stands for any, of which the one with the least `choose_by` is taken.
+Side = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Compare:
+    """One method has less, more, or no worse of a metric than another.
+
+    With six data sets or more by Wilcoxon's signed-rank test on the means, two-sided. With fewer, each data set by
+    itself: by the 5×2 cv F test where the experiment made it, else by Welch's t test over the replicates. The claim
+    holds then if more than half of the data sets say so and none says the contrary.
+
+    Parameters
+    ----------
+    metric : str
+    first, second : Side
+    expected : {"less", "more", "no less", "no more"}
+        How the first compares. The last two are claims of a tie or better: they fail only by evidence.
+    pair : str
+        Name of the experiment's own F test, if it has one.
+    choose_by : str
+        The metric whose least mean chooses among several kernels.
+    """
+
+    metric: str
+    first: Side
+    second: Side
+    expected: str
+    pair: str = ""
+    choose_by: str = "mse"
+
+    def __call__(self, rows: Sequence[Row]) -> Verdict:
+        """Return the verdict."""
+        both = [
+            (one, other)
+            for name in dict.fromkeys(row.dataset for row in rows)
+            if (one := self._row(rows, name, self.first)) and (other := self._row(rows, name, self.second))
+        ]
+        if not both or any(min(one.count, other.count) < _LEAST_REPLICATES for one, other in both):
+            return Verdict(UNDECIDED, _too_little(both))
+        sign = 1.0 if self.expected in ("more", "no less") else -1.0
+        direct = sum(sign * (one.mean - other.mean) > 0 for one, other in both)
+        said = f"{'more' if sign > 0 else 'less'} on {direct} of {len(both)}{self._ratio(both)}; "
+        if len(both) >= _LEAST_DATASETS:
+            return self._by_wilcoxon(both, sign, said)
+        return self._each(rows, both, sign, said)
+
+    def _row(self, rows: Sequence[Row], dataset: str, side: Side) -> Row | None:
+        method, kernels = side
+        mine = [row for row in rows if row.dataset == dataset and row.method == method]
+        if kernels == "*":
+            best = min((row for row in mine if row.metric == self.choose_by), key=lambda row: row.mean, default=None)
+            kernels = best.kernels if best else ""
+        return next((row for row in mine if (row.metric, row.kernels) == (self.metric, kernels)), None)
+
+    def _ratio(self, both: list[tuple[Row, Row]]) -> str:
+        if self.metric not in ("time", "seconds", "total_cost") or any(min(a.mean, b.mean) <= 0 for a, b in both):
+            return ""
+        return f", ratio {np.exp(np.mean([np.log(a.mean / b.mean) for a, b in both])):.2g}"
+
+    def _by_wilcoxon(self, both: list[tuple[Row, Row]], sign: float, said: str) -> Verdict:
+        test = wilcoxon([sign * one.mean for one, _ in both], [sign * other.mean for _, other in both])
+        clear = test.p_value < LEVEL
+        if self.expected.startswith("no "):
+            outcome = FAILED if clear and test.direction < 0 else HELD
+        else:
+            outcome = HELD if clear and test.direction > 0 else FAILED
+        return Verdict(outcome, f"{said}Wilcoxon T = {test.statistic:g}, p = {test.p_value:.2g}")
+
+    def _each(self, rows: Sequence[Row], both: list[tuple[Row, Row]], sign: float, said: str) -> Verdict:
+        tests = [self._p_value(rows, one, other) for one, other in both]
+        ahead = [sign * (one.mean - other.mean) for one, other in both]
+        clear = [(gap, p < LEVEL) for gap, (_, p) in zip(ahead, tests, strict=True)]
+        for_it = sum(gap > 0 and sure for gap, sure in clear)
+        against = sum(gap < 0 and sure for gap, sure in clear)
+        if self.expected.startswith("no "):
+            outcome = HELD if not against else FAILED
+        else:
+            outcome = HELD if 2 * for_it > len(both) and not against else FAILED
+        listed = ", ".join(f"{p:.2g}" for _, p in tests)
+        return Verdict(outcome, f"{said}{tests[0][0]}: clearly on {for_it}, against on {against}; p = {listed}")
+
+    def _p_value(self, rows: Sequence[Row], one: Row, other: Row) -> tuple[str, float]:
+        for row in rows:
+            if self.pair and (row.dataset, row.method, row.metric) == (one.dataset, self.pair, f"p:{self.metric}"):
+                return "5×2 cv F test", row.mean
+        if not (one.std or other.std):
+            return "Welch's t test", float(one.mean == other.mean)
+        test = stats.ttest_ind_from_stats(
+            one.mean, one.std or 0.0, one.count, other.mean, other.std or 0.0, other.count, equal_var=False
+        )
+        return "Welch's t test", float(test.pvalue)
+
+
+@dataclass(frozen=True)
+class AsPrinted:
+    """Some figures agree with the printed ones, by the rule of the tables."""
+
+    method: str
+    metrics: tuple[str, ...]
+    kernels: str = ""
+
+    def __call__(self, rows: Sequence[Row]) -> Verdict:
+        """Return the verdict."""
+        found = [
+            row
+            for row in rows
+            if row.method == self.method
+            and row.metric in self.metrics
+            and row.within is not None
+            and row.kernels == (self.kernels or row.kernels)
+        ]
+        tests = all(metric.startswith(("wilcoxon", "wins", "ties", "losses")) for metric in self.metrics)
+        if not found or (not tests and any(row.count < _LEAST_REPLICATES for row in found)):
+            return Verdict(UNDECIDED, _too_little([(row, row) for row in found]))
+        said = "; ".join(f"{row.metric} {number(row.mean)}, printed {number(row.published)}" for row in found)
+        return Verdict(HELD if all(row.within for row in found) else FAILED, said)
+
+
+@dataclass(frozen=True)
+class Between:
+    """A figure of some methods lies in a range on every data set, or on all but some."""
+
+    metric: str
+    methods: tuple[str, ...]
+    low: float = -np.inf
+    high: float = np.inf
+    least_replicates: int = _LEAST_REPLICATES
+    but: tuple[str, ...] = ()
+
+    def __call__(self, rows: Sequence[Row]) -> Verdict:
+        """Return the verdict."""
+        found = [
+            row
+            for row in rows
+            if row.method in self.methods and row.metric == self.metric and row.dataset not in self.but
+        ]
+        if not found or any(row.count < self.least_replicates for row in found):
+            return Verdict(UNDECIDED, _too_little([(row, row) for row in found]))
+        inside = sum(self.low <= row.mean <= self.high for row in found)
+        means = [row.mean for row in found]
+        said = f"{number(min(means))} to {number(max(means))}; {inside} of {len(found)} as claimed"
+        return Verdict(HELD if inside == len(found) else FAILED, said)
+
+
+@dataclass(frozen=True)
+class Most:
+    """Of some methods one has the most of a metric, on more data sets than chance would give (binomial test)."""
+
+    metric: str
+    method: str
+    among: tuple[str, ...]
+    least: bool = False
+
+    def __call__(self, rows: Sequence[Row]) -> Verdict:
+        """Return the verdict."""
+        sets = _by_dataset(rows, self.metric, self.among)
+        if not sets:
+            return Verdict(UNDECIDED, _too_little([]))
+        sign = -1.0 if self.least else 1.0
+        times = sum(max(found, key=lambda name: sign * found[name]) == self.method for found in sets)
+        chance = 1.0 / len(self.among)
+        p_value = float(stats.binomtest(times, len(sets), chance, alternative="greater").pvalue)
+        word = "least" if self.least else "most"
+        said = f"{word} on {times} of {len(sets)} data sets; by chance one in {len(self.among)}, p = {p_value:.2g}"
+        return Verdict(HELD if 2 * times > len(sets) and p_value < LEVEL else FAILED, said)
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Some methods have the same figure on every data set, but for a margin."""
+
+    metric: str
+    methods: tuple[str, ...]
+    margin: float
+
+    def __call__(self, rows: Sequence[Row]) -> Verdict:
+        """Return the verdict."""
+        sets = _by_dataset(rows, self.metric, self.methods)
+        if not sets:
+            return Verdict(UNDECIDED, _too_little([]))
+        spread = max(max(found.values()) - min(found.values()) for found in sets)
+        said = f"largest spread on a data set {spread:.2f}, at most {self.margin:g} allowed"
+        if len(sets) >= _LEAST_DATASETS and len(self.methods) > 2 and spread > 0:
+            columns = [[found[name] for found in sets] for name in self.methods]
+            said += f"; Friedman p = {float(stats.friedmanchisquare(*columns).pvalue):.2g}"
+        return Verdict(HELD if spread <= self.margin else FAILED, said)
+
+
+def _by_dataset(rows: Sequence[Row], metric: str, methods: tuple[str, ...]) -> list[dict[str, float]]:
+    """Return the means of the methods, a data set each, where all of them have replicates enough."""
+    found: dict[str, dict[str, float]] = {}
+    for row in rows:
+        if row.metric == metric and row.method in methods and row.count >= _LEAST_REPLICATES:
+            found.setdefault(row.dataset, {})[row.method] = row.mean
+    return [one for one in found.values() if len(one) == len(methods)]
+
+
+def _too_little(both: Sequence[tuple[Row, Row]]) -> str:
+    if not both:
+        return "no data set has the figures with replicates enough"
+    least = min(min(one.count, other.count) for one, other in both)
+    n_sets = len({one.dataset for one, _ in both})
+    return f"{least} replicates on {n_sets} data set{'s' * (n_sets != 1)} are too few"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of a paper, the tables that bear on it, and the check that judges it on each of them."""
+
+    paper: str
+    text: str
+    tables: tuple[str, ...]
+    check: Check
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim, the experiment it was judged by (empty if there is none), and the verdict."""
+
+    claim: Claim
+    experiment: str
+    verdict: Verdict
+
+
+_MIXED, _LOCAL, _SMOOTH = "kP-kG", "kL-kL-kL", "kL-kP"
+_PENS = "DYN-STA4-STA8-STA16"
+_DIGITS = "FAC-FOU-KAR-MOR-PIX-ZER"
+_POWERS = "kL-kP2-kP3-kP4-kP5"
+_BINARY, _MULTI = "Tables 2-5, 17", "Tables 6-16"
+_CONVEX = ("SDP_theta", "QCQP_theta", "SILP_theta")
+_RBF = "10 RBF"
+
+
+def _000(text: str, table: str, check: Check) -> Claim:
+    return Claim("000", text, (table,), check)
+
+
+_LOCALIZED = (
+    _000(
+        "LMKL stores fewer support vectors than MKL (quadratic and Gaussian kernel)",
+        "Table 1",
+        Compare("sv_percent", ("LMKL", _MIXED), ("MKL", _MIXED), "less"),
+    ),
+    _000(
+        "LMKL is at least as accurate as MKL (quadratic and Gaussian kernel)",
+        "Table 1",
+        Compare("accuracy", ("LMKL", _MIXED), ("MKL", _MIXED), "no less"),
+    ),
+    _000(
+        "Wilcoxon's verdicts on LMKL against MKL are the printed ones: accuracy a tie, support vectors a win",
+        "Table 1",
+        AsPrinted("LMKL vs MKL", ("wilcoxon:accuracy", "wilcoxon:sv_percent")),
+    ),
+    _000(
+        "Three local linear kernels are more accurate than one linear kernel",
+        "Table 1",
+        Compare("accuracy", ("LMKL", _LOCAL), ("SVM", "kL"), "more"),
+    ),
+    _000(
+        "Three local linear kernels need no more support vectors than one linear kernel",
+        "Table 1",
+        Compare("sv_percent", ("LMKL", _LOCAL), ("SVM", "kL"), "no more"),
+    ),
+    _000(
+        "MKL gives weight 0.30 to the linear and 0.70 to the quadratic kernel on GAUSS4",
+        "inline 4.1",
+        AsPrinted("MKL", ("weight:kL", "weight:kP"), _SMOOTH),
+    ),
+    _000(
+        "MKL uses only the quadratic kernel on BANANA",
+        "inline 4.2",
+        AsPrinted("MKL", ("weight:kL", "weight:kP"), _SMOOTH),
+    ),
+    _000(
+        "LMKL is more accurate than MKL on BANANA (linear and quadratic kernel)",
+        "inline 4.2",
+        Compare("accuracy", ("LMKL", _SMOOTH), ("MKL", _SMOOTH), "more", "LMKL vs MKL"),
+    ),
+    _000(
+        "LMKL stores fewer support vectors than MKL on BANANA (linear and quadratic kernel)",
+        "inline 4.2",
+        Compare("sv_percent", ("LMKL", _SMOOTH), ("MKL", _SMOOTH), "less", "LMKL vs MKL"),
+    ),
+    _000(
+        "Three local linear kernels are more accurate on GAUSS4 than a Gaussian kernel",
+        "inline 4.1",
+        Compare("accuracy", ("LMKL", _LOCAL), ("SVM", "kG"), "more"),
+    ),
+)
+
+_SLIDES = (
+    Claim(
+        "001",
+        "Paying attention to costs makes cheaper models (CCMKL against MKL)",
+        ("slide representation selection",),
+        Compare("total_cost", ("CCMKL", _PENS), ("MKL", _PENS), "less", "CCMKL vs MKL"),
+    ),
+    Claim(
+        "001",
+        "CCMKL is as accurate as MKL",
+        ("slide representation selection",),
+        Compare("accuracy", ("CCMKL", _PENS), ("MKL", _PENS), "no less", "CCMKL vs MKL"),
+    ),
+    Claim(
+        "001",
+        "Local regression has no larger error than the best single kernel",
+        ("slide WHITEWINE", "slide CONCRETE"),
+        Compare("mse", ("LMKL", _POWERS), ("SVR", "*"), "no more"),
+    ),
+    Claim(
+        "001",
+        "Local regression stores fewer support vectors than the best single kernel",
+        ("slide WHITEWINE", "slide CONCRETE"),
+        Compare("sv_percent", ("LMKL", _POWERS), ("SVR", "*"), "less"),
+    ),
+    Claim(
+        "001",
+        "LMKL stores fewer support vectors than MKL on six representations of digits",
+        ("slide MULTIFEAT",),
+        Compare("sv_percent", ("LMKL", _DIGITS), ("MKL", _DIGITS), "less", "LMKL vs MKL"),
+    ),
+    Claim(
+        "001",
+        "LMKL is more accurate than MKL on GAUSS4",
+        ("slide GAUSS4",),
+        Compare("accuracy", ("LMKL", _SMOOTH), ("MKL", _SMOOTH), "more", "LMKL vs MKL"),
+    ),
+)
+
+_REGULARIZED = (
+    Claim(
+        "002",
+        "RMKL uses fewer kernels than MKL",
+        ("Table 4",),
+        Compare("active_kernels", ("RMKL", _DIGITS), ("MKL", _DIGITS), "less"),
+    ),
+    Claim(
+        "002",
+        "RMKL is as accurate as MKL",
+        ("Table 4",),
+        Compare("accuracy", ("RMKL", _DIGITS), ("MKL", _DIGITS), "no less", "RMKL vs MKL"),
+    ),
+    Claim(
+        "002",
+        "RMKL needs 15 to 35 trainings where a grid of three levels needs 243",
+        ("Table 4",),
+        Between("n_solver_calls", ("RMKL",), 15, 35, least_replicates=1),
+    ),
+)
+
+_BILINEAR = (
+    Claim(
+        "003",
+        "Bilinear MKL is as accurate as one versus rest",
+        ("Figure 1",),
+        Compare("accuracy", ("bilinear", _RBF), ("one versus rest", _RBF), "no less"),
+    ),
+    Claim(
+        "003",
+        "Bilinear MKL is as accurate as shared weights",
+        ("Figure 1",),
+        Compare("accuracy", ("bilinear", _RBF), ("shared weights", _RBF), "no less"),
+    ),
+    Claim(
+        "003",
+        "Bilinear MKL is the fastest",
+        ("Figure 1",),
+        Most("seconds", "bilinear", ("bilinear", "one versus rest", "shared weights"), least=True),
+    ),
+    Claim(
+        "003",
+        "Bilinear MKL is faster than shared weights",
+        ("Figure 1",),
+        Compare("seconds", ("bilinear", _RBF), ("shared weights", _RBF), "less"),
+    ),
+)
+
+_DISCRIMINANT = (
+    Claim(
+        "004",
+        "Learning the kernel by SILP is faster than choosing it by double cross-validation of the discriminant",
+        (_BINARY, _MULTI),
+        Compare("time", ("SILP_theta", _RBF), ("RKDA_K_lambda", _RBF), "less"),
+    ),
+    Claim(
+        "004",
+        "Learning the kernel by SILP is faster than double cross-validation of a support vector machine",
+        (_BINARY, _MULTI),
+        Compare("time", ("SILP_theta", _RBF), ("SVM_K_C", _RBF), "less"),
+    ),
+    Claim("004", "Of the three programs SDP is the slowest", (_MULTI,), Most("time", "SDP_theta", _CONVEX)),
+    Claim(
+        "004", "Of the three programs SILP is the fastest", (_MULTI,), Most("time", "SILP_theta", _CONVEX, least=True)
+    ),
+    Claim(
+        "004",
+        "SDP, QCQP and SILP agree in accuracy (within one point)",
+        (_BINARY, _MULTI),
+        Alike(COMMON, _CONVEX, 1.0),
+    ),
+    Claim(
+        "004",
+        "Learning λ is as good as fixing it",
+        (_BINARY, _MULTI),
+        Compare("accuracy", ("SILP_theta_lambda", _RBF), ("SILP_theta", _RBF), "no less"),
+    ),
+    Claim(
+        "004",
+        "The learned kernel is as accurate as double cross-validation of the discriminant",
+        (_BINARY, _MULTI),
+        Compare(COMMON, ("SILP_theta", _RBF), ("RKDA_K_lambda", _RBF), "no less"),
+    ),
+    Claim(
+        "004",
+        "The jointly learned vector machines SM1 and SM2 store most of the training samples of all sets but cancer",
+        (_BINARY,),
+        Between("sv_percent", ("SM1", "SM2"), low=50, but=("cancer",)),
+    ),
+)
+
+CLAIMS: tuple[Claim, ...] = (*_LOCALIZED, *_SLIDES, *_REGULARIZED, *_BILINEAR, *_DISCRIMINANT)
+
+
+def judge(run: Run, claims: Sequence[Claim] = CLAIMS) -> list[Judged]:
+    """Return every claim with its verdict on each experiment that bears on it; a quick look decides none."""
+    quick = run.facts["scale"]["name"] != "full"
+    judged = []
+    for claim in claims:
+        results = run.of_table(claim.paper, *claim.tables)
+        for one in results:
+            verdict = claim.check(one.rows)
+            if quick and verdict.outcome != UNDECIDED:
+                verdict = Verdict(UNDECIDED, f"a quick look is no evidence: {verdict.statistic}")
+            judged.append(Judged(claim, one.experiment.name, verdict))
+        if not results:
+            judged.append(Judged(claim, "", Verdict(NOT_RUN, "its table is not in this run")))
+    return judged

@@ -1,0 +1,230 @@
+"""What is run and what comes of it: an experiment, its units and methods, measurements and records."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+from typing import Protocol as Interface
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from reproduction.rows import Row, join
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much of an experiment is run.
+
+    Parameters
+    ----------
+    name : str
+    replicates : int or None
+        Most repetitions (folds, splits) of each cell; None means all.
+    max_samples : int or None
+        Data sets with more samples are thinned to so many; None means never.
+    all_datasets : bool
+        Whether every data set is run, or only those that an experiment names for a quick look.
+    """
+
+    name: str
+    replicates: int | None = None
+    max_samples: int | None = None
+    all_datasets: bool = True
+
+
+FULL = Scale("full")
+QUICK = Scale("quick", replicates=2, max_samples=240, all_datasets=False)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What holds for a whole run: the seed, the scale, and the folder with the data (None: where `load` looks)."""
+
+    seed: int = 0
+    scale: Scale = FULL
+    data_home: str | None = None
+
+    def seed_for(self, *words: object) -> int:
+        """Return a seed of its own for what the words name, the same on every machine and in every process."""
+        text = "/".join(map(str, (self.seed, *words)))
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """The smallest piece that is run, stored and resumed.
+
+    Parameters
+    ----------
+    experiment, dataset, method, kernels : str
+        What is measured; together they name a cell of the table.
+    replicate : int
+        Number of the fold or split, from 0.
+    cost : float
+        A guess of the seconds it takes, for the estimate of the time left; only the ratios matter.
+    """
+
+    experiment: str
+    dataset: str
+    method: str
+    kernels: str
+    replicate: int
+    cost: float = field(default=1.0, compare=False)
+
+    @property
+    def cell(self) -> str:
+        """The unit's name without the replicate."""
+        return f"{self.experiment}/{self.dataset}/{self.method}/{self.kernels}"
+
+    @property
+    def key(self) -> str:
+        """The unit's name, by which a run is resumed."""
+        return f"{self.cell}/{self.replicate}"
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One number: what was measured, under which setting of the search (``"C=10"``; empty if there is none)."""
+
+    metric: str
+    value: float
+    setting: str = ""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A unit that has been run: its measurements, or why there are none."""
+
+    unit: Unit
+    measurements: tuple[Measurement, ...] = ()
+    seconds: float = 0.0
+    failure: str | None = None
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fitted model, its training time in seconds, and whether it ended within its tolerance."""
+
+    model: Any
+    seconds: float
+    converged: bool
+
+
+@dataclass(frozen=True)
+class Method:
+    """One column of a table.
+
+    Parameters
+    ----------
+    name, kernels : str
+        As printed: ``"LMKL"`` and ``"kP-kG"``.
+    estimator : estimator
+        A template; it is cloned, given the parameters of the search, and fitted.
+    cost : float
+        How long it takes beside other methods.
+    costs : tuple of float
+        What evaluating each kernel costs, if ``total_cost`` is to be measured.
+    shares : bool
+        Record weights divided by their sum, as some tables print them.
+    """
+
+    name: str
+    kernels: str
+    estimator: Any
+    cost: float = 1.0
+    costs: tuple[float, ...] = ()
+    shares: bool = False
+
+    def fit(self, X: Any, y: Any, seed: int, **parameters: Any) -> Fit:
+        """Return the estimator fitted with these parameters."""
+        model = clone(self.estimator).set_params(**parameters)
+        if "random_state" in model.get_params(deep=False):
+            model.set_params(random_state=seed)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("always", ConvergenceWarning)
+            start = perf_counter()
+            model.fit(X, y)
+            return Fit(model, perf_counter() - start, converged=not caught)
+
+    def describe(self, fit: Fit, setting: str = "") -> list[Measurement]:
+        """Return what a table may say of a fitted model besides its errors."""
+        found = {"seconds": fit.seconds, "converged": float(fit.converged)}
+        model = fit.model
+        if hasattr(model, "best_estimator_"):  # a search: its last fit is what there is to describe
+            found["refit_seconds"] = float(model.refit_time_)
+            model = model.best_estimator_
+        if hasattr(model, "support_fraction_"):
+            # Of the distinct samples, as repeated ones are one to the solver.
+            found["sv_percent"] = 100 * float(model.support_fraction_)
+        if hasattr(model, "weights_"):
+            weights = np.atleast_2d(model.weights_)
+            found["active_kernels"] = float(np.count_nonzero(weights.max(axis=0) > 0))
+            shown = weights.mean(axis=0) / (weights.mean(axis=0).sum() if self.shares else 1.0)
+            found |= {f"weight:{name}": float(one) for name, one in zip(model.kernel_names_, shown, strict=True)}
+        if self.costs:
+            n_samples = len(model.support_) / model.support_fraction_
+            found["total_cost"] = 100 * model.cost(self.costs) / n_samples
+        return [Measurement(metric, value, setting) for metric, value in found.items()]
+
+
+class Protocol(Interface):
+    """How a table is filled. It must survive pickling: units are run in other processes, perhaps on other machines."""
+
+    def units(self, experiment: str, scale: Scale) -> list[Unit]:
+        """Return all units of the experiment at this scale."""
+
+    def run(self, unit: Unit, settings: Settings) -> list[Measurement]:
+        """Run one unit. A pure function: what is random comes from `Settings.seed_for`."""
+
+    def summarise(self, records: Sequence[Record]) -> list[Row]:
+        """Turn the records of finished units into rows of the table."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One table to reproduce.
+
+    Parameters
+    ----------
+    name : str
+        What it is called on the command line, and the name of its files: the paper's number, then the table.
+    title : str
+        One line for people.
+    paper, table : str
+        Where `published.csv` has its figures.
+    protocol : Protocol
+        How it is run.
+    notes : str
+        Where it departs from the paper, or what the paper leaves open.
+    version : int
+        Raise it when what a unit computes changes, so that old results are not mixed with new ones.
+    """
+
+    name: str
+    title: str
+    paper: str
+    table: str
+    protocol: Protocol
+    notes: str = ""
+    version: int = 1
+
+    def units(self, scale: Scale) -> list[Unit]:
+        """Return all units of this experiment at this scale."""
+        return self.protocol.units(self.name, scale)
+
+    def rows(self, records: Sequence[Record]) -> list[Row]:
+        """Return the table, with the published figures beside ours."""
+        finished = [record for record in records if record.failure is None]
+        return join(self.protocol.summarise(finished), self.paper, self.table)
+
+    def fingerprint(self, scale: Scale) -> str:
+        """Return a short text that changes with the version and with what there is to run."""
+        text = "\n".join([str(self.version), *sorted(unit.key for unit in self.units(scale))])
+        return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,65 @@
+"""All experiments there are, and what the papers have that a run cannot have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from kernelmosaic.datasets import unavailable
+from reproduction.experiment import Experiment
+from reproduction.papers import paper_000, paper_001, paper_002, paper_003, paper_004, stand_ins
+
+#: In the order in which ``--all`` runs them. A new file of experiments adds its own here.
+EXPERIMENTS: dict[str, Experiment] = {
+    one.name: one
+    for one in (
+        *paper_000.EXPERIMENTS,
+        *paper_001.EXPERIMENTS,
+        *paper_002.EXPERIMENTS,
+        *paper_003.EXPERIMENTS,
+        *paper_004.EXPERIMENTS,
+        *stand_ins.EXPERIMENTS,
+    )
+}
+#: Paper, part, and either the data set that cannot be had or the reason in words.
+_PARTS = (
+    ("000, 002", "sequence set ARABIDOPSIS (000 Table 2, 002 Table 2)", "ARABIDOPSIS"),
+    ("000, 002", "sequence set VERTEBRATES (000 Table 2, 002 Table 2)", "VERTEBRATES"),
+    ("002", "sequence set ACCEPTORS (Table 2)", "ACCEPTORS"),
+    ("002", "sequence set DONORS (Table 2)", "DONORS"),
+    ("002", "sequence set POLYADENYLATION (Table 2)", "POLYADENYLATION"),
+    ("000", "two, four and five local linear kernels", "only the runs with three of them are printed."),
+    ("001, 002", "protein function (002 Tables 5–7 and Figures 4–9) and location (001)", "YEAST"),
+    ("001", "protein stability", "neither the sample nor how its features were made is described."),
+    ("001", "gender recognition from faces", "the set, its labels and the patches are not named."),
+    ("003", "protein localisation (Figure 1 c and d)", "PROTEIN LOCALISATION"),
+    ("003", "bars of Figure 1 a and b", "no numbers are printed; the run has its own and the claims are judged."),
+    ("004", "gene expression images", "the collection and the constants of the filters are not described."),
+    ("004", "Figures 1, 3 and 4 (times of two-class sets, sweep over λ)", "drawn in the paper, without numbers."),
+)
+
+
+def find_experiments(names: Sequence[str]) -> list[Experiment]:
+    """Return the experiments of these names, or raise naming the nearest ones."""
+    for name in names:
+        if name not in EXPERIMENTS:
+            near = get_close_matches(name, EXPERIMENTS, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else "."
+            raise ValueError(f"no experiment is called {name!r}{hint} --list names them all.")
+    return [EXPERIMENTS[name] for name in dict.fromkeys(names)]
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A part of a paper that is not run, and why."""
+
+    paper: str
+    what: str
+    why: str
+
+
+def missing_parts() -> list[Missing]:
+    """Return all parts that are not run; the reasons of data sets are those of the catalogue of data sets."""
+    reasons = {name.upper(): why for name, why in unavailable().items()}
+    return [Missing(paper, what, reasons.get(why, why)) for paper, what, why in _PARTS]

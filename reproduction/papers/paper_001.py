@@ -1,0 +1,207 @@
+"""Gönen's thesis slides: several representations, costs, regression. What they leave open is in the notes."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from kernelmosaic.datasets import make_gaussians
+from kernelmosaic.estimators import LocalizedMKLClassifier, LocalizedMKLRegressor, MKLClassifier, MKLRegressor
+from kernelmosaic.kernels import Linear, Polynomial
+from reproduction.cells import Pair
+from reproduction.experiment import Experiment, Method
+from reproduction.protocols import FiveByTwo
+from reproduction.sources import Dataset, Generated, Loaded
+
+_LINEAR, _QUADRATIC = ("kL", Linear()), ("kP", Polynomial(degree=2))
+
+GAUSS4 = Experiment(
+    name="001-gauss4",
+    title="The toy problem of four Gaussians, with a line search for the gates",
+    paper="001",
+    table="slide GAUSS4",
+    protocol=FiveByTwo(
+        datasets=(Dataset("GAUSS4", Generated(make_gaussians, 1200, (("n_components", 4),)), quick=True),),
+        methods=(
+            Method("SVM", "kL", MKLClassifier([_LINEAR], weights="uniform"), cost=0.1),
+            Method("SVM", "kP", MKLClassifier([_QUADRATIC], weights="uniform"), cost=0.1),
+            Method("MKL", "kL-kP", MKLClassifier([_LINEAR, _QUADRATIC]), cost=0.2),
+            Method("LMKL", "kL-kP", LocalizedMKLClassifier([_LINEAR, _QUADRATIC], step="armijo", n_init=1)),
+            Method("LMKL", "kL-kL-kL", LocalizedMKLClassifier([Linear()] * 3, step="armijo", n_init=1)),
+        ),
+        pairs=(Pair(("LMKL", "kL-kP"), ("MKL", "kL-kP"), "LMKL vs MKL"),),
+    ),
+    notes="The slides' draw is not known: methods can be compared with each other, less so with the slides. No rule is "
+    "right more than 89.74 % of the time, though the slides have 91.25 % for the best one on their sample.",
+)
+
+
+def tiles(kernel: Any, names: tuple[str, ...], widths: tuple[int, ...]) -> list[tuple[str, Any, slice]]:
+    """Return one kernel a representation, for samples that hold the representations side by side."""
+    ends = np.cumsum([0, *widths]).tolist()
+    return [(name, kernel, slice(*edges)) for name, edges in zip(names, pairwise(ends), strict=True)]
+
+
+def _representations(kernels: list[tuple[str, Any, slice]]) -> tuple[Method, ...]:
+    """Return the nine or so methods the slides compare: each representation, all in one, and their combinations."""
+    joined = "-".join(name for name, _, _ in kernels)
+    options: dict[str, Any] = {"normalize": "diagonal"}
+    single = [Method("SVM", one[0], MKLClassifier([one], weights="uniform", **options)) for one in kernels]
+    return (
+        *single,
+        Method("SVM", "ALL", MKLClassifier([("ALL", kernels[0][1])], weights="uniform", **options)),
+        Method("MKL", joined, MKLClassifier(kernels, **options), cost=3),
+        Method("LMKL", joined, LocalizedMKLClassifier(kernels, n_init=1, **options), cost=10),
+        Method("LMKL sigmoid", joined, LocalizedMKLClassifier(kernels, gating="sigmoid", n_init=1, **options), cost=10),
+    )
+
+
+_DIGIT_VIEWS, _DIGIT_WIDTHS = ("FAC", "FOU", "KAR", "MOR", "PIX", "ZER"), (216, 76, 64, 6, 240, 47)
+_ADVERT_VIEWS, _ADVERT_WIDTHS = ("URL", "ORIGURL", "ANCURL", "ALT", "CAPTION"), (457, 495, 472, 111, 19)
+
+
+def digits(task: str, quick: bool) -> Dataset:
+    """Return MULTIFEAT as even against odd (EO) or small against large (SL) digits."""
+    views = tuple(name.lower() for name in _DIGIT_VIEWS)
+    return Dataset(f"MULTIFEAT-{task}", Loaded("multifeat", views=views, options=(("task", task),)), quick=quick)
+
+
+def digit_kernels() -> list[tuple[str, Any, slice]]:
+    """Return a linear kernel a representation of MULTIFEAT."""
+    return tiles(Linear(), _DIGIT_VIEWS, _DIGIT_WIDTHS)
+
+
+_DIGITS_METHODS = _representations(digit_kernels())
+_ADVERT_METHODS = _representations(tiles(Linear(), _ADVERT_VIEWS, _ADVERT_WIDTHS))
+
+MULTIFEAT = Experiment(
+    name="001-multifeat",
+    title="Small against large digits from six representations",
+    paper="001",
+    table="slide MULTIFEAT",
+    protocol=FiveByTwo(
+        datasets=(digits("SL", quick=True),),
+        methods=_DIGITS_METHODS,
+        pairs=(
+            Pair(("LMKL", _DIGITS_METHODS[-2].kernels), ("MKL", _DIGITS_METHODS[-3].kernels), "LMKL vs MKL"),
+            Pair(("LMKL sigmoid", _DIGITS_METHODS[-1].kernels), ("MKL", _DIGITS_METHODS[-3].kernels), "sigmoid vs MKL"),
+        ),
+    ),
+    notes="Linear kernels of unit diagonal, as in the journal paper that has the same figures for MKL. What the gates "
+    "read is not said: here it is all representations side by side.",
+)
+
+ADVERT = Experiment(
+    name="001-advert",
+    title="Advertisements from five kinds of phrases, on the rows there are",
+    paper="001",
+    table="slide ADVERT",
+    protocol=FiveByTwo(
+        datasets=(
+            Dataset("ADVERT", Loaded("advert_first998", views=tuple(map(str.lower, _ADVERT_VIEWS))), quick=True),
+        ),
+        methods=_ADVERT_METHODS,
+    ),
+    notes="Only the first 998 of 3279 rows are at hand: all 459 advertisements and 539 of 2820 others. The share of "
+    "the larger class is 54 % here and 86 % there, so the published figures are no target.",
+)
+
+_PEN_VIEWS, _PEN_COSTS = ("DYN", "STA4", "STA8", "STA16"), (1.0, 1.0, 2.0, 4.0)
+_PEN_TILES = tiles(Polynomial(degree=2), _PEN_VIEWS, (16, 16, 64, 256))
+
+PENDIGITS = Experiment(
+    name="001-pendigits",
+    title="Representations that cost: pairs of pen digits",
+    paper="001",
+    table="slide representation selection",
+    protocol=FiveByTwo(
+        datasets=tuple(
+            Dataset(
+                f"PENDIGITS({a}vs{b})",
+                Loaded("pendigits", views=("dyn", "4x4", "8x8", "16x16"), classes=(a, b)),
+                quick=(a, b) == (0, 8),
+            )
+            for a, b in ((0, 8), (1, 7), (5, 9))
+        ),
+        methods=tuple(
+            Method(
+                name,
+                "-".join(_PEN_VIEWS),
+                MKLClassifier(_PEN_TILES, normalize="diagonal", penalties=penalties),
+                costs=_PEN_COSTS,
+                shares=True,
+            )
+            for name, penalties in (("MKL", None), ("CCMKL", list(_PEN_COSTS)))
+        ),
+        pairs=(
+            Pair(
+                ("CCMKL", "-".join(_PEN_VIEWS)),
+                ("MKL", "-".join(_PEN_VIEWS)),
+                "CCMKL vs MKL",
+                metrics=(("accuracy", True), ("sv_percent", False), ("total_cost", False)),
+            ),
+        ),
+    ),
+    notes="Bitmaps are drawn anew from the pen traces. The kernel is not said; of linear, quadratic and Gaussian ones, "
+    "quadratic ones of unit diagonal came nearest to the printed support vectors on 0 against 8, and "
+    "were taken. Weights are divided by their sum.",
+)
+
+
+def _regression(epsilon: float) -> tuple[Method, ...]:
+    powers = [("kL", Linear()), *((f"kP{q}", Polynomial(degree=q)) for q in (2, 3, 4, 5))]
+    joined = "-".join(name for name, _ in powers)
+    return (
+        *(Method("SVR", one[0], MKLRegressor([one], weights="uniform", epsilon=epsilon)) for one in powers),
+        Method("MKL", joined, MKLRegressor(powers, epsilon=epsilon), cost=3),
+        Method("LMKL", joined, LocalizedMKLRegressor(powers, epsilon=epsilon, n_init=1), cost=10),
+        Method(
+            "LMKL sigmoid",
+            joined,
+            LocalizedMKLRegressor(powers, epsilon=epsilon, gating="sigmoid", n_init=1),
+            cost=10,
+        ),
+    )
+
+
+def _regression_experiment(name: str, title: str, stem: str, epsilon: float, cost: float) -> Experiment:
+    dataset = stem.upper()
+    return Experiment(
+        name=name,
+        title=title,
+        paper="001",
+        table=f"slide {dataset}",
+        protocol=FiveByTwo(
+            datasets=(Dataset(dataset, Loaded(stem), cost=cost, quick=True),),
+            methods=_regression(epsilon),
+            regression=True,
+            standardise=True,
+        ),
+        notes=f"Inputs are standardised and ε is {epsilon:g}, chosen for a share of support vectors near the one "
+        "printed for the linear kernel; neither is said. Plain MKL is not on the slide.",
+    )
+
+
+WHITEWINE = _regression_experiment("001-whitewine", "Quality of white wines", "whitewine", 0.33, 5)
+CONCRETE = _regression_experiment("001-concrete", "Strength of concrete", "concrete", 8.0, 1)
+
+MOTORCYCLE = Experiment(
+    name="001-motorcycle",
+    title="Acceleration in a motorcycle accident: one input, local lines",
+    paper="001",
+    table="slide MOTORCYCLE",
+    protocol=FiveByTwo(
+        datasets=(Dataset("MOTORCYCLE", Loaded("motorcycle"), quick=True),),
+        methods=(
+            Method("SVR", "kL", MKLRegressor([_LINEAR], weights="uniform", epsilon=10.0)),
+            Method("LMKL", "kL-kL-kL", LocalizedMKLRegressor([Linear()] * 3, epsilon=10.0), cost=5),
+        ),
+        regression=True,
+        standardise=True,
+    ),
+    notes="The slide is a picture without numbers.",
+)
+
+EXPERIMENTS = (GAUSS4, MULTIFEAT, ADVERT, PENDIGITS, WHITEWINE, CONCRETE, MOTORCYCLE)

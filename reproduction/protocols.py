@@ -1,0 +1,303 @@
+"""How the papers measure: five times two folds, the same with one search for all folds, random splits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+from sklearn.base import clone
+from sklearn.metrics import accuracy_score, mean_squared_error
+from sklearn.model_selection import GridSearchCV, RepeatedKFold, train_test_split
+from sklearn.preprocessing import StandardScaler
+
+from kernelmosaic.model_selection import FiveByTwoFold
+from reproduction.cells import PRICES, VALIDATION, Grid, Pair, cells_of
+from reproduction.experiment import Measurement, Method, Record, Scale, Settings, Unit
+from reproduction.rows import Row, row_of
+from reproduction.sources import Dataset, Samples, classes_or_none, take
+
+N_FOLDS = 10
+#: Accuracy on the splits that every method has.
+COMMON = "accuracy:common splits"
+#: A training part takes no more than this share, however small a quick look makes the set.
+_MOST = 0.7
+
+
+@dataclass(frozen=True)
+class Split:
+    """Row numbers of one fold, and of the test third that all folds share."""
+
+    train: NDArray[np.intp]
+    valid: NDArray[np.intp]
+    test: NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class FiveByTwo:
+    """Ten halves train, the other halves choose the setting, one common third tests.
+
+    A unit is one fold of one method on one data set. It fits every setting of the grid once and records its figures on
+    the other half and on the test third. The setting is chosen afterwards, by the mean over the folds; the models that
+    the tables report are those of the folds, so nothing is fitted again.
+
+    Parameters
+    ----------
+    datasets : tuple of Dataset
+    methods : tuple of Method
+    grid : Grid
+    pairs : tuple of Pair
+        Methods to compare by the 5×2 cv F test.
+    regression : bool
+        Mean squared errors instead of accuracies in percent; halves at random instead of by class.
+    standardise : bool
+        Give every column mean 0 and deviation 1 on the training half.
+    """
+
+    datasets: tuple[Dataset, ...]
+    methods: tuple[Method, ...]
+    grid: Grid = PRICES
+    pairs: tuple[Pair, ...] = ()
+    regression: bool = False
+    standardise: bool = False
+
+    def units(self, experiment: str, scale: Scale) -> list[Unit]:
+        """Return all units of the experiment at this scale."""
+        n_folds = min(N_FOLDS, scale.replicates or N_FOLDS)
+        return [
+            Unit(experiment, data.name, method.name, method.kernels, fold, data.cost * method.cost)
+            for data in self.datasets
+            if data.quick or scale.all_datasets
+            for method in self.methods
+            for fold in range(n_folds)
+        ]
+
+    def run(self, unit: Unit, settings: Settings) -> list[Measurement]:
+        """Fit every setting of the grid on one fold."""
+        data = next(one for one in self.datasets if one.name == unit.dataset)
+        method = next(one for one in self.methods if (one.name, one.kernels) == (unit.method, unit.kernels))
+        samples = data.source(settings)
+        split = self.split(samples, unit.replicate, settings.seed_for(unit.dataset, "split"))
+        if self.standardise:
+            scaler = StandardScaler().fit(samples.X[split.train])
+            samples = replace(samples, X=scaler.transform(samples.X))
+        X, y = take(samples.X, split.train), samples.y[split.train]
+        found = []
+        for value in self.grid.values:
+            fit = method.fit(X, y, settings.seed_for(unit.key), **self.grid.given(value, len(y)))
+            setting = self.grid.setting(value)
+            found += self._figures(fit.model, samples, split, setting)
+            found += method.describe(fit, setting)
+        return found
+
+    def split(self, samples: Samples, fold: int, seed: int) -> Split:
+        """Return the rows of one fold; the published test set is kept where there is one."""
+        classes = None if self.regression else classes_or_none(samples.y)
+        rest, test = samples.train, samples.test
+        if rest is None or test is None:
+            rest, test = train_test_split(
+                np.arange(len(samples.y)), test_size=1 / 3, stratify=classes, random_state=seed
+            )
+        if self.regression:
+            halves = list(RepeatedKFold(n_splits=2, n_repeats=N_FOLDS // 2, random_state=seed).split(rest))
+        else:
+            halves = list(FiveByTwoFold(random_state=seed).split(rest, samples.y[rest]))
+        train, valid = halves[fold]
+        return Split(rest[train], rest[valid], test)
+
+    def _figures(self, model: Any, samples: Samples, split: Split, setting: str) -> list[Measurement]:
+        scores = [
+            self._score(samples.y[rows], model.predict(take(samples.X, rows))) for rows in (split.valid, split.test)
+        ]
+        if self.regression:
+            return [Measurement(VALIDATION, -scores[0], setting), Measurement("mse", scores[1], setting)]
+        return [Measurement(VALIDATION, scores[0], setting), Measurement("accuracy", scores[1], setting)]
+
+    def _score(self, y: Any, predicted: Any) -> float:
+        return float(mean_squared_error(y, predicted) if self.regression else 100 * accuracy_score(y, predicted))
+
+    def summarise(self, records: Sequence[Record]) -> list[Row]:
+        """Return means over the folds at the chosen setting, then the comparisons."""
+        cells = cells_of(records)
+        return [row for cell in cells for row in cell.rows()] + [row for pair in self.pairs for row in pair.rows(cells)]
+
+
+@dataclass(frozen=True)
+class SharedSearch:
+    """The test third and the folds of `FiveByTwo`, with one more search after that for C.
+
+    C is chosen by the mean validation accuracy over the folds; then, with that C, the search that a method's estimator
+    is (a `ResponseSurfaceSearchCV` over penalties, say) runs on the same folds; what it finds is fitted to the ten
+    halves and measured on the test third. As the folds share the search, a unit is all of them: one method on one data
+    set. Its record has ten figures of each metric.
+
+    Parameters
+    ----------
+    datasets : tuple of Dataset
+    methods : tuple of Method
+        Estimators, or searches over one; a search is given the folds and the chosen C.
+    grid : Grid
+        Of the prices.
+    pairs : tuple of Pair
+    components : int
+        If not 0, measure also the share of the variance in the combined kernel's space that so many kernel principal
+        components of the training half explain, in percent.
+    """
+
+    datasets: tuple[Dataset, ...]
+    methods: tuple[Method, ...]
+    grid: Grid = PRICES
+    pairs: tuple[Pair, ...] = ()
+    components: int = 0
+
+    def units(self, experiment: str, scale: Scale) -> list[Unit]:
+        """Return all units of the experiment at this scale."""
+        return [
+            Unit(experiment, data.name, method.name, method.kernels, 0, data.cost * method.cost)
+            for data in self.datasets
+            if data.quick or scale.all_datasets
+            for method in self.methods
+        ]
+
+    def run(self, unit: Unit, settings: Settings) -> list[Measurement]:
+        """Choose C, search, and measure all folds of one method."""
+        data = next(one for one in self.datasets if one.name == unit.dataset)
+        method = next(one for one in self.methods if (one.name, one.kernels) == (unit.method, unit.kernels))
+        samples = data.source(settings)
+        seed = settings.seed_for(unit.dataset, "split")
+        folds = FiveByTwo((), ())
+        n_folds = settings.scale.replicates or N_FOLDS
+        splits = [folds.split(samples, fold, seed) for fold in range(n_folds)]
+        start = perf_counter()
+        found = self._search(method.estimator, samples.X, samples.y, splits)
+        measurements = [Measurement("search_seconds", perf_counter() - start), *_describe_search(found)]
+        for split in splits:
+            X, y = take(samples.X, split.train), samples.y[split.train]
+            fit = Method(method.name, method.kernels, found.model).fit(X, y, settings.seed_for(unit.key))
+            right = accuracy_score(samples.y[split.test], fit.model.predict(take(samples.X, split.test)))
+            measurements += [Measurement("accuracy", 100 * float(right)), *method.describe(fit)]
+            if self.components:
+                share = explained_variance(fit.model.kernel_matrix(X), self.components)
+                measurements.append(Measurement(f"explained_variance_{self.components}", 100 * share))
+        return measurements
+
+    def _search(self, template: Any, X: Any, y: Any, splits: list[Split]) -> Found:
+        cv = [(split.train, split.valid) for split in splits]
+        is_search = hasattr(template, "estimator")
+        machine = clone(template.estimator if is_search else template)
+        prices = GridSearchCV(machine, {self.grid.parameter: list(self.grid.values)}, cv=cv, refit=False).fit(X, y)
+        machine.set_params(**prices.best_params_)
+        if not is_search:
+            return Found(machine, None)
+        search = clone(template).set_params(estimator=machine, cv=cv, refit=False).fit(X, y)
+        return Found(clone(machine).set_params(**search.best_params_), search)
+
+    def summarise(self, records: Sequence[Record]) -> list[Row]:
+        """Return means over the folds, then the comparisons."""
+        cells = cells_of(records)
+        return [row for cell in cells for row in cell.rows()] + [row for pair in self.pairs for row in pair.rows(cells)]
+
+
+def explained_variance(K: NDArray[np.float64], n_components: int) -> float:
+    """Return the share of the variance that the leading kernel principal components of a Gram matrix explain."""
+    centred = K - K.mean(axis=0) - K.mean(axis=1, keepdims=True) + K.mean()
+    n = len(K)
+    leading = eigh(centred, eigvals_only=True, subset_by_index=[n - n_components, n - 1])
+    return float(leading.sum() / np.trace(centred))
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the searches led to: an estimator with all its parameters, and the second search if there was one."""
+
+    model: Any
+    search: Any
+
+
+def _describe_search(found: Found) -> list[Measurement]:
+    """Return C, the penalties, and how many points the search looked at."""
+    parameters = found.model.get_params(deep=False)
+    measured = {"C": float(parameters["C"])}
+    if isinstance(parameters.get("penalties"), list | tuple | np.ndarray):
+        names = [entry[0] for entry in parameters["kernels"]]
+        values = np.asarray(parameters["penalties"], dtype=np.float64)
+        measured |= {f"penalty:{name}": float(one) for name, one in zip(names, values, strict=True)}
+    if found.search is not None:
+        measured["n_solver_calls"] = float(len(found.search.cv_results_["params"]))
+    return [Measurement(metric, value) for metric, value in measured.items()]
+
+
+@dataclass(frozen=True)
+class RandomSplits:
+    """Every method is fitted to the same random parts and measured on the rest.
+
+    A unit is one split of one method on one data set. What a method has to choose it chooses inside its training part:
+    it is a scikit-learn search then, and its seconds are those of the whole search.
+
+    Parameters
+    ----------
+    datasets : tuple of Dataset
+    sizes : tuple of int
+        Training samples, one a data set.
+    methods : tuple of Method
+    repeats : int
+    fewer : tuple of (str, int) pairs
+        Methods too slow for all repeats, and how many of the first they get.
+    """
+
+    datasets: tuple[Dataset, ...]
+    sizes: tuple[int, ...]
+    methods: tuple[Method, ...]
+    repeats: int
+    fewer: tuple[tuple[str, int], ...] = ()
+
+    def units(self, experiment: str, scale: Scale) -> list[Unit]:
+        """Return all units of the experiment at this scale."""
+        limit, fewer = min(self.repeats, scale.replicates or self.repeats), dict(self.fewer)
+        return [
+            Unit(experiment, data.name, method.name, method.kernels, repeat, data.cost * method.cost)
+            for data in self.datasets
+            if data.quick or scale.all_datasets
+            for method in self.methods
+            for repeat in range(min(limit, fewer.get(method.name, limit)))
+        ]
+
+    def run(self, unit: Unit, settings: Settings) -> list[Measurement]:
+        """Fit one method to one split."""
+        place = [data.name for data in self.datasets].index(unit.dataset)
+        method = next(one for one in self.methods if (one.name, one.kernels) == (unit.method, unit.kernels))
+        samples = self.datasets[place].source(settings)
+        seed = settings.seed_for(unit.dataset, "split", unit.replicate)
+        train, test = self.split(samples, self.sizes[place], seed)
+        fit = method.fit(train.X, train.y, settings.seed_for(unit.key))
+        accuracy = 100 * float(np.mean(fit.model.predict(test.X) == test.y))
+        return [Measurement("accuracy", accuracy), *method.describe(fit)]
+
+    @staticmethod
+    def split(samples: Samples, size: int, seed: int) -> tuple[Samples, Samples]:
+        """Return the training and the test part, columns standardised on the former."""
+        size = min(size, int(_MOST * len(samples.y)))
+        train, test = train_test_split(np.arange(len(samples.y)), train_size=size, random_state=seed)
+        scaler = StandardScaler().fit(np.asarray(take(samples.X, train), dtype=np.float64))
+
+        def part(rows: Any) -> Samples:
+            return replace(samples, X=scaler.transform(np.asarray(take(samples.X, rows))), y=samples.y[rows])
+
+        return part(train), part(test)
+
+    def summarise(self, records: Sequence[Record]) -> list[Row]:
+        """Return means over the splits and, where some methods have fewer, accuracies on those that all have."""
+        rows = [row for cell in cells_of(records) for row in cell.rows()]
+        if not self.fewer:
+            return rows
+        common = min(count for _, count in self.fewer)
+        shared = cells_of([one for one in records if one.unit.replicate < common])
+        return rows + [
+            row_of(cell.dataset, cell.method, cell.kernels, COMMON, cell.values["accuracy"], cell.setting)
+            for cell in shared
+            if "accuracy" in cell.values
+        ]

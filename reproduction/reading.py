@@ -1,0 +1,151 @@
+"""A run as a reader wants it: from its folder, or from the few small files that are kept of it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reproduction.experiment import Experiment, Scale, Settings
+from reproduction.papers import EXPERIMENTS
+from reproduction.rows import Row, read_rows
+from reproduction.store import sound_lines
+
+#: Seconds of work and units, one line an experiment; what is kept of the records.
+_WORK = "run.csv"
+
+
+@dataclass(frozen=True)
+class Work:
+    """What an experiment took: units run, units that failed, seconds of all of them together."""
+
+    units: int = 0
+    failed: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Result:
+    """An experiment of a run: what it is, its table, what it took."""
+
+    experiment: Experiment
+    rows: list[Row]
+    work: Work
+
+
+@dataclass(frozen=True)
+class Run:
+    """All that a report says of a run.
+
+    Parameters
+    ----------
+    folder : Path
+    facts : dict
+        What `run.json` has: seed, scale, date, versions, machine.
+    results : list of Result
+        The finished experiments, in the catalogue's order.
+    unfinished : dict of str to Work
+        Experiments that have records but no table yet.
+    absent : list of Experiment
+        Those of the catalogue that were not run.
+    """
+
+    folder: Path
+    facts: dict[str, Any]
+    results: list[Result]
+    unfinished: dict[str, Work] = field(default_factory=dict)
+    absent: list[Experiment] = field(default_factory=list)
+
+    def settings(self, data_home: str | None = None) -> Settings:
+        """Return the settings of the run, for what is drawn beside its tables."""
+        return Settings(self.facts["seed"], Scale(**self.facts["scale"]), data_home)
+
+    def of_table(self, paper: str, *tables: str) -> list[Result]:
+        """Return the experiments that fill these tables of a paper."""
+        return [one for one in self.results if one.experiment.paper == paper and one.experiment.table in tables]
+
+
+def read_run(folder: str | Path, catalogue: Mapping[str, Experiment] | None = None) -> Run:
+    """Read a run folder, or a folder that `keep_summaries` has written.
+
+    Parameters
+    ----------
+    folder : path
+    catalogue : dict of str to Experiment, optional
+        What the tables belong to; all experiments there are by default.
+    """
+    folder = Path(folder)
+    known = EXPERIMENTS if catalogue is None else catalogue
+    try:
+        facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        Scale(**facts["scale"])
+        facts["seed"], facts["environment"]
+    except (FileNotFoundError, NotADirectoryError):
+        fault = "has no run.json" if folder.exists() else "is not there"
+        raise FileNotFoundError(f"{folder} {fault}; give a folder that `python -m reproduction` made.") from None
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{folder / 'run.json'} cannot be read; it is not what a run writes.") from None
+    work = _work(folder, known)
+    tables = {name: folder / f"{name}.csv" for name in known}
+    results = [
+        Result(one, read_rows(tables[name]), work.get(name, Work()))
+        for name, one in known.items()
+        if tables[name].exists()
+    ]
+    return Run(
+        folder,
+        facts,
+        results,
+        {name: done for name, done in work.items() if not tables[name].exists()},
+        [one for name, one in known.items() if not tables[name].exists() and name not in work],
+    )
+
+
+def _work(folder: Path, known: Mapping[str, Experiment]) -> dict[str, Work]:
+    kept = folder / _WORK
+    if kept.exists():
+        with kept.open(newline="", encoding="utf-8") as file:
+            lines = [line for line in csv.DictReader(file) if line["experiment"] in known]
+        return {
+            line["experiment"]: Work(int(line["units"]), int(line["failed"]), float(line["seconds"])) for line in lines
+        }
+    found = {}
+    for name in known:
+        path = folder / f"{name}.jsonl"
+        if path.exists():
+            # A unit that failed and was run again has two lines: the last one counts.
+            records = {json.dumps(line["unit"]): line for line in sound_lines(path) if "unit" in line}
+            failed = sum(line["failure"] is not None for line in records.values())
+            found[name] = Work(len(records), failed, sum(line["seconds"] for line in records.values()))
+    return found
+
+
+def keep_summaries(run: Run, folder: str | Path) -> list[Path]:
+    """Copy what a report needs, the tables and a line on each experiment's work, to a small folder.
+
+    Returns
+    -------
+    list of Path
+        What was written; `read_run` reads it.
+    """
+    folder = Path(folder)
+    if folder.resolve() == run.folder.resolve():
+        raise ValueError(f"{folder} is the run itself; name another folder for its summaries.")
+    folder.mkdir(parents=True, exist_ok=True)
+    names = ["run.json", *(f"{one.experiment.name}.csv" for one in run.results)]
+    for name in names:
+        shutil.copyfile(run.folder / name, folder / name)
+    _write_work(run.results, folder / _WORK)
+    return [folder / name for name in (*names, _WORK)]
+
+
+def _write_work(results: Sequence[Result], path: Path) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("experiment", "units", "failed", "seconds"))
+        for one in results:
+            writer.writerow((one.experiment.name, one.work.units, one.work.failed, f"{one.work.seconds:.1f}"))

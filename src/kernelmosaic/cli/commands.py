@@ -1,0 +1,275 @@
+"""The commands and their options. They read arguments; the work is done elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kernelmosaic import __version__
+from kernelmosaic.cli.errors import (
+    model_file,
+    need,
+    refuse_overwriting,
+    system_line,
+    usage_line,
+    writable_file,
+    writable_if_given,
+)
+from kernelmosaic.reports.files import existing_file
+
+
+class MethodName(StrEnum):
+    """How the kernels are combined."""
+
+    mkl = "mkl"
+    localized = "localized"
+    bilinear = "bilinear"
+    discriminant = "discriminant"
+    rmkl = "rmkl"
+
+
+class TaskName(StrEnum):
+    """What is learned."""
+
+    classification = "classification"
+    regression = "regression"
+    one_class = "one-class"
+
+
+def _positive(value: float | None) -> float | None:
+    if value is not None and not 0 < value < float("inf"):
+        raise typer.BadParameter(f"{value:g} is not a positive number.")
+    return value
+
+
+def _finite(value: float | None) -> float | None:
+    if value is not None and value == float("inf"):
+        raise typer.BadParameter("inf is not a finite number.")
+    return value
+
+
+def _not_one(value: int) -> int:
+    if value == 1:
+        raise typer.BadParameter("1 part leaves nothing to learn from; give at least 2, or 0 for no cross-validation.")
+    return value
+
+
+Train = Annotated[Path, typer.Argument(help="Table to learn from: .csv, .tsv, .parquet or .npz.")]
+Target = Annotated[str | None, typer.Option(metavar="COLUMN", help="What to predict.")]
+View = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=PATTERN:KERNEL",
+        help="Columns and their kernels, such as shape=fac_*:linear+gauss*5. Repeatable; guessed if left out.",
+    ),
+]
+Kernel = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=FILE", help="A square kernel matrix, its rows as in the table. Repeatable."),
+]
+Rows = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="Where each row's number, from 0, in the matrices is.")
+]
+Drop = Annotated[
+    list[str] | None, typer.Option(metavar="PATTERN", help="Columns to leave out, by name or glob. Repeatable.")
+]
+Method = Annotated[MethodName, typer.Option(help="How the kernels are combined.")]
+Task = Annotated[TaskName | None, typer.Option(help="Guessed from the target if left out.")]
+Price = Annotated[
+    float | None,
+    typer.Option(
+        "--C",
+        callback=_positive,
+        help="Price of errors (kappa of bilinear, alpha of discriminant). Default: by cross-validation.",
+    ),
+]
+Norm = Annotated[float, typer.Option(min=1.0, callback=_finite, help="1: few kernels; above, such as 2: all of them.")]
+Epsilon = Annotated[
+    float | None, typer.Option(min=0.0, callback=_finite, help="Regression: errors up to this are free.")
+]
+Nu = Annotated[float, typer.Option(min=0.001, max=1.0, help="One-class: share of rows that may be novel.")]
+Cost = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=FACTOR", help="Penalty on a view or kernel, for mkl and rmkl. Repeatable."),
+]
+Test = Annotated[float, typer.Option(min=0.0, max=0.9, help="Share of the rows to hold out and score on.")]
+Folds = Annotated[int, typer.Option(min=0, max=50, callback=_not_one, help="Parts of the cross-validation; 0: none.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of folds, test rows and random starts.")]
+Jobs = Annotated[int, typer.Option(min=-1, help="Fits at the same time; -1 for all processors.")]
+Output = Annotated[Path, typer.Option("--output", "-o", callback=model_file, help="Where to write the model.")]
+Report = Annotated[Path | None, typer.Option(callback=writable_if_given, help="Where to write a report, an HTML page.")]
+
+
+def fit(
+    train: Train,
+    target: Target = None,
+    view: View = None,
+    kernel: Kernel = None,
+    rows: Rows = None,
+    drop: Drop = None,
+    method: Method = MethodName.mkl,
+    task: Task = None,
+    price: Price = None,
+    norm: Norm = 1.0,
+    epsilon: Epsilon = None,
+    nu: Nu = 0.1,
+    cost: Cost = None,
+    test: Test = 0.0,
+    folds: Folds = 5,
+    seed: Seed = 0,
+    jobs: Jobs = 1,
+    output: Output = Path("model.skops"),
+    report: Report = None,
+) -> None:
+    """Learn a model from a table: kernels on groups of columns, weighed by the learner."""
+    need("skops", "persistence")
+    existing_file(train, "a table")
+    read = [train, *(Path(text.partition("=")[2]) for text in kernel or ())]
+    refuse_overwriting("--output", output, read)
+    refuse_overwriting("--report", report, read)
+    if report == output:
+        raise ValueError(f"--report {report}: the model is written there; give another name.")
+    from kernelmosaic.cli.fit import Columns, Request, run_training
+    from kernelmosaic.cli.methods import Wishes, read_costs
+
+    columns = Columns(target, tuple(view or ()), tuple(kernel or ()), rows, tuple(drop or ()))
+    costs = read_costs(cost or ())
+    asked = "" if task is None else task.value
+    wishes = Wishes(method.value, asked, price, norm, nu, epsilon, costs, seed, folds, jobs or 1)
+    run_training(Request(train, columns, wishes, test, output, report))
+
+
+def _table_file(path: Path | None) -> Path | None:
+    if path is None:
+        return None
+    if not path.is_dir() and path.suffix.lower() not in (".csv", ".tsv", ".txt", ".parquet"):
+        raise typer.BadParameter(f"{path}: the name must end in .csv, .tsv or .parquet.")
+    return writable_file(path)
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="Model file, from `kernelmosaic fit`.")],
+    new: Annotated[Path, typer.Argument(help="Table with the model's columns, in any order.")],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", callback=_table_file, help="Where to write: .csv, .tsv or .parquet. Default: print."
+        ),
+    ] = None,
+    id_columns: Annotated[
+        list[str] | None, typer.Option("--id", metavar="COLUMN", help="Column to carry over to the output. Repeatable.")
+    ] = None,
+    scores: Annotated[bool, typer.Option("--scores", help="Add decision values and each kernel's share.")] = False,
+    kernel: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=FILE", help="Similarities of the new rows (down) to the training rows. Repeatable."),
+    ] = None,
+) -> None:
+    """Predict the rows of a table. If it has the target column, the score is told as well."""
+    existing_file(model, "a model file")
+    existing_file(new, "a table")
+    read = [model, new, *(Path(text.partition("=")[2]) for text in kernel or ())]
+    refuse_overwriting("--output", output, read)
+    from kernelmosaic.cli.predict import run_prediction
+
+    run_prediction(model, new, output, tuple(id_columns or ()), scores, tuple(kernel or ()))
+
+
+def inspect(
+    model: Annotated[Path, typer.Argument(help="Model file, from `kernelmosaic fit` or `kernelmosaic.save`.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Say what is in a model file: kernels and weights, gates, support vectors, cost, gap, columns, version."""
+    need("skops", "persistence")
+    existing_file(model, "a model file")
+    import json
+
+    from kernelmosaic.cli.output import core, describe, kernel_shares, lines, load_model, print_facts, print_shares
+
+    estimator = load_model(model)
+    found = describe(estimator, model)
+    if as_json:
+        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        return
+    print_facts(str(model), lines(found))
+    print_shares(kernel_shares(core(estimator)), found["gates"])
+
+
+def demo(
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the training and test samples.")] = 0,
+    samples: Annotated[int, typer.Option(min=20, max=5000, help="Number of training samples.")] = 600,
+    report: Annotated[
+        Path, typer.Option(callback=writable_file, help="Where to write the report, an HTML page.")
+    ] = Path("kernelmosaic-demo.html"),
+) -> None:
+    """Compare kernels, their plain and learned sums and the Bayes rule on a toy problem (GAUSS4), in under a minute."""
+    from kernelmosaic._demo_report import write_report
+    from kernelmosaic.demo import print_result, run_with_progress
+
+    result = run_with_progress(samples, seed)
+    print_result(result)
+    write_report(result, report)
+    typer.echo(f"Report: {report}")
+
+
+app = typer.Typer(
+    help="Multiple kernel learning behind scikit-learn's interface.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+# Typer raises the errors of the argument parser it carries, which is not always importable under one name.
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code; see `kernelmosaic.cli.main`."""
+    try:
+        code = app(args=None if argv is None else list(argv), prog_name="kernelmosaic", standalone_mode=False)
+    except _UsageError as error:
+        return _fail(usage_line(error, sys.argv[1:] if argv is None else argv))
+    except OSError as error:
+        return _fail(system_line(error))
+    except (ImportError, MemoryError, ValueError) as error:
+        return _fail(str(error))
+    except (typer.Abort, KeyboardInterrupt):
+        print("kernelmosaic: stopped.", file=sys.stderr)
+        return 130
+    except Exception as error:
+        if os.environ.get("KERNELMOSAIC_TRACEBACK"):
+            raise
+        _fail(f"{type(error).__name__}: {error}. This should not happen; KERNELMOSAIC_TRACEBACK=1 shows where it did.")
+        return 1
+    return code if isinstance(code, int) else 0
+
+
+def _fail(message: str) -> int:
+    print("kernelmosaic:", " ".join(message.split()), file=sys.stderr)
+    return 2
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"kernelmosaic {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+for _command in (demo, fit, predict, inspect):
+    app.command()(_command)

@@ -1,0 +1,253 @@
+"""What a model file says, and what the terminal shows: tables on stdout; notes and a progress bar on stderr."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+#: Weights below this print as zero.
+_NOTHING = 5e-5
+
+
+@dataclass(frozen=True)
+class KernelShare:
+    """One kernel of a fitted model.
+
+    Parameters
+    ----------
+    name : str
+    weight : float
+        The mean over the classes where each has its own.
+    share : float
+        Of all weights.
+    by_class : list of float
+        The classes' own weights, if they have.
+    """
+
+    name: str
+    weight: float
+    share: float
+    by_class: list[float]
+
+
+def load_model(path: Path) -> Any:
+    """Return the estimator in a model file, or raise saying why it is none."""
+    import warnings
+
+    from sklearn.exceptions import InconsistentVersionWarning
+
+    from kernelmosaic.persistence import load
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InconsistentVersionWarning)  # `inspect` names the versions
+        return load(path)
+
+
+def core(estimator: Any) -> Any:
+    """Return the kernel learner inside a pipeline or search, or raise if there is none that is fitted."""
+    inner = getattr(estimator, "best_estimator_", estimator)
+    inner = inner.steps[-1][1] if hasattr(inner, "steps") else inner
+    if not hasattr(inner, "kernel_names_"):
+        raise ValueError(f"the file holds {type(estimator).__name__}, which is no fitted model of kernelmosaic.")
+    return inner
+
+
+def training_of(estimator: Any) -> dict[str, Any]:
+    """Return what `kernelmosaic fit` noted; empty for models made elsewhere."""
+    noted = getattr(estimator, "training_", {})
+    return noted if isinstance(noted, dict) else {}
+
+
+def kernel_shares(model: Any) -> list[KernelShare]:
+    """Return the kernels with their weights, in the model's order."""
+    weights = np.atleast_2d(np.asarray(model.weights_, dtype=np.float64))
+    means = weights.mean(axis=0)
+    total = float(means.sum()) or 1.0
+    several = np.ndim(model.weights_) == 2
+    return [
+        KernelShare(name, float(mean), float(mean / total), [float(w) for w in own] if several else [])
+        for name, mean, own in zip(model.kernel_names_, means, weights.T, strict=True)
+    ]
+
+
+def weight_texts(shares: list[KernelShare]) -> dict[str, str]:
+    """Return the weights as texts, by kernel; weights of another scale than one keep their digits."""
+    small = max((share.weight for share in shares), default=1.0) < 0.1
+    return {share.name: f"{share.weight:.3g}" if small else f"{share.weight:.4f}" for share in shares}
+
+
+def describe(estimator: Any, path: Path) -> dict[str, Any]:
+    """Return everything `kernelmosaic inspect` says, as plain numbers, texts, lists and dicts."""
+    from kernelmosaic.persistence import info
+
+    model, training, header = core(estimator), training_of(estimator), info(path)
+    costs = training.get("costs") or [1.0] * len(model.kernel_names_)
+    price = training.get("price") or {}
+    return {
+        "file": str(path),
+        "estimator": type(model).__name__,
+        "kernelmosaic_version": header.kernelmosaic_version,
+        "sklearn_version": header.sklearn_version,
+        "created": header.created,
+        "task": training.get("task"),
+        "method": training.get("method"),
+        "target": training.get("target"),
+        "classes": [plain(label) for label in getattr(model, "classes_", [])],
+        "price": price,
+        "rows": training.get("rows"),
+        "score": training.get("score"),
+        "test": training.get("test"),
+        "kernels": [
+            {"name": k.name, "weight": k.weight, "share": k.share, "by_class": k.by_class} for k in kernel_shares(model)
+        ],
+        "gates": training.get("gates"),
+        "support_vectors": len(model.support_),
+        "support_fraction": float(model.support_fraction_),
+        "cost": float(model.cost(costs)),
+        "objective": float(model.objective_),
+        "duality_gap": float(model.duality_gap_),
+        "iterations": int(model.n_iter_),
+        "seconds": training.get("seconds"),
+        "columns": training_columns(estimator),
+        "views": training.get("views"),
+        "warnings": training.get("warnings", []),
+    }
+
+
+def training_columns(estimator: Any) -> list[str]:
+    """Return the names of the columns the model reads; empty if it never knew them."""
+    noted = training_of(estimator).get("columns")
+    return list(noted) if noted is not None else [str(name) for name in getattr(estimator, "feature_names_in_", [])]
+
+
+def gate_summary(model: Any, X: Any) -> dict[str, list[float]] | None:
+    """Return, for a localized model, where the middle eighty per cent of each kernel's gates lie; None for others."""
+    if not hasattr(model, "gate"):
+        return None
+    gates: NDArray[np.float64] = model.gate(X)
+    gates = gates if gates.ndim == 2 else np.moveaxis(gates, 2, 1).reshape(-1, gates.shape[1])
+    low, middle, high = np.quantile(gates, (0.1, 0.5, 0.9), axis=0)
+    return {name: [float(low[m]), float(middle[m]), float(high[m])] for m, name in enumerate(model.kernel_names_)}
+
+
+def plain(value: Any) -> Any:
+    """Return NumPy's scalars as Python's own."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def lines(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return name and value of what `kernelmosaic inspect` tells; see `_model.describe`."""
+    told = [
+        ("estimator", found["estimator"]),
+        ("written by", f"kernelmosaic {found['kernelmosaic_version']}, scikit-learn {found['sklearn_version']}"),
+        ("written on", found["created"]),
+    ]
+    if found["task"]:
+        target = f", target {found['target']!r}" if found["target"] else ""
+        told.append(("task", f"{found['task']} by {found['method']}{target}"))
+    if found["classes"]:
+        told.append(("classes", f"{len(found['classes'])}: {_some(found['classes'], 10)}"))
+    if found["price"]:
+        told.append((found["price"]["name"], f"{found['price']['value']:g}"))
+    if found["rows"] is not None:
+        told.append(("learned from", f"{found['rows']} rows"))
+    told += _scores(found)
+    told += [
+        ("support vectors", f"{found['support_vectors']} ({100 * found['support_fraction']:.1f} % of the rows)"),
+        ("cost of a prediction", f"{found['cost']:.1f} (support vectors × share of kernels in use)"),
+        ("certified gap", f"{found['duality_gap']:.1e} after {found['iterations']} iterations"),
+        ("columns", _columns(found)),
+    ]
+    for name, view in (found["views"] or {}).items():
+        told.append((f"  view {name}", f"{_some(view['columns'], 4)}: {' + '.join(view['kernels'])}"))
+    return told + [("warning", text) for text in found["warnings"]]
+
+
+def _scores(found: dict[str, Any]) -> list[tuple[str, str]]:
+    told = []
+    if found["score"]:
+        score = found["score"]
+        text = f"{score['mean']:.4f} ± {score['spread']:.4f}; looking at no column: {score['baseline']:.4f}"
+        told.append((f"cross-validated {score['name']}", text))
+    if found["test"]:
+        told.append((f"{found['test']['name']} on held-out rows", f"{found['test']['value']:.4f}"))
+    return told
+
+
+def _columns(found: dict[str, Any]) -> str:
+    columns = found["columns"]
+    return f"{len(columns)}: {_some(columns, 8)}" if columns else "none by name"
+
+
+def _some(names: list[Any], n: int) -> str:
+    shown = ", ".join(map(str, names[:n]))
+    return shown if len(names) <= n else f"{shown} … ({len(names)} in all)"
+
+
+def say(*, note: str) -> None:
+    """Print one line on stderr."""
+    import sys
+
+    print("kernelmosaic:", " ".join(note.split()), file=sys.stderr)
+
+
+@contextmanager
+def progress(total: int) -> Iterator[Callable[[str, int], None]]:
+    """Show a bar of that many steps while the block runs; the value is called with what is done and how far."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda what, done: None
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("preparing", total=total)
+
+        def advance(what: str, done: int) -> None:
+            bar.update(task, description=what, completed=done or bar.tasks[0].completed)
+
+        yield advance
+
+
+def print_facts(title: str, facts: Sequence[tuple[str, str]]) -> None:
+    """Print what was found, a line each."""
+    table = Table(title=title, show_header=False, title_justify="left")
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts:
+        table.add_row(_plain(name), _plain(value))
+    Console().print(table, highlight=False)
+
+
+def print_shares(shares: Sequence[KernelShare], gates: Any = None) -> None:
+    """Print the kernels that count, the heaviest first."""
+    counted = sorted((s for s in shares if s.share >= _NOTHING), key=lambda s: -s.share)
+    table = Table(title="Kernels", title_justify="left")
+    table.add_column("kernel", overflow="fold")
+    for name in ("mean gate" if gates else "weight", "share %", *(("gate, 10 % to 90 %",) if gates else ())):
+        table.add_column(name, justify="right")
+    texts = weight_texts(list(shares))
+    for share in counted:
+        low, _, high = gates[share.name] if gates else (0.0, 0.0, 0.0)
+        extra = (f"{low:.3f} to {high:.3f}",) if gates else ()
+        table.add_row(_plain(share.name), texts[share.name], f"{100 * share.share:.1f}", *extra)
+    console = Console()
+    console.print(table, highlight=False)
+    left = len(shares) - len(counted)
+    if left:
+        console.print(f"{left} of {len(shares)} kernels have weight 0.", highlight=False)
+
+
+def _plain(text: str) -> Any:
+    """A text whose brackets are not taken for markup."""
+    from rich.text import Text
+
+    return Text(text)

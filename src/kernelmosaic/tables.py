@@ -1,0 +1,360 @@
+"""Tables from CSV, TSV, Parquet and NPZ, matrices from NPY, NPZ and CSV, and what the columns of a table hold."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from kernelmosaic.reports.files import existing_file
+
+#: How an empty cell may be written.
+MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
+NUMBERS, CATEGORIES, SEQUENCES, TEXT = "numbers", "categories", "sequences", "free text"
+#: A column is one of categories if it has at most this many different texts, each twice on average.
+_MOST_CATEGORIES = 50
+#: Strings this long, over letters as few as an alphabet has, are sequences.
+_SHORTEST_SEQUENCE = 8
+_LARGEST_ALPHABET = 26
+#: From this share of numbers on, the texts among them are mistakes, not categories.
+_MOSTLY = 0.5
+#: How some programs write 0.5: no number here, but no category either.
+_DECIMAL_COMMA = r"\s*[+-]?\d*,\d+\s*"
+#: Above this, a sum of squares overflows.
+_LARGEST = 1e150
+#: Whole numbers are classes if there are at most this many of them, each twice on average.
+_MOST_CLASSES = 20
+
+csv.field_size_limit(2**31 - 1)  # one cell may hold a whole genome
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """Return the table in a file, or raise saying what is wrong with it and where."""
+    _check_there(path)
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
+        raise ValueError(f"{path}: the name must end in {', '.join(_READERS)}, which says how to read it.")
+    table = reader(path)
+    names = [str(name) for name in table.columns]
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise ValueError(f"{path}: the column {repeated[0]!r} occurs {names.count(repeated[0])} times; rename one.")
+    if len(table) == 0:
+        raise ValueError(f"{path} holds no rows: a table needs some below the names of its columns.")
+    table.columns = names
+    coded = [name for name in names if isinstance(table[name].dtype, pd.CategoricalDtype)]
+    return table.astype(dict.fromkeys(coded, object))
+
+
+def write_table(table: pd.DataFrame, path: Path) -> None:
+    """Write a table in the form its name says, whole or not at all."""
+    from kernelmosaic.reports import write_bytes, write_text
+
+    if path.suffix.lower() == ".parquet":
+        write_bytes(path, table.to_parquet(index=False))
+    else:
+        write_text(path, table_text(table, "\t" if path.suffix.lower() == ".tsv" else ","))
+
+
+def table_text(table: pd.DataFrame, delimiter: str = ",") -> str:
+    """Return a table as delimited text."""
+    return str(table.to_csv(index=False, sep=delimiter, lineterminator="\n"))
+
+
+def _check_there(path: Path) -> None:
+    if existing_file(path).stat().st_size == 0:
+        raise ValueError(f"{path} is empty; give a file that holds something.")
+
+
+# Text ---------------------------------------------------------------------------------------------------------------
+
+
+def _read_text(path: Path) -> pd.DataFrame:
+    delimiter = _delimiter(path)
+    lines = _rows_of_text(path, delimiter)
+    head = next(lines, [])
+    if not head:
+        raise ValueError(f"{path} holds nothing but blank lines.")
+    repeated = [name for name, count in Counter(head).items() if count > 1]
+    if repeated:
+        raise ValueError(f"{path}: the column {repeated[0]!r} occurs {head.count(repeated[0])} times; rename one.")
+    for _ in lines:  # what pandas would fill up or cut off silently is refused here, with the line's number
+        pass
+    return pd.read_csv(
+        path,
+        sep=delimiter,
+        encoding="utf-8-sig",
+        index_col=False,
+        keep_default_na=False,
+        na_values=list(MISSING),
+        low_memory=False,
+    )
+
+
+def _delimiter(path: Path) -> str:
+    """The sign that occurs most in the first line, quoted names left out: a comma, a semicolon or a tab."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            first = re.sub('"[^"]*"', "", file.readline())
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path} is not text in UTF-8: {error.reason} at byte {error.start}; save it as UTF-8."
+        ) from None
+    signs = "\t,;" if path.suffix.lower() == ".tsv" else ",;\t"
+    return max(signs, key=first.count)
+
+
+def _rows_of_text(path: Path, delimiter: str) -> Iterator[list[str]]:
+    """Yield the rows, blank ones left out, all as long as the first."""
+    width = None
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = csv.reader(file, delimiter=delimiter, strict=True)
+        try:
+            for row in rows:
+                if not row:
+                    continue
+                width = len(row) if width is None else width
+                if len(row) != width:
+                    raise ValueError(f"{path}, line {rows.line_num}: {len(row)} cells, but the first line has {width}.")
+                yield row
+        except csv.Error as error:
+            raise ValueError(f"{path}, line {rows.line_num}: {error}.") from None
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}, after line {rows.line_num}: not text in UTF-8 ({error.reason}).") from None
+
+
+# Binary -------------------------------------------------------------------------------------------------------------
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    try:
+        return pd.read_parquet(path)
+    except ImportError as error:
+        raise ImportError('Parquet files need pyarrow: pip install "kernelmosaic[frames]"') from error
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{path} is not a Parquet file, or a damaged one: {error}") from None
+
+
+def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an NPZ file by name, or that of an NPY file under ``""``; nothing pickled is read."""
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return {"": loaded}
+        with loaded as archive:
+            return {name: archive[name] for name in archive.files}
+    except (ValueError, OSError, EOFError, BadZipFile):
+        raise ValueError(
+            f"{path} is not an archive of plain NumPy arrays, or a damaged one; numpy.save and numpy.savez write such, "
+            "of numbers or texts."
+        ) from None
+
+
+def _read_npz(path: Path) -> pd.DataFrame:
+    arrays = load_arrays(path)
+    names = arrays.pop("feature_names", None)
+    arrays = {name: array for name, array in arrays.items() if array.ndim in (1, 2)}
+    if not arrays:
+        raise ValueError(f"{path}: no array with one row a sample, such as X and y.")
+    n = len(arrays["X"] if "X" in arrays else max(arrays.values(), key=lambda array: array.ndim))
+    columns: dict[str, NDArray[Any]] = {}
+    for name, array in arrays.items():
+        if len(array) != n:
+            raise ValueError(f"{path}: {name} has {len(array)} rows, others have {n}; every array needs one a sample.")
+        columns.update(_named_columns(path, name, array, names if name == "X" else None))
+    return pd.DataFrame(columns)
+
+
+def _named_columns(path: Path, name: str, array: NDArray[Any], labels: Any) -> dict[str, NDArray[Any]]:
+    array = np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
+    if array.ndim == 1:
+        return {name: array}
+    if labels is None:
+        return {f"{name}_{j}": array[:, j] for j in range(array.shape[1])}
+    if np.shape(labels) != (array.shape[1],):
+        raise ValueError(f"{path}: feature_names has shape {np.shape(labels)}, but X has {array.shape[1]} columns.")
+    labels = [str(label) for label in np.asarray(labels).astype(str)]
+    repeated = [label for label, count in Counter(labels).items() if count > 1]
+    if repeated:
+        raise ValueError(f"{path}: the column {repeated[0]!r} occurs {labels.count(repeated[0])} times; rename one.")
+    return {label: array[:, j] for j, label in enumerate(labels)}
+
+
+_READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
+    ".csv": _read_text,
+    ".tsv": _read_text,
+    ".txt": _read_text,
+    ".parquet": _read_parquet,
+    ".npz": _read_npz,
+}
+
+
+# Matrices -----------------------------------------------------------------------------------------------------------
+
+
+def read_matrix(path: Path, name: str) -> NDArray[np.float64]:
+    """Return a matrix of numbers; of an archive with several, the one called `name` or K."""
+    _check_there(path)
+    if path.suffix.lower() not in (".npy", ".npz", ".csv", ".tsv", ".txt"):
+        raise ValueError(f"{path}: a matrix is read from .npy, .npz, .csv or .tsv.")
+    if path.suffix.lower() in (".npy", ".npz"):
+        arrays = load_arrays(path)
+        known = [key for key in (name, "K") if key in arrays] or list(arrays)
+        if len(known) > 1 and known[0] not in (name, "K"):
+            raise ValueError(f"{path} holds {', '.join(arrays)}: call the matrix {name} or K.")
+        matrix = arrays[known[0]]
+    else:
+        matrix = _matrix_of_text(path)
+    if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
+        raise ValueError(f"{path}: {matrix.dtype} of shape {matrix.shape} is no matrix of numbers.")
+    return np.asarray(matrix, dtype=np.float64)
+
+
+def _matrix_of_text(path: Path) -> NDArray[np.float64]:
+    """The numbers of a delimited file, without a first line or column of names if there is one."""
+    rows = list(_rows_of_text(path, _delimiter(path)))
+    if len(rows) > 1 and not all(map(_is_number, rows[0][1:])):
+        rows = rows[1:]
+    if not _is_number(rows[0][0]):
+        rows = [row[1:] for row in rows]
+    for i, row in enumerate(rows, start=1):
+        for j, cell in enumerate(row, start=1):
+            if not _is_number(cell):
+                raise ValueError(f"{path}, matrix row {i}, column {j}: {cell!r} is not a number.")
+    return np.array(rows, dtype=np.float64)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def kind_of(column: pd.Series) -> str:
+    """Return what a column holds: numbers, categories, sequences (of letters) or free text."""
+    if pd.api.types.is_numeric_dtype(column.dtype):  # truth values among them
+        return NUMBERS
+    texts = column.dropna().astype(str)
+    if len(texts) == 0:
+        return NUMBERS  # an empty column: which row is missing will be said
+    is_number = pd.to_numeric(texts, errors="coerce").notna() | texts.str.fullmatch(_DECIMAL_COMMA)
+    if is_number.mean() >= _MOSTLY:
+        return NUMBERS  # those with a comma will be refused as they are read, with a word on why
+    n_distinct = texts.nunique()
+    if n_distinct <= min(_MOST_CATEGORIES, max(len(texts) / 2, 2)):
+        return CATEGORIES
+    letters = set("".join(texts))
+    is_sequence = texts.str.len().min() >= _SHORTEST_SEQUENCE and len(letters) <= _LARGEST_ALPHABET
+    return SEQUENCES if is_sequence and all(c.isalpha() or c in "-*" for c in letters) else TEXT
+
+
+def require(table: pd.DataFrame, names: Iterable[str], where: Any) -> None:
+    """Refuse a table without these columns."""
+    lost = [name for name in names if name not in table.columns]
+    if lost:
+        shown = ", ".join(map(repr, lost[:5])) + (f" and {len(lost) - 5} more" if len(lost) > 5 else "")
+        known = ", ".join(map(repr, table.columns[:8])) + (" …" if len(table.columns) > 8 else "")
+        spelt = {str(name).lower(): name for name in table.columns}
+        near = get_close_matches(lost[0].lower(), spelt, n=1) if len(lost) == 1 else []
+        hint = f" did you mean {spelt[near[0]]!r}?" if near else ""
+        if not hint and any(re.fullmatch(r"[-+.\d]+", str(name)) for name in table.columns):
+            hint = " the first line is read as the names of the columns:"
+        raise ValueError(f"{where} has no column {shown};{hint} its columns are {known}.")
+
+
+def numbers(table: pd.DataFrame, names: Sequence[str], where: Any) -> pd.DataFrame:
+    """Return columns as finite numbers, or raise naming the row and column that are not."""
+    made = {}
+    for name in names:
+        column = table[name]
+        if not pd.api.types.is_numeric_dtype(column.dtype):
+            column = pd.to_numeric(column, errors="coerce")
+            wrong = column.isna() & table[name].notna()
+            if wrong.any():
+                row = int(np.argmax(wrong.to_numpy()))
+                cell = table[name].iloc[row]
+                hint = "; write decimals with a point" if re.fullmatch(_DECIMAL_COMMA, str(cell)) else ""
+                raise ValueError(f"{where}, row {row + 1}, column {name!r}: {cell!r} is not a number{hint}.")
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        refuse_missing(np.isnan(values), name, where)
+        endless = np.isinf(values)
+        if endless.any():
+            raise ValueError(f"{where}, row {int(np.argmax(endless)) + 1}, column {name!r} is infinite: mend the cell.")
+        large = np.abs(values) > _LARGEST
+        if large.any():
+            row = int(np.argmax(large))
+            raise ValueError(
+                f"{where}, row {row + 1}, column {name!r}: {values[row]:g} is too large to compute with; measure the "
+                "column in another unit."
+            )
+        made[name] = values
+    return pd.DataFrame(made, index=range(len(table)))
+
+
+def texts(table: pd.DataFrame, names: Sequence[str], where: Any) -> pd.DataFrame:
+    """Return columns as texts, none missing."""
+    for name in names:
+        refuse_missing(table[name].isna().to_numpy(), name, where)
+    made = {name: np.array([str(value) for value in table[name]], dtype=object) for name in names}
+    return pd.DataFrame(made, index=range(len(table)), dtype=object)
+
+
+def refuse_missing(missing: NDArray[np.bool_], name: str, where: Any) -> None:
+    """Raise naming the first row that has nothing."""
+    if missing.any():
+        row, more = int(np.argmax(missing)), int(missing.sum()) - 1
+        others = f" (and {more} more)" if more else ""
+        raise ValueError(
+            f"{where}, row {row + 1}{others}, column {name!r} is empty: fill it in, or leave out the row or column."
+        )
+
+
+def looks_like_an_index(column: pd.Series) -> bool:
+    """Whether a column is what some program wrote to number the rows."""
+    name = str(column.name).strip().lower()
+    return (name in ("", "id", "index") or name.startswith("unnamed: ")) and column.nunique() == len(column)
+
+
+# Targets ------------------------------------------------------------------------------------------------------------
+
+
+def target_of(table: pd.DataFrame, name: str, where: Any) -> pd.Series:
+    """Return the target column, which must be there and complete."""
+    require(table, [name], where)
+    refuse_missing(table[name].isna().to_numpy(), name, where)
+    return table[name]
+
+
+def guess_task(target: pd.Series) -> str:
+    """Return what a target asks for: "classification" or "regression"."""
+    if pd.api.types.is_bool_dtype(target.dtype):
+        return "classification"
+    if not pd.api.types.is_numeric_dtype(target.dtype):
+        # Many numbers and a few texts among them: a quantity with mistakes in it, which will be named.
+        is_quantity = kind_of(target) == NUMBERS and target.nunique() > _MOST_CLASSES
+        return "regression" if is_quantity else "classification"
+    values = target.to_numpy(dtype=np.float64)
+    whole = bool(np.all(values == np.floor(values)))
+    return "classification" if whole and target.nunique() <= min(_MOST_CLASSES, len(values) / 2) else "regression"
+
+
+def labels_of(target: pd.Series) -> NDArray[Any]:
+    """Return classes as an array of whole numbers, truth values or texts."""
+    if pd.api.types.is_bool_dtype(target.dtype):
+        return np.asarray(target, dtype=bool)
+    if pd.api.types.is_numeric_dtype(target.dtype):
+        values = np.asarray(target, dtype=np.float64)
+        if np.all(values == np.floor(values)) and np.all(np.abs(values) < 2**53):
+            return values.astype(np.int64)
+    return np.array([str(value) for value in target])

@@ -1,0 +1,93 @@
+"""Predictions read what was fitted, not the parameters, which may have changed since."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from scipy import sparse
+from sklearn.utils import get_tags
+
+from kernelmosaic import (
+    BilinearMKLClassifier,
+    DiscriminantMKLClassifier,
+    LocalizedMKLClassifier,
+    LocalizedMKLOneClass,
+    LocalizedMKLRegressor,
+    MKLClassifier,
+    MKLOneClass,
+    MKLRegressor,
+    PosteriorMKLClassifier,
+    load,
+    save,
+)
+from kernelmosaic.kernels import Gaussian, Linear, Projected, Spectrum
+
+MODELS = [
+    MKLClassifier,
+    MKLRegressor,
+    MKLOneClass,
+    BilinearMKLClassifier,
+    PosteriorMKLClassifier,
+    DiscriminantMKLClassifier,
+    LocalizedMKLClassifier,
+    LocalizedMKLRegressor,
+    LocalizedMKLOneClass,
+]
+METHODS = ("predict", "decision_function", "contributions", "kernel_matrix", "score_samples", "gate", "transform")
+
+
+def fitted(kind, **parameters):
+    rng = np.random.RandomState(0)
+    X = rng.standard_normal((30, 3))
+    y = X[:, 0] > 0 if "Classifier" in kind.__name__ else X[:, 0]
+    return kind([Linear(), ("some", Gaussian(1.0), [0, 1])], **parameters).fit(X, y), X, y
+
+
+def answers(model, X, y):
+    found = {name: getattr(model, name)(X) for name in METHODS if hasattr(model, name)}
+    return {**found, "score": np.array(model.score(X, y))} if hasattr(model, "score") else found
+
+
+@pytest.mark.parametrize("approximation", [None, "nystroem"])
+@pytest.mark.parametrize("kind", MODELS)
+def test_answers_stay_when_parameters_change(kind, approximation):
+    model, X, y = fitted(kind, approximation=approximation)
+    before = answers(model, X, y)
+    assert "predict" in before
+    for kernels in ([], [Spectrum(2)], "nonsense"):
+        model.set_params(kernels=kernels, approximation="fourier" if approximation is None else None)
+        after = answers(model, X, y)
+        assert after.keys() == before.keys()
+        for name in before:
+            assert_array_equal(after[name], before[name], err_msg=name)
+        get_tags(model)
+
+
+def test_sparse_samples_and_projections_stay():
+    rng = np.random.RandomState(0)
+    X = rng.standard_normal((30, 3))
+    model = LocalizedMKLClassifier([Projected(Linear()), Gaussian(1.0)], n_init=1).fit(
+        sparse.csr_matrix(X), X[:, 0] > 0
+    )
+    before = model.transform(sparse.csr_matrix(X))
+    model.set_params(kernels=[Linear()], gating_kernel=Spectrum(2))
+    assert_array_equal(model.transform(sparse.csr_matrix(X)), before)
+    assert len(model.get_feature_names_out()) == before.shape[1]
+    assert len(model.predict(sparse.csr_matrix(X))) == 30
+    # A new fit follows the parameters again.
+    model.set_params(kernels=[Gaussian(1.0)], gating_kernel=None).fit(X, X[:, 0] > 0)
+    assert not hasattr(model, "transform")
+
+
+def test_model_files_keep_what_predictions_take(tmp_path):
+    pytest.importorskip("skops")
+    model, X, _ = fitted(MKLClassifier)
+    expected = model.decision_function(X)
+    save(model.set_params(kernels=[Spectrum(2)]), tmp_path / "model.skops")
+    assert_array_equal(load(tmp_path / "model.skops").decision_function(X), expected)
+    # A file written before models kept this has parameters only.
+    older, X, _ = fitted(MKLClassifier)
+    del older._fit_input
+    save(older, tmp_path / "older.skops")
+    assert_array_equal(load(tmp_path / "older.skops").decision_function(X), expected)

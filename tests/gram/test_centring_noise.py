@@ -1,0 +1,116 @@
+"""Centring kernels that are constant, or nearly so: what is left is their shape or zero, never rounding blown up."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.svm import SVC
+
+from kernelmosaic import MKLClassifier
+from kernelmosaic.gram import Mosaic, make_bank
+from kernelmosaic.gram.feature_mosaic import FeatureMosaic
+from kernelmosaic.gram.row_blocks import open_rows
+from kernelmosaic.kernels import Gaussian, Linear, Polynomial
+from kernelmosaic.kernels.views import Tile
+
+RNG = np.random.RandomState(0)
+X = RNG.standard_normal((60, 3))
+Y = np.where(X[:, 0] + 0.5 * RNG.standard_normal(60) > 0, 1, -1)
+#: On columns that do not vary.
+CONSTANT = [Polynomial(3), Gaussian(1.0), Linear()]
+
+
+def centred(kernel, samples, dtype=np.float64, device=None):
+    mosaic = Mosaic.fit([Tile("only", kernel, None)], samples, "centered")
+    bank = make_bank(mosaic, mosaic.views(samples), dtype=np.dtype(dtype), device=device)
+    return next(bank.blocks([0], slice(0, len(samples)), slice(0, len(samples))))[1]
+
+
+def shape_of_wide_gaussians():
+    """Their limit: exp(−‖x − z‖²/w²) is 1 − (‖x‖² + ‖z‖² − 2⟨x, z⟩)/w², of which centring leaves the products."""
+    Z = X - X.mean(axis=0)
+    return Z @ Z.T / np.square(Z).sum(axis=1).mean()
+
+
+@pytest.mark.parametrize("kernel", CONSTANT, ids=repr)
+@pytest.mark.parametrize("value", [0.1, np.pi, 1e5])
+def test_a_constant_kernel_becomes_zero(kernel, value):
+    samples = np.full((41, 3), value)
+    assert_array_equal(centred(kernel, samples), 0.0)
+    assert_array_equal(centred(kernel, samples.astype(np.float32)), 0.0)
+
+
+@pytest.mark.parametrize("device", [None, pytest.param("cpu", marks=pytest.mark.torch)])
+@pytest.mark.parametrize("precision", [np.float64, np.float32])
+def test_wide_gaussians_keep_their_shape_or_become_zero(precision, device):
+    if device is not None:
+        pytest.importorskip("torch", reason="torch is not installed")
+    zeros = []
+    for width in 10.0 ** np.arange(1.5, 11):
+        K = centred(Gaussian(width), X.astype(precision), device=device)
+        zeros.append(not K.any())
+        if not zeros[-1]:
+            assert_allclose(K, shape_of_wide_gaussians(), atol=0.25, err_msg=str(width))
+    assert zeros == sorted(zeros)  # once zero, wider ones are
+    assert zeros[-1]
+    assert not zeros[0]
+
+
+def test_matrices_in_single_precision_are_rounded_after_centring():
+    exact = centred(Gaussian(1e4), X)
+    assert_allclose(centred(Gaussian(1e4), X, np.float32), exact, atol=1e-6)
+    assert_allclose(exact, shape_of_wide_gaussians(), atol=1e-6)
+
+
+@pytest.mark.parametrize("approximation", ["nystroem", "fourier"])
+@pytest.mark.parametrize("kernel", [Gaussian(1.0), Gaussian(7.0)], ids=repr)
+def test_features_of_a_constant_kernel_become_zero(kernel, approximation):
+    samples = np.full((41, 3), np.pi)
+    fitted = FeatureMosaic.fit(
+        Mosaic, [Tile("only", kernel, None)], open_rows(samples), "centered", None, approximation, 20, 0
+    )
+    assert_array_equal(next(fitted.blocks(samples, [0]))[1], 0.0)
+
+
+def test_features_of_wide_gaussians_keep_their_shape_or_become_zero():
+    for width in 10.0 ** np.arange(2, 11):
+        fitted = FeatureMosaic.fit(
+            Mosaic, [Tile("only", Gaussian(width), None)], open_rows(X), "centered", None, "nystroem", 60, 0
+        )
+        Z = next(fitted.blocks(X, [0]))[1]
+        if Z.any():
+            assert_allclose(Z @ Z.T, shape_of_wide_gaussians(), atol=0.1, err_msg=str(width))
+        else:
+            assert width >= 1e5
+
+
+@pytest.mark.parametrize("kernel", CONSTANT, ids=repr)
+def test_a_constant_kernel_adds_nothing_to_a_machine(kernel):
+    table = np.column_stack([X, np.full((60, 2), 0.1)])
+    model = MKLClassifier(
+        [("bell", Gaussian(2.0), [0, 1, 2]), ("constant", kernel, [3, 4])],
+        weights="uniform",
+        normalize="centered",
+        C=10.0,
+        tol=1e-6,
+    ).fit(table, Y)
+    K = np.exp(-np.square(X[:, np.newaxis] - X).sum(-1) / 4)
+    K = K - K.mean(axis=0) - K.mean(axis=1)[:, np.newaxis] + K.mean()
+    K *= 0.5 * len(K) / np.trace(K)
+    reference = SVC(kernel="precomputed", C=10.0, tol=1e-8).fit(K, Y)
+    a = np.abs(reference.dual_coef_[0])
+    s = reference.support_
+    assert model.objective_ == pytest.approx(
+        a.sum() - 0.5 * reference.dual_coef_[0] @ K[np.ix_(s, s)] @ reference.dual_coef_[0], rel=1e-4
+    )
+
+
+def test_very_wide_gaussians_can_be_learned_from():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for width in (1e7, 1e8, 1e9, 1e12):
+            model = MKLClassifier([Gaussian(1.0), Gaussian(width)], normalize="centered").fit(X, Y)
+            assert model.duality_gap_ <= 1e-3

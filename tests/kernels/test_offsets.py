@@ -1,0 +1,129 @@
+"""Samples far from the origin: distances against direct differences, in matrices, features and predictions."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import sparse
+from scipy.spatial.distance import cdist
+from sklearn.svm import SVC
+
+from kernelmosaic import MKLClassifier
+from kernelmosaic.gram import Mosaic, make_bank
+from kernelmosaic.gram.feature_bank import make_feature_bank
+from kernelmosaic.gram.feature_mosaic import FeatureMosaic
+from kernelmosaic.gram.row_blocks import open_rows
+from kernelmosaic.kernels import Gaussian, Linear, Projected
+from kernelmosaic.kernels.views import Tile
+
+RNG = np.random.RandomState(0)
+OFFSET = 1e7 * np.array([1.0, -1.0, 0.3])
+X = RNG.standard_normal((80, 3)) + OFFSET
+Z = RNG.standard_normal((15, 3)) + OFFSET
+DEVICES = [None, pytest.param("cpu", marks=pytest.mark.torch)]
+
+
+def bell(A, B, width=2.0):
+    """The Gaussian kernel from direct differences."""
+    return np.exp(-cdist(np.asarray(A, dtype=np.float64), np.asarray(B, dtype=np.float64), "sqeuclidean") / width**2)
+
+
+def need(device):
+    if device is not None:
+        pytest.importorskip("torch", reason="torch is not installed")
+
+
+@pytest.mark.parametrize(("left", "right"), [(X, None), (Z, X), (X, Z), (Z[:1], X), (X, Z[:1])])
+def test_blocks(left, right):
+    found = Gaussian(2.0).fit(X)(left, right)
+    assert_allclose(found, bell(left, left if right is None else right), atol=1e-14)
+
+
+def test_blocks_in_single_precision():
+    A, B = (RNG.standard_normal((n, 3)).astype(np.float32) + np.float32(4096) for n in (50, 20))
+    assert_allclose(Gaussian(2.0).fit(A)(B, A), bell(B, A), atol=1e-6)
+    # One set in double precision, the other in single.
+    assert_allclose(Gaussian(2.0).fit(A)(B.astype(np.float64), A), bell(B, A), atol=1e-6)
+
+
+def test_kernels_of_products_are_not_shifted():
+    assert_allclose(Linear().fit(X)(Z, X), Z @ X.T, rtol=1e-15)
+
+
+@pytest.mark.parametrize("width", ["median", "nearest"])
+def test_widths(width):
+    assert Gaussian(width).fit(X).width_ == pytest.approx(Gaussian(width).fit(X - OFFSET).width_, rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("device", DEVICES)
+def test_banks(device, dtype):
+    need(device)
+    tiles = [Tile("narrow", Gaussian(1.0), None), Tile("wide", Gaussian(3.0), None)]
+    mosaic = Mosaic.fit(tiles, X, "trace")
+    bank = make_bank(mosaic, mosaic.views(X), dtype=np.dtype(dtype), device=device)
+    beta = RNG.standard_normal(len(X))
+    everyone = slice(0, len(X))
+    for (_, K), expected in zip(
+        bank.blocks([0, 1], everyone, everyone), (bell(X, X, 1.0), bell(X, X, 3.0)), strict=True
+    ):
+        assert_allclose(K, expected, atol=1e-6 if dtype == np.float32 else 1e-13)
+        assert np.linalg.eigvalsh(np.asarray(K, dtype=np.float64)).min() > -1e-4
+    assert_allclose(bank.products(beta)[1], bell(X, X, 3.0) @ beta, atol=1e-4 if dtype == np.float32 else 1e-12)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("approximation", ["nystroem", "fourier"])
+def test_features(approximation, device):
+    need(device)
+    fitted = FeatureMosaic.fit(Mosaic, [Tile("g", Gaussian(2.0), None)], open_rows(X), None, None, approximation, 80, 0)
+    left, right = (next(fitted.blocks(A, [0]))[1] for A in (Z, X))
+    if approximation == "nystroem":  # every sample is a landmark: the features are exact, up to their cut-off
+        expected = bell(Z, X)
+        atol = 1e-5
+    else:  # the mean of cos ω(x − z) over the frequencies drawn
+        differences = Z[:, np.newaxis] - X
+        expected = np.cos(differences @ fitted.maps[0].frequencies).mean(axis=2)
+        atol = 1e-12
+    assert_allclose(left @ right.T, expected, atol=atol)
+    bank = make_feature_bank(fitted, open_rows(X), None, device)
+    beta = RNG.standard_normal(len(X))
+    assert_allclose(bank.products(beta)[0], right @ (right.T @ beta), atol=1e-4 if device else 1e-8)
+
+
+def test_fourier_features_of_sparse_and_dense_samples_agree():
+    near = X - OFFSET + 2.0
+    fitted = FeatureMosaic.fit(Mosaic, [Tile("g", Gaussian(2.0), None)], open_rows(near), None, None, "fourier", 40, 0)
+    dense, thin = (next(fitted.blocks(A, [0]))[1] for A in (near, sparse.csr_matrix(near)))
+    assert_allclose(thin, dense, atol=1e-12)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_predictions_against_libsvm(device):
+    need(device)
+    y = X[:, 0] > OFFSET[0]
+    model = MKLClassifier([Gaussian(2.0)], C=10.0, tol=1e-7, device=device).fit(X, y)
+    reference = SVC(kernel="precomputed", C=10.0, tol=1e-8).fit(bell(X, X), y)
+    assert_allclose(model.decision_function(Z), reference.decision_function(bell(Z, X)), atol=2e-3)
+    assert_allclose(model.kernel_matrix(Z, X), bell(Z, X), atol=1e-12)
+
+
+def test_projections_start_where_those_of_centred_samples_do():
+    far, near = (Projected(Gaussian(2.0)).fit(A) for A in (X, X - OFFSET))
+    assert_allclose(far.W_, near.W_, atol=1e-6)
+    assert_allclose(far(Z, X), near(Z - OFFSET, X - OFFSET), atol=1e-6)
+
+
+def test_sparse_samples_far_away_are_warned_of_once():
+    kernels = [Gaussian(width) for width in (1.0, 1.5, 2.0)]
+    y = X[:, 0] > OFFSET[0]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        Mosaic.fit([Tile(f"g{i}", kernel, None) for i, kernel in enumerate(kernels)], sparse.csr_matrix(X), "trace")
+    assert len([one for one in caught if "far from the origin" in str(one.message)]) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        MKLClassifier(kernels).fit(sparse.csr_matrix(X - OFFSET + 100.0), y)

@@ -1,0 +1,176 @@
+"""Claims are judged by figures: tables made to hold, to fail and to say too little."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+from reproduction import EXPERIMENTS, Row
+from reproduction.claims import (
+    CLAIMS,
+    FAILED,
+    HELD,
+    NOT_RUN,
+    UNDECIDED,
+    Alike,
+    AsPrinted,
+    Between,
+    Compare,
+    Most,
+    judge,
+)
+from reproduction.protocols import COMMON
+from reproduction.reading import Result, Run, Work
+from reproduction.rows import published_figures
+
+A, B = ("A", "k"), ("B", "k")
+
+
+def table(metric: str, first: list[float], second: list[float], count: int = 10, std: float = 1.0) -> list[Row]:
+    """Two methods over as many data sets as there are figures."""
+    return [
+        Row(f"set{place}", method, "k", metric, value, std, count)
+        for place, both in enumerate(zip(first, second, strict=True))
+        for method, value in zip("AB", both, strict=True)
+    ]
+
+
+LOW, HIGH = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], [2.5, 3.0, 4.2, 5.1, 6.3, 7.7, 9.9]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected", "outcome"),
+    [
+        (LOW, HIGH, "less", HELD),
+        (LOW, HIGH, "more", FAILED),
+        (LOW, HIGH, "no more", HELD),
+        (LOW, HIGH, "no less", FAILED),
+        (LOW, [*LOW[:-1], 7.5], "less", FAILED),
+        (LOW, [*LOW[:-1], 6.5], "no less", HELD),
+    ],
+)
+def test_many_data_sets_are_judged_by_wilcoxon(first, second, expected, outcome):
+    verdict = Compare("accuracy", A, B, expected)(table("accuracy", first, second))
+    assert verdict.outcome == outcome
+    assert "Wilcoxon" in verdict.statistic
+
+
+def test_the_p_value_is_the_exact_two_sided_one():
+    verdict = Compare("accuracy", A, B, "less")(table("accuracy", LOW, HIGH))
+    assert f"p = {stats.wilcoxon(LOW, HIGH).pvalue:.2g}" in verdict.statistic
+    assert "less on 7 of 7" in verdict.statistic
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected", "outcome"),
+    [
+        ([90.0, 80.0], [80.0, 70.0], "more", HELD),
+        ([90.0, 80.0], [80.0, 79.9], "more", FAILED),  # clear on one of two only
+        ([90.0, 80.0, 75.0], [80.0, 70.0, 85.0], "more", FAILED),  # clearly the contrary on one
+        ([90.0, 80.0], [90.1, 80.1], "no less", HELD),
+        ([90.0, 80.0], [99.0, 80.1], "no less", FAILED),
+    ],
+)
+def test_few_data_sets_are_judged_one_by_one(first, second, expected, outcome):
+    verdict = Compare("accuracy", A, B, expected)(table("accuracy", first, second))
+    assert verdict.outcome == outcome
+    assert "Welch" in verdict.statistic
+
+
+def test_the_experiments_own_f_test_comes_first():
+    rows = [*table("accuracy", [90.0], [80.0]), Row("set0", "A vs B", "k", "p:accuracy", 0.4)]
+    assert Compare("accuracy", A, B, "more")(rows).outcome == HELD
+    verdict = Compare("accuracy", A, B, "more", pair="A vs B")(rows)
+    assert verdict.outcome == FAILED
+    assert "F test" in verdict.statistic
+    assert "p = 0.4" in verdict.statistic
+
+
+def test_too_few_replicates_decide_nothing():
+    for rows in ([], table("accuracy", LOW, HIGH, count=2)):
+        assert Compare("accuracy", A, B, "less")(rows).outcome == UNDECIDED
+        assert Most("accuracy", "A", ("A", "B"))(rows).outcome == UNDECIDED
+        assert Alike("accuracy", ("A", "B"), 100.0)(rows).outcome == UNDECIDED
+        assert Between("accuracy", ("A",), 0, 100)(rows).outcome == UNDECIDED
+        assert AsPrinted("A", ("accuracy",))(rows).outcome == UNDECIDED
+
+
+def test_of_several_kernels_the_one_with_the_least_error_is_taken():
+    rows = [
+        Row("set", "A", "k", "sv_percent", 40.0, 1.0, 10),
+        *(Row("set", "B", kernel, "mse", error, 0.1, 10) for kernel, error in (("k1", 3.0), ("k2", 2.0))),
+        *(Row("set", "B", kernel, "sv_percent", share, 1.0, 10) for kernel, share in (("k1", 10.0), ("k2", 60.0))),
+    ]
+    assert Compare("sv_percent", A, ("B", "*"), "less")(rows).outcome == HELD
+
+
+def test_most_alike_and_between():
+    rows = table("time", LOW, HIGH)
+    assert Most("time", "B", ("A", "B"))(rows).outcome == HELD
+    assert Most("time", "A", ("A", "B"), least=True)(rows).outcome == HELD
+    assert Most("time", "A", ("A", "B"))(rows).outcome == FAILED
+    assert Most("time", "B", ("A", "B"))(rows[:4]).outcome == FAILED  # two of two may well be chance
+    assert Alike("time", ("A", "B"), 2.95)(rows).outcome == HELD
+    assert Alike("time", ("A", "B"), 2.85)(rows).outcome == FAILED
+    assert Between("time", ("A",), 1, 7)(rows).outcome == HELD
+    assert Between("time", ("A", "B"), 1, 7)(rows).outcome == FAILED
+
+
+def test_printed_figures_must_all_agree():
+    near = Row("set", "A", "k", "weight:kL", 0.31, 0.1, 10, published=0.3, difference=0.01, within=True)
+    far = Row("set", "A", "k", "weight:kP", 0.6, 0.1, 10, published=0.7, difference=-0.1, within=False)
+    assert AsPrinted("A", ("weight:kL",))([near]).outcome == HELD
+    verdict = AsPrinted("A", ("weight:kL", "weight:kP"))([near, far])
+    assert verdict.outcome == FAILED
+    assert "0.60, printed 0.70" in verdict.statistic
+
+
+def run_of(rows: list[Row], scale: str, name: str = "000-table1") -> Run:
+    facts = {"seed": 0, "scale": {"name": scale}, "environment": {}}
+    return Run(Path("nowhere"), facts, [Result(EXPERIMENTS[name], rows, Work())])
+
+
+def printed_rows(name: str) -> list[Row]:
+    """The paper's own figures as if they were ours."""
+    experiment = EXPERIMENTS[name]
+    rows = [
+        Row(dataset, method, kernels, metric, figure.mean, figure.std, 10, "", figure.mean, figure.std, 0.0, True)
+        for (paper, where, dataset, method, kernels, metric), figure in published_figures().items()
+        if (paper, where) == (experiment.paper, experiment.table)
+    ]
+    # The paper ran every method on every split, so that all of them are common.
+    return rows + [replace(row, metric=COMMON) for row in rows if row.metric == "accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("name", "n_held"),
+    [
+        ("000-table1", 5),
+        ("000-gauss4", 2),
+        ("000-banana", 3),
+        ("001-pendigits", 2),
+        ("001-whitewine", 2),
+        ("001-concrete", 2),
+        ("004-binary", 4),
+        ("004-multiclass", 7),
+    ],
+)
+def test_the_claims_hold_for_the_papers_own_figures(name, n_held):
+    judged = [one.verdict.outcome for one in judge(run_of(printed_rows(name), "full", name)) if one.experiment]
+    assert judged.count(HELD) == n_held
+    assert FAILED not in judged
+
+
+def test_a_quick_look_decides_nothing_and_what_was_not_run_is_said():
+    judged = judge(run_of(printed_rows("000-table1"), "quick"))
+    assert {one.verdict.outcome for one in judged} == {UNDECIDED, NOT_RUN}
+    assert {one.claim.paper for one in judged if one.verdict.outcome == NOT_RUN} == {"000", "001", "002", "003", "004"}
+
+
+def test_every_claim_has_an_experiment_to_judge_it_by():
+    tables = {(one.paper, one.table) for one in EXPERIMENTS.values()}
+    for claim in CLAIMS:
+        assert all((claim.paper, where) in tables for where in claim.tables), claim.text

@@ -1,0 +1,126 @@
+"""Random splits: sizes, shared parts, what searches and discriminants report."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.model_selection import GridSearchCV
+from sklearn.svm import SVC
+
+from kernelmosaic.datasets import make_gaussians
+from reproduction import sources
+from reproduction.experiment import FULL, QUICK, Measurement, Method, Record, Settings, Unit
+from reproduction.papers import stand_ins
+from reproduction.papers.paper_004 import BINARY, MULTICLASS, FirstClasses
+from reproduction.protocols import COMMON, RandomSplits
+from reproduction.sources import Dataset, Generated
+
+SOURCE = Generated(make_gaussians, 90, (("n_components", 4),))
+
+
+def make_protocol(*methods):
+    return RandomSplits((Dataset("toy", SOURCE, quick=True),), (60,), methods, repeats=3)
+
+
+def measure(protocol, unit, settings):
+    return {one.metric: one.value for one in protocol.run(unit, settings)}
+
+
+def test_accuracy_is_that_of_the_method_on_the_rest():
+    protocol = make_protocol(Method("SVM", "rbf", SVC(C=2.0)))
+    settings = Settings(seed=4)
+    units = protocol.units("x", FULL)
+    assert len(units) == 3
+    samples = SOURCE(settings)
+    for unit in units:
+        train, test = protocol.split(samples, 60, settings.seed_for("toy", "split", unit.replicate))
+        assert (len(train.y), len(test.y)) == (60, 30)
+        np.testing.assert_allclose(train.X.mean(axis=0), 0.0, atol=1e-12)
+        # Together the parts are the samples, each once, whatever the scaling did to them.
+        assert sorted([*train.y, *test.y]) == sorted(samples.y)
+        expected = 100 * SVC(C=2.0).fit(train.X, train.y).score(test.X, test.y)
+        assert measure(protocol, unit, settings)["accuracy"] == pytest.approx(expected)
+
+
+def test_methods_see_the_same_splits_and_runs_repeat():
+    twins = make_protocol(Method("first", "rbf", SVC()), Method("second", "rbf", SVC()))
+    first, second = (
+        [measure(twins, unit, Settings(1))["accuracy"] for unit in twins.units("x", FULL) if unit.method == name]
+        for name in ("first", "second")
+    )
+    assert first == second
+    assert len(set(first)) > 1
+    again = [measure(twins, unit, Settings(1))["accuracy"] for unit in twins.units("x", FULL)[:3]]
+    assert again == first
+
+
+def test_a_search_reports_its_last_fit():
+    protocol = make_protocol(Method("search", "rbf", GridSearchCV(SVC(), {"C": [0.1, 10.0]}, cv=3)))
+    found = measure(protocol, protocol.units("x", FULL)[0], Settings())
+    assert 0 < found["refit_seconds"] < found["seconds"]
+
+
+def test_quick_looks_are_small():
+    assert {unit.replicate for unit in make_protocol(Method("SVM", "rbf", SVC())).units("x", QUICK)} == {0, 1}
+    assert {unit.dataset for unit in MULTICLASS.units(QUICK)} == {"segment(3)"}
+    # Five methods get all splits, the four slow ones five of them.
+    assert len(MULTICLASS.units(FULL)) == 10 * (5 * 30 + 4 * 5)
+
+
+def test_first_classes_are_drawn_once_by_the_seed(monkeypatch):
+    y = np.repeat([7, 2, 5, 9], 150)
+    bunch = {"data": np.arange(len(y), dtype=float)[:, np.newaxis], "target": y}
+    monkeypatch.setattr(sources, "load_once", lambda name, home, options: bunch)
+    drawn = FirstClasses("any", 2)(Settings(seed=3))
+    assert dict(zip(*np.unique(drawn.y, return_counts=True), strict=True)) == {2: 100, 5: 100}
+    np.testing.assert_array_equal(y[drawn.X[:, 0].astype(int)], drawn.y)
+    assert len(np.unique(drawn.X)) == 200
+    np.testing.assert_array_equal(FirstClasses("any", 2)(Settings(seed=3)).X, drawn.X)
+    assert not np.array_equal(FirstClasses("any", 2)(Settings(seed=4)).X, drawn.X)
+
+
+def test_printed_scales(monkeypatch):
+    rng = np.random.RandomState(0)
+    y = np.arange(80) % 2
+    bunch = {"data": rng.randn(80, 3) + y[:, np.newaxis], "target": y}
+    monkeypatch.setattr(sources, "load_once", lambda name, home, options: bunch)
+    units = {unit.method: unit for unit in BINARY.units(QUICK)}
+    records = [
+        Record(units[name], tuple(BINARY.protocol.run(units[name], Settings())))
+        for name in ("SILP_theta_lambda", "SM1")
+    ]
+    rows = {(row.method, row.metric): row.mean for row in BINARY.rows(records)}
+    shares = sum(
+        value for (method, metric), value in rows.items() if method == "SILP_theta_lambda" and "weight:" in metric
+    )
+    assert shares + rows["SILP_theta_lambda", "lambda"] == pytest.approx(1.0, abs=1e-6)
+    assert sum(
+        value for (method, metric), value in rows.items() if method == "SM1" and "weight:" in metric
+    ) == pytest.approx(10.0)
+    assert rows["SM1", "n_sv"] == pytest.approx(rows["SM1", "sv_percent"] * 0.56)
+
+
+def test_windows_are_indicators_around_the_site(monkeypatch):
+    random = np.random.RandomState(0)
+    sequences = np.array(["".join(random.choice(list("ACGT"), 20)) for _ in range(90)], dtype="S")
+    y = np.where(np.arange(90) % 3 == 0, 1, -1)
+    bunch = {"target": y, "sequences": sequences, "site": 10}
+    monkeypatch.setattr(stand_ins, "load_once", lambda name, home: bunch)
+    found = stand_ins.Windows("any", before=2, after=3, most=40, along_genome=True)(Settings())
+    assert dict(zip(*np.unique(found.y, return_counts=True), strict=True)) == {-1: 20, 1: 20}
+    assert found.train.max() < found.test.min()
+    letters = np.array(list("ATGCN"))[found.X.reshape(40, 5, 5).argmax(axis=2)]
+    cut = {(bytes(s)[8:13].decode(), label) for s, label in zip(sequences, y, strict=True)}
+    assert {("".join(row), label) for row, label in zip(letters, found.y, strict=True)} <= cut
+
+
+def test_methods_with_fewer_splits_are_compared_on_those_all_have():
+    def record(method, replicate, accuracy):
+        return Record(Unit("x", "toy", method, "rbf", replicate), (Measurement("accuracy", accuracy),))
+
+    records = [record("fast", k, 80.0 + k) for k in range(4)] + [record("slow", k, 90.0 + k) for k in range(2)]
+    protocol = RandomSplits((), (), (), repeats=4, fewer=(("slow", 2),))
+    rows = {(row.method, row.metric): (row.mean, row.count) for row in protocol.summarise(records)}
+    assert rows["fast", "accuracy"] == (81.5, 4)
+    assert rows["fast", COMMON] == (80.5, 2)
+    assert rows["slow", COMMON] == rows["slow", "accuracy"] == (90.5, 2)

@@ -1,0 +1,237 @@
+"""From a run folder to a page, to small files, and from these to the page of the documentation."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from tests.reproduction.toy import gaussians, sleeping
+
+from reproduction import EXPERIMENTS, FULL, QUICK, Settings, pictures, run_experiments
+from reproduction.__main__ import main
+from reproduction.markdown import make_markdown
+from reproduction.page import make_page
+from reproduction.papers import missing_parts
+from reproduction.pictures import Drawing, draw_pictures
+from reproduction.reading import keep_summaries, read_run
+from reproduction.rows import Row, agreement, ours, read_rows, tallies, write_rows
+
+TOP = Path(__file__).parents[2]
+KEPT = TOP / "docs" / "reproduction"
+TOYS = {one.name: one for one in (gaussians(60), sleeping())}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("run")
+    run_experiments(list(TOYS.values()), path, Settings(3, FULL))
+    return path
+
+
+class Parts(HTMLParser):
+    """What a page is made of."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def test_rows_come_back_as_they_were_written(tmp_path):
+    rows = [
+        Row("set", "MKL", "kL-kP", "accuracy", 91.25, 0.5, 10, "C=10", 90.0, 1.5, 1.25, True),
+        Row("set", "MKL", "kL-kP", "weight:kL", 0.3, None, 1, "", 0.5, None, -0.2, False),
+        Row("set", "MKL", "kL-kP", "seconds", 0.125),
+    ]
+    write_rows(rows, tmp_path / "x.csv")
+    assert read_rows(tmp_path / "x.csv") == rows
+
+
+def test_a_run_is_read_with_its_work(folder):
+    run = read_run(folder, TOYS)
+    assert [one.experiment.name for one in run.results] == list(TOYS)
+    assert run.results[1].work.units == 12
+    assert run.results[0].work.seconds > 0
+    assert run.absent == []
+    assert run.settings().seed == 3
+
+
+def test_reading_leaves_a_torn_line_where_it_is(folder, tmp_path):
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+    torn = copy / "toy-sleep.jsonl"
+    torn.write_bytes(torn.read_bytes()[:-5])
+    before = torn.read_bytes()
+    assert read_run(copy, TOYS).results[1].work.units == 11
+    assert torn.read_bytes() == before
+    assert not list(copy.glob("*.damaged"))
+
+
+def test_an_experiment_without_its_table_is_unfinished(folder, tmp_path):
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+    (copy / "toy-sleep.csv").unlink()
+    run = read_run(copy, TOYS)
+    assert list(run.unfinished) == ["toy-sleep"]
+    assert "not finished" in make_page(run, pictures=False).html()
+
+
+@pytest.mark.parametrize("content", [None, "{", "{}", '{"seed": 1, "scale": {"size": 3}}'])
+def test_what_is_no_run_is_said(tmp_path, content):
+    if content is not None:
+        (tmp_path / "run.json").write_text(content)
+    with pytest.raises((FileNotFoundError, ValueError), match=r"run\.json"):
+        read_run(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["x,y\n1,2\n", "dataset,method,kernels,metric,mean\na,b,c,d,much\n"])
+def test_a_damaged_table_is_said(tmp_path, content):
+    path = tmp_path / "table.csv"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"table\.csv is damaged"):
+        read_rows(path)
+
+
+def test_summaries_alone_give_the_same_account(folder, tmp_path):
+    run = read_run(folder, TOYS)
+    written = keep_summaries(run, tmp_path / "kept")
+    assert {path.name for path in written} == {"run.json", "run.csv", "toy-gauss.csv", "toy-sleep.csv"}
+    assert not list((tmp_path / "kept").glob("*.jsonl"))
+    assert make_markdown(read_run(tmp_path / "kept", TOYS)) == make_markdown(run)
+    with pytest.raises(ValueError, match="another folder"):
+        keep_summaries(run, folder)
+
+
+def test_the_page_has_every_line_and_no_link_outside(folder):
+    run = read_run(folder, TOYS)
+    text = make_page(run).html()
+    page = Parts(text)
+    assert not re.search(r"(?:src|href|url)\s*[=(]\s*[\"']?(?:https?:)?//", text)
+    assert all(link["href"].startswith("#") for link in page.all("a"))
+    assert all(image["alt"] and image["src"].startswith("data:image/") for image in page.all("img"))
+    assert {head["scope"] for head in page.all("th")} == {"row", "col"}
+    assert len(page.all("caption")) == len(page.all("table"))
+    rows = {(row.dataset, row.method, row.kernels): row for row in run.results[0].rows if row.metric == "accuracy"}
+    for row in rows.values():
+        assert f">{ours(row)}</td>" in text
+    assert "<details><summary>More: kernels used, cost" not in text  # costs stand in the main table
+    assert "<details><summary>More: kernels used, seconds</summary>" in text
+    assert "5×2 cv F test" in text
+    assert "both sets" in text  # the counts over data sets
+    for part in missing_parts():
+        assert part.what in text
+    assert run.facts["environment"]["numpy"] in text
+
+
+def test_figures_beside_published_ones_say_in_words_whether_they_agree():
+    row = Row("set", "MKL", "k", "accuracy", 91.25, 0.5, 10, "", 90.0, 1.5, 1.25, True)
+    assert ours(row) == "91.25 ± 0.50"
+    assert agreement(row) == "within +1.25"
+    assert agreement(Row("set", "MKL", "k", "weight:kL", 0.1, None, 1, "", 0.9, None, -0.8, False)) == "beyond −0.80"
+    assert agreement(Row("set", "MKL", "k", "time", 1.0)) == ""
+
+
+def test_cells_are_counted_family_by_family():
+    def row(metric: str, within: bool | None) -> Row:
+        return Row("set", "MKL", "k", metric, 1.0, within=within)
+
+    rows = [row("accuracy", True), row("accuracy", False), row("weight:a", True), row("weight:b", True)]
+    rows += [row("penalty:a", False), row("wins:direct:accuracy", True), row("seconds", None)]
+    found = {one.metric: (one.within, one.compared) for one in tallies(rows)}
+    assert found == {"accuracy": (1, 2), "weights": (2, 2), "penalties": (0, 1), "verdicts": (1, 1)}
+
+
+def test_pictures_are_drawn_once_and_kept(folder, tmp_path, monkeypatch):
+    calls = []
+
+    def draw(settings, run):
+        from matplotlib.figure import Figure
+
+        calls.append(settings.seed)
+        return Figure(figsize=(1, 1))
+
+    def fail(settings, run):
+        raise FileNotFoundError("no such set")
+
+    gallery = (Drawing("x", "none", "alt", "Caption.", draw), Drawing("y", "none", "alt", "Other.", fail))
+    monkeypatch.setattr("reproduction.pictures.DRAWINGS", gallery)
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+    run = read_run(copy, TOYS)
+    for _ in range(2):
+        good, bad = draw_pictures(run)["none"]
+        assert good.image.startswith(b"\x89PNG")
+        assert bad.image is None
+    assert calls == [3]
+    assert [path.name for path in (copy / "figures").iterdir()] == ["x-1.png"]
+    assert "Not drawn: no such set" in make_page(run).html()
+    keep_summaries(run, tmp_path / "kept")
+    draw_pictures(read_run(tmp_path / "kept", TOYS))
+    assert not (tmp_path / "kept" / "figures").exists()
+
+
+@pytest.mark.parametrize("name", ["000-figure2", "002-figure2"])
+def test_pictures_that_need_no_data_can_be_drawn(folder, name):
+    from reproduction.pictures import DRAWINGS
+
+    chosen = next(one for one in DRAWINGS if one.name == name)
+    drawn = pictures._drawn(chosen, read_run(folder, TOYS), Settings(0, QUICK))
+    assert drawn.problem == ""
+    assert drawn.image.startswith(b"\x89PNG")
+
+
+@pytest.fixture
+def known(monkeypatch):
+    for module in ("reading", "papers"):
+        monkeypatch.setattr(f"reproduction.{module}.EXPERIMENTS", TOYS)
+
+
+def test_the_command(folder, tmp_path, capsys, known):
+    page, account, kept = tmp_path / "report.html", tmp_path / "account.md", tmp_path / "kept"
+    assert main(["report", str(folder), "-o", str(page), "--no-figures"]) == 0
+    assert "<table>" in page.read_text(encoding="utf-8")
+    assert "<img" not in page.read_text(encoding="utf-8")
+    assert main(["report", str(folder), "--summaries", str(kept)]) == 0
+    assert main(["report", str(kept), "--markdown", str(account)]) == 0
+    assert account.read_text(encoding="utf-8").startswith("# The papers, reproduced")
+    assert not (folder / "report.html").exists()
+    capsys.readouterr()
+    assert main(["report", str(tmp_path)]) == 2
+    assert "run.json" in capsys.readouterr().err
+
+
+def test_a_run_with_nothing_finished_is_refused(folder, tmp_path, capsys, known):
+    shutil.copy(folder / "run.json", tmp_path)
+    assert main(["report", str(tmp_path)]) == 2
+    assert "no finished table" in capsys.readouterr().err
+
+
+def test_the_terminal_says_where_the_weights_are(folder, capsys):
+    from rich.console import Console
+
+    from reproduction.console import print_table
+
+    done = run_experiments([TOYS["toy-gauss"]], folder, Settings(3, FULL))
+    print_table(done[0], console=Console(width=120))
+    said = capsys.readouterr().out
+    assert "weight:" not in said
+    assert "more figures (weights, times and tests)" in said
+    assert "toy-gauss.csv" in said
+
+
+@pytest.mark.skipif(not KEPT.is_dir(), reason="no run is kept in docs/reproduction")
+def test_the_documentations_page_follows_from_the_kept_tables():
+    assert (TOP / "docs" / "reproduction.md").read_text(encoding="utf-8") == make_markdown(read_run(KEPT))
+    for path in KEPT.iterdir():
+        assert path.stat().st_size < 200_000
+        assert path.suffix in (".csv", ".json")
+    names = {path.stem for path in KEPT.glob("*.csv")} - {"run"}
+    assert names <= set(EXPERIMENTS)
+    assert json.loads((KEPT / "run.json").read_text())["scale"]["name"] == "full"

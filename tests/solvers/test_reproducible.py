@@ -1,0 +1,61 @@
+"""The same data and seed give the same bits, whether the loops were compiled just now or read from Numba's cache."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numba
+import pytest
+
+import kernelmosaic
+
+_ROOT = Path(kernelmosaic.__file__).parent
+_MODULES = sorted(
+    ".".join(("kernelmosaic", *path.relative_to(_ROOT).with_suffix("").parts)) for path in _ROOT.rglob("_numba_*.py")
+)
+
+# One kernel compiles no more than the solver. Steps are many and the box is wide: a difference in the last bit shows.
+_FIT = """
+from sklearn.datasets import make_classification
+from kernelmosaic import MKLClassifier
+from kernelmosaic.kernels import Gaussian
+
+X, y = make_classification(60, 8, n_informative=6, n_clusters_per_class=3, flip_y=0.2, random_state=0)
+model = MKLClassifier(Gaussian(), C=100, weights="uniform").fit(X, y)
+print(model.objective_.hex(), model.dual_coef_.tobytes().hex())
+"""
+
+
+def test_a_cold_and_a_warm_cache_give_the_same_bits(tmp_path: Path) -> None:
+    env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(_ROOT.parent)}
+
+    def fit() -> str:
+        done = subprocess.run([sys.executable, "-c", _FIT], env=env, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    cold = fit()
+    assert any(tmp_path.rglob("*.nbi"))
+    assert len(cold.split()) == 2
+    assert fit() == cold
+
+
+def _loops(module: Any) -> dict[str, Any]:
+    return {name: value for name, value in vars(module).items() if isinstance(value, numba.core.dispatcher.Dispatcher)}
+
+
+def _inlined(loop: Any) -> bool:
+    return bool(loop.targetoptions.get("forceinline")) or loop.targetoptions.get("inline") == "always"
+
+
+@pytest.mark.parametrize("name", _MODULES)
+def test_loops_that_round_freely_are_inlined_into_those_that_call_them(name: str) -> None:
+    loops = _loops(import_module(name))
+    assert loops
+    called = {other for loop in loops.values() for other in loop.py_func.__code__.co_names if other in loops}
+    free = {other for other in called if loops[other].targetoptions.get("fastmath")}
+    assert {other for other in free if not _inlined(loops[other])} == set()
