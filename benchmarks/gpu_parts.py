@@ -13,11 +13,11 @@ import numpy as np
 import torch
 
 from kernelmosaic import LocalizedMKLClassifier, MKLClassifier
-from kernelmosaic.gram import Mosaic, make_bank
+from kernelmosaic.gram import DenseGram, Mosaic, make_bank
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
 from kernelmosaic.kernels.views import lay_tiles, read_kernels
 from kernelmosaic.machines import SVC
-from kernelmosaic.solvers import _torch_blocked, solve_blocked
+from kernelmosaic.solvers import newton, solve_working_set, working_set
 
 N_KERNELS = 10
 
@@ -55,22 +55,24 @@ class Meter:
     def attached(self, staged: bool) -> Iterator[Meter]:
         """Wrap the operations that touch matrices; their own code knows nothing of it."""
         from kernelmosaic.gram import _torch_bank
-        from kernelmosaic.solvers import _torch_newton
 
-        ascent, bank, block = _torch_blocked.BlockedAscent, _torch_bank.TorchBank, _torch_newton.FreeBlock
+        rounds, bank, block = working_set.OneOutput, _torch_bank.TorchBank, newton.FreeBlock
 
-        def moved_rows(self_: Any, rows: Any, changes: Any) -> float:
-            return len(rows) * self_.K.shape[1] * self_.K.element_size()
+        def moved_rows(self_: Any, rows: Any, beta: Any) -> float:
+            return len(rows) * self_.gram.n_samples * self_.gram.dtype.itemsize
+
+        def gathered(self_: Any, rows: Any) -> float:
+            return len(rows) ** 2 * self_.dtype.itemsize
 
         def whole(self_: Any, *_: Any, **__: Any) -> float:
             return self_.n_samples**2 * self_.dtype.itemsize
 
         def free_block(self_: Any) -> float:
-            return len(self_.free) ** 2 * self_.K.element_size()
+            return self_.A.numel() * self_.A.element_size()
 
         wraps = [
-            (ascent, "_subtract_kernel", "update slopes", moved_rows),
-            (ascent, "_to_host", "block to host", lambda self_, block: block.numel() * block.element_size()),
+            (rounds, "place", "update slopes", moved_rows),
+            (DenseGram, "block", "gather blocks", gathered),
             (bank, "_fill", "combine", whole),
             (bank, "combine_gated", "combine gated", whole),
             (block, "_step", "newton step", free_block),
@@ -78,11 +80,11 @@ class Meter:
         nothing: Callable[..., float] = lambda *_, **__: 0.0  # noqa: E731
         if staged:
             wraps += [
-                (ascent, "look", "look", nothing),
-                (ascent, "round", "rounds, all of them", nothing),
-                (ascent, "certified", "certificate", nothing),
+                (rounds, "evaluate", "evaluate", nothing),
+                (rounds, "round", "rounds, all of them", nothing),
+                (rounds, "certified", "certificate", nothing),
                 (bank, "products", "products", nothing),
-                (block, "_solver", "newton factor", nothing),
+                (block, "_direction", "newton factor", nothing),
             ]
         saved = [(owner, name, getattr(owner, name)) for owner, name, _, _ in wraps]
         for owner, name, stage, size in wraps:
@@ -176,7 +178,9 @@ class Parts:
         program = SVC(y, self.C).program
         with meter.attached(staged):
             combining, gram = self.timed(lambda: bank.combine(np.full(N_KERNELS, 1.0 / N_KERNELS)))
-            seconds, solution = self.timed(lambda: solve_blocked(gram, program, tol=tol, block=block))
+            seconds, solution = self.timed(
+                lambda: solve_working_set(gram, program, tol=tol, options=working_set.Options(size=block))
+            )
         free = np.sum((np.abs(solution.beta) > 0) & (np.abs(solution.beta) < self.C))
         row = {"seconds": seconds, "combine_s": combining, "gap": solution.gap, "steps": solution.n_iter}
         row |= {"bytes": meter.bytes, "support": int(np.count_nonzero(solution.beta)), "free": int(free)}

@@ -21,7 +21,7 @@ import argparse
 import os
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -44,7 +44,8 @@ from kernelmosaic.learning.class_wise import ProjectedGradient, QuasiNewton
 from kernelmosaic.learning.joint import JointNewton
 from kernelmosaic.learning.norms import SumNorm
 from kernelmosaic.machines.multiclass import CrammerSinger
-from kernelmosaic.solvers.joint_blocks import BlockRounds
+from kernelmosaic.solvers.joint_blocks import SeveralOutputs
+from kernelmosaic.solvers.joint_program import JointSolution
 
 SETS = ("waveform", "satimage", "segment", "usps")
 PRICES = [0.5, 1.0, 10.0]
@@ -245,18 +246,18 @@ def clusters(n: int, n_classes: int = 10, dimension: int = 10) -> tuple[np.ndarr
 def counted_rounds() -> Iterator[list[int]]:
     """Yield a list that the rounds of every machine solved in blocks are added to."""
     rounds: list[int] = []
-    original = BlockRounds.reach
+    original = SeveralOutputs.solve
 
-    def reach(self: BlockRounds, tol: float, limit: int):
-        solution = original(self, tol, limit)
+    def solve(self: SeveralOutputs, tol: float, exhausted: Callable[[], bool]) -> JointSolution:
+        solution = original(self, tol, exhausted)
         rounds.append(self.n_rounds)
         return solution
 
-    BlockRounds.reach = reach
+    SeveralOutputs.solve = solve
     try:
         yield rounds
     finally:
-        BlockRounds.reach = original
+        SeveralOutputs.solve = original
 
 
 def features(quick: bool) -> None:

@@ -247,5 +247,5 @@ def test_a_working_set_of_one_class_keeps_its_sum_though_the_others_round():
     near.beta[5:30], near.beta[30:] = prices[5:30], -prices[5:30].sum() / 30
     # What the others leave is not zero but −4e-17 or so, which samples that cannot fall cannot make up for.
     assert near.beta[5:].sum() != 0
-    near.solve(np.arange(5), 1e-3)
+    near.solve_for(np.arange(5), 1e-3)
     np.testing.assert_array_equal(near.beta[:5], 0.0)
