@@ -106,8 +106,10 @@ class FactoredGram(Gram):
         return shifted
 
     def part(self, which: NDArray[np.intp]) -> FactoredGram:
-        """Return Z Zᵀ of these samples, their rows side by side where the features are."""
-        return DenseFactors(self.placed_rows(which))
+        """Return the kernel of these samples, their rows side by side where the features are."""
+        part = DenseFactors(self.placed_rows(which))
+        part.shift = None if self.shift is None else self.shift[which]
+        return part
 
     def solve_free(self, rows: NDArray[np.intp], ridge: Array, right: Array) -> Array:
         if len(rows) <= self.n_features:

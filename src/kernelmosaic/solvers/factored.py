@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -176,13 +174,10 @@ def _compensation(gram: FactoredGram, program: Program, lost: Vector, beta: Vect
 class _Near(FreeFirst):
     """Working sets from nearby; those with many more samples than features are solved in their features."""
 
-    gram: FactoredGram
-
-    def solve_inside(self, working: NDArray[np.intp], block: Any, inside: Program, beta: Vector, tol: float) -> Vector:
-        gram = self.gram
-        if len(working) <= gram.wide * gram.n_features or not _has_interior(inside) or gram.shift is not None:
-            return super().solve_inside(working, block, inside, beta, tol)
-        part = gram.part(working)
+    def solve_inside(self, part: FactoredGram, inside: Program, beta: Vector, tol: float) -> Vector:
+        narrow = part.n_samples <= self.gram.wide * part.n_features
+        if narrow or part.shift is not None or not _has_interior(inside):
+            return super().solve_inside(part, inside, beta, tol)
         path = CentralPath(part, inside).follow(min(_SHARES[0] * tol, _POLISH_TOL))
         candidates = (beta, inside.feasible(path.beta), round_to_bounds(part, inside, path))
         return max(candidates, key=lambda one: _dual_value(part, inside, one))

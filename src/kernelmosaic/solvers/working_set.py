@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.backend import NUMPY
-from kernelmosaic.gram.gram import Gram
+from kernelmosaic.gram.factored import FactoredGram
+from kernelmosaic.gram.gram import DenseGram, Gram
 from kernelmosaic.solvers.free_block import free_samples
 from kernelmosaic.solvers.newton import FreeBlock
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify, relative_gap
@@ -308,7 +309,7 @@ class OneOutput(WorkingSet[Slopes, Solution]):
         beta = np.array(self.backend.to_numpy(self.beta[chosen]))
         residual = np.array(self.backend.to_numpy(self.residual[chosen]))
         before = beta.copy()
-        block = self.backend.to_numpy(self.gram.block(chosen))
+        block = self.backend.borrow(self.gram.block(chosen))
         goal, most = self.options.inner * at.violation, self.options.steps * len(rows)
         steps, _ = self.climb(block, p.ridge[rows], beta, residual, p.lower[rows], p.upper[rows], p.epsilon, goal, most)
         moved = np.flatnonzero(beta != before)
@@ -364,7 +365,9 @@ class FreeFirst(OneOutput):
     There a product costs a pass over all rows, and a solution from nearby needs but a few rounds.
     """
 
-    def __init__(self, gram: Gram, program: Program, beta: Vector, n_iter: int = 0) -> None:
+    gram: FactoredGram
+
+    def __init__(self, gram: FactoredGram, program: Program, beta: Vector, n_iter: int = 0) -> None:
         super().__init__(gram, program, beta, Options(size=min(gram.block_samples, program.n_samples)))
         self.n_iter = n_iter
         self.sharper = 1.0
@@ -406,25 +409,24 @@ class FreeFirst(OneOutput):
         """Maximise the objective over the working set, everyone else standing still."""
         p, at = self.program, self.solution
         own = at.beta[working]
-        block = self.gram.block(working)
-        theirs = at.values[working] - NUMPY.asarray(self.backend.to_numpy(block @ self.backend.asarray(own)))
+        part = self.gram.part(working)
+        theirs = at.values[working] - part.products(own)
         # As it is, not what the others leave: rounding could put that out of the working set's reach.
         limits = p.lower[working].sum(), p.upper[working].sum()
         total = None if p.total is None else float(np.clip(own.sum(), *limits))
         inside = restricted(p, working, p.target[working] - theirs, total)
-        found = self.solve_inside(working, block, inside, own, tol)
+        found = self.solve_inside(part, inside, own, tol)
         change, beta = np.zeros_like(at.beta), at.beta.copy()
         change[working], beta[working] = found - own, found
         self.n_iter += 1
         self.solution = self._certify(beta, at.values + self.gram.products(change))
 
-    def solve_inside(self, working: NDArray[np.intp], block: Any, inside: Program, beta: Vector, tol: float) -> Vector:
-        """Solve the working set's own program from β."""
+    def solve_inside(self, part: FactoredGram, inside: Program, beta: Vector, tol: float) -> Vector:
+        """Solve the working set's own program from β, by its block of K."""
+        K = part.block(np.arange(part.n_samples))
         if self.backend is NUMPY:
-            return solve_smo(block, inside, beta, tol, max_iter=200 * len(working)).beta
-        from kernelmosaic.gram.gram import DenseGram
-
-        return solve_working_set(DenseGram(block), inside, beta, tol).beta
+            return solve_smo(K, inside, beta, tol, max_iter=200 * part.n_samples).beta
+        return solve_working_set(DenseGram(K), inside, beta, tol).beta
 
 
 def restricted(program: Program, samples: NDArray[np.intp], target: Vector, total: float | None) -> Program:
