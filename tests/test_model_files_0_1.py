@@ -1,0 +1,26 @@
+"""Model files written by version 0.1 are read as they were, whatever classes are called by now."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kernelmosaic import load
+
+DATA = Path(__file__).parent / "data"
+#: Outputs that version 0.1 itself gave, when it wrote the files.
+GIVEN = json.loads((DATA / "outputs-0.1.json").read_text())
+
+pytest.importorskip("skops")
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.InconsistentVersionWarning")
+@pytest.mark.parametrize("name", sorted(GIVEN["outputs"]))
+def test_outputs_are_those_of_the_version_that_wrote_the_file(name):
+    model = load(DATA / f"{name}-0.1.skops")
+    X = np.array(GIVEN["X"])
+    found = model.predict(X) if name == "product" else model.decision_function(X)
+    np.testing.assert_allclose(found, GIVEN["outputs"][name], rtol=1e-9, atol=1e-12)
