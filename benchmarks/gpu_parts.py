@@ -13,9 +13,9 @@ import numpy as np
 import torch
 
 from kernelmosaic import LocalizedMKLClassifier, MKLClassifier
-from kernelmosaic.gram import DenseGram, Mosaic, make_bank
+from kernelmosaic.gram import DenseGram, KernelSet, make_stack
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
-from kernelmosaic.kernels.views import lay_tiles, read_kernels
+from kernelmosaic.kernels.views import lay_specs, read_kernels
 from kernelmosaic.machines import SVC
 from kernelmosaic.solvers import newton, solve_working_set, working_set
 
@@ -54,9 +54,9 @@ class Meter:
     @contextmanager
     def attached(self, staged: bool) -> Iterator[Meter]:
         """Wrap the operations that touch matrices; their own code knows nothing of it."""
-        from kernelmosaic.gram import _torch_bank
+        from kernelmosaic.gram import _torch_stack
 
-        rounds, bank, block = working_set.OneOutput, _torch_bank.TorchBank, newton.FreeBlock
+        rounds, stack, block = working_set.OneOutput, _torch_stack.TorchStack, newton.FreeBlock
 
         def moved_rows(self_: Any, rows: Any, beta: Any) -> float:
             return len(rows) * self_.gram.n_samples * self_.gram.dtype.itemsize
@@ -73,8 +73,8 @@ class Meter:
         wraps = [
             (rounds, "place", "update slopes", moved_rows),
             (DenseGram, "block", "gather blocks", gathered),
-            (bank, "_fill", "combine", whole),
-            (bank, "combine_gated", "combine gated", whole),
+            (stack, "_fill", "combine", whole),
+            (stack, "combine_gated", "combine gated", whole),
             (block, "_step", "newton step", free_block),
         ]
         nothing: Callable[..., float] = lambda *_, **__: 0.0  # noqa: E731
@@ -83,7 +83,7 @@ class Meter:
                 (rounds, "evaluate", "evaluate", nothing),
                 (rounds, "round", "rounds, all of them", nothing),
                 (rounds, "certified", "certificate", nothing),
-                (bank, "products", "products", nothing),
+                (stack, "products", "products", nothing),
                 (block, "_direction", "newton factor", nothing),
             ]
         saved = [(owner, name, getattr(owner, name)) for owner, name, _, _ in wraps]
@@ -150,34 +150,34 @@ class Parts:
     def model(self, kernels: Any, **parameters: Any) -> MKLClassifier:
         return MKLClassifier(kernels, C=self.C, device=str(self.device), tol=1e-3, **parameters)
 
-    def bank(self, n: int, budget: float | None = None) -> tuple[Any, np.ndarray]:
+    def stack(self, n: int, budget: float | None = None) -> tuple[Any, np.ndarray]:
         X, y = make_mixture(n)
-        mosaic = Mosaic.fit(lay_tiles(read_kernels(make_kernels(X)), X), X, "trace")
-        return make_bank(mosaic, mosaic.views(X), device=str(self.device), budget=budget, dtype=np.float32), y
+        kernel_set = KernelSet.fit(lay_specs(read_kernels(make_kernels(X)), X), X, "trace")
+        return make_stack(kernel_set, kernel_set.views(X), device=str(self.device), budget=budget, dtype=np.float32), y
 
     def combine(self, n: int) -> dict[str, Any]:
-        bank, _ = self.bank(n, budget=2.5 * 4 * n * n)
+        stack, _ = self.stack(n, budget=2.5 * 4 * n * n)
         weights = np.full(N_KERNELS, 1.0 / N_KERNELS)
-        first, gram = self.timed(lambda: bank.combine(weights))
-        seconds = min(self.timed(lambda: bank.combine(weights, out=gram))[0] for _ in range(3))
+        first, gram = self.timed(lambda: stack.combine(weights))
+        seconds = min(self.timed(lambda: stack.combine(weights, out=gram))[0] for _ in range(3))
         return {"seconds": seconds, "first": first, "bytes": 4.0 * n * n}
 
     def products(self, n: int) -> dict[str, Any]:
-        bank, _ = self.bank(n, budget=2.5 * 4 * n * n)
+        stack, _ = self.stack(n, budget=2.5 * 4 * n * n)
         beta = np.zeros(n)
         beta[::3] = np.random.default_rng(0).normal(size=len(beta[::3]))
         support = np.flatnonzero(beta)
-        seconds = min(self.timed(lambda: bank.products(beta, support))[0] for _ in range(2))
-        gram = bank.combine(np.full(N_KERNELS, 0.1))
+        seconds = min(self.timed(lambda: stack.products(beta, support))[0] for _ in range(2))
+        gram = stack.combine(np.full(N_KERNELS, 0.1))
         exact = self.timed(lambda: gram.exact(support, beta[support]))[0]
         return {"seconds": seconds, "exact_s": exact, "support": len(support)}
 
     def svm(self, n: int, tol: float = 1e-3, block: int | None = None, staged: bool = False) -> dict[str, Any]:
-        bank, y = self.bank(n, budget=2.5 * 4 * n * n)
+        stack, y = self.stack(n, budget=2.5 * 4 * n * n)
         meter = Meter(self.device)
         program = SVC(y, self.C).program
         with meter.attached(staged):
-            combining, gram = self.timed(lambda: bank.combine(np.full(N_KERNELS, 1.0 / N_KERNELS)))
+            combining, gram = self.timed(lambda: stack.combine(np.full(N_KERNELS, 1.0 / N_KERNELS)))
             seconds, solution = self.timed(
                 lambda: solve_working_set(gram, program, tol=tol, options=working_set.Options(size=block))
             )
@@ -278,8 +278,8 @@ class Parts:
 
     def accelerated_gradient(self, n: int, limit: float = 20.0) -> dict[str, Any]:
         """The same machine by accelerated projected gradient in torch alone, to the same gap or the time limit."""
-        bank, y = self.bank(n, budget=2.5 * 4 * n * n)
-        gram = bank.combine(np.full(N_KERNELS, 1.0 / N_KERNELS))
+        stack, y = self.stack(n, budget=2.5 * 4 * n * n)
+        gram = stack.combine(np.full(N_KERNELS, 1.0 / N_KERNELS))
         start = time.perf_counter()
         gap, steps, reads = _accelerated_gradient(gram.matrix, y, self.C, 1e-3, limit)
         seconds = time.perf_counter() - start

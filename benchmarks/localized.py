@@ -23,9 +23,9 @@ from kernelmosaic import LocalizedMKLClassifier, LocalizedMKLRegressor, MKLClass
 from kernelmosaic.datasets import load, make_gaussians
 from kernelmosaic.datasets.gaussians import BayesRule
 from kernelmosaic.gating import Softmax
-from kernelmosaic.gram import Mosaic, make_bank
+from kernelmosaic.gram import KernelSet, make_stack
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
-from kernelmosaic.kernels.views import Tile
+from kernelmosaic.kernels.views import KernelSpec
 from kernelmosaic.learning.gated import GateLearner, LearnedGates
 from kernelmosaic.learning.steps import FixedStep
 from kernelmosaic.machines import SVC
@@ -96,8 +96,10 @@ def plain(sizes: list[int], n_steps: int, C: float) -> None:
         X, y = make_gaussians(4, n, random_state=0)
         signs = np.where(y == y.max(), 1.0, -1.0)
         Z = (X - X.mean(axis=0)) / X.std(axis=0)
-        mosaic = Mosaic.fit([Tile("line", Linear(), None), Tile("square", Polynomial(), None)], X, "trace")
-        K = np.array([k for _, k in mosaic.blocks(mosaic.views(X), mosaic.views(X), [0, 1])])
+        kernel_set = KernelSet.fit(
+            [KernelSpec("line", Linear(), None), KernelSpec("square", Polynomial(), None)], X, "trace"
+        )
+        K = np.array([k for _, k in kernel_set.blocks(kernel_set.views(X), kernel_set.views(X), [0, 1])])
         V = Softmax().init(np.random.RandomState(0), 2, 2)
         wall, cpu, trace = timed(lambda K=K, s=signs, Z=Z, V=V: plain_descent(K, s, Z, V, C, 0.01 / C, n_steps))
         goal = trace[-1]
@@ -105,7 +107,7 @@ def plain(sizes: list[int], n_steps: int, C: float) -> None:
             f"n = {n}: plain, {n_steps} steps from J = {trace[0]:.1f} to {goal:.4f}: {wall:.2f} s, {cpu:.2f} s of CPU"
         )
         for name, step in (("same fixed steps", FixedStep(0.01 / C, n_steps)), ("lbfgs", "lbfgs")):
-            ours = timed(lambda m=mosaic, X=X, Z=Z, s=signs, step=step: ours_descent(m, X, Z, s, step, C))
+            ours = timed(lambda m=kernel_set, X=X, Z=Z, s=signs, step=step: ours_descent(m, X, Z, s, step, C))
             history = [line.objective for line in ours[2].history]
             reached = next((k for k, value in enumerate(history) if value <= goal * (1 + 1e-4)), None)
             print(
@@ -115,9 +117,9 @@ def plain(sizes: list[int], n_steps: int, C: float) -> None:
             )
 
 
-def ours_descent(mosaic: Mosaic, X: np.ndarray, Z: np.ndarray, y: np.ndarray, step, C: float) -> LearnedGates:
-    bank = make_bank(mosaic, mosaic.views(X))
-    return GateLearner(Softmax(), step, tol=1e-3).learn(bank, SVC(y, C), Z, np.random.RandomState(0))
+def ours_descent(kernel_set: KernelSet, X: np.ndarray, Z: np.ndarray, y: np.ndarray, step, C: float) -> LearnedGates:
+    stack = make_stack(kernel_set, kernel_set.views(X))
+    return GateLearner(Softmax(), step, tol=1e-3).learn(stack, SVC(y, C), Z, np.random.RandomState(0))
 
 
 def compile_loops() -> None:

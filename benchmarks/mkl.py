@@ -2,7 +2,7 @@
 
     python benchmarks/mkl.py [--quick] [--parts cost,growth,peers] [--peers-python PYTHON]
 
-cost    whole fits against one LIBSVM fit of the mean kernel, machine solves, and passes over the stored bank
+cost    whole fits against one LIBSVM fit of the mean kernel, machine solves, and passes over the stored stack
 growth  exponents of the time in the number of samples and of kernels
 peers   plain SimpleMKL over LIBSVM, and the packages a user could install instead (see benchmarks/peers.py)
 
@@ -25,9 +25,9 @@ from scipy.optimize import minimize_scalar
 from sklearn.datasets import make_classification
 from sklearn.svm import SVC as LibSVM
 
-from kernelmosaic.gram import KernelBank, Mosaic, make_bank
+from kernelmosaic.gram import GramStack, KernelSet, make_stack
 from kernelmosaic.kernels import Gaussian, family
-from kernelmosaic.kernels.views import lay_tiles, read_kernels
+from kernelmosaic.kernels.views import lay_specs, read_kernels
 from kernelmosaic.learning import Newton, Options
 from kernelmosaic.learning.norms import SumNorm
 from kernelmosaic.machines import SVC
@@ -40,36 +40,36 @@ def make_data(n_samples: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return (X - X.mean(0)) / X.std(0), np.where(y == 1, 1.0, -1.0)
 
 
-def fit_mosaic(X: np.ndarray, n_kernels: int) -> Mosaic:
+def fit_mosaic(X: np.ndarray, n_kernels: int) -> KernelSet:
     kernels = family(Gaussian(), width=list(np.logspace(-1, 2, n_kernels)))
-    return Mosaic.fit(lay_tiles(read_kernels(kernels), X), X, "trace")
+    return KernelSet.fit(lay_specs(read_kernels(kernels), X), X, "trace")
 
 
-def build_bank(X: np.ndarray, n_kernels: int = 10, dtype: object = np.float32) -> KernelBank:
-    mosaic = fit_mosaic(X, n_kernels)
-    return make_bank(mosaic, mosaic.views(X), dtype=dtype)
+def build_stack(X: np.ndarray, n_kernels: int = 10, dtype: object = np.float32) -> GramStack:
+    kernel_set = fit_mosaic(X, n_kernels)
+    return make_stack(kernel_set, kernel_set.views(X), dtype=dtype)
 
 
-def learn(bank: KernelBank, y: np.ndarray, C: float):
-    return Newton(Options(SumNorm(), np.ones(bank.n_kernels), tol=GAP)).learn(bank, SVC(y, C))
+def learn(stack: GramStack, y: np.ndarray, C: float):
+    return Newton(Options(SumNorm(), np.ones(stack.n_kernels), tol=GAP)).learn(stack, SVC(y, C))
 
 
 def cost(quick: bool) -> None:
-    """(a), (b) and (e): LIBSVM fits, solves, and passes over the bank."""
+    """(a), (b) and (e): LIBSVM fits, solves, and passes over the stack."""
     rows, ratios = [], []
     for n in (1000, 3000) if quick else (1000, 3000, 5000):
         X, y = make_data(n)
         start = time.perf_counter()
-        bank = build_bank(X)
+        stack = build_stack(X)
         gram = time.perf_counter() - start
-        mean = bank.combine(np.full(10, 0.1)).astype(float)
-        one_pass = best_time(lambda bank=bank: bank.matrices.sum(), 3)
+        mean = stack.combine(np.full(10, 0.1)).astype(float)
+        one_pass = best_time(lambda stack=stack: stack.matrices.sum(), 3)
         for C in (1.0, 10.0):
             theirs, ours = [], []
             for _ in range(3):
                 theirs.append(best_time(lambda C=C, K=mean, y=y: LibSVM(C=C, kernel="precomputed").fit(K, y), 1))
                 start = time.perf_counter()
-                learned = learn(bank, y, C)
+                learned = learn(stack, y, C)
                 ours.append(time.perf_counter() - start)
             ratio = min(ours) / min(theirs)
             ratios.append(ratio)
@@ -78,7 +78,7 @@ def cost(quick: bool) -> None:
             rows.append((n, C, *timed, f"{learned.gap:.1e}", passes, int(np.count_nonzero(learned.weights))))
     print_table(
         "Ten Gaussian kernels to a gap of 1e-3: whole fits in LIBSVM fits of the mean kernel (at most 5, goal 3)",
-        ("n", "C", "Gram s", "LIBSVM s", "MKL s", "ratio", "solves", "gap", "bank passes", "kernels"),
+        ("n", "C", "Gram s", "LIBSVM s", "MKL s", "ratio", "solves", "gap", "stack passes", "kernels"),
         rows,
     )
     print(f"geometric mean of the ratios: {geometric_mean(ratios):.2f}\n")
@@ -90,13 +90,13 @@ def growth(quick: bool) -> None:
     times = []
     for n in sizes:
         X, y = make_data(n)
-        bank = build_bank(X)
-        times.append(best_time(lambda bank=bank, y=y: learn(bank, y, 1.0), 3))
+        stack = build_stack(X)
+        times.append(best_time(lambda stack=stack, y=y: learn(stack, y, 1.0), 3))
     in_n = np.polyfit(np.log(sizes), np.log(times), 1)[0]
     counts = (5, 10, 20, 40) if quick else (5, 10, 20, 40, 80)
     X, y = make_data(1000)
-    banks = (build_bank(X, P) for P in counts)
-    by_count = [best_time(lambda bank=bank: learn(bank, y, 1.0), 3) for bank in banks]
+    stacks = (build_stack(X, P) for P in counts)
+    by_count = [best_time(lambda stack=stack: learn(stack, y, 1.0), 3) for stack in stacks]
     in_p = np.polyfit(np.log(counts), np.log(by_count), 1)[0]
     print_table(
         "Growth with samples, 10 kernels, C = 1",
@@ -163,24 +163,24 @@ def peers(sizes: tuple[int, ...], python: str | None) -> None:
     rows = []
     for n in sizes:
         X, y = make_data(2 * n)
-        mosaic = fit_mosaic(X[:n], 10)
-        train, test = mosaic.views(X[:n]), mosaic.views(X[n:])
-        bank = make_bank(mosaic, train, dtype=np.float64)
-        blocks = np.array([K for _, K in sorted(mosaic.blocks(test, train, range(10)), key=lambda pair: pair[0])])
+        kernel_set = fit_mosaic(X[:n], 10)
+        train, test = kernel_set.views(X[:n]), kernel_set.views(X[n:])
+        stack = make_stack(kernel_set, train, dtype=np.float64)
+        blocks = np.array([K for _, K in sorted(kernel_set.blocks(test, train, range(10)), key=lambda pair: pair[0])])
         labels, truth = y[:n], y[n:]
         start = time.perf_counter()
-        learned = learn(bank, labels, 1.0)
+        learned = learn(stack, labels, 1.0)
         ours = time.perf_counter() - start
         scores = np.tensordot(learned.weights, blocks, 1) @ learned.solution.beta + learned.solution.intercept
         rows.append((n, "kernelmosaic newton", f"{ours:.3f}", "1", f"{100 * np.mean(np.sign(scores) == truth):.1f}"))
         start = time.perf_counter()
-        eta, machine, gap = plain_simplemkl(bank.matrices, labels, 1.0)
+        eta, machine, gap = plain_simplemkl(stack.matrices, labels, 1.0)
         plain = time.perf_counter() - start
         accuracy = 100 * machine.score(np.tensordot(eta, blocks, 1), truth)
         rows.append(
             (n, f"SimpleMKL over SVC, plain (gap {gap:.0e})", f"{plain:.2f}", f"{plain / ours:.0f}", f"{accuracy:.1f}")
         )
-        for name, answer in ask_peers(python, bank.matrices, blocks, labels, truth):
+        for name, answer in ask_peers(python, stack.matrices, blocks, labels, truth):
             if "error" in answer:
                 rows.append((n, name, answer["error"], "", ""))
             else:
@@ -237,7 +237,7 @@ def main() -> None:
     print(describe_machine())
     X, y = make_data(300)
     for dtype in (np.float32, np.float64):
-        learn(build_bank(X, dtype=dtype), y, 1.0)
+        learn(build_stack(X, dtype=dtype), y, 1.0)
     parts = arguments.parts.split(",")
     if "cost" in parts:
         cost(arguments.quick)

@@ -36,35 +36,35 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC as LibSVM
 
 from kernelmosaic import BilinearMKLClassifier, MKLClassifier
-from kernelmosaic.gram import StoredBank
+from kernelmosaic.gram import StoredStack
 from kernelmosaic.kernels import Gaussian, family
 from kernelmosaic.learning import Options
 from kernelmosaic.learning.class_newton import ClassNewton
 from kernelmosaic.learning.class_wise import ProjectedGradient, QuasiNewton
-from kernelmosaic.learning.joint import JointNewton
+from kernelmosaic.learning.multiclass import MulticlassNewton
 from kernelmosaic.learning.norms import SumNorm
 from kernelmosaic.machines.multiclass import CrammerSinger
-from kernelmosaic.solvers.joint_blocks import SeveralOutputs
-from kernelmosaic.solvers.joint_program import JointSolution
+from kernelmosaic.solvers.multiclass_program import MulticlassSolution
+from kernelmosaic.solvers.multiclass_working_set import SeveralOutputs
 
 SETS = ("waveform", "satimage", "segment", "usps")
 PRICES = [0.5, 1.0, 10.0]
 GAP = 1e-3
 
 
-def make_bank(n: int, n_classes: int, P: int, seed: int = 0) -> tuple[StoredBank, np.ndarray]:
+def make_stack(n: int, n_classes: int, P: int, seed: int = 0) -> tuple[StoredStack, np.ndarray]:
     X, y = make_classification(n, 20, n_informative=10, n_classes=n_classes, n_clusters_per_class=1, random_state=seed)
     X = (X - X.mean(0)) / X.std(0)
     squares = np.maximum((X**2).sum(1)[:, None] + (X**2).sum(1) - 2 * X @ X.T, 0.0)
-    return StoredBank(np.stack([np.exp(-squares / width**2) for width in np.logspace(-1, 2, P)])), y
+    return StoredStack(np.stack([np.exp(-squares / width**2) for width in np.logspace(-1, 2, P)])), y
 
 
-def shared(bank: StoredBank, y: np.ndarray, kappa: float = 1.0):
-    return JointNewton(Options(SumNorm(), np.ones(bank.n_kernels), GAP)).learn(bank, CrammerSinger(y, kappa))
+def shared(stack: StoredStack, y: np.ndarray, kappa: float = 1.0):
+    return MulticlassNewton(Options(SumNorm(), np.ones(stack.n_kernels), GAP)).learn(stack, CrammerSinger(y, kappa))
 
 
-def bilinear(bank: StoredBank, y: np.ndarray, kappa: float = 1.0, learner=ClassNewton, max_iter: int = 100):
-    return learner(GAP, max_iter).learn(bank, CrammerSinger(y, kappa))
+def bilinear(stack: StoredStack, y: np.ndarray, kappa: float = 1.0, learner=ClassNewton, max_iter: int = 100):
+    return learner(GAP, max_iter).learn(stack, CrammerSinger(y, kappa))
 
 
 def error(quick: bool, folder: Path | None, repeats: int) -> None:
@@ -98,7 +98,7 @@ def error(quick: bool, folder: Path | None, repeats: int) -> None:
     print_table(f"{n_train} training samples, {repeats} repeats", ("set", "method", "error %", "fit s"), rows)
 
 
-def make_localisation(n: int, n_classes: int, seed: int = 0) -> tuple[StoredBank, np.ndarray]:
+def make_localisation(n: int, n_classes: int, seed: int = 0) -> tuple[StoredStack, np.ndarray]:
     """69 kernels in the proportions of the localisation sets: 64 of motifs, each knowing a little, and five broader."""
     rng = np.random.default_rng(seed)
     y = rng.choice(n_classes, size=n, p=np.arange(n_classes, 0, -1) / np.arange(1, n_classes + 1).sum())
@@ -109,32 +109,32 @@ def make_localisation(n: int, n_classes: int, seed: int = 0) -> tuple[StoredBank
         X = told[y] + rng.normal(size=(n, width))
         squares = np.maximum((X**2).sum(1)[:, None] + (X**2).sum(1) - 2 * X @ X.T, 0.0)
         matrices[m] = np.exp(-squares / squares.mean())
-    return StoredBank(matrices), y
+    return StoredStack(matrices), y
 
 
 def cost(quick: bool) -> None:
     """What a fit costs, Gram matrices given; LIBSVM and ours in turns, so that a burst of other work falls on both."""
     rows = []
     fits = {
-        "bilinear, Newton": lambda bank, y: bilinear(bank, y),
-        "bilinear, quasi-Newton": lambda bank, y: bilinear(bank, y, learner=QuasiNewton),
-        "bilinear, published": lambda bank, y: bilinear(bank, y, learner=ProjectedGradient, max_iter=40),
-        "shared weights": lambda bank, y: shared(bank, y),
+        "bilinear, Newton": lambda stack, y: bilinear(stack, y),
+        "bilinear, quasi-Newton": lambda stack, y: bilinear(stack, y, learner=QuasiNewton),
+        "bilinear, published": lambda stack, y: bilinear(stack, y, learner=ProjectedGradient, max_iter=40),
+        "shared weights": lambda stack, y: shared(stack, y),
     }
-    banks = [make_bank(300, 5, 10), make_localisation(200, 4)] if quick else [make_bank(1000, 10, 10)]
-    banks += [] if quick else [make_localisation(n, k) for n, k in ((376, 4), (577, 4), (1095, 3))]
-    for bank, y in banks:
-        mean, k = bank.matrices.mean(0), int(y.max()) + 1
+    stacks = [make_stack(300, 5, 10), make_localisation(200, 4)] if quick else [make_stack(1000, 10, 10)]
+    stacks += [] if quick else [make_localisation(n, k) for n, k in ((376, 4), (577, 4), (1095, 3))]
+    for stack, y in stacks:
+        mean, k = stack.matrices.mean(0), int(y.max()) + 1
         for label, fit in fits.items():
-            found = fit(bank, y)
+            found = fit(stack, y)
             theirs, ours = best_times(
                 [
                     lambda y=y, mean=mean, k=k: [LibSVM(kernel="precomputed").fit(mean, y == c) for c in range(k)],
-                    lambda fit=fit, bank=bank, y=y: fit(bank, y),
+                    lambda fit=fit, stack=stack, y=y: fit(stack, y),
                 ],
                 3 if "Newton" in label or "shared" in label else 1,
             )
-            rows.append((bank.n_samples, k, bank.n_kernels, label, f"{theirs:.3f}", f"{ours:.2f}"))
+            rows.append((stack.n_samples, k, stack.n_kernels, label, f"{theirs:.3f}", f"{ours:.2f}"))
             rows[-1] += (f"{ours / theirs:.1f}", found.n_solves, f"{found.objective:.4f}", f"{found.gap:.1e}")
             rows[-1] += (f"{np.mean(found.weights > 0):.2f}",)
     heads = (
@@ -188,14 +188,14 @@ def solve_shared_conic(Ks: np.ndarray, y: np.ndarray, kappa: float) -> float:
 def conic(quick: bool) -> None:
     rows = []
     for n, k, P in [(60, 3, 4)] if quick else [(60, 3, 5), (120, 3, 5), (200, 4, 5)]:
-        bank, y = make_bank(n, k, P)
+        stack, y = make_stack(n, k, P)
         start = time.perf_counter()
-        optimum = solve_shared_conic(bank.matrices, y, 1.0)
+        optimum = solve_shared_conic(stack.matrices, y, 1.0)
         theirs = time.perf_counter() - start
         for label, fit in (("shared weights", shared), ("bilinear", bilinear)):
-            fit(bank, y)
-            ours = best_time(lambda fit=fit, bank=bank, y=y: fit(bank, y))
-            value = f"{fit(bank, y).objective:.4f}"
+            fit(stack, y)
+            ours = best_time(lambda fit=fit, stack=stack, y=y: fit(stack, y))
+            value = f"{fit(stack, y).objective:.4f}"
             rows.append(
                 (n, k, P, label, f"{theirs:.2f}", f"{optimum:.4f}", f"{ours:.3f}", value, f"{theirs / ours:.0f}")
             )
@@ -218,7 +218,7 @@ def growth(quick: bool) -> None:
     for which, (what, shapes) in enumerate(steps.items()):
         for label, fit in (("bilinear", bilinear), ("shared weights", shared)):
             times = [
-                best_time(lambda s=s, fit=fit: fit(*made[s]), 1) for s in shapes if made.setdefault(s, make_bank(*s))
+                best_time(lambda s=s, fit=fit: fit(*made[s]), 1) for s in shapes if made.setdefault(s, make_stack(*s))
             ]
             slope = np.polyfit(np.log([s[which] for s in shapes]), np.log(times), 1)[0]
             rows.append(
@@ -248,7 +248,7 @@ def counted_rounds() -> Iterator[list[int]]:
     rounds: list[int] = []
     original = SeveralOutputs.solve
 
-    def solve(self: SeveralOutputs, tol: float, exhausted: Callable[[], bool]) -> JointSolution:
+    def solve(self: SeveralOutputs, tol: float, exhausted: Callable[[], bool]) -> MulticlassSolution:
         solution = original(self, tol, exhausted)
         rounds.append(self.n_rounds)
         return solution
@@ -287,7 +287,7 @@ def features(quick: bool) -> None:
     print_table("Kernels in features, 10 classes, 5 kernels of rank 200", heads, rows)
 
 
-made: dict[tuple[int, int, int], tuple[StoredBank, np.ndarray]] = {}
+made: dict[tuple[int, int, int], tuple[StoredStack, np.ndarray]] = {}
 
 
 def main() -> None:
@@ -300,8 +300,8 @@ def main() -> None:
     args = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
     print(describe_machine() + "\n")
-    bank, y = make_bank(60, 3, 3)  # compile the loops outside the clocks
-    bilinear(bank, y), shared(bank, y)
+    stack, y = make_stack(60, 3, 3)  # compile the loops outside the clocks
+    bilinear(stack, y), shared(stack, y)
     for part in args.parts.split(","):
         error(args.quick, args.data, args.repeats) if part == "error" else globals()[part](args.quick)
 

@@ -18,12 +18,12 @@ import numpy as np
 from common import best_time, describe_machine, print_table
 
 from kernelmosaic import MKLClassifier
-from kernelmosaic.gram import Mosaic
-from kernelmosaic.gram.feature_bank import LocalFactoredGram, make_feature_bank
-from kernelmosaic.gram.feature_mosaic import FeatureMosaic
+from kernelmosaic.gram import KernelSet
+from kernelmosaic.gram.feature_maps import FeatureMaps
+from kernelmosaic.gram.feature_stack import LocalFactoredGram, make_feature_stack
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels import Gaussian, family
-from kernelmosaic.kernels.views import lay_tiles, read_kernels
+from kernelmosaic.kernels.views import lay_specs, read_kernels
 from kernelmosaic.learning import Newton, Options
 from kernelmosaic.learning.norms import make_norm
 from kernelmosaic.machines import SVC
@@ -79,16 +79,16 @@ class Run:
 
 def one_run(n: int, rank: int, rate: float) -> Run:
     X, y = samples(n)
-    rows, tiles = open_rows(X), lay_tiles(read_kernels(family(Gaussian(), width=WIDTHS)), X)
+    rows, specs = open_rows(X), lay_specs(read_kernels(family(Gaussian(), width=WIDTHS)), X)
     start = time.perf_counter()
-    mosaic = FeatureMosaic.fit(Mosaic, tiles, rows, "trace", rank=rank, random_state=0)
-    bank = make_feature_bank(mosaic, rows)
+    kernel_set = FeatureMaps.fit(KernelSet, specs, rows, "trace", rank=rank, random_state=0)
+    stack = make_feature_stack(kernel_set, rows)
     filled = time.perf_counter()
     with Counter() as counter:
-        learned = Newton(Options(make_norm(1), np.ones(10), 1e-3, 100)).learn(bank, SVC(y, 1.0))
+        learned = Newton(Options(make_norm(1), np.ones(10), 1e-3, 100)).learn(stack, SVC(y, 1.0))
     done = time.perf_counter()
     floor = counter.flops / rate
-    return Run(n, rank, filled - start, done - filled, bank.rows_read / n, learned.n_solves, learned.gap, floor)
+    return Run(n, rank, filled - start, done - filled, stack.rows_read / n, learned.n_solves, learned.gap, floor)
 
 
 def growth(rank: int, sizes: list[int], rate: float) -> None:

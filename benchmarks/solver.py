@@ -18,9 +18,9 @@ from sklearn.datasets import make_classification
 from sklearn.svm import SVC as LibSVM
 
 from kernelmosaic.datasets import make_gaussians, make_waveform
-from kernelmosaic.gram import KernelBank, Mosaic, make_bank
+from kernelmosaic.gram import GramStack, KernelSet, make_stack
 from kernelmosaic.kernels import Gaussian, family
-from kernelmosaic.kernels.views import lay_tiles, read_kernels
+from kernelmosaic.kernels.views import lay_specs, read_kernels
 from kernelmosaic.machines import SVC
 from kernelmosaic.solvers import certify
 
@@ -42,12 +42,12 @@ def waveform(n: int) -> tuple[np.ndarray, np.ndarray]:
 DATA = {"classification": classification, "GAUSS4": gaussians, "waveform": waveform}
 
 
-def build_bank(name: str, n: int) -> tuple[KernelBank, np.ndarray]:
+def build_stack(name: str, n: int) -> tuple[GramStack, np.ndarray]:
     X, y = DATA[name](n)
     X = (X - X.mean(0)) / X.std(0)
     kernels = family(Gaussian(), width=list(np.logspace(-1, 2, 10)))
-    mosaic = Mosaic.fit(lay_tiles(read_kernels(kernels), X), X, "trace")
-    return make_bank(mosaic, mosaic.views(X), dtype=np.float32), np.asarray(y, dtype=float)
+    kernel_set = KernelSet.fit(lay_specs(read_kernels(kernels), X), X, "trace")
+    return make_stack(kernel_set, kernel_set.views(X), dtype=np.float32), np.asarray(y, dtype=float)
 
 
 def their_gap(K: np.ndarray, y: np.ndarray, C: float) -> float:
@@ -57,9 +57,9 @@ def their_gap(K: np.ndarray, y: np.ndarray, C: float) -> float:
     return certify(SVC(y, C).program, beta, K @ beta, 0).gap
 
 
-def one_cell(bank: KernelBank, y: np.ndarray, C: float, moved: np.ndarray, repeats: int) -> dict[str, float]:
+def one_cell(stack: GramStack, y: np.ndarray, C: float, moved: np.ndarray, repeats: int) -> dict[str, float]:
     """Solve one problem every way; return the best seconds of each way, and the gaps reached."""
-    K32, M32 = bank.combine(np.full(10, 0.1)), bank.combine(moved)
+    K32, M32 = stack.combine(np.full(10, 0.1)), stack.combine(moved)
     K64 = K32.astype(np.float64)
     machine, gap = SVC(y, C), their_gap(K64, y, C)
     first = machine.solve(K32)
@@ -86,9 +86,9 @@ def cold_and_warm(sizes: tuple[int, ...], names: tuple[str, ...]) -> None:
     moved = 0.1 * (1 + 0.05 * np.random.default_rng(0).choice([-1.0, 1.0], 10))
     for name in names:
         for n in sizes:
-            bank, y = build_bank(name, n)
+            stack, y = build_stack(name, n)
             for C in (1.0, 10.0, 100.0):
-                c = one_cell(bank, y, C, moved, repeats=3 if n <= 3000 else 2)
+                c = one_cell(stack, y, C, moved, repeats=3 if n <= 3000 else 2)
                 cells.append((c["ours"] / c["theirs"], c["equal"] / c["theirs"], c["warm"] / c["cold"]))
                 rows.append((name, n, f"{C:g}", *row_of(c)))
     heads = (
@@ -114,17 +114,17 @@ def cold_and_warm(sizes: tuple[int, ...], names: tuple[str, ...]) -> None:
 
 
 def memory(n: int) -> None:
-    """Peak of building the bank, combining it and solving, beside the bank plus one combined matrix."""
-    build_bank("GAUSS4", 100)[0].combine(np.ones(10))
+    """Peak of building the stack, combining it and solving, beside the stack plus one combined matrix."""
+    build_stack("GAUSS4", 100)[0].combine(np.ones(10))
     tracemalloc.start()
-    bank, y = build_bank("GAUSS4", n)
-    K = bank.combine(np.full(10, 0.1))
+    stack, y = build_stack("GAUSS4", n)
+    K = stack.combine(np.full(10, 0.1))
     SVC(y, 10.0).solve(K)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    allowed = bank.matrices.nbytes + K.nbytes
+    allowed = stack.matrices.nbytes + K.nbytes
     print(
-        f"peak memory at n = {n}: {peak / 2**20:.0f} MiB; the bank plus one combined matrix: {allowed / 2**20:.0f} MiB "
+        f"peak memory at n = {n}: {peak / 2**20:.0f} MiB; stack and one combined matrix: {allowed / 2**20:.0f} MiB "
         f"({peak / allowed:.3f} of it)"
     )
 

@@ -37,8 +37,8 @@ GatingDisplay.from_estimator(locally, X, y)
 plt.show()
 
 # %%
-# Three copies of the linear kernel make a boundary of linear pieces.
-pieces = LocalizedMKLClassifier([Linear(), Linear(), Linear()], C=10).fit(X, y)
-print(f"three linear kernels: test accuracy {pieces.score(X_test, y_test):.3f}")
-GatingDisplay.from_estimator(pieces, X, y)
+# Three copies of the linear kernel make a boundary of linear fitted.
+fitted = LocalizedMKLClassifier([Linear(), Linear(), Linear()], C=10).fit(X, y)
+print(f"three linear kernels: test accuracy {fitted.score(X_test, y_test):.3f}")
+GatingDisplay.from_estimator(fitted, X, y)
 plt.show()

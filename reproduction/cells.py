@@ -43,7 +43,7 @@ class Grid:
         return {self.parameter: value / n_samples if self.per_sample else value}
 
 
-#: The prices of slack that the papers try.
+#: The sample_C of slack that the papers try.
 PRICES = Grid()
 
 

@@ -27,7 +27,7 @@ class Scale:
     replicates : int or None
         Most repetitions (folds, splits) of each cell; None means all.
     max_samples : int or None
-        Data sets with more samples are thinned to so many; None means never.
+        Data sets with more samples are subsampled to so many; None means never.
     all_datasets : bool
         Whether every data set is run, or only those that an experiment names for a quick look.
     """

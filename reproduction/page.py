@@ -117,7 +117,7 @@ def make_page(run: Run, data_home: str | None = None, pictures: bool = True) -> 
         f"{run.facts['seed']}, {_duration(done)} of work. {_RULE}"
     )
     if scale != "full":
-        lead += " This was a quick look with few folds and thinned sets: its figures are no evidence."
+        lead += " This was a quick look with few folds and subsampled sets: its figures are no evidence."
     page = Page("The papers, run again", lead, wide=True)
     draws = pictures and find_spec("matplotlib") is not None
     if pictures and not draws:
@@ -129,7 +129,7 @@ def make_page(run: Run, data_home: str | None = None, pictures: bool = True) -> 
         for result in run.results:
             if result.experiment.paper == paper:
                 _experiment(page, result, draws)
-        _paper_pictures(page, paper, drawn.get(paper, []), thinned=scale != "full")
+        _paper_pictures(page, paper, drawn.get(paper, []), subsampled=scale != "full")
     _times(page, run, draws)
     _not_run(page, run)
     _environment(page, run)
@@ -253,11 +253,11 @@ def _more_table(page: Page, result: Result, lines: Sequence[Line]) -> None:
         page.table(Table(f"More of the same models: {named}.", head, rows, len(rows) > 5, f"More: {named}"))
 
 
-def _paper_pictures(page: Page, paper: str, drawn: Sequence[Drawn], thinned: bool) -> None:
+def _paper_pictures(page: Page, paper: str, drawn: Sequence[Drawn], subsampled: bool) -> None:
     if not drawn:
         return
     page.heading(f"{paper}: its pictures, drawn again", f"{paper} pictures")
-    if thinned:
+    if subsampled:
         page.paragraph("Of a quick look: fewer samples than the captions say.")
     for one in drawn:
         if one.image is not None:

@@ -141,7 +141,7 @@ class SharedSearch:
     methods : tuple of Method
         Estimators, or searches over one; a search is given the folds and the chosen C.
     grid : Grid
-        Of the prices.
+        Of the sample_C.
     pairs : tuple of Pair
     components : int
         If not 0, measure also the share of the variance in the combined kernel's space that so many kernel principal
@@ -189,8 +189,8 @@ class SharedSearch:
         cv = [(split.train, split.valid) for split in splits]
         is_search = hasattr(template, "estimator")
         machine = clone(template.estimator if is_search else template)
-        prices = GridSearchCV(machine, {self.grid.parameter: list(self.grid.values)}, cv=cv, refit=False).fit(X, y)
-        machine.set_params(**prices.best_params_)
+        sample_C = GridSearchCV(machine, {self.grid.parameter: list(self.grid.values)}, cv=cv, refit=False).fit(X, y)
+        machine.set_params(**sample_C.best_params_)
         if not is_search:
             return Found(machine, None)
         search = clone(template).set_params(estimator=machine, cv=cv, refit=False).fit(X, y)

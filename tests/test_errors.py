@@ -269,11 +269,11 @@ def test_too_little_memory_says_how_much_is_needed(estimator):
 
 @pytest.mark.parametrize("weights", [None, "uniform"])
 @pytest.mark.parametrize("estimator", ALL)
-def test_a_bank_beyond_the_budget_is_recomputed_with_the_same_result(estimator, weights, monkeypatch):
-    from kernelmosaic.gram import bank
+def test_a_stack_beyond_the_budget_is_recomputed_with_the_same_result(estimator, weights, monkeypatch):
+    from kernelmosaic.gram import stack
 
     stored = estimator(TWO, weights=weights, tol=1e-6).fit(X, Y)
-    monkeypatch.setattr(bank.StoredBank, "fill", lambda *args: pytest.fail("stored beyond the budget"))
+    monkeypatch.setattr(stack.StoredStack, "fill", lambda *args: pytest.fail("stored beyond the budget"))
     computed = estimator(TWO, weights=weights, tol=1e-6, memory_budget=2 * 8 * 60 * 60).fit(X, Y)
     # Blocks of another shape round differently, which the steps to a gap of 1e-6 may enlarge but not beyond its root.
     close = 1e-4 if weights is None else 1e-8

@@ -301,7 +301,7 @@ def test_a_file_that_would_run_code_is_refused_and_runs_none(model_file, tmp_pat
 def test_functions_beside_classes_are_not_on_the_list(model_file):
     for name in ("os.system", "builtins.eval", "subprocess.Popen", "functools.partial", "pickle.loads", "joblib.load"):
         assert name not in persistence.trusted_types()
-    for module in ("cli", "persistence", "gram.bank", "gram.row_blocks", "learning.newton", "datasets"):
+    for module in ("cli", "persistence", "gram.stack", "gram.row_blocks", "learning.newton", "datasets"):
         assert not any(name.startswith(f"kernelmosaic.{module}") for name in persistence.trusted_types())
     rewritten(model_file, edit_schema(b'"__class__": "Gaussian"', b'"__class__": "popen"'))
     with pytest.raises(ValueError, match=r"refused: it holds .*gaussian\.popen"):

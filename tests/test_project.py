@@ -19,7 +19,7 @@ SOURCES = sorted(path for folder in ("src", "reproduction") for path in (TOP / f
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 40
 
-# Written in pieces so that this file does not find itself.
+# Written in fitted so that this file does not find itself.
 MACHINE_PATHS = re.compile(
     "|".join(
         [

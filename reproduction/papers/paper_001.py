@@ -38,7 +38,7 @@ GAUSS4 = Experiment(
 )
 
 
-def tiles(kernel: Any, names: tuple[str, ...], widths: tuple[int, ...]) -> list[tuple[str, Any, slice]]:
+def specs(kernel: Any, names: tuple[str, ...], widths: tuple[int, ...]) -> list[tuple[str, Any, slice]]:
     """Return one kernel a representation, for samples that hold the representations side by side."""
     ends = np.cumsum([0, *widths]).tolist()
     return [(name, kernel, slice(*edges)) for name, edges in zip(names, pairwise(ends), strict=True)]
@@ -70,11 +70,11 @@ def digits(task: str, quick: bool) -> Dataset:
 
 def digit_kernels() -> list[tuple[str, Any, slice]]:
     """Return a linear kernel a representation of MULTIFEAT."""
-    return tiles(Linear(), _DIGIT_VIEWS, _DIGIT_WIDTHS)
+    return specs(Linear(), _DIGIT_VIEWS, _DIGIT_WIDTHS)
 
 
 _DIGITS_METHODS = _representations(digit_kernels())
-_ADVERT_METHODS = _representations(tiles(Linear(), _ADVERT_VIEWS, _ADVERT_WIDTHS))
+_ADVERT_METHODS = _representations(specs(Linear(), _ADVERT_VIEWS, _ADVERT_WIDTHS))
 
 MULTIFEAT = Experiment(
     name="001-multifeat",
@@ -109,7 +109,7 @@ ADVERT = Experiment(
 )
 
 _PEN_VIEWS, _PEN_COSTS = ("DYN", "STA4", "STA8", "STA16"), (1.0, 1.0, 2.0, 4.0)
-_PEN_TILES = tiles(Polynomial(degree=2), _PEN_VIEWS, (16, 16, 64, 256))
+_PEN_TILES = specs(Polynomial(degree=2), _PEN_VIEWS, (16, 16, 64, 256))
 
 PENDIGITS = Experiment(
     name="001-pendigits",

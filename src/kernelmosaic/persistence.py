@@ -38,20 +38,28 @@ FORMAT_VERSION = 1
 
 _HEADER = "kernelmosaic.json"
 _MODEL = "the path of a file that save or `kernelmosaic fit` wrote"
-#: Packages and modules whose classes a model may hold. Banks, learners and readers of files are not among them: a model
-#: holds none, and building a reader opens its file.
+#: Packages and modules whose classes a model may hold. Stacks, learners and readers of files are not among them: a
+#: model holds none, and building a reader opens its file.
 _HOMES = (
     "kernels",
-    "gram.mosaic",
+    "gram.kernel_set",
     "gram.product",
     "gram.normalizing",
     "gram.features",
-    "gram.feature_mosaic",
+    "gram.feature_maps",
     "learning.steps",
     "gating",
     "estimators",
     "model_selection",
 )
+#: Classes and attributes that have other names than in version 0.1.
+_RENAMED = {
+    "kernelmosaic.gram.mosaic.Mosaic": "kernelmosaic.gram.kernel_set.KernelSet",
+    "kernelmosaic.gram.mosaic.Piece": "kernelmosaic.gram.kernel_set.FittedKernel",
+    "kernelmosaic.gram.product.ProductMosaic": "kernelmosaic.gram.product.ProductKernelSet",
+    "kernelmosaic.gram.feature_mosaic.FeatureMosaic": "kernelmosaic.gram.feature_maps.FeatureMaps",
+}
+_RENAMED_ATTRIBUTES = {"mosaic": "kernel_set", "pieces": "fitted"}
 #: Modules that need one of these packages hold compiled loops and the like, no part of a model.
 _LATE = tuple(f"_{package}_" for package in ("numba", "torch", "dask", "distributed", "clarabel", "parasail"))
 
@@ -162,6 +170,8 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> Any:
     trusted = _names(trusted)
     data = _read_file(path)
     header = _read_header(data, path)
+    if header.kernelmosaic_version.startswith("0.1."):
+        data = _with_new_names(data)
     try:
         unknown = _unknown_types(data, trusted)
     except Exception as error:  # whatever a schema made by hand provokes
@@ -262,6 +272,28 @@ def _with_header(data: bytes, estimator: str) -> bytes:
         )
         archive.writestr(_HEADER, json.dumps(asdict(header), indent=2))
     return buffer.getvalue()
+
+
+def _with_new_names(data: bytes) -> bytes:
+    """Return the archive with the classes and attributes of version 0.1 under the names they have now."""
+
+    def renamed(node: Any) -> Any:
+        if isinstance(node, list):
+            return [renamed(one) for one in node]
+        if not isinstance(node, dict):
+            return node
+        node = {_RENAMED_ATTRIBUTES.get(key, key): renamed(value) for key, value in node.items()}
+        full = f"{node.get('__module__')}.{node.get('__class__')}"
+        if full in _RENAMED:
+            node["__module__"], _, node["__class__"] = _RENAMED[full].rpartition(".")
+        return node
+
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as new:
+        for name in old.namelist():
+            content = old.read(name)
+            new.writestr(name, json.dumps(renamed(json.loads(content))) if name == "schema.json" else content)
+    return out.getvalue()
 
 
 def _digest(archive: zipfile.ZipFile) -> str:

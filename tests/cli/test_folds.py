@@ -40,9 +40,9 @@ class Case:
         self.parameter = f"model__{price_name(check_method(self.wishes), task)}"
         self.folds = make_folds(self.wishes, self.y)
 
-    def curve(self, prices=PRICES):
+    def curve(self, sample_C=PRICES):
         """What the command line's cross-validation finds."""
-        arguments = (self.pipeline, self.parameter, prices, self.folds, self.wishes, self.table, self.y)
+        arguments = (self.pipeline, self.parameter, sample_C, self.folds, self.wishes, self.table, self.y)
         return training._cross_validate(*arguments, lambda what, n: None)
 
     def naive(self, price):

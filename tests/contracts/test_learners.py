@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import kernelmosaic.learning
-from kernelmosaic.gram import StoredBank
+from kernelmosaic.gram import StoredStack
 from kernelmosaic.learning.base import Learned, Learner, norm_kind, program_kind
 from kernelmosaic.learning.factory import SOLVERS
 from kernelmosaic.learning.norms import make_norm
@@ -24,7 +24,7 @@ from tests.reference.conic import solve_mkl_conic, solve_program_conic
 CONVEX = ("newton", "reduced_gradient", "silp", "qcqp")
 #: Learners with a rule of their own for the weights, and those that no `solver` names; tested where they live.
 HEURISTIC = ("alignment", "easymkl")
-OTHERS = {"SDP", "FixedWeights", "JointSlack"}
+OTHERS = {"SDP", "FixedWeights", "LearnedC"}
 
 
 def all_learners():
@@ -164,7 +164,7 @@ def test_refuses_by_name_what_it_does_not_serve(name):
             learner.require(name, program=machine.program)
         else:
             with pytest.raises(ValueError, match=f"solver='{name}' serves machines with .*, not with "):
-                learner(options(len(Ks))).learn(StoredBank(Ks), machine)
+                learner(options(len(Ks))).learn(StoredStack(Ks), machine)
 
 
 def test_kinds_of_programs():

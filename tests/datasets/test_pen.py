@@ -1,4 +1,4 @@
-"""Drawn traces against a loop over all pixels and all pieces of the path, and against shapes known beforehand."""
+"""Drawn traces against a loop over all pixels and all fitted of the path, and against shapes known beforehand."""
 
 from __future__ import annotations
 

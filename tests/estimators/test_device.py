@@ -97,10 +97,10 @@ def test_gates_take_the_same_steps(name):
 
 
 def test_single_precision_and_recomputing_keep_the_certificate(monkeypatch):
-    from kernelmosaic.gram import _torch_bank
+    from kernelmosaic.gram import _torch_stack
 
-    monkeypatch.setattr(_torch_bank, "_SMALL", 10)
-    monkeypatch.setitem(_torch_bank._TILE, "cpu", 64)
+    monkeypatch.setattr(_torch_stack, "_SMALL", 10)
+    monkeypatch.setitem(_torch_stack._TILE, "cpu", 64)
     n = len(X)
     stored = MKLClassifier(KERNELS, tol=1e-5, device="cpu").fit(X, Y)
     computed = MKLClassifier(KERNELS, tol=1e-5, device="cpu", memory_budget=2.5 * 4 * n * n).fit(X, Y)
@@ -154,7 +154,7 @@ def test_a_tensor_says_where_to_compute(monkeypatch):
     monkeypatch.setattr(device_module, "require_device", lambda device: torch.device("cpu"))
     asked = []
     monkeypatch.setattr(
-        "kernelmosaic.estimators._training_set.make_bank", lambda *args, device, **rest: asked.append(device) or 1 / 0
+        "kernelmosaic.estimators._training_set.make_stack", lambda *args, device, **rest: asked.append(device) or 1 / 0
     )
     with pytest.raises(ZeroDivisionError):
         MKLClassifier(KERNELS).fit(OnDevice(X), Y)

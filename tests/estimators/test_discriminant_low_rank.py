@@ -10,8 +10,8 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kernelmosaic import DiscriminantMKLClassifier
-from kernelmosaic.gram import feature_bank
-from kernelmosaic.gram.feature_bank import ComputedFeatures, FeatureBank, LocalFactoredGram
+from kernelmosaic.gram import feature_stack
+from kernelmosaic.gram.feature_stack import ComputedFeatures, FeatureStack, LocalFactoredGram
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed
 from kernelmosaic.learning.discriminant_ridge import FeatureRidge, MatrixRidge
 from kernelmosaic.machines.discriminant import binary_targets, class_targets
@@ -151,19 +151,19 @@ def test_what_a_fitted_function_says_adds_up():
 
 def test_one_pass_forms_the_products_and_none_keeps_a_vector_a_kernel_and_class(monkeypatch):
     formed = []
-    normal_matrix, products = LocalFactoredGram.normal_matrix, FeatureBank.products
+    normal_matrix, products = LocalFactoredGram.normal_matrix, FeatureStack.products
 
     def counted(gram, theta, precise=False):
         assert precise
         formed.append(gram.n_features)
         return normal_matrix(gram, theta, precise)
 
-    def thin(bank, beta, *rest):
+    def thin(stack, beta, *rest):
         assert beta.ndim == 1
-        return products(bank, beta, *rest)
+        return products(stack, beta, *rest)
 
     monkeypatch.setattr(LocalFactoredGram, "normal_matrix", counted)
-    monkeypatch.setattr(FeatureBank, "products", thin)
+    monkeypatch.setattr(FeatureStack, "products", thin)
     model = DiscriminantMKLClassifier(GAUSSIANS, tol=1e-6, **LOW).fit(X, THREE)
     assert model.n_solves_ > 3
     assert formed == [60]
@@ -171,7 +171,7 @@ def test_one_pass_forms_the_products_and_none_keeps_a_vector_a_kernel_and_class(
 
 def test_features_in_single_precision_keep_the_certificate(monkeypatch):
     double = DiscriminantMKLClassifier(GAUSSIANS, tol=1e-8, **LOW).fit(X, THREE)
-    monkeypatch.setattr(feature_bank, "_DOUBLE_BYTES", 0)
+    monkeypatch.setattr(feature_stack, "_DOUBLE_BYTES", 0)
     single = DiscriminantMKLClassifier(GAUSSIANS, tol=1e-8, **LOW).fit(X, THREE)
     assert single.duality_gap_ <= 1e-8
     assert single.objective_ == pytest.approx(double.objective_, rel=1e-5)

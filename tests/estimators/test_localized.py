@@ -235,7 +235,7 @@ def test_projections_are_learned_and_transform():
     model = LocalizedMKLClassifier([Projected(Gaussian(4.0), 2)], C=10.0, max_iter=25, tol=1e-2).fit(wide, Y[:100])
     start = Projected(Gaussian(4.0), 2).fit(wide)
     assert model.transform(wide).shape == (100, 2)
-    W = model._expansions[0].mosaic.pieces[0].kernel.W_
+    W = model._expansions[0].kernel_set.fitted[0].kernel.W_
     assert_allclose(model.transform(wide), wide @ W)
     share = np.linalg.norm(W[:2]) / np.linalg.norm(W)
     assert share > 2 * np.linalg.norm(start.W_[:2]) / np.linalg.norm(start.W_)

@@ -69,8 +69,8 @@ def test_gates_contributions_and_coefficients_make_the_decision(multi_class, ker
     rows = model.support_
     assert_allclose(model.kernel_matrix(new, X[rows]) @ model.dual_coef_.T, scores, atol=1e-8)
     # Kernel by kernel and sample by sample, from the gates and the plain kernels.
-    mosaic, own = model._expansions[0].mosaic, model.gate(X[rows])
-    for m, piece in enumerate(mosaic.pieces):
+    kernel_set, own = model._expansions[0].kernel_set, model.gate(X[rows])
+    for m, piece in enumerate(kernel_set.fitted):
         K = piece.normalization.block(piece.kernel(new, X[rows]), new, X[rows])
         for i in range(11):
             expected = sum(gates[i, m] * K[i, j] * own[j, m] * model.dual_coef_[:, j] for j in range(len(rows)))
@@ -175,7 +175,7 @@ def test_classes_share_their_projections(multi_class):
     model = fitted(PROJECTED, multi_class=multi_class)
     assert model.transform(X).shape == (50, 3)
     start = [kernel.fit(X).W_ for _, kernel in PROJECTED]
-    learned = [piece.kernel.W_ for piece in model._expansions[0].mosaic.pieces]
+    learned = [piece.kernel.W_ for piece in model._expansions[0].kernel_set.fitted]
     assert_allclose(model.transform(X), np.hstack([X @ W for W in learned]))
     assert not np.allclose(learned[0], start[0])
     assert fitted(PROJECTED).transform(X).shape == (50, 9)

@@ -15,12 +15,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kernelmosaic import LocalizedMKLClassifier, LocalizedMKLOneClass, LocalizedMKLRegressor
 from kernelmosaic.gating import GATINGS, Softmax
-from kernelmosaic.gram import Mosaic
-from kernelmosaic.gram.feature_bank import StoredFeatures, make_feature_bank
-from kernelmosaic.gram.feature_mosaic import FeatureMosaic
+from kernelmosaic.gram import KernelSet
+from kernelmosaic.gram.feature_maps import FeatureMaps
+from kernelmosaic.gram.feature_stack import StoredFeatures, make_feature_stack
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed, Projected, Spectrum
-from kernelmosaic.kernels.views import lay_tiles, read_kernels
+from kernelmosaic.kernels.views import lay_specs, read_kernels
 from kernelmosaic.learning.gated import GatedProblem
 from kernelmosaic.machines import SVC, SVR, OneClass
 from kernelmosaic.machines.multiclass import CrammerSinger
@@ -97,8 +97,8 @@ def test_predictions_are_those_of_a_loop(approximation, target):
     kernels = [Gaussian(1.5), Linear()]
     model = LocalizedMKLClassifier(kernels, n_init=1, **(LOW | {"approximation": approximation})).fit(X, target)
     gates, there = np.atleast_3d(model.gate(NEW)), np.atleast_3d(model.gate(X))
-    mosaic = model._expansion.mosaic
-    new, known = (dict(mosaic.blocks(samples, range(2))) for samples in (NEW, X))
+    kernel_set = model._expansion.kernel_set
+    new, known = (dict(kernel_set.blocks(samples, range(2))) for samples in (NEW, X))
     expected = np.zeros((len(NEW), len(model.dual_coef_)))
     for c, (beta, b) in enumerate(zip(model.dual_coef_, model.intercept_, strict=True)):
         for j in range(len(NEW)):
@@ -113,11 +113,11 @@ def test_predictions_are_those_of_a_loop(approximation, target):
     assert_allclose(np.einsum("cij,cj->ic", K, model.dual_coef_) + model.intercept_, expected, atol=1e-9)
 
 
-def feature_bank(rank=12, kernels=KERNELS):
+def feature_stack(rank=12, kernels=KERNELS):
     rows = open_rows(X)
-    tiles = lay_tiles(read_kernels(kernels), X)
-    mosaic = FeatureMosaic.fit(Mosaic, tiles, rows, "trace", None, "nystroem", rank, 0)
-    return make_feature_bank(mosaic, rows)
+    specs = lay_specs(read_kernels(kernels), X)
+    kernel_set = FeatureMaps.fit(KernelSet, specs, rows, "trace", None, "nystroem", rank, 0)
+    return make_feature_stack(kernel_set, rows)
 
 
 MACHINES = {
@@ -132,7 +132,7 @@ MACHINES = {
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
 @pytest.mark.parametrize("gating", [kind() for kind in GATINGS.values()], ids=GATINGS)
 def test_slopes_equal_finite_differences(machine, gating):
-    problem = GatedProblem(feature_bank(), machine, gating, X, 1e-11)
+    problem = GatedProblem(feature_stack(), machine, gating, X, 1e-11)
     V = gating.init(np.random.RandomState(3), 3, 3)
     V += 0.2 * np.random.RandomState(4).normal(size=V.shape)
     slopes = problem.slope(V, problem.evaluate(V))
@@ -146,19 +146,19 @@ def test_slopes_equal_finite_differences(machine, gating):
 
 
 def test_slopes_take_two_passes_whatever_the_number_of_kernels():
-    bank = feature_bank(kernels=[Gaussian(width) for width in (0.5, 1.0, 2.0, 4.0, 8.0)])
-    problem = GatedProblem(bank, MACHINES["svc"], Softmax(), X, 1e-6)
+    stack = feature_stack(kernels=[Gaussian(width) for width in (0.5, 1.0, 2.0, 4.0, 8.0)])
+    problem = GatedProblem(stack, MACHINES["svc"], Softmax(), X, 1e-6)
     look = problem.evaluate(Softmax().init(np.random.RandomState(0), 3, 5))
-    before = bank.rows_read
+    before = stack.rows_read
     problem.gate_slopes(look)
-    assert bank.rows_read - before == 2 * np.count_nonzero(look.solution.beta)
+    assert stack.rows_read - before == 2 * np.count_nonzero(look.solution.beta)
 
 
 def test_slopes_of_a_joint_machine_sum_over_its_classes():
-    bank, gates = feature_bank(), np.random.RandomState(0).uniform(size=(len(X), 3))
+    stack, gates = feature_stack(), np.random.RandomState(0).uniform(size=(len(X), 3))
     beta = np.random.RandomState(1).standard_normal((len(X), 4)) * (np.arange(len(X)) % 3 > 0)[:, np.newaxis]
-    problem = GatedProblem(bank, CrammerSinger(Y, C=1.0), Softmax(), X, 1e-6)
-    K = [next(bank.blocks([m], slice(0, 120), slice(0, 120)))[1] for m in range(3)]
+    problem = GatedProblem(stack, CrammerSinger(Y, C=1.0), Softmax(), X, 1e-6)
+    K = [next(stack.blocks([m], slice(0, 120), slice(0, 120)))[1] for m in range(3)]
 
     class Solution:
         pass
@@ -252,7 +252,7 @@ def test_one_seed_draws_landmarks_and_starts():
     assert_array_equal(first.decision_function(NEW), again.decision_function(NEW))
     other = clone(model).set_params(random_state=4).fit(X, Y > 0)
     assert not np.array_equal(other.gate(NEW), first.gate(NEW))
-    assert not np.allclose(other._expansion.mosaic.landmarks[0], first._expansion.mosaic.landmarks[0])
+    assert not np.allclose(other._expansion.kernel_set.landmarks[0], first._expansion.kernel_set.landmarks[0])
     drawn = [clone(model).set_params(random_state=np.random.RandomState(5)).fit(X, Y > 0) for _ in range(2)]
     assert_array_equal(drawn[0].decision_function(NEW), drawn[1].decision_function(NEW))
     # The starts are those of the exact estimator: from one of them, both take the first step alike.
@@ -305,7 +305,7 @@ def test_the_space_of_a_kernel_is_learned_from_a_part_of_many_samples(monkeypatc
 
 
 def test_memory_stays_within_the_budget(mapped, monkeypatch):
-    monkeypatch.setattr("kernelmosaic.gram.feature_mosaic._LEAST_ROWS", 200)
+    monkeypatch.setattr("kernelmosaic.gram.feature_maps._LEAST_ROWS", 200)
     n, d, budget = 3000, 600, 6e6
     samples = mapped(np.random.RandomState(0).standard_normal((n, d)))
     y = np.where(samples[:, 0] > 0, samples[:, 1], -samples[:, 1]) > 0
@@ -319,12 +319,12 @@ def test_memory_stays_within_the_budget(mapped, monkeypatch):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert score > 0.9
-    # Beside the bank there are vectors of n numbers and the few samples that the kernels are fitted to.
+    # Beside the stack there are vectors of n numbers and the few samples that the kernels are fitted to.
     assert peak < budget + 80 * 8 * n + 2 * 8 * 200 * d < 0.75 * samples.nbytes
 
 
 def test_starts_run_side_by_side_only_where_they_may():
-    few = feature_bank()
+    few = feature_stack()
     assert isinstance(few, StoredFeatures)
     assert few.shareable
     assert not StoredFeatures([Z.astype(np.float32) for Z in few.arrays]).shareable

@@ -207,7 +207,7 @@ def test_bad_sources_are_named(mapped, tmp_path):
 
 @pytest.mark.parametrize("stored", [True, False], ids=["features stored", "features computed"])
 def test_memory_stays_within_the_budget(mapped, stored, monkeypatch):
-    monkeypatch.setattr("kernelmosaic.gram.feature_mosaic._LEAST_ROWS", 200)
+    monkeypatch.setattr("kernelmosaic.gram.feature_maps._LEAST_ROWS", 200)
     rng = np.random.RandomState(0)
     n, d, rank, budget = 3000, 600, 150, 7.5e6 if stored else 6e6
     samples = mapped(rng.standard_normal((n, d)))
@@ -223,7 +223,7 @@ def test_memory_stays_within_the_budget(mapped, stored, monkeypatch):
     tracemalloc.stop()
     assert model.duality_gap_ <= 1e-3
     assert score > 0.9
-    # Beside the bank there are vectors of n numbers, and the few samples that the kernels are fitted to.
+    # Beside the stack there are vectors of n numbers, and the few samples that the kernels are fitted to.
     assert peak < budget + 50 * 8 * n + 2 * 8 * 200 * d < 0.75 * samples.nbytes
 
 

@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from kernelmosaic import BilinearMKLClassifier, LocalizedMKLClassifier, MKLClassifier, PosteriorMKLClassifier
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
-from kernelmosaic.solvers import joint_blocks
+from kernelmosaic.solvers import multiclass_working_set
 from kernelmosaic.solvers.working_set import Options
 
 RNG = np.random.RandomState(0)
@@ -40,7 +40,7 @@ CASES = {
 @pytest.fixture
 def few_at_a_time(monkeypatch):
     """Many rounds even for the few samples here."""
-    monkeypatch.setattr(joint_blocks, "OPTIONS", Options(largest=30, steps=5))
+    monkeypatch.setattr(multiclass_working_set, "OPTIONS", Options(largest=30, steps=5))
 
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
@@ -168,7 +168,7 @@ def test_features_need_no_matrix_a_class():
     ids=["joint", "joint, features computed", "bilinear"],
 )
 def test_memory_stays_within_the_budget(kind, n, budget, tmp_path, monkeypatch):
-    monkeypatch.setattr("kernelmosaic.gram.feature_mosaic._LEAST_ROWS", 200)
+    monkeypatch.setattr("kernelmosaic.gram.feature_maps._LEAST_ROWS", 200)
     d, k = 800, 4
     samples = np.memmap(tmp_path / "samples.dat", dtype=np.float64, mode="w+", shape=(n, d))
     samples[:] = np.random.RandomState(0).standard_normal((n, d))
@@ -181,7 +181,7 @@ def test_memory_stays_within_the_budget(kind, n, budget, tmp_path, monkeypatch):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert model.duality_gap_ <= model.tol
-    # Beside the bank there are columns of n numbers a class, and the few samples that the kernels are fitted to.
+    # Beside the stack there are columns of n numbers a class, and the few samples that the kernels are fitted to.
     assert peak < budget + 20 * 8 * n * k + 2 * 8 * 200 * d < 0.75 * samples.nbytes
 
 
@@ -208,9 +208,9 @@ def test_a_device_changes_nothing(name, features, few_at_a_time, monkeypatch):
 @pytest.mark.torch
 def test_single_precision_on_a_device_keeps_the_certificate(few_at_a_time, monkeypatch):
     pytest.importorskip("torch")
-    from kernelmosaic.gram import _torch_bank
+    from kernelmosaic.gram import _torch_stack
 
-    monkeypatch.setattr(_torch_bank, "_SMALL", 10)
+    monkeypatch.setattr(_torch_stack, "_SMALL", 10)
     for name in ("joint", "bilinear"):
         model, y = CASES[name]
         for budget in (None, 2.5 * 4 * len(X) ** 2):

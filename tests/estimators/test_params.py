@@ -37,7 +37,7 @@ def test_a_search_reaches_into_the_kernels(data):
     ]
     assert search.best_params_["kernels__gauss__width"] == (0.01, 3.0)[int(np.argmax(alone))]
     assert len(set(search.cv_results_["mean_test_score"])) == 2
-    fitted = search.best_estimator_._expansion.mosaic.pieces[0].kernel
+    fitted = search.best_estimator_._expansion.kernel_set.fitted[0].kernel
     assert fitted.width_ == search.best_params_["kernels__gauss__width"]
 
 

@@ -81,7 +81,7 @@ def test_kernels_without_weight_are_not_evaluated():
     Counting.entries = 0
     model.predict(X), model.contributions(X), model.kernel_matrix(X)
     assert Counting.entries == 0
-    assert "Counting" not in repr(model._expansion.mosaic)
+    assert "Counting" not in repr(model._expansion.kernel_set)
 
 
 def test_only_support_vectors_are_evaluated():

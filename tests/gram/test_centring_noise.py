@@ -10,11 +10,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.svm import SVC
 
 from kernelmosaic import MKLClassifier
-from kernelmosaic.gram import Mosaic, make_bank
-from kernelmosaic.gram.feature_mosaic import FeatureMosaic
+from kernelmosaic.gram import KernelSet, make_stack
+from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
-from kernelmosaic.kernels.views import Tile
+from kernelmosaic.kernels.views import KernelSpec
 
 RNG = np.random.RandomState(0)
 X = RNG.standard_normal((60, 3))
@@ -24,9 +24,9 @@ CONSTANT = [Polynomial(3), Gaussian(1.0), Linear()]
 
 
 def centred(kernel, samples, dtype=np.float64, device=None):
-    mosaic = Mosaic.fit([Tile("only", kernel, None)], samples, "centered")
-    bank = make_bank(mosaic, mosaic.views(samples), dtype=np.dtype(dtype), device=device)
-    return next(bank.blocks([0], slice(0, len(samples)), slice(0, len(samples))))[1]
+    kernel_set = KernelSet.fit([KernelSpec("only", kernel, None)], samples, "centered")
+    stack = make_stack(kernel_set, kernel_set.views(samples), dtype=np.dtype(dtype), device=device)
+    return next(stack.blocks([0], slice(0, len(samples)), slice(0, len(samples))))[1]
 
 
 def shape_of_wide_gaussians():
@@ -69,16 +69,16 @@ def test_matrices_in_single_precision_are_rounded_after_centring():
 @pytest.mark.parametrize("kernel", [Gaussian(1.0), Gaussian(7.0)], ids=repr)
 def test_features_of_a_constant_kernel_become_zero(kernel, approximation):
     samples = np.full((41, 3), np.pi)
-    fitted = FeatureMosaic.fit(
-        Mosaic, [Tile("only", kernel, None)], open_rows(samples), "centered", None, approximation, 20, 0
+    fitted = FeatureMaps.fit(
+        KernelSet, [KernelSpec("only", kernel, None)], open_rows(samples), "centered", None, approximation, 20, 0
     )
     assert_array_equal(next(fitted.blocks(samples, [0]))[1], 0.0)
 
 
 def test_features_of_wide_gaussians_keep_their_shape_or_become_zero():
     for width in 10.0 ** np.arange(2, 11):
-        fitted = FeatureMosaic.fit(
-            Mosaic, [Tile("only", Gaussian(width), None)], open_rows(X), "centered", None, "nystroem", 60, 0
+        fitted = FeatureMaps.fit(
+            KernelSet, [KernelSpec("only", Gaussian(width), None)], open_rows(X), "centered", None, "nystroem", 60, 0
         )
         Z = next(fitted.blocks(X, [0]))[1]
         if Z.any():

@@ -1,4 +1,4 @@
-"""What joint machines ask of a bank: a combination a class, and products with several columns."""
+"""What joint machines ask of a stack: a combination a class, and products with several columns."""
 
 from __future__ import annotations
 
@@ -6,41 +6,43 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from kernelmosaic.gram import KernelBank, StoredBank
-from kernelmosaic.gram.class_grams import BankClasses
-from kernelmosaic.gram.feature_bank import StoredFeatures
+from kernelmosaic.gram import GramStack, StoredStack
+from kernelmosaic.gram.class_grams import StackClasses
+from kernelmosaic.gram.feature_stack import StoredFeatures
 
 
-def make_bank(n=37, P=4, dtype=np.float64):
+def make_stack(n=37, P=4, dtype=np.float64):
     A = np.random.default_rng(0).normal(size=(P, n, 6))
-    return StoredBank((A @ A.transpose(0, 2, 1)).astype(dtype))
+    return StoredStack((A @ A.transpose(0, 2, 1)).astype(dtype))
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("rule", [StoredBank.combine_classes, KernelBank.combine_classes])
+@pytest.mark.parametrize("rule", [StoredStack.combine_classes, GramStack.combine_classes])
 def test_a_combination_a_class(rule, dtype):
-    bank = make_bank(dtype=dtype)
+    stack = make_stack(dtype=dtype)
     weights = np.random.default_rng(1).uniform(size=(5, 4))
     weights[1], weights[2, 1:] = 0.0, 0.0
     out = np.full((5, 37, 37), np.nan, dtype=dtype)
-    rule(bank, weights, out)
-    assert_allclose(out, np.tensordot(weights, bank.matrices, 1), rtol=1e-4, atol=1e-4 if dtype == np.float32 else 1e-9)
+    rule(stack, weights, out)
+    assert_allclose(
+        out, np.tensordot(weights, stack.matrices, 1), rtol=1e-4, atol=1e-4 if dtype == np.float32 else 1e-9
+    )
     assert_allclose(out, out.transpose(0, 2, 1), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("share", [0.1, 1.0])
 def test_products_with_columns(share):
-    bank = make_bank()
+    stack = make_stack()
     rng = np.random.default_rng(2)
     beta = rng.normal(size=(37, 3)) * (rng.random((37, 1)) < share)
-    expected = np.einsum("mij,jc->mic", bank.matrices, beta)
-    assert_allclose(bank.products(beta), expected, atol=1e-9)
+    expected = np.einsum("mij,jc->mic", stack.matrices, beta)
+    assert_allclose(stack.products(beta), expected, atol=1e-9)
     rows = np.array([3, 30, 1])
-    assert_allclose(bank.products(beta, rows), expected[:, rows], atol=1e-9)
-    some = bank.products(beta, rows, [2])
+    assert_allclose(stack.products(beta, rows), expected[:, rows], atol=1e-9)
+    some = stack.products(beta, rows, [2])
     assert_allclose(some[2], expected[2][rows], atol=1e-9)
     assert not some[[0, 1, 3]].any()
-    assert_allclose(bank.quadratic_forms(beta), 0.5 * np.einsum("mic,ic->m", expected, beta), rtol=1e-9)
+    assert_allclose(stack.quadratic_forms(beta), 0.5 * np.einsum("mic,ic->m", expected, beta), rtol=1e-9)
 
 
 def make_classes(form):
@@ -54,12 +56,12 @@ def make_classes(form):
     classes = (
         StoredFeatures(features).combine_classes(weights)
         if form == "features"
-        else BankClasses(StoredBank(matrices), weights)
+        else StackClasses(StoredStack(matrices), weights)
     )
     return classes, np.tensordot(weights, matrices, 1)
 
 
-@pytest.mark.parametrize("form", ["features", "bank"])
+@pytest.mark.parametrize("form", ["features", "stack"])
 def test_classes_that_are_not_written_down(form):
     classes, matrices = make_classes(form)
     beta = np.random.default_rng(4).normal(size=(37, 5))
@@ -85,6 +87,6 @@ def test_blocks_of_features_class_by_class():
 
 
 def test_memory_bounds_the_blocks_of_all_classes_together():
-    bank = StoredFeatures([np.ones((10, 2))])
-    bank.block_numbers = 500
-    assert bank.combine_classes(np.ones((5, 1))).block_samples == 10
+    stack = StoredFeatures([np.ones((10, 2))])
+    stack.block_numbers = 500
+    assert stack.combine_classes(np.ones((5, 1))).block_samples == 10

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from kernelmosaic.gram import Mosaic, ProductMosaic, make_bank
-from kernelmosaic.gram import feature_bank as feature_bank_module
-from kernelmosaic.gram.feature_bank import ComputedFeatures, StoredFeatures, make_feature_bank
-from kernelmosaic.gram.feature_mosaic import FeatureMosaic
+from kernelmosaic.gram import KernelSet, ProductKernelSet, make_stack
+from kernelmosaic.gram import feature_stack as feature_stack_module
+from kernelmosaic.gram.feature_maps import FeatureMaps
+from kernelmosaic.gram.feature_stack import ComputedFeatures, StoredFeatures, make_feature_stack
 from kernelmosaic.gram.features import ColumnsMap, FourierMap, NystroemMap
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed, Spectrum
-from kernelmosaic.kernels.views import lay_tiles, read_kernels
+from kernelmosaic.kernels.views import lay_specs, read_kernels
 
 RNG = np.random.RandomState(0)
 X = RNG.standard_normal((60, 5)) + np.array([2.0, 0.0, 0.0, -1.0, 0.0])
@@ -22,35 +22,35 @@ KERNELS = [Gaussian(2.0), Gaussian(5.0), Polynomial(2), Linear(), ("some", Gauss
 
 
 def tiles_of(kernels, samples):
-    return lay_tiles(read_kernels(kernels), samples)
+    return lay_specs(read_kernels(kernels), samples)
 
 
-def fit(kernels, samples, rank=500, normalize=None, weight=None, approximation="nystroem", rule=Mosaic, seed=0):
+def fit(kernels, samples, rank=500, normalize=None, weight=None, approximation="nystroem", rule=KernelSet, seed=0):
     rows = open_rows(samples)
-    mosaic = FeatureMosaic.fit(
+    kernel_set = FeatureMaps.fit(
         rule, tiles_of(kernels, samples), rows, normalize, weight, approximation, rank, random_state=seed
     )
-    return mosaic, make_feature_bank(mosaic, rows)
+    return kernel_set, make_feature_stack(kernel_set, rows)
 
 
-def approximated(bank):
+def approximated(stack):
     """The kernels' matrices, from the features."""
     return np.array(
-        [Z.astype(float) @ Z.T for _, Z in sorted(bank.features(slice(0, bank.n_samples), range(bank.n_kernels)))]
+        [Z.astype(float) @ Z.T for _, Z in sorted(stack.features(slice(0, stack.n_samples), range(stack.n_kernels)))]
     )
 
 
-def exact(kernels, samples, normalize=None, weight=None, rule=Mosaic):
-    mosaic = rule.fit(tiles_of(kernels, samples), samples, normalize, weight)
-    return make_bank(mosaic, mosaic.views(samples), dtype=np.float64).matrices
+def exact(kernels, samples, normalize=None, weight=None, rule=KernelSet):
+    kernel_set = rule.fit(tiles_of(kernels, samples), samples, normalize, weight)
+    return make_stack(kernel_set, kernel_set.views(samples), dtype=np.float64).matrices
 
 
 @pytest.mark.parametrize("weight", [None, WEIGHT], ids=["plain", "weighted"])
 @pytest.mark.parametrize("normalize", ["trace", "diagonal", "centered", None])
 def test_with_every_sample_for_a_landmark_features_give_the_kernels(normalize, weight):
-    _, bank = fit(KERNELS, X, normalize=normalize, weight=weight)
+    _, stack = fit(KERNELS, X, normalize=normalize, weight=weight)
     K = exact(KERNELS, X, normalize, weight)
-    np.testing.assert_allclose(approximated(bank), K, atol=1e-9 * np.abs(K).max())
+    np.testing.assert_allclose(approximated(stack), K, atol=1e-9 * np.abs(K).max())
 
 
 def test_samples_need_not_be_numbers():
@@ -70,46 +70,46 @@ def test_sparse_samples_with_more_columns_than_anyone_could_store():
     S = sparse.csr_matrix((rng.rand(800), columns.ravel(), np.arange(0, 801, 20)), shape=(40, 10_000_000))
     S.sum_duplicates()
     kernels = [Gaussian(1.0), Linear()]
-    mosaic, bank = fit(kernels, S)
-    assert [type(one) for one in mosaic.maps] == [NystroemMap, NystroemMap]
+    kernel_set, stack = fit(kernels, S)
+    assert [type(one) for one in kernel_set.maps] == [NystroemMap, NystroemMap]
     products = (S @ S.T).toarray()
     norms = np.diag(products)
     K = np.stack([np.exp(2 * products - norms - norms[:, np.newaxis]), products])
-    np.testing.assert_allclose(approximated(bank), K, atol=1e-9)
+    np.testing.assert_allclose(approximated(stack), K, atol=1e-9)
 
 
 def test_a_product_of_kernels_is_one_kernel():
     kernels = [("a", Gaussian(2.0), [0, 1]), ("b", Polynomial(2), [2, 3])]
-    _, bank = fit(kernels, X, normalize="trace", rule=ProductMosaic)
-    K = exact(kernels, X, "trace", rule=ProductMosaic)
-    np.testing.assert_allclose(approximated(bank), K, atol=1e-8 * K.max())
+    _, stack = fit(kernels, X, normalize="trace", rule=ProductKernelSet)
+    K = exact(kernels, X, "trace", rule=ProductKernelSet)
+    np.testing.assert_allclose(approximated(stack), K, atol=1e-8 * K.max())
 
 
 def test_nystroem_is_the_projection_onto_the_landmarks():
-    mosaic, bank = fit([Gaussian(2.0)], X, rank=15)
-    L = mosaic.landmarks[0][:15]
+    kernel_set, stack = fit([Gaussian(2.0)], X, rank=15)
+    L = kernel_set.landmarks[0][:15]
     k = lambda A, B: np.exp(-((A[:, None] - B[None]) ** 2).sum(-1) / 4.0)  # noqa: E731
-    np.testing.assert_allclose(approximated(bank)[0], k(X, L) @ np.linalg.pinv(k(L, L)) @ k(L, X), atol=1e-9)
+    np.testing.assert_allclose(approximated(stack)[0], k(X, L) @ np.linalg.pinv(k(L, L)) @ k(L, X), atol=1e-9)
     # What is left is positive semi-definite: no landmark makes the approximation worse.
-    assert np.linalg.eigvalsh(k(X, X) - approximated(bank)[0]).min() > -1e-10
+    assert np.linalg.eigvalsh(k(X, X) - approximated(stack)[0]).min() > -1e-10
 
 
 def test_kernels_may_differ_in_rank_and_share_their_landmarks():
-    mosaic, _ = fit([Gaussian(2.0), Gaussian(3.0), Polynomial(2)], X, rank=[5, 20, 11])
-    assert [one.n_landmarks for one in mosaic.maps] == [5, 20, 11]
-    assert list(mosaic.widths) == [5, 20, 11]
+    kernel_set, _ = fit([Gaussian(2.0), Gaussian(3.0), Polynomial(2)], X, rank=[5, 20, 11])
+    assert [one.n_landmarks for one in kernel_set.maps] == [5, 20, 11]
+    assert list(kernel_set.widths) == [5, 20, 11]
     alone, _ = fit([Gaussian(2.0)], X, rank=5)
     fresh = np.random.RandomState(1).standard_normal((7, 5))
-    first = dict(mosaic.blocks(fresh, [0]))[0]
-    chosen = dict(mosaic.select([0]).blocks(fresh, [0]))[0]
+    first = dict(kernel_set.blocks(fresh, [0]))[0]
+    chosen = dict(kernel_set.select([0]).blocks(fresh, [0]))[0]
     np.testing.assert_array_equal(first, chosen)
     assert first.shape == dict(alone.blocks(fresh, [0]))[0].shape
 
 
 def test_linear_kernels_keep_their_columns():
-    mosaic, bank = fit([Linear()], X, rank=5)
-    assert isinstance(mosaic.maps[0], ColumnsMap)
-    np.testing.assert_allclose(approximated(bank)[0], X @ X.T, rtol=1e-12, atol=1e-12)
+    kernel_set, stack = fit([Linear()], X, rank=5)
+    assert isinstance(kernel_set.maps[0], ColumnsMap)
+    np.testing.assert_allclose(approximated(stack)[0], X @ X.T, rtol=1e-12, atol=1e-12)
     assert isinstance(fit([Linear()], X, rank=4)[0].maps[0], NystroemMap)
 
 
@@ -127,10 +127,10 @@ def test_fourier_features_approach_the_kernel_with_the_root_of_the_rank(kernel, 
     K = formula(((X[:, None] - X[None]) ** 2).sum(-1))
     errors = []
     for rank in (100, 1600, 25600):
-        tiles, rows = tiles_of([kernel], X), open_rows(X)
-        mosaic = FeatureMosaic.fit(Mosaic, tiles, rows, None, None, "fourier", rank, random_state=0)
-        assert isinstance(mosaic.maps[0], FourierMap)
-        Z = approximated(StoredFeatures.fill(mosaic, rows, np.float64))[0]
+        specs, rows = tiles_of([kernel], X), open_rows(X)
+        kernel_set = FeatureMaps.fit(KernelSet, specs, rows, None, None, "fourier", rank, random_state=0)
+        assert isinstance(kernel_set.maps[0], FourierMap)
+        Z = approximated(StoredFeatures.fill(kernel_set, rows, np.float64))[0]
         np.testing.assert_allclose(np.diag(Z), np.diag(K), rtol=1e-9)
         errors.append(np.sqrt(np.mean((Z - K) ** 2)) / K.max())
     # The variance of a mean of r/2 cosines is at most one over r.
@@ -141,9 +141,11 @@ def test_fourier_features_approach_the_kernel_with_the_root_of_the_rank(kernel, 
 
 def test_features_of_new_samples_are_the_same_map():
     for approximation in ("nystroem", "fourier"):
-        mosaic, bank = fit([Gaussian(2.0), Linear()], X, rank=20, normalize="centered", approximation=approximation)
-        stored = dict(bank.features(slice(3, 9), [0, 1]))
-        for m, Z in mosaic.blocks(X[3:9], [0, 1]):
+        kernel_set, stack = fit(
+            [Gaussian(2.0), Linear()], X, rank=20, normalize="centered", approximation=approximation
+        )
+        stored = dict(stack.features(slice(3, 9), [0, 1]))
+        for m, Z in kernel_set.blocks(X[3:9], [0, 1]):
             np.testing.assert_allclose(Z, stored[m], atol=1e-12)
 
 
@@ -162,54 +164,54 @@ def test_what_cannot_be_served_says_so():
         with pytest.raises(ValueError, match="rank="):
             fit([Gaussian(1.0)], X, rank=rank)
     with pytest.raises(ValueError, match="weights='product'"):
-        fit([Gaussian(1.0), Gaussian(2.0)], X, approximation="fourier", rule=ProductMosaic)
+        fit([Gaussian(1.0), Gaussian(2.0)], X, approximation="fourier", rule=ProductKernelSet)
 
 
-# ---- the bank: every operation against the matrices
+# ---- the stack: every operation against the matrices
 
 
 @pytest.fixture(params=["stored", "computed"])
-def bank(request, monkeypatch):
+def stack(request, monkeypatch):
     rows = open_rows(X)
-    mosaic = FeatureMosaic.fit(Mosaic, tiles_of(KERNELS, X), rows, "trace", rank=12, random_state=0)
+    kernel_set = FeatureMaps.fit(KernelSet, tiles_of(KERNELS, X), rows, "trace", rank=12, random_state=0)
     if request.param == "stored":
-        stored = make_feature_bank(mosaic, rows)
+        stored = make_feature_stack(kernel_set, rows)
         assert isinstance(stored, StoredFeatures)
         stored.strip_bytes = 4000  # several strips
         return stored
-    return ComputedFeatures(mosaic, rows, np.float64, strip_bytes=8000)
+    return ComputedFeatures(kernel_set, rows, np.float64, strip_bytes=8000)
 
 
-def test_products_and_forms_are_those_of_the_matrices(bank):
-    K, rng = approximated(bank), np.random.RandomState(1)
+def test_products_and_forms_are_those_of_the_matrices(stack):
+    K, rng = approximated(stack), np.random.RandomState(1)
     beta = np.where(rng.rand(60) < 0.5, rng.standard_normal(60), 0.0)
     many = beta[:, np.newaxis] * rng.standard_normal((60, 3))
     some = np.array([4, 7, 30])
-    np.testing.assert_allclose(bank.products(beta), K @ beta, atol=1e-10)
-    np.testing.assert_allclose(bank.products(beta, some, [1, 3])[[1, 3]], (K @ beta)[[1, 3]][:, some], atol=1e-10)
-    np.testing.assert_allclose(bank.products(many, some), (K @ many)[:, some], atol=1e-10)
+    np.testing.assert_allclose(stack.products(beta), K @ beta, atol=1e-10)
+    np.testing.assert_allclose(stack.products(beta, some, [1, 3])[[1, 3]], (K @ beta)[[1, 3]][:, some], atol=1e-10)
+    np.testing.assert_allclose(stack.products(many, some), (K @ many)[:, some], atol=1e-10)
     gates = rng.standard_normal((60, len(K)))
     gated = np.einsum("mij,jm,j->mi", K, gates, beta)[:, some]
-    np.testing.assert_allclose(bank.gated_products(beta, gates, some), gated, atol=1e-10)
+    np.testing.assert_allclose(stack.gated_products(beta, gates, some), gated, atol=1e-10)
     gated = np.einsum("mij,jm,jc->mic", K, gates, many)[:, some]
-    np.testing.assert_allclose(bank.gated_products(many, gates, some), gated, atol=1e-10)
-    np.testing.assert_allclose(bank.quadratic_forms(beta), 0.5 * np.einsum("i,mij,j->m", beta, K, beta), atol=1e-10)
-    np.testing.assert_allclose(bank.quadratic_forms(many), 0.5 * np.einsum("ic,mij,jc->m", many, K, many), atol=1e-9)
-    np.testing.assert_allclose(bank.row_block(2, some), K[2][some], atol=1e-10)
+    np.testing.assert_allclose(stack.gated_products(many, gates, some), gated, atol=1e-10)
+    np.testing.assert_allclose(stack.quadratic_forms(beta), 0.5 * np.einsum("i,mij,j->m", beta, K, beta), atol=1e-10)
+    np.testing.assert_allclose(stack.quadratic_forms(many), 0.5 * np.einsum("ic,mij,jc->m", many, K, many), atol=1e-9)
+    np.testing.assert_allclose(stack.row_block(2, some), K[2][some], atol=1e-10)
 
 
 @pytest.mark.parametrize("gated", [False, True], ids=["weights", "gates"])
-def test_the_combined_kernel_does_to_vectors_what_its_matrix_does(bank, gated):
-    K, rng = approximated(bank), np.random.RandomState(2)
+def test_the_combined_kernel_does_to_vectors_what_its_matrix_does(stack, gated):
+    K, rng = approximated(stack), np.random.RandomState(2)
     if gated:
         gates = np.abs(rng.standard_normal((60, len(K))))
         gates[:, 1] = 0.0
-        gram, full = bank.combine_gated(gates), np.einsum("im,mij,jm->ij", gates, K, gates)
+        gram, full = stack.combine_gated(gates), np.einsum("im,mij,jm->ij", gates, K, gates)
     else:
         eta = np.array([0.3, 0.0, 0.5, 0.1, 0.1])
-        gram, full = bank.combine(eta), np.tensordot(eta, K, axes=1)
+        gram, full = stack.combine(eta), np.tensordot(eta, K, axes=1)
     Z = gram.rows(np.arange(60))
-    assert Z.shape == (60, gram.n_features) == (60, bank.widths.sum() - bank.widths[1])
+    assert Z.shape == (60, gram.n_features) == (60, stack.widths.sum() - stack.widths[1])
     np.testing.assert_allclose(Z @ Z.T, full, atol=1e-10)
     V, W, theta = rng.standard_normal((60, 2)), rng.standard_normal((gram.n_features, 2)), rng.rand(60)
     V[::3] = 0.0
@@ -225,13 +227,13 @@ def test_the_combined_kernel_does_to_vectors_what_its_matrix_does(bank, gated):
 
 def test_how_features_are_kept_depends_on_the_budget(monkeypatch):
     rows = open_rows(X)
-    mosaic = FeatureMosaic.fit(Mosaic, tiles_of([Gaussian(2.0)], X), rows, None, rank=20, random_state=0)
+    kernel_set = FeatureMaps.fit(KernelSet, tiles_of([Gaussian(2.0)], X), rows, None, rank=20, random_state=0)
     small = 5 * 8 * 21**2
-    assert make_feature_bank(mosaic, rows, small + 8 * 60 * 20).dtype == np.float64
-    monkeypatch.setattr(feature_bank_module, "_DOUBLE_BYTES", 100)
-    single = make_feature_bank(mosaic, rows, small + 4 * 60 * 20)
+    assert make_feature_stack(kernel_set, rows, small + 8 * 60 * 20).dtype == np.float64
+    monkeypatch.setattr(feature_stack_module, "_DOUBLE_BYTES", 100)
+    single = make_feature_stack(kernel_set, rows, small + 4 * 60 * 20)
     assert isinstance(single, StoredFeatures)
     assert single.dtype == np.float32
-    assert isinstance(make_feature_bank(mosaic, rows, small + 4 * 60 * 20 - 1), ComputedFeatures)
+    assert isinstance(make_feature_stack(kernel_set, rows, small + 4 * 60 * 20 - 1), ComputedFeatures)
     with pytest.raises(MemoryError, match=r"20 features need.*lower rank"):
-        make_feature_bank(mosaic, rows, small - 1)
+        make_feature_stack(kernel_set, rows, small - 1)

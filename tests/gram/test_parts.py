@@ -1,16 +1,16 @@
-"""Banks and kernels in factors of some of the samples, against the same rows of the whole."""
+"""Stacks and kernels in factors of some of the samples, against the same rows of the whole."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from kernelmosaic.gram import Mosaic, StoredBank, make_bank
-from kernelmosaic.gram.bank import ComputedBank
+from kernelmosaic.gram import KernelSet, StoredStack, make_stack
 from kernelmosaic.gram.factored import DenseFactors
-from kernelmosaic.gram.feature_bank import StoredFeatures
+from kernelmosaic.gram.feature_stack import StoredFeatures
+from kernelmosaic.gram.stack import ComputedStack
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
-from kernelmosaic.kernels.views import lay_tiles, read_kernels
+from kernelmosaic.kernels.views import lay_specs, read_kernels
 from kernelmosaic.solvers import Program
 from kernelmosaic.solvers.interior_point import CentralPath
 
@@ -21,24 +21,24 @@ torch_only = pytest.mark.torch
 def make(kind):
     X = np.random.RandomState(0).standard_normal((30, 3))
     if kind.startswith("features"):
-        bank = StoredFeatures([X, X**2, np.sin(X)])
+        stack = StoredFeatures([X, X**2, np.sin(X)])
         if kind == "features on a device":
             torch = pytest.importorskip("torch", reason="torch is not installed")
             from kernelmosaic.gram._torch_features import TorchFeatures
 
-            return TorchFeatures([torch.as_tensor(Z) for Z in bank.arrays])
-        return bank
-    mosaic = Mosaic.fit(lay_tiles(read_kernels([Gaussian(1.0), Linear(), Polynomial(2)]), X), X, "trace")
-    views = mosaic.views(X)
+            return TorchFeatures([torch.as_tensor(Z) for Z in stack.arrays])
+        return stack
+    kernel_set = KernelSet.fit(lay_specs(read_kernels([Gaussian(1.0), Linear(), Polynomial(2)]), X), X, "trace")
+    views = kernel_set.views(X)
     if kind == "computed":
-        return ComputedBank(mosaic, views, np.dtype(np.float64), 4096)
+        return ComputedStack(kernel_set, views, np.dtype(np.float64), 4096)
     if "device" in kind:
         pytest.importorskip("torch", reason="torch is not installed")
-        from kernelmosaic.gram._torch_bank import TorchBank
+        from kernelmosaic.gram._torch_stack import TorchStack
         from kernelmosaic.gram.device import require_device
 
-        return TorchBank(mosaic, views, require_device("cpu"), np.dtype(np.float64), store="stored" in kind)
-    return make_bank(mosaic, views)
+        return TorchStack(kernel_set, views, require_device("cpu"), np.dtype(np.float64), store="stored" in kind)
+    return make_stack(kernel_set, views)
 
 
 KINDS = ["stored", "computed"] + [pytest.param(kind, marks=torch_only) for kind in ("device", "device stored")]
@@ -46,16 +46,16 @@ KINDS = ["stored", "computed"] + [pytest.param(kind, marks=torch_only) for kind 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_part_has_the_rows_of_the_whole(kind):
-    bank = make(kind)
-    part = bank.part(ROWS)
+    stack = make(kind)
+    part = stack.part(ROWS)
     assert (part.n_samples, part.n_kernels) == (5, 3)
     beta = np.random.RandomState(1).standard_normal(5)
     spread = np.zeros(30)
     spread[ROWS] = beta
-    np.testing.assert_allclose(part.products(beta), bank.products(spread)[:, ROWS], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(part.products(beta), stack.products(spread)[:, ROWS], rtol=1e-9, atol=1e-12)
     weights = np.array([0.3, 0.0, 2.0])
-    whole = bank.combine(weights)
-    if isinstance(bank, StoredBank):
+    whole = stack.combine(weights)
+    if isinstance(stack, StoredStack):
         np.testing.assert_array_equal(part.combine(weights), whole.block(ROWS))
 
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from kernelmosaic import MKLClassifier, MKLRegressor
-from kernelmosaic.gram import Mosaic
-from kernelmosaic.gram.feature_bank import make_feature_bank
-from kernelmosaic.gram.feature_mosaic import FeatureMosaic
+from kernelmosaic.gram import KernelSet
+from kernelmosaic.gram.feature_maps import FeatureMaps
+from kernelmosaic.gram.feature_stack import make_feature_stack
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
-from kernelmosaic.kernels.views import lay_tiles, read_kernels
+from kernelmosaic.kernels.views import lay_specs, read_kernels
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.torch
@@ -24,18 +24,18 @@ KERNELS = {
 }
 
 
-def make_banks(approximation, normalize, n=60):
+def make_stacks(approximation, normalize, n=60):
     X = np.random.RandomState(0).randn(n, 4) + 3.0
     rows = open_rows(X)
-    tiles = lay_tiles(read_kernels(KERNELS[approximation]), X)
-    mosaic = FeatureMosaic.fit(Mosaic, tiles, rows, normalize, None, approximation, 12, 0)
-    return make_feature_bank(mosaic, rows), make_feature_bank(mosaic, rows, device="cpu")
+    specs = lay_specs(read_kernels(KERNELS[approximation]), X)
+    kernel_set = FeatureMaps.fit(KernelSet, specs, rows, normalize, None, approximation, 12, 0)
+    return make_feature_stack(kernel_set, rows), make_feature_stack(kernel_set, rows, device="cpu")
 
 
 @pytest.mark.parametrize("normalize", ["trace", "diagonal", "centered", None])
 @pytest.mark.parametrize("approximation", ["fourier", "nystroem"])
 def test_operations_agree(approximation, normalize):
-    here, there = make_banks(approximation, normalize)
+    here, there = make_stacks(approximation, normalize)
     rng = np.random.RandomState(1)
     n, P = here.n_samples, here.n_kernels
     beta = np.where(rng.rand(n) < 0.5, rng.randn(n), 0.0)
@@ -70,7 +70,7 @@ def test_operations_agree(approximation, normalize):
 def test_normal_matrix_in_blocks_of_columns_and_strips(monkeypatch):
     from kernelmosaic.gram import _torch_factored
 
-    here, there = make_banks("nystroem", "trace")
+    here, there = make_stacks("nystroem", "trace")
     monkeypatch.setattr(_torch_factored, "_COLUMNS", 7)
     monkeypatch.setattr(_torch_factored, "_STRIP", 500)
     theta = np.random.RandomState(2).rand(60)
@@ -100,7 +100,7 @@ def test_too_many_features_say_so(monkeypatch):
 
     monkeypatch.setattr(_torch_features, "device_budget", lambda device: 1e3)
     with pytest.raises(MemoryError, match="lower rank, or use device=None"):
-        make_banks("fourier", "trace")
+        make_stacks("fourier", "trace")
 
 
 @pytest.mark.parametrize("approximation", ["fourier", "nystroem"])

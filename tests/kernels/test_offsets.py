@@ -12,12 +12,12 @@ from scipy.spatial.distance import cdist
 from sklearn.svm import SVC
 
 from kernelmosaic import MKLClassifier
-from kernelmosaic.gram import Mosaic, make_bank
-from kernelmosaic.gram.feature_bank import make_feature_bank
-from kernelmosaic.gram.feature_mosaic import FeatureMosaic
+from kernelmosaic.gram import KernelSet, make_stack
+from kernelmosaic.gram.feature_maps import FeatureMaps
+from kernelmosaic.gram.feature_stack import make_feature_stack
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels import Gaussian, Linear, Projected
-from kernelmosaic.kernels.views import Tile
+from kernelmosaic.kernels.views import KernelSpec
 
 RNG = np.random.RandomState(0)
 OFFSET = 1e7 * np.array([1.0, -1.0, 0.3])
@@ -60,26 +60,28 @@ def test_widths(width):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("device", DEVICES)
-def test_banks(device, dtype):
+def test_stacks(device, dtype):
     need(device)
-    tiles = [Tile("narrow", Gaussian(1.0), None), Tile("wide", Gaussian(3.0), None)]
-    mosaic = Mosaic.fit(tiles, X, "trace")
-    bank = make_bank(mosaic, mosaic.views(X), dtype=np.dtype(dtype), device=device)
+    specs = [KernelSpec("narrow", Gaussian(1.0), None), KernelSpec("wide", Gaussian(3.0), None)]
+    kernel_set = KernelSet.fit(specs, X, "trace")
+    stack = make_stack(kernel_set, kernel_set.views(X), dtype=np.dtype(dtype), device=device)
     beta = RNG.standard_normal(len(X))
     everyone = slice(0, len(X))
     for (_, K), expected in zip(
-        bank.blocks([0, 1], everyone, everyone), (bell(X, X, 1.0), bell(X, X, 3.0)), strict=True
+        stack.blocks([0, 1], everyone, everyone), (bell(X, X, 1.0), bell(X, X, 3.0)), strict=True
     ):
         assert_allclose(K, expected, atol=1e-6 if dtype == np.float32 else 1e-13)
         assert np.linalg.eigvalsh(np.asarray(K, dtype=np.float64)).min() > -1e-4
-    assert_allclose(bank.products(beta)[1], bell(X, X, 3.0) @ beta, atol=1e-4 if dtype == np.float32 else 1e-12)
+    assert_allclose(stack.products(beta)[1], bell(X, X, 3.0) @ beta, atol=1e-4 if dtype == np.float32 else 1e-12)
 
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("approximation", ["nystroem", "fourier"])
 def test_features(approximation, device):
     need(device)
-    fitted = FeatureMosaic.fit(Mosaic, [Tile("g", Gaussian(2.0), None)], open_rows(X), None, None, approximation, 80, 0)
+    fitted = FeatureMaps.fit(
+        KernelSet, [KernelSpec("g", Gaussian(2.0), None)], open_rows(X), None, None, approximation, 80, 0
+    )
     left, right = (next(fitted.blocks(A, [0]))[1] for A in (Z, X))
     if approximation == "nystroem":  # every sample is a landmark: the features are exact, up to their cut-off
         expected = bell(Z, X)
@@ -89,14 +91,16 @@ def test_features(approximation, device):
         expected = np.cos(differences @ fitted.maps[0].frequencies).mean(axis=2)
         atol = 1e-12
     assert_allclose(left @ right.T, expected, atol=atol)
-    bank = make_feature_bank(fitted, open_rows(X), None, device)
+    stack = make_feature_stack(fitted, open_rows(X), None, device)
     beta = RNG.standard_normal(len(X))
-    assert_allclose(bank.products(beta)[0], right @ (right.T @ beta), atol=1e-4 if device else 1e-8)
+    assert_allclose(stack.products(beta)[0], right @ (right.T @ beta), atol=1e-4 if device else 1e-8)
 
 
 def test_fourier_features_of_sparse_and_dense_samples_agree():
     near = X - OFFSET + 2.0
-    fitted = FeatureMosaic.fit(Mosaic, [Tile("g", Gaussian(2.0), None)], open_rows(near), None, None, "fourier", 40, 0)
+    fitted = FeatureMaps.fit(
+        KernelSet, [KernelSpec("g", Gaussian(2.0), None)], open_rows(near), None, None, "fourier", 40, 0
+    )
     dense, thin = (next(fitted.blocks(A, [0]))[1] for A in (near, sparse.csr_matrix(near)))
     assert_allclose(thin, dense, atol=1e-12)
 
@@ -122,7 +126,9 @@ def test_sparse_samples_far_away_are_warned_of_once():
     y = X[:, 0] > OFFSET[0]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
-        Mosaic.fit([Tile(f"g{i}", kernel, None) for i, kernel in enumerate(kernels)], sparse.csr_matrix(X), "trace")
+        KernelSet.fit(
+            [KernelSpec(f"g{i}", kernel, None) for i, kernel in enumerate(kernels)], sparse.csr_matrix(X), "trace"
+        )
     assert len([one for one in caught if "far from the origin" in str(one.message)]) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")

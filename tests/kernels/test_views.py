@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.compose import ColumnTransformer, make_column_selector
 
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, per_column
-from kernelmosaic.kernels.views import lay_tiles, one_class_kernels, read_kernels, take_columns
+from kernelmosaic.kernels.views import lay_specs, one_class_kernels, read_kernels, take_columns
 
 X = np.arange(12.0).reshape(3, 4)
 FRAME = pd.DataFrame(X, columns=["a", "b", "c", "d"])
@@ -89,17 +89,17 @@ def test_a_kernel_by_its_name_is_told_what_to_write(given, instead):
 def test_names_of_columns_that_a_scaler_dropped():
     names = [f"x{i}" for i in range(76)]
     with pytest.raises(ValueError, match=r"kernel 'a': columns \['x0', .*, … and 71 more\]") as caught:
-        lay_tiles(read_kernels([("a", Linear(), names)]), np.zeros((3, 76)))
+        lay_specs(read_kernels([("a", Linear(), names)]), np.zeros((3, 76)))
     assert 'StandardScaler().set_output(transform="pandas")' in str(caught.value)
     assert len(str(caught.value)) < 400
     with pytest.raises(ValueError, match=r"kernel 'a': .*set_output\(transform="):
-        lay_tiles(read_kernels([("a", Linear(), make_column_selector(pattern="x"))]), np.zeros((3, 76)))
+        lay_specs(read_kernels([("a", Linear(), make_column_selector(pattern="x"))]), np.zeros((3, 76)))
 
 
 def test_names_of_columns_that_are_not_there_are_listed_with_those_that_are():
     frame = pd.DataFrame(np.zeros((3, 76)), columns=[f"x{i}" for i in range(76)])
     with pytest.raises(ValueError, match=r"it has no \['y'\], but \['x0', .*'x4', … and 71 more\]"):
-        lay_tiles(read_kernels([("a", Linear(), ["x3", "y"])]), frame)
+        lay_specs(read_kernels([("a", Linear(), ["x3", "y"])]), frame)
 
 
 CHOICES = [
@@ -118,7 +118,7 @@ NAMED = [["a", "d"], "c", slice("b", "d"), pd.Index(["d"]), make_column_selector
 
 @pytest.mark.parametrize("columns", [*CHOICES, *NAMED])
 def test_columns_mean_what_they_mean_in_a_column_transformer(columns):
-    (tile,) = lay_tiles(read_kernels([("k", Linear(), columns)]), FRAME)
+    (tile,) = lay_specs(read_kernels([("k", Linear(), columns)]), FRAME)
     listed = [columns] if isinstance(columns, str | int) else columns
     expected = ColumnTransformer([("k", "passthrough", listed)]).fit_transform(FRAME)
     np.testing.assert_array_equal(take_columns(X, tile.columns), expected)
@@ -128,9 +128,9 @@ def test_columns_mean_what_they_mean_in_a_column_transformer(columns):
 @pytest.mark.parametrize("columns", CHOICES)
 def test_arrays_sparse_matrices_and_polars_frames_too(columns):
     tables = [X, sparse.csr_matrix(X), pl.DataFrame(X, schema=list("abcd"))]
-    tiles = [lay_tiles(read_kernels([("k", Linear(), columns)]), table)[0] for table in [FRAME, *tables]]
-    for tile in tiles[1:]:
-        np.testing.assert_array_equal(tile.columns, tiles[0].columns)
+    specs = [lay_specs(read_kernels([("k", Linear(), columns)]), table)[0] for table in [FRAME, *tables]]
+    for tile in specs[1:]:
+        np.testing.assert_array_equal(tile.columns, specs[0].columns)
 
 
 @pytest.mark.parametrize(
@@ -150,13 +150,13 @@ def test_arrays_sparse_matrices_and_polars_frames_too(columns):
 )
 def test_columns_that_do_not_fit_name_the_kernel(columns, table):
     with pytest.raises(ValueError, match=r"kernel 'k': columns .*4"):
-        lay_tiles(read_kernels([("k", Linear(), columns)]), table)
+        lay_specs(read_kernels([("k", Linear(), columns)]), table)
 
 
 def test_one_kernel_a_column_is_named_by_it():
-    tiles = lay_tiles(read_kernels([("k", per_column(Gaussian(1.0)), ["d", "b"])]), FRAME)
-    assert [(tile.name, tile.columns.tolist()) for tile in tiles] == [("k[d]", [3]), ("k[b]", [1])]
-    assert tiles[0].kernel is not tiles[1].kernel
-    assert [tile.name for tile in lay_tiles(read_kernels(per_column(Linear())), X)] == [
+    specs = lay_specs(read_kernels([("k", per_column(Gaussian(1.0)), ["d", "b"])]), FRAME)
+    assert [(tile.name, tile.columns.tolist()) for tile in specs] == [("k[d]", [3]), ("k[b]", [1])]
+    assert specs[0].kernel is not specs[1].kernel
+    assert [tile.name for tile in lay_specs(read_kernels(per_column(Linear())), X)] == [
         f"linear[{i}]" for i in range(4)
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelmosaic.gram import StoredBank
+from kernelmosaic.gram import StoredStack
 from kernelmosaic.learning.base import Options
 from kernelmosaic.learning.norms import make_norm
 from kernelmosaic.machines import SVC, SVR, LeastSquares, OneClass
@@ -52,7 +52,7 @@ def options(P, norm=1, penalties=None, tol=1e-6, max_iter=500):
 
 def learn(learner, Ks, machine, **changes):
     """What the class learns from these matrices."""
-    return learner(options(len(Ks), **changes)).learn(StoredBank(np.asarray(Ks)), machine)
+    return learner(options(len(Ks), **changes)).learn(StoredStack(np.asarray(Ks)), machine)
 
 
 def slopes(Ks, beta, penalties):

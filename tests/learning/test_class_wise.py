@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from kernelmosaic.gram import StoredBank
+from kernelmosaic.gram import StoredStack
 from kernelmosaic.learning.base import Options
 from kernelmosaic.learning.class_newton import ClassNewton
 from kernelmosaic.learning.class_wise import ClassWiseProblem, ProjectedGradient, QuasiNewton
-from kernelmosaic.learning.joint import JointFixed, JointNewton
+from kernelmosaic.learning.multiclass import MulticlassFixed, MulticlassNewton
 from kernelmosaic.learning.norms import PowerNorm, SumNorm
 from kernelmosaic.machines.multiclass import CrammerSinger, PairwiseSlack
 from kernelmosaic.solvers.multiclass import class_products
@@ -32,7 +32,7 @@ def make_problem(seed, n=24, k=3, P=3):
 def test_the_bilinear_optimum_is_the_group_norms(k, kappa, learner):
     Ks, y = make_problem(k, k=k)
     optimum, norms = solve_bilinear_conic(Ks, y, k, kappa)
-    found = learner(tol=1e-6, max_iter=1000).learn(StoredBank(Ks), CrammerSinger(y, kappa))
+    found = learner(tol=1e-6, max_iter=1000).learn(StoredStack(Ks), CrammerSinger(y, kappa))
     assert found.gap <= 1e-6
     assert found.objective == pytest.approx(optimum, rel=1e-5)
     assert_allclose(found.weights, norms, atol=2e-2 * norms.max())
@@ -42,7 +42,7 @@ def test_the_bilinear_optimum_is_the_group_norms(k, kappa, learner):
 def test_the_published_scheme_reaches_the_same_optimum():
     Ks, y = make_problem(1)
     optimum, _ = solve_bilinear_conic(Ks, y, 3, 1.0)
-    found = ProjectedGradient(tol=1e-4, max_iter=3000).learn(StoredBank(Ks), CrammerSinger(y, 1.0))
+    found = ProjectedGradient(tol=1e-4, max_iter=3000).learn(StoredStack(Ks), CrammerSinger(y, 1.0))
     assert found.gap <= 1e-4
     assert optimum <= found.objective * (1 + 1e-8) <= optimum * (1 + 2e-4)
 
@@ -52,14 +52,14 @@ def test_the_gap_is_a_true_bound_long_before_the_end(learner):
     Ks, y = make_problem(2)
     optimum, _ = solve_bilinear_conic(Ks, y, 3, 1.0)
     for max_iter in (1, 3, 6):
-        found = learner(tol=1e-12, max_iter=max_iter).learn(StoredBank(Ks), CrammerSinger(y, 1.0))
+        found = learner(tol=1e-12, max_iter=max_iter).learn(StoredStack(Ks), CrammerSinger(y, 1.0))
         assert found.n_solves == max_iter
         assert found.objective * (1 - found.gap) <= optimum * (1 + 1e-7) <= found.objective * (1 + 2e-7)
 
 
 def test_rescaling_changes_no_output_and_balances_the_regulariser():
     Ks, y = make_problem(3)
-    problem = ClassWiseProblem(StoredBank(Ks), CrammerSinger(y, 1.0))
+    problem = ClassWiseProblem(StoredStack(Ks), CrammerSinger(y, 1.0))
     d = np.random.default_rng(0).uniform(0.1, 2.0, (3, 3))
     look = problem.look(d, None, 1e-6)
     scaled, solution = look.rescaled()
@@ -74,7 +74,7 @@ def test_rescaling_changes_no_output_and_balances_the_regulariser():
 
 def test_the_slope_is_that_of_the_value():
     Ks, y = make_problem(4)
-    problem = ClassWiseProblem(StoredBank(Ks), CrammerSinger(y, 1.0))
+    problem = ClassWiseProblem(StoredStack(Ks), CrammerSinger(y, 1.0))
     d = np.random.default_rng(1).uniform(0.5, 1.0, (3, 3))
     theta = problem.look(d, None, 1e-12).theta
     h = 1e-4
@@ -94,7 +94,7 @@ def test_a_class_may_end_without_any_weight(learner):
     X = np.concatenate([rng.normal(3, 0.5, (10, 1)), rng.normal(-3, 0.5, (10, 1)), np.zeros((10, 1))])
     Ks = np.stack([X @ X.T, (X**3) @ (X**3).T])
     optimum, norms = solve_bilinear_conic(Ks, y, 3, 0.05)
-    found = learner(tol=1e-4, max_iter=500).learn(StoredBank(Ks), CrammerSinger(y, 0.05))
+    found = learner(tol=1e-4, max_iter=500).learn(StoredStack(Ks), CrammerSinger(y, 0.05))
     assert np.all(norms[2] < 1e-6)
     assert np.all(found.weights[2] < 1e-6)
     assert found.objective == pytest.approx(optimum, rel=1e-3)
@@ -107,8 +107,8 @@ def test_shared_weights_reach_the_conic_optimum(machine):
         Ks, y = make_problem(10 + seed, P=4)
         one = machine(y, 2.0)
         p = one.program
-        optimum, weights = solve_joint_mkl_conic(Ks, y, 3, p.prices, p.margins, p.pairwise)
-        found = JointNewton(Options(SumNorm(), np.ones(4), tol=1e-6)).learn(StoredBank(Ks), one)
+        optimum, weights = solve_joint_mkl_conic(Ks, y, 3, p.sample_C, p.margins, p.pairwise)
+        found = MulticlassNewton(Options(SumNorm(), np.ones(4), tol=1e-6)).learn(StoredStack(Ks), one)
         assert found.gap <= 1e-6
         assert found.objective == pytest.approx(optimum, rel=1e-5)
         assert_allclose(found.weights, weights, atol=1e-2)
@@ -118,16 +118,16 @@ def test_shared_weights_reach_the_conic_optimum(machine):
 def test_shared_weights_of_power_norm_and_given_ones():
     Ks, y = make_problem(20, P=4)
     one = CrammerSinger(y, 1.0)
-    found = JointNewton(Options(PowerNorm(2.0), np.ones(4), tol=1e-5)).learn(StoredBank(Ks), one)
+    found = MulticlassNewton(Options(PowerNorm(2.0), np.ones(4), tol=1e-5)).learn(StoredStack(Ks), one)
     p = one.program
 
     def value(eta):
-        return solve_joint_conic(np.tensordot(eta, Ks, 1), y, 3, p.prices, p.margins, False)
+        return solve_joint_conic(np.tensordot(eta, Ks, 1), y, 3, p.sample_C, p.margins, False)
 
     assert found.gap <= 1e-5
     assert np.linalg.norm(found.weights) == pytest.approx(1.0)
     assert found.objective == pytest.approx(value(found.weights), rel=1e-4)
     for other in np.random.default_rng(0).dirichlet(np.ones(4), size=5):
         assert value(other / np.linalg.norm(other)) >= found.objective * (1 - 1e-5)
-    fixed = JointFixed(np.full(4, 0.25), tol=1e-8).learn(StoredBank(Ks), one)
+    fixed = MulticlassFixed(np.full(4, 0.25), tol=1e-8).learn(StoredStack(Ks), one)
     assert fixed.objective == pytest.approx(value(np.full(4, 0.25)), rel=1e-6)

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from kernelmosaic import MKLClassifier
-from kernelmosaic.gram import StoredBank
+from kernelmosaic.gram import StoredStack
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.learning.qcqp import QCQP
 from kernelmosaic.learning.sdp import SDP, _lower_bound
@@ -74,12 +74,12 @@ def test_estimator_predicts_with_negative_weights():
 
 def test_refuse_what_is_too_large_before_reading_it():
     Ks, machine, _ = make_problem("svc", 0)
-    bank = StoredBank(np.broadcast_to(np.eye(3), (2, 3, 3)))
-    bank.n_samples = 10**5
+    stack = StoredStack(np.broadcast_to(np.eye(3), (2, 3, 3)))
+    stack.n_samples = 10**5
     with pytest.raises(MemoryError, match=r"solver='qcqp' .* use solver='newton'"):
-        QCQP(options(2)).learn(bank, machine)
+        QCQP(options(2)).learn(stack, machine)
     with pytest.raises(MemoryError, match="solver='sdp' serves up to 100 samples, not 100000"):
-        SDP(options(2)).learn(bank, machine)
+        SDP(options(2)).learn(stack, machine)
     with pytest.raises(ValueError, match=r"solver='sdp' .* penalties=None"):
         SDP(options(len(Ks), penalties=np.full(len(Ks), 2.0)))
 

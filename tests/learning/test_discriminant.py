@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.reference.discriminant import solve_matrix_fractional
 
-from kernelmosaic.gram import StoredBank
+from kernelmosaic.gram import StoredStack
 from kernelmosaic.learning import discriminant_conic
 from kernelmosaic.learning.discriminant import DiscriminantFixed, DiscriminantProblem, centered_traces
 from kernelmosaic.learning.discriminant_factory import make_discriminant_learner
@@ -15,19 +15,19 @@ from kernelmosaic.machines.discriminant import Discriminant, center, least_squar
 EXACT = ("newton", "silp", "qcqp", "sdp")
 
 
-def make_bank(n=20, classes=2, seed=0, widths=(0.5, 1.0, 3.0, 10.0)):
+def make_stack(n=20, classes=2, seed=0, widths=(0.5, 1.0, 3.0, 10.0)):
     rng = np.random.RandomState(seed)
     labels = rng.permutation(np.arange(n) % classes)
     X = rng.randn(n, 3)
     X[:, 0] += labels
     D = ((X[:, np.newaxis] - X) ** 2).sum(axis=2)
-    bank = StoredBank(np.array([X @ X.T, *(np.exp(-D / width**2) for width in widths)]))
-    return bank, labels
+    stack = StoredStack(np.array([X @ X.T, *(np.exp(-D / width**2) for width in widths)]))
+    return stack, labels
 
 
-def make_problem(bank, labels, alpha):
-    traces = centered_traces(bank, np.array([np.diag(K) for K in bank.matrices]))
-    return DiscriminantProblem(bank, Discriminant(labels, alpha), traces)
+def make_problem(stack, labels, alpha):
+    traces = centered_traces(stack, np.array([np.diag(K) for K in stack.matrices]))
+    return DiscriminantProblem(stack, Discriminant(labels, alpha), traces)
 
 
 def learn(formulation, problem, tol=1e-7, max_iter=500):
@@ -36,9 +36,9 @@ def learn(formulation, problem, tol=1e-7, max_iter=500):
 
 def unit_trace(problem):
     """Centred matrices of trace one by loops' own arithmetic, the identity first where λ is learned."""
-    n = problem.bank.n_samples
+    n = problem.stack.n_samples
     Pi = np.eye(n) - np.full((n, n), 1.0 / n)
-    Ns = [Pi @ K @ Pi / np.trace(Pi @ K @ Pi) for K in problem.bank.matrices]
+    Ns = [Pi @ K @ Pi / np.trace(Pi @ K @ Pi) for K in problem.stack.matrices]
     return [np.eye(n) / n, *Ns] if problem.joint else Ns
 
 
@@ -46,8 +46,8 @@ def unit_trace(problem):
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("alpha", [2e-3, 0.05, None])
 def test_formulations_reach_the_optimum_of_the_matrix_fractional_program(formulation, classes, alpha):
-    bank, labels = make_bank(classes=classes)
-    problem = make_problem(bank, labels, alpha)
+    stack, labels = make_stack(classes=classes)
+    problem = make_problem(stack, labels, alpha)
     value, shares = solve_matrix_fractional(unit_trace(problem), problem.machine.targets, alpha or 0.0)
     # The linear program's own tolerance ends column generation at about six digits.
     found = learn(formulation, problem, tol=1e-5 if formulation == "silp" else 1e-7)
@@ -57,44 +57,44 @@ def test_formulations_reach_the_optimum_of_the_matrix_fractional_program(formula
     first = int(alpha is None)
     np.testing.assert_allclose(found.weights * problem.traces, shares[first:], atol=5e-3)
     if alpha is None:
-        assert found.alpha * bank.n_samples == pytest.approx(shares[0], abs=5e-3)
+        assert found.alpha * stack.n_samples == pytest.approx(shares[0], abs=5e-3)
     else:
         assert np.sum(found.weights * problem.traces) == pytest.approx(1.0)
-        K = np.tensordot(found.weights, bank.matrices, 1)
+        K = np.tensordot(found.weights, stack.matrices, 1)
         assert found.objective == pytest.approx(least_squares_value(K, problem.machine.targets, alpha), rel=1e-8)
 
 
 @pytest.mark.parametrize("alpha", [0.05, None])
 def test_approximate_program_lies_above_the_exact_one(alpha):
-    bank, labels = make_bank(classes=3)
-    exact, approximate = (learn(name, make_problem(bank, labels, alpha)) for name in ("newton", "sdp_approximate"))
+    stack, labels = make_stack(classes=3)
+    exact, approximate = (learn(name, make_problem(stack, labels, alpha)) for name in ("newton", "sdp_approximate"))
     assert approximate.objective > 1.05 * exact.objective
     assert approximate.gap < 1e-5
     # Its weights are feasible for the exact problem, which can only be lower there.
-    fixed = DiscriminantFixed(approximate.weights).learn(make_problem(bank, labels, approximate.alpha))
+    fixed = DiscriminantFixed(approximate.weights).learn(make_problem(stack, labels, approximate.alpha))
     factor = 1.0 if alpha is not None else 1.0 / approximate.alpha
     assert exact.objective <= factor * fixed.objective <= approximate.objective
 
 
 def test_approximate_program_of_two_classes_is_exact():
-    bank, labels = make_bank()
-    exact, approximate = (learn(name, make_problem(bank, labels, 0.05)) for name in ("newton", "sdp_approximate"))
+    stack, labels = make_stack()
+    exact, approximate = (learn(name, make_problem(stack, labels, 0.05)) for name in ("newton", "sdp_approximate"))
     assert approximate.objective == pytest.approx(exact.objective, rel=1e-6)
 
 
 def test_kim_maximises_the_within_class_criterion():
-    bank, labels = make_bank(n=24)
-    n, alpha = bank.n_samples, 0.02
-    problem = DiscriminantProblem(bank, Discriminant(labels, n * alpha), np.ones(bank.n_kernels))
+    stack, labels = make_stack(n=24)
+    n, alpha = stack.n_samples, 0.02
+    problem = DiscriminantProblem(stack, Discriminant(labels, n * alpha), np.ones(stack.n_kernels))
     found = learn("kim", problem)
     assert found.gap < 1e-4
     assert found.weights.sum() == pytest.approx(1.0)
 
     def value(theta):
-        return within_class_value(np.tensordot(theta, bank.matrices, 1), labels, alpha)
+        return within_class_value(np.tensordot(theta, stack.matrices, 1), labels, alpha)
 
     rng = np.random.RandomState(0)
-    rivals = [*np.eye(bank.n_kernels), *rng.dirichlet(np.ones(bank.n_kernels), 200)]
+    rivals = [*np.eye(stack.n_kernels), *rng.dirichlet(np.ones(stack.n_kernels), 200)]
     near = [0.98 * found.weights + 0.02 * rival for rival in rivals]
     assert value(found.weights) >= max(map(value, [*rivals, *near])) * (1 - 1e-6)
     assert found.weights == pytest.approx(learn("newton", problem, 1e-10).weights, abs=1e-3)
@@ -102,8 +102,8 @@ def test_kim_maximises_the_within_class_criterion():
 
 @pytest.mark.parametrize("alpha", [0.01, None])
 def test_slopes_and_curvature_by_finite_differences(alpha):
-    bank, labels = make_bank(classes=3)
-    problem = make_problem(bank, labels, alpha)
+    stack, labels = make_stack(classes=3)
+    problem = make_problem(stack, labels, alpha)
     Ns, H, ridge = unit_trace(problem), problem.machine.targets, alpha or 0.0
 
     def value(s):
@@ -133,20 +133,20 @@ def test_slopes_and_curvature_by_finite_differences(alpha):
 
 
 def test_bounds_hold_for_any_coefficients():
-    bank, labels = make_bank(classes=3)
-    problem = make_problem(bank, labels, 0.05)
+    stack, labels = make_stack(classes=3)
+    problem = make_problem(stack, labels, 0.05)
     optimum = learn("newton", problem, 1e-10).objective
     rng = np.random.RandomState(0)
     for _ in range(20):
-        assert problem.guarantee(rng.randn(bank.n_samples, 3) + problem.machine.targets) <= optimum
-        assert problem.evaluate(rng.dirichlet(np.ones(bank.n_kernels))).upper >= optimum
+        assert problem.guarantee(rng.randn(stack.n_samples, 3) + problem.machine.targets) <= optimum
+        assert problem.evaluate(rng.dirichlet(np.ones(stack.n_kernels))).upper >= optimum
 
 
 @pytest.mark.parametrize("formulation", EXACT)
 def test_perfectly_correlated_kernels_share_what_one_of_them_gets(formulation):
-    bank, labels = make_bank()
-    twice = StoredBank(np.concatenate([bank.matrices, 3.0 * bank.matrices, np.ones((1, 20, 20))]))
-    single, double = (learn(formulation, make_problem(b, labels, 0.05), 1e-6) for b in (bank, twice))
+    stack, labels = make_stack()
+    twice = StoredStack(np.concatenate([stack.matrices, 3.0 * stack.matrices, np.ones((1, 20, 20))]))
+    single, double = (learn(formulation, make_problem(b, labels, 0.05), 1e-6) for b in (stack, twice))
     assert double.objective == pytest.approx(single.objective, rel=1e-5)
     assert double.weights[-1] == 0.0  # a constant kernel tells nothing apart
     merged = double.weights[:5] + 3.0 * double.weights[5:10]
@@ -156,56 +156,56 @@ def test_perfectly_correlated_kernels_share_what_one_of_them_gets(formulation):
 @pytest.mark.parametrize("formulation", [*EXACT, "sdp_approximate"])
 @pytest.mark.parametrize("alpha", [0.02, None])
 def test_classes_of_one_sample(formulation, alpha):
-    bank, labels = make_bank()
+    stack, labels = make_stack()
     labels = np.where(np.arange(20) == 3, 2, labels)
-    found = learn(formulation, make_problem(bank, labels, alpha), 1e-6)
+    found = learn(formulation, make_problem(stack, labels, alpha), 1e-6)
     assert found.gap < 1e-4
     assert np.all(np.isfinite(found.beta))
 
 
 def test_weights_do_not_depend_on_the_scale_of_a_kernel():
-    bank, labels = make_bank()
+    stack, labels = make_stack()
     factors = np.array([1.0, 10.0, 0.1, 1e3, 1e-3])
-    scaled = StoredBank(bank.matrices * factors[:, np.newaxis, np.newaxis])
-    plain, other = (learn("newton", make_problem(b, labels, 0.05), 1e-9) for b in (bank, scaled))
+    scaled = StoredStack(stack.matrices * factors[:, np.newaxis, np.newaxis])
+    plain, other = (learn("newton", make_problem(b, labels, 0.05), 1e-9) for b in (stack, scaled))
     np.testing.assert_allclose(other.weights * factors, plain.weights, atol=1e-6)
 
 
 def test_learned_regulariser_is_the_best_of_a_grid():
-    bank, labels = make_bank(n=40)
-    joint = learn("newton", make_problem(bank, labels, None), 1e-9)
-    n = bank.n_samples
+    stack, labels = make_stack(n=40)
+    joint = learn("newton", make_problem(stack, labels, None), 1e-9)
+    n = stack.n_samples
     values = []
     for share in (1e-6, 1e-4, 1e-3, 0.01, 0.05, 0.2, 0.5, 0.8, 0.99, joint.alpha * n):
         # λ = share/n leaves 1 − share of the trace to the kernels: Σ h'(λI + (1 − share) ΣsN)⁻¹h.
         ridge = share / n / (1 - share)
-        fixed = learn("newton", make_problem(bank, labels, ridge), 1e-9)
+        fixed = learn("newton", make_problem(stack, labels, ridge), 1e-9)
         values.append(fixed.objective / ridge / (1 - share))
     assert joint.objective == pytest.approx(values[-1], rel=1e-6)
     assert joint.objective <= min(values) * (1 + 1e-8)
 
 
 def test_given_weights_are_kept_and_solved_exactly():
-    bank, labels = make_bank(classes=3)
+    stack, labels = make_stack(classes=3)
     theta = np.array([0.5, 0.0, 2.0, 0.0, 1.0])
-    problem = make_problem(bank, labels, 0.3)
+    problem = make_problem(stack, labels, 0.3)
     found = DiscriminantFixed(theta).learn(problem)
-    K = np.tensordot(theta, bank.matrices, 1)
+    K = np.tensordot(theta, stack.matrices, 1)
     assert found.gap < 1e-10
     assert found.objective == pytest.approx(least_squares_value(K, problem.machine.targets, 0.3), rel=1e-9)
     np.testing.assert_allclose(found.values, center(K.copy()) @ found.beta, atol=1e-9)
 
 
 def test_newton_needs_fewer_factorisations_than_silp():
-    bank, labels = make_bank(n=60, classes=4)
-    newton, silp = (learn(name, make_problem(bank, labels, 5e-4), 1e-5) for name in ("newton", "silp"))
+    stack, labels = make_stack(n=60, classes=4)
+    newton, silp = (learn(name, make_problem(stack, labels, 5e-4), 1e-5) for name in ("newton", "silp"))
     assert newton.n_solves < silp.n_solves
     assert max(newton.gap, silp.gap) <= 1e-5
 
 
 def test_silp_stops_where_the_linear_program_has_no_more_digits():
-    bank, labels = make_bank()
-    found = learn("silp", make_problem(bank, labels, 0.05), 1e-14, max_iter=100_000)
+    stack, labels = make_stack()
+    found = learn("silp", make_problem(stack, labels, 0.05), 1e-14, max_iter=100_000)
     assert 1e-14 < found.gap < 1e-5
     assert len(found.history) < 300
 
@@ -213,8 +213,8 @@ def test_silp_stops_where_the_linear_program_has_no_more_digits():
 @pytest.mark.parametrize("alpha", [1e-6, 5e-4, None])
 @pytest.mark.parametrize("classes", [2, 5])
 def test_interior_points_agree_with_newton_on_nearly_alike_kernels(alpha, classes):
-    bank, labels = make_bank(n=60, classes=classes, seed=3, widths=[0.01, 0.02, 1.0, 1.0, 1.001, 50.0, 100.0])
-    interior, newton = (learn(name, make_problem(bank, labels, alpha), 1e-6) for name in ("qcqp", "newton"))
+    stack, labels = make_stack(n=60, classes=classes, seed=3, widths=[0.01, 0.02, 1.0, 1.0, 1.001, 50.0, 100.0])
+    interior, newton = (learn(name, make_problem(stack, labels, alpha), 1e-6) for name in ("qcqp", "newton"))
     assert max(interior.gap, newton.gap) <= 1e-6
     assert interior.objective == pytest.approx(newton.objective, rel=2e-6)
     assert interior.n_solves < 40
@@ -223,16 +223,16 @@ def test_interior_points_agree_with_newton_on_nearly_alike_kernels(alpha, classe
 
 
 def test_errors_say_what_would_do(monkeypatch):
-    bank, labels = make_bank()
+    stack, labels = make_stack()
     with pytest.raises(ValueError, match="formulation='lp': choose one of 'newton', 'silp'"):
         make_discriminant_learner("lp", 1e-3, 10, False)
     with pytest.raises(ValueError, match="every kernel is constant"):
-        make_problem(StoredBank(np.ones((2, 20, 20))), labels, 1.0)
+        make_problem(StoredStack(np.ones((2, 20, 20))), labels, 1.0)
     with pytest.raises(ValueError, match="kim"):
-        learn("kim", make_problem(bank, labels, None))
+        learn("kim", make_problem(stack, labels, None))
     monkeypatch.setattr(discriminant_conic, "_MAX_ENTRIES", 1000)
     for name in ("sdp", "sdp_approximate", "kim"):
         with pytest.raises(MemoryError, match=f"formulation='{name}'.*use formulation='newton'"):
-            learn(name, make_problem(bank, labels, 1.0))
+            learn(name, make_problem(stack, labels, 1.0))
     with pytest.raises(ValueError, match="raise alpha"):
-        learn("newton", make_problem(StoredBank(np.ones((1, 20, 20)) + np.diag([1.0] + [0.0] * 19)), labels, 1e-300))
+        learn("newton", make_problem(StoredStack(np.ones((1, 20, 20)) + np.diag([1.0] + [0.0] * 19)), labels, 1e-300))

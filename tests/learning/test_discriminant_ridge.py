@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelmosaic.gram import StoredBank
-from kernelmosaic.gram.feature_bank import StoredFeatures
+from kernelmosaic.gram import StoredStack
+from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.learning.discriminant import DiscriminantProblem, centered_traces
 from kernelmosaic.learning.discriminant_factory import make_discriminant_learner
 from kernelmosaic.learning.discriminant_ridge import FeatureRidge, MatrixRidge, _FeatureSystem, make_ridge
@@ -26,7 +26,7 @@ def make_case(classes=3, seed=0, shift=1.0):
 
 
 def ridges(Zs, machine):
-    return FeatureRidge(StoredFeatures(Zs), machine), MatrixRidge(StoredBank(np.array([Z @ Z.T for Z in Zs])), machine)
+    return FeatureRidge(StoredFeatures(Zs), machine), MatrixRidge(StoredStack(np.array([Z @ Z.T for Z in Zs])), machine)
 
 
 @pytest.mark.parametrize("form", ["features", "matrices"])
@@ -103,7 +103,7 @@ def test_the_smaller_matrix_is_chosen():
     assert isinstance(make_ridge(StoredFeatures(Zs), machine), FeatureRidge)
     wide = [np.hstack([Z] * 5) for Z in Zs]
     assert isinstance(make_ridge(StoredFeatures(wide), machine), MatrixRidge)
-    assert isinstance(make_ridge(StoredBank(np.array([Z @ Z.T for Z in Zs])), machine), MatrixRidge)
+    assert isinstance(make_ridge(StoredStack(np.array([Z @ Z.T for Z in Zs])), machine), MatrixRidge)
 
 
 @pytest.mark.parametrize("formulation", ["newton", "silp", "qcqp"])
@@ -112,11 +112,11 @@ def test_learners_do_not_tell_features_from_matrices(formulation, alpha):
     Zs, machine = make_case()
     machine = Discriminant(machine.labels, alpha)
     learned = []
-    for bank in (StoredFeatures(Zs), StoredBank(np.array([Z @ Z.T for Z in Zs]))):
-        traces = centered_traces(bank, np.array([np.sum(Z * Z, axis=1) for Z in Zs]))
+    for stack in (StoredFeatures(Zs), StoredStack(np.array([Z @ Z.T for Z in Zs]))):
+        traces = centered_traces(stack, np.array([np.sum(Z * Z, axis=1) for Z in Zs]))
         np.testing.assert_allclose(traces, [np.sum((Z - Z.mean(axis=0)) ** 2) for Z in Zs], rtol=1e-9)
         learner = make_discriminant_learner(formulation, 1e-6, 500, False)
-        learned.append(learner.learn(DiscriminantProblem(bank, machine, traces)))
+        learned.append(learner.learn(DiscriminantProblem(stack, machine, traces)))
     features, matrices = learned
     assert features.gap <= 1e-6
     assert features.objective == pytest.approx(matrices.objective, rel=1e-8)

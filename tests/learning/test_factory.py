@@ -10,13 +10,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 from kernelmosaic import MKLClassifier, MKLOneClass, MKLRegressor
 from kernelmosaic.datasets import make_gaussians
-from kernelmosaic.gram import StoredBank
+from kernelmosaic.gram import StoredStack
 from kernelmosaic.learning.factory import SOLVERS, make_learner
 from kernelmosaic.learning.fixed import FixedWeights
-from kernelmosaic.learning.joint_slack import JointSlack
+from kernelmosaic.learning.learned_c import LearnedC
 
 X, Y = make_gaussians(n_components=4, n_samples=60, random_state=0)
-BANK = StoredBank(np.array([np.eye(3), np.ones((3, 3))]))
+BANK = StoredStack(np.array([np.eye(3), np.ones((3, 3))]))
 
 
 def asked(**changes):
@@ -37,7 +37,7 @@ def test_every_solver_by_its_name(name):
 def test_weights_to_keep_and_prices_to_learn():
     np.testing.assert_array_equal(make_learner(asked(weights="uniform"), BANK).weights, [0.5, 0.5])
     assert isinstance(make_learner(asked(weights=[0.0, 3.0]), BANK), FixedWeights)
-    assert isinstance(make_learner(asked(C="learn"), BANK), JointSlack)
+    assert isinstance(make_learner(asked(C="learn"), BANK), LearnedC)
     with pytest.raises(ValueError, match="C='learn' is served by solver='newton', not by solver='silp'"):
         make_learner(asked(C="learn", solver="silp"), BANK)
 

@@ -7,10 +7,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 from kernelmosaic.gating import GATINGS, Constant, Softmax
-from kernelmosaic.gram import Mosaic, make_bank
-from kernelmosaic.gram.bank import ComputedBank, KernelBank, StoredBank
+from kernelmosaic.gram import KernelSet, make_stack
+from kernelmosaic.gram.stack import ComputedStack, GramStack, StoredStack
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Projected
-from kernelmosaic.kernels.views import Tile
+from kernelmosaic.kernels.views import KernelSpec
 from kernelmosaic.learning.gated import GatedProblem, GateLearner
 from kernelmosaic.learning.projections import Projections
 from kernelmosaic.learning.steps import ArmijoStep, FixedStep, QuasiNewtonStep, make_step
@@ -35,12 +35,12 @@ WEIGHT = np.random.RandomState(5).uniform(0.5, 2.0, size=40)
 
 
 def mosaic_of(kernels, normalize="trace", weight=None):
-    return Mosaic.fit([Tile(str(m), kernel, None) for m, kernel in enumerate(kernels)], X, normalize, weight)
+    return KernelSet.fit([KernelSpec(str(m), kernel, None) for m, kernel in enumerate(kernels)], X, normalize, weight)
 
 
-def bank_of(kernels):
-    mosaic = mosaic_of(kernels)
-    return make_bank(mosaic, mosaic.views(X))
+def stack_of(kernels):
+    kernel_set = mosaic_of(kernels)
+    return make_stack(kernel_set, kernel_set.views(X))
 
 
 def differences(function, x, h):
@@ -60,7 +60,7 @@ def assert_slopes(slopes, expected):
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
 @pytest.mark.parametrize("gating", [kind() for kind in GATINGS.values()], ids=GATINGS)
 def test_slopes_in_the_gates_equal_finite_differences(machine, gating):
-    problem = GatedProblem(bank_of(KERNELS), machine, gating, X, 1e-11)
+    problem = GatedProblem(stack_of(KERNELS), machine, gating, X, 1e-11)
     V = gating.init(np.random.RandomState(3), 3, 3)
     V += 0.2 * np.random.RandomState(4).normal(size=V.shape)
     slopes = problem.slope(V, problem.evaluate(V))
@@ -72,9 +72,9 @@ def test_slopes_in_the_gates_equal_finite_differences(machine, gating):
 @pytest.mark.parametrize("inner", [Linear(), Polynomial(), Gaussian(2.0)], ids=repr)
 def test_slopes_in_the_projections_equal_finite_differences(machine, normalize, inner):
     kernels = [Projected(inner, 2, random_state=0), Gaussian(2.0), Projected(inner, 1, random_state=1)]
-    mosaic = mosaic_of(kernels, normalize, WEIGHT)
-    projections = Projections(mosaic, mosaic.views(X), WEIGHT)
-    problem = GatedProblem(projections.bank, machine, Softmax(), X, 1e-11)
+    kernel_set = mosaic_of(kernels, normalize, WEIGHT)
+    projections = Projections(kernel_set, kernel_set.views(X), WEIGHT)
+    problem = GatedProblem(projections.stack, machine, Softmax(), X, 1e-11)
     V = Softmax().init(np.random.RandomState(3), 3, 3)
     W = projections.start(np.random.RandomState(1))
 
@@ -93,7 +93,7 @@ def test_slopes_in_the_projections_equal_finite_differences(machine, normalize, 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
 def test_line_searched_steps_never_climb(step, machine):
     learned = GateLearner(Softmax(), step, tol=1e-4, max_iter=15).learn(
-        bank_of(KERNELS), machine, X, np.random.RandomState(0)
+        stack_of(KERNELS), machine, X, np.random.RandomState(0)
     )
     values = [line.objective for line in learned.history]
     assert len(values) > 2
@@ -104,25 +104,25 @@ def test_line_searched_steps_never_climb(step, machine):
 @pytest.mark.parametrize("normalize", ["trace", "diagonal", "centered", None])
 @pytest.mark.parametrize("name", ["svc", "joint", "pairwise"])
 def test_projections_descend_with_the_gates(name, normalize):
-    mosaic = mosaic_of([Projected(Linear(), 2), Projected(Gaussian(2.0), 1)], normalize)
-    projections = Projections(mosaic, mosaic.views(X), np.ones(40))
+    kernel_set = mosaic_of([Projected(Linear(), 2), Projected(Gaussian(2.0), 1)], normalize)
+    projections = Projections(kernel_set, kernel_set.views(X), np.ones(40))
     before = projections.read()
     learned = GateLearner(Softmax(), tol=1e-3, max_iter=8).learn(
-        projections.bank, MACHINES[name], X, np.random.RandomState(0), projections
+        projections.stack, MACHINES[name], X, np.random.RandomState(0), projections
     )
     assert np.all(np.diff([line.objective for line in learned.history]) < 0)
     assert not np.allclose(projections.read(), before)
     # What is returned belongs together: the value is that of the projections and gates in place.
-    problem = GatedProblem(projections.bank, MACHINES[name], Softmax(), X, 1e-9)
+    problem = GatedProblem(projections.stack, MACHINES[name], Softmax(), X, 1e-9)
     assert_allclose(problem.evaluate(learned.V).value, learned.look.value, rtol=1e-4)
 
 
 def test_the_fixed_step_is_gradient_descent():
-    bank = bank_of(KERNELS)
+    stack = stack_of(KERNELS)
     learned = GateLearner(Softmax(), FixedStep(0.01, 3), tol=1e-8).learn(
-        bank, MACHINES["svc"], X, np.random.RandomState(0)
+        stack, MACHINES["svc"], X, np.random.RandomState(0)
     )
-    problem = GatedProblem(bank, MACHINES["svc"], Softmax(), X, 1e-10)
+    problem = GatedProblem(stack, MACHINES["svc"], Softmax(), X, 1e-10)
     V = Softmax().init(np.random.RandomState(0), 3, 3)
     for _ in range(3):
         V = V - 0.01 * problem.slope(V, problem.evaluate(V))
@@ -166,7 +166,7 @@ def test_learned_constant_gates_solve_the_global_problem(name, options):
     from kernelmosaic import MKLClassifier
 
     learned = GateLearner(Constant(), tol=1e-9, max_iter=500).learn(
-        bank_of(KERNELS), MACHINES[name], X, np.random.RandomState(0)
+        stack_of(KERNELS), MACHINES[name], X, np.random.RandomState(0)
     )
     convex = MKLClassifier(KERNELS, tol=1e-7, **options).fit(X, LABELS if name == "svc" else CLASSES)
     assert_allclose(learned.look.value, convex.objective_, rtol=1e-4)
@@ -177,7 +177,7 @@ def test_learned_constant_gates_solve_the_global_problem(name, options):
 def test_the_stop_rule_is_the_published_one(tol):
     def values(n_short):
         learner = GateLearner(Softmax(), tol=tol, n_short=n_short)
-        learned = learner.learn(bank_of(KERNELS), MACHINES["svc"], X, np.random.RandomState(0))
+        learned = learner.learn(stack_of(KERNELS), MACHINES["svc"], X, np.random.RandomState(0))
         assert learned.converged
         return np.array([line.objective for line in learned.history])
 
@@ -195,28 +195,28 @@ def test_the_stop_rule_is_the_published_one(tol):
 def test_a_smaller_tolerance_takes_more_iterations():
     def iterations(tol):
         learner = GateLearner(Softmax(), tol=tol)
-        return len(learner.learn(bank_of(KERNELS), MACHINES["svc"], X, np.random.RandomState(0)).history)
+        return len(learner.learn(stack_of(KERNELS), MACHINES["svc"], X, np.random.RandomState(0)).history)
 
     assert iterations(1e-1) < iterations(1e-4)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_stored_and_computed_banks_combine_alike_under_gates(dtype):
-    mosaic = mosaic_of(KERNELS)
+def test_stored_and_computed_stacks_combine_alike_under_gates(dtype):
+    kernel_set = mosaic_of(KERNELS)
     gates = np.random.RandomState(0).normal(size=(40, 3))
     gates[:7, 1] = 0.0
     gates[3, 0] = 1e-300
-    views = mosaic.views(X)
-    stored = StoredBank.fill(mosaic, views, np.dtype(dtype))
-    computed = ComputedBank(mosaic, views, np.dtype(np.float64), 2**20)
+    views = kernel_set.views(X)
+    stored = StoredStack.fill(kernel_set, views, np.dtype(dtype))
+    computed = ComputedStack(kernel_set, views, np.dtype(np.float64), 2**20)
     naive = np.zeros((40, 40))
-    for m, kernel in enumerate(mosaic.pieces):
+    for m, kernel in enumerate(kernel_set.fitted):
         K = kernel.normalization.block(kernel.kernel(X), X, X)
         for i in range(40):
             for j in range(40):
                 naive[i, j] += gates[i, m] * K[i, j] * gates[j, m]
     tolerance = 1e-5 if dtype == np.float32 else 1e-12
-    for K in (stored.combine_gated(gates), computed.combine_gated(gates), KernelBank.combine_gated(stored, gates)):
+    for K in (stored.combine_gated(gates), computed.combine_gated(gates), GramStack.combine_gated(stored, gates)):
         assert_allclose(K, naive, atol=tolerance * np.abs(naive).max())
 
 

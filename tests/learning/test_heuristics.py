@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.optimize import LinearConstraint, minimize
 from tests.learning.problems import learn, make_problem, options
 
-from kernelmosaic.gram import StoredBank
+from kernelmosaic.gram import StoredStack
 from kernelmosaic.learning.alignment import Alignment, aligned_weights, centred_products
 from kernelmosaic.learning.easymkl import EasyMKL
 
@@ -25,7 +25,7 @@ def test_products_are_those_of_centred_matrices():
     t, n = machine.program.target, Ks.shape[1]
     H = np.eye(n) - 1.0 / n
     C = np.array([H @ K @ H for K in Ks])
-    M, a = centred_products(StoredBank(Ks), t)
+    M, a = centred_products(StoredStack(Ks), t)
     assert_allclose(M, np.tensordot(C, C, ([1, 2], [1, 2])), rtol=1e-9, atol=1e-9)
     assert_allclose(a, [t @ K @ t for K in C], rtol=1e-9, atol=1e-9)
 
@@ -78,7 +78,7 @@ def test_margin_shares_against_a_generic_optimiser(lam):
     )
     b = y * found.x
     shares = np.array([b @ K @ b for K in Ks])
-    learned = EasyMKL(options(3), lam).learn(StoredBank(Ks), machine)
+    learned = EasyMKL(options(3), lam).learn(StoredStack(Ks), machine)
     assert_allclose(learned.weights, shares / shares.sum(), atol=1e-4)
 
 

@@ -9,34 +9,34 @@ from tests.learning.problems import make_kernels
 
 from kernelmosaic import MKLClassifier
 from kernelmosaic.datasets import make_gaussians
-from kernelmosaic.gram import StoredBank
+from kernelmosaic.gram import StoredStack
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.learning.penalties import large_eigenvalues, make_penalties
 
 
 def test_large_eigenvalues_by_the_book():
     Ks = make_kernels(np.random.RandomState(0), 30, 6)[1]
-    bank = StoredBank(7.0 * Ks)
+    stack = StoredStack(7.0 * Ks)
     for m, K in enumerate(Ks):
         s = np.sqrt(np.diag(K))
         spectrum = np.linalg.eigvalsh(K / np.outer(s, s))
-        assert large_eigenvalues(bank, m) == sum(value > 0.5 for value in spectrum)
+        assert large_eigenvalues(stack, m) == sum(value > 0.5 for value in spectrum)
 
 
 def test_spectra_known_beforehand():
     n = 10
     blocks = np.kron(np.eye(2), np.ones((5, 5)))
     Ks = np.array([np.eye(n), np.ones((n, n)), blocks, np.zeros((n, n))])
-    d = make_penalties("eigenvalue", 1, StoredBank(Ks))
+    d = make_penalties("eigenvalue", 1, StoredStack(Ks))
     assert_array_equal(d, [10, 1, 2, 1])
-    assert_allclose(make_penalties("eigenvalue", 0.5, StoredBank(Ks)), np.sqrt(d))
-    assert_array_equal(make_penalties("eigenvalue", 0, StoredBank(Ks)), np.ones(4))
+    assert_allclose(make_penalties("eigenvalue", 0.5, StoredStack(Ks)), np.sqrt(d))
+    assert_array_equal(make_penalties("eigenvalue", 0, StoredStack(Ks)), np.ones(4))
 
 
 def test_the_matrices_are_left_alone():
     Ks = make_kernels(np.random.RandomState(0), 12, 3)[1] * 2
     before = Ks.copy()
-    make_penalties("eigenvalue", 1, StoredBank(Ks))
+    make_penalties("eigenvalue", 1, StoredStack(Ks))
     assert_array_equal(Ks, before)
 
 
@@ -63,4 +63,4 @@ def test_power_zero_is_plain_and_larger_powers_turn_to_simpler_kernels():
 )
 def test_refusals(penalties, power, message):
     with pytest.raises(ValueError, match=message):
-        make_penalties(penalties, power, StoredBank(np.ones((2, 3, 3))))
+        make_penalties(penalties, power, StoredStack(np.ones((2, 3, 3))))

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from tests.learning.problems import learn
 
 from kernelmosaic import MKLRegressor
-from kernelmosaic.gram import StoredBank
+from kernelmosaic.gram import StoredStack
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.learning.evaluation import Problem
 from kernelmosaic.learning.newton import Newton
@@ -49,8 +49,8 @@ def test_curvature_with_a_free_coefficient_of_zero_against_differences(place):
     # An odd target on samples that mirror each other: the coefficient of the sample in the middle is zero.
     x = np.insert(np.array([-3.0, -1.9, -0.7, 0.7, 1.9, 3.0]), place, 0.0)
     D = (x[:, np.newaxis] - x) ** 2
-    bank = StoredBank(np.array([np.outer(x, x) / 4, np.exp(-D), np.exp(-D / 9)]))
-    problem = Problem(bank, SVR(np.sin(x) + 0.1 * x**3, 1e4, 0.0), make_norm(1), np.array([1.0, 0.8, 1.3]))
+    stack = StoredStack(np.array([np.outer(x, x) / 4, np.exp(-D), np.exp(-D / 9)]))
+    problem = Problem(stack, SVR(np.sin(x) + 0.1 * x**3, 1e4, 0.0), make_norm(1), np.array([1.0, 0.8, 1.3]))
     theta, step = np.array([0.3, 0.5, 0.2]), 1e-4
 
     def slopes(at):

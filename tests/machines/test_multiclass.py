@@ -10,7 +10,7 @@ from sklearn.svm import LinearSVC
 from kernelmosaic.machines.multiclass import CrammerSinger, PairwiseSlack
 from kernelmosaic.solvers import Program, solve_smo
 from kernelmosaic.solvers._numba_multiclass import solve_sample
-from kernelmosaic.solvers.multiclass import class_products, solve_joint
+from kernelmosaic.solvers.multiclass import class_products, solve_multiclass
 
 MACHINES = [CrammerSinger, PairwiseSlack]
 
@@ -36,7 +36,7 @@ def test_equals_the_conic_program(machine, k, C):
         p = one.program
         assert found.gap <= 1e-9
         assert found.objective == pytest.approx(
-            joint.solve_joint_conic(K, y, k, p.prices, p.margins, p.pairwise), rel=1e-6
+            joint.solve_joint_conic(K, y, k, p.sample_C, p.margins, p.pairwise), rel=1e-6
         )
         assert_allclose(found.beta.sum(axis=1), 0.0, atol=1e-12 * C)
         others = np.delete(np.arange(k), 0)
@@ -48,7 +48,7 @@ def test_the_gap_is_a_true_bound_early_on(machine):
     _, y, K = make_problem(1, n=60)
     optimum = machine(y, 5.0).solve(K, tol=1e-10).objective
     for steps in (1, 20, 60, 200):
-        early = solve_joint(K, machine(y, 5.0).program, tol=1e-12, max_iter=steps)
+        early = solve_multiclass(K, machine(y, 5.0).program, tol=1e-12, max_iter=steps)
         assert early.objective <= optimum + 1e-9
         assert (optimum - early.objective) / optimum <= early.gap + 1e-9
         assert early.n_iter >= steps
@@ -99,7 +99,7 @@ def test_twenty_unbalanced_classes(machine):
     assert found.gap <= 1e-8
     if not p.pairwise:
         assert found.objective == pytest.approx(
-            joint.solve_joint_conic(K, y, 20, p.prices, p.margins, p.pairwise), rel=1e-6
+            joint.solve_joint_conic(K, y, 20, p.sample_C, p.margins, p.pairwise), rel=1e-6
         )
 
 
@@ -164,7 +164,7 @@ def test_classes_without_a_kernel_do_not_stop_the_others():
     X = rng.normal(size=(n, 3)) + 2.0 * rng.normal(size=(k, 3))[y]
     K = np.exp(-((X[:, None] - X) ** 2).sum(-1) / 4.0)
     own = np.array([0.36, 0.0, 0.06, 0.0, 0.0, 0.005])[:, None, None] * K
-    found = solve_joint(own, CrammerSinger(y, 0.02).program, tol=1e-7, max_iter=50_000)
+    found = solve_multiclass(own, CrammerSinger(y, 0.02).program, tol=1e-7, max_iter=50_000)
     assert found.gap <= 1e-7
     assert found.n_iter < 50_000
 

@@ -36,14 +36,14 @@ def _margin_rows(L, y, k, margins, slack_of, width):
     return np.array(rows), np.array(bounds)
 
 
-def solve_joint_conic(K, y, k, prices, margins, pairwise):
+def solve_joint_conic(K, y, k, sample_C, margins, pairwise):
     """Return the optimum of ½ Σ‖w_c‖² + Σ price · slack, one slack a sample or one a sample and class."""
     L = factor(K)
     n, rank = L.shape
     slacks = n * k if pairwise else n
     width = k * rank + slacks
     P = np.concatenate([np.ones(k * rank), np.zeros(slacks)])
-    c = np.concatenate([np.zeros(k * rank), np.repeat(prices, k) if pairwise else prices])
+    c = np.concatenate([np.zeros(k * rank), np.repeat(sample_C, k) if pairwise else sample_C])
     A, b = _margin_rows(L, y, k, margins, (lambda i, c: i * k + c) if pairwise else (lambda i, c: i), width)
     positive = np.hstack([np.zeros((slacks, k * rank)), -np.eye(slacks)])
     blocks = [(clarabel.NonnegativeConeT, A, b), (clarabel.NonnegativeConeT, positive, np.zeros(slacks))]
@@ -74,7 +74,7 @@ def solve_bilinear_conic(Ks, y, k, kappa):
     return value, x[k * rank + n :].reshape(k, P)
 
 
-def solve_joint_mkl_conic(Ks, y, k, prices, margins, pairwise):
+def solve_joint_mkl_conic(Ks, y, k, sample_C, margins, pairwise):
     """Return the optimum of ½ (Σ_m (Σ_c ‖u_c^(m)‖²)^½)² + Σ price · slack: shared weights that sum to one."""
     factors = [factor(K) for K in Ks]
     L = np.hstack(factors)
@@ -101,6 +101,6 @@ def solve_joint_mkl_conic(Ks, y, k, prices, margins, pairwise):
         blocks.append((clarabel.SecondOrderConeT, cone, np.zeros(len(columns) + 1)))
     quadratic = np.zeros(width)
     quadratic[-1] = 1.0
-    cost = np.concatenate([np.zeros(k * rank), np.repeat(prices, k) if pairwise else prices, np.zeros(P + 1)])
+    cost = np.concatenate([np.zeros(k * rank), np.repeat(sample_C, k) if pairwise else sample_C, np.zeros(P + 1)])
     value, x = _solve(quadratic, cost, blocks)
     return value, x[k * rank + slacks : -1] / x[-1]

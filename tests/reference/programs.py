@@ -76,9 +76,9 @@ def _svm_squared(rng, n, C):
 
 def _svm_weighted(rng, n, C):
     y = labels(rng, n)
-    prices = C * rng.gamma(1.0, size=n) * (rng.rand(n) < 0.8)
-    p = Program(y, np.where(y > 0, 0.0, -prices), np.where(y > 0, prices, 0.0), np.zeros(n))
-    return p, lambda f: prices @ hinge(1 - y * f)
+    sample_C = C * rng.gamma(1.0, size=n) * (rng.rand(n) < 0.8)
+    p = Program(y, np.where(y > 0, 0.0, -sample_C), np.where(y > 0, sample_C, 0.0), np.zeros(n))
+    return p, lambda f: sample_C @ hinge(1 - y * f)
 
 
 def _svr(rng, n, C):
@@ -94,9 +94,9 @@ def _svr_squared(rng, n, C):
 
 
 def _svr_free(rng, n, C):
-    t, epsilon, prices = rng.standard_normal(n), 0.3 * rng.rand(), C * rng.gamma(1.0, size=n)
-    p = Program(t, -prices, prices, np.zeros(n), epsilon=epsilon, total=None)
-    return p, lambda f: prices @ hinge(np.abs(t - f) - epsilon)
+    t, epsilon, sample_C = rng.standard_normal(n), 0.3 * rng.rand(), C * rng.gamma(1.0, size=n)
+    p = Program(t, -sample_C, sample_C, np.zeros(n), epsilon=epsilon, total=None)
+    return p, lambda f: sample_C @ hinge(np.abs(t - f) - epsilon)
 
 
 def _svr_tilted(rng, n, C):
@@ -143,8 +143,8 @@ def _ridge(rng, n, C):
 
 
 def _ridge_free(rng, n, C):
-    t, inf, prices = rng.standard_normal(n), np.full(n, np.inf), C * (0.1 + rng.rand(n))
-    return Program(t, -inf, inf, 1 / prices, total=None), lambda f: 0.5 * prices @ (t - f) ** 2
+    t, inf, sample_C = rng.standard_normal(n), np.full(n, np.inf), C * (0.1 + rng.rand(n))
+    return Program(t, -inf, inf, 1 / sample_C, total=None), lambda f: 0.5 * sample_C @ (t - f) ** 2
 
 
 MAKERS = {

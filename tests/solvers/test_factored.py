@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelmosaic.gram.feature_bank import StoredFeatures
+from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.machines import SVC, SVR
 from kernelmosaic.solvers import factored as module
 from kernelmosaic.solvers import solve_factored

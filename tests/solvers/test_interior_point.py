@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.reference.programs import LINEAR, MAKERS, assert_feasible, cases, labels, make_case, one_class, svm
 
-from kernelmosaic.gram.feature_bank import StoredFeatures
+from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.machines import SVC, SVR, LeastSquares, OneClass
 from kernelmosaic.solvers import (
     Program,
@@ -215,9 +215,9 @@ def test_large_kernels_and_prices_are_served_in_either_precision(seed, kind, dty
     Z = np.hstack([np.full((100, 9), 130.0), 100 * rng.standard_normal((100, 8))]).astype(dtype)
     y = labels(rng, 100)
     p = squared_slack(y) if kind == "squared slack" else svm(y, 1e5)
-    bank = StoredFeatures([Z])
-    bank.block_samples = 0
-    solution = solve(bank.combine(np.ones(1)), p, None, 1e-4)
+    stack = StoredFeatures([Z])
+    stack.block_samples = 0
+    solution = solve(stack.combine(np.ones(1)), p, None, 1e-4)
     exact = Z.astype(np.float64)
     reference = solve_smo(exact @ exact.T, p, tol=1e-4)
     assert solution.gap <= 1e-4
@@ -238,13 +238,13 @@ def test_a_working_set_of_one_class_keeps_its_sum_though_the_others_round():
     rng = np.random.RandomState(1)
     n = 60
     y = np.where(np.arange(n) < 30, 1.0, -1.0)
-    prices = rng.uniform(0.05, 0.15, n)
+    sample_C = rng.uniform(0.05, 0.15, n)
     near = _Near(
         StoredFeatures([rng.standard_normal((n, 3))]).combine(np.ones(1)),
-        Program(y, np.where(y > 0, 0.0, -prices), np.where(y > 0, prices, 0.0), np.zeros(n)),
+        Program(y, np.where(y > 0, 0.0, -sample_C), np.where(y > 0, sample_C, 0.0), np.zeros(n)),
         np.zeros(n),
     )
-    near.beta[5:30], near.beta[30:] = prices[5:30], -prices[5:30].sum() / 30
+    near.beta[5:30], near.beta[30:] = sample_C[5:30], -sample_C[5:30].sum() / 30
     # What the others leave is not zero but −4e-17 or so, which samples that cannot fall cannot make up for.
     assert near.beta[5:].sum() != 0
     near.solve_for(np.arange(5), 1e-3)

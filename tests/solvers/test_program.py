@@ -164,10 +164,10 @@ def test_certify_puts_the_pieces_together():
 def a_large_program(kind, n=30_000):
     rng = np.random.RandomState(1)
     t = np.sign(rng.standard_normal(n))
-    prices = 3.0 * rng.rand(n) if "weighted" in kind else np.ones(n)
-    lower, upper, ridge = np.where(t > 0, 0.0, -prices), np.where(t > 0, prices, 0.0), np.zeros(n)
+    sample_C = 3.0 * rng.rand(n) if "weighted" in kind else np.ones(n)
+    lower, upper, ridge = np.where(t > 0, 0.0, -sample_C), np.where(t > 0, sample_C, 0.0), np.zeros(n)
     if "tube" in kind:
-        return Program(rng.standard_normal(n), -prices, prices, ridge, epsilon=0.1)
+        return Program(rng.standard_normal(n), -sample_C, sample_C, ridge, epsilon=0.1)
     if "one class" in kind:
         return Program(np.zeros(n), np.zeros(n), np.full(n, 1.0 / (0.3 * n)), ridge, total=1.0)
     if "ridge" in kind:
@@ -198,6 +198,6 @@ def test_a_thinned_program_is_worth_as_much_as_one_of_repeated_samples():
     for slack in (np.zeros(120), np.full(120, 0.3)):
         many = Program(np.tile(t, 3), np.tile(np.minimum(t, 0.0), 3), np.tile(np.maximum(t, 0.0), 3), slack)
         whole = solve_smo(np.tile(Z @ Z.T, (3, 3)), many, tol=1e-10)
-        few = solve_smo(Z @ Z.T, many.thinned(np.arange(40)), tol=1e-10)
+        few = solve_smo(Z @ Z.T, many.subsampled(np.arange(40)), tol=1e-10)
         assert few.objective == pytest.approx(whole.objective, rel=1e-8)
         np.testing.assert_allclose(few.values, whole.values[:40], atol=1e-4)

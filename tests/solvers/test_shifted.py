@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelmosaic.gram.feature_bank import StoredFeatures
-from kernelmosaic.learning.joint_slack import HardMargin
+from kernelmosaic.gram.feature_stack import StoredFeatures
+from kernelmosaic.learning.learned_c import HardMargin
 from kernelmosaic.machines import SVC, SVR
 from kernelmosaic.solvers import certify, solve, solve_smo
 

@@ -131,11 +131,11 @@ def training_set(seed, n=60):
 def test_svc(seed, C, weighted):
     rng, X, K, K64 = training_set(seed)
     y = np.sign(X[:, 0] + 0.5 * rng.randn(60))
-    prices = C * (rng.gamma(2.0, size=60) if weighted else np.ones(60))
-    libsvm = SVC(C=C, kernel="precomputed", tol=1e-8).fit(K64, y, sample_weight=prices / C)
+    sample_C = C * (rng.gamma(2.0, size=60) if weighted else np.ones(60))
+    libsvm = SVC(C=C, kernel="precomputed", tol=1e-8).fit(K64, y, sample_weight=sample_C / C)
     beta = np.zeros(60)
     beta[libsvm.support_] = libsvm.dual_coef_[0]
-    program = Program(y, np.where(y > 0, 0, -prices), np.where(y > 0, prices, 0), np.zeros(60))
+    program = Program(y, np.where(y > 0, 0, -sample_C), np.where(y > 0, sample_C, 0), np.zeros(60))
     solution = solve_smo(K, program, tol=1e-9)
     assert solution.objective == pytest.approx(y @ beta - 0.5 * beta @ K64 @ beta, rel=1e-7)
     np.testing.assert_allclose(solution.values + solution.intercept, libsvm.decision_function(K64), atol=1e-4)

@@ -77,7 +77,7 @@ class Trained:
     ----------
     pipeline : Pipeline
     curve : list of PricePoint
-        In the order of the prices; empty without cross-validation.
+        In the order of the Cs; empty without cross-validation.
     price : float
         The one used.
     baseline : float or None
@@ -163,13 +163,13 @@ def train(estimator: Any, method: Method, wishes: Wishes, table: Any, y: Any, ad
         Called with what is done next and how many steps are done.
     """
     parameter = f"model__{price_name(method, wishes.task)}"
-    prices = price_grid(method, wishes, _scale(wishes.task, y))
+    Cs = price_grid(method, wishes, _scale(wishes.task, y))
     folds = make_folds(wishes, y)
-    if not folds and len(prices) > 1:
-        raise ValueError(f"--folds 0: without cross-validation give the price, such as --C {prices[len(prices) // 2]}.")
-    curve = _cross_validate(estimator, parameter, prices, folds, wishes, table, y, advance)
+    if not folds and len(Cs) > 1:
+        raise ValueError(f"--folds 0: without cross-validation give the price, such as --C {Cs[len(Cs) // 2]}.")
+    curve = _cross_validate(estimator, parameter, Cs, folds, wishes, table, y, advance)
     # The first of equals: the smoothest model.
-    price = max(curve, key=lambda point: point.mean).price if curve else prices[0]
+    price = max(curve, key=lambda point: point.mean).price if curve else Cs[0]
     chosen = clone(estimator).set_params(**{parameter: price})
     search = None
     if wishes.method == "rmkl" and folds:
@@ -189,16 +189,16 @@ def _scale(task: str, y: Any) -> float:
 
 
 def _cross_validate(
-    estimator: Any, parameter: str, prices: list[float], folds: Any, wishes: Wishes, table: Any, y: Any, advance: Any
+    estimator: Any, parameter: str, Cs: list[float], folds: Any, wishes: Wishes, table: Any, y: Any, advance: Any
 ) -> list[PricePoint]:
     quick = {} if wishes.method == "localized" else {"model__tol": _LOOSE}
     quick |= {"model__n_init": 1} if wishes.method == "localized" else {}
-    shares = len(prices) > 1 and is_shareable(estimator, len(y), min(effective_n_jobs(wishes.jobs), len(folds)))
+    shares = len(Cs) > 1 and is_shareable(estimator, len(y), min(effective_n_jobs(wishes.jobs), len(folds)))
     make = shared_fold if shares else plain_fold
 
     def attempt(i: int, f: int, fold: Later) -> tuple[int, int, Any, bool]:
         given = fold.get()
-        model = clone(given.pipeline).set_params(**{parameter: prices[i]}, **quick)
+        model = clone(given.pipeline).set_params(**{parameter: Cs[i]}, **quick)
         model.fit(given.train, None if wishes.task == ONE_CLASS else y[folds[f][0]])
         inner = model.named_steps["model"]
         return i, f, model.predict(given.held), not inner.duality_gap_ <= inner.tol
@@ -207,7 +207,7 @@ def _cross_validate(
         # Fold by fold, and no fold is held here: its matrices go as soon as its last price is done.
         for f, (rows, held) in enumerate(folds):
             fold = Later(partial(make, estimator, table, rows, held))
-            yield from (delayed(attempt)(i, f, fold) for i in range(len(prices)))
+            yield from (delayed(attempt)(i, f, fold) for i in range(len(Cs)))
 
     found: dict[tuple[int, int], tuple[Any, bool]] = {}
     # Threads: the compiled loops let others run, and nothing has to be copied or started.
@@ -219,9 +219,7 @@ def _cross_validate(
             advance("cross-validation", done)
     if not folds:
         return []
-    return [
-        _gather(price, [found[i, f] for f in range(len(folds))], folds, wishes, y) for i, price in enumerate(prices)
-    ]
+    return [_gather(price, [found[i, f] for f in range(len(folds))], folds, wishes, y) for i, price in enumerate(Cs)]
 
 
 def _gather(price: float, found: Any, folds: Any, wishes: Wishes, y: Any) -> PricePoint:

@@ -133,7 +133,7 @@ def make_estimator(wishes: Wishes, kernels: Any, plan: Plan, scale: float) -> An
 
 
 def price_grid(method: Method, wishes: Wishes, scale: float) -> list[float]:
-    """Return the prices to try: one, if it was given or there is none to choose.
+    """Return the Cs to try: one, if it was given or there is none to choose.
 
     A regression on targets s times as large is the same problem at s times the price.
     """
@@ -143,7 +143,7 @@ def price_grid(method: Method, wishes: Wishes, scale: float) -> list[float]:
 
 
 def price_name(method: Method, task: str) -> str:
-    """Return the name of the parameter that the prices are values of."""
+    """Return the name of the parameter that the Cs are values of."""
     return "nu" if task == ONE_CLASS else method.price
 
 

@@ -29,7 +29,7 @@ class Facts:
     guessed_rows, n_columns : int
     classes : list
     price : float
-    prices : list of float
+    Cs : list of float
         Those compared.
     score, spread, baseline, test : float or None
         Mean and standard deviation over the folds; None where it was not measured.
@@ -45,7 +45,7 @@ class Facts:
     n_columns: int
     classes: list[Any]
     price: float
-    prices: list[float]
+    Cs: list[float]
     score: float | None
     spread: float | None
     baseline: float | None
@@ -73,7 +73,7 @@ class Facts:
             n_columns=len([c for c in material.plan.columns if c != "(row number)"]),
             classes=[getattr(c, "item", lambda c=c: c)() for c in getattr(model, "classes_", [])],
             price=trained.price,
-            prices=[point.price for point in trained.curve],
+            Cs=[point.price for point in trained.curve],
             score=score,
             spread=None if best is None else float(best.scores.std()),
             baseline=trained.baseline,
@@ -121,8 +121,8 @@ def lines(facts: Facts, method: Method) -> list[tuple[str, str]]:
         shown = ", ".join(map(str, facts.classes[:10])) + (" …" if len(facts.classes) > 10 else "")
         found.append(("classes", f"{len(facts.classes)}: {shown}"))
     how = "given"
-    if len(facts.prices) > 1:
-        how = f"the best of {', '.join(f'{price:g}' for price in facts.prices)}"
+    if len(facts.Cs) > 1:
+        how = f"the best of {', '.join(f'{price:g}' for price in facts.Cs)}"
     found.append((price_name(method, facts.task), f"{facts.price:g} ({how})"))
     if facts.score is not None and facts.baseline is not None:
         text = f"{figure(facts.task, facts.score)} ± {figure(facts.task, facts.spread or 0.0)}, {facts.folds} folds"
@@ -146,13 +146,13 @@ def shares(trained: Any) -> list[KernelShare]:
 def cautions(facts: Facts, trained: Any) -> list[str]:
     """Return what the user should not overlook, a line each."""
     found = []
-    if len(facts.prices) > 2 and facts.price in (facts.prices[0], facts.prices[-1]):
+    if len(facts.Cs) > 2 and facts.price in (facts.Cs[0], facts.Cs[-1]):
         found.append(
-            f"the best price, {facts.price:g}, is at the edge of those tried ({min(facts.prices):g} to "
-            f"{max(facts.prices):g}): one beyond may be better; try it with --C."
+            f"the best price, {facts.price:g}, is at the edge of those tried ({min(facts.Cs):g} to "
+            f"{max(facts.Cs):g}): one beyond may be better; try it with --C."
         )
     if facts.n_loose:
-        found.append(f"{facts.n_loose} of {len(facts.prices) * facts.folds} cross-validation fits stopped early.")
+        found.append(f"{facts.n_loose} of {len(facts.Cs) * facts.folds} cross-validation fits stopped early.")
     if facts.task != ONE_CLASS and facts.score is not None and facts.baseline is not None:
         margin = facts.spread or 0.0
         if facts.score <= facts.baseline + margin:
@@ -258,9 +258,9 @@ def _draw_curve(trained: Any, facts: Facts, name: str) -> Any:
 
     figure = Figure(figsize=(6.4, 3.6), layout="constrained")
     axes = figure.subplots()
-    prices = [point.price for point in trained.curve]
+    Cs = [point.price for point in trained.curve]
     means = [point.mean for point in trained.curve]
-    axes.errorbar(prices, means, [p.scores.std() for p in trained.curve], marker="o", capsize=3, color=_BLUE)
+    axes.errorbar(Cs, means, [p.scores.std() for p in trained.curve], marker="o", capsize=3, color=_BLUE)
     axes.axhline(trained.baseline, linestyle="--", color=_ORANGE, label="looking at no column")
     used = trained.best
     axes.plot([used.price], [used.mean], marker="*", markersize=15, color=_BLUE, linestyle="", label="used")

@@ -536,6 +536,6 @@ def _checked(block: Any, text: str, n_rows: int, n_training: int) -> Any:
 def _fitted(model: Any) -> Iterator[tuple[str, Precomputed]]:
     """The fitted copies of given kernels, by which predictions are made, by name."""
     for expansion in {id(e): e for e in [model._expansion, *getattr(model, "_expansions", [])]}.values():
-        for piece in expansion.mosaic.pieces:
-            if isinstance(piece.kernel, Precomputed):
-                yield piece.name, piece.kernel
+        for fitted_kernel in expansion.kernel_set.fitted:
+            if isinstance(fitted_kernel.kernel, Precomputed):
+                yield fitted_kernel.name, fitted_kernel.kernel

@@ -1,4 +1,4 @@
-"""What all estimators with one weight a kernel share: from samples to a bank, from weights to predictions."""
+"""What all estimators with one weight a kernel share: from samples to a stack, from weights to predictions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kernelmosaic.estimators._params import KernelListMixin
 from kernelmosaic.estimators._repeats import Counted
 from kernelmosaic.estimators._streamed import check_approximation, is_streamed, validate_rows
 from kernelmosaic.estimators._training_set import TrainingSet, count_samples, read_training_set
-from kernelmosaic.gram import KernelBank
+from kernelmosaic.gram import GramStack
 from kernelmosaic.gram.device import require_device, tensor_device, to_host
 from kernelmosaic.kernels.text import refuse_text
 from kernelmosaic.learning import Learned, Learner, make_learner
@@ -41,7 +41,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
     approximation: Any = None
     rank: Any = None
     # Of the Gram matrices; None leaves it to their number.
-    _bank_dtype: Any = None
+    _stack_dtype: Any = None
     _expansion: Any
     # Where to compute; and where the last fit did, which a tensor on a device may say, too.
     device: Any = None
@@ -66,17 +66,17 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         counted = count_samples(self, X, y, sample_weight)
         machines = self._machines(None if y is None else y[counted.rows], counted.weight)
         data = self._training_set(X, original, counted)
-        learner = self._make_learner(data.bank, machines)
-        learned = [learner.learn(data.bank, machine) for machine in machines]
-        self.kernel_names_ = data.mosaic.names
+        learner = self._make_learner(data.stack, machines)
+        learned = [learner.learn(data.stack, machine) for machine in machines]
+        self.kernel_names_ = data.kernel_set.names
         self._keep(data, learned, machines)
         self._warn_if_loose(learner, learned)
 
     def _training_set(self, X: Any, original: Any, counted: Counted) -> TrainingSet:
         return read_training_set(self, X, original, counted)
 
-    def _make_learner(self, bank: KernelBank, machines: list[Any]) -> Any:
-        return make_learner(self, bank, machines)
+    def _make_learner(self, stack: GramStack, machines: list[Any]) -> Any:
+        return make_learner(self, stack, machines)
 
     def _keep(self, data: TrainingSet, learned: list[Learned], machines: list[Machine]) -> None:
         # A joint machine has one column of coefficients a class, and weights that its classes may share.

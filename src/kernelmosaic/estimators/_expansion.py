@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram import Mosaic, Views, take_rows
+from kernelmosaic.gram import KernelSet, Views, take_rows
 from kernelmosaic.gram.device import has_device
 
 #: Bytes of the blocks a prediction works on at once.
@@ -22,7 +22,7 @@ class Expansion:
 
     Attributes
     ----------
-    mosaic : Mosaic
+    kernel_set : KernelSet
         The active kernels.
     support : list
         The support samples as these kernels see them.
@@ -38,7 +38,7 @@ class Expansion:
         Where it was fitted, and is evaluated as long as that device is there.
     """
 
-    mosaic: Mosaic
+    kernel_set: KernelSet
     support: Views
     beta: NDArray[np.float64]
     eta: NDArray[np.float64]
@@ -49,7 +49,7 @@ class Expansion:
     @classmethod
     def prune(
         cls,
-        mosaic: Mosaic,
+        kernel_set: KernelSet,
         views: Views,
         support: NDArray[np.intp],
         beta: NDArray[np.float64],
@@ -58,12 +58,12 @@ class Expansion:
     ) -> Expansion:
         """Keep what the function needs of the training set: active kernels, support samples."""
         active = np.flatnonzero(np.any(eta != 0, axis=0))
-        kept = take_rows(mosaic.select_views(views, active), support)
-        return cls(mosaic.select(active), kept, beta, eta[:, active], active, eta.shape[1], device)
+        kept = take_rows(kernel_set.select_views(views, active), support)
+        return cls(kernel_set.select(active), kept, beta, eta[:, active], active, eta.shape[1], device)
 
     def terms(self, X: Any) -> NDArray[np.float64]:
         """Return each kernel's share of the outputs, of shape (n, P, outputs)."""
-        views = self.mosaic.views(X)
+        views = self.kernel_set.views(X)
         out = np.zeros((X.shape[0], self.n_kernels, self.beta.shape[0]))
         for rows, m, values in self._blocks(views):
             out[rows, self.active[m]] = values
@@ -71,7 +71,7 @@ class Expansion:
 
     def values(self, X: Any) -> NDArray[np.float64]:
         """Return the outputs without their intercepts, of shape (n, outputs)."""
-        views = self.mosaic.views(X)
+        views = self.kernel_set.views(X)
         out = np.zeros((X.shape[0], self.beta.shape[0]))
         for rows, _, values in self._blocks(views):
             out[rows] += values
@@ -79,10 +79,10 @@ class Expansion:
 
     def combined(self, X: Any, Y: Any) -> NDArray[np.float64]:
         """Return the combined kernel of every output between X and Y, of shape (outputs, len(X), len(Y))."""
-        left = self.mosaic.views(X)
-        right = left if Y is X else self.mosaic.views(Y)
+        left = self.kernel_set.views(X)
+        right = left if Y is X else self.kernel_set.views(Y)
         out = np.zeros((len(self.eta), X.shape[0], Y.shape[0]))
-        for m, K in self.mosaic.blocks(left, right, range(len(self.mosaic))):
+        for m, K in self.kernel_set.blocks(left, right, range(len(self.kernel_set))):
             for total, weight in zip(out, self.eta[:, m], strict=True):
                 if weight:
                     total += weight * K
@@ -94,12 +94,12 @@ class Expansion:
         if n and has_device(self.device):
             from kernelmosaic.gram._torch_products import device_products
 
-            for rows, m, values in device_products(self.mosaic, views, self.support, self.beta.T, self.device):
+            for rows, m, values in device_products(self.kernel_set, views, self.support, self.beta.T, self.device):
                 yield rows, m, values * self.eta[:, m]
             return
         height = max(1, _BLOCK_BYTES // (8 * max(self.beta.shape[1], 1)))
         for start in range(0, n, height):
             rows = slice(start, min(start + height, n))
             strip = take_rows(views, rows)
-            for m, K in self.mosaic.blocks(strip, self.support, range(len(self.mosaic))):
+            for m, K in self.kernel_set.blocks(strip, self.support, range(len(self.kernel_set))):
                 yield rows, m, (K @ self.beta.T) * self.eta[:, m]

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from kernelmosaic.estimators._gated_expansion import ROUNDING
 from kernelmosaic.gram.device import has_device
-from kernelmosaic.gram.feature_bank import FeatureBank
-from kernelmosaic.gram.feature_mosaic import FeatureMosaic
+from kernelmosaic.gram.feature_maps import FeatureMaps
+from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.row_blocks import RowSource, open_rows, row_strips
 from kernelmosaic.learning.gated import Look
 
@@ -29,7 +29,7 @@ class FeatureExpansion:
 
     Attributes
     ----------
-    mosaic : FeatureMosaic
+    kernel_set : FeatureMaps
         The active kernels with their feature maps.
     w : list of ndarray of shape (features, outputs)
         The weight vectors, one a kernel.
@@ -43,7 +43,7 @@ class FeatureExpansion:
         Where it was fitted, and is evaluated as long as that device is there.
     """
 
-    mosaic: FeatureMosaic
+    kernel_set: FeatureMaps
     w: list[NDArray[np.float64]]
     eta: NDArray[np.float64]
     active: NDArray[np.intp]
@@ -53,21 +53,21 @@ class FeatureExpansion:
     @classmethod
     def prune(
         cls,
-        mosaic: FeatureMosaic,
-        bank: FeatureBank,
+        kernel_set: FeatureMaps,
+        stack: FeatureStack,
         beta: NDArray[np.float64],
         eta: NDArray[np.float64],
         device: str | None = None,
     ) -> FeatureExpansion:
         """Keep what the function needs: active kernels and their weight vectors; β has shape (outputs, n)."""
         active = np.flatnonzero(np.any(eta != 0, axis=0))
-        sums = bank.sums(np.ascontiguousarray(beta.T), active)
+        sums = stack.sums(np.ascontiguousarray(beta.T), active)
         w = [sums[int(m)] * eta[:, m] for m in active]
-        return cls(mosaic.select(active), w, eta[:, active], active, eta.shape[1], device)
+        return cls(kernel_set.select(active), w, eta[:, active], active, eta.shape[1], device)
 
     @classmethod
     def prune_gated(
-        cls, mosaic: FeatureMosaic, bank: FeatureBank, looks: Sequence[Look], device: str | None = None
+        cls, kernel_set: FeatureMaps, stack: FeatureStack, looks: Sequence[Look], device: str | None = None
     ) -> FeatureExpansion:
         """Keep what the function of machines under their gates needs, one after the other."""
         # Of each output and kernel the largest |β_ci g_cm(x_i)|.
@@ -75,9 +75,9 @@ class FeatureExpansion:
             [np.abs(beta[:, np.newaxis] * one.gates).max(axis=0) for one in looks for beta in one.outputs]
         )
         active = np.flatnonzero(np.any(largest > ROUNDING * largest.max(axis=1, keepdims=True), axis=0))
-        sums = [bank.sums(np.ascontiguousarray(one.outputs.T), active, one.gates) for one in looks]
+        sums = [stack.sums(np.ascontiguousarray(one.outputs.T), active, one.gates) for one in looks]
         w = [np.hstack([one[int(m)] for one in sums]) for m in active]
-        return cls(mosaic.select(active), w, np.ones((len(largest), len(active))), active, len(mosaic), device)
+        return cls(kernel_set.select(active), w, np.ones((len(largest), len(active))), active, len(kernel_set), device)
 
     def terms(self, X: Any, gates: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         """Return each kernel's share of the outputs, of shape (n, P, outputs)."""
@@ -128,7 +128,7 @@ class FeatureExpansion:
         if has_device(self.device):
             from kernelmosaic.gram._torch_products import device_feature_products
 
-            yield from device_feature_products(self.mosaic, rows, self.w, self.device)
+            yield from device_feature_products(self.kernel_set, rows, self.w, self.device)
             return
         for strip, m, Z in self._blocks(rows):
             yield strip, m, Z @ self.w[m]
@@ -136,8 +136,8 @@ class FeatureExpansion:
     def _blocks(
         self, rows: RowSource, kernels: Sequence[int] | None = None
     ) -> Iterator[tuple[slice, int, NDArray[np.float64]]]:
-        every = range(len(self.mosaic)) if kernels is None else kernels
-        width = rows.row_width + 3 * int(self.mosaic.widths.sum())
+        every = range(len(self.kernel_set)) if kernels is None else kernels
+        width = rows.row_width + 3 * int(self.kernel_set.widths.sum())
         for strip in row_strips(rows.shape[0], _BLOCK_BYTES // (8 * width)):
-            for m, Z in self.mosaic.blocks(rows.take(strip), every):
+            for m, Z in self.kernel_set.blocks(rows.take(strip), every):
                 yield strip, m, Z

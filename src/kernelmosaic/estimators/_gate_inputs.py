@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from kernelmosaic.gram.row_blocks import RowSource, row_strips
 from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.linear import Linear
-from kernelmosaic.kernels.views import Entry, lay_tiles, take_columns
+from kernelmosaic.kernels.views import Entry, lay_specs, take_columns
 
 Array = NDArray[np.float64]
 
@@ -109,7 +109,7 @@ class GateInputs:
         Of samples in a RowSource a kernel's space is learned from at most a thousand, drawn by `random_state`.
         """
         try:
-            tile = lay_tiles([Entry("gating", Linear() if kernel is None else kernel, columns)], table)[0]
+            tile = lay_specs([Entry("gating", Linear() if kernel is None else kernel, columns)], table)[0]
         except ValueError as error:
             raise ValueError(f"gating_columns={columns!r}: {error}") from error
         if kernel is not None:

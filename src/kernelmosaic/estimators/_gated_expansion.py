@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram import Mosaic, Views, take_rows
+from kernelmosaic.gram import KernelSet, Views, take_rows
 from kernelmosaic.gram.device import has_device
 
 Array = NDArray[np.float64]
@@ -29,7 +29,7 @@ class GatedExpansion:
 
     Attributes
     ----------
-    mosaic : Mosaic
+    kernel_set : KernelSet
         All P kernels.
     support : list
         The support samples as the kernels see them.
@@ -41,7 +41,7 @@ class GatedExpansion:
         Where it was fitted, and is evaluated as long as that device is there.
     """
 
-    mosaic: Mosaic
+    kernel_set: KernelSet
     support: Views
     coefficients: Array
     skip: bool = True
@@ -50,48 +50,48 @@ class GatedExpansion:
     @property
     def active(self) -> NDArray[np.intp]:
         """The kernels some support sample needs."""
-        return np.flatnonzero([len(self._columns(m)) for m in range(len(self.mosaic))])
+        return np.flatnonzero([len(self._columns(m)) for m in range(len(self.kernel_set))])
 
     def terms(self, X: Any, gates: Array) -> Array:
         """Return each kernel's share of the outputs, (n, P, outputs), for gates of shape (outputs or 1, n, P)."""
         out = np.zeros((gates.shape[1], gates.shape[2], len(self.coefficients)))
-        for rows, m, values in self._blocks(self.mosaic.views(X), gates):
+        for rows, m, values in self._blocks(self.kernel_set.views(X), gates):
             out[rows, m] = values
         return out
 
     def values(self, X: Any, gates: Array) -> Array:
         """Return the outputs without their intercepts, of shape (n, outputs)."""
         out = np.zeros((gates.shape[1], len(self.coefficients)))
-        for rows, _, values in self._blocks(self.mosaic.views(X), gates):
+        for rows, _, values in self._blocks(self.kernel_set.views(X), gates):
             out[rows] += values
         return out
 
     def combined(self, X: Any, Y: Any, left_gates: Array, right_gates: Array) -> Array:
         """Return Σ_m η_m(x) k_m(x, z) η_m(z) of every output between X and Y, of shape (outputs, len(X), len(Y))."""
-        left = self.mosaic.views(X)
-        right = left if Y is X else self.mosaic.views(Y)
+        left = self.kernel_set.views(X)
+        right = left if Y is X else self.kernel_set.views(Y)
         out = np.zeros((len(left_gates), left_gates.shape[1], right_gates.shape[1]))
-        for m, K in self.mosaic.blocks(left, right, range(len(self.mosaic))):
+        for m, K in self.kernel_set.blocks(left, right, range(len(self.kernel_set))):
             for total, g, h in zip(out, left_gates[:, :, m], right_gates[:, :, m], strict=True):
                 total += g[:, np.newaxis] * K * h
         return out
 
     def n_evaluations(self, gates: Array) -> int:
         """Return how many kernel values a prediction under these gates computes."""
-        columns = [len(self._columns(m)) for m in range(len(self.mosaic))]
+        columns = [len(self._columns(m)) for m in range(len(self.kernel_set))]
         return int(sum(len(self._rows(gates[:, :, m])) * c for m, c in enumerate(columns)))
 
     def _blocks(self, views: Views, gates: Array) -> Iterator[tuple[NDArray[np.intp], int, Array]]:
         n, size = gates.shape[1], self.coefficients.shape[2]
         if size == 0:
             return
-        columns = [self._columns(m) for m in range(len(self.mosaic))]
+        columns = [self._columns(m) for m in range(len(self.kernel_set))]
         height = max(1, _BLOCK_BYTES // (8 * size))
         for start in range(0, n, height):
             strip = np.arange(start, min(start + height, n))
             # Kernels wanted for the same samples are asked for together: they may share what they are made of.
             wanted: dict[tuple[bytes, bytes], list[int]] = {}
-            rows = [strip[self._rows(gates[:, strip, m])] for m in range(len(self.mosaic))]
+            rows = [strip[self._rows(gates[:, strip, m])] for m in range(len(self.kernel_set))]
             for m, (r, c) in enumerate(zip(rows, columns, strict=True)):
                 if len(r) and len(c):
                     wanted.setdefault((r.tobytes(), c.tobytes()), []).append(m)
@@ -106,13 +106,13 @@ class GatedExpansion:
     ) -> Iterator[tuple[int, Array]]:
         """Yield (m, K_m times the kernel's coefficients) between samples and support samples."""
         if not has_device(self.device):
-            for m, K in self.mosaic.blocks(left, right, members):
+            for m, K in self.kernel_set.blocks(left, right, members):
                 yield m, K @ self.coefficients[:, m, columns].T
             return
         from kernelmosaic.gram._torch_products import device_products
 
         for m in members:
-            single, coefficients = self.mosaic.select([m]), self.coefficients[:, m, columns].T
+            single, coefficients = self.kernel_set.select([m]), self.coefficients[:, m, columns].T
             parts = device_products(single, [left[m]], [right[m]], coefficients, self.device)
             yield m, np.concatenate([values for _, _, values in parts])
 

@@ -52,7 +52,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
         machines = self._machines(None if y is None else y[counted.rows], counted.weight)
         data = self._training_set(X, original, counted)
         self._inputs = self._gate_inputs(data)
-        self.kernel_names_ = data.mosaic.names
+        self.kernel_names_ = data.kernel_set.names
         self._keep_gated(data, machines, self._learn_gates(data, self._inputs(data.samples), machines))
 
     def _check_parameters(self) -> None:
@@ -96,18 +96,18 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
             int(self.n_iter_no_change),
         )
         seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=int(self.n_init))
-        projected = isinstance(data, ExactSet) and bool(projected_kernels(data.mosaic))
+        projected = isinstance(data, ExactSet) and bool(projected_kernels(data.kernel_set))
         if projected and self._fit_device is not None:
             raise ValueError(
                 f"device={self._fit_device!r}: projected kernels are learned on the host; use device=None."
             )
-        shared = None if projected else data.bank
+        shared = None if projected else data.stack
 
         def attempt(machine: Machine, seed: int) -> LearnedGates:
             own = data.projections() if isinstance(data, ExactSet) and projected else None
-            bank = shared if own is None else own.bank
-            assert bank is not None
-            return learner.learn(bank, machine, Z, np.random.RandomState(seed), own)
+            stack = shared if own is None else own.stack
+            assert stack is not None
+            return learner.learn(stack, machine, Z, np.random.RandomState(seed), own)
 
         tasks = [(machine, seed) for machine in machines for seed in seeds]
         workers = 1 if self.verbose or not data.shareable else max(1, min(allowed_threads(), len(tasks)))
@@ -152,7 +152,9 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
     def _prune(self, data: TrainingSet, support: NDArray[np.intp], learned: list[LearnedGates]) -> list[Any]:
         """Keep what predictions need of the training set: one expansion for all machines; one each with projections."""
         self._expansion = data.gated_expansion([one.look for one in learned], support)
-        own = [data.gated_expansion([one.look], support, one.mosaic) for one in learned if one.mosaic is not None]
+        own = [
+            data.gated_expansion([one.look], support, one.kernel_set) for one in learned if one.kernel_set is not None
+        ]
         return own or [self._expansion]
 
     # Samples in ----------------------------------------------------------------------------------------------------

@@ -23,8 +23,8 @@ def has_learned_projections(estimator: Any) -> bool:
     """The same of the kernels that were fitted, whatever the parameters say now; of the parameters before a fit."""
     if not hasattr(estimator, "_expansions"):
         return has_projections(estimator)
-    mosaics = (getattr(one.mosaic, "mosaic", one.mosaic) for one in estimator._expansions)
-    return any(projected_kernels(mosaic) for mosaic in mosaics)
+    mosaics = (getattr(one.kernel_set, "kernel_set", one.kernel_set) for one in estimator._expansions)
+    return any(projected_kernels(kernel_set) for kernel_set in mosaics)
 
 
 class ProjectedSamples(TransformerMixin):
@@ -50,7 +50,7 @@ class ProjectedSamples(TransformerMixin):
         """
         check_is_fitted(self)
         X = self._validate(X, reset=False)
-        every = [expansion.mosaic.views(X) for expansion in self._expansions]
+        every = [expansion.kernel_set.views(X) for expansion in self._expansions]
         return np.hstack([kernel.transform(every[c][m]) for c, m, kernel in _learned(self)])
 
     def get_feature_names_out(self: Any, input_features: Any = None) -> NDArray[Any]:
@@ -76,5 +76,5 @@ class ProjectedSamples(TransformerMixin):
 def _learned(estimator: Any) -> Iterator[tuple[int, int, Projected]]:
     """Yield (class, number among the kernels, kernel) of every learned projection."""
     for c, expansion in enumerate(estimator._expansions):
-        for m in projected_kernels(expansion.mosaic):
-            yield c, m, expansion.mosaic.pieces[m].kernel
+        for m in projected_kernels(expansion.kernel_set):
+            yield c, m, expansion.kernel_set.fitted[m].kernel

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from kernelmosaic.gram.row_blocks import RowSource
 from kernelmosaic.kernels.base import Kernel, StatisticKernel
-from kernelmosaic.kernels.views import Tile, take_columns
+from kernelmosaic.kernels.views import KernelSpec, take_columns
 
 #: Standard deviations this many times apart are warned of.
 _FACTOR = 100.0
@@ -36,7 +36,7 @@ class _Extremes(NamedTuple):
         return self.deviations[0] / self.deviations[1]
 
 
-def warn_of_scales(model: Any, tiles: Sequence[Tile], samples: Any, table: Any) -> None:
+def warn_of_scales(model: Any, specs: Sequence[KernelSpec], samples: Any, table: Any) -> None:
     """Warn once where one kernel reads columns whose standard deviations are 100 times apart or more.
 
     Only of kernels whose formula reads products or distances. Constant columns do not count, nor do those of two
@@ -47,7 +47,7 @@ def warn_of_scales(model: Any, tiles: Sequence[Tile], samples: Any, table: Any) 
     if sparse.issparse(X):
         return
     seen: dict[bytes | None, _Extremes | None] = {}
-    for tile in tiles:
+    for tile in specs:
         key = None if tile.columns is None else tile.columns.tobytes()
         if key not in seen and _reads_scale(tile.kernel):
             seen[key] = _extremes(tile, tile.kernel.validate(take_columns(X, tile.columns)))
@@ -89,7 +89,7 @@ def _reads_scale(kernel: Kernel) -> bool:
     return any(isinstance(part, Kernel) and _reads_scale(part) for part in parts)
 
 
-def _extremes(tile: Tile, X: NDArray[Any]) -> _Extremes | None:
+def _extremes(tile: KernelSpec, X: NDArray[Any]) -> _Extremes | None:
     """Return the columns of largest and smallest deviation, None if they are alike."""
     X = X.astype(np.float64, copy=False)
     low, high = X.min(axis=0), X.max(axis=0)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
-from kernelmosaic.gram.feature_mosaic import APPROXIMATIONS
+from kernelmosaic.gram.feature_maps import APPROXIMATIONS
 from kernelmosaic.gram.row_blocks import ArrayRows, RowSource, is_dask, open_rows
 
 #: Repeated samples are looked for in sets up to this size.

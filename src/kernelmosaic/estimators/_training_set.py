@@ -16,12 +16,12 @@ from kernelmosaic.estimators._gated_expansion import GatedExpansion
 from kernelmosaic.estimators._repeats import Counted, count_repeats
 from kernelmosaic.estimators._scales import warn_of_scales
 from kernelmosaic.estimators._streamed import is_small, is_streamed, named_columns
-from kernelmosaic.gram import KernelBank, Mosaic, ProductMosaic, make_bank, take_rows
-from kernelmosaic.gram.feature_bank import FeatureBank, make_feature_bank
-from kernelmosaic.gram.feature_mosaic import FeatureMosaic
+from kernelmosaic.gram import GramStack, KernelSet, ProductKernelSet, make_stack, take_rows
+from kernelmosaic.gram.feature_maps import FeatureMaps
+from kernelmosaic.gram.feature_stack import FeatureStack, make_feature_stack
 from kernelmosaic.gram.memory import default_budget
 from kernelmosaic.gram.row_blocks import open_rows
-from kernelmosaic.kernels.views import Tile, lay_tiles
+from kernelmosaic.kernels.views import KernelSpec, lay_specs
 from kernelmosaic.learning.gated import Look
 from kernelmosaic.learning.projections import Projections
 
@@ -46,19 +46,19 @@ class TrainingSet(ABC):
     ----------
     kept, weight : ndarray of shape (n,)
         Row numbers of the samples in what was given, and how much each counts.
-    mosaic : Mosaic or FeatureMosaic
+    kernel_set : KernelSet or FeatureMaps
         The fitted kernels.
     samples : array, sparse matrix or RowSource
         The samples themselves.
     table : array or data frame
         Has the columns of the samples, by their names if they have any; its rows do not count.
-    bank : KernelBank
+    stack : GramStack
         Their matrices, or features; made when first asked for.
     device : str or None
         Where they are computed.
     """
 
-    mosaic: Any
+    kernel_set: Any
     samples: Any
     table: Any
 
@@ -69,12 +69,12 @@ class TrainingSet(ABC):
 
     @property
     @abstractmethod
-    def bank(self) -> KernelBank: ...
+    def stack(self) -> GramStack: ...
 
     @property
     @abstractmethod
     def shareable(self) -> bool:
-        """Whether several threads may work on the bank at once, and gain by it."""
+        """Whether several threads may work on the stack at once, and gain by it."""
 
     @abstractmethod
     def expansion(self, beta: Array, support: NDArray[np.intp], eta: Array) -> Expansion | FeatureExpansion:
@@ -82,11 +82,11 @@ class TrainingSet(ABC):
 
     @abstractmethod
     def gated_expansion(
-        self, looks: Sequence[Look], support: NDArray[np.intp], mosaic: Mosaic | None = None
+        self, looks: Sequence[Look], support: NDArray[np.intp], kernel_set: KernelSet | None = None
     ) -> GatedExpansion | FeatureExpansion:
         """Return the function of machines solved under their gates, the outputs of one after those of the other.
 
-        `mosaic` holds the kernels with what else of them was learned; by default they are as they were fitted.
+        `kernel_set` holds the kernels with what else of them was learned; by default they are as they were fitted.
         """
 
     @abstractmethod
@@ -97,7 +97,7 @@ class TrainingSet(ABC):
         """Return the names of the kernels whose k(x, x) differs from sample to sample."""
         diagonals = self._exact_diagonals()
         uneven = np.ptp(diagonals, axis=1) > _EVEN * np.abs(diagonals).max(axis=1)
-        return [self.mosaic.names[m] for m in np.flatnonzero(uneven)]
+        return [self.kernel_set.names[m] for m in np.flatnonzero(uneven)]
 
     @abstractmethod
     def _exact_diagonals(self) -> Array:
@@ -107,18 +107,18 @@ class TrainingSet(ABC):
 class ExactSet(TrainingSet):
     """Kernels as they are: samples are compared with each other."""
 
-    mosaic: Mosaic
+    kernel_set: KernelSet
 
-    def __init__(self, model: Any, rule: type[Mosaic], tiles: list[Tile], X: Any, counted: Counted) -> None:
+    def __init__(self, model: Any, rule: type[KernelSet], specs: list[KernelSpec], X: Any, counted: Counted) -> None:
         super().__init__(model, counted)
         self.samples = X
-        self.mosaic = rule.fit(tiles, X, model.normalize, counted.weight)
-        self.views = self.mosaic.views(X)
-        self.dtype = model._bank_dtype
+        self.kernel_set = rule.fit(specs, X, model.normalize, counted.weight)
+        self.views = self.kernel_set.views(X)
+        self.dtype = model._stack_dtype
 
     @cached_property
-    def bank(self) -> KernelBank:
-        return make_bank(self.mosaic, self.views, dtype=self.dtype, budget=self.budget, device=self.device)
+    def stack(self) -> GramStack:
+        return make_stack(self.kernel_set, self.views, dtype=self.dtype, budget=self.budget, device=self.device)
 
     @property
     def shareable(self) -> bool:
@@ -126,21 +126,21 @@ class ExactSet(TrainingSet):
         return self.device is None
 
     def expansion(self, beta: Array, support: NDArray[np.intp], eta: Array) -> Expansion:
-        return Expansion.prune(self.mosaic, self.views, support, beta[:, support], eta, self.device)
+        return Expansion.prune(self.kernel_set, self.views, support, beta[:, support], eta, self.device)
 
     def gated_expansion(
-        self, looks: Sequence[Look], support: NDArray[np.intp], mosaic: Mosaic | None = None
+        self, looks: Sequence[Look], support: NDArray[np.intp], kernel_set: KernelSet | None = None
     ) -> GatedExpansion:
         coefficients = [one.outputs[:, np.newaxis, support] * one.gates[support].T for one in looks]
         kept = take_rows(self.views, support)
-        return GatedExpansion(mosaic or self.mosaic, kept, np.concatenate(coefficients), device=self.device)
+        return GatedExpansion(kernel_set or self.kernel_set, kept, np.concatenate(coefficients), device=self.device)
 
     def projections(self) -> Projections:
-        """Return projected kernels whose projections can be learned, with a bank of their own."""
-        return Projections(self.mosaic, self.views, self.weight, self.budget)
+        """Return projected kernels whose projections can be learned, with a stack of their own."""
+        return Projections(self.kernel_set, self.views, self.weight, self.budget)
 
     def diagonals(self) -> Array:
-        return self.mosaic.diagonals(self.views)
+        return self.kernel_set.diagonals(self.views)
 
     _exact_diagonals = diagonals
 
@@ -148,15 +148,15 @@ class ExactSet(TrainingSet):
 class FeatureSet(TrainingSet):
     """Kernels in features, of samples that may stay where they are."""
 
-    mosaic: FeatureMosaic
+    kernel_set: FeatureMaps
 
-    def __init__(self, model: Any, rule: type[Mosaic], tiles: list[Tile], X: Any, counted: Counted) -> None:
+    def __init__(self, model: Any, rule: type[KernelSet], specs: list[KernelSpec], X: Any, counted: Counted) -> None:
         super().__init__(model, counted)
         self.samples = self.rows = open_rows(X)
         budget = default_budget() if self.budget is None else float(self.budget)
-        self.mosaic = FeatureMosaic.fit(
+        self.kernel_set = FeatureMaps.fit(
             rule,
-            tiles,
+            specs,
             self.rows,
             model.normalize,
             counted.weight,
@@ -167,29 +167,29 @@ class FeatureSet(TrainingSet):
         )
 
     @cached_property
-    def bank(self) -> FeatureBank:
-        return make_feature_bank(self.mosaic, self.rows, self.budget, self.device)
+    def stack(self) -> FeatureStack:
+        return make_feature_stack(self.kernel_set, self.rows, self.budget, self.device)
 
     @property
     def shareable(self) -> bool:
         # Everyone at work needs memory of their own, beside the features.
-        return self.budget is None and self.bank.shareable
+        return self.budget is None and self.stack.shareable
 
     def expansion(self, beta: Array, support: NDArray[np.intp], eta: Array) -> FeatureExpansion:
-        return FeatureExpansion.prune(self.mosaic, self.bank, beta, eta, self.device)
+        return FeatureExpansion.prune(self.kernel_set, self.stack, beta, eta, self.device)
 
     def gated_expansion(
-        self, looks: Sequence[Look], support: NDArray[np.intp], mosaic: Mosaic | None = None
+        self, looks: Sequence[Look], support: NDArray[np.intp], kernel_set: KernelSet | None = None
     ) -> FeatureExpansion:
-        return FeatureExpansion.prune_gated(self.mosaic, self.bank, looks, self.device)
+        return FeatureExpansion.prune_gated(self.kernel_set, self.stack, looks, self.device)
 
     def diagonals(self) -> Array:
-        return np.concatenate([self.bank.combine(one).diagonal()[np.newaxis] for one in np.eye(len(self.mosaic))])
+        return np.concatenate([self.stack.combine(one).diagonal()[np.newaxis] for one in np.eye(len(self.kernel_set))])
 
     def _exact_diagonals(self) -> Array:
         counted = np.flatnonzero(self.weight)
         some = self.rows.take(counted[:: -(-len(counted) // _LOOKED_AT)])
-        kernels = self.mosaic.mosaic
+        kernels = self.kernel_set.kernel_set
         return kernels.diagonals(kernels.views(some))
 
 
@@ -208,11 +208,11 @@ def read_training_set(model: Any, X: Any, original: Any, counted: Counted) -> Tr
         X = X[counted.rows]
     named = len(getattr(original, "shape", ())) == 2 and not is_streamed(original)
     table = original if named else named_columns(X)
-    tiles = lay_tiles(model._read_kernels(), table)
+    specs = lay_specs(model._read_kernels(), table)
     # Multiplied kernels are one kernel: there are no weights to learn between them.
-    rule = ProductMosaic if isinstance(model.weights, str) and model.weights == "product" else Mosaic
+    rule = ProductKernelSet if isinstance(model.weights, str) and model.weights == "product" else KernelSet
     kind = ExactSet if model.approximation is None else FeatureSet
-    data = kind(model, rule, tiles, X, counted)
+    data = kind(model, rule, specs, X, counted)
     data.table = table
-    warn_of_scales(model, tiles, data.samples, table)
+    warn_of_scales(model, specs, data.samples, table)
     return data

@@ -10,7 +10,7 @@ from sklearn.base import ClassifierMixin
 
 from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators._classes import find_classes
-from kernelmosaic.gram import KernelBank, StoredBank
+from kernelmosaic.gram import GramStack, StoredStack
 from kernelmosaic.gram.memory import default_budget, format_bytes
 from kernelmosaic.learning.class_newton import ClassNewton
 from kernelmosaic.learning.class_wise import ClassWiseLearner, ProjectedGradient, QuasiNewton, matrix_dtype
@@ -140,14 +140,14 @@ class BilinearMKLClassifier(ClassifierMixin, BaseMKL):
     def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Any]:
         return [CrammerSinger(np.searchsorted(self.classes_, y), self.kappa, len(self.classes_), weight)]
 
-    def _make_learner(self, bank: KernelBank, machines: list[Any]) -> ClassWiseLearner:
-        if bank.writes_matrices:
-            self._require_memory(bank)
+    def _make_learner(self, stack: GramStack, machines: list[Any]) -> ClassWiseLearner:
+        if stack.writes_matrices:
+            self._require_memory(stack)
         return _SOLVERS[self.solver](self.tol, check_count("max_iter", self.max_iter), bool(self.verbose))
 
-    def _require_memory(self, bank: KernelBank) -> None:
-        need = len(self.classes_) * bank.n_samples**2 * matrix_dtype(bank, self.tol).itemsize
-        stored = bank.matrices.nbytes if isinstance(bank, StoredBank) else 0
+    def _require_memory(self, stack: GramStack) -> None:
+        need = len(self.classes_) * stack.n_samples**2 * matrix_dtype(stack, self.tol).itemsize
+        stored = stack.matrices.nbytes if isinstance(stack, StoredStack) else 0
         left = default_budget() if self.memory_budget is None else self.memory_budget - stored
         if need > left:
             raise MemoryError(

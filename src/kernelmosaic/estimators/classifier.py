@@ -12,14 +12,14 @@ from sklearn.utils import compute_class_weight
 from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators._classes import find_classes
 from kernelmosaic.estimators._training_set import TrainingSet
-from kernelmosaic.gram import KernelBank
-from kernelmosaic.learning.joint import make_joint_learner
+from kernelmosaic.gram import GramStack
+from kernelmosaic.learning.multiclass import make_multiclass_learner
 from kernelmosaic.machines import SVC
 from kernelmosaic.machines.base import check_positive
-from kernelmosaic.machines.multiclass import CrammerSinger, JointMachine, PairwiseSlack
+from kernelmosaic.machines.multiclass import CrammerSinger, MulticlassMachine, PairwiseSlack
 
 #: Machines that tell all classes apart in one problem, by the name `multi_class` gives them.
-_JOINT: dict[str, type[JointMachine]] = {"joint": CrammerSinger, "pairwise": PairwiseSlack}
+_JOINT: dict[str, type[MulticlassMachine]] = {"joint": CrammerSinger, "pairwise": PairwiseSlack}
 
 
 class MKLClassifier(ClassifierMixin, BaseMKL):
@@ -73,7 +73,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     max_iter : int, default=100
         Most iterations on the weights.
     memory_budget : float, default=None
-        Bytes the Gram matrices, or features, may take; None means half of the free memory. A larger bank is recomputed
+        Bytes the Gram matrices, or features, may take; None means half of the free memory. A larger stack is recomputed
         in blocks.
     device : str, default=None
         None computes with NumPy; ``"cuda"`` keeps the Gram matrices on a GPU and solves there, ``"cpu"`` does the same
@@ -110,7 +110,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     history_ : list of dict
         Objective and gap of every iteration.
     C_ : ndarray of shape (outputs,)
-        The learned prices, with ``C="learn"`` only.
+        The learned sample_C, with ``C="learn"`` only.
     classes_ : ndarray
         The class labels.
     n_features_in_, feature_names_in_
@@ -188,30 +188,30 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         self.n_support_ = np.bincount(counted, minlength=len(self.classes_))
         return self
 
-    def _joint(self) -> bool:
+    def _is_joint(self) -> bool:
         """Whether all classes share one problem; two classes are the binary machine whatever `multi_class` says."""
         return self.multi_class in _JOINT and len(self.classes_) > 2
 
-    def _make_learner(self, bank: KernelBank, machines: list[Any]) -> Any:
-        return make_joint_learner(self, bank) if self._joint() else super()._make_learner(bank, machines)
+    def _make_learner(self, stack: GramStack, machines: list[Any]) -> Any:
+        return make_multiclass_learner(self, stack) if self._is_joint() else super()._make_learner(stack, machines)
 
     def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Any]:
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        prices = weight * self._class_factors(y, weight)
-        if isinstance(self.C, str) and (self.C != "learn" or self.weights is not None or self._joint()):
+        sample_C = weight * self._class_factors(y, weight)
+        if isinstance(self.C, str) and (self.C != "learn" or self.weights is not None or self._is_joint()):
             raise ValueError(
                 f"C={self.C!r}: give a positive number, or 'learn' with slack=2, weights=None and multi_class='ovr'."
             )
-        if self._joint():
-            return [self._joint_machine(np.searchsorted(self.classes_, y), prices)]
+        if self._is_joint():
+            return [self._multiclass_machine(np.searchsorted(self.classes_, y), sample_C)]
         # A price to be learned is a factor of these.
         C = 1.0 if isinstance(self.C, str) else self.C
-        return [SVC(np.where(y == c, 1.0, -1.0), C, self.slack, prices) for c in positive]
+        return [SVC(np.where(y == c, 1.0, -1.0), C, self.slack, sample_C) for c in positive]
 
-    def _joint_machine(self, labels: NDArray[np.intp], prices: NDArray[np.float64]) -> JointMachine:
+    def _multiclass_machine(self, labels: NDArray[np.intp], sample_C: NDArray[np.float64]) -> MulticlassMachine:
         if self.slack != 1:
             raise ValueError(f"slack={self.slack!r}: multi_class={self.multi_class!r} has slacks of norm 1 only.")
-        return _JOINT[self.multi_class](labels, check_positive("C", self.C), len(self.classes_), prices)
+        return _JOINT[self.multi_class](labels, check_positive("C", self.C), len(self.classes_), sample_C)
 
     def _keep(self, data: TrainingSet, learned: list[Any], machines: list[Any]) -> None:
         super()._keep(data, learned, machines)

@@ -77,7 +77,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
     max_iter : int, default=100
         Most iterations on the weights.
     memory_budget : float, default=None
-        Bytes the Gram matrices, or features, may take; None means half of the free memory. A larger bank is recomputed
+        Bytes the Gram matrices, or features, may take; None means half of the free memory. A larger stack is recomputed
         in blocks.
     device : str, default=None
         As in `MKLClassifier`.
@@ -154,7 +154,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
         self._store(locals())
 
     # Single precision would leave nothing of a small λ.
-    _bank_dtype = np.float64
+    _stack_dtype = np.float64
 
     # Fitting -------------------------------------------------------------------------------------------------------
 
@@ -178,11 +178,11 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
         labels = np.searchsorted(self.classes_, y)
         self._check_params()
         data = read_training_set(self, X, original, Counted.everyone(len(labels), None))
-        traces = centered_traces(data.bank, data.diagonals())
-        problem = DiscriminantProblem(data.bank, Discriminant(labels, self._ridge(len(labels))), self._simplex(traces))
+        traces = centered_traces(data.stack, data.diagonals())
+        problem = DiscriminantProblem(data.stack, Discriminant(labels, self._ridge(len(labels))), self._simplex(traces))
         learner = self._learner(traces)
         learned = learner.learn(problem)
-        self.kernel_names_ = data.mosaic.names
+        self.kernel_names_ = data.kernel_set.names
         self._keep_learned(learned, traces)
         self._keep_rule(data, problem, learned)
         if not self.duality_gap_ <= self.tol:
@@ -256,7 +256,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
         self._expansion = data.expansion(A.T, everyone, np.tile(learned.weights, (A.shape[1], 1)))
         # Where the training samples' mean projects to: the coefficients sum to zero, so this is all the centring
         # there is.
-        means = problem.bank.products(np.full(len(A), 1.0 / len(A)))
+        means = problem.stack.products(np.full(len(A), 1.0 / len(A)))
         self._center = learned.weights @ means @ A
         self._slopes = rule.slopes
         self.dual_coef_ = rule.slopes @ A.T

@@ -1,23 +1,23 @@
-"""Where Gram matrices live: the fitted mosaic of kernels and the bank of its matrices on a training set."""
+"""Where Gram matrices live: the fitted kernel_set of kernels and the stack of its matrices on a training set."""
 
-from kernelmosaic.gram.bank import ComputedBank, KernelBank, StoredBank, make_bank
 from kernelmosaic.gram.gram import DenseGram, Gram, as_gram
-from kernelmosaic.gram.mosaic import Mosaic, Piece, Views, take_rows
+from kernelmosaic.gram.kernel_set import FittedKernel, KernelSet, Views, take_rows
 from kernelmosaic.gram.normalizing import make_normalization
-from kernelmosaic.gram.product import ProductMosaic
+from kernelmosaic.gram.product import ProductKernelSet
+from kernelmosaic.gram.stack import ComputedStack, GramStack, StoredStack, make_stack
 
 __all__ = [
-    "ComputedBank",
+    "ComputedStack",
     "DenseGram",
+    "FittedKernel",
     "Gram",
-    "KernelBank",
-    "Mosaic",
-    "Piece",
-    "ProductMosaic",
-    "StoredBank",
+    "GramStack",
+    "KernelSet",
+    "ProductKernelSet",
+    "StoredStack",
     "Views",
     "as_gram",
-    "make_bank",
     "make_normalization",
+    "make_stack",
     "take_rows",
 ]

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram.factored import FactoredGram
-from kernelmosaic.gram.feature_bank import FeatureBank, Kernels, LocalFactoredGram, StoredFeatures, under_gate
-from kernelmosaic.gram.feature_mosaic import FeatureMosaic
+from kernelmosaic.gram.feature_maps import FeatureMaps
+from kernelmosaic.gram.feature_stack import FeatureStack, Kernels, LocalFactoredGram, StoredFeatures, under_gate
 from kernelmosaic.gram.gram import Array
 from kernelmosaic.gram.row_blocks import ArrayRows, Rows, RowSource
 from kernelmosaic.kernels.base import Block
@@ -41,14 +41,14 @@ class DaskRows(RowSource):
         return np.concatenate([[0], np.cumsum(self.X.chunks[0])]).astype(np.intp)
 
 
-class DaskFeatures(FeatureBank):
+class DaskFeatures(FeatureStack):
     """Features computed where the rows are, and kept there; a partition that is lost is computed again."""
 
-    def __init__(self, mosaic: FeatureMosaic, source: Any, dtype: Any) -> None:
-        self.n_kernels, self.n_samples = len(mosaic), source.shape[0]
-        self.widths, self.dtype = mosaic.widths, np.dtype(dtype)
+    def __init__(self, kernel_set: FeatureMaps, source: Any, dtype: Any) -> None:
+        self.n_kernels, self.n_samples = len(kernel_set), source.shape[0]
+        self.widths, self.dtype = kernel_set.widths, np.dtype(dtype)
         self.edges = source.edges
-        known = dask.delayed(mosaic, traverse=False)
+        known = dask.delayed(kernel_set, traverse=False)
         blocks = source.X.to_delayed().ravel()
         self.parts = list(dask.persist(*[dask.delayed(_fill, pure=False)(known, block, dtype) for block in blocks]))
 
@@ -108,14 +108,14 @@ class DaskFactoredGram(FactoredGram):
 
     stored = False
 
-    def __init__(self, bank: DaskFeatures, weights: Array, gates: Array | None = None) -> None:
-        self.bank, self.weights, self.gates = bank, weights, gates
+    def __init__(self, stack: DaskFeatures, weights: Array, gates: Array | None = None) -> None:
+        self.stack, self.weights, self.gates = stack, weights, gates
         # Gates travel once, not with every operation.
-        chunks = bank.chunks(gates)
+        chunks = stack.chunks(gates)
         self.spread_gates = chunks if gates is None else list(dask.persist(*map(dask.delayed, chunks)))
-        self.n_samples = bank.n_samples
-        self.n_features = int(bank.widths[np.flatnonzero(weights)].sum())
-        self.block_samples = bank.block_samples
+        self.n_samples = stack.n_samples
+        self.n_features = int(stack.widths[np.flatnonzero(weights)].sum())
+        self.block_samples = stack.block_samples
 
     def apply(self, W: Array) -> Array:
         return np.concatenate(dask.compute(*self._tasks("apply", whole=W)))
@@ -132,7 +132,7 @@ class DaskFactoredGram(FactoredGram):
 
     def rows(self, which: NDArray[np.intp]) -> Array:
         active = [int(m) for m in np.flatnonzero(self.weights)]
-        found = dict(self.bank.features(which, active))
+        found = dict(self.stack.features(which, active))
         gates = None if self.gates is None else self.gates[which]
         scaled = [
             under_gate(np.sqrt(self.weights[m]) * found[m], None if gates is None else gates[:, m]) for m in active
@@ -145,14 +145,14 @@ class DaskFactoredGram(FactoredGram):
     def _tasks(self, operation: str, *chunked: Array, whole: Array | None = None) -> list[Any]:
         """Return what each partition is to do: an operation of its own factored kernel."""
         options = {"operation": operation, "weights": self.weights, "whole": whole}
-        return self.bank.tasks(_operate, self.spread_gates, *chunked, **options)
+        return self.stack.tasks(_operate, self.spread_gates, *chunked, **options)
 
 
 # What the workers do ----------------------------------------------------------------------------------------------
 
 
-def _fill(mosaic: FeatureMosaic, block: Any, dtype: Any) -> StoredFeatures:
-    return StoredFeatures.fill(mosaic, ArrayRows(np.asarray(block)), dtype)
+def _fill(kernel_set: FeatureMaps, block: Any, dtype: Any) -> StoredFeatures:
+    return StoredFeatures.fill(kernel_set, ArrayRows(np.asarray(block)), dtype)
 
 
 def _take(part: StoredFeatures, rows: NDArray[np.intp], kernels: Sequence[int]) -> list[Block]:

@@ -1,4 +1,4 @@
-"""The compiled loop that combines the bank once for every class. Imported only when it is used."""
+"""The compiled loop that combines the stack once for every class. Imported only when it is used."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def combine_rows(
 ) -> None:
     """Fill whole rows of out[c] = Σ_a weights[c, a] matrices[active[c, a]] over the first counts[c] kernels a.
 
-    The bank is read once, not once a class. Writing the lower half only and mirroring it would read less, but the
+    The stack is read once, not once a class. Writing the lower half only and mirroring it would read less, but the
     mirroring writes down columns and takes longer than what it saves.
     """
     n = matrices.shape[1]

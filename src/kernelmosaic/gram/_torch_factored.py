@@ -34,21 +34,21 @@ class DeviceFactoredGram(FactoredGram):
     # Rounds of small steps are slow on a device, and factorising is fast.
     wide = 2.0
 
-    def __init__(self, bank: TorchFeatures, weights: Array, gates: Array | None = None) -> None:
-        self.bank, self.backend = bank, torch_backend(str(bank.device))
+    def __init__(self, stack: TorchFeatures, weights: Array, gates: Array | None = None) -> None:
+        self.stack, self.backend = stack, torch_backend(str(stack.device))
         self.active = [int(m) for m in np.flatnonzero(weights)]
         self.roots = [float(root) for root in np.sqrt(weights[self.active])]
-        self.gates = None if gates is None else bank.tensor(np.ascontiguousarray(gates.T))
-        edges = np.concatenate([[0], np.cumsum(bank.widths[self.active])])
+        self.gates = None if gates is None else stack.tensor(np.ascontiguousarray(gates.T))
+        edges = np.concatenate([[0], np.cumsum(stack.widths[self.active])])
         self.places = [slice(int(a), int(b)) for a, b in pairwise(edges)]
-        self.n_samples, self.n_features = bank.n_samples, int(edges[-1])
-        self.block_samples = bank.block_samples
+        self.n_samples, self.n_features = stack.n_samples, int(edges[-1])
+        self.block_samples = stack.block_samples
 
     def apply(self, W: Any) -> Any:
         right = self._placed(W)
-        out = torch.zeros((self.n_samples, *right.shape[1:]), dtype=torch.float64, device=self.bank.device)
+        out = torch.zeros((self.n_samples, *right.shape[1:]), dtype=torch.float64, device=self.stack.device)
         for m, root, place in self._kernels(self.n_samples):
-            part = rows_times(self.bank.tensors[m], root * right[place])
+            part = rows_times(self.stack.tensors[m], root * right[place])
             out += part if self.gates is None else _scaled(self.gates[m], part)
         return like(W, out, self.backend)
 
@@ -59,10 +59,10 @@ class DeviceFactoredGram(FactoredGram):
         if int(counts.sum()) < _SPARSE * self.n_samples:
             used = counts.nonzero()[:, 0]
             left = left[used]
-        out = torch.zeros((self.n_features, *left.shape[1:]), dtype=torch.float64, device=self.bank.device)
+        out = torch.zeros((self.n_features, *left.shape[1:]), dtype=torch.float64, device=self.stack.device)
         for m, root, place in self._kernels(len(left)):
             own = left if self.gates is None else _scaled(self._at(self.gates[m], used), left)
-            out[place] = root * columns_times(self._at(self.bank.tensors[m], used), own)
+            out[place] = root * columns_times(self._at(self.stack.tensors[m], used), own)
         return like(V, out, self.backend)
 
     def normal_matrix(self, theta: Any, precise: bool = False) -> Any:
@@ -71,10 +71,10 @@ class DeviceFactoredGram(FactoredGram):
         at = None if len(used) == self.n_samples else used
         roots = self._at(values, at).sqrt()
         D = self.n_features + 1
-        out = torch.zeros((D, D), dtype=torch.float64, device=self.bank.device)
+        out = torch.zeros((D, D), dtype=torch.float64, device=self.stack.device)
         for strip in self._strips(len(roots)):
             rows = strip if at is None else at[strip]
-            B = torch.empty((len(roots[strip]), D), dtype=torch.float64, device=self.bank.device)
+            B = torch.empty((len(roots[strip]), D), dtype=torch.float64, device=self.stack.device)
             self._write(rows, B, roots[strip])
             B[:, -1] = roots[strip]
             for a in range(0, D, _COLUMNS):
@@ -93,28 +93,28 @@ class DeviceFactoredGram(FactoredGram):
         return np.asarray(torch.cat(parts).cpu().numpy())
 
     def _kernels(self, n_rows: int) -> Iterator[tuple[int, float, slice]]:
-        self.bank.rows_read += n_rows
+        self.stack.rows_read += n_rows
         return zip(self.active, self.roots, self.places, strict=True)
 
     def _strips(self, n: int) -> Iterator[slice]:
-        self.bank.rows_read += n
+        self.stack.rows_read += n
         return row_strips(n, max(1, _STRIP // (self.n_features + 1)))
 
     def _rows(self, at: Any) -> Tensor:
         """Return some rows of Z in double precision."""
         n = len(at) if isinstance(at, Tensor) else at.stop - at.start
-        out = torch.empty((n, self.n_features), dtype=torch.float64, device=self.bank.device)
-        self._write(at, out, torch.ones(n, dtype=torch.float64, device=self.bank.device))
+        out = torch.empty((n, self.n_features), dtype=torch.float64, device=self.stack.device)
+        self._write(at, out, torch.ones(n, dtype=torch.float64, device=self.stack.device))
         return out
 
     def _write(self, at: Any, out: Tensor, scale: Tensor) -> None:
         """Write some rows of Z, each times a number, into the first columns of `out`."""
         for m, root, place in zip(self.active, self.roots, self.places, strict=True):
             factor = root * scale if self.gates is None else root * scale * self.gates[m][at]
-            torch.mul(self.bank.tensors[m][at], factor[:, None], out=out[:, place])
+            torch.mul(self.stack.tensors[m][at], factor[:, None], out=out[:, place])
 
     def _placed(self, array: Any) -> Tensor:
-        return array if isinstance(array, Tensor) else self.bank.tensor(array)
+        return array if isinstance(array, Tensor) else self.stack.tensor(array)
 
     @staticmethod
     def _at(tensor: Tensor, used: Tensor | None) -> Tensor:

@@ -10,12 +10,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kernelmosaic.gram._torch_bank import device_budget
 from kernelmosaic.gram._torch_factored import DeviceFactoredGram
-from kernelmosaic.gram._torch_kernels import DeviceMosaic, Placed
+from kernelmosaic.gram._torch_kernels import DeviceKernelSet, Placed
 from kernelmosaic.gram._torch_passes import columns_times, rows_times
-from kernelmosaic.gram.feature_bank import FeatureBank, Kernels, nonzero_rows
-from kernelmosaic.gram.feature_mosaic import FeatureMosaic
+from kernelmosaic.gram._torch_stack import device_budget
+from kernelmosaic.gram.feature_maps import FeatureMaps
+from kernelmosaic.gram.feature_stack import FeatureStack, Kernels, nonzero_rows
 from kernelmosaic.gram.features import FourierMap, NystroemMap
 from kernelmosaic.gram.gram import Array
 from kernelmosaic.gram.memory import format_bytes
@@ -34,26 +34,26 @@ _HOST_ROWS = 2**17
 
 
 class DeviceMaps:
-    """The feature maps of a mosaic as a device evaluates them.
+    """The feature maps of a kernel_set as a device evaluates them.
 
     Maps or normalisations without a formula here are evaluated on the host by their own code, and copied.
     """
 
-    def __init__(self, mosaic: FeatureMosaic, device: torch.device) -> None:
-        self.mosaic, self.device = mosaic, device
+    def __init__(self, kernel_set: FeatureMaps, device: torch.device) -> None:
+        self.kernel_set, self.device = kernel_set, device
         self.landmarks: dict[int, Placed] = {}
-        self.kernels: DeviceMosaic | None = None
-        if any(isinstance(one, NystroemMap) for one in mosaic.maps):
-            self.kernels = DeviceMosaic(mosaic.mosaic, mosaic.landmarks, device)
-            self.all_landmarks = self.kernels.place(mosaic.landmarks)
+        self.kernels: DeviceKernelSet | None = None
+        if any(isinstance(one, NystroemMap) for one in kernel_set.maps):
+            self.kernels = DeviceKernelSet(kernel_set.kernel_set, kernel_set.landmarks, device)
+            self.all_landmarks = self.kernels.place(kernel_set.landmarks)
 
     def blocks(self, X: Any, kernels: Kernels, dtype: torch.dtype) -> Iterator[tuple[int, Tensor]]:
         """Yield (m, features of the samples X, on the device) for each kernel asked for."""
-        views = self.mosaic.mosaic.views(X)
+        views = self.kernel_set.kernel_set.views(X)
         placed: dict[int, Tensor] = {}
         landmarked: dict[int, list[int]] = {}
         for m in map(int, kernels):
-            one = self.mosaic.maps[m]
+            one = self.kernel_set.maps[m]
             if isinstance(one, NystroemMap):
                 landmarked.setdefault(one.n_landmarks, []).append(m)
             elif isinstance(one, FourierMap) and self._is_plain(m) and not hasattr(views[m], "toarray"):
@@ -62,28 +62,28 @@ class DeviceMaps:
                     placed[key] = torch.as_tensor(np.asarray(views[m], dtype=np.float64), device=self.device)
                 yield m, self._finish(m, self._fourier(m, one, placed[key]), dtype)
             else:
-                yield m, self._tensor(next(self.mosaic.blocks(X, [m]))[1]).to(dtype)
+                yield m, self._tensor(next(self.kernel_set.blocks(X, [m]))[1]).to(dtype)
         if self.kernels is not None and landmarked:
             samples = self.kernels.place(views)
             for count, members in landmarked.items():
                 some = self.all_landmarks.take(slice(0, count))
                 for m, block in self.kernels.blocks(samples, some, members, torch.float64):
-                    one = self.mosaic.maps[m]
+                    one = self.kernel_set.maps[m]
                     assert isinstance(one, NystroemMap)
                     yield m, self._finish(m, block @ self._tensor(one.root), dtype)
 
     def _is_plain(self, m: int) -> bool:
-        return isinstance(self.mosaic.mosaic.pieces[m].normalization, UnitTrace | Unscaled)
+        return isinstance(self.kernel_set.kernel_set.fitted[m].normalization, UnitTrace | Unscaled)
 
     def _fourier(self, m: int, one: FourierMap, X: Tensor) -> Tensor:
-        rule = self.mosaic.mosaic.pieces[m].normalization
+        rule = self.kernel_set.kernel_set.fitted[m].normalization
         scale = float(rule.scale_) if isinstance(rule, UnitTrace) else 1.0
         angles = (X - self._tensor(np.asarray(one.center))) @ self._tensor(one.frequencies)
         Z = torch.cat([angles.cos(), angles.sin()], dim=1)
         return Z.mul_(float(np.sqrt(one.factor / (one.width // 2) / scale)))
 
     def _finish(self, m: int, Z: Tensor, dtype: torch.dtype) -> Tensor:
-        centre, factor = self.mosaic.centres[m], self.mosaic.factors[m]
+        centre, factor = self.kernel_set.centres[m], self.kernel_set.factors[m]
         if factor != 1.0 or np.any(centre):
             Z = (Z - self._tensor(np.asarray(centre, dtype=np.float64))) * factor
         return Z.to(dtype)
@@ -92,7 +92,7 @@ class DeviceMaps:
         return torch.as_tensor(np.ascontiguousarray(array), device=self.device)
 
 
-class TorchFeatures(FeatureBank):
+class TorchFeatures(FeatureStack):
     """Features on a device, one tensor a kernel."""
 
     def __init__(self, tensors: list[Tensor]) -> None:
@@ -104,14 +104,16 @@ class TorchFeatures(FeatureBank):
         self.block_samples = _BLOCK_SAMPLES
 
     @classmethod
-    def fill(cls, mosaic: FeatureMosaic, source: RowSource, device: torch.device, dtype: torch.dtype) -> TorchFeatures:
+    def fill(
+        cls, kernel_set: FeatureMaps, source: RowSource, device: torch.device, dtype: torch.dtype
+    ) -> TorchFeatures:
         """Compute the features strip by strip."""
         n = source.shape[0]
-        maps = DeviceMaps(mosaic, device)
-        tensors = [torch.empty((n, int(width)), dtype=dtype, device=device) for width in mosaic.widths]
-        height = min(_HOST_ROWS, _STRIP // max(int(max(mosaic.widths)), 1))
+        maps = DeviceMaps(kernel_set, device)
+        tensors = [torch.empty((n, int(width)), dtype=dtype, device=device) for width in kernel_set.widths]
+        height = min(_HOST_ROWS, _STRIP // max(int(max(kernel_set.widths)), 1))
         for strip in row_strips(n, max(1, height)):
-            for m, Z in maps.blocks(source.take(strip), range(len(mosaic)), dtype):
+            for m, Z in maps.blocks(source.take(strip), range(len(kernel_set)), dtype):
                 tensors[m][strip] = Z
         return cls(tensors)
 
@@ -153,10 +155,10 @@ class TorchFeatures(FeatureBank):
 
 
 def make_torch_features(
-    mosaic: FeatureMosaic, source: RowSource, device: torch.device, budget: float | None = None
+    kernel_set: FeatureMaps, source: RowSource, device: torch.device, budget: float | None = None
 ) -> TorchFeatures:
-    """Return the bank of a training set in features on a device, in single precision where they are many."""
-    numbers = source.shape[0] * int(mosaic.widths.sum())
+    """Return the stack of a training set in features on a device, in single precision where they are many."""
+    numbers = source.shape[0] * int(kernel_set.widths.sum())
     size, budget = 8 if numbers <= _DOUBLE else 4, device_budget(device) if budget is None else budget
     # A strip, its copy in double precision, and what its products need.
     needed = size * numbers + 8 * 3 * min(_STRIP, numbers)
@@ -165,4 +167,4 @@ def make_torch_features(
             f"The features of {source.shape[0]} samples need {format_bytes(needed)} on {device}, the budget is "
             f"{format_bytes(budget)}: lower rank, or use device=None, which computes them as they are needed."
         )
-    return TorchFeatures.fill(mosaic, source, device, torch.float64 if size == 8 else torch.float32)
+    return TorchFeatures.fill(kernel_set, source, device, torch.float64 if size == 8 else torch.float32)

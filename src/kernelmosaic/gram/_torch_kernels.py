@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kernelmosaic.gram._torch_fused import add_gaussians
-from kernelmosaic.gram.mosaic import Mosaic, Piece, Views, take_rows
+from kernelmosaic.gram.kernel_set import FittedKernel, KernelSet, Views, take_rows
 from kernelmosaic.gram.normalizing import Centered, UnitDiagonal, UnitTrace
-from kernelmosaic.gram.product import ProductMosaic
+from kernelmosaic.gram.product import ProductKernelSet
 from kernelmosaic.kernels.gaussian import Gaussian
 from kernelmosaic.kernels.linear import Linear
 from kernelmosaic.kernels.polynomial import Polynomial
@@ -77,7 +77,7 @@ class Placed:
 
 
 @dataclass(frozen=True)
-class Bells:
+class GaussianGroup:
     """Gaussians of one group: exp(rate · squared distance) / scale.
 
     Attributes
@@ -93,12 +93,12 @@ class Bells:
     scales: list[float]
 
 
-class DeviceMosaic:
-    """The pieces of a mosaic as a device evaluates them.
+class DeviceKernelSet:
+    """The fitted of a kernel_set as a device evaluates them.
 
     Parameters
     ----------
-    mosaic : Mosaic
+    kernel_set : KernelSet
         The fitted kernels.
     views : list
         Samples as the kernels see them: which kernels share columns is read off them.
@@ -106,18 +106,18 @@ class DeviceMosaic:
         Where to compute.
     """
 
-    def __init__(self, mosaic: Mosaic, views: Views, device: torch.device) -> None:
-        self.mosaic = mosaic
+    def __init__(self, kernel_set: KernelSet, views: Views, device: torch.device) -> None:
+        self.kernel_set = kernel_set
         self.device = device
-        self.is_product = isinstance(mosaic, ProductMosaic)
+        self.is_product = isinstance(kernel_set, ProductKernelSet)
         self.formulas: dict[int, Formula] = {}
         shared: dict[tuple[str, int], list[int]] = {}
-        for m, piece in enumerate(mosaic.pieces):
-            formula = _formula(piece)
+        for m, fitted_kernel in enumerate(kernel_set.fitted):
+            formula = _formula(fitted_kernel)
             if formula is not None:
                 self.formulas[m] = formula
-                shared.setdefault((piece.kernel.statistic, id(views[m])), []).append(m)
-        self.on_host = [m for m in range(len(mosaic.pieces)) if m not in self.formulas]
+                shared.setdefault((fitted_kernel.kernel.statistic, id(views[m])), []).append(m)
+        self.on_host = [m for m in range(len(kernel_set.fitted)) if m not in self.formulas]
         self.groups = [
             Group(statistic, members, _center(statistic, views[members[0]]))
             for (statistic, _), members in shared.items()
@@ -131,7 +131,9 @@ class DeviceMosaic:
             dense = np.asarray(view.toarray() if hasattr(view, "toarray") else view, dtype=np.float64)
             samples.append(torch.as_tensor(dense - group.center, device=self.device))
         sides = {
-            m: self._tensor(side) for m in self.formulas if (side := _side(self.mosaic.pieces[m], views[m])) is not None
+            m: self._tensor(side)
+            for m in self.formulas
+            if (side := _side(self.kernel_set.fitted[m], views[m])) is not None
         }
         return Placed(samples, [(X * X).sum(1) for X in samples], sides, views if self.on_host else [])
 
@@ -140,10 +142,10 @@ class DeviceMosaic:
     ) -> Iterator[tuple[int, Tensor]]:
         """Yield (m, block of kernel m between two sets of samples); the blocks may be changed."""
         if not self.is_product:
-            yield from self._pieces(left, right, [int(m) for m in kernels], dtype)
+            yield from self._fitted_blocks(left, right, [int(m) for m in kernels], dtype)
             return
         for m in kernels:
-            factors = self._pieces(left, right, list(range(len(self.mosaic.pieces))), dtype)
+            factors = self._fitted_blocks(left, right, list(range(len(self.kernel_set.fitted))), dtype)
             product = next(factors)[1]
             for _, factor in factors:
                 product *= factor
@@ -155,26 +157,30 @@ class DeviceMosaic:
         rest = [int(m) for m in active]
         if not self.is_product:
             for number, group in enumerate(self.groups):
-                bells = [m for m in group.members if m in rest and self._is_bell(m)]
+                bells = [m for m in group.members if m in rest and self._is_gaussian(m)]
                 if bells:
                     S = self._statistic(number, left, right)
-                    rates = [_rate(self.mosaic.pieces[m].kernel) for m in bells]
-                    add_gaussians(S, rates, [float(weights[m]) / _scale(self.mosaic.pieces[m]) for m in bells], out)
+                    rates = [_rate(self.kernel_set.fitted[m].kernel) for m in bells]
+                    add_gaussians(S, rates, [float(weights[m]) / _scale(self.kernel_set.fitted[m]) for m in bells], out)
                     rest = [m for m in rest if m not in bells]
         for m, block in self.blocks(left, right, rest, out.dtype):
             out.add_(block, alpha=float(weights[m]))
 
-    def bells(self, kernels: Sequence[int] | NDArray[Any]) -> Bells | None:
+    def bells(self, kernels: Sequence[int] | NDArray[Any]) -> GaussianGroup | None:
         """Return what Gaussians of one set of columns are made of; None if some of the kernels are anything else."""
-        if self.is_product or not len(kernels) or not all(m in self.formulas and self._is_bell(m) for m in kernels):
+        if self.is_product or not len(kernels) or not all(m in self.formulas and self._is_gaussian(m) for m in kernels):
             return None
         homes = {number for number, group in enumerate(self.groups) if set(group.members) & set(kernels)}
         if len(homes) != 1:
             return None
-        pieces = [self.mosaic.pieces[m] for m in kernels]
-        return Bells(homes.pop(), [_rate(piece.kernel) for piece in pieces], [_scale(piece) for piece in pieces])
+        fitted = [self.kernel_set.fitted[m] for m in kernels]
+        return GaussianGroup(
+            homes.pop(),
+            [_rate(fitted_kernel.kernel) for fitted_kernel in fitted],
+            [_scale(fitted_kernel) for fitted_kernel in fitted],
+        )
 
-    def _pieces(
+    def _fitted_blocks(
         self, left: Placed, right: Placed, kernels: list[int], dtype: torch.dtype
     ) -> Iterator[tuple[int, Tensor]]:
         for number, group in enumerate(self.groups):
@@ -184,13 +190,13 @@ class DeviceMosaic:
                 rounded = S.to(dtype)
                 for m in members:
                     # Centring may leave but the last digits of large entries: they are rounded after it.
-                    centred = isinstance(self.mosaic.pieces[m].normalization, Centered)
+                    centred = isinstance(self.kernel_set.fitted[m].normalization, Centered)
                     K = self.formulas[m](S if centred else rounded)
                     yield m, self._finish(m, K, left, right).to(dtype)
         hosted = [m for m in self.on_host if m in kernels]
         if hosted:
             # The product rule, too, asks for its factors one by one.
-            for m, block in Mosaic(self.mosaic.pieces).blocks(left.views, right.views, hosted):
+            for m, block in KernelSet(self.kernel_set.fitted).blocks(left.views, right.views, hosted):
                 yield m, self._tensor(block).to(dtype)
 
     def _statistic(self, number: int, left: Placed, right: Placed) -> Tensor:
@@ -200,44 +206,46 @@ class DeviceMosaic:
         S = torch.addmm(right.norms[number].unsqueeze(0), X, Y.T, alpha=-2.0)
         return S.add_(left.norms[number].unsqueeze(1)).clamp_(min=0.0)
 
-    def _is_bell(self, m: int) -> bool:
+    def _is_gaussian(self, m: int) -> bool:
         """Whether a kernel is a Gaussian up to one factor."""
-        piece = self.mosaic.pieces[m]
-        return isinstance(piece.kernel, Gaussian) and not isinstance(piece.normalization, Centered | UnitDiagonal)
+        fitted_kernel = self.kernel_set.fitted[m]
+        return isinstance(fitted_kernel.kernel, Gaussian) and not isinstance(
+            fitted_kernel.normalization, Centered | UnitDiagonal
+        )
 
     def _finish(self, m: int, K: Tensor, left: Placed, right: Placed) -> Tensor:
-        piece = self.mosaic.pieces[m]
-        rule = piece.normalization
+        fitted_kernel = self.kernel_set.fitted[m]
+        rule = fitted_kernel.normalization
         if isinstance(rule, UnitDiagonal):
             K *= left.sides[m].to(K.dtype).unsqueeze(1)
             K *= right.sides[m].to(K.dtype)
         elif isinstance(rule, Centered):
             K -= left.sides[m].to(K.dtype).unsqueeze(1)
             K -= (right.sides[m] - rule.mean_).to(K.dtype)
-        scale = _scale(piece)
+        scale = _scale(fitted_kernel)
         return K if scale == 1.0 else K.div_(scale)
 
     def _tensor(self, array: NDArray[Any]) -> Tensor:
         return torch.as_tensor(np.ascontiguousarray(array), device=self.device)
 
 
-def _scale(piece: Piece) -> float:
+def _scale(fitted_kernel: FittedKernel) -> float:
     """Return what a kernel's blocks are divided by."""
-    rule = piece.normalization
+    rule = fitted_kernel.normalization
     return float(rule.scale_) if isinstance(rule, UnitTrace | Centered) else 1.0
 
 
-def _side(piece: Piece, view: Any) -> NDArray[np.float64] | None:
+def _side(fitted_kernel: FittedKernel, view: Any) -> NDArray[np.float64] | None:
     """Return what a normalisation needs to know of each sample, if it does."""
-    rule = piece.normalization
+    rule = fitted_kernel.normalization
     if isinstance(rule, UnitDiagonal):
         return 1.0 / rule._norms(view, np.float64)
     return rule._means(view) if isinstance(rule, Centered) else None
 
 
-def _formula(piece: Piece) -> Formula | None:
+def _formula(fitted_kernel: FittedKernel) -> Formula | None:
     """Return the kernel's formula on a block of its statistic; None for kernels that only the host knows."""
-    kernel = piece.kernel
+    kernel = fitted_kernel.kernel
     # Subclasses may say something else than their parents.
     if type(kernel) is Gaussian:
         rate = _rate(kernel)

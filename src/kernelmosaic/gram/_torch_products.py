@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from kernelmosaic.gram._torch_features import DeviceMaps
-from kernelmosaic.gram._torch_kernels import DeviceMosaic
-from kernelmosaic.gram.feature_mosaic import FeatureMosaic
-from kernelmosaic.gram.mosaic import Mosaic, Views, take_rows
+from kernelmosaic.gram._torch_kernels import DeviceKernelSet
+from kernelmosaic.gram.feature_maps import FeatureMaps
+from kernelmosaic.gram.kernel_set import KernelSet, Views, take_rows
 from kernelmosaic.gram.row_blocks import RowSource, row_strips
 
 #: Entries of the blocks worked on at once.
@@ -22,13 +22,13 @@ _COLUMNS = 8192
 
 
 def device_products(
-    mosaic: Mosaic, views: Views, support: Views, right: NDArray[np.float64], device: Any
+    kernel_set: KernelSet, views: Views, support: Views, right: NDArray[np.float64], device: Any
 ) -> Iterator[tuple[slice, int, NDArray[np.float64]]]:
     """Yield (rows, m, K_m[rows, support] right) for every kernel, a strip of samples at a time.
 
     Parameters
     ----------
-    mosaic : Mosaic
+    kernel_set : KernelSet
         The kernels.
     views, support : list
         Samples as the kernels see them.
@@ -38,7 +38,7 @@ def device_products(
         Where to compute.
     """
     place = torch.device(device)
-    kernels = DeviceMosaic(mosaic, support, place)
+    kernels = DeviceKernelSet(kernel_set, support, place)
     across = kernels.place(support)
     coefficients = torch.as_tensor(np.ascontiguousarray(right, dtype=np.float64), device=place)
     n, s = views[0].shape[0], len(right)
@@ -47,24 +47,24 @@ def device_products(
     for i in range(0, n, height):
         rows = slice(i, min(i + height, n))
         left = kernels.place(take_rows(views, rows))
-        shape = (len(mosaic), rows.stop - rows.start, right.shape[1])
+        shape = (len(kernel_set), rows.stop - rows.start, right.shape[1])
         out = torch.zeros(shape, dtype=torch.float64, device=place)
         for j in range(0, s, width):
             part = slice(j, min(j + width, s))
-            for m, block in kernels.blocks(left, across.take(part), range(len(mosaic)), torch.float64):
+            for m, block in kernels.blocks(left, across.take(part), range(len(kernel_set)), torch.float64):
                 out[m] += block @ coefficients[part]
         values = out.cpu().numpy()
-        yield from ((rows, m, values[m]) for m in range(len(mosaic)))
+        yield from ((rows, m, values[m]) for m in range(len(kernel_set)))
 
 
 def device_feature_products(
-    mosaic: FeatureMosaic, rows: RowSource, right: list[NDArray[np.float64]], device: Any
+    kernel_set: FeatureMaps, rows: RowSource, right: list[NDArray[np.float64]], device: Any
 ) -> Iterator[tuple[slice, int, NDArray[np.float64]]]:
     """Yield (strip, m, Z_m[strip] right_m) for every kernel, a strip of samples at a time.
 
     Parameters
     ----------
-    mosaic : FeatureMosaic
+    kernel_set : FeatureMaps
         The feature maps.
     rows : RowSource
         Samples.
@@ -74,9 +74,9 @@ def device_feature_products(
         Where to compute.
     """
     place = torch.device(device)
-    maps = DeviceMaps(mosaic, place)
+    maps = DeviceMaps(kernel_set, place)
     coefficients = [torch.as_tensor(np.ascontiguousarray(one), device=place) for one in right]
-    width = max(rows.row_width, *map(int, mosaic.widths), 1)
+    width = max(rows.row_width, *map(int, kernel_set.widths), 1)
     for strip in row_strips(rows.shape[0], _ENTRIES[place.type] // width):
-        for m, Z in maps.blocks(rows.take(strip), range(len(mosaic)), torch.float64):
+        for m, Z in maps.blocks(rows.take(strip), range(len(kernel_set)), torch.float64):
             yield strip, m, (Z @ coefficients[m]).cpu().numpy()

@@ -97,34 +97,34 @@ class FeatureBlock:
         return out
 
 
-class BankClasses(ClassGram):
-    """K_c from the matrices of a bank, which are read for every product and block.
+class StackClasses(ClassGram):
+    """K_c from the matrices of a stack, which are read for every product and block.
 
     Parameters
     ----------
-    bank : KernelBank
+    stack : GramStack
         The kernels, wherever they live.
     weights : ndarray of shape (classes, P)
         The weights d.
     """
 
-    def __init__(self, bank: Any, weights: Array) -> None:
-        self.bank, self.weights = bank, weights
+    def __init__(self, stack: Any, weights: Array) -> None:
+        self.stack, self.weights = stack, weights
         self.active = np.flatnonzero(np.any(weights != 0, axis=0))
-        self.n_samples, self.n_classes = bank.n_samples, len(weights)
+        self.n_samples, self.n_classes = stack.n_samples, len(weights)
         self.block_samples = int(np.sqrt(BLOCK_NUMBERS / max(self.n_classes, len(self.active))))
 
     def products(self, beta: Array, exact: bool = False) -> Array:
-        products = self.bank.products(beta, kernels=self.active)
+        products = self.stack.products(beta, kernels=self.active)
         return np.asarray(np.einsum("cm,mic->ic", self.weights[:, self.active], products[self.active]))
 
     def block(self, rows: NDArray[np.intp]) -> Block:
-        out = np.zeros((self.n_classes, len(rows), len(rows)), dtype=self.bank.dtype)
-        for m, block in self.bank.blocks(self.active, rows, rows):
+        out = np.zeros((self.n_classes, len(rows), len(rows)), dtype=self.stack.dtype)
+        for m, block in self.stack.blocks(self.active, rows, rows):
             for c in np.flatnonzero(self.weights[:, m]):
                 out[c] += out.dtype.type(self.weights[c, m]) * block
         return out
 
     def diagonal(self) -> Array:
-        grams = (self.bank.combine(own) for own in self.weights)
+        grams = (self.stack.combine(own) for own in self.weights)
         return np.column_stack([gram.diagonal() for gram in grams])

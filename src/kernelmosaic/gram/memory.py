@@ -1,4 +1,4 @@
-"""How much memory a bank may take."""
+"""How much memory a stack may take."""
 
 from __future__ import annotations
 

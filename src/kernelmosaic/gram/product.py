@@ -1,4 +1,4 @@
-"""The product rule: all pieces of a mosaic multiplied, entry by entry, into one kernel."""
+"""The product rule: all fitted of a kernel_set multiplied, entry by entry, into one kernel."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram.mosaic import Mosaic, Views
+from kernelmosaic.gram.kernel_set import KernelSet, Views
 from kernelmosaic.kernels.base import Block
 
 
 @dataclass(frozen=True)
-class ProductMosaic(Mosaic):
+class ProductKernelSet(KernelSet):
     """One kernel ∏_m k_m, whose factors may read different columns."""
 
     @property
     def names(self) -> list[str]:
-        return [" * ".join(piece.name for piece in self.pieces)]
+        return [" * ".join(fitted_kernel.name for fitted_kernel in self.fitted)]
 
     def __len__(self) -> int:
         return 1
 
-    def select(self, active: Sequence[int] | NDArray[Any]) -> Mosaic:
+    def select(self, active: Sequence[int] | NDArray[Any]) -> KernelSet:
         return self
 
     def select_views(self, views: Views, active: Sequence[int] | NDArray[Any]) -> Views:
@@ -34,7 +34,7 @@ class ProductMosaic(Mosaic):
         self, X: Views, Y: Views, kernels: Sequence[int] | NDArray[Any], dtype: Any = None
     ) -> Iterator[tuple[int, Block]]:
         for m in kernels:
-            factors = super().blocks(X, Y, range(len(self.pieces)), dtype)
+            factors = super().blocks(X, Y, range(len(self.fitted)), dtype)
             product = next(factors)[1]
             for _, factor in factors:
                 product = product * factor

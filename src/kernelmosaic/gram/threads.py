@@ -14,19 +14,19 @@ from threadpoolctl import ThreadpoolController, threadpool_info
 _WORTH_THREADS = 2**26
 
 
-def run_threads(work: Callable[[Any], None], pieces: Iterable[Any], n_bytes: int) -> None:
-    """Call work on every piece, on the cores that are ours; it gains only if it releases the interpreter's lock.
+def run_threads(work: Callable[[Any], None], items: Iterable[Any], n_bytes: int) -> None:
+    """Call work on every item, on the cores that are ours; it gains only if it releases the interpreter's lock.
 
-    The bytes that all pieces read together tell whether that is worth starting threads for.
+    The bytes that all items read together tell whether that is worth starting threads for.
     """
-    pieces = list(pieces)
-    n_threads = min(allowed_threads(), len(pieces)) if n_bytes >= _WORTH_THREADS else 1
+    items = list(items)
+    n_threads = min(allowed_threads(), len(items)) if n_bytes >= _WORTH_THREADS else 1
     if n_threads <= 1:
-        for piece in pieces:
-            work(piece)
+        for item in items:
+            work(item)
         return
     with ThreadPoolExecutor(n_threads) as pool:
-        list(pool.map(work, pieces))
+        list(pool.map(work, items))
 
 
 @lru_cache(maxsize=1)

@@ -92,7 +92,7 @@ class Kernel(BaseEstimator, ABC):
 class StatisticKernel(Kernel):
     """A kernel that is a function of one number a pair: the inner product or the squared distance.
 
-    Kernels on the same columns share that number, so a bank computes it once for a whole family of widths.
+    Kernels on the same columns share that number, so a stack computes it once for a whole family of widths.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ def pairwise_statistic(name: str, X: Any, Y: Any) -> Block:
     """Return the inner products or squared distances between the rows of X and those of Y."""
     if name == "products":
         return np.asarray(safe_sparse_dot(X, Y.T, dense_output=True))
-    # Loads a good part of scikit-learn, which a bank of precomputed matrices does without.
+    # Loads a good part of scikit-learn, which a stack of precomputed matrices does without.
     from sklearn.metrics.pairwise import euclidean_distances
 
     X, Y = near_origin(X, Y)

@@ -37,7 +37,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Tile:
+class KernelSpec:
     """One kernel with the numbers of the columns it reads; None for all."""
 
     name: str
@@ -110,21 +110,21 @@ def _read_item(i: int, item: Any) -> tuple[str | None, Kernel | PerColumn, Any]:
     return name, kernel, item[2] if len(item) == 3 else None
 
 
-def lay_tiles(entries: Sequence[Entry], X: Any) -> list[Tile]:
+def lay_specs(entries: Sequence[Entry], X: Any) -> list[KernelSpec]:
     """Turn columns into numbers, as `ColumnTransformer` does, and expand the kernels that stand for one a column."""
-    tiles = []
+    specs = []
     for entry in entries:
         columns = _column_numbers(entry, X)
         if isinstance(entry.kernel, PerColumn):
             numbers = np.arange(_n_columns(X)) if columns is None else columns
             labels = getattr(X, "columns", range(_n_columns(X)))
-            tiles += [
-                Tile(f"{entry.name}[{labels[c]}]", kernel, np.array([c]))
+            specs += [
+                KernelSpec(f"{entry.name}[{labels[c]}]", kernel, np.array([c]))
                 for c, kernel in zip(numbers, entry.kernel.expand([int(c) for c in numbers]), strict=True)
             ]
         else:
-            tiles.append(Tile(entry.name, entry.kernel, columns))
-    return tiles
+            specs.append(KernelSpec(entry.name, entry.kernel, columns))
+    return specs
 
 
 def _column_numbers(entry: Entry, X: Any) -> NDArray[np.intp] | None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from kernelmosaic.gram import KernelBank
+from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.base import Learned, Learner, Options
 from kernelmosaic.learning.fixed import FixedWeights
 from kernelmosaic.learning.norms import Weights
@@ -34,13 +34,13 @@ class Alignment(Learner):
     def __init__(self, options: Options) -> None:
         self.options = options
 
-    def learn(self, bank: KernelBank, machine: Machine, warm_start: Any = None) -> Learned:
+    def learn(self, stack: GramStack, machine: Machine, warm_start: Any = None) -> Learned:
         self.require("alignment", program=machine.program)
-        v = aligned_weights(*centred_products(bank, machine.program.target))
+        v = aligned_weights(*centred_products(stack, machine.program.target))
         # All kernels turned away from the targets: none is better than the others.
-        v = v if np.any(v > 0) else np.ones(bank.n_kernels)
+        v = v if np.any(v > 0) else np.ones(stack.n_kernels)
         eta = self.options.norm.retract(v * self.options.penalties**2) / self.options.penalties**2
-        return FixedWeights(eta, self.options.tol).learn(bank, machine, warm_start)
+        return FixedWeights(eta, self.options.tol).learn(stack, machine, warm_start)
 
 
 def aligned_weights(M: NDArray[np.float64], a: Weights) -> Weights:
@@ -54,14 +54,14 @@ def aligned_weights(M: NDArray[np.float64], a: Weights) -> Weights:
     return np.asarray(nnls(root[:, np.newaxis] * V[:, keep].T, (V[:, keep].T @ a) / root)[0])
 
 
-def centred_products(bank: KernelBank, target: NDArray[np.float64]) -> tuple[NDArray[np.float64], Weights]:
-    """Return ⟨K_k, K_l⟩ and ⟨K_k, ttᵀ⟩ of the centred matrices, reading the bank once."""
-    P, n = bank.n_kernels, bank.n_samples
+def centred_products(stack: GramStack, target: NDArray[np.float64]) -> tuple[NDArray[np.float64], Weights]:
+    """Return ⟨K_k, K_l⟩ and ⟨K_k, ttᵀ⟩ of the centred matrices, reading the stack once."""
+    P, n = stack.n_kernels, stack.n_samples
     M, a, sums = np.zeros((P, P)), np.zeros(P), np.zeros((P, n))
     t = target - target.mean()
-    for strip in bank.row_strips(n * P):
+    for strip in stack.row_strips(n * P):
         blocks = np.empty((P, (strip.stop - strip.start) * n))
-        for m, block in bank.blocks(range(P), strip, slice(0, n)):
+        for m, block in stack.blocks(range(P), strip, slice(0, n)):
             blocks[m] = np.asarray(block, dtype=np.float64).ravel()
             sums[m, strip] = block.sum(axis=1, dtype=np.float64)
             a[m] += t[strip] @ (block @ t)

@@ -1,4 +1,4 @@
-"""What a learner is: a way to find the weights of the kernels in a bank together with the machine."""
+"""What a learner is: a way to find the weights of the kernels in a stack together with the machine."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram import KernelBank
+from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.norms import PowerNorm, SumNorm, WeightNorm
 from kernelmosaic.learning.progress import GapProgress, gap_progress
 from kernelmosaic.machines import Machine
 from kernelmosaic.solvers import Program, Solution
-from kernelmosaic.solvers.joint_program import JointSolution
+from kernelmosaic.solvers.multiclass_program import MulticlassSolution
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Learned:
     ----------
     weights : ndarray of shape (P,) or (classes, P)
         The weights η of the kernels; by class where every class has its own.
-    solution : Solution or JointSolution
+    solution : Solution or MulticlassSolution
         The machine's solution for the combined kernel; of a joint machine, with one column a class.
     objective : float
         Value of the training problem, in the program's scale.
@@ -56,7 +56,7 @@ class Learned:
     """
 
     weights: NDArray[np.float64]
-    solution: Solution | JointSolution
+    solution: Solution | MulticlassSolution
     objective: float
     gap: float
     n_solves: int
@@ -93,7 +93,7 @@ class Options:
 
 
 class Learner(ABC):
-    """Finds weights η for the kernels of a bank and the machine's β for the combined kernel Σ η_m K_m.
+    """Finds weights η for the kernels of a stack and the machine's β for the combined kernel Σ η_m K_m.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ class Learner(ABC):
     stalled: str | None = None
 
     @abstractmethod
-    def learn(self, bank: KernelBank, machine: Machine, warm_start: Any = None) -> Learned: ...
+    def learn(self, stack: GramStack, machine: Machine, warm_start: Any = None) -> Learned: ...
 
     @classmethod
     def require(cls, solver: str, norm: WeightNorm | None = None, program: Program | None = None) -> None:

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.learning.class_wise import ClassSearch, ClassWiseLearner, ClassWiseLook, QuasiNewton
-from kernelmosaic.learning.joint import LARGEST, SINGLE
+from kernelmosaic.learning.multiclass import LARGEST, SINGLE
 from kernelmosaic.solvers import Program, solve_smo
-from kernelmosaic.solvers.joint_curvature import free_coefficients, joint_curvature
+from kernelmosaic.solvers.multiclass_curvature import free_coefficients, multiclass_curvature
 
 #: While rescaling would lower the value by this factor, the weights are still of the wrong size altogether.
 _UNBALANCED = 1.04
@@ -38,7 +38,7 @@ class ClassNewton(ClassWiseLearner):
     """Newton steps on the convex value ½ Σd + J(d) over d ≥ 0, with the exact curvature of the inner machine.
 
     Between changes of the set of free coefficients J is smooth, and its curvature follows from the free samples' blocks
-    of the classes' matrices (`joint_curvature`). Where steps fail, at a kink, or where the blocks are too large,
+    of the classes' matrices (`multiclass_curvature`). Where steps fail, at a kink, or where the blocks are too large,
     quasi-Newton steps take over.
     """
 
@@ -56,7 +56,7 @@ class ClassNewton(ClassWiseLearner):
             there = _walk(search, here, direction)
             failures = failures + 1 if there is None else 0
             if there is None:
-                search.sharpen()
+                search.increase_precision()
                 there = search.look(here.d)
             here = there
         QuasiNewton(self.tol, self.max_iter).minimise(search)
@@ -68,7 +68,7 @@ class ClassNewton(ClassWiseLearner):
         program, beta = problem.machine.program, here.solution.beta
         if free_coefficients(program, beta).any(axis=1).sum() > LARGEST:
             return None
-        H = joint_curvature(problem.combine(here.d), program, beta, here.products, single=search.tol >= SINGLE)
+        H = multiclass_curvature(problem.combine(here.d), program, beta, here.products, single=search.tol >= SINGLE)
         return _lowest_point(here.d.ravel(), here.theta.ravel(), H).reshape(here.d.shape) - here.d
 
 
@@ -77,7 +77,7 @@ def _walk(search: ClassSearch, here: ClassWiseLook, direction: Array) -> ClassWi
     slope = float(np.sum((0.5 - here.theta) * direction))
     size = 1.0
     # What the step should gain must show above the machine's own error, but for the last steps, which are too small.
-    search.sharpen_to(max(_VISIBLE * max(-slope, 0.0) / abs(here.value), _ENOUGH * search.tol))
+    search.increase_precision_to(max(_VISIBLE * max(-slope, 0.0) / abs(here.value), _ENOUGH * search.tol))
     for _ in range(_ATTEMPTS if slope < 0 else 0):
         before = search.gap
         there = search.look(here.d + size * direction)

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram import KernelBank
+from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.base import Iteration, Learned
-from kernelmosaic.learning.joint import SINGLE
+from kernelmosaic.learning.multiclass import SINGLE
 from kernelmosaic.learning.progress import gap_progress
-from kernelmosaic.machines.multiclass import JointMachine
+from kernelmosaic.machines.multiclass import MulticlassMachine
 from kernelmosaic.solvers import relative_gap
-from kernelmosaic.solvers.joint_program import JointSolution, certify_joint
+from kernelmosaic.solvers.multiclass_program import MulticlassSolution, certify_multiclass
 
 #: The machine is first solved to this gap, ...
 _FIRST_TOL = 1e-2
@@ -43,7 +43,7 @@ class ClassWiseLook:
     ----------
     d : ndarray of shape (classes, P)
         The weights.
-    solution : JointSolution
+    solution : MulticlassSolution
         Of the machine with the kernels Σ_r d_cr K_r.
     products : ndarray of shape (P, n, classes)
         K_r τ_c.
@@ -58,7 +58,7 @@ class ClassWiseLook:
     """
 
     d: Array
-    solution: JointSolution
+    solution: MulticlassSolution
     products: Array
     theta: Array
     value: float
@@ -78,7 +78,7 @@ class ClassWiseLook:
         usable = (square > 0) & (total > 0)
         return np.asarray(np.sqrt(np.divide(total, square, out=np.ones(len(total)), where=usable)))
 
-    def rescaled(self) -> tuple[Array, JointSolution]:
+    def rescaled(self) -> tuple[Array, MulticlassSolution]:
         """Return d / s and the solution with τ s: the same outputs, and the regulariser's two halves balanced."""
         s = self.scales
         return self.d / s[:, np.newaxis], replace(self.solution, beta=self.solution.beta * s)
@@ -87,24 +87,24 @@ class ClassWiseLook:
 class ClassWiseProblem:
     """min over d ≥ 0 of ½ Σ d + the value of the machine with a kernel Σ_r d_cr K_r for every class c."""
 
-    def __init__(self, bank: KernelBank, machine: JointMachine, tol: float = 0.0) -> None:
-        self.bank = bank
+    def __init__(self, stack: GramStack, machine: MulticlassMachine, tol: float = 0.0) -> None:
+        self.stack = stack
         self.machine = machine
         self.n_classes = machine.program.n_classes
         self.n_solves = 0
         self._K = np.empty((0, 0, 0))
-        if bank.writes_matrices:
-            self._K = np.empty((self.n_classes, bank.n_samples, bank.n_samples), dtype=matrix_dtype(bank, tol))
+        if stack.writes_matrices:
+            self._K = np.empty((self.n_classes, stack.n_samples, stack.n_samples), dtype=matrix_dtype(stack, tol))
         self._combined: Array | None = None
 
     def combine(self, d: Array) -> Any:
         """Return the classes' kernels at d, one for all where they have the same weights."""
         shared = bool(np.all(d == d[0]))
-        if not self.bank.writes_matrices:
-            return self.bank.combine(d[0]) if shared else self.bank.combine_classes(d, self._K)
+        if not self.stack.writes_matrices:
+            return self.stack.combine(d[0]) if shared else self.stack.combine_classes(d, self._K)
         kinds = 1 if shared else self.n_classes
         if self._combined is None or not np.array_equal(self._combined, d):
-            self.bank.combine_classes(d[:kinds], self._K[:kinds])
+            self.stack.combine_classes(d[:kinds], self._K[:kinds])
             self._combined = d.copy()
         return self._K[0] if shared else self._K
 
@@ -118,10 +118,10 @@ class ClassWiseProblem:
         values = beta if start is None else _outputs(d, start.products)
         solution = self.machine.solve(self.combine(d), beta, tol, values=values)
         self.n_solves += 1
-        products = self.bank.products(solution.beta)
+        products = self.stack.products(solution.beta)
         # Rounding can make the form of a positive semi-definite matrix negative.
         theta = np.maximum(0.5 * np.einsum("mic,ic->cm", products, solution.beta), 0.0)
-        solution = certify_joint(program, solution.beta, _outputs(d, products), solution.n_iter)
+        solution = certify_multiclass(program, solution.beta, _outputs(d, products), solution.n_iter)
         losses = program.losses(solution.values)
         value = 0.5 * float(d.sum()) + float(np.sum(d * theta)) + losses
         upper = float(np.sqrt(d.sum(axis=1)) @ np.sqrt(2.0 * np.sum(d * theta, axis=1))) + losses
@@ -130,9 +130,9 @@ class ClassWiseProblem:
         return ClassWiseLook(d, solution, products, theta, value, upper, lower)
 
 
-def matrix_dtype(bank: KernelBank, tol: float) -> np.dtype[Any]:
-    """Return the precision of the classes' matrices: they tell the machine where to go, the bank's own certify it."""
-    return np.dtype(np.float32) if tol >= SINGLE else bank.dtype
+def matrix_dtype(stack: GramStack, tol: float) -> np.dtype[Any]:
+    """Return the precision of the classes' matrices: they tell the machine where to go, the stack's own certify it."""
+    return np.dtype(np.float32) if tol >= SINGLE else stack.dtype
 
 
 def _outputs(d: Array, products: Array) -> Array:
@@ -160,12 +160,12 @@ class ClassWiseLearner(ABC):
         self.max_iter = max_iter
         self.verbose = verbose
 
-    def learn(self, bank: KernelBank, machine: JointMachine) -> Learned:
+    def learn(self, stack: GramStack, machine: MulticlassMachine) -> Learned:
         """Return weights of shape (classes, P), rescaled so that ½ Σd equals ½ Σ‖w_c‖² class by class."""
-        search = ClassSearch(ClassWiseProblem(bank, machine, self.tol), self.tol, self.max_iter)
+        search = ClassSearch(ClassWiseProblem(stack, machine, self.tol), self.tol, self.max_iter)
         progress = gap_progress(type(machine).__name__, self.tol) if self.verbose else nullcontext(lambda gap: None)
         with progress as search.advance, suppress(_Done):
-            search.look(np.ones((machine.program.n_classes, bank.n_kernels)))
+            search.look(np.ones((machine.program.n_classes, stack.n_kernels)))
             self.minimise(search)
         best = search.best
         weights, solution = best.rescaled()
@@ -209,14 +209,14 @@ class ClassSearch:
         if self.gap <= self.tol or len(self.history) >= self.max_iter:
             raise _Done
         # An error δ in the machine's value is one of √δ in the slopes.
-        self.sharpen_to(max(self.gap**2, _ENOUGH * self.tol))
+        self.increase_precision_to(max(self.gap**2, _ENOUGH * self.tol))
         return look
 
-    def sharpen_to(self, inner: float) -> None:
+    def increase_precision_to(self, inner: float) -> None:
         """Solve the machine at least so exactly from now on, as far as rounding allows."""
         self.inner = min(self.inner, max(inner, _SHARPEST))
 
-    def sharpen(self) -> None:
+    def increase_precision(self) -> None:
         """Solve the machine more exactly from now on; raises `_Done` when rounding is all that is left."""
         if self.inner <= _SHARPEST:
             raise _Done
@@ -238,7 +238,7 @@ class QuasiNewton(ClassWiseLearner):
             options = {"maxcor": _MEMORY, "ftol": 0.0, "gtol": 0.0, "maxiter": search.max_iter}
             minimize(value, start, jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * len(start), options=options)
             # The line search gives up where the machine's own error hides the slope.
-            search.sharpen()
+            search.increase_precision()
 
 
 class ProjectedGradient(ClassWiseLearner):
@@ -255,7 +255,7 @@ class ProjectedGradient(ClassWiseLearner):
                     break
                 step *= 0.5
             else:
-                search.sharpen()
+                search.increase_precision()
                 step = 1.0
                 continue
             # Rescaling balances the regulariser; the value there is asked of the machine, not taken from the slope.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram import KernelBank
+from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.base import Iteration
 from kernelmosaic.learning.discriminant_ridge import RidgeSolution, make_ridge
 from kernelmosaic.learning.norms import Weights
@@ -90,7 +90,7 @@ class DiscriminantProblem:
 
     Parameters
     ----------
-    bank : KernelBank
+    stack : GramStack
         The kernels, not centred: their coefficients sum to zero, so centring what comes out is enough.
     machine : Discriminant
         The targets and λ.
@@ -98,25 +98,25 @@ class DiscriminantProblem:
         The r_i; zero for kernels that are constant on the training set, which get no weight.
     """
 
-    def __init__(self, bank: KernelBank, machine: Discriminant, traces: Weights) -> None:
+    def __init__(self, stack: GramStack, machine: Discriminant, traces: Weights) -> None:
         if not np.any(traces > 0):
             raise ValueError(
                 "kernels: every kernel is constant on the training set, so there is nothing to tell classes by."
             )
-        self.bank = bank
+        self.stack = stack
         self.machine = machine
         self.traces = traces
         self.joint = machine.alpha is None
         self.n_solves = 0
-        self.ridge = make_ridge(bank, machine)
+        self.ridge = make_ridge(stack, machine)
         inverse = np.divide(1.0, traces, out=np.zeros_like(traces), where=traces > 0)
-        self._units = np.append(1.0 / bank.n_samples, inverse) if self.joint else inverse
+        self._units = np.append(1.0 / stack.n_samples, inverse) if self.joint else inverse
         # Constant kernels are left out of the simplex altogether.
         self.usable = np.flatnonzero(np.append(np.ones(int(self.joint)), traces) > 0)
 
     @property
     def n_shares(self) -> int:
-        return self.bank.n_kernels + int(self.joint)
+        return self.stack.n_kernels + int(self.joint)
 
     def start(self) -> Weights:
         """Return equal shares of the trace."""
@@ -139,7 +139,7 @@ class DiscriminantProblem:
         own = shares[int(self.joint) :]
         theta = np.divide(own, self.traces, out=np.zeros_like(own), where=self.traces > 0)
         alpha = self.machine.alpha
-        return theta, shares[0] / self.bank.n_samples if alpha is None else alpha
+        return theta, shares[0] / self.stack.n_samples if alpha is None else alpha
 
     def evaluate(self, shares: Weights) -> Evaluation:
         """Solve for all targets at these shares, with the slopes of all kernels."""
@@ -188,18 +188,18 @@ class DiscriminantProblem:
         return np.asarray(self._units * (np.append(np.sum(beta**2), forms) if self.joint else forms))
 
 
-def centered_traces(bank: KernelBank, diagonals: NDArray[np.float64]) -> Weights:
+def centered_traces(stack: GramStack, diagonals: NDArray[np.float64]) -> Weights:
     """Return r_i = tr ΠG_iΠ, exactly zero for kernels that are constant on the training set.
 
     Parameters
     ----------
-    bank : KernelBank
+    stack : GramStack
         The kernels.
     diagonals : ndarray of shape (P, n)
         k_i(x, x) on the training set.
     """
-    n = bank.n_samples
-    totals = 2.0 * bank.quadratic_forms(np.ones(n))
+    n = stack.n_samples
+    totals = 2.0 * stack.quadratic_forms(np.ones(n))
     traces = diagonals.sum(axis=1)
     centred = traces - totals / n
     return np.where(centred > _CONSTANT * traces, centred, 0.0)

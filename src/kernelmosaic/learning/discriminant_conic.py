@@ -8,8 +8,8 @@ import numpy as np
 from scipy.linalg import helmert
 
 from kernelmosaic.learning.base import Iteration
+from kernelmosaic.learning.bound_tracker import BoundTracker
 from kernelmosaic.learning.discriminant import DiscriminantLearned, DiscriminantLearner, DiscriminantProblem, Evaluation
-from kernelmosaic.learning.incumbent import Incumbent
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.machines.discriminant import Discriminant, Matrix, binary_targets, center, within_class_matrix
 from kernelmosaic.solvers import relative_gap
@@ -36,8 +36,8 @@ class DiscriminantSDP(DiscriminantLearner):
 
     def learn(self, problem: DiscriminantProblem) -> DiscriminantLearned:
         k = problem.machine.targets.shape[1]
-        _require_small("sdp", [problem.bank.n_samples] * k, problem.n_shares)
-        found = Incumbent(problem, problem.evaluate(problem.start()))
+        _require_small("sdp", [problem.stack.n_samples] * k, problem.n_shares)
+        found = BoundTracker(problem, problem.evaluate(problem.start()))
         with self.progress() as advance:
             advance(found.gap)
             shares = _MatrixInequalities(problem, found.best).solve([[j] for j in range(k)]).s
@@ -63,7 +63,7 @@ class DiscriminantApproximateSDP(DiscriminantLearner):
 
     def learn(self, problem: DiscriminantProblem) -> DiscriminantLearned:
         H = problem.machine.targets
-        _require_small("sdp_approximate", [problem.bank.n_samples - 1 + H.shape[1]], problem.n_shares)
+        _require_small("sdp_approximate", [problem.stack.n_samples - 1 + H.shape[1]], problem.n_shares)
         first = problem.evaluate(problem.start())
         with self.progress() as advance:
             found = _MatrixInequalities(problem, first).solve([list(range(H.shape[1]))])
@@ -79,7 +79,7 @@ class DiscriminantApproximateSDP(DiscriminantLearner):
         """Return what β guarantees for other targets than the problem's own."""
         other = Discriminant(problem.machine.labels, problem.machine.alpha)
         other.targets = targets
-        return DiscriminantProblem(problem.bank, other, problem.traces).guarantee(beta)
+        return DiscriminantProblem(problem.stack, other, problem.traces).guarantee(beta)
 
 
 class DiscriminantKim(DiscriminantLearner):
@@ -98,11 +98,11 @@ class DiscriminantKim(DiscriminantLearner):
     advice = DiscriminantSDP.advice
 
     def learn(self, problem: DiscriminantProblem) -> DiscriminantLearned:
-        n = problem.bank.n_samples
+        n = problem.stack.n_samples
         if problem.joint or len(problem.machine.counts) != 2:
             raise ValueError("formulation='kim' serves two classes and a given alpha; use formulation='sdp'.")
         _require_small("kim", [n + 1], problem.n_shares)
-        found = Incumbent(problem, problem.evaluate(problem.start()))
+        found = BoundTracker(problem, problem.evaluate(problem.start()))
         with self.progress() as advance:
             advance(found.gap)
             found.see(problem.evaluate(problem.spread(self._solve(problem))))
@@ -111,9 +111,9 @@ class DiscriminantKim(DiscriminantLearner):
 
     @staticmethod
     def _solve(problem: DiscriminantProblem) -> Weights:
-        n, labels = problem.bank.n_samples, problem.machine.labels
+        n, labels = problem.stack.n_samples, problem.machine.labels
         a, J = binary_targets(labels), within_class_matrix(labels)
-        Gs = [np.asarray(problem.bank.row_block(m, slice(0, n)), dtype=np.float64) for m in map(int, problem.usable)]
+        Gs = [np.asarray(problem.stack.row_block(m, slice(0, n)), dtype=np.float64) for m in map(int, problem.usable)]
         gains = np.array([a @ G @ a for G in Gs])
         size = float(np.mean([np.sum(J * (J @ G)) for G in Gs])) / n or 1.0
         gain = float(gains.mean()) or 1.0
@@ -134,7 +134,7 @@ class _MatrixInequalities:
 
     def __init__(self, problem: DiscriminantProblem, at: Evaluation) -> None:
         self.problem = problem
-        n = problem.bank.n_samples
+        n = problem.stack.n_samples
         self.Q = helmert(n)
         self.matrices = np.array([n * (self.Q @ N @ self.Q.T) for N in trace_one_matrices(problem)])
         self.H = self.Q @ problem.machine.targets
@@ -146,10 +146,10 @@ class _MatrixInequalities:
         P, k = len(self.matrices), self.H.shape[1]
         found = _minimise([self._inequality(group) for group in groups], np.append(np.zeros(P), np.ones(k)))
         # t was scaled with the matrices, which are n times what the problem has.
-        return replace(found, t=found.t * self.unit**2 * self.problem.bank.n_samples)
+        return replace(found, t=found.t * self.unit**2 * self.problem.stack.n_samples)
 
     def _inequality(self, group: list[int]) -> MatrixInequality:
-        m, g = self.problem.bank.n_samples - 1, len(group)
+        m, g = self.problem.stack.n_samples - 1, len(group)
         matrices = np.zeros((len(self.matrices), m + g, m + g))
         matrices[:, :m, :m] = self.matrices
         constant = np.zeros((m + g, m + g))
@@ -176,10 +176,10 @@ def _minimise(inequalities: list[MatrixInequality], linear: Weights) -> MatrixSo
 
 def trace_one_matrices(problem: DiscriminantProblem) -> list[Matrix]:
     """Return N_i = G̃_i / r_i for the usable kernels, the identity over n first where λ is learned."""
-    n, first = problem.bank.n_samples, int(problem.joint)
+    n, first = problem.stack.n_samples, int(problem.joint)
     out = [np.eye(n) / n] if problem.joint else []
     for index in problem.usable[first:]:
-        G = np.array(problem.bank.row_block(index - first, slice(0, n)), dtype=np.float64)
+        G = np.array(problem.stack.row_block(index - first, slice(0, n)), dtype=np.float64)
         out.append(center(G) / problem.traces[index - first])
     return out
 

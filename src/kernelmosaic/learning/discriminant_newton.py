@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kernelmosaic.learning.bound_tracker import BoundTracker
 from kernelmosaic.learning.discriminant import DiscriminantLearned, DiscriminantLearner, DiscriminantProblem, Evaluation
-from kernelmosaic.learning.incumbent import Incumbent
 from kernelmosaic.learning.norms import SumNorm
 
 #: Sufficient decrease in the line search, and how often a step is shortened.
@@ -19,11 +19,11 @@ class DiscriminantNewton(DiscriminantLearner):
     """
 
     def learn(self, problem: DiscriminantProblem) -> DiscriminantLearned:
-        found = Incumbent(problem, problem.evaluate(problem.start()))
+        found = BoundTracker(problem, problem.evaluate(problem.start()))
         found.improve(lambda: self._step(problem, found), self.tol, self.max_iter, self.progress())
         return problem.learned(found.best, found.gap, found.history)
 
-    def _step(self, problem: DiscriminantProblem, found: Incumbent[Evaluation]) -> bool:
+    def _step(self, problem: DiscriminantProblem, found: BoundTracker[Evaluation]) -> bool:
         """Step to the model's minimiser, or as far towards it as pays; False when nothing more does."""
         here, usable = found.best, problem.usable
         s, q = here.shares[usable], here.q[usable]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from kernelmosaic.learning.base import Iteration
+from kernelmosaic.learning.bound_tracker import BoundTracker
 from kernelmosaic.learning.discriminant import DiscriminantLearned, DiscriminantLearner, DiscriminantProblem, Evaluation
-from kernelmosaic.learning.incumbent import Incumbent
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.solvers import relative_gap
 
@@ -33,7 +33,7 @@ class DiscriminantQCQP(DiscriminantLearner):
     """
 
     def learn(self, problem: DiscriminantProblem) -> DiscriminantLearned:
-        found = Incumbent(problem, problem.evaluate(problem.start()))
+        found = BoundTracker(problem, problem.evaluate(problem.start()))
         path = _Path(problem, found.best)
         idle = 0
         with self.progress() as advance:
@@ -46,7 +46,7 @@ class DiscriminantQCQP(DiscriminantLearner):
             self._prune(found, path)
         return problem.learned(found.best, found.gap, found.history)
 
-    def _prune(self, found: Incumbent[Evaluation], path: _Path) -> None:
+    def _prune(self, found: BoundTracker[Evaluation], path: _Path) -> None:
         """Give up the shares that interior points leave of a zero, if the gap allows it."""
         there = path.problem.evaluate(path.problem.spread(path.likely()))
         found.bound(path.problem.lower(there))

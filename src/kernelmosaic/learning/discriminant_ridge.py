@@ -10,9 +10,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram import KernelBank
+from kernelmosaic.gram import GramStack
 from kernelmosaic.gram.cholesky import Cholesky
-from kernelmosaic.gram.feature_bank import FeatureBank
+from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.machines.discriminant import Discriminant, Factored, Matrix
 
@@ -49,18 +49,18 @@ class RidgeSolution(ABC):
 
 
 class Ridge(ABC):
-    """min ‖H − φ̃w‖²/λ + ‖w‖² for every target of a machine, on the centred kernels of a bank.
+    """min ‖H − φ̃w‖²/λ + ‖w‖² for every target of a machine, on the centred kernels of a stack.
 
     Parameters
     ----------
-    bank : KernelBank
+    stack : GramStack
         The kernels, not centred.
     machine : Discriminant
         The targets, every column of which sums to zero.
     """
 
-    def __init__(self, bank: KernelBank, machine: Discriminant) -> None:
-        self.bank, self.machine = bank, machine
+    def __init__(self, stack: GramStack, machine: Discriminant) -> None:
+        self.stack, self.machine = stack, machine
 
     @abstractmethod
     def solve(self, theta: Weights, alpha: float) -> RidgeSolution:
@@ -78,9 +78,9 @@ class Ridge(ABC):
 
 
 @singledispatch
-def make_ridge(bank: KernelBank, machine: Discriminant) -> Ridge:
-    """Return the least-squares problems in the form that the bank's kernels have."""
-    return MatrixRidge(bank, machine)
+def make_ridge(stack: GramStack, machine: Discriminant) -> Ridge:
+    """Return the least-squares problems in the form that the stack's kernels have."""
+    return MatrixRidge(stack, machine)
 
 
 # Kernels in matrices -------------------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ class MatrixRidge(Ridge):
     """One factorisation of an n × n matrix a solution."""
 
     def solve(self, theta: Weights, alpha: float) -> MatrixSolution:
-        factored = self.machine.solve(self.bank.combine(theta), alpha)
+        factored = self.machine.solve(self.stack.combine(theta), alpha)
         products = self._products(factored.beta)
         forms = np.einsum("inj,nj->i", products, factored.beta)
         values = np.tensordot(theta, products, 1)
@@ -117,7 +117,7 @@ class MatrixRidge(Ridge):
 
     def _products(self, beta: Matrix) -> NDArray[np.float64]:
         # Coefficients sum to zero, so centring what comes out is enough.
-        out = self.bank.products(beta)
+        out = self.stack.products(beta)
         out -= out.mean(axis=1, keepdims=True)
         return out
 
@@ -134,20 +134,20 @@ class FeatureRidge(Ridge):
     ‖w − RZ̃ᵀβ‖², which tells when to refine.
     """
 
-    bank: FeatureBank
+    stack: FeatureStack
 
-    def __init__(self, bank: FeatureBank, machine: Discriminant) -> None:
-        super().__init__(bank, machine)
-        self.everything = bank.combine(np.ones(bank.n_kernels))
-        moments = self.everything.normal_matrix(np.ones(bank.n_samples), precise=True)
-        self.means = moments[-1, :-1] / bank.n_samples
+    def __init__(self, stack: FeatureStack, machine: Discriminant) -> None:
+        super().__init__(stack, machine)
+        self.everything = stack.combine(np.ones(stack.n_kernels))
+        moments = self.everything.normal_matrix(np.ones(stack.n_samples), precise=True)
+        self.means = moments[-1, :-1] / stack.n_samples
         self.moments = moments[:-1, :-1]
         squares = np.diag(self.moments).copy()
         self.moments -= np.outer(moments[-1, :-1], self.means)
         constant = np.diag(self.moments) <= _CONSTANT * squares
         self.moments[constant] = self.moments[:, constant] = 0.0
         self.right = self.sums(machine.targets)
-        edges = np.concatenate([[0], np.cumsum(bank.widths)])
+        edges = np.concatenate([[0], np.cumsum(stack.widths)])
         self.places = [slice(int(a), int(b)) for a, b in pairwise(edges)]
 
     def solve(self, theta: Weights, alpha: float) -> FeatureSolution:
@@ -179,8 +179,8 @@ class _FeatureSystem:
 
     def __init__(self, ridge: FeatureRidge, theta: Weights, alpha: float) -> None:
         self.ridge, self.alpha = ridge, alpha
-        self.gram = ridge.bank.combine(theta)
-        spread = np.repeat(theta, ridge.bank.widths)
+        self.gram = ridge.stack.combine(theta)
+        spread = np.repeat(theta, ridge.stack.widths)
         self.active = np.flatnonzero(spread)
         self.roots = np.sqrt(spread[self.active])[:, np.newaxis]
         A = ridge.moments[np.ix_(self.active, self.active)]
@@ -235,7 +235,7 @@ class FeatureSolution(RidgeSolution):
 
 
 @make_ridge.register
-def _make_feature_ridge(bank: FeatureBank, machine: Discriminant) -> Ridge:
+def _make_feature_ridge(stack: FeatureStack, machine: Discriminant) -> Ridge:
     # Where samples are fewer than features, so are the entries of their matrix.
-    few = bank.n_samples <= bank.widths.sum()
-    return MatrixRidge(bank, machine) if few else FeatureRidge(bank, machine)
+    few = stack.n_samples <= stack.widths.sum()
+    return MatrixRidge(stack, machine) if few else FeatureRidge(stack, machine)

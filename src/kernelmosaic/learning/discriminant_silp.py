@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from kernelmosaic.learning.bound_tracker import BoundTracker
 from kernelmosaic.learning.discriminant import DiscriminantLearned, DiscriminantLearner, DiscriminantProblem, Evaluation
-from kernelmosaic.learning.incumbent import Incumbent
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.solvers.linear_program import Master
 
@@ -33,7 +33,7 @@ class DiscriminantSILP(DiscriminantLearner):
 
     def learn(self, problem: DiscriminantProblem) -> DiscriminantLearned:
         planes = _Planes(problem)
-        found = Incumbent(problem, planes.ask(problem.start()))
+        found = BoundTracker(problem, planes.ask(problem.start()))
         share, idle = _STEP, 0
         with self.progress() as advance:
             advance(found.gap)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelmosaic.gram import KernelBank
+from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.base import Learned, Learner, Options
 from kernelmosaic.learning.fixed import FixedWeights
 from kernelmosaic.machines import Machine
@@ -41,17 +41,17 @@ class EasyMKL(Learner):
         self.options = options
         self.lam = lam
 
-    def learn(self, bank: KernelBank, machine: Machine, warm_start: Any = None) -> Learned:
+    def learn(self, stack: GramStack, machine: Machine, warm_start: Any = None) -> Learned:
         self.require("easymkl", program=machine.program)
         d2 = self.options.penalties**2
-        beta = self._mixtures(bank, machine.program)
-        shares = np.maximum(bank.quadratic_forms(beta), 0.0) / d2
-        shares = shares if np.any(shares > 0) else np.ones(bank.n_kernels)
+        beta = self._mixtures(stack, machine.program)
+        shares = np.maximum(stack.quadratic_forms(beta), 0.0) / d2
+        shares = shares if np.any(shares > 0) else np.ones(stack.n_kernels)
         eta = self.options.norm.retract(shares) / d2
-        learned = FixedWeights(eta, self.options.tol).learn(bank, machine, warm_start)
+        learned = FixedWeights(eta, self.options.tol).learn(stack, machine, warm_start)
         return Learned(eta, learned.solution, learned.objective, learned.gap, 2, learned.history)
 
-    def _mixtures(self, bank: KernelBank, program: Program) -> Any:
+    def _mixtures(self, stack: GramStack, program: Program) -> Any:
         """Return Yγ up to a factor.
 
         The nearest points of two hulls are, up to scale, the coefficients of the machine with the hardest margin, whose
@@ -63,4 +63,4 @@ class EasyMKL(Learner):
         n = len(y)
         lower, upper = np.where(y > 0, 0.0, -np.inf), np.where(y > 0, np.inf, 0.0)
         hard = Program(y, lower, upper, np.full(n, self.lam / (1.0 - self.lam)))
-        return solve(bank.combine(np.ones(bank.n_kernels)), hard, tol=0.1 * self.options.tol).beta
+        return solve(stack.combine(np.ones(stack.n_kernels)), hard, tol=0.1 * self.options.tol).beta

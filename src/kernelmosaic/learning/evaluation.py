@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram import KernelBank
+from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.base import Iteration, Learned
 from kernelmosaic.learning.norms import WeightNorm, Weights
 from kernelmosaic.machines import Machine
@@ -60,10 +60,10 @@ class Evaluation:
 
 
 class Problem:
-    """Bank, machine, penalties and norm, evaluated at weights with warm starts; one combined matrix is all it keeps."""
+    """Stack, machine, penalties and norm, evaluated at weights with warm starts; it keeps one combined matrix."""
 
-    def __init__(self, bank: KernelBank, machine: Machine, norm: WeightNorm, penalties: Weights) -> None:
-        self.bank = bank
+    def __init__(self, stack: GramStack, machine: Machine, norm: WeightNorm, penalties: Weights) -> None:
+        self.stack = stack
         self.machine = machine
         self.norm = norm
         self.scale = 1.0 / penalties**2
@@ -73,7 +73,7 @@ class Problem:
 
     @property
     def n_kernels(self) -> int:
-        return self.bank.n_kernels
+        return self.stack.n_kernels
 
     @property
     def noise(self) -> float:
@@ -88,7 +88,7 @@ class Problem:
     def combine(self, theta: Weights) -> Any:
         """Return the combined kernel at θ, made anew only when θ has changed."""
         if self._at is None or not np.array_equal(self._at, theta):
-            self._K = self.bank.combine(theta * self.scale, out=self._K)
+            self._K = self.stack.combine(theta * self.scale, out=self._K)
             self._at = theta
         return self._K
 
@@ -119,7 +119,7 @@ class Problem:
 
     def look(self, at: Evaluation, kernels: NDArray[np.intp]) -> Evaluation:
         """Add the slopes of more kernels."""
-        fresh = self.bank.products(at.solution.beta, at.support, kernels)[kernels] * self.scale[kernels, np.newaxis]
+        fresh = self.stack.products(at.solution.beta, at.support, kernels)[kernels] * self.scale[kernels, np.newaxis]
         products, q = at.products.copy(), at.q.copy()
         products[kernels] = fresh
         # Rounding can make the form of a positive semi-definite matrix negative.
@@ -145,7 +145,7 @@ class Problem:
 
     def guarantee(self, beta: NDArray[np.float64]) -> float:
         """Return the lower bound on the optimum that any feasible β gives."""
-        q = self.bank.quadratic_forms(beta) * self.scale
+        q = self.stack.quadratic_forms(beta) * self.scale
         return self.machine.program.linear_value(beta) - self.norm.support(q)
 
     def learned(self, best: Evaluation, gap: float, history: list[Iteration]) -> Learned:
@@ -176,6 +176,6 @@ class Problem:
         values = np.empty((len(at.watched), len(rows)))
         values[:, known] = at.products[np.ix_(at.watched, np.searchsorted(at.support, rows[known]))]
         if not known.all():  # without a tube a sample may be free and yet have a coefficient of zero
-            fresh = self.bank.products(at.solution.beta, rows[~known], at.watched)[at.watched]
+            fresh = self.stack.products(at.solution.beta, rows[~known], at.watched)[at.watched]
             values[:, ~known] = fresh * self.scale[at.watched, np.newaxis]
         return values

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram import KernelBank
+from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.alignment import Alignment
 from kernelmosaic.learning.base import Learner, Options
 from kernelmosaic.learning.easymkl import EasyMKL
 from kernelmosaic.learning.fixed import FixedWeights
-from kernelmosaic.learning.joint_slack import JointSlack
+from kernelmosaic.learning.learned_c import LearnedC
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import make_norm
 from kernelmosaic.learning.penalties import make_penalties, numbers
@@ -36,14 +36,14 @@ SOLVERS: dict[str, type[Any]] = {
 }
 
 
-def make_learner(parameters: Any, bank: KernelBank, machines: Sequence[Machine] = ()) -> Learner:
+def make_learner(parameters: Any, stack: GramStack, machines: Sequence[Machine] = ()) -> Learner:
     """Return the learner that an estimator's parameters ask for.
 
     Parameters
     ----------
     parameters : object
         With the attributes weights, norm, penalties, penalty_power, solver, tol, max_iter and verbose.
-    bank : KernelBank
+    stack : GramStack
         The kernels: their number, and for eigenvalue penalties their spectra.
     machines : sequence of Machine
         What it will be asked to learn for, so that a solver that cannot serve them says so before any work is done.
@@ -52,14 +52,14 @@ def make_learner(parameters: Any, bank: KernelBank, machines: Sequence[Machine] 
     max_iter = check_count("max_iter", parameters.max_iter)
     if parameters.weights is not None:
         if not isinstance(parameters.penalties, str):
-            make_penalties(parameters.penalties, parameters.penalty_power, bank)
-        return FixedWeights(given_weights(parameters.weights, bank.n_kernels), parameters.tol)
-    if learner is JointSlack and parameters.norm != 1:
+            make_penalties(parameters.penalties, parameters.penalty_power, stack)
+        return FixedWeights(given_weights(parameters.weights, stack.n_kernels), parameters.tol)
+    if learner is LearnedC and parameters.norm != 1:
         raise ValueError(f"C={parameters.C!r} serves norm=1, not norm={parameters.norm!r}; give C as a number.")
     learner.require(parameters.solver, norm)
     for machine in machines:
         learner.require(parameters.solver, program=machine.program)
-    penalties = make_penalties(parameters.penalties, parameters.penalty_power, bank)
+    penalties = make_penalties(parameters.penalties, parameters.penalty_power, stack)
     made: Learner = learner(Options(norm, penalties, parameters.tol, max_iter, bool(parameters.verbose)))
     return made
 
@@ -71,7 +71,7 @@ def _solver(parameters: Any) -> type[Any]:
     if isinstance(getattr(parameters, "C", None), str):
         if name != "newton":
             raise ValueError(f"C={parameters.C!r} is served by solver='newton', not by solver={name!r}.")
-        return JointSlack
+        return LearnedC
     return SOLVERS[name]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram import KernelBank
+from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.base import Iteration, Learned, Learner
 from kernelmosaic.machines import Machine
 
@@ -28,12 +28,12 @@ class FixedWeights(Learner):
     def __init__(self, weights: NDArray[np.float64], tol: float = 1e-3) -> None:
         self.weights = weights
         self.tol = tol
-        self._combined: tuple[KernelBank, NDArray[Any]] | None = None
+        self._combined: tuple[GramStack, NDArray[Any]] | None = None
 
-    def learn(self, bank: KernelBank, machine: Machine, warm_start: Any = None) -> Learned:
+    def learn(self, stack: GramStack, machine: Machine, warm_start: Any = None) -> Learned:
         # The classes of a one-versus-rest problem share their kernel: combine it once.
-        if self._combined is None or self._combined[0] is not bank:
-            self._combined = (bank, bank.combine(self.weights))
+        if self._combined is None or self._combined[0] is not stack:
+            self._combined = (stack, stack.combine(self.weights))
         solution = machine.solve(self._combined[1], warm_start, self.tol)
         quadratic = 0.5 * float(solution.beta @ solution.values)
         value = machine.program.primal_value(quadratic, solution.values, solution.intercept)

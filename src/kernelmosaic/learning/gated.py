@@ -10,15 +10,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram import KernelBank, Mosaic
+from kernelmosaic.gram import GramStack, KernelSet
 from kernelmosaic.learning.base import Iteration
 from kernelmosaic.learning.progress import progress
 from kernelmosaic.learning.projections import Projections
 from kernelmosaic.learning.steps import Step, make_step
 from kernelmosaic.machines import Machine
-from kernelmosaic.machines.multiclass import JointMachine
+from kernelmosaic.machines.multiclass import MulticlassMachine
 from kernelmosaic.solvers import Solution
-from kernelmosaic.solvers.joint_program import JointSolution
+from kernelmosaic.solvers.multiclass_program import MulticlassSolution
 
 Array = NDArray[np.float64]
 
@@ -50,13 +50,13 @@ class Look:
         J, in the program's scale.
     gates : ndarray of shape (n, P)
         Gates of the training samples.
-    solution : Solution or JointSolution
+    solution : Solution or MulticlassSolution
         Of the machine on Σ_m g_m g_mᵀ ∘ K_m; β has one column, or one a class.
     """
 
     value: float
     gates: Array
-    solution: Solution | JointSolution
+    solution: Solution | MulticlassSolution
 
     @property
     def outputs(self) -> Array:
@@ -78,7 +78,7 @@ class LearnedGates:
         Whether the stop rule was met; always, for a fixed number of steps.
     n_solves : int
         How often the machine was solved.
-    mosaic : Mosaic or None
+    kernel_set : KernelSet or None
         The kernels with their learned projections, if there are any.
     history : list of Iteration
         Objective and gap of the inner problem, from the start on.
@@ -88,7 +88,7 @@ class LearnedGates:
     look: Look
     converged: bool
     n_solves: int
-    mosaic: Mosaic | None = None
+    kernel_set: KernelSet | None = None
     history: list[Iteration] = field(default_factory=list)
 
 
@@ -100,9 +100,9 @@ class GatedProblem:
     """
 
     def __init__(
-        self, bank: KernelBank, machine: Machine | JointMachine, gating: GateModel, Z: Array, tol: float
+        self, stack: GramStack, machine: Machine | MulticlassMachine, gating: GateModel, Z: Array, tol: float
     ) -> None:
-        self.bank = bank
+        self.stack = stack
         self.machine = machine
         self.gating = gating
         self.Z = Z
@@ -114,7 +114,7 @@ class GatedProblem:
     def evaluate(self, V: Array) -> Look:
         """Solve the machine under the gates of V, starting from the last β."""
         gates = self.gating.values(V, self.Z)
-        self._K = self.bank.combine_gated(gates, out=self._K)
+        self._K = self.stack.combine_gated(gates, out=self._K)
         solution = self.machine.solve(self._K, self._beta, self.tol)
         self._beta = solution.beta
         self.n_solves += 1
@@ -124,7 +124,7 @@ class GatedProblem:
         """Return ∂J/∂η_m(x_i), of shape (n, P); zero where β is, so only the support's rows are read."""
         beta = look.solution.beta
         support = np.flatnonzero(beta if beta.ndim == 1 else np.any(beta != 0, axis=1))
-        each = beta[support] * self.bank.gated_products(beta, look.gates, support)
+        each = beta[support] * self.stack.gated_products(beta, look.gates, support)
         G = np.zeros_like(look.gates)
         G[support] = -np.sum(each, axis=tuple(range(2, each.ndim))).T
         return G
@@ -171,8 +171,8 @@ class GateLearner:
 
     def learn(
         self,
-        bank: KernelBank,
-        machine: Machine | JointMachine,
+        stack: GramStack,
+        machine: Machine | MulticlassMachine,
         Z: Array,
         rng: np.random.RandomState,
         projections: Projections | None = None,
@@ -181,9 +181,9 @@ class GateLearner:
 
         Parameters
         ----------
-        bank : KernelBank
+        stack : GramStack
             The Gram matrices; of `projections`, if given.
-        machine : Machine or JointMachine
+        machine : Machine or MulticlassMachine
             What is trained under the gates.
         Z : ndarray of shape (n, n_features)
             Standardised inputs of the gates.
@@ -192,14 +192,14 @@ class GateLearner:
         projections : Projections, optional
             Those to learn.
         """
-        inner = max(min(_INNER * self.tol, _LOOSEST), _TIGHTEST[bank.dtype])
-        problem = GatedProblem(bank, machine, self.gating, Z, inner)
-        run = _Run(problem, self.gating.init(rng, Z.shape[1], bank.n_kernels), self.step, projections, rng)
+        inner = max(min(_INNER * self.tol, _LOOSEST), _TIGHTEST[stack.dtype])
+        problem = GatedProblem(stack, machine, self.gating, Z, inner)
+        run = _Run(problem, self.gating.init(rng, Z.shape[1], stack.n_kernels), self.step, projections, rng)
         moves = run.gate_step.n_moves or self.max_iter
         with self._progress() as advance:
             converged = run.descend(moves, self.tol, self.n_short, advance)
-        mosaic = None if projections is None else projections.mosaic
-        return LearnedGates(run.V, run.look, converged, problem.n_solves, mosaic, run.history)
+        kernel_set = None if projections is None else projections.kernel_set
+        return LearnedGates(run.V, run.look, converged, problem.n_solves, kernel_set, run.history)
 
     def _progress(self) -> AbstractContextManager[Callable[[float, float], None]]:
         return _progress_line(self.tol) if self.verbose else nullcontext(lambda value, decrease: None)

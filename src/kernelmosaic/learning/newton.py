@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from kernelmosaic.gram import KernelBank
+from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.base import Learned, Learner, Options
 from kernelmosaic.learning.evaluation import Problem
 from kernelmosaic.learning.newton_search import NewtonSearch
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.machines import Machine
-from kernelmosaic.machines.base import ThinnedMachine
+from kernelmosaic.machines.base import SubsampledMachine
 
 #: Weights are first learned from this share of the samples, ...
 _PART = 0.2
@@ -37,22 +37,22 @@ class Newton(Learner):
     def __init__(self, options: Options) -> None:
         self.options = options
 
-    def learn(self, bank: KernelBank, machine: Machine, warm_start: Any = None) -> Learned:
+    def learn(self, stack: GramStack, machine: Machine, warm_start: Any = None) -> Learned:
         options = self.options
-        problem = Problem(bank, machine, options.norm, options.penalties)
-        search = NewtonSearch(problem, options.tol, warm_start, self._from_a_part(bank, machine))
+        problem = Problem(stack, machine, options.norm, options.penalties)
+        search = NewtonSearch(problem, options.tol, warm_start, self._from_a_part(stack, machine))
         search.improve(search.step, options.tol, options.max_iter, options.progress(type(machine).__name__))
         return problem.learned(search.best, search.gap, search.history)
 
-    def _from_a_part(self, bank: KernelBank, machine: Machine) -> Weights | None:
+    def _from_a_part(self, stack: GramStack, machine: Machine) -> Weights | None:
         """Return the weights that some of the samples ask for, which are near those of all and cost next to nothing."""
-        count = min(int(_PART * bank.n_samples), bank.part_samples)
-        if count < _LEAST_PART or bank.n_kernels == 1 or not machine.can_be_thinned:
+        count = min(int(_PART * stack.n_samples), stack.part_samples)
+        if count < _LEAST_PART or stack.n_kernels == 1 or not machine.can_be_subsampled:
             return None
-        rows = np.unique(np.linspace(0, bank.n_samples - 1, count).astype(np.intp))
+        rows = np.unique(np.linspace(0, stack.n_samples - 1, count).astype(np.intp))
         rough = replace(self.options, tol=max(self.options.tol, _ROUGH), verbose=False)
         try:
-            found = Newton(rough).learn(bank.part(rows), ThinnedMachine(machine, rows))
+            found = Newton(rough).learn(stack.part(rows), SubsampledMachine(machine, rows))
         except ValueError:  # the weights of these few samples may leave no feasible β
             return None
         return found.weights * self.options.penalties**2

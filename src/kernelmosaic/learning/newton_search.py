@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic.learning.bound_tracker import BoundTracker
 from kernelmosaic.learning.evaluation import Evaluation, Problem
-from kernelmosaic.learning.incumbent import Incumbent
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.solvers import relative_gap
 
@@ -24,7 +24,7 @@ _MAX_HALVINGS = 8
 _INWARD = 0.5
 
 
-class NewtonSearch(Incumbent[Evaluation]):
+class NewtonSearch(BoundTracker[Evaluation]):
     """Newton steps with a line search on the exact value, and the planes of all β seen where none pays.
 
     Parameters

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigvalsh
 
-from kernelmosaic.gram import KernelBank
+from kernelmosaic.gram import GramStack
 from kernelmosaic.gram.memory import default_budget, format_bytes
 
 #: Eigenvalues of a matrix with unit diagonal count as large above this.
@@ -18,15 +18,15 @@ _LARGE = 0.5
 _EXTREME = 1e8
 
 
-def make_penalties(penalties: Any, power: Any, bank: KernelBank) -> NDArray[np.float64]:
+def make_penalties(penalties: Any, power: Any, stack: GramStack) -> NDArray[np.float64]:
     """Return the d_m: ones for None, e_m^power for "eigenvalue", else the given ones, checked."""
-    P = bank.n_kernels
+    P = stack.n_kernels
     if penalties is None:
         return np.ones(P)
     if isinstance(penalties, str):
         if penalties != "eigenvalue":
             raise ValueError(f"penalties={penalties!r}: give 'eigenvalue', {P} positive numbers, or None.")
-        return eigenvalue_penalties(bank, check_power(power))
+        return eigenvalue_penalties(stack, check_power(power))
     d = numbers("penalties", penalties, P)
     if np.any(d <= 0):
         raise ValueError(f"penalties={penalties!r}: every penalty must be positive.")
@@ -35,7 +35,7 @@ def make_penalties(penalties: Any, power: Any, bank: KernelBank) -> NDArray[np.f
     return d
 
 
-def eigenvalue_penalties(bank: KernelBank, power: float) -> NDArray[np.float64]:
+def eigenvalue_penalties(stack: GramStack, power: float) -> NDArray[np.float64]:
     """Return d_m = e_m^power, with e_m the number of eigenvalues above ½ of K_m at unit diagonal, 1 if there is none.
 
     References
@@ -43,20 +43,20 @@ def eigenvalue_penalties(bank: KernelBank, power: float) -> NDArray[np.float64]:
     Bach, Thibaux and Jordan (2005), "Computing regularization paths for learning multiple kernels".
     """
     if power == 0:
-        return np.ones(bank.n_kernels)
-    return np.array([float(large_eigenvalues(bank, m)) for m in range(bank.n_kernels)]) ** power
+        return np.ones(stack.n_kernels)
+    return np.array([float(large_eigenvalues(stack, m)) for m in range(stack.n_kernels)]) ** power
 
 
-def large_eigenvalues(bank: KernelBank, m: int) -> int:
+def large_eigenvalues(stack: GramStack, m: int) -> int:
     """Return how many eigenvalues of K_m, scaled to unit diagonal, are above ½; at least 1."""
-    n = bank.n_samples
+    n = stack.n_samples
     needed = 2 * 8 * n * n
     if needed > default_budget():
         raise MemoryError(
             f"penalties='eigenvalue' needs {format_bytes(needed)} for the spectrum of one {n} x {n} kernel matrix: "
             "use fewer samples, or give the penalties as numbers."
         )
-    K = np.array(bank.row_block(m, slice(0, n)), dtype=np.float64)
+    K = np.array(stack.row_block(m, slice(0, n)), dtype=np.float64)
     norms = np.sqrt(np.maximum(np.diag(K), 0.0))
     norms[norms == 0] = 1.0
     K /= norms

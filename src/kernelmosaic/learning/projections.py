@@ -8,38 +8,38 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram import KernelBank, Mosaic, Views, take_rows
-from kernelmosaic.gram.bank import StoredBank, make_bank
+from kernelmosaic.gram import GramStack, KernelSet, Views, take_rows
 from kernelmosaic.gram.normalizing import Centered, UnitDiagonal, UnitTrace
+from kernelmosaic.gram.stack import StoredStack, make_stack
 from kernelmosaic.kernels.projected import Projected, perturbed
 
 Vector = NDArray[np.float64]
 
 
 class Projections:
-    """The matrices W_m of a mosaic's projected kernels as one vector, with a bank that follows them.
+    """The matrices W_m of a kernel_set's projected kernels as one vector, with a stack that follows them.
 
     Parameters
     ----------
-    mosaic : Mosaic
+    kernel_set : KernelSet
         The kernels; copied, so that machines learned side by side do not share projections.
     views : list
         The training samples as they see them.
     weight : ndarray of shape (n,)
         Weights of the samples, which a scale may average over.
     budget : float, optional
-        Of the bank.
+        Of the stack.
     """
 
-    def __init__(self, mosaic: Mosaic, views: Views, weight: Vector, budget: float | None = None) -> None:
-        self.mosaic = Mosaic(tuple(deepcopy(piece) for piece in mosaic.pieces))
+    def __init__(self, kernel_set: KernelSet, views: Views, weight: Vector, budget: float | None = None) -> None:
+        self.kernel_set = KernelSet(tuple(deepcopy(fitted_kernel) for fitted_kernel in kernel_set.fitted))
         self.views = views
         self.weight = weight
-        self.numbers = projected_kernels(mosaic)
-        self.bank: KernelBank = make_bank(self.mosaic, views, budget=budget)
+        self.numbers = projected_kernels(kernel_set)
+        self.stack: GramStack = make_stack(self.kernel_set, views, budget=budget)
 
     def kernel(self, m: int) -> Projected:
-        kernel = self.mosaic.pieces[m].kernel
+        kernel = self.kernel_set.fitted[m].kernel
         assert isinstance(kernel, Projected)
         return kernel
 
@@ -61,18 +61,18 @@ class Projections:
             size = kernel.W_.size
             kernel.W_ = vector[at : at + size].reshape(kernel.W_.shape).copy()
             at += size
-            self.mosaic.pieces[m].normalization.fit(kernel, view, self.weight)
-        if isinstance(self.bank, StoredBank):
-            self._refill(self.bank)
+            self.kernel_set.fitted[m].normalization.fit(kernel, view, self.weight)
+        if isinstance(self.stack, StoredStack):
+            self._refill(self.stack)
 
-    def _refill(self, bank: StoredBank) -> None:
-        for strip in bank.row_strips(bank.n_samples):
+    def _refill(self, stack: StoredStack) -> None:
+        for strip in stack.row_strips(stack.n_samples):
             rows = take_rows(self.views, strip)
-            for m, block in self.mosaic.blocks(rows, self.views, self.numbers, bank.dtype):
-                bank.matrices[m, strip] = block
+            for m, block in self.kernel_set.blocks(rows, self.views, self.numbers, stack.dtype):
+                stack.matrices[m, strip] = block
         for m in self.numbers:
             # Strips round differently on the two sides of the diagonal.
-            K = bank.matrices[m]
+            K = stack.matrices[m]
             K[...] = 0.5 * (K + K.T)
 
     def slope(self, beta: NDArray[np.float64], gates: NDArray[np.float64]) -> Vector:
@@ -81,7 +81,7 @@ class Projections:
         return np.concatenate([self._slope(m, gates[:, [m]] * columns).ravel() for m in self.numbers])
 
     def _slope(self, m: int, U: NDArray[np.float64]) -> NDArray[np.float64]:
-        kernel, scale, view = self.kernel(m), self.mosaic.pieces[m].normalization, self.views[m]
+        kernel, scale, view = self.kernel(m), self.kernel_set.fitted[m].normalization, self.views[m]
         support = np.flatnonzero(np.any(U != 0, axis=1))
         if len(support) == 0:
             return np.zeros_like(kernel.W_)
@@ -114,6 +114,6 @@ class Projections:
         return kernel.vjp(view, G) - kernel.diagonal_vjp(view, total * w)
 
 
-def projected_kernels(mosaic: Mosaic) -> list[int]:
+def projected_kernels(kernel_set: KernelSet) -> list[int]:
     """Return the numbers of the kernels whose projection is to be learned."""
-    return [m for m, piece in enumerate(mosaic.pieces) if isinstance(piece.kernel, Projected)]
+    return [m for m, fitted_kernel in enumerate(kernel_set.fitted) if isinstance(fitted_kernel.kernel, Projected)]

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from kernelmosaic.gram import KernelBank
+from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.base import Learned, Learner, Options
+from kernelmosaic.learning.bound_tracker import BoundTracker
 from kernelmosaic.learning.evaluation import Problem
-from kernelmosaic.learning.incumbent import Incumbent
 from kernelmosaic.machines import Machine
 from kernelmosaic.solvers import Program
 from kernelmosaic.solvers.conic import ConicProgram
@@ -43,12 +43,12 @@ class QCQP(Learner):
     def __init__(self, options: Options) -> None:
         self.options = options
 
-    def learn(self, bank: KernelBank, machine: Machine, warm_start: Any = None) -> Learned:
-        _require_small(bank)
+    def learn(self, stack: GramStack, machine: Machine, warm_start: Any = None) -> Learned:
+        _require_small(stack)
         options = self.options
-        problem = Problem(bank, machine, options.norm, options.penalties)
+        problem = Problem(stack, machine, options.norm, options.penalties)
         inner = 0.1 * options.tol
-        found = Incumbent(problem, problem.evaluate(options.norm.start(bank.n_kernels), warm_start, inner))
+        found = BoundTracker(problem, problem.evaluate(options.norm.start(stack.n_kernels), warm_start, inner))
         with options.progress(type(machine).__name__) as advance:
             advance(found.gap)
             theta, beta = self._solve(problem, scale=float(found.best.theta @ found.best.q))
@@ -68,7 +68,7 @@ class QCQP(Learner):
         unit = np.sqrt(2.0 * scale) if scale > 0 else 1.0
         blocks = []
         for m in range(problem.n_kernels):
-            L = _factor(problem.bank.row_block(m, slice(0, n)))
+            L = _factor(problem.stack.row_block(m, slice(0, n)))
             # ‖Lᵀβ‖² ≤ 2 d²γ is ‖(Lᵀβ, d²γ/u − u/2)‖ ≤ d²γ/u + u/2, with u such that both terms on the right are alike.
             A = np.zeros((2 + L.shape[1], gamma + 1))
             A[:2, gamma] = -d2[m] / unit
@@ -111,10 +111,10 @@ def _factor(K: NDArray[Any]) -> NDArray[np.float64]:
     return np.asarray(V[:, keep] * np.sqrt(eigenvalues[keep]))
 
 
-def _require_small(bank: KernelBank) -> None:
-    entries = bank.n_kernels * bank.n_samples**2
+def _require_small(stack: GramStack) -> None:
+    entries = stack.n_kernels * stack.n_samples**2
     if entries > _MAX_ENTRIES:
         raise MemoryError(
-            f"solver='qcqp' would factorise {bank.n_kernels} kernels of {bank.n_samples} samples, {entries:.1e} "
+            f"solver='qcqp' would factorise {stack.n_kernels} kernels of {stack.n_samples} samples, {entries:.1e} "
             f"entries, and serves up to {_MAX_ENTRIES:.0e}; use solver='newton'."
         )

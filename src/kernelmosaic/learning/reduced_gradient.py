@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from kernelmosaic.gram import KernelBank
+from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.base import Learned, Learner, Options
+from kernelmosaic.learning.bound_tracker import BoundTracker
 from kernelmosaic.learning.evaluation import Evaluation, Problem
-from kernelmosaic.learning.incumbent import Incumbent
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.machines import Machine
 
@@ -41,15 +41,15 @@ class ReducedGradient(Learner):
     def __init__(self, options: Options) -> None:
         self.options = options
 
-    def learn(self, bank: KernelBank, machine: Machine, warm_start: Any = None) -> Learned:
+    def learn(self, stack: GramStack, machine: Machine, warm_start: Any = None) -> Learned:
         options = self.options
-        problem = Problem(bank, machine, options.norm, options.penalties)
+        problem = Problem(stack, machine, options.norm, options.penalties)
         descent = _Descent(problem, options.tol, warm_start)
         descent.improve(descent.step, options.tol, options.max_iter, options.progress(type(machine).__name__))
         return problem.learned(descent.best, descent.gap, descent.history)
 
 
-class _Descent(Incumbent[Evaluation]):
+class _Descent(BoundTracker[Evaluation]):
     """The current point, which is also the best one."""
 
     problem: Problem

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigvalsh
 
-from kernelmosaic.gram import KernelBank
+from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.base import Iteration, Learned, Learner, Options
 from kernelmosaic.machines import Machine
 from kernelmosaic.solvers import Program, relative_gap
@@ -46,14 +46,14 @@ class SDP(Learner):
             )
         self.options = options
 
-    def learn(self, bank: KernelBank, machine: Machine, warm_start: Any = None) -> Learned:
-        n = bank.n_samples
+    def learn(self, stack: GramStack, machine: Machine, warm_start: Any = None) -> Learned:
+        n = stack.n_samples
         if n > _MAX_SAMPLES:
             raise MemoryError(
                 f"solver='sdp' serves up to {_MAX_SAMPLES} samples, not {n}: it factorises matrices of order n²/2; "
                 "use solver='newton'."
             )
-        Ks = np.array([np.asarray(bank.row_block(m, slice(0, n)), dtype=np.float64) for m in range(bank.n_kernels)])
+        Ks = np.array([np.asarray(stack.row_block(m, slice(0, n)), dtype=np.float64) for m in range(stack.n_kernels)])
         with self.options.progress(type(machine).__name__) as advance:
             eta, beta, W = _solve(Ks, machine.program)
             K = np.ascontiguousarray(np.tensordot(eta, Ks, 1))

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from kernelmosaic.gram import KernelBank
+from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.base import Learned, Learner, Options
+from kernelmosaic.learning.bound_tracker import BoundTracker
 from kernelmosaic.learning.evaluation import Evaluation, Problem
-from kernelmosaic.learning.incumbent import Incumbent
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.machines import Machine
 from kernelmosaic.solvers.linear_program import Master
@@ -40,15 +40,15 @@ class SILP(Learner):
     def __init__(self, options: Options) -> None:
         self.options = options
 
-    def learn(self, bank: KernelBank, machine: Machine, warm_start: Any = None) -> Learned:
+    def learn(self, stack: GramStack, machine: Machine, warm_start: Any = None) -> Learned:
         options = self.options
-        problem = Problem(bank, machine, options.norm, options.penalties)
+        problem = Problem(stack, machine, options.norm, options.penalties)
         master = _Master(problem, _INNER_SHARE * options.tol, warm_start)
         master.improve(master.step, options.tol, options.max_iter, options.progress(type(machine).__name__))
         return problem.learned(master.best, master.gap, master.history)
 
 
-class _Master(Incumbent[Evaluation]):
+class _Master(BoundTracker[Evaluation]):
     """The planes found so far."""
 
     problem: Problem

@@ -24,27 +24,27 @@ class Machine(ABC):
         The dual program; its value times `objective_scale` is the problem's value as the papers write it.
     objective_scale : float
         See `program`.
-    can_be_thinned : bool
+    can_be_subsampled : bool
         Whether some of the samples, each counting for several, ask for about the same function.
     """
 
     objective_scale: float = 1.0
-    can_be_thinned: bool = True
+    can_be_subsampled: bool = True
 
     @property
     @abstractmethod
     def program(self) -> Program: ...
 
     def solve(self, K: Any, warm_start: Vector | None = None, tol: float = 1e-3) -> Solution:
-        """Return the solution for the combined kernel K, in whatever form a bank gives it, to a gap of `tol`."""
+        """Return the solution for the combined kernel K, in whatever form a stack gives it, to a gap of `tol`."""
         return solve(K, self.program, warm_start, tol)
 
 
-class ThinnedMachine(Machine):
-    """A machine on some of its samples, each of which stands for several; see `Program.thinned`."""
+class SubsampledMachine(Machine):
+    """A machine on some of its samples, each of which stands for several; see `Program.subsampled`."""
 
     def __init__(self, whole: Machine, rows: NDArray[np.intp]) -> None:
-        self._program = whole.program.thinned(rows)
+        self._program = whole.program.subsampled(rows)
         self.objective_scale = whole.objective_scale
 
     @property
@@ -71,13 +71,13 @@ def check_count(name: str, value: Any) -> int:
 def slack_terms(C: float, slack: int, n_samples: int, sample_weight: Vector | None) -> tuple[Vector, Vector, float]:
     """Return the coefficients' reach, the ridge and the scale of the objective for a 1-norm or 2-norm slack.
 
-    A 1-norm slack bounds the coefficients by the prices Cᵢ; a 2-norm slack leaves them unbounded and adds 1/Cᵢ to the
+    A 1-norm slack bounds the coefficients by the sample_C Cᵢ; a 2-norm slack leaves them unbounded and adds 1/Cᵢ to the
     kernel's diagonal, and the papers write its problem without the factor ½.
     """
-    prices = C * (np.ones(n_samples) if sample_weight is None else sample_weight)
+    sample_C = C * (np.ones(n_samples) if sample_weight is None else sample_weight)
     if slack == 1:
-        return prices, np.zeros(n_samples), 1.0
+        return sample_C, np.zeros(n_samples), 1.0
     if slack == 2:
-        ridge = np.divide(1.0, prices, out=np.ones(n_samples), where=prices > 0)
-        return np.where(prices > 0, np.inf, 0.0), ridge, 2.0
+        ridge = np.divide(1.0, sample_C, out=np.ones(n_samples), where=sample_C > 0)
+        return np.where(sample_C > 0, np.inf, 0.0), ridge, 2.0
     raise ValueError(f"slack={slack!r}: the slack is penalised in the 1-norm or the 2-norm, so give 1 or 2.")

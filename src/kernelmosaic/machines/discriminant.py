@@ -83,7 +83,7 @@ class Discriminant:
         self.targets = binary_targets(self.labels)[:, np.newaxis] if two else class_targets(self.labels)
 
     def solve(self, K: Any, alpha: float) -> Factored:
-        """Return β = (λI + G̃)⁻¹ targets for a kernel in whatever form a bank gives it; see `solve_centred`."""
+        """Return β = (λI + G̃)⁻¹ targets for a kernel in whatever form a stack gives it; see `solve_centred`."""
         return solve_centred(K, self.targets, alpha)
 
 

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.machines.base import check_positive
-from kernelmosaic.solvers.joint_program import JointProgram, JointSolution
-from kernelmosaic.solvers.multiclass import solve_joint
+from kernelmosaic.solvers.multiclass import solve_multiclass
+from kernelmosaic.solvers.multiclass_program import MulticlassProgram, MulticlassSolution
 
 Array = NDArray[np.float64]
 
 
-class JointMachine:
+class MulticlassMachine:
     """A machine with one output a class and no constants: everything of the training problem but the kernel.
 
     As with every machine only β crosses to whoever learns the kernel, here with one column a class:
@@ -51,31 +51,31 @@ class JointMachine:
         k = int(labels.max()) + 1 if n_classes is None else n_classes
         if labels.min() < 0 or labels.max() >= k or k < 2:
             raise ValueError(f"y: give at least two classes, numbered from 0 to {k - 1}.")
-        prices = C * (np.ones(len(labels)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64))
+        sample_C = C * (np.ones(len(labels)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64))
         if margins is None:
             margins = np.full((len(labels), k), self.margin)
         if margins.shape != (len(labels), k):
             raise ValueError(f"margins has shape {margins.shape}; {len(labels)} samples of {k} classes are given.")
-        self.program = JointProgram(labels, np.asarray(margins, dtype=np.float64), prices, self.pairwise)
+        self.program = MulticlassProgram(labels, np.asarray(margins, dtype=np.float64), sample_C, self.pairwise)
 
     def solve(
         self, K: Any, warm_start: Array | None = None, tol: float = 1e-3, values: Array | None = None
-    ) -> JointSolution:
+    ) -> MulticlassSolution:
         """Return the solution for the kernel, one for all classes or one a class, to a relative gap of `tol`.
 
         `values` are the outputs of a feasible warm start, where they are known: the solver then believes its own sums.
         """
-        return solve_joint(K, self.program, warm_start, tol, values=values)
+        return solve_multiclass(K, self.program, warm_start, tol, values=values)
 
 
-class CrammerSinger(JointMachine):
+class CrammerSinger(MulticlassMachine):
     """One slack a sample: min ½ Σ_c ‖w_c‖² + C Σᵢ ξᵢ with f_y(xᵢ) − f_c(xᵢ) ≥ 1 − ξᵢ for every other class c."""
 
     margin = 1.0
     pairwise = False
 
 
-class PairwiseSlack(JointMachine):
+class PairwiseSlack(MulticlassMachine):
     """One slack a sample and class: min ½ Σ_c ‖w_c‖² + C Σᵢ Σ_c ξᵢ_c with f_y(xᵢ) − f_c(xᵢ) ≥ 2 − ξᵢ_c (Weston and
     Watkins 1998; Bredensteiner and Bennett 1999), without constants. Two classes are worth twice the binary machine."""
 

@@ -26,13 +26,14 @@ class OneClass(Machine):
 
     def __init__(self, n_samples: int, C: float = 1.0, sample_weight: NDArray[np.float64] | None = None) -> None:
         check_positive("C", C)
-        prices = C * (np.ones(n_samples) if sample_weight is None else sample_weight)
-        if prices.sum() < 1 - 1e-9:
+        sample_C = C * (np.ones(n_samples) if sample_weight is None else sample_weight)
+        if sample_C.sum() < 1 - 1e-9:
             raise ValueError(
-                f"C={C:g}: the prices sum to {prices.sum():g}; raise C so that they reach 1 (1 / n_samples will do)."
+                f"C={C:g}: the bounds C · sample_weight sum to {sample_C.sum():g}; raise C until they reach 1."
+                " C = 1 / n_samples will do."
             )
         zero = np.zeros(n_samples)
-        self._program = Program(zero, zero, prices, zero, total=1.0)
+        self._program = Program(zero, zero, sample_C, zero, total=1.0)
 
     @property
     def program(self) -> Program:

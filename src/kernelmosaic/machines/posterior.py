@@ -33,8 +33,8 @@ class PosteriorSVC(Machine):
     def __init__(self, soft: Array, C: float = 1.0, sample_weight: Array | None = None) -> None:
         check_positive("C", C)
         target = np.where(np.abs(soft) > _UNDECIDED, soft, 0.0)
-        prices = C * (np.ones(len(target)) if sample_weight is None else sample_weight)
-        reach = np.divide(prices, np.abs(target), out=np.zeros(len(target)), where=target != 0)
+        sample_C = C * (np.ones(len(target)) if sample_weight is None else sample_weight)
+        reach = np.divide(sample_C, np.abs(target), out=np.zeros(len(target)), where=target != 0)
         lower, upper = np.where(target > 0, 0.0, -reach), np.where(target > 0, reach, 0.0)
         self._program = Program(target, lower, upper, np.zeros(len(target)))
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.kernels.family import PerColumn
-from kernelmosaic.kernels.views import default_kernels, lay_tiles, read_kernels
+from kernelmosaic.kernels.views import default_kernels, lay_specs, read_kernels
 
 Array = NDArray[np.float64]
 
@@ -107,7 +107,7 @@ def _one_a_kernel(owner: Any, parameter: str, X: Any) -> tuple[Array, list[str]]
                 f"on={parameter!r}: a kernel that stands for one a column is only counted when the estimator is "
                 "searched directly, not inside a pipeline; write its kernels out one by one."
             )
-        names = [tile.name for tile in lay_tiles(entries, X)]
+        names = [tile.name for tile in lay_specs(entries, X)]
     if len(names) < 2:
         raise ValueError(f"on={parameter!r}: the first kernel's stays fixed, so at least two kernels are needed.")
     own = getattr(owner, parameter)

@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from kernelmosaic.gram.bank import StoredBank
+from kernelmosaic.gram.kernel_set import KernelSet
 from kernelmosaic.gram.memory import default_budget
-from kernelmosaic.gram.mosaic import Mosaic
+from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.kernels import Precomputed
 from kernelmosaic.kernels.precomputed import trusted
-from kernelmosaic.kernels.views import lay_tiles, read_kernels
+from kernelmosaic.kernels.views import lay_specs, read_kernels
 
 Rows = NDArray[np.intp]
 
 #: Kernels on fewer columns of numbers cost about as much to read from a matrix as to compute.
 _WIDE = 100
-#: Share of a bank's usual budget that the matrices of the folds may take: every fit makes a bank of its own besides.
+#: Share of a stack's usual budget that the matrices of the folds may take: every fit makes a stack of its own besides.
 _SHARE = 0.5
 
 
@@ -77,9 +77,9 @@ def shared_fold(pipeline: Any, table: Any, rows: Rows, held: Rows) -> Fold:
     distinct = X[np.unique(number, return_index=True)[1]]
     n_training = int(number[: len(rows)].max()) + 1
     entries = read_kernels(pipeline[-1].kernels)
-    tiles = [tile for tile in lay_tiles(entries, X) if not isinstance(tile.kernel, Precomputed)]
-    mosaic = Mosaic.fit(tiles, distinct[:n_training], None)  # on no common scale yet: that is for the model
-    matrices = StoredBank.fill(mosaic, mosaic.views(distinct), np.dtype(np.float64)).matrices
+    specs = [tile for tile in lay_specs(entries, X) if not isinstance(tile.kernel, Precomputed)]
+    kernel_set = KernelSet.fit(specs, distinct[:n_training], None)  # on no common scale yet: that is for the model
+    matrices = StoredStack.fill(kernel_set, kernel_set.views(distinct), np.dtype(np.float64)).matrices
     given = iter(matrices)
     kernels = [
         (one.name, one.kernel, one.columns)

@@ -183,8 +183,8 @@ def _with_code(text: str) -> str:
     plain, *rest = _text(text).split("`")
     if len(rest) % 2:  # a backtick without a partner is one
         return _text(text)
-    pieces = (f"<code>{code}</code>{after}" for code, after in zip(rest[::2], rest[1::2], strict=True))
-    return plain + "".join(pieces)
+    fitted = (f"<code>{code}</code>{after}" for code, after in zip(rest[::2], rest[1::2], strict=True))
+    return plain + "".join(fitted)
 
 
 def _table(table: Table) -> str:

@@ -1,7 +1,7 @@
 """Arrays in, arrays out: the optimisers behind every machine."""
 
 from kernelmosaic.solvers.factored import solve_factored
-from kernelmosaic.solvers.joint_blocks import solve_joint_blocks
+from kernelmosaic.solvers.multiclass_working_set import solve_multiclass_working_set
 from kernelmosaic.solvers.program import Program, Solution, certify, relative_gap
 from kernelmosaic.solvers.smo import solve_smo
 from kernelmosaic.solvers.solve import solve, solve_unbounded
@@ -14,7 +14,7 @@ __all__ = [
     "relative_gap",
     "solve",
     "solve_factored",
-    "solve_joint_blocks",
+    "solve_multiclass_working_set",
     "solve_smo",
     "solve_unbounded",
     "solve_working_set",

@@ -96,12 +96,12 @@ def _violation(beta: Vector, residual: NDArray[Any], i: int, label: int, price: 
 
 @njit(cache=True, nogil=True)
 def violations(
-    beta: NDArray[Any], residual: NDArray[Any], labels: NDArray[Any], prices: Vector, tops: Vector
+    beta: NDArray[Any], residual: NDArray[Any], labels: NDArray[Any], sample_C: Vector, tops: Vector
 ) -> Vector:
     """Return the slope of each sample's steepest exchange between two classes; 0 where it is optimal."""
     out = np.empty(beta.shape[0])
     for i in range(beta.shape[0]):
-        out[i] = _violation(beta[i], residual, i, labels[i], prices[i], tops[i])
+        out[i] = _violation(beta[i], residual, i, labels[i], sample_C[i], tops[i])
     return out
 
 
@@ -109,7 +109,7 @@ def violations(
 def ascend(
     K: NDArray[Any],
     labels: NDArray[Any],
-    prices: Vector,
+    sample_C: Vector,
     tops: Vector,
     beta: NDArray[Any],
     residual: NDArray[Any],
@@ -124,7 +124,7 @@ def ascend(
     slopes, curvature, new = np.empty(k), np.empty(k), np.empty(k)
     steps = 0
     for i in order:
-        if _violation(beta[i], residual, i, labels[i], prices[i], tops[i]) <= threshold:
+        if _violation(beta[i], residual, i, labels[i], sample_C[i], tops[i]) <= threshold:
             continue
         largest = 0.0
         for c in range(k):
@@ -133,7 +133,7 @@ def ascend(
         for c in range(k):
             curvature[c] = max(curvature[c], _FLOOR * largest, 1e-300 if largest > 0.0 else _FLOOR)
             slopes[c] = residual[c, i] + curvature[c] * beta[i, c]
-        solve_sample(slopes, curvature, labels[i], prices[i], tops[i], new)
+        solve_sample(slopes, curvature, labels[i], sample_C[i], tops[i], new)
         moved = False
         for c in range(k):
             change = new[c] - beta[i, c]
@@ -150,7 +150,7 @@ def ascend(
 def ascend_in_rounds(
     K: NDArray[Any],
     labels: NDArray[Any],
-    prices: Vector,
+    sample_C: Vector,
     tops: Vector,
     beta: NDArray[Any],
     residual: NDArray[Any],
@@ -167,7 +167,7 @@ def ascend_in_rounds(
     """
     taken = 0
     while taken < least:
-        v = violations(beta, residual, labels, prices, tops)
+        v = violations(beta, residual, labels, sample_C, tops)
         if v.max() <= enough:
             break
         threshold = visited * v.max()
@@ -175,7 +175,7 @@ def ascend_in_rounds(
         order = order[np.argsort(-v[order])]
         before = taken
         for _ in range(repeats):
-            steps = ascend(K, labels, prices, tops, beta, residual, order, threshold)
+            steps = ascend(K, labels, sample_C, tops, beta, residual, order, threshold)
             taken += steps
             if steps == 0:
                 break

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.gram import Gram
-from kernelmosaic.solvers.joint_blocks import solve_joint_blocks, step_limit
-from kernelmosaic.solvers.joint_climb import Climb
-from kernelmosaic.solvers.joint_newton import DampedNewton
-from kernelmosaic.solvers.joint_program import JointProgram, JointSolution, Matrix, certify_joint
+from kernelmosaic.solvers.multiclass_newton import DampedNewton
+from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram, MulticlassSolution, certify_multiclass
+from kernelmosaic.solvers.multiclass_smo import Climb
+from kernelmosaic.solvers.multiclass_working_set import solve_multiclass_working_set, step_limit
 
 #: Steps before the gap is looked at, which costs as much as many steps of a small problem.
 _BURST = 300
@@ -28,24 +28,24 @@ def class_products(K: NDArray[Any], beta: Matrix) -> Matrix:
     return np.column_stack([np.asarray(column, dtype=np.float64) for column in columns])
 
 
-def solve_joint(
+def solve_multiclass(
     K: Any,
-    program: JointProgram,
+    program: MulticlassProgram,
     warm_start: Matrix | None = None,
     tol: float = 1e-3,
     max_iter: int | None = None,
     values: Matrix | None = None,
-) -> JointSolution:
+) -> MulticlassSolution:
     """Solve a multi-class dual to a relative duality gap of `tol` by exact block ascent, a sample at a time.
 
     Arrays are solved as they are. Kernels of other forms, in features or on a device, are solved a few thousand samples
-    at a time; see `joint_blocks`.
+    at a time; see `multiclass_working_set`.
 
     Parameters
     ----------
     K : Gram, or ndarray of shape (n, n) or (classes, n, n)
         One symmetric positive semi-definite matrix for all classes, or one for each.
-    program : JointProgram
+    program : MulticlassProgram
         The rest of the problem.
     warm_start : ndarray of shape (n, classes), optional
         Any β, feasible or not.
@@ -59,7 +59,7 @@ def solve_joint(
 
     Returns
     -------
-    JointSolution
+    MulticlassSolution
 
     References
     ----------
@@ -68,7 +68,7 @@ def solve_joint(
     """
     if isinstance(K, Gram):
         if K.matrix is None or K.backend is not NUMPY:
-            return solve_joint_blocks(K, program, warm_start, tol, max_iter, values)
+            return solve_multiclass_working_set(K, program, warm_start, tol, max_iter, values)
         K = K.matrix
     if not isinstance(K, np.ndarray):
         raise TypeError(f"K is of type {type(K).__name__}: give a Gram or an array.")
@@ -82,7 +82,7 @@ def solve_joint(
 class _Ascent:
     """The state of one solve: a climb of all samples, and how it is certified."""
 
-    def __init__(self, K: NDArray[Any], program: JointProgram, beta: Matrix, values: Matrix | None = None) -> None:
+    def __init__(self, K: NDArray[Any], program: MulticlassProgram, beta: Matrix, values: Matrix | None = None) -> None:
         kind = K.dtype if K.dtype in (np.float32, np.float64) else np.dtype(np.float64)
         self.K = np.ascontiguousarray(K, dtype=kind)
         self.program = program
@@ -97,10 +97,10 @@ class _Ascent:
         """Recompute the residual from β: rounding gathers over many steps."""
         self.climb.residual[...] = self.target - class_products(self.K, self.climb.beta).T
 
-    def solution(self) -> JointSolution:
-        return certify_joint(self.program, self.climb.beta, (self.target - self.climb.residual).T, self.n_iter)
+    def solution(self) -> MulticlassSolution:
+        return certify_multiclass(self.program, self.climb.beta, (self.target - self.climb.residual).T, self.n_iter)
 
-    def reach(self, tol: float, limit: int) -> JointSolution:
+    def reach(self, tol: float, limit: int) -> MulticlassSolution:
         """Ascend until the certified gap is at most `tol`, the steps are used up, or no sample has anything to gain."""
         while True:
             solution = self.solution()
@@ -116,9 +116,9 @@ class _Ascent:
 
     def burst(self, least: int) -> int:
         """Take at least so many steps, unless there are none to take, and return how many."""
-        steps = self.climb.sample_by_sample(least)
+        steps = self.climb.run_smo(least)
         self.n_iter += steps
         self.n_bursts += 1
         if steps and self.n_bursts % _PATIENCE == 0:
-            self.climb.all_at_once(self.newton)
+            self.climb.newton_step(self.newton)
         return steps

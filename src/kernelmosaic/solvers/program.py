@@ -144,7 +144,7 @@ class Program:
         """
         some = np.arange(0, len(z), len(z) // _RULER)
         ruler = np.sort(np.concatenate([z[some] - self.epsilon, z[some] + self.epsilon]))
-        guess = int(np.searchsorted(ruler, self.thinned(some).best_intercept(self.target[some] - z[some])))
+        guess = int(np.searchsorted(ruler, self.subsampled(some).best_intercept(self.target[some] - z[some])))
         low, high, step = guess - _NEARBY, guess + _NEARBY, _NEARBY
         while low >= 0 and self._surplus(z - ruler[min(low, len(ruler) - 1)]) <= 0:
             low, step = low - step, 2 * step
@@ -198,7 +198,7 @@ class Program:
             beta = nearest.conjugate_argmax(beta)
         return beta
 
-    def thinned(self, rows: NDArray[np.intp]) -> Program:
+    def subsampled(self, rows: NDArray[np.intp]) -> Program:
         """Return the program of some samples in which each stands for as many as were left out beside it."""
         share = self.n_samples / len(rows)
         return replace(

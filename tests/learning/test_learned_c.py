@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from kernelmosaic.gram import StoredBank
-from kernelmosaic.gram.feature_bank import StoredFeatures
-from kernelmosaic.learning.joint_slack import HardMargin, JointSlack, WithIdentity
+from kernelmosaic.gram import StoredStack
+from kernelmosaic.gram.feature_stack import StoredFeatures
+from kernelmosaic.learning.learned_c import HardMargin, LearnedC, WithIdentity
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.machines import SVC
 
@@ -31,7 +31,7 @@ def test_against_a_conic_program_with_the_identity(weighted):
         machine = SVC(y, 1.0, slack=2, sample_weight=s)
         identity = np.diag(1 / s) / np.mean(1 / s)
         optimum, eta, _ = solve_mkl_conic([*Ks, identity], HardMargin(machine.program).program)
-        found = learn(JointSlack, Ks, machine)
+        found = learn(LearnedC, Ks, machine)
         assert found.gap <= 1e-6
         assert found.objective == pytest.approx(optimum, rel=1e-5)
         assert pytest.approx((1 - eta[-1]) / eta[-1] * np.mean(1 / s), rel=1e-2) == found.C
@@ -47,25 +47,25 @@ def test_against_a_conic_program_with_the_identity(weighted):
 def test_separable_classes_need_no_slack():
     n = 30
     y = np.where(np.arange(n) % 2, -1.0, 1.0)
-    found = learn(JointSlack, np.array([10 * np.outer(y, y) + 0.1]), SVC(y, 1.0, slack=2))
+    found = learn(LearnedC, np.array([10 * np.outer(y, y) + 0.1]), SVC(y, 1.0, slack=2))
     assert found.C > 1e3
     assert np.all(y * (found.solution.values + found.solution.intercept) > 0.9)
 
 
-def test_bank_with_the_identity_is_what_it_says():
+def test_stack_with_the_identity_is_what_it_says():
     rng = np.random.RandomState(0)
     Ks = make_kernels(rng, 12, 3)[1]
     diagonal = rng.rand(12)
-    bank = WithIdentity(StoredBank(Ks), diagonal)
+    stack = WithIdentity(StoredStack(Ks), diagonal)
     whole = np.array([*(K + 1e-6 * np.diag(diagonal) for K in Ks), np.diag(diagonal)])
     weights, beta = rng.rand(4), rng.standard_normal(12)
-    assert_allclose(bank.combine(weights), np.tensordot(weights, whole, 1))
+    assert_allclose(stack.combine(weights), np.tensordot(weights, whole, 1))
     rows = np.array([7, 2, 5])
-    assert_allclose(bank.products(beta, rows), (whole @ beta)[:, rows])
-    assert_allclose(bank.products(beta, None, [1, 3])[[1, 3]], (whole @ beta)[[1, 3]])
-    for m, block in bank.blocks([0, 3], rows, slice(1, 6)):
+    assert_allclose(stack.products(beta, rows), (whole @ beta)[:, rows])
+    assert_allclose(stack.products(beta, None, [1, 3])[[1, 3]], (whole @ beta)[[1, 3]])
+    for m, block in stack.blocks([0, 3], rows, slice(1, 6)):
         assert_allclose(block, whole[m][rows, 1:6])
-    assert_allclose(bank.row_block(3, slice(0, 12)), whole[3])
+    assert_allclose(stack.row_block(3, slice(0, 12)), whole[3])
 
 
 def test_features_are_worth_their_matrices():
@@ -73,8 +73,8 @@ def test_features_are_worth_their_matrices():
     Zs = [rng.standard_normal((60, r)) / np.sqrt(r) for r in (2, 3, 5)]
     y = np.where(Zs[0][:, 0] + Zs[2][:, 1] + 0.5 * rng.standard_normal(60) > 0, 1.0, -1.0)
     machine = SVC(y, 1.0, slack=2, sample_weight=np.exp(rng.standard_normal(60)))
-    matrices = learn(JointSlack, [Z @ Z.T for Z in Zs], machine, tol=1e-8)
-    features = JointSlack(options(3, tol=1e-8)).learn(StoredFeatures(Zs), machine)
+    matrices = learn(LearnedC, [Z @ Z.T for Z in Zs], machine, tol=1e-8)
+    features = LearnedC(options(3, tol=1e-8)).learn(StoredFeatures(Zs), machine)
     assert features.gap <= 1e-8
     assert features.objective == pytest.approx(matrices.objective, rel=1e-7)
     assert pytest.approx(matrices.C, rel=1e-3) == features.C
@@ -87,8 +87,8 @@ def test_features_are_worth_their_matrices():
 def test_refusals():
     Ks, y = noisy(0)
     with pytest.raises(ValueError, match="C='learn' needs slack=2"):
-        learn(JointSlack, Ks, SVC(y, 1.0))
+        learn(LearnedC, Ks, SVC(y, 1.0))
     with pytest.raises(ValueError, match="C='learn' serves norm=1"):
-        learn(JointSlack, Ks, SVC(y, 1.0, slack=2), norm=2)
+        learn(LearnedC, Ks, SVC(y, 1.0, slack=2), norm=2)
     with pytest.raises(ValueError, match="C='learn' serves machines that tell two classes apart"):
-        learn(JointSlack, *make_problem("svr", 0)[:2])
+        learn(LearnedC, *make_problem("svr", 0)[:2])

@@ -1,4 +1,4 @@
-"""The bank of kernels in features: every operation costs a pass over n × r numbers, and no matrix is n × n."""
+"""The stack of kernels in features: every operation costs a pass over n × r numbers, and no matrix is n × n."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram.bank import KernelBank
-from kernelmosaic.gram.bank import Rows as BankRows
 from kernelmosaic.gram.class_grams import BLOCK_NUMBERS, FactoredClasses
 from kernelmosaic.gram.device import require_device
 from kernelmosaic.gram.factored import FactoredGram
-from kernelmosaic.gram.feature_mosaic import FeatureMosaic
+from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.gram import Array
 from kernelmosaic.gram.memory import default_budget, format_bytes
 from kernelmosaic.gram.row_blocks import Rows, RowSource, row_strips
+from kernelmosaic.gram.stack import GramStack
+from kernelmosaic.gram.stack import Rows as StackRows
 from kernelmosaic.kernels.base import Block
 
 #: Bytes of a strip of features that is worked on at once: large enough to keep the matrix products busy.
@@ -31,7 +31,7 @@ _BLOCK_SAMPLES = 3000
 Kernels = Sequence[int] | NDArray[Any]
 
 
-class FeatureBank(KernelBank):
+class FeatureStack(GramStack):
     """P kernels K_m = Z_m Z_mᵀ of the same n samples, each with a few features a sample.
 
     Attributes
@@ -81,7 +81,7 @@ class FeatureBank(KernelBank):
         # Below many samples a feature a part's weights are far from those of all, and cost as much.
         return 0
 
-    def blocks(self, kernels: Kernels, rows: BankRows, columns: BankRows) -> Iterator[tuple[int, Block]]:
+    def blocks(self, kernels: Kernels, rows: StackRows, columns: StackRows) -> Iterator[tuple[int, Block]]:
         right = dict(self.features(columns, kernels))
         for m, left in self.features(rows, kernels):
             yield m, left @ right[m].T
@@ -133,7 +133,7 @@ class FeatureBank(KernelBank):
             yield which[strip]
 
 
-class StoredFeatures(FeatureBank):
+class StoredFeatures(FeatureStack):
     """All features in memory, one array a kernel."""
 
     def __init__(self, arrays: list[NDArray[Any]]) -> None:
@@ -147,13 +147,13 @@ class StoredFeatures(FeatureBank):
 
     @classmethod
     def fill(
-        cls, mosaic: FeatureMosaic, source: RowSource, dtype: Any, strip_bytes: int = _STRIP_BYTES
+        cls, kernel_set: FeatureMaps, source: RowSource, dtype: Any, strip_bytes: int = _STRIP_BYTES
     ) -> StoredFeatures:
         """Compute the features strip by strip."""
         n = source.shape[0]
-        arrays = [np.empty((n, width), dtype=dtype) for width in mosaic.widths]
-        for strip in row_strips(n, _strip_height(source, mosaic, strip_bytes)):
-            for m, Z in mosaic.blocks(source.take(strip), range(len(mosaic))):
+        arrays = [np.empty((n, width), dtype=dtype) for width in kernel_set.widths]
+        for strip in row_strips(n, _strip_height(source, kernel_set, strip_bytes)):
+            for m, Z in kernel_set.blocks(source.take(strip), range(len(kernel_set))):
                 arrays[m][strip] = Z
         return cls(arrays)
 
@@ -163,61 +163,61 @@ class StoredFeatures(FeatureBank):
             yield m, self.arrays[m][rows]
 
 
-class ComputedFeatures(FeatureBank):
+class ComputedFeatures(FeatureStack):
     """Nothing stored: features are computed from the samples, strip by strip, whenever they are asked for."""
 
-    def __init__(self, mosaic: FeatureMosaic, source: RowSource, dtype: Any, strip_bytes: int) -> None:
-        self.mosaic, self.source = mosaic, source
-        self.n_kernels, self.n_samples = len(mosaic), source.shape[0]
+    def __init__(self, kernel_set: FeatureMaps, source: RowSource, dtype: Any, strip_bytes: int) -> None:
+        self.kernel_set, self.source = kernel_set, source
+        self.n_kernels, self.n_samples = len(kernel_set), source.shape[0]
         self.dtype = np.dtype(dtype)
-        self.widths = mosaic.widths
+        self.widths = kernel_set.widths
         # Samples, kernel blocks and features of a strip live at once.
         self.strip_bytes = strip_bytes
 
     def features(self, rows: Rows, kernels: Kernels) -> Iterator[tuple[int, Block]]:
-        yield from self.mosaic.blocks(self.source.take(_as_slice(rows)), kernels, self.dtype)
+        yield from self.kernel_set.blocks(self.source.take(_as_slice(rows)), kernels, self.dtype)
 
     def strips(self, which: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
-        for strip in row_strips(len(which), _strip_height(self.source, self.mosaic, self.strip_bytes)):
+        for strip in row_strips(len(which), _strip_height(self.source, self.kernel_set, self.strip_bytes)):
             self.rows_read += strip.stop - strip.start
             yield which[strip]
 
 
 class LocalFactoredGram(FactoredGram):
-    """The weighted features of a bank in this process, side by side; gates, if there are any, multiply their rows."""
+    """The weighted features of a stack in this process, side by side; gates, if there are any, multiply their rows."""
 
-    def __init__(self, bank: FeatureBank, weights: Array, gates: Array | None = None) -> None:
-        self.bank, self.gates = bank, None if gates is None else np.ascontiguousarray(gates.T)
+    def __init__(self, stack: FeatureStack, weights: Array, gates: Array | None = None) -> None:
+        self.stack, self.gates = stack, None if gates is None else np.ascontiguousarray(gates.T)
         self.active = np.flatnonzero(weights)
         self.roots = np.sqrt(weights[self.active])
-        edges = np.concatenate([[0], np.cumsum(bank.widths[self.active])])
+        edges = np.concatenate([[0], np.cumsum(stack.widths[self.active])])
         self.place = {int(m): slice(int(a), int(b)) for m, a, b in zip(self.active, edges[:-1], edges[1:], strict=True)}
-        self.n_samples, self.n_features = bank.n_samples, int(edges[-1])
-        self.block_samples, self.stored = bank.block_samples, isinstance(bank, StoredFeatures)
+        self.n_samples, self.n_features = stack.n_samples, int(edges[-1])
+        self.block_samples, self.stored = stack.block_samples, isinstance(stack, StoredFeatures)
 
     def apply(self, W: Array) -> Array:
         out = np.zeros((self.n_samples, *W.shape[1:]))
         scaled = self._scale(W)
-        for part in self.bank.strips(np.arange(self.n_samples)):
+        for part in self.stack.strips(np.arange(self.n_samples)):
             strip = slice(part[0], part[-1] + 1)
-            for m, Z in self.bank.features(part, self.active):
+            for m, Z in self.stack.features(part, self.active):
                 out[strip] += under_gate(Z @ scaled[self.place[m]], self._gate(m, strip))
         return out
 
     def adjoint(self, V: Array) -> Array:
         out = np.zeros((self.n_features, *V.shape[1:]))
-        for part in self.bank.strips(nonzero_rows(V)):
-            for m, Z in self.bank.features(part, self.active):
+        for part in self.stack.strips(nonzero_rows(V)):
+            for m, Z in self.stack.features(part, self.active):
                 out[self.place[m]] += Z.T @ under_gate(V[part], self._gate(m, part))
         return self._scale(out)
 
     def normal_matrix(self, theta: Array, precise: bool = False) -> Array:
-        kind = np.float64 if precise or self.bank.precise else self.bank.dtype
+        kind = np.float64 if precise or self.stack.precise else self.stack.dtype
         out = np.zeros((self.n_features + 1,) * 2)
-        for part in self.bank.strips(np.flatnonzero(theta)):
+        for part in self.stack.strips(np.flatnonzero(theta)):
             root = np.sqrt(theta[part])
             B = np.empty((len(part), self.n_features + 1), dtype=kind)
-            for m, Z in self.bank.features(part, self.active):
+            for m, Z in self.stack.features(part, self.active):
                 factor = under_gate(root, self._gate(m, part))
                 np.multiply(Z, factor[:, np.newaxis], out=B[:, self.place[m]], casting="same_kind")
             B[:, -1] = root
@@ -228,15 +228,15 @@ class LocalFactoredGram(FactoredGram):
         return out
 
     def increase_precision(self) -> bool:
-        sharper = self.bank.dtype == np.float32 and not self.bank.precise
-        self.bank.precise = True
+        sharper = self.stack.dtype == np.float32 and not self.stack.precise
+        self.stack.precise = True
         return sharper
 
     def rows(self, which: NDArray[np.intp]) -> Array:
         out = np.empty((len(which), self.n_features))
         done = 0
-        for part in self.bank.strips(which):
-            for m, Z in self.bank.features(part, self.active):
+        for part in self.stack.strips(which):
+            for m, Z in self.stack.features(part, self.active):
                 out[done : done + len(part), self.place[m]] = under_gate(Z, self._gate(m, part))
             done += len(part)
         out *= self._scale(np.ones(self.n_features))
@@ -244,8 +244,8 @@ class LocalFactoredGram(FactoredGram):
 
     def squared_norms(self) -> Array:
         out = np.zeros(self.n_samples)
-        for part in self.bank.strips(np.arange(self.n_samples)):
-            for m, Z in self.bank.features(part, self.active):
+        for part in self.stack.strips(np.arange(self.n_samples)):
+            for m, Z in self.stack.features(part, self.active):
                 root = under_gate(self.roots[np.searchsorted(self.active, m)], self._gate(m, part))
                 out[part] += root**2 * np.einsum("ij,ij->i", Z, Z, dtype=np.float64)
         return out
@@ -255,7 +255,7 @@ class LocalFactoredGram(FactoredGram):
 
     def _scale(self, W: Array) -> Array:
         """Multiply the rows of W, one a feature, with the roots of the weights."""
-        root = np.repeat(self.roots, self.bank.widths[self.active])
+        root = np.repeat(self.roots, self.stack.widths[self.active])
         return np.asarray(W * root if W.ndim == 1 else W * root[:, np.newaxis])
 
 
@@ -269,14 +269,14 @@ def under_gate(V: Any, gate: Array | None) -> Any:
     return V if gate is None else (gate * np.transpose(V)).T
 
 
-def make_feature_bank(
-    mosaic: FeatureMosaic, source: RowSource, budget: float | None = None, device: str | None = None
-) -> FeatureBank:
-    """Return the bank of a training set in features: stored if they fit the budget, else computed strip by strip.
+def make_feature_stack(
+    kernel_set: FeatureMaps, source: RowSource, budget: float | None = None, device: str | None = None
+) -> FeatureStack:
+    """Return the stack of a training set in features: stored if they fit the budget, else computed strip by strip.
 
     Parameters
     ----------
-    mosaic : FeatureMosaic
+    kernel_set : FeatureMaps
         The fitted feature maps.
     source : RowSource
         The training samples.
@@ -291,7 +291,7 @@ def make_feature_bank(
         If not even the matrix of the features' products fits.
     """
     given, budget = budget, default_budget() if budget is None else budget
-    D = int(mosaic.widths.sum())
+    D = int(kernel_set.widths.sum())
     # The Newton matrix, its parts and its factor.
     needed = 5 * 8 * (D + 1) ** 2
     if needed > budget:
@@ -304,34 +304,34 @@ def make_feature_bank(
     if device is not None:
         from kernelmosaic.gram._torch_features import make_torch_features
 
-        return make_torch_features(mosaic, source, require_device(device), given)
+        return make_torch_features(kernel_set, source, require_device(device), given)
     if source.remote:
         from kernelmosaic.gram._dask_features import DaskFeatures
 
         # The budget is this process's; the features take the workers' memory.
-        return DaskFeatures(mosaic, source, np.float64)
+        return DaskFeatures(kernel_set, source, np.float64)
     strip_bytes = int(min(max(free / 2, 2**20), _STRIP_BYTES))
-    bank: FeatureBank
+    stack: FeatureStack
     if 8 * size <= min(free, _DOUBLE_BYTES):
-        bank = StoredFeatures.fill(mosaic, source, np.float64, strip_bytes)
+        stack = StoredFeatures.fill(kernel_set, source, np.float64, strip_bytes)
     elif 4 * size <= free:
-        bank = StoredFeatures.fill(mosaic, source, np.float32, strip_bytes)
+        stack = StoredFeatures.fill(kernel_set, source, np.float32, strip_bytes)
     else:
-        bank = ComputedFeatures(mosaic, source, np.float64, strip_bytes)
+        stack = ComputedFeatures(kernel_set, source, np.float64, strip_bytes)
     left = free
-    if isinstance(bank, StoredFeatures):
+    if isinstance(stack, StoredFeatures):
         # Rows that are picked, or turned to double precision, are copied: in what the features leave of the budget.
-        left -= size * bank.dtype.itemsize
-        bank.strip_bytes = int(min(max(left / 2, 2**20), _STRIP_BYTES))
+        left -= size * stack.dtype.itemsize
+        stack.strip_bytes = int(min(max(left / 2, 2**20), _STRIP_BYTES))
     # Blocks so small that nothing could be solved in them would save nothing.
-    bank.block_numbers = int(min(BLOCK_NUMBERS, max(left / 16, free / 64, 100**2)))
-    bank.block_samples = min(_BLOCK_SAMPLES, int(np.sqrt(bank.block_numbers)))
-    return bank
+    stack.block_numbers = int(min(BLOCK_NUMBERS, max(left / 16, free / 64, 100**2)))
+    stack.block_samples = min(_BLOCK_SAMPLES, int(np.sqrt(stack.block_numbers)))
+    return stack
 
 
-def _strip_height(source: RowSource, mosaic: FeatureMosaic, strip_bytes: int) -> int:
+def _strip_height(source: RowSource, kernel_set: FeatureMaps, strip_bytes: int) -> int:
     # The samples, the block with the landmarks, the features and one temporary, each in double precision.
-    return max(1, strip_bytes // (8 * (source.row_width + 3 * int(mosaic.widths.sum()) + 1)))
+    return max(1, strip_bytes // (8 * (source.row_width + 3 * int(kernel_set.widths.sum()) + 1)))
 
 
 def _as_slice(rows: Rows) -> Rows:

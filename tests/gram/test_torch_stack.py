@@ -1,14 +1,14 @@
-"""The bank on a torch device against NumPy on whole matrices, stored or recomputed, and what it refuses."""
+"""The stack on a torch device against NumPy on whole matrices, stored or recomputed, and what it refuses."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from kernelmosaic.gram import DenseGram, Mosaic, ProductMosaic, make_bank
+from kernelmosaic.gram import DenseGram, KernelSet, ProductKernelSet, make_stack
 from kernelmosaic.gram.device import has_device, is_tensor, require_device, tensor_device, to_host
 from kernelmosaic.kernels import Correlation, Gaussian, Linear, Polynomial, family
-from kernelmosaic.kernels.views import lay_tiles, read_kernels
+from kernelmosaic.kernels.views import lay_specs, read_kernels
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -33,21 +33,21 @@ def samples():
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
     """So small that every operation takes many squares."""
-    from kernelmosaic.gram import _torch_bank, _torch_products
+    from kernelmosaic.gram import _torch_products, _torch_stack
 
-    monkeypatch.setitem(_torch_bank._TILE, "cpu", 16)
+    monkeypatch.setitem(_torch_stack._TILE, "cpu", 16)
     monkeypatch.setitem(_torch_products._ENTRIES, "cpu", 300)
     monkeypatch.setattr(_torch_products, "_COLUMNS", 11)
 
 
-def fit(X, kernels=KERNELS, normalize="trace", rule=Mosaic):
-    return rule.fit(lay_tiles(read_kernels(kernels), X), X, normalize)
+def fit(X, kernels=KERNELS, normalize="trace", rule=KernelSet):
+    return rule.fit(lay_specs(read_kernels(kernels), X), X, normalize)
 
 
-def whole(mosaic, X):
+def whole(kernel_set, X):
     """The matrices, one kernel at a time by its own code on the host."""
-    views = mosaic.views(X)
-    return np.array([next(mosaic.blocks(views, views, [m]))[1] for m in range(len(mosaic))])
+    views = kernel_set.views(X)
+    return np.array([next(kernel_set.blocks(views, views, [m]))[1] for m in range(len(kernel_set))])
 
 
 @pytest.mark.parametrize("stored", [True, False], ids=["stored", "recomputed"])
@@ -59,48 +59,48 @@ class TestOperations:
         return whole(fit(samples, normalize=normalize), samples)
 
     @pytest.fixture
-    def bank(self, samples, normalize, dtype, stored):
-        mosaic = fit(samples, normalize=normalize)
+    def stack(self, samples, normalize, dtype, stored):
+        kernel_set = fit(samples, normalize=normalize)
         budget = (P + 2) * N * N * np.dtype(dtype).itemsize * (1.0 if stored else 0.4)
-        bank = make_bank(mosaic, mosaic.views(samples), dtype=dtype, budget=budget, device="cpu")
-        assert (bank.stored is not None) == stored
-        return bank
+        stack = make_stack(kernel_set, kernel_set.views(samples), dtype=dtype, budget=budget, device="cpu")
+        assert (stack.stored is not None) == stored
+        return stack
 
     @pytest.fixture
     def close(self, dtype, matrices):
         scale = np.abs(matrices).max()
         return {"rtol": 0, "atol": scale * (3e-6 if dtype == np.float32 else 1e-11)}
 
-    def test_combine(self, bank, matrices, close):
+    def test_combine(self, stack, matrices, close):
         weights = np.array([0.5, 0.0, 2.0, 0.0, 1.0, 0.25])
-        gram = bank.combine(weights)
+        gram = stack.combine(weights)
         K = np.asarray(gram)
         assert isinstance(gram, DenseGram)
-        assert gram.dtype == bank.dtype
+        assert gram.dtype == stack.dtype
         np.testing.assert_allclose(K, np.tensordot(weights, matrices, 1), **close)
         assert np.array_equal(K, K.T)
 
-    def test_combine_into_a_used_matrix(self, bank, matrices, close):
-        used = bank.combine(np.ones(P))
+    def test_combine_into_a_used_matrix(self, stack, matrices, close):
+        used = stack.combine(np.ones(P))
         used.matrix.fill_(torch.nan)
         weights = np.arange(P) / P
-        again = bank.combine(weights, out=used)
+        again = stack.combine(weights, out=used)
         assert again.matrix is used.matrix
         np.testing.assert_allclose(np.asarray(again), np.tensordot(weights, matrices, 1), **close)
 
-    def test_combine_gated(self, bank, matrices, close):
+    def test_combine_gated(self, stack, matrices, close):
         gates = np.random.default_rng(1).uniform(size=(N, P))
         gates[:, 1] = 0.0
         expected = sum(np.outer(gates[:, m], gates[:, m]) * matrices[m] for m in range(P))
-        gram = bank.combine_gated(gates)
+        gram = stack.combine_gated(gates)
         np.testing.assert_allclose(np.asarray(gram), expected, **close)
         # Combining must not have changed what is stored.
-        np.testing.assert_allclose(np.asarray(bank.combine_gated(gates)), expected, **close)
+        np.testing.assert_allclose(np.asarray(stack.combine_gated(gates)), expected, **close)
 
-    def test_combine_classes(self, bank, matrices, close):
+    def test_combine_classes(self, stack, matrices, close):
         weights = np.random.default_rng(2).uniform(size=(3, P))
         weights[0, 2:], weights[:, 1] = 0.0, 0.0
-        classes = bank.combine_classes(weights)
+        classes = stack.combine_classes(weights)
         expected = np.tensordot(weights, matrices, 1)
         some = np.array([3, 4, 40])
         np.testing.assert_allclose(classes.block(some), expected[:, some][:, :, some], **close)
@@ -110,39 +110,39 @@ class TestOperations:
         np.testing.assert_allclose(classes.products(beta), np.einsum("cij,jc->ic", expected, beta), **close)
 
     @pytest.mark.parametrize("columns", [None, 3])
-    def test_products_and_forms(self, bank, matrices, close, columns):
+    def test_products_and_forms(self, stack, matrices, close, columns):
         rng = np.random.default_rng(3)
         beta = rng.normal(size=N if columns is None else (N, columns))
         beta[rng.random(N) < 0.6] = 0.0
         close["atol"] *= np.abs(beta).sum()
         expected = np.einsum("mij,j...->mi...", matrices, beta)
-        np.testing.assert_allclose(bank.products(beta), expected, **close)
+        np.testing.assert_allclose(stack.products(beta), expected, **close)
         forms = 0.5 * np.array([np.sum(beta * one) for one in expected])
         close["atol"] *= np.abs(beta).max()
-        np.testing.assert_allclose(bank.quadratic_forms(beta), forms, **close)
+        np.testing.assert_allclose(stack.quadratic_forms(beta), forms, **close)
 
-    def test_products_at_some_rows_of_some_kernels(self, bank, matrices, close):
+    def test_products_at_some_rows_of_some_kernels(self, stack, matrices, close):
         beta, rows = np.random.default_rng(4).normal(size=N), np.array([40, 3, 17])
         close["atol"] *= np.abs(beta).sum()
-        found = bank.products(beta, rows, [1, 4])
+        found = stack.products(beta, rows, [1, 4])
         np.testing.assert_allclose(found[[1, 4]], (matrices @ beta)[[1, 4]][:, rows], **close)
         assert not found[[0, 2, 3, 5]].any()
 
-    def test_blocks_come_to_the_host(self, bank, matrices, close):
+    def test_blocks_come_to_the_host(self, stack, matrices, close):
         rows, columns = np.array([1, 5, 9, 56]), slice(10, 31)
-        for m, block in bank.blocks([0, 3, 5], rows, columns):
+        for m, block in stack.blocks([0, 3, 5], rows, columns):
             assert isinstance(block, np.ndarray)
             np.testing.assert_allclose(block, matrices[m][rows, columns], **close)
 
-    def test_exact_products_are_in_double_precision(self, bank, matrices, dtype):
+    def test_exact_products_are_in_double_precision(self, stack, matrices, dtype):
         rng = np.random.default_rng(5)
         weights, gates = rng.uniform(size=P), rng.uniform(size=(N, P))
         columns = rng.normal(size=(N, 2)) * (np.arange(N) % 3 == 0)[:, None]
         support = np.array([0, 8, 33, 50])
         beta = rng.normal(size=4)
         for gram, K in (
-            (bank.combine(weights), np.tensordot(weights, matrices, 1)),
-            (bank.combine_gated(gates), sum(np.outer(g, g) * K for g, K in zip(gates.T, matrices, strict=True))),
+            (stack.combine(weights), np.tensordot(weights, matrices, 1)),
+            (stack.combine_gated(gates), sum(np.outer(g, g) * K for g, K in zip(gates.T, matrices, strict=True))),
         ):
             scale = np.abs(K).max()
             np.testing.assert_allclose(gram.products(columns, exact=True), K @ columns, atol=1e-9 * scale)
@@ -159,47 +159,47 @@ class TestOperations:
 
 
 def test_no_beta_no_product(samples):
-    mosaic = fit(samples)
-    bank = make_bank(mosaic, mosaic.views(samples), device="cpu")
-    assert not bank.products(np.zeros(N)).any()
-    assert bank.products(np.ones(N), np.zeros(0, dtype=int)).shape == (P, 0)
+    kernel_set = fit(samples)
+    stack = make_stack(kernel_set, kernel_set.views(samples), device="cpu")
+    assert not stack.products(np.zeros(N)).any()
+    assert stack.products(np.ones(N), np.zeros(0, dtype=int)).shape == (P, 0)
 
 
 def test_a_product_of_kernels(samples):
-    mosaic = fit(samples, rule=ProductMosaic)
-    bank = make_bank(mosaic, mosaic.views(samples), device="cpu")
+    kernel_set = fit(samples, rule=ProductKernelSet)
+    stack = make_stack(kernel_set, kernel_set.views(samples), device="cpu")
     expected = np.prod(whole(fit(samples), samples), axis=0)
-    np.testing.assert_allclose(np.asarray(bank.combine(np.array([2.0]))), 2.0 * expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(np.asarray(stack.combine(np.array([2.0]))), 2.0 * expected, rtol=1e-9, atol=1e-9)
 
 
 def test_the_diagonal_is_exact_however_narrow_the_kernel(samples):
-    mosaic = fit(samples, [Gaussian(1e-9)], None)
+    kernel_set = fit(samples, [Gaussian(1e-9)], None)
     for dtype in (np.float32, np.float64):
-        bank = make_bank(mosaic, mosaic.views(samples), device="cpu", dtype=dtype)
-        assert np.array_equal(np.asarray(bank.combine(np.ones(1))), np.eye(N))
+        stack = make_stack(kernel_set, kernel_set.views(samples), device="cpu", dtype=dtype)
+        assert np.array_equal(np.asarray(stack.combine(np.ones(1))), np.eye(N))
 
 
 def test_sparse_samples():
     from scipy import sparse
 
     X = sparse.random(40, 9, 0.3, "csr", random_state=0)
-    mosaic = fit(X, [Linear(), Gaussian(1.0)])
-    bank = make_bank(mosaic, mosaic.views(X), device="cpu")
+    kernel_set = fit(X, [Linear(), Gaussian(1.0)])
+    stack = make_stack(kernel_set, kernel_set.views(X), device="cpu")
     expected = whole(fit(X.toarray(), [Linear(), Gaussian(1.0)]), X.toarray()).sum(axis=0)
-    np.testing.assert_allclose(np.asarray(bank.combine(np.ones(2))), expected, atol=1e-10)
+    np.testing.assert_allclose(np.asarray(stack.combine(np.ones(2))), expected, atol=1e-10)
 
 
 def test_test_blocks_on_the_device(samples):
     from kernelmosaic.gram._torch_products import device_products
 
-    mosaic = fit(samples, normalize="diagonal")
+    kernel_set = fit(samples, normalize="diagonal")
     rng = np.random.default_rng(6)
     X, right = rng.normal(size=(83, 4)) + 30.0, rng.normal(size=(N, 2))
-    views, support = mosaic.views(X), mosaic.views(samples)
+    views, support = kernel_set.views(X), kernel_set.views(samples)
     out = np.zeros((P, 83, 2))
-    for rows, m, values in device_products(mosaic, views, support, right, "cpu"):
+    for rows, m, values in device_products(kernel_set, views, support, right, "cpu"):
         out[m, rows] += values
-    for m, K in mosaic.blocks(views, support, range(P)):
+    for m, K in kernel_set.blocks(views, support, range(P)):
         np.testing.assert_allclose(out[m], K @ right, atol=1e-8)
 
 
@@ -207,11 +207,11 @@ def test_test_blocks_on_the_device(samples):
 
 
 def test_a_matrix_that_does_not_fit_says_how_much_it_needs(samples):
-    mosaic = fit(samples)
+    kernel_set = fit(samples)
     with pytest.raises(
         MemoryError, match=r"57 x 57 kernel matrix needs 25.4 KiB on cpu, the budget is 1000 B: .*'nystroem'"
     ):
-        make_bank(mosaic, mosaic.views(samples), device="cpu", budget=1000)
+        make_stack(kernel_set, kernel_set.views(samples), device="cpu", budget=1000)
 
 
 @pytest.mark.parametrize("device", ["gpu", "meta", 3.5, "cuda:99"])
@@ -255,31 +255,33 @@ def plain_multiply(LT, R, rates, beta, exact):
 
 def test_compiled_passes_get_what_they_need(samples, monkeypatch):
     """The passes themselves need a GPU, and check themselves there; here plain operations stand in for them."""
-    from kernelmosaic.gram import _torch_bank
+    from kernelmosaic.gram import _torch_stack
 
     calls = []
 
     def counted(work):
         return lambda *args: calls.append(work.__name__) or work(*args)
 
-    monkeypatch.setattr(_torch_bank, "combine_directly", counted(plain_combine))
-    monkeypatch.setattr(_torch_bank, "multiply_directly", counted(plain_multiply))
+    monkeypatch.setattr(_torch_stack, "combine_directly", counted(plain_combine))
+    monkeypatch.setattr(_torch_stack, "multiply_directly", counted(plain_multiply))
     kernels = [Linear(), *family(Gaussian(), width=[1.0, 3.0, 9.0]), ("part", Gaussian(1.0), [0, 2])]
-    mosaic = fit(samples, kernels)
-    matrices = whole(mosaic, samples)
-    bank = make_bank(mosaic, mosaic.views(samples), device="cpu", dtype=np.float32, budget=3 * 4 * N * N)
+    kernel_set = fit(samples, kernels)
+    matrices = whole(kernel_set, samples)
+    stack = make_stack(kernel_set, kernel_set.views(samples), device="cpu", dtype=np.float32, budget=3 * 4 * N * N)
     weights = np.array([0.0, 0.5, 0.0, 2.0, 0.0])
-    gram = bank.combine(weights)
+    gram = stack.combine(weights)
     np.testing.assert_allclose(np.asarray(gram), np.tensordot(weights, matrices, 1), atol=1e-4)
     beta, rows = np.random.default_rng(0).normal(size=N), np.array([5, 2, 50])
-    np.testing.assert_allclose(bank.products(beta, rows, [3, 1])[[1, 3]], (matrices @ beta)[[1, 3]][:, rows], atol=1e-4)
+    np.testing.assert_allclose(
+        stack.products(beta, rows, [3, 1])[[1, 3]], (matrices @ beta)[[1, 3]][:, rows], atol=1e-4
+    )
     np.testing.assert_allclose(gram.exact(np.arange(N), beta), np.tensordot(weights, matrices, 1) @ beta, atol=1e-4)
     assert calls == ["plain_combine", "plain_multiply", "plain_multiply"]
     # Anything but Gaussians of the same columns takes the other way.
     for active in ([0, 1], [1, 4]):
         weights = np.isin(np.arange(5), active).astype(float)
-        np.testing.assert_allclose(np.asarray(bank.combine(weights)), matrices[active].sum(axis=0), atol=1e-4)
-    bank.products(beta)
+        np.testing.assert_allclose(np.asarray(stack.combine(weights)), matrices[active].sum(axis=0), atol=1e-4)
+    stack.products(beta)
     assert len(calls) == 3
 
 

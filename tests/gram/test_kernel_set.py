@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelmosaic.gram import Mosaic, take_rows
-from kernelmosaic.gram import mosaic as mosaic_module
+from kernelmosaic.gram import KernelSet, take_rows
+from kernelmosaic.gram import kernel_set as kernel_set_module
 from kernelmosaic.kernels import Correlation, Gaussian, Linear, Polynomial, Precomputed, Spectrum
-from kernelmosaic.kernels.views import lay_tiles, read_kernels
+from kernelmosaic.kernels.views import lay_specs, read_kernels
 
 RNG = np.random.RandomState(0)
 X, Z = RNG.normal(size=(25, 4)), RNG.normal(size=(6, 4))
@@ -24,48 +24,50 @@ KERNELS = [
 
 
 def fit(kernels=KERNELS, samples=X, normalize=None):
-    return Mosaic.fit(lay_tiles(read_kernels(kernels), samples), samples, normalize)
+    return KernelSet.fit(lay_specs(read_kernels(kernels), samples), samples, normalize)
 
 
 @pytest.mark.parametrize("rows", ["train", "test"])
 def test_blocks_are_those_of_the_kernels_one_by_one(rows):
-    mosaic = fit()
+    kernel_set = fit()
     left = X if rows == "train" else Z
-    views, train = mosaic.views(left), mosaic.views(X)
-    seen = dict(mosaic.blocks(views, train, range(len(mosaic))))
+    views, train = kernel_set.views(left), kernel_set.views(X)
+    seen = dict(kernel_set.blocks(views, train, range(len(kernel_set))))
     assert sorted(seen) == list(range(len(KERNELS)))
     for m, (_, kernel, *columns) in enumerate(KERNELS):
         at = columns[0] if columns else slice(None)
         expected = kernel.__class__(**kernel.get_params(deep=False)).fit(X[:, at])(left[:, at], X[:, at])
         np.testing.assert_allclose(seen[m], expected, atol=1e-12)
     np.testing.assert_allclose(
-        mosaic.diagonals(mosaic.views(X)),
-        [np.diag(K) for _, K in sorted(mosaic.blocks(train, train, range(len(mosaic))))],
+        kernel_set.diagonals(kernel_set.views(X)),
+        [np.diag(K) for _, K in sorted(kernel_set.blocks(train, train, range(len(kernel_set))))],
         atol=1e-12,
     )
 
 
 def test_only_the_kernels_asked_for():
-    mosaic = fit()
-    assert sorted(m for m, _ in mosaic.blocks(mosaic.views(Z), mosaic.views(X), [3, 1])) == [1, 3]
-    kept = mosaic.select([4, 0])
+    kernel_set = fit()
+    assert sorted(m for m, _ in kernel_set.blocks(kernel_set.views(Z), kernel_set.views(X), [3, 1])) == [1, 3]
+    kept = kernel_set.select([4, 0])
     assert kept.names == ["part", "line"]
     np.testing.assert_allclose(dict(kept.blocks(kept.views(Z), kept.views(X), [1]))[1], Z @ X.T)
 
 
 def test_kernels_on_the_same_columns_share_their_distances(monkeypatch):
     calls = []
-    original = mosaic_module.pairwise_statistic
+    original = kernel_set_module.pairwise_statistic
     monkeypatch.setattr(
-        mosaic_module, "pairwise_statistic", lambda name, A, B: calls.append((name, A.shape)) or original(name, A, B)
+        kernel_set_module,
+        "pairwise_statistic",
+        lambda name, A, B: calls.append((name, A.shape)) or original(name, A, B),
     )
     widths = [("all", Gaussian(w)) for w in (0.1, 1.0, 10.0)]
     kernels = [(f"{name}{i}", k) for i, (name, k) in enumerate(widths)]
-    mosaic = fit([*kernels, ("part", Gaussian(1.0), [0, 1]), ("line", Linear()), ("square", Polynomial())])
-    views = mosaic.views(X)
+    kernel_set = fit([*kernels, ("part", Gaussian(1.0), [0, 1]), ("line", Linear()), ("square", Polynomial())])
+    views = kernel_set.views(X)
     for strip in (views, take_rows(views, slice(0, 9))):
         calls.clear()
-        list(mosaic.blocks(strip, views, range(len(mosaic))))
+        list(kernel_set.blocks(strip, views, range(len(kernel_set))))
         n = strip[0].shape[0]
         assert sorted(calls) == [
             ("products", (n, 4)),
@@ -96,9 +98,9 @@ def test_strings_and_row_numbers_beside_numbers():
     table[:, 1] = [3, 1, 0, 2]
     table[:, 2] = [0.5, 1.5, -1.0, 2.0]
     K = np.diag([1.0, 2.0, 3.0, 4.0])
-    mosaic = fit([("text", Spectrum(1), [0]), ("rows", Precomputed(K), [1]), ("x", Linear(), [2])], table)
-    views = mosaic.views(table)
-    blocks = dict(mosaic.blocks(views, views, range(3)))
+    kernel_set = fit([("text", Spectrum(1), [0]), ("rows", Precomputed(K), [1]), ("x", Linear(), [2])], table)
+    views = kernel_set.views(table)
+    blocks = dict(kernel_set.blocks(views, views, range(3)))
     np.testing.assert_array_equal(np.diag(blocks[1]), [4.0, 2.0, 1.0, 3.0])
     np.testing.assert_allclose(blocks[2], np.outer(table[:, 2], table[:, 2]).astype(float))
     np.testing.assert_allclose(blocks[0], Spectrum(1)(table[:, 0]))
@@ -114,8 +116,8 @@ def test_errors_say_which_kernel_they_are_about():
 
 
 def test_rows_of_equal_views_stay_equal():
-    mosaic = fit()
-    taken = take_rows(mosaic.views(X), np.array([3, 1]))
+    kernel_set = fit()
+    taken = take_rows(kernel_set.views(X), np.array([3, 1]))
     assert taken[0] is taken[1] is taken[2]
     assert taken[4] is not taken[0]
     np.testing.assert_array_equal(taken[0], X[[3, 1]])

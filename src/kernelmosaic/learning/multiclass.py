@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram import KernelBank
+from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.base import Iteration, Learned, Options
 from kernelmosaic.learning.evaluation import Evaluation, Problem
 from kernelmosaic.learning.factory import given_weights
@@ -17,8 +17,8 @@ from kernelmosaic.learning.newton_search import NewtonSearch
 from kernelmosaic.learning.norms import Weights, make_norm
 from kernelmosaic.learning.penalties import make_penalties
 from kernelmosaic.machines.base import check_count
-from kernelmosaic.machines.multiclass import JointMachine
-from kernelmosaic.solvers.joint_curvature import free_coefficients, joint_curvature
+from kernelmosaic.machines.multiclass import MulticlassMachine
+from kernelmosaic.solvers.multiclass_curvature import free_coefficients, multiclass_curvature
 
 #: Down to this gap of the whole problem single precision does for curvatures.
 SINGLE = 1e-4
@@ -30,11 +30,11 @@ _CURVED = 1e-8
 _POWER = 2.0
 
 
-class JointProblem(Problem):
+class MulticlassProblem(Problem):
     """The training problem of a joint machine; too many free samples, and its curvature is learned from the slopes."""
 
-    def __init__(self, bank: KernelBank, machine: JointMachine, options: Options) -> None:
-        super().__init__(bank, machine, options.norm, options.penalties)  # type: ignore[arg-type]
+    def __init__(self, stack: GramStack, machine: MulticlassMachine, options: Options) -> None:
+        super().__init__(stack, machine, options.norm, options.penalties)  # type: ignore[arg-type]
         self.single = options.tol >= SINGLE
         self._H: NDArray[np.float64] | None = None
         self._seen: Evaluation | None = None
@@ -45,7 +45,7 @@ class JointProblem(Problem):
         """Solve the machine at θ; every kernel is looked at, since all share the same products."""
         solution: Any = self.solve(theta, warm_start, tol)
         support = np.flatnonzero(np.any(solution.beta != 0, axis=1))
-        products = self.bank.products(solution.beta, support) * self.scale[:, np.newaxis, np.newaxis]
+        products = self.stack.products(solution.beta, support) * self.scale[:, np.newaxis, np.newaxis]
         q = np.maximum(0.5 * np.einsum("mic,ic->m", products, solution.beta[support]), 0.0)
         program: Any = self.machine.program
         upper = program.primal_value(float(theta @ q), solution.values)
@@ -76,7 +76,7 @@ class JointProblem(Problem):
         if free_coefficients(program, beta).any(axis=1).sum() > LARGEST:
             return None
         with suppress(np.linalg.LinAlgError):
-            H = joint_curvature(self.combine(at.theta), program, beta, at.products, at.support, single=self.single)
+            H = multiclass_curvature(self.combine(at.theta), program, beta, at.products, at.support, single=self.single)
             # All classes share the weights: their blocks, and those between them, add up.
             return np.asarray(H.reshape(program.n_classes, self.n_kernels, program.n_classes, -1).sum(axis=(0, 2)))
         return None
@@ -88,7 +88,7 @@ class JointProblem(Problem):
         return self._H
 
 
-class JointNewton:
+class MulticlassNewton:
     """Newton steps over the set of weights, with the line search and the bounds of `Newton`."""
 
     advice = Newton.advice
@@ -97,15 +97,15 @@ class JointNewton:
     def __init__(self, options: Options) -> None:
         self.options = options
 
-    def learn(self, bank: KernelBank, machine: JointMachine) -> Learned:
+    def learn(self, stack: GramStack, machine: MulticlassMachine) -> Learned:
         options = self.options
-        problem = JointProblem(bank, machine, options)
+        problem = MulticlassProblem(stack, machine, options)
         search = NewtonSearch(problem, options.tol, None)
         search.improve(search.step, options.tol, options.max_iter, options.progress(type(machine).__name__))
         return problem.learned(search.best, search.gap, search.history)
 
 
-class JointFixed:
+class MulticlassFixed:
     """Keep the given weights.
 
     Parameters
@@ -123,22 +123,22 @@ class JointFixed:
         self.weights = weights
         self.tol = tol
 
-    def learn(self, bank: KernelBank, machine: JointMachine) -> Learned:
-        solution = machine.solve(bank.combine(self.weights), None, self.tol)
+    def learn(self, stack: GramStack, machine: MulticlassMachine) -> Learned:
+        solution = machine.solve(stack.combine(self.weights), None, self.tol)
         history = [Iteration(solution.objective, solution.gap)]
         return Learned(self.weights, solution, solution.objective, solution.gap, 1, history)
 
 
-def make_joint_learner(parameters: Any, bank: KernelBank) -> JointNewton | JointFixed:
+def make_multiclass_learner(parameters: Any, stack: GramStack) -> MulticlassNewton | MulticlassFixed:
     """Return the learner that an estimator's parameters ask for, as `make_learner` does for one output."""
     norm = make_norm(parameters.norm)
     if parameters.weights is not None:
-        return JointFixed(given_weights(parameters.weights, bank.n_kernels), parameters.tol)
+        return MulticlassFixed(given_weights(parameters.weights, stack.n_kernels), parameters.tol)
     if parameters.solver != "newton":
         raise ValueError(
             f"solver={parameters.solver!r} serves one machine a class; multi_class={parameters.multi_class!r} needs "
             "solver='newton'."
         )
-    penalties = make_penalties(parameters.penalties, parameters.penalty_power, bank)
+    penalties = make_penalties(parameters.penalties, parameters.penalty_power, stack)
     max_iter = check_count("max_iter", parameters.max_iter)
-    return JointNewton(Options(norm, penalties, parameters.tol, max_iter, bool(parameters.verbose)))
+    return MulticlassNewton(Options(norm, penalties, parameters.tol, max_iter, bool(parameters.verbose)))

@@ -1,4 +1,4 @@
-"""The bank on a device: combined matrices in its memory, single kernels stored there if they fit, else recomputed."""
+"""The stack on a device: combined matrices in its memory, single kernels stored there if they fit, else recomputed."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kernelmosaic.gram._torch_direct import combine_directly, multiply_directly
-from kernelmosaic.gram._torch_kernels import DeviceMosaic, Placed
-from kernelmosaic.gram.bank import KernelBank, Rows
-from kernelmosaic.gram.class_grams import BankClasses
+from kernelmosaic.gram._torch_kernels import DeviceKernelSet, Placed
+from kernelmosaic.gram.class_grams import StackClasses
 from kernelmosaic.gram.gram import DenseGram
+from kernelmosaic.gram.kernel_set import KernelSet, Views
 from kernelmosaic.gram.memory import SMALLER, default_budget, format_bytes
-from kernelmosaic.gram.mosaic import Mosaic, Views
+from kernelmosaic.gram.stack import GramStack, Rows
 from kernelmosaic.kernels.base import Block
 
 #: Side of the squares that matrices are computed in: what is worked on at once stays in the device's cache.
 _TILE = {"cuda": 2048, "cpu": 512}
-#: Share of the device's free memory that a bank may take by default: nobody else has plans for the rest.
+#: Share of the device's free memory that a stack may take by default: nobody else has plans for the rest.
 _SHARE = 0.85
 #: Up to this many samples matrices are kept in double precision, as on the host.
 _SMALL = 2000
 _KINDS = {np.dtype(np.float32): torch.float32, np.dtype(np.float64): torch.float64}
 
 
-class TorchBank(KernelBank):
+class TorchStack(GramStack):
     """P Gram matrices on a device; operations take and return arrays, but for combined kernels, which stay there.
 
     Parameters
     ----------
-    mosaic : Mosaic
+    kernel_set : KernelSet
         The fitted kernels.
     views : list
         The training samples as the kernels see them.
     device : torch.device
-        Where the bank lives.
+        Where the stack lives.
     dtype : dtype
         Of combined and stored matrices.
     store : bool
@@ -49,24 +49,24 @@ class TorchBank(KernelBank):
     writes_matrices = False
 
     def __init__(
-        self, mosaic: Mosaic, views: Views, device: torch.device, dtype: np.dtype[Any], store: bool = False
+        self, kernel_set: KernelSet, views: Views, device: torch.device, dtype: np.dtype[Any], store: bool = False
     ) -> None:
         self.n_samples = views[0].shape[0]
-        self.n_kernels = len(mosaic)
+        self.n_kernels = len(kernel_set)
         self.dtype = dtype
         self.device = device
         self.kind = _KINDS[dtype]
         self.tile = _TILE[device.type]
-        self.kernels = DeviceMosaic(mosaic, views, device)
+        self.kernels = DeviceKernelSet(kernel_set, views, device)
         self.samples = self.kernels.place(views)
         # Exact, where blocks know a sample's distance from itself up to rounding only.
-        self.diagonals = None if self.kernels.on_host else self._tensor(mosaic.diagonals(views))
+        self.diagonals = None if self.kernels.on_host else self._tensor(kernel_set.diagonals(views))
         self.stored: list[Tensor] | None = None
         if store:
             eye = np.eye(self.n_kernels)
             self.stored = [self._fill(eye[m], self._empty()) for m in range(self.n_kernels)]
 
-    def part(self, rows: NDArray[np.intp]) -> TorchBank:
+    def part(self, rows: NDArray[np.intp]) -> TorchStack:
         at = torch.as_tensor(rows, device=self.device)
         some = copy(self)
         some.n_samples = len(rows)
@@ -109,7 +109,7 @@ class TorchBank(KernelBank):
 
     def combine_classes(self, weights: NDArray[Any], out: Any = None) -> Any:
         """Return Σ_m weights[c, m] K_m of every class, never written down: one matrix a class would fill the device."""
-        return BankClasses(self, np.array(weights, dtype=np.float64))
+        return StackClasses(self, np.array(weights, dtype=np.float64))
 
     def _fill(self, weights: NDArray[Any], matrix: Tensor) -> Tensor:
         if self._fill_directly(weights, matrix):
@@ -253,8 +253,10 @@ class TorchBank(KernelBank):
         return torch.as_tensor(np.ascontiguousarray(array, dtype=np.float64), device=self.device)
 
 
-def make_torch_bank(mosaic: Mosaic, views: Views, device: torch.device, dtype: Any, budget: float | None) -> TorchBank:
-    """Return the bank of a training set on a device; see `make_bank`."""
+def make_torch_stack(
+    kernel_set: KernelSet, views: Views, device: torch.device, dtype: Any, budget: float | None
+) -> TorchStack:
+    """Return the stack of a training set on a device; see `make_stack`."""
     n = views[0].shape[0]
     dtype = np.dtype(dtype if dtype is not None else (np.float64 if n <= _SMALL else np.float32))
     budget = device_budget(device) if budget is None else budget
@@ -265,11 +267,11 @@ def make_torch_bank(mosaic: Mosaic, views: Views, device: torch.device, dtype: A
             f"{format_bytes(budget)}: {SMALLER}."
         )
     # One more for the combined matrix, and one for the blocks the solver takes out of it.
-    return TorchBank(mosaic, views, device, dtype, store=(len(mosaic) + 2) * matrix <= budget)
+    return TorchStack(kernel_set, views, device, dtype, store=(len(kernel_set) + 2) * matrix <= budget)
 
 
 def device_budget(device: torch.device) -> float:
-    """Return the bytes a bank may take: most of the device's free memory, on the host half."""
+    """Return the bytes a stack may take: most of the device's free memory, on the host half."""
     if device.type != "cuda":
         return default_budget()
     free: int = torch.cuda.mem_get_info(device)[0]
@@ -286,4 +288,4 @@ def _mirror(matrix: Tensor, rows: slice, columns: slice) -> None:
     square.copy_(torch.tril(square) + torch.tril(square, -1).T)
 
 
-__all__ = ["DeviceMosaic", "Placed", "TorchBank", "device_budget", "make_torch_bank"]
+__all__ = ["DeviceKernelSet", "Placed", "TorchStack", "device_budget", "make_torch_stack"]

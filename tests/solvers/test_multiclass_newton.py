@@ -7,8 +7,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from kernelmosaic.machines.multiclass import CrammerSinger, PairwiseSlack
-from kernelmosaic.solvers.joint_newton import DampedNewton
-from kernelmosaic.solvers.multiclass import class_products, solve_joint
+from kernelmosaic.solvers.multiclass import class_products, solve_multiclass
+from kernelmosaic.solvers.multiclass_newton import DampedNewton
 
 MACHINES = [CrammerSinger, PairwiseSlack]
 N, K = 30, 4
@@ -22,7 +22,7 @@ def make_problem(own, ridge):
 
 def inside(program, share=0.5):
     """Coefficients all of which are free."""
-    beta = np.tile(-share * program.prices[:, None] / K, K)
+    beta = np.tile(-share * program.sample_C[:, None] / K, K)
     beta[np.arange(N), program.labels] = 0.0
     beta[np.arange(N), program.labels] = -beta.sum(axis=1)
     return beta
@@ -71,7 +71,7 @@ def test_where_nothing_is_at_a_bound_one_undamped_step_does(machine, own):
     residual = slopes(kernels, program, beta)
     newton.step(kernels, program, beta, residual)
     shared = kernels if own else kernels[0]
-    optimum = solve_joint(shared, program, tol=1e-12)
+    optimum = solve_multiclass(shared, program, tol=1e-12)
     assert_allclose(beta, optimum.beta, atol=1e-6)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.solvers.joint_newton import DampedNewton
-from kernelmosaic.solvers.joint_program import JointProgram, Matrix
+from kernelmosaic.solvers.multiclass_newton import DampedNewton
+from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram
 
 #: A round visits the samples whose violation is above this share of the largest: the others are left out for now.
 _VISITED = 0.5
@@ -23,7 +23,7 @@ class Climb:
     ----------
     K : ndarray of shape (n, n), (1, n, n) or (classes, n, n)
         Their kernels, in C order.
-    program : JointProgram
+    program : MulticlassProgram
         The rest of their problem; its target is not read.
     beta : ndarray of shape (n, classes)
         Feasible coefficients.
@@ -31,19 +31,19 @@ class Climb:
         The slopes T − K_c β_c, whatever else has gone into T.
     """
 
-    def __init__(self, K: NDArray[Any], program: JointProgram, beta: Matrix, residual: Matrix) -> None:
+    def __init__(self, K: NDArray[Any], program: MulticlassProgram, beta: Matrix, residual: Matrix) -> None:
         from kernelmosaic.solvers import _numba_multiclass
 
         self.loops = _numba_multiclass
         self.K = K if K.ndim == 3 else K[np.newaxis]
         self.program, self.beta, self.residual = program, beta, residual
-        self.bounds = program.labels.astype(np.int64), program.prices, program.tops
+        self.bounds = program.labels.astype(np.int64), program.sample_C, program.tops
 
-    def sample_by_sample(self, least: int, enough: float = 0.0) -> int:
+    def run_smo(self, least: int, enough: float = 0.0) -> int:
         """Take at least so many steps, if no violation is above `enough` sooner, and return how many."""
         rounds = self.loops.ascend_in_rounds
         return int(rounds(self.K, *self.bounds, self.beta, self.residual, _VISITED, _REPEATS, least, enough))
 
-    def all_at_once(self, newton: DampedNewton) -> float:
+    def newton_step(self, newton: DampedNewton) -> float:
         """Take a Newton step on the free coefficients, and return what it gains."""
         return newton.step(self.K, self.program, self.beta, self.residual)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelmosaic.gram import StoredBank
-from kernelmosaic.gram.class_grams import BankClasses
-from kernelmosaic.gram.feature_bank import StoredFeatures
+from kernelmosaic.gram import StoredStack
+from kernelmosaic.gram.class_grams import StackClasses
+from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.machines.multiclass import CrammerSinger, PairwiseSlack
-from kernelmosaic.solvers.joint_blocks import SeveralOutputs, solve_joint_blocks
-from kernelmosaic.solvers.joint_curvature import joint_curvature
-from kernelmosaic.solvers.multiclass import solve_joint
+from kernelmosaic.solvers.multiclass import solve_multiclass
+from kernelmosaic.solvers.multiclass_curvature import multiclass_curvature
+from kernelmosaic.solvers.multiclass_working_set import SeveralOutputs, solve_multiclass_working_set
 from kernelmosaic.solvers.working_set import Options
 
 MACHINES = [CrammerSinger, PairwiseSlack]
@@ -52,7 +52,7 @@ def naive_gap(K, program, beta):
         others = [c for c in range(k) if c != y]
         dual -= sum(program.margins[i, c] * beta[i, c] for c in others)
         slacks = [max(0.0, program.margins[i, c] - f[i, y] + f[i, c]) for c in others]
-        losses += program.prices[i] * (sum(slacks) if program.pairwise else max(slacks))
+        losses += program.sample_C[i] * (sum(slacks) if program.pairwise else max(slacks))
     return (0.5 * square + losses - dual) / max(abs(dual), abs(0.5 * square + losses))
 
 
@@ -65,7 +65,7 @@ def assert_feasible(program, beta):
     assert np.all(own >= 0)
     assert np.all(own <= program.tops * (1 + 1e-12))
     assert np.all(others <= 0)
-    assert np.all(others >= -program.prices[:, None] * (1 + 1e-12))
+    assert np.all(others >= -program.sample_C[:, None] * (1 + 1e-12))
 
 
 SHARED = np.array([0.5, 0.3, 0.2])
@@ -77,7 +77,7 @@ FORMS = {
         lambda features: StoredFeatures(features).combine_classes(OWN * [[1.0], [0.0], [1.0], [1.0]]),
         OWN * [[1.0], [0.0], [1.0], [1.0]],
     ),
-    "of a bank": (lambda features: BankClasses(StoredBank(np.stack([Z @ Z.T for Z in features])), OWN), OWN),
+    "of a stack": (lambda features: StackClasses(StoredStack(np.stack([Z @ Z.T for Z in features])), OWN), OWN),
 }
 
 
@@ -88,10 +88,10 @@ def test_equals_the_solver_of_arrays(form, machine, C):
     features, y = make_problem()
     make, weights = FORMS[form]
     K_ = combined(features, weights)
-    prices = np.random.default_rng(1).uniform(0.5, 2.0, len(y))
-    prices[::7] = 0.0
-    program = machine(y, C, K, prices).program
-    expected = solve_joint(K_, program, tol=1e-7)
+    sample_C = np.random.default_rng(1).uniform(0.5, 2.0, len(y))
+    sample_C[::7] = 0.0
+    program = machine(y, C, K, sample_C).program
+    expected = solve_multiclass(K_, program, tol=1e-7)
     rounds = SeveralOutputs(make(features), program, program.start(None), options=rounds_of(25))
     found = rounds.solve(1e-6, lambda: rounds.n_iter > 10**7)
     assert rounds.n_rounds > 5
@@ -112,13 +112,13 @@ def test_a_price_beyond_which_nothing_matters(machine):
     features, y = make_problem(3, n=60, width=4)
     program = machine(y, 1e3, K).program
     gram = StoredFeatures(features).combine(SHARED)
-    early = solve_joint_blocks(gram, program, tol=1e-9, max_iter=3000, options=rounds_of(20))
+    early = solve_multiclass_working_set(gram, program, tol=1e-9, max_iter=3000, options=rounds_of(20))
     # Steps that do not do are told by the gap, and it is a true one.
     assert early.gap > 1e-9
     assert naive_gap(combined(features, SHARED), program, early.beta) == pytest.approx(early.gap, abs=1e-9)
-    found = solve_joint_blocks(gram, program, early.beta, tol=1e-2, options=rounds_of(20))
+    found = solve_multiclass_working_set(gram, program, early.beta, tol=1e-2, options=rounds_of(20))
     assert found.gap <= 1e-2
-    optimum = solve_joint(combined(features, SHARED), program, tol=1e-3).objective
+    optimum = solve_multiclass(combined(features, SHARED), program, tol=1e-3).objective
     assert early.objective <= found.objective <= optimum * (1 + 2e-3)
     assert optimum <= found.objective * (1 + 2e-2)
 
@@ -128,16 +128,16 @@ def test_warm_starts(form):
     features, y = make_problem()
     make, weights = FORMS[form]
     gram, program = make(features), CrammerSinger(y, 1.0).program
-    cold = solve_joint_blocks(gram, program, tol=1e-6, options=rounds_of(40))
-    again = solve_joint_blocks(gram, program, cold.beta, tol=1e-5, options=rounds_of(40))
+    cold = solve_multiclass_working_set(gram, program, tol=1e-6, options=rounds_of(40))
+    again = solve_multiclass_working_set(gram, program, cold.beta, tol=1e-5, options=rounds_of(40))
     assert again.n_iter == 0
-    near = solve_joint_blocks(gram, program, 0.9 * cold.beta, tol=1e-6, options=rounds_of(40))
+    near = solve_multiclass_working_set(gram, program, 0.9 * cold.beta, tol=1e-6, options=rounds_of(40))
     assert near.gap <= 1e-6
     # Known outputs are believed: nothing is multiplied to find out where to begin, nor to certify the end.
-    known = solve_joint_blocks(gram, program, cold.beta, tol=1e-5, values=cold.values)
+    known = solve_multiclass_working_set(gram, program, cold.beta, tol=1e-5, values=cold.values)
     np.testing.assert_array_equal(known.values, cold.values)
     junk = np.random.default_rng(0).normal(size=cold.beta.shape)
-    from_junk = solve_joint_blocks(gram, program, junk, tol=1e-6, options=rounds_of(40))
+    from_junk = solve_multiclass_working_set(gram, program, junk, tol=1e-6, options=rounds_of(40))
     assert from_junk.objective == pytest.approx(cold.objective, rel=2e-6)
     assert naive_gap(combined(features, weights), program, from_junk.beta) <= 1.1e-6
 
@@ -145,7 +145,9 @@ def test_warm_starts(form):
 def test_rounding_ends_the_rounds():
     features, y = make_problem()
     program = CrammerSinger(y, 1.0).program
-    found = solve_joint_blocks(StoredFeatures(features).combine(SHARED), program, tol=0.0, options=rounds_of(60))
+    found = solve_multiclass_working_set(
+        StoredFeatures(features).combine(SHARED), program, tol=0.0, options=rounds_of(60)
+    )
     assert found.gap < 1e-11
 
 
@@ -153,7 +155,9 @@ def test_features_in_single_precision_are_certified_in_double():
     features, y = make_problem()
     single = [Z.astype(np.float32) for Z in features]
     program = PairwiseSlack(y, 2.0).program
-    found = solve_joint_blocks(StoredFeatures(single).combine(SHARED), program, tol=1e-9, options=rounds_of(50))
+    found = solve_multiclass_working_set(
+        StoredFeatures(single).combine(SHARED), program, tol=1e-9, options=rounds_of(50)
+    )
     assert found.gap <= 1e-9
     exact = combined([Z.astype(np.float64) for Z in single], SHARED)
     assert naive_gap(exact, program, found.beta) == pytest.approx(found.gap, abs=1e-10)
@@ -163,7 +167,9 @@ def test_gates_are_served():
     features, y = make_problem()
     gates = np.random.default_rng(2).uniform(size=(N, P))
     program = CrammerSinger(y, 3.0).program
-    found = solve_joint_blocks(StoredFeatures(features).combine_gated(gates), program, tol=1e-6, options=rounds_of(40))
+    found = solve_multiclass_working_set(
+        StoredFeatures(features).combine_gated(gates), program, tol=1e-6, options=rounds_of(40)
+    )
     K_ = sum(np.outer(g, g) * (Z @ Z.T) for g, Z in zip(gates.T, features, strict=True))
     assert naive_gap(K_, program, found.beta) <= 1.01e-6
 
@@ -172,31 +178,31 @@ def test_margins_of_ones_own():
     features, y = make_problem()
     margins = np.random.default_rng(4).uniform(0.0, 2.0, size=(N, K))
     program = PairwiseSlack(y, 1.0, K, margins=margins).program
-    found = solve_joint(StoredFeatures(features).combine(SHARED), program, tol=1e-6)
+    found = solve_multiclass(StoredFeatures(features).combine(SHARED), program, tol=1e-6)
     assert found.objective == pytest.approx(
-        solve_joint(combined(features, SHARED), program, tol=1e-7).objective, rel=2e-6
+        solve_multiclass(combined(features, SHARED), program, tol=1e-7).objective, rel=2e-6
     )
     nothing = PairwiseSlack(y, 1.0, K, margins=np.zeros((N, K))).program
-    assert solve_joint(StoredFeatures(features).combine(SHARED), nothing).gap == 0.0
+    assert solve_multiclass(StoredFeatures(features).combine(SHARED), nothing).gap == 0.0
 
 
 # What a class without weights has instead of a curvature is rounding's.
-@pytest.mark.parametrize("form", ["shared", "own", "of a bank"])
+@pytest.mark.parametrize("form", ["shared", "own", "of a stack"])
 def test_curvature_is_that_of_the_arrays(form):
     # Enough features for every block to be regular.
     features, y = make_problem(5, width=70)
     make, weights = FORMS[form]
     K_, gram = combined(features, weights), make(features)
     program = CrammerSinger(y, 1.0).program
-    beta = solve_joint(K_, program, tol=1e-10).beta
+    beta = solve_multiclass(K_, program, tol=1e-10).beta
     products = np.stack([Z @ (Z.T @ beta) for Z in features])
-    H = joint_curvature(K_, program, beta, products)
+    H = multiclass_curvature(K_, program, beta, products)
     assert H.any()
-    np.testing.assert_allclose(joint_curvature(gram, program, beta, products), H, atol=1e-6 * np.abs(H).max())
+    np.testing.assert_allclose(multiclass_curvature(gram, program, beta, products), H, atol=1e-6 * np.abs(H).max())
     support = np.flatnonzero(beta.any(axis=1))
-    rough = [joint_curvature(one, program, beta, products[:, support], support, single=True) for one in (gram, K_)]
+    rough = [multiclass_curvature(one, program, beta, products[:, support], support, single=True) for one in (gram, K_)]
     np.testing.assert_allclose(rough[0], rough[1], atol=1e-2 * np.abs(H).max())
-    assert not joint_curvature(gram, program, np.zeros_like(beta), np.zeros((P, N, K))).any()
+    assert not multiclass_curvature(gram, program, np.zeros_like(beta), np.zeros((P, N, K))).any()
 
 
 def test_kernels_of_no_known_form_are_named():
@@ -216,7 +222,7 @@ def test_more_free_samples_than_a_round_takes(machine):
     values, vectors = np.linalg.eigh(K)
     Z = vectors * np.sqrt(np.maximum(values, 0.0))
     program = machine(y, 20.0, 3).program
-    found = solve_joint_blocks(
+    found = solve_multiclass_working_set(
         StoredFeatures([Z]).combine(np.ones(1)), program, tol=1e-9, max_iter=60_000, options=rounds_of(20)
     )
     assert naive_gap(Z @ Z.T, program, found.beta) <= 2e-9

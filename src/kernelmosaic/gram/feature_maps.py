@@ -1,4 +1,4 @@
-"""The mosaic in features: named kernels, each approximated by the inner products of a few numbers a sample."""
+"""The kernel_set in features: named kernels, each approximated by the inner products of a few numbers a sample."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from kernelmosaic.gram.features import ROUNDING, FeatureMap, NystroemMap, explicit_map
-from kernelmosaic.gram.mosaic import Mosaic, Views, _named, take_rows
+from kernelmosaic.gram.kernel_set import KernelSet, Views, _named, take_rows
 from kernelmosaic.gram.normalizing import UnitTrace, centring_noise, make_normalization
 from kernelmosaic.gram.row_blocks import RowSource, row_strips
 from kernelmosaic.kernels.base import Block
-from kernelmosaic.kernels.views import Tile
+from kernelmosaic.kernels.views import KernelSpec
 
 APPROXIMATIONS = ("nystroem", "fourier")
 #: What a kernel learns of the training set, such as a width, it learns from at most this many samples.
@@ -27,12 +27,12 @@ _STRIP_BYTES = 2**22
 
 
 @dataclass(frozen=True)
-class FeatureMosaic:
+class FeatureMaps:
     """The fitted kernels with their feature maps: K_m ≈ Z_m Z_mᵀ.
 
     Attributes
     ----------
-    mosaic : Mosaic
+    kernel_set : KernelSet
         The fitted kernels with their scales.
     maps : tuple of FeatureMap or NystroemMap
         One a kernel.
@@ -42,7 +42,7 @@ class FeatureMosaic:
         What is taken off the features, and what they are multiplied with then.
     """
 
-    mosaic: Mosaic
+    kernel_set: KernelSet
     maps: tuple[FeatureMap | NystroemMap, ...]
     landmarks: Views
     centres: list[Any]
@@ -51,8 +51,8 @@ class FeatureMosaic:
     @classmethod
     def fit(
         cls,
-        rule: type[Mosaic],
-        tiles: Sequence[Tile],
+        rule: type[KernelSet],
+        specs: Sequence[KernelSpec],
         rows: RowSource,
         normalize: str | None,
         sample_weight: NDArray[np.float64] | None = None,
@@ -60,20 +60,20 @@ class FeatureMosaic:
         rank: Any = 500,
         random_state: Any = None,
         budget: float = np.inf,
-    ) -> FeatureMosaic:
+    ) -> FeatureMaps:
         """Fit the kernels and learn their features and scales, reading the samples in blocks within the budget."""
         make_normalization(normalize)
         random = check_random_state(random_state)
         counted = np.arange(rows.shape[0]) if sample_weight is None else np.flatnonzero(sample_weight)
         looked_at = min(max(budget / (32 * rows.row_width), _LEAST_ROWS), _FITTED_ROWS)
-        mosaic = _fit_kernels(rule, tiles, rows, normalize, sample_weight, _some(counted, int(looked_at), random))
-        ranks = check_ranks(rank, len(mosaic))
+        kernel_set = _fit_kernels(rule, specs, rows, normalize, sample_weight, _some(counted, int(looked_at), random))
+        ranks = check_ranks(rank, len(kernel_set))
         chosen = rows.take(_some(counted, max(ranks), random))
-        maps, landmarks = _fit_maps(mosaic, mosaic.views(chosen), approximation, ranks, random)
-        plain = cls(mosaic, maps, landmarks, [0.0] * len(maps), [1.0] * len(maps))
+        maps, landmarks = _fit_maps(kernel_set, kernel_set.views(chosen), approximation, ranks, random)
+        plain = cls(kernel_set, maps, landmarks, [0.0] * len(maps), [1.0] * len(maps))
         if normalize != "centered":
             return plain
-        if _is_product(mosaic):
+        if _is_product(kernel_set):
             raise ValueError(
                 "normalize='centered', weights='product': in features a product is centred as a whole, not factor by "
                 "factor; choose normalize='trace', 'diagonal' or None."
@@ -82,7 +82,7 @@ class FeatureMosaic:
 
     @property
     def names(self) -> list[str]:
-        return self.mosaic.names
+        return self.kernel_set.names
 
     @property
     def widths(self) -> NDArray[np.intp]:
@@ -92,30 +92,30 @@ class FeatureMosaic:
     def __len__(self) -> int:
         return len(self.maps)
 
-    def select(self, active: Sequence[int] | NDArray[Any]) -> FeatureMosaic:
+    def select(self, active: Sequence[int] | NDArray[Any]) -> FeatureMaps:
         """Keep only these kernels, in this order."""
-        mosaic = self.mosaic.select(active)
+        kernel_set = self.kernel_set.select(active)
         maps = tuple(self.maps[m] for m in active)
         needs = any(isinstance(one, NystroemMap) for one in maps)
-        landmarks = self.mosaic.select_views(self.landmarks, active) if needs else []
-        return FeatureMosaic(
-            mosaic, maps, landmarks, [self.centres[m] for m in active], [self.factors[m] for m in active]
+        landmarks = self.kernel_set.select_views(self.landmarks, active) if needs else []
+        return FeatureMaps(
+            kernel_set, maps, landmarks, [self.centres[m] for m in active], [self.factors[m] for m in active]
         )
 
     def blocks(self, X: Any, kernels: Sequence[int] | NDArray[Any], dtype: Any = None) -> Iterator[tuple[int, Block]]:
         """Yield (m, features of the samples X) for each m asked for; kernels of one statistic share it."""
-        views = self.mosaic.views(X)
+        views = self.kernel_set.views(X)
         groups: dict[int, list[int]] = {}
         for m in kernels:
             one = self.maps[m]
             if isinstance(one, NystroemMap):
                 groups.setdefault(one.n_landmarks, []).append(m)
             else:
-                piece = self.mosaic.pieces[m]
-                yield m, self._finish(m, piece.normalization.features(one.features(views[m]), views[m]), dtype)
+                fitted_kernel = self.kernel_set.fitted[m]
+                yield m, self._finish(m, fitted_kernel.normalization.features(one.features(views[m]), views[m]), dtype)
         for count, members in groups.items():
             landmarks = take_rows(self.landmarks, slice(0, count))
-            for m, block in self.mosaic.blocks(views, landmarks, members):
+            for m, block in self.kernel_set.blocks(views, landmarks, members):
                 one = self.maps[m]
                 assert isinstance(one, NystroemMap)
                 yield m, self._finish(m, one.project(block), dtype)
@@ -125,7 +125,7 @@ class FeatureMosaic:
             Z = (Z - self.centres[m]) * self.factors[m]
         return Z if dtype is None else Z.astype(dtype, copy=False)
 
-    def _centred(self, rows: RowSource, sample_weight: NDArray[np.float64] | None) -> FeatureMosaic:
+    def _centred(self, rows: RowSource, sample_weight: NDArray[np.float64] | None) -> FeatureMaps:
         """Take the mean off the features, and give what is left a mean square norm of one."""
         n = rows.shape[0]
         share = np.full(n, 1.0 / n) if sample_weight is None else sample_weight / sample_weight.sum()
@@ -169,29 +169,31 @@ def _some(candidates: NDArray[np.intp], count: int, random: np.random.RandomStat
 
 
 def _fit_kernels(
-    rule: type[Mosaic],
-    tiles: Sequence[Tile],
+    rule: type[KernelSet],
+    specs: Sequence[KernelSpec],
     rows: RowSource,
     normalize: str | None,
     sample_weight: NDArray[np.float64] | None,
     chosen: NDArray[np.intp],
-) -> Mosaic:
+) -> KernelSet:
     """Fit the kernels to the chosen rows; scales that are means are taken over all rows."""
-    mosaic = rule.fit(tiles, rows.take(chosen), "diagonal" if normalize == "diagonal" else None)
+    kernel_set = rule.fit(specs, rows.take(chosen), "diagonal" if normalize == "diagonal" else None)
     if normalize != "trace":
-        return mosaic
+        return kernel_set
     # Factors of a product have scales of their own.
-    separate = Mosaic(mosaic.pieces)
+    separate = KernelSet(kernel_set.fitted)
     share = np.ones(rows.shape[0]) if sample_weight is None else sample_weight
     totals = np.zeros(len(separate))
     for strip in _strips(rows, 1):
         totals += separate.diagonals(separate.views(rows.take(strip))) @ share[strip]
-    scaled = zip(mosaic.pieces, totals / share.sum(), strict=True)
-    return rule(tuple(replace(piece, normalization=UnitTrace().learn(float(mean))) for piece, mean in scaled))
+    scaled = zip(kernel_set.fitted, totals / share.sum(), strict=True)
+    return rule(
+        tuple(replace(fitted_kernel, normalization=UnitTrace().learn(float(mean))) for fitted_kernel, mean in scaled)
+    )
 
 
 def _fit_maps(
-    mosaic: Mosaic, landmarks: Views, approximation: str, ranks: list[int], random: np.random.RandomState
+    kernel_set: KernelSet, landmarks: Views, approximation: str, ranks: list[int], random: np.random.RandomState
 ) -> tuple[tuple[FeatureMap | NystroemMap, ...], Views]:
     if approximation not in APPROXIMATIONS:
         known = ", ".join(map(repr, APPROXIMATIONS))
@@ -199,24 +201,24 @@ def _fit_maps(
     n = landmarks[0].shape[0]
     # One order for all: a kernel of lower rank takes the first of the others' landmarks.
     shuffled = take_rows(landmarks, random.permutation(n))
-    if _is_product(mosaic) and approximation == "fourier":
+    if _is_product(kernel_set) and approximation == "fourier":
         raise ValueError("weights='product': use approximation='nystroem', which serves products of kernels.")
     maps: list[FeatureMap | NystroemMap] = []
     for m, rank in enumerate(ranks):
         one: FeatureMap | NystroemMap | None = None
-        if not _is_product(mosaic):
-            with _named(mosaic.names[m]):
-                one = explicit_map(approximation, mosaic.pieces[m].kernel, landmarks[m], rank, random)
+        if not _is_product(kernel_set):
+            with _named(kernel_set.names[m]):
+                one = explicit_map(approximation, kernel_set.fitted[m].kernel, landmarks[m], rank, random)
         if one is None:
             own = take_rows(shuffled, slice(0, min(rank, n)))
-            one = NystroemMap(next(mosaic.blocks(own, own, [m]))[1])
+            one = NystroemMap(next(kernel_set.blocks(own, own, [m]))[1])
         maps.append(one)
     return tuple(maps), shuffled if any(isinstance(one, NystroemMap) for one in maps) else []
 
 
-def _is_product(mosaic: Mosaic) -> bool:
-    """Whether its pieces are factors of one kernel."""
-    return len(mosaic) < len(mosaic.pieces)
+def _is_product(kernel_set: KernelSet) -> bool:
+    """Whether its fitted are factors of one kernel."""
+    return len(kernel_set) < len(kernel_set.fitted)
 
 
 def _strips(rows: RowSource, width: int) -> Iterator[slice]:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram import KernelBank
-from kernelmosaic.gram.bank import Rows
+from kernelmosaic.gram import GramStack
+from kernelmosaic.gram.stack import Rows
 from kernelmosaic.kernels.base import Block
 from kernelmosaic.learning.base import Learned, Learner, Options, program_kind
 from kernelmosaic.learning.newton import Newton
@@ -24,7 +24,7 @@ _FLOOR = 1e-6
 
 
 @dataclass(frozen=True)
-class LearnedJointly(Learned):
+class LearnedWithC(Learned):
     """Weights that obey the norm's rule, with the price they were learned with.
 
     Attributes
@@ -36,7 +36,7 @@ class LearnedJointly(Learned):
     C: float = np.nan
 
 
-class JointSlack(Learner):
+class LearnedC(Learner):
     """Minimise over η ≥ 0, Σ d_m² η_m + η_0 = 1 the value of the hard-margin machine on Σ η_m K_m + η_0 I.
 
     The identity is the kernel of a 2-norm slack: with weights rescaled to obey Σ d_m² η_m = 1 the same function is that
@@ -55,19 +55,19 @@ class JointSlack(Learner):
     def __init__(self, options: Options) -> None:
         self.options = options
 
-    def learn(self, bank: KernelBank, machine: Machine, warm_start: Any = None) -> LearnedJointly:
+    def learn(self, stack: GramStack, machine: Machine, warm_start: Any = None) -> LearnedWithC:
         """Learn for a machine with 2-norm slack, whatever its C."""
         if program_kind(machine.program) not in self.programs:
             raise ValueError("C='learn' serves machines that tell two classes apart; give C as a number.")
         if not isinstance(self.options.norm, SumNorm):
             raise ValueError("C='learn' serves norm=1: the identity shares the sum of the weights; give C as a number.")
         hard = HardMargin(machine.program)
-        joined = WithIdentity(bank, hard.diagonal)
+        joined = WithIdentity(stack, hard.diagonal)
         options = replace(self.options, penalties=np.append(self.options.penalties, 1.0))
         found = Newton(options).learn(joined, hard, warm_start)
         return self._soften(found, joined.share(found.weights), machine.program, hard)
 
-    def _soften(self, found: Learned, share: float, soft: Program, hard: HardMargin) -> LearnedJointly:
+    def _soften(self, found: Learned, share: float, soft: Program, hard: HardMargin) -> LearnedWithC:
         """Return the same function as that of a machine with slack whose weights obey the norm's rule."""
         kept = float(self.options.penalties**2 @ found.weights[:-1])
         if not kept > 0:
@@ -80,7 +80,7 @@ class JointSlack(Learner):
         values = found.solution.values - share * hard.diagonal * beta
         solution = certify(program, kept * beta, values, found.solution.n_iter)
         weights, C = found.weights[:-1] / kept, kept * hard.mean / share
-        return LearnedJointly(weights, solution, found.objective, found.gap, found.n_solves, found.history, C)
+        return LearnedWithC(weights, solution, found.objective, found.gap, found.n_solves, found.history, C)
 
 
 class HardMargin(Machine):
@@ -94,7 +94,7 @@ class HardMargin(Machine):
 
     objective_scale = 2.0
     # Without slack it is the few samples nearest to the others' side that count.
-    can_be_thinned = False
+    can_be_subsampled = False
 
     def __init__(self, soft: Program) -> None:
         if not np.all(soft.ridge > 0) or np.any(np.isfinite(np.where(soft.target > 0, soft.upper, soft.lower))):
@@ -130,43 +130,43 @@ class MarginProgram(Program):
         return Program(self.target, self.lower, self.upper, self.ridge, total=self.total).feasible(beta)
 
 
-class WithIdentity(KernelBank):
-    """A bank with a diagonal matrix as its last kernel, a trace of which every other kernel carries too.
+class WithIdentity(GramStack):
+    """A stack with a diagonal matrix as its last kernel, a trace of which every other kernel carries too.
 
     Parameters
     ----------
-    bank : KernelBank
+    stack : GramStack
         The kernels.
     diagonal : ndarray of shape (n,)
         The last kernel's; mean one.
     """
 
-    def __init__(self, bank: KernelBank, diagonal: Vector) -> None:
-        self.bank = bank
+    def __init__(self, stack: GramStack, diagonal: Vector) -> None:
+        self.stack = stack
         self.diagonal = diagonal
-        self.n_samples = bank.n_samples
-        self.n_kernels = bank.n_kernels + 1
-        self.dtype = bank.dtype
+        self.n_samples = stack.n_samples
+        self.n_kernels = stack.n_kernels + 1
+        self.dtype = stack.dtype
 
     def share(self, weights: NDArray[Any]) -> float:
         """Return the weight of the diagonal matrix, with what the other kernels carry of it."""
         return float(weights[-1] + _FLOOR * weights[:-1].sum())
 
     def row_strips(self, n_columns: int) -> Iterator[slice]:
-        return self.bank.row_strips(n_columns)
+        return self.stack.row_strips(n_columns)
 
     def blocks(self, kernels: Sequence[int] | NDArray[Any], rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
         numbers = np.arange(self.n_samples)
         equal = numbers[rows][:, np.newaxis] == numbers[columns]
         identity = np.where(equal, self.diagonal[rows][:, np.newaxis], 0.0).astype(self.dtype)
         last = self.n_kernels - 1
-        for m, block in self.bank.blocks([int(m) for m in kernels if m != last], rows, columns):
+        for m, block in self.stack.blocks([int(m) for m in kernels if m != last], rows, columns):
             yield m, block + self.dtype.type(_FLOOR) * identity
         if last in np.asarray(kernels):
             yield last, identity
 
     def combine(self, weights: NDArray[Any], out: Any = None) -> Any:
-        K = self.bank.combine(weights[:-1], out)
+        K = self.stack.combine(weights[:-1], out)
         return K.add_diagonal(self.share(weights) * self.diagonal)
 
     def products(
@@ -179,5 +179,5 @@ class WithIdentity(KernelBank):
         asked = None if kernels is None else [int(m) for m in kernels if m != last]
         scaled = beta * (self.diagonal if beta.ndim == 1 else self.diagonal[:, np.newaxis])
         identity = (scaled if rows is None else scaled[rows]).astype(np.float64)
-        inner = self.bank.products(beta, rows, asked)
+        inner = self.stack.products(beta, rows, asked)
         return np.concatenate([inner + _FLOOR * identity, identity[np.newaxis]])

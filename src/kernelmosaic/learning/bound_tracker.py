@@ -27,7 +27,7 @@ class Bounded(Protocol[Look_contra]):
     def lower(self, at: Look_contra, /) -> float: ...
 
 
-class Incumbent(Generic[Look]):
+class BoundTracker(Generic[Look]):
     """Keeps the best look and the best lower bound; every look may better either.
 
     Parameters

@@ -13,7 +13,7 @@ Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class JointProgram:
+class MulticlassProgram:
     """max Σ_ic T_ic β_ic − ½ Σ_c β_cᵀ K_c β_c  where every sample's coefficients sum to zero over the classes.
 
     With y the sample's class and p its price, β_iy ≥ 0, −p ≤ β_ic ≤ 0 for the other classes, and with one slack a
@@ -26,7 +26,7 @@ class JointProgram:
         The classes, as numbers from zero.
     margins : ndarray of shape (n, classes)
         What the sample's own class must be ahead by; not read for the class itself.
-    prices : ndarray of shape (n,)
+    sample_C : ndarray of shape (n,)
         The price of each sample's slack; zero takes it out.
     pairwise : bool
         Whether every other class has a slack of its own, or the sample one for the worst of them.
@@ -34,7 +34,7 @@ class JointProgram:
 
     labels: NDArray[np.intp]
     margins: Matrix
-    prices: Vector
+    sample_C: Vector
     pairwise: bool = False
 
     @property
@@ -55,7 +55,7 @@ class JointProgram:
     @property
     def tops(self) -> Vector:
         """How large the coefficient of a sample's own class may become."""
-        return self.prices * (self.n_classes - 1) if self.pairwise else self.prices
+        return self.sample_C * (self.n_classes - 1) if self.pairwise else self.sample_C
 
     def linear_value(self, beta: Matrix) -> float:
         """Everything in the objective that does not read the kernel."""
@@ -66,15 +66,15 @@ class JointProgram:
         behind = self.margins + values - values[np.arange(self.n_samples), self.labels][:, np.newaxis]
         behind[np.arange(self.n_samples), self.labels] = 0.0
         behind = np.maximum(behind, 0.0)
-        return float(self.prices @ (behind.sum(axis=1) if self.pairwise else behind.max(axis=1)))
+        return float(self.sample_C @ (behind.sum(axis=1) if self.pairwise else behind.max(axis=1)))
 
     def primal_value(self, quadratic: float, values: Matrix) -> float:
         """Return the primal objective of the outputs, where quadratic = ½ Σ_c ‖w_c‖²."""
         return require_finite(quadratic + self.losses(values))
 
-    def part(self, which: NDArray[np.intp]) -> JointProgram:
+    def part(self, which: NDArray[np.intp]) -> MulticlassProgram:
         """Return the program of some samples."""
-        return JointProgram(self.labels[which], self.margins[which], self.prices[which], self.pairwise)
+        return MulticlassProgram(self.labels[which], self.margins[which], self.sample_C[which], self.pairwise)
 
     def start(self, warm_start: Matrix | None) -> Matrix:
         """Return the feasible point to start from, as an array of its own."""
@@ -83,18 +83,20 @@ class JointProgram:
     def feasible(self, beta: Matrix) -> Matrix:
         """Return a feasible point near beta, which it leaves as it is if it is one."""
         rows = np.arange(self.n_samples)
-        others = np.clip(-beta, 0.0, self.prices[:, np.newaxis])
+        others = np.clip(-beta, 0.0, self.sample_C[:, np.newaxis])
         others[rows, self.labels] = 0.0
         if not self.pairwise:
             total = others.sum(axis=1)
-            others *= np.divide(self.prices, total, out=np.ones(len(total)), where=total > self.prices)[:, np.newaxis]
+            others *= np.divide(self.sample_C, total, out=np.ones(len(total)), where=total > self.sample_C)[
+                :, np.newaxis
+            ]
         out = -others
         out[rows, self.labels] = np.minimum(others.sum(axis=1), self.tops)
         return out
 
 
 @dataclass(frozen=True)
-class JointSolution:
+class MulticlassSolution:
     """A feasible β with what it is worth; as `Solution`, with one column a class.
 
     Attributes
@@ -121,9 +123,9 @@ class JointSolution:
     n_iter: int
 
 
-def certify_joint(program: JointProgram, beta: Matrix, values: Matrix, n_iter: int) -> JointSolution:
+def certify_multiclass(program: MulticlassProgram, beta: Matrix, values: Matrix, n_iter: int) -> MulticlassSolution:
     """Return the solution with its certified relative duality gap, from β and the outputs K_c β_c."""
     quadratic = 0.5 * float(np.sum(beta * values))
     dual = program.linear_value(beta) - quadratic
     gap = relative_gap(program.primal_value(quadratic, values), dual)
-    return JointSolution(beta, np.zeros(program.n_classes), values, dual, gap, n_iter)
+    return MulticlassSolution(beta, np.zeros(program.n_classes), values, dual, gap, n_iter)

@@ -1,4 +1,4 @@
-"""The bank against plain NumPy on the whole matrices, wherever it keeps them, and what it may read and hold."""
+"""The stack against plain NumPy on the whole matrices, wherever it keeps them, and what it may read and hold."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from kernelmosaic.gram import ComputedBank, DenseGram, Mosaic, StoredBank, make_bank
-from kernelmosaic.gram import mosaic as mosaic_module
+from kernelmosaic.gram import ComputedStack, DenseGram, KernelSet, StoredStack, make_stack
+from kernelmosaic.gram import kernel_set as kernel_set_module
 from kernelmosaic.kernels import Correlation, Gaussian, Kernel, Linear, Polynomial, family
-from kernelmosaic.kernels.views import lay_tiles, read_kernels
+from kernelmosaic.kernels.views import lay_specs, read_kernels
 
 KERNELS = [Linear(), Polynomial(2), *family(Gaussian(), width=[0.5, 1.0, 2.0]), Correlation()]
 P = len(KERNELS)
 
 
 def fit_mosaic(X, kernels=KERNELS, normalize="trace"):
-    return Mosaic.fit(lay_tiles(read_kernels(kernels), X), X, normalize)
+    return KernelSet.fit(lay_specs(read_kernels(kernels), X), X, normalize)
 
 
 @pytest.fixture(scope="module")
@@ -38,72 +38,72 @@ def type_clone(kernel):
     return clone(kernel)
 
 
-def banks(X, dtype=np.float64):
-    mosaic = fit_mosaic(X)
-    views = mosaic.views(X)
+def stacks(X, dtype=np.float64):
+    kernel_set = fit_mosaic(X)
+    views = kernel_set.views(X)
     # Working memory so small that every operation takes many strips.
-    yield StoredBank.fill(mosaic, views, np.dtype(dtype))
-    yield ComputedBank(mosaic, views, np.dtype(dtype), working_bytes=3 * 8 * len(X) * 5)
+    yield StoredStack.fill(kernel_set, views, np.dtype(dtype))
+    yield ComputedStack(kernel_set, views, np.dtype(dtype), working_bytes=3 * 8 * len(X) * 5)
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["stored", "computed"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 class TestOperations:
     @pytest.fixture
-    def bank(self, samples, which, dtype):
-        return list(banks(samples, dtype))[which]
+    def stack(self, samples, which, dtype):
+        return list(stacks(samples, dtype))[which]
 
     @pytest.fixture
     def close(self, dtype):
         return {"rtol": 1e-4, "atol": 1e-5} if dtype == np.float32 else {"rtol": 1e-10, "atol": 1e-12}
 
-    def test_combine(self, bank, whole, close):
+    def test_combine(self, stack, whole, close):
         weights = np.array([0.5, 0.0, 2.0, 0.0, 1.0, 0.25])
-        K = bank.combine(weights).matrix
+        K = stack.combine(weights).matrix
         np.testing.assert_allclose(K, np.tensordot(weights, whole, 1), **close)
         assert np.array_equal(K, K.T)
-        assert K.dtype == bank.dtype
+        assert K.dtype == stack.dtype
 
-    def test_combine_into_a_used_matrix(self, bank, whole, close):
-        used = DenseGram(np.full((len(whole[0]),) * 2, np.nan, dtype=bank.dtype))
+    def test_combine_into_a_used_matrix(self, stack, whole, close):
+        used = DenseGram(np.full((len(whole[0]),) * 2, np.nan, dtype=stack.dtype))
         weights = np.arange(P) / P
-        assert bank.combine(weights, out=used).matrix is used.matrix
+        assert stack.combine(weights, out=used).matrix is used.matrix
         np.testing.assert_allclose(used, np.tensordot(weights, whole, 1), **close)
 
-    def test_combine_gated(self, bank, whole, close):
+    def test_combine_gated(self, stack, whole, close):
         gates = np.random.default_rng(1).uniform(size=(len(whole[0]), P))
         gates[:, 1] = 0.0
         expected = sum(np.outer(gates[:, m], gates[:, m]) * whole[m] for m in range(P))
-        np.testing.assert_allclose(bank.combine_gated(gates), expected, **close)
+        np.testing.assert_allclose(stack.combine_gated(gates), expected, **close)
 
     @pytest.mark.parametrize("share", [0.1, 0.9])
-    def test_products(self, bank, whole, close, share):
+    def test_products(self, stack, whole, close, share):
         rng = np.random.default_rng(2)
         beta = rng.normal(size=len(whole[0])) * (rng.uniform(size=len(whole[0])) < share)
         rows = np.array([3, 0, 41])
-        np.testing.assert_allclose(bank.products(beta), whole @ beta, **close)
-        np.testing.assert_allclose(bank.products(beta, rows), (whole @ beta)[:, rows], **close)
+        np.testing.assert_allclose(stack.products(beta), whole @ beta, **close)
+        np.testing.assert_allclose(stack.products(beta, rows), (whole @ beta)[:, rows], **close)
         np.testing.assert_allclose(
-            bank.quadratic_forms(beta), 0.5 * np.einsum("i,mij,j->m", beta, whole, beta), **close
+            stack.quadratic_forms(beta), 0.5 * np.einsum("i,mij,j->m", beta, whole, beta), **close
         )
 
-    def test_products_of_several_columns(self, bank, whole, close):
+    def test_products_of_several_columns(self, stack, whole, close):
         beta = np.random.default_rng(3).normal(size=(len(whole[0]), 3))
         beta[10:] = 0.0
-        np.testing.assert_allclose(bank.products(beta), whole @ beta, **close)
+        np.testing.assert_allclose(stack.products(beta), whole @ beta, **close)
         expected = 0.5 * np.einsum("ic,mij,jc->m", beta, whole, beta)
-        np.testing.assert_allclose(bank.quadratic_forms(beta), expected, **close)
+        np.testing.assert_allclose(stack.quadratic_forms(beta), expected, **close)
 
-    def test_products_of_chosen_kernels(self, bank, whole, close):
+    def test_products_of_chosen_kernels(self, stack, whole, close):
         beta = np.ones(len(whole[0]))
-        chosen = bank.products(beta, kernels=[1, 4])
+        chosen = stack.products(beta, kernels=[1, 4])
         np.testing.assert_allclose(chosen[[1, 4]], (whole @ beta)[[1, 4]], **close)
 
-    def test_nothing_of_nothing(self, bank):
-        assert not bank.quadratic_forms(np.zeros(bank.n_samples)).any()
+    def test_nothing_of_nothing(self, stack):
+        assert not stack.quadratic_forms(np.zeros(stack.n_samples)).any()
 
-    def test_row_block(self, bank, whole, close):
-        np.testing.assert_allclose(bank.row_block(2, np.array([5, 1])), whole[2][[5, 1]], **close)
+    def test_row_block(self, stack, whole, close):
+        np.testing.assert_allclose(stack.row_block(2, np.array([5, 1])), whole[2][[5, 1]], **close)
 
 
 class Counting(Kernel):
@@ -117,66 +117,66 @@ class Counting(Kernel):
 
 
 def test_kernels_without_weight_are_not_read(samples):
-    mosaic = fit_mosaic(samples, [Linear(), Counting()], normalize=None)
-    bank = ComputedBank(mosaic, mosaic.views(samples), np.dtype(float), 2**20)
+    kernel_set = fit_mosaic(samples, [Linear(), Counting()], normalize=None)
+    stack = ComputedStack(kernel_set, kernel_set.views(samples), np.dtype(float), 2**20)
     Counting.asked.clear()
-    bank.combine(np.array([1.0, 0.0]))
+    stack.combine(np.array([1.0, 0.0]))
     assert Counting.asked == []
-    bank.combine(np.array([0.0, 1.0]))
+    stack.combine(np.array([0.0, 1.0]))
     assert Counting.asked != []
 
 
 def test_quadratic_forms_read_only_support_rows_and_columns(samples):
-    mosaic = fit_mosaic(samples, [Counting()], normalize=None)
-    bank = ComputedBank(mosaic, mosaic.views(samples), np.dtype(float), 2**20)
+    kernel_set = fit_mosaic(samples, [Counting()], normalize=None)
+    stack = ComputedStack(kernel_set, kernel_set.views(samples), np.dtype(float), 2**20)
     beta = np.zeros(len(samples))
     beta[[2, 3, 5, 7]] = 1.0
     Counting.asked.clear()
-    bank.quadratic_forms(beta)
+    stack.quadratic_forms(beta)
     assert sum(rows * columns for rows, columns in Counting.asked) == 16
 
 
 def test_gaussians_on_the_same_columns_share_their_distances(samples, monkeypatch):
     asked = []
-    original = mosaic_module.pairwise_statistic
-    monkeypatch.setattr(mosaic_module, "pairwise_statistic", lambda *args: asked.append(args[0]) or original(*args))
+    original = kernel_set_module.pairwise_statistic
+    monkeypatch.setattr(kernel_set_module, "pairwise_statistic", lambda *args: asked.append(args[0]) or original(*args))
     kernels = [
         *family(Gaussian(), width=[0.1, 1.0, 10.0]),
         ("left", Gaussian(1.0), [0, 1]),
         ("again", Gaussian(2.0), [0, 1]),
     ]
-    mosaic = fit_mosaic(samples, kernels, normalize=None)
-    views = mosaic.views(samples)
-    assert len(list(mosaic.blocks(views, views, range(5)))) == 5
+    kernel_set = fit_mosaic(samples, kernels, normalize=None)
+    views = kernel_set.views(samples)
+    assert len(list(kernel_set.blocks(views, views, range(5)))) == 5
     assert asked == ["squared_distances"] * 2
 
 
-def test_bank_is_stored_only_within_the_budget(samples):
-    mosaic = fit_mosaic(samples)
-    views = mosaic.views(samples)
+def test_stack_is_stored_only_within_the_budget(samples):
+    kernel_set = fit_mosaic(samples)
+    views = kernel_set.views(samples)
     matrix = len(samples) ** 2 * 8
-    stored = make_bank(mosaic, views, dtype=np.float64, budget=(P + 1) * matrix)
-    computed = make_bank(mosaic, views, dtype=np.float64, budget=(P + 1) * matrix - 1)
-    assert isinstance(stored, StoredBank)
-    assert isinstance(computed, ComputedBank)
+    stored = make_stack(kernel_set, views, dtype=np.float64, budget=(P + 1) * matrix)
+    computed = make_stack(kernel_set, views, dtype=np.float64, budget=(P + 1) * matrix - 1)
+    assert isinstance(stored, StoredStack)
+    assert isinstance(computed, ComputedStack)
     weights = np.linspace(0, 1, P)
     np.testing.assert_allclose(stored.combine(weights), computed.combine(weights), rtol=1e-12, atol=1e-12)
     with pytest.raises(MemoryError, match=r"needs 25\.4 KiB, the budget is 25\.4 KiB"):
-        make_bank(mosaic, views, dtype=np.float64, budget=matrix - 1)
+        make_stack(kernel_set, views, dtype=np.float64, budget=matrix - 1)
 
 
 @pytest.mark.parametrize("stored", [True, False])
-def test_peak_memory_is_the_bank_and_one_combined_matrix(stored):
+def test_peak_memory_is_the_stack_and_one_combined_matrix(stored):
     X = np.random.default_rng(0).normal(size=(900, 5))
-    mosaic = fit_mosaic(X, family(Gaussian(), width=[0.5, 1.0, 2.0, 4.0]))
-    views = mosaic.views(X)
+    kernel_set = fit_mosaic(X, family(Gaussian(), width=[0.5, 1.0, 2.0, 4.0]))
+    views = kernel_set.views(X)
     matrix = len(X) ** 2 * 4
     budget = 5 * matrix if stored else 1.5 * matrix
     # Compiled code is loaded before memory is watched.
-    make_bank(mosaic, views, dtype=np.float32, budget=budget).combine(np.ones(4))
+    make_stack(kernel_set, views, dtype=np.float32, budget=budget).combine(np.ones(4))
     tracemalloc.start()
-    bank = make_bank(mosaic, views, dtype=np.float32, budget=budget)
-    bank.combine(np.ones(4))
+    stack = make_stack(kernel_set, views, dtype=np.float32, budget=budget)
+    stack.combine(np.ones(4))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     # Strips in flight are small beside the matrices.
@@ -185,6 +185,6 @@ def test_peak_memory_is_the_bank_and_one_combined_matrix(stored):
 
 def test_large_sets_are_kept_in_single_precision():
     X = np.random.default_rng(0).normal(size=(2001, 2))
-    mosaic = fit_mosaic(X, [Linear()])
-    assert make_bank(mosaic, mosaic.views(X)).dtype == np.float32
-    assert make_bank(mosaic, mosaic.views(X[:50])).dtype == np.float64
+    kernel_set = fit_mosaic(X, [Linear()])
+    assert make_stack(kernel_set, kernel_set.views(X)).dtype == np.float32
+    assert make_stack(kernel_set, kernel_set.views(X[:50])).dtype == np.float64

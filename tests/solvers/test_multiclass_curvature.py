@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from kernelmosaic.machines.multiclass import CrammerSinger, PairwiseSlack
-from kernelmosaic.solvers.joint_curvature import free_coefficients, joint_curvature
+from kernelmosaic.solvers.multiclass_curvature import free_coefficients, multiclass_curvature
 
 
 def make_problem(seed=0, n=40, k=4, P=3):
@@ -31,7 +31,7 @@ def test_curvature_against_differences(kind):
     machine = kind(y, 1.0)
     d = np.random.default_rng(1).uniform(0.5, 1.5, (4, 3))
     K, beta, products, _ = solve(machine, Ks, d)
-    H = joint_curvature(K, machine.program, beta, products)
+    H = multiclass_curvature(K, machine.program, beta, products)
     h = 1e-6
     differences = np.empty_like(H)
     for at in range(d.size):
@@ -47,11 +47,11 @@ def test_products_at_the_support_and_single_precision_do():
     Ks, y = make_problem(2)
     machine = CrammerSinger(y, 1.0)
     K, beta, products, _ = solve(machine, Ks, np.ones((4, 3)))
-    H = joint_curvature(K[0], machine.program, beta, products)
+    H = multiclass_curvature(K[0], machine.program, beta, products)
     support = np.flatnonzero(beta.any(axis=1))
     assert len(support) < len(y)
-    assert_allclose(joint_curvature(K, machine.program, beta, products[:, support], support), H, atol=1e-12)
-    rough = joint_curvature(K, machine.program, beta, products, single=True)
+    assert_allclose(multiclass_curvature(K, machine.program, beta, products[:, support], support), H, atol=1e-12)
+    rough = multiclass_curvature(K, machine.program, beta, products, single=True)
     assert_allclose(rough, H, atol=1e-3 * np.abs(H).max())
 
 
@@ -60,7 +60,7 @@ def test_nothing_is_free_at_the_start_and_none_alone_in_its_sample():
     machine = CrammerSinger(y, 0.5)
     beta = np.zeros((40, 4))
     assert not free_coefficients(machine.program, beta).any()
-    assert not joint_curvature(Ks[0], machine.program, beta, np.zeros((3, 40, 4))).any()
+    assert not multiclass_curvature(Ks[0], machine.program, beta, np.zeros((3, 40, 4))).any()
     # The own coefficient is at its top, one other takes all of it: neither may move.
     beta[0, y[0]], beta[0, y[0] - 1] = 0.5, -0.5
     # The own coefficient is inside its bounds, and so is one other.
@@ -75,4 +75,4 @@ def test_a_matrix_that_is_not_positive_is_refused():
     machine = CrammerSinger(y, 1.0)
     K, beta, products, _ = solve(machine, Ks, np.ones((4, 3)))
     with pytest.raises(np.linalg.LinAlgError, match="not positive semi-definite"):
-        joint_curvature(K - 2.0 * np.eye(40), machine.program, beta, products)
+        multiclass_curvature(K - 2.0 * np.eye(40), machine.program, beta, products)

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram.gram import Gram
-from kernelmosaic.solvers.joint_climb import Climb
-from kernelmosaic.solvers.joint_curvature import free_coefficients
-from kernelmosaic.solvers.joint_newton import DampedNewton
-from kernelmosaic.solvers.joint_program import JointProgram, JointSolution, Matrix, certify_joint
+from kernelmosaic.solvers.multiclass_curvature import free_coefficients
+from kernelmosaic.solvers.multiclass_newton import DampedNewton
+from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram, MulticlassSolution, certify_multiclass
+from kernelmosaic.solvers.multiclass_smo import Climb
 from kernelmosaic.solvers.working_set import Evaluation, Options, WorkingSet
 
 #: Beyond so many samples per round, forming their block costs more than the rounds it saves.
@@ -30,16 +30,16 @@ _LARGEST_FREE = 4000
 _SINGLE = 1e-4
 
 
-def solve_joint_blocks(
+def solve_multiclass_working_set(
     gram: Gram,
-    program: JointProgram,
+    program: MulticlassProgram,
     warm_start: Matrix | None = None,
     tol: float = 1e-3,
     max_iter: int | None = None,
     values: Matrix | None = None,
     *,
     options: Options | None = None,
-) -> JointSolution:
+) -> MulticlassSolution:
     """Solve a multi-class dual for a kernel that is known by its products and by blocks of a few thousand samples.
 
     A round takes the samples with most to gain and those with free coefficients, solves their problem by the loops of
@@ -51,7 +51,7 @@ def solve_joint_blocks(
     gram : Gram
         One kernel for all classes, or one for each.
     program, warm_start, tol, max_iter, values
-        As in `solve_joint`.
+        As in `solve_multiclass`.
     options : Options, optional
         How rounds are taken.
     """
@@ -68,14 +68,14 @@ def step_limit(n_samples: int, max_iter: int | None) -> int:
     return max(10_000_000, 10_000 * n_samples) if max_iter is None else max_iter
 
 
-class SeveralOutputs(WorkingSet[Evaluation, JointSolution]):
+class SeveralOutputs(WorkingSet[Evaluation, MulticlassSolution]):
     """Rounds of the program with one output per class; β and the outputs K_c β_c are kept in this process.
 
     Parameters
     ----------
     gram : Gram
         The kernel.
-    program : JointProgram
+    program : MulticlassProgram
         The rest of the problem.
     beta : ndarray of shape (n, classes)
         Feasible coefficients to start from.
@@ -87,12 +87,12 @@ class SeveralOutputs(WorkingSet[Evaluation, JointSolution]):
         Precision of the blocks, to begin with.
     """
 
-    program: JointProgram
+    program: MulticlassProgram
 
     def __init__(
         self,
         gram: Gram,
-        program: JointProgram,
+        program: MulticlassProgram,
         beta: Matrix,
         values: Matrix | None = None,
         options: Options = OPTIONS,
@@ -117,16 +117,16 @@ class SeveralOutputs(WorkingSet[Evaluation, JointSolution]):
         return np.asarray(out)
 
     def evaluate(self) -> Evaluation:
-        at = certify_joint(self.program, self.beta, self.values, self.n_iter)
+        at = certify_multiclass(self.program, self.beta, self.values, self.n_iter)
         return Evaluation(np.nan, at.objective, at.gap)
 
-    def certified(self) -> JointSolution:
+    def certified(self) -> MulticlassSolution:
         if not self.trusted:
             # Rounding gathers over many changes.
             self.values = self._outputs()
-        return replace(certify_joint(self.program, self.beta, self.values, self.n_iter), beta=self.beta.copy())
+        return replace(certify_multiclass(self.program, self.beta, self.values, self.n_iter), beta=self.beta.copy())
 
-    def gap_of(self, solution: JointSolution) -> float:
+    def gap_of(self, solution: MulticlassSolution) -> float:
         return solution.gap
 
     def increase_precision(self) -> bool:
@@ -139,7 +139,7 @@ class SeveralOutputs(WorkingSet[Evaluation, JointSolution]):
     def round(self, idle: bool = False) -> int:
         """Solve the problem of those with most to gain, everybody else standing still; return the steps taken."""
         residual = np.ascontiguousarray((self.target - self.values).T)
-        violation = self.loops.violations(self.beta, residual, self.labels, self.program.prices, self.tops)
+        violation = self.loops.violations(self.beta, residual, self.labels, self.program.sample_C, self.tops)
         free: NDArray[np.bool_] = np.any(free_coefficients(self.program, self.beta), axis=1)
         which, everybody = self._working_set(violation, free)
         if len(which) == 0:
@@ -169,11 +169,11 @@ class SeveralOutputs(WorkingSet[Evaluation, JointSolution]):
     def _climb(self, climb: Climb, enough: float, n_newton: int) -> int:
         """Climb until no violation is above `enough`, with so many Newton steps at most; return the steps taken."""
         most = self.options.steps * len(climb.beta)
-        last = taken = climb.sample_by_sample(most, enough)
+        last = taken = climb.run_smo(most, enough)
         for _ in range(n_newton):
-            if last < most or climb.all_at_once(self.newton) <= 0.0:
+            if last < most or climb.newton_step(self.newton) <= 0.0:
                 break
-            last = climb.sample_by_sample(most, enough)
+            last = climb.run_smo(most, enough)
             taken += last
         return taken
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram.threads import one_blas_thread
-from kernelmosaic.solvers.joint_curvature import Elimination, FreeBlocks, eliminate, free_coefficients
-from kernelmosaic.solvers.joint_program import JointProgram, Matrix
+from kernelmosaic.solvers.multiclass_curvature import Elimination, FreeBlocks, eliminate, free_coefficients
+from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram
 
 #: Relative to the mean diagonal: the first damping, and how small and how large it may become.
 _FIRST, _LEAST, _MOST = 1e-2, 1e-7, 10.0
@@ -29,7 +29,7 @@ class DampedNewton:
     def __init__(self) -> None:
         self.damping = _FIRST
 
-    def step(self, K: NDArray[Any], program: JointProgram, beta: Matrix, residual: Matrix) -> float:
+    def step(self, K: NDArray[Any], program: MulticlassProgram, beta: Matrix, residual: Matrix) -> float:
         """Take a step and return by how much the objective has risen; zero if there was none to take.
 
         Samples that would leave their bounds go as far as these, and a line search along what is left makes it an
@@ -39,7 +39,7 @@ class DampedNewton:
         ----------
         K : ndarray of shape (1, n, n) or (classes, n, n)
             The kernels.
-        program : JointProgram
+        program : MulticlassProgram
             The rest of the problem; its target is not read.
         beta : ndarray of shape (n, classes)
             Feasible coefficients, changed in place.
@@ -87,10 +87,10 @@ class DampedNewton:
         return step
 
 
-def _reach(program: JointProgram, beta: Matrix, step: NDArray[np.float64]) -> NDArray[np.float64]:
+def _reach(program: MulticlassProgram, beta: Matrix, step: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return how much of its step each sample can take, at most all of it."""
     own = np.arange(len(beta)), program.labels
-    lower, upper = np.tile(-program.prices[:, np.newaxis], beta.shape[1]), np.zeros(beta.shape)
+    lower, upper = np.tile(-program.sample_C[:, np.newaxis], beta.shape[1]), np.zeros(beta.shape)
     lower[own], upper[own] = 0.0, program.tops
     room, size = np.where(step > 0, upper - beta, beta - lower), np.abs(step)
     share = np.divide(room, size, out=np.ones_like(room), where=size > room)

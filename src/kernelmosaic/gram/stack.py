@@ -1,4 +1,4 @@
-"""The bank: P Gram matrices of one training set, stored or recomputed in blocks under a memory budget."""
+"""The stack: P Gram matrices of one training set, stored or recomputed in blocks under a memory budget."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from kernelmosaic.gram.device import require_device
 from kernelmosaic.gram.gram import DenseGram
+from kernelmosaic.gram.kernel_set import KernelSet, Views, take_rows
 from kernelmosaic.gram.memory import SMALLER, default_budget, format_bytes
-from kernelmosaic.gram.mosaic import Mosaic, Views, take_rows
 from kernelmosaic.gram.threads import one_blas_thread, run_threads
 from kernelmosaic.kernels.base import Block
 
@@ -26,7 +26,7 @@ _SMALL = 2000
 _DENSE_SHARE = 0.3
 
 
-class KernelBank(ABC):
+class GramStack(ABC):
     """P Gram matrices K_1 … K_P of the same n samples, wherever they live.
 
     Learners see only these operations: none of them reads a kernel whose weight is zero, and products with β read only
@@ -45,7 +45,7 @@ class KernelBank(ABC):
 
     @abstractmethod
     def row_strips(self, n_columns: int) -> Iterator[slice]:
-        """Cut the samples into strips whose blocks of that many columns fit the bank's working memory."""
+        """Cut the samples into strips whose blocks of that many columns fit the stack's working memory."""
 
     def combine(self, weights: NDArray[Any], out: Any = None) -> Any:
         """Return Σ_m weights_m K_m, a `Gram`; an earlier one given as `out` may be overwritten."""
@@ -88,12 +88,12 @@ class KernelBank(ABC):
         """The most samples a part may have without taking more memory than the combined kernel will."""
         return int(self.n_samples / np.sqrt(self.n_kernels + 1))
 
-    def part(self, rows: NDArray[np.intp]) -> KernelBank:
-        """Return the bank of some of the samples."""
+    def part(self, rows: NDArray[np.intp]) -> GramStack:
+        """Return the stack of some of the samples."""
         matrices = np.empty((self.n_kernels, len(rows), len(rows)), dtype=self.dtype)
         for m, block in self.blocks(range(self.n_kernels), rows, rows):
             matrices[m] = block
-        return StoredBank(matrices)
+        return StoredStack(matrices)
 
     def row_block(self, m: int, rows: Rows) -> Block:
         """Return K_m[rows]."""
@@ -135,7 +135,7 @@ class KernelBank(ABC):
         return 0.5 * np.asarray(np.einsum("mi,i->m" if beta.ndim == 1 else "mic,ic->m", values, beta[support]))
 
 
-class StoredBank(KernelBank):
+class StoredStack(GramStack):
     """All matrices in memory, in one array of shape (P, n, n)."""
 
     def __init__(self, matrices: NDArray[Any]) -> None:
@@ -144,18 +144,18 @@ class StoredBank(KernelBank):
         self.dtype = matrices.dtype
 
     @classmethod
-    def fill(cls, mosaic: Mosaic, views: Views, dtype: np.dtype[Any]) -> StoredBank:
-        """Compute the matrices strip by strip, so that nothing but the bank itself is ever large."""
-        from kernelmosaic.gram._numba_bank import mirror_lower
+    def fill(cls, kernel_set: KernelSet, views: Views, dtype: np.dtype[Any]) -> StoredStack:
+        """Compute the matrices strip by strip, so that nothing but the stack itself is ever large."""
+        from kernelmosaic.gram._numba_stack import mirror_lower
 
         n = views[0].shape[0]
-        matrices = np.empty((len(mosaic), n, n), dtype=dtype)
-        # Tall strips keep the matrix products busy; a sixteenth of one matrix is still nothing beside the bank.
+        matrices = np.empty((len(kernel_set), n, n), dtype=dtype)
+        # Tall strips keep the matrix products busy; a sixteenth of one matrix is still nothing beside the stack.
         height = max(2 * _CACHE_BYTES, n * n * dtype.itemsize // 16) // (8 * n)
         for strip in _strips(n, max(1, height)):
             rows = take_rows(views, strip)
             below = take_rows(views, slice(0, strip.stop))
-            for m, block in mosaic.blocks(rows, below, range(len(mosaic)), dtype):
+            for m, block in kernel_set.blocks(rows, below, range(len(kernel_set)), dtype):
                 matrices[m, strip, : strip.stop] = block
         run_threads(lambda K: mirror_lower(K, 0, n), matrices, matrices.nbytes)
         return cls(matrices)
@@ -169,7 +169,7 @@ class StoredBank(KernelBank):
                 yield m, K[np.ix_(rows, columns)]
 
     def combine(self, weights: NDArray[Any], out: Any = None) -> DenseGram:
-        from kernelmosaic.gram._numba_bank import add_lower, mirror_lower
+        from kernelmosaic.gram._numba_stack import add_lower, mirror_lower
 
         active = np.flatnonzero(weights)
         factors = np.asarray(weights, dtype=self.dtype)[active]
@@ -220,7 +220,7 @@ class StoredBank(KernelBank):
             if np.count_nonzero(np.any(beta != 0, axis=1)) <= _DENSE_SHARE * self.n_samples:
                 return super().products(beta, rows, kernels)
             return self._column_products(beta.astype(self.dtype, copy=False), rows, kernels)
-        from kernelmosaic.gram._numba_bank import block_products, symmetric_product
+        from kernelmosaic.gram._numba_stack import block_products, symmetric_product
 
         support = np.flatnonzero(beta)
         at = np.arange(self.n_samples) if rows is None else rows
@@ -260,20 +260,20 @@ class StoredBank(KernelBank):
         return _strips(self.n_samples, max(1, _CACHE_BYTES // (self.dtype.itemsize * max(n_columns, 1))))
 
 
-class ComputedBank(KernelBank):
+class ComputedStack(GramStack):
     """Nothing stored but the samples: every block is computed when it is asked for."""
 
-    def __init__(self, mosaic: Mosaic, views: Views, dtype: np.dtype[Any], working_bytes: int) -> None:
-        self.mosaic = mosaic
+    def __init__(self, kernel_set: KernelSet, views: Views, dtype: np.dtype[Any], working_bytes: int) -> None:
+        self.kernel_set = kernel_set
         self.views = views
         self.dtype = dtype
         self.n_samples = views[0].shape[0]
-        self.n_kernels = len(mosaic)
+        self.n_kernels = len(kernel_set)
         self.working_bytes = working_bytes
 
     def blocks(self, kernels: Sequence[int] | NDArray[Any], rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
         left, right = take_rows(self.views, rows), take_rows(self.views, columns)
-        for m, block in self.mosaic.blocks(left, right, kernels, self.dtype):
+        for m, block in self.kernel_set.blocks(left, right, kernels, self.dtype):
             yield m, block.astype(self.dtype, copy=False)
 
     def row_strips(self, n_columns: int) -> Iterator[slice]:
@@ -281,23 +281,23 @@ class ComputedBank(KernelBank):
         return _strips(self.n_samples, max(1, self.working_bytes // (3 * 8 * max(n_columns, 1))))
 
 
-def make_bank(
-    mosaic: Mosaic, views: Views, *, dtype: Any = None, budget: float | None = None, device: str | None = None
-) -> KernelBank:
-    """Return the bank of a training set: stored if it fits the budget, else recomputed in blocks.
+def make_stack(
+    kernel_set: KernelSet, views: Views, *, dtype: Any = None, budget: float | None = None, device: str | None = None
+) -> GramStack:
+    """Return the stack of a training set: stored if it fits the budget, else recomputed in blocks.
 
     Parameters
     ----------
-    mosaic : Mosaic
+    kernel_set : KernelSet
         The fitted kernels.
     views : list
         The training samples as the kernels see them.
     dtype : dtype, optional
         Of the matrices. By default double precision for small sets and single precision above.
     budget : float, optional
-        Bytes the bank and one combined matrix may take; by default half of the free memory.
+        Bytes the stack and one combined matrix may take; by default half of the free memory.
     device : str, optional
-        A torch device to keep the bank on, such as ``"cuda"``; the budget is then of its memory, by default most of
+        A torch device to keep the stack on, such as ``"cuda"``; the budget is then of its memory, by default most of
         what is free there.
 
     Raises
@@ -307,9 +307,9 @@ def make_bank(
     """
     if device is not None:
         found = require_device(device)
-        from kernelmosaic.gram._torch_bank import make_torch_bank
+        from kernelmosaic.gram._torch_stack import make_torch_stack
 
-        return make_torch_bank(mosaic, views, found, dtype, budget)
+        return make_torch_stack(kernel_set, views, found, dtype, budget)
     n = views[0].shape[0]
     dtype = np.dtype(dtype if dtype is not None else (np.float64 if n <= _SMALL else np.float32))
     budget = default_budget() if budget is None else budget
@@ -319,9 +319,9 @@ def make_bank(
             f"One combined {n} x {n} kernel matrix needs {format_bytes(matrix)}, the budget is {format_bytes(budget)}: "
             f"{SMALLER}."
         )
-    if (len(mosaic) + 1) * matrix <= budget:
-        return StoredBank.fill(mosaic, views, dtype)
-    return ComputedBank(mosaic, views, dtype, working_bytes=max(int(min(budget - matrix, budget / 8)), 2**20))
+    if (len(kernel_set) + 1) * matrix <= budget:
+        return StoredStack.fill(kernel_set, views, dtype)
+    return ComputedStack(kernel_set, views, dtype, working_bytes=max(int(min(budget - matrix, budget / 8)), 2**20))
 
 
 def _mirror(K: Block, strip: slice) -> None:

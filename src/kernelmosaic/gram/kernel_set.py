@@ -1,4 +1,4 @@
-"""The mosaic: named kernels, each on its columns and on a common scale, fitted to a training set."""
+"""The kernel_set: named kernels, each on its columns and on a common scale, fitted to a training set."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from sklearn.base import clone
 
 from kernelmosaic.gram.normalizing import Centered, Normalization, make_normalization
 from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel, pairwise_statistic
-from kernelmosaic.kernels.views import Tile, take_columns
+from kernelmosaic.kernels.views import KernelSpec, take_columns
 
 #: The samples as each kernel sees them. Tiles on the same columns hold the same object.
 Views = list[Any]
 
 
 @dataclass(frozen=True)
-class Piece:
+class FittedKernel:
     """One fitted kernel with the columns it reads and its scale."""
 
     name: str
@@ -30,44 +30,48 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Mosaic:
-    """The fitted pieces, and how to evaluate them on samples old and new."""
+class KernelSet:
+    """The fitted fitted, and how to evaluate them on samples old and new."""
 
-    pieces: tuple[Piece, ...]
+    fitted: tuple[FittedKernel, ...]
 
     @classmethod
     def fit(
-        cls, tiles: Sequence[Tile], X: Any, normalize: str | None, sample_weight: NDArray[np.float64] | None = None
-    ) -> Mosaic:
+        cls,
+        specs: Sequence[KernelSpec],
+        X: Any,
+        normalize: str | None,
+        sample_weight: NDArray[np.float64] | None = None,
+    ) -> KernelSet:
         """Clone the kernels, fit each to its columns of the training set, and learn their scales."""
         make_normalization(normalize)
-        views = _views(tiles, X)
-        pieces = []
-        for tile, view in zip(tiles, views, strict=True):
+        views = _views(specs, X)
+        fitted = []
+        for tile, view in zip(specs, views, strict=True):
             with _named(tile.name):
                 kernel = clone(tile.kernel).fit(view)
             scale = make_normalization(normalize).fit(kernel, view, sample_weight)
-            pieces.append(Piece(tile.name, kernel, tile.columns, scale))
-        return cls(tuple(pieces))
+            fitted.append(FittedKernel(tile.name, kernel, tile.columns, scale))
+        return cls(tuple(fitted))
 
     @property
     def names(self) -> list[str]:
-        return [piece.name for piece in self.pieces]
+        return [fitted_kernel.name for fitted_kernel in self.fitted]
 
     def __len__(self) -> int:
-        return len(self.pieces)
+        return len(self.fitted)
 
-    def select(self, active: Sequence[int] | NDArray[Any]) -> Mosaic:
-        """Keep only these pieces, in this order."""
-        return Mosaic(tuple(self.pieces[m] for m in active))
+    def select(self, active: Sequence[int] | NDArray[Any]) -> KernelSet:
+        """Keep only these fitted, in this order."""
+        return KernelSet(tuple(self.fitted[m] for m in active))
 
     def select_views(self, views: Views, active: Sequence[int] | NDArray[Any]) -> Views:
-        """Keep the views that `select` keeps the pieces of."""
+        """Keep the views that `select` keeps the fitted of."""
         return [views[m] for m in active]
 
     def views(self, X: Any) -> Views:
-        """Return the samples as each piece sees them."""
-        return _views(self.pieces, X)
+        """Return the samples as each fitted_kernel sees them."""
+        return _views(self.fitted, X)
 
     def blocks(
         self, X: Views, Y: Views, kernels: Sequence[int] | NDArray[Any], dtype: Any = None
@@ -78,7 +82,7 @@ class Mosaic:
         """
         shared: dict[tuple[str, int, int], list[int]] = {}
         for m in kernels:
-            kernel = self.pieces[m].kernel
+            kernel = self.fitted[m].kernel
             if isinstance(kernel, StatisticKernel):
                 shared.setdefault((kernel.statistic, id(X[m]), id(Y[m])), []).append(m)
             else:
@@ -88,10 +92,10 @@ class Mosaic:
             exact = pairwise_statistic(statistic, X[members[0]], Y[members[0]])
             rounded = exact if dtype is None else exact.astype(dtype, copy=False)
             for m in members:
-                kernel = self.pieces[m].kernel
+                kernel = self.fitted[m].kernel
                 assert isinstance(kernel, StatisticKernel)
                 # Centring may leave but the last digits of large entries: they are rounded after it.
-                S = exact if isinstance(self.pieces[m].normalization, Centered) else rounded
+                S = exact if isinstance(self.fitted[m].normalization, Centered) else rounded
                 K = kernel.from_statistic(S)
                 # Linear kernels hand the statistic on as it is; what follows may write into it.
                 K = self._finish(m, K.copy() if np.may_share_memory(K, S) else K, X[m], Y[m])
@@ -101,13 +105,13 @@ class Mosaic:
         """Return k_m(x, x), of shape (P, n)."""
         return np.array(
             [
-                piece.normalization.diagonal(piece.kernel._diagonal(V), V)
-                for piece, V in zip(self.pieces, X, strict=True)
+                fitted_kernel.normalization.diagonal(fitted_kernel.kernel._diagonal(V), V)
+                for fitted_kernel, V in zip(self.fitted, X, strict=True)
             ]
         )
 
     def _finish(self, m: int, K: Block, X: Any, Y: Any) -> Block:
-        return self.pieces[m].normalization.block(K, X, Y)
+        return self.fitted[m].normalization.block(K, X, Y)
 
 
 @contextmanager
@@ -120,15 +124,15 @@ def _named(name: str) -> Iterator[None]:
         raise kind(f"kernel {name!r}: {error}") from error
 
 
-def _views(pieces: Sequence[Tile | Piece], X: Any) -> Views:
+def _views(fitted: Sequence[KernelSpec | FittedKernel], X: Any) -> Views:
     """Cut X into the kernels' columns; equal columns give the same object, by which shared work is recognised."""
     cut: dict[tuple[type, bytes | None], Any] = {}
     views = []
-    for piece in pieces:
-        kernel, columns = piece.kernel, piece.columns
+    for fitted_kernel in fitted:
+        kernel, columns = fitted_kernel.kernel, fitted_kernel.columns
         key = (kernel.validate.__func__, None if columns is None else columns.tobytes())  # type: ignore[attr-defined]
         if key not in cut or kernel.input_kind != "numbers":
-            with _named(piece.name):
+            with _named(fitted_kernel.name):
                 cut[key] = kernel.validate(take_columns(X, columns))
         views.append(cut[key])
     return views

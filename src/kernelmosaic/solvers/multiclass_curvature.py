@@ -15,7 +15,7 @@ from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.class_grams import FeatureBlock
 from kernelmosaic.gram.threads import one_blas_thread, run_threads
 from kernelmosaic.solvers import lapack
-from kernelmosaic.solvers.joint_program import JointProgram, Matrix
+from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram
 
 #: Relative to the sample's price: a coefficient nearer to its bound than this is at its bound.
 _NEAR = 1e-9
@@ -27,19 +27,19 @@ _FLOPS_A_BYTE = 16
 _LEAST_NOISE = 1e-12
 
 
-def free_coefficients(program: JointProgram, beta: Matrix) -> NDArray[np.bool_]:
+def free_coefficients(program: MulticlassProgram, beta: Matrix) -> NDArray[np.bool_]:
     """Tell which coefficients may move both ways; one alone in its sample may not, since a sample's sum to zero."""
-    prices, tops = program.prices[:, np.newaxis], program.tops[:, np.newaxis]
-    near = _NEAR * prices
+    sample_C, tops = program.sample_C[:, np.newaxis], program.tops[:, np.newaxis]
+    near = _NEAR * sample_C
     own = np.zeros(beta.shape, dtype=bool)
     own[np.arange(len(beta)), program.labels] = True
-    free = np.where(own, (beta > near) & (beta < tops - near), (beta < -near) & (beta > near - prices))
+    free = np.where(own, (beta > near) & (beta < tops - near), (beta < -near) & (beta > near - sample_C))
     return np.asarray(free & (free.sum(axis=1) > 1)[:, np.newaxis])
 
 
-def joint_curvature(
+def multiclass_curvature(
     K: Any,
-    program: JointProgram,
+    program: MulticlassProgram,
     beta: Matrix,
     products: NDArray[np.float64],
     rows: NDArray[np.intp] | None = None,
@@ -56,7 +56,7 @@ def joint_curvature(
     ----------
     K : ndarray of shape (n, n) or (classes, n, n), or a kernel of another form
         The combined matrices at d; of the other forms only the block of the samples with free coefficients is asked.
-    program : JointProgram
+    program : MulticlassProgram
         The rest of the problem.
     beta : ndarray of shape (n, classes)
         Its solution.
