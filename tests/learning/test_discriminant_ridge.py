@@ -95,7 +95,7 @@ def test_constant_features_and_kernels_are_left_out():
     Zs[0] = np.column_stack([Zs[0], np.full(N, 1e3)])
     found = FeatureRidge(StoredFeatures([*Zs, np.ones((N, 2))]), machine).solve(np.append(THETA, 5.0), 1e-9)
     assert found.value == pytest.approx(plain.value, rel=1e-6)
-    assert found.forms[-1] <= 1e-12 * found.forms[0]
+    assert found.forms[-1] <= 1e-10 * found.forms[0]  # rounding of sums, which depends on their order
 
 
 def test_the_smaller_matrix_is_chosen():
