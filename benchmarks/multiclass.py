@@ -44,8 +44,8 @@ from kernelmosaic.learning.class_wise import ProjectedGradient, QuasiNewton
 from kernelmosaic.learning.multiclass import MulticlassNewton
 from kernelmosaic.learning.norms import SumNorm
 from kernelmosaic.machines.multiclass import CrammerSinger
+from kernelmosaic.solvers.multiclass import SeveralOutputs
 from kernelmosaic.solvers.multiclass_program import MulticlassSolution
-from kernelmosaic.solvers.multiclass_working_set import SeveralOutputs
 
 SETS = ("waveform", "satimage", "segment", "usps")
 PRICES = [0.5, 1.0, 10.0]

@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from kernelmosaic import BilinearMKLClassifier, LocalizedMKLClassifier, MKLClassifier, PosteriorMKLClassifier
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
-from kernelmosaic.solvers import multiclass_working_set
+from kernelmosaic.solvers import multiclass
 from kernelmosaic.solvers.working_set import Options
 
 RNG = np.random.RandomState(0)
@@ -40,7 +40,7 @@ CASES = {
 @pytest.fixture
 def few_at_a_time(monkeypatch):
     """Many rounds even for the few samples here."""
-    monkeypatch.setattr(multiclass_working_set, "OPTIONS", Options(largest=30, steps=5))
+    monkeypatch.setattr(multiclass, "OPTIONS", Options(largest=30, steps=5))
 
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from kernelmosaic.machines.multiclass import CrammerSinger, PairwiseSlack
-from kernelmosaic.solvers.multiclass_curvature import free_coefficients, multiclass_curvature
+from kernelmosaic.solvers.multiclass_newton import free_coefficients, multiclass_curvature
 
 
 def make_problem(seed=0, n=40, k=4, P=3):

@@ -9,9 +9,8 @@ from kernelmosaic.gram import StoredStack
 from kernelmosaic.gram.class_grams import StackClasses
 from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.machines.multiclass import CrammerSinger, PairwiseSlack
-from kernelmosaic.solvers.multiclass import solve_multiclass
-from kernelmosaic.solvers.multiclass_curvature import multiclass_curvature
-from kernelmosaic.solvers.multiclass_working_set import SeveralOutputs, solve_multiclass_working_set
+from kernelmosaic.solvers.multiclass import SeveralOutputs, solve_multiclass, solve_multiclass_working_set
+from kernelmosaic.solvers.multiclass_newton import multiclass_curvature
 from kernelmosaic.solvers.working_set import Options
 
 MACHINES = [CrammerSinger, PairwiseSlack]

@@ -241,9 +241,11 @@ def test_large_problems_are_solved_on_the_active_samples(monkeypatch):
     K = np.exp(-(squares[:, None] + squares - 2 * X @ X.T) / 4).astype(np.float32)
     program = svm(np.sign(X[:, 0] + 0.3 * rng.randn(n)), 1.0)
     sizes = []
-    run_alone = smo._Climb.run_alone
+    run_alone = smo.SMOState.run_alone
     monkeypatch.setattr(
-        smo._Climb, "run_alone", lambda self, active, steps: (sizes.append(len(active)), run_alone(self, active, steps))
+        smo.SMOState,
+        "run_alone",
+        lambda self, active, steps: (sizes.append(len(active)), run_alone(self, active, steps)),
     )
     compact = solve_smo(K, program, tol=1e-6)
     assert sizes
@@ -271,11 +273,11 @@ def test_a_gap_that_rounds_to_zero_before_the_certificate_does(monkeypatch):
     # With huge bounds the two values agree to all digits at the suggested intercept, and not at the best one.
     rng = np.random.RandomState(0)
     Z, y = rng.standard_normal((30, 3)), np.where(rng.rand(30) < 0.5, -1.0, 1.0)
-    honest = smo._Climb.gap
+    honest = smo.SMOState.gap
 
     def rounded(climb):
         honest(climb)
         return 0.0
 
-    monkeypatch.setattr(smo._Climb, "gap", rounded)
+    monkeypatch.setattr(smo.SMOState, "gap", rounded)
     assert solve_smo(Z @ Z.T, svm(y, 10.0), tol=1e-6).gap <= 1e-6

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from kernelmosaic.learning.class_wise import ClassSearch, ClassWiseLearner, ClassWiseLook, QuasiNewton
 from kernelmosaic.learning.multiclass import LARGEST, SINGLE
 from kernelmosaic.solvers import Program, solve_smo
-from kernelmosaic.solvers.multiclass_curvature import free_coefficients, multiclass_curvature
+from kernelmosaic.solvers.multiclass_newton import free_coefficients, multiclass_curvature
 
 #: While rescaling would lower the value by this factor, the weights are still of the wrong size altogether.
 _UNBALANCED = 1.04

@@ -18,7 +18,7 @@ from kernelmosaic.learning.norms import Weights, make_norm
 from kernelmosaic.learning.penalties import make_penalties
 from kernelmosaic.machines.base import check_count
 from kernelmosaic.machines.multiclass import MulticlassMachine
-from kernelmosaic.solvers.multiclass_curvature import free_coefficients, multiclass_curvature
+from kernelmosaic.solvers.multiclass_newton import free_coefficients, multiclass_curvature
 
 #: Down to this gap of the whole problem single precision does for curvatures.
 SINGLE = 1e-4

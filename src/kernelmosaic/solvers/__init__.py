@@ -1,7 +1,7 @@
 """Arrays in, arrays out: the optimisers behind every machine."""
 
 from kernelmosaic.solvers.factored import solve_factored
-from kernelmosaic.solvers.multiclass_working_set import solve_multiclass_working_set
+from kernelmosaic.solvers.multiclass import solve_multiclass_working_set
 from kernelmosaic.solvers.program import Program, Solution, certify, relative_gap
 from kernelmosaic.solvers.smo import solve_smo
 from kernelmosaic.solvers.solve import solve, solve_unbounded

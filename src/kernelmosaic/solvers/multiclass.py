@@ -1,7 +1,13 @@
-"""One door to the solvers of joint machines, and the one for arrays: sample by sample, with a certified gap."""
+"""The multi-class program: sample by sample where the kernel is an array, in working sets where it is not.
+
+A sample's problem, with everybody else standing still, is solved exactly (Algorithm 1 of the bilinear multi-class
+formulation; Crammer and Singer 2001), with a floor where a class's diagonal vanishes. Where that creeps, Newton steps
+move all free coefficients at once.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,15 +15,31 @@ from numpy.typing import NDArray
 
 from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.gram import Gram
-from kernelmosaic.solvers.multiclass_newton import DampedNewton
+from kernelmosaic.solvers.multiclass_newton import DampedNewton, free_coefficients
 from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram, MulticlassSolution, certify_multiclass
-from kernelmosaic.solvers.multiclass_smo import Climb
-from kernelmosaic.solvers.multiclass_working_set import solve_multiclass_working_set, step_limit
+from kernelmosaic.solvers.working_set import Evaluation, Options, WorkingSet
 
+#: A round visits the samples whose violation is above this share of the largest: the others are left out for now.
+_VISITED = 0.5
+#: Most visits to the same set before all samples are looked at again.
+_REPEATS = 5
 #: Steps before the gap is looked at, which costs as much as many steps of a small problem.
-_BURST = 300
-#: A Newton step comes after so many bursts, which cost about as much: most problems never see one.
+_STEPS_PER_RUN = 300
+#: A Newton step comes after so many runs, which cost about as much: most problems never see one.
 _PATIENCE = 10
+#: Beyond so many samples per round, forming their block costs more than the rounds it saves.
+OPTIONS = Options(largest=3000, steps=5)
+#: At most this share of a round's samples are there only because they may move, not because they have much to gain.
+_FREE_SHARE = 0.5
+#: Newton steps within a round come only if nobody waits for a turn, up to this many.
+_NEWTON = 20
+#: Where more coefficients are free than fit a round, rounds undo each other: after so many, Newton steps move all
+#: free coefficients at once, ...
+_ROUNDS = 10
+#: ... while there are at most this many samples with free coefficients to factorise.
+_LARGEST_FREE = 4000
+#: Down to this gap blocks are in single precision: outputs never come from them.
+_SINGLE = 1e-4
 
 
 def class_products(K: NDArray[Any], beta: Matrix) -> Matrix:
@@ -39,7 +61,7 @@ def solve_multiclass(
     """Solve a multi-class dual to a relative duality gap of `tol` by exact block ascent, a sample at a time.
 
     Arrays are solved as they are. Kernels of other forms, in features or on a device, are solved a few thousand samples
-    at a time; see `multiclass_working_set`.
+    at a time; see `SeveralOutputs`.
 
     Parameters
     ----------
@@ -76,10 +98,46 @@ def solve_multiclass(
     if K.shape not in ((n, n), (k, n, n)):
         raise ValueError(f"K has shape {K.shape}; {n} samples of {k} classes ask for {(n, n)} or {(k, n, n)}.")
     beta = program.start(warm_start)
-    return _Ascent(K, program, beta, None if warm_start is None else values).reach(tol, step_limit(n, max_iter))
+    return _WholeMatrix(K, program, beta, None if warm_start is None else values).solve(tol, step_limit(n, max_iter))
 
 
-class _Ascent:
+# Kernels in arrays ---------------------------------------------------------------------------------------------------
+
+
+class SampleSMO:
+    """Coefficients and slopes of some samples, both changed in place.
+
+    Parameters
+    ----------
+    K : ndarray of shape (n, n), (1, n, n) or (classes, n, n)
+        Their kernels, in C order.
+    program : MulticlassProgram
+        The rest of their problem; its target is not read.
+    beta : ndarray of shape (n, classes)
+        Feasible coefficients.
+    residual : ndarray of shape (classes, n)
+        The slopes T − K_c β_c, whatever else has gone into T.
+    """
+
+    def __init__(self, K: NDArray[Any], program: MulticlassProgram, beta: Matrix, residual: Matrix) -> None:
+        from kernelmosaic.solvers import _numba_multiclass
+
+        self.loops = _numba_multiclass
+        self.K = K if K.ndim == 3 else K[np.newaxis]
+        self.program, self.beta, self.residual = program, beta, residual
+        self.bounds = program.labels.astype(np.int64), program.sample_C, program.tops
+
+    def run_smo(self, least: int, enough: float = 0.0) -> int:
+        """Take at least so many steps, if no violation is above `enough` sooner, and return how many."""
+        rounds = self.loops.ascend_in_rounds
+        return int(rounds(self.K, *self.bounds, self.beta, self.residual, _VISITED, _REPEATS, least, enough))
+
+    def newton_step(self, newton: DampedNewton) -> float:
+        """Take a Newton step on the free coefficients, and return what it gains."""
+        return newton.step(self.K, self.program, self.beta, self.residual)
+
+
+class _WholeMatrix:
     """The state of one solve: a climb of all samples, and how it is certified."""
 
     def __init__(self, K: NDArray[Any], program: MulticlassProgram, beta: Matrix, values: Matrix | None = None) -> None:
@@ -89,24 +147,24 @@ class _Ascent:
         self.target = np.ascontiguousarray(program.target.T)
         self.trusted = values is not None
         values = class_products(self.K, beta) if values is None else values
-        self.climb = Climb(self.K, program, beta, np.ascontiguousarray(self.target - values.T))
+        self.samples = SampleSMO(self.K, program, beta, np.ascontiguousarray(self.target - values.T))
         self.newton = DampedNewton()
-        self.n_iter = self.n_bursts = 0
+        self.n_iter = self.n_runs = 0
 
     def refresh(self) -> None:
         """Recompute the residual from β: rounding gathers over many steps."""
-        self.climb.residual[...] = self.target - class_products(self.K, self.climb.beta).T
+        self.samples.residual[...] = self.target - class_products(self.K, self.samples.beta).T
 
     def solution(self) -> MulticlassSolution:
-        return certify_multiclass(self.program, self.climb.beta, (self.target - self.climb.residual).T, self.n_iter)
+        return certify_multiclass(self.program, self.samples.beta, (self.target - self.samples.residual).T, self.n_iter)
 
-    def reach(self, tol: float, limit: int) -> MulticlassSolution:
+    def solve(self, tol: float, limit: int) -> MulticlassSolution:
         """Ascend until the certified gap is at most `tol`, the steps are used up, or no sample has anything to gain."""
         while True:
             solution = self.solution()
             stuck = False
             if solution.gap > tol and self.n_iter < limit:
-                stuck = self.burst(min(max(self.program.n_samples, _BURST), limit - self.n_iter)) == 0
+                stuck = self.run_smo(min(max(self.program.n_samples, _STEPS_PER_RUN), limit - self.n_iter)) == 0
             if solution.gap <= tol or self.n_iter >= limit or stuck:
                 if not self.trusted:
                     self.refresh()
@@ -114,11 +172,192 @@ class _Ascent:
                 if solution.gap <= tol or self.n_iter >= limit or stuck:
                     return solution
 
-    def burst(self, least: int) -> int:
+    def run_smo(self, least: int) -> int:
         """Take at least so many steps, unless there are none to take, and return how many."""
-        steps = self.climb.run_smo(least)
+        steps = self.samples.run_smo(least)
         self.n_iter += steps
-        self.n_bursts += 1
-        if steps and self.n_bursts % _PATIENCE == 0:
-            self.climb.newton_step(self.newton)
+        self.n_runs += 1
+        if steps and self.n_runs % _PATIENCE == 0:
+            self.samples.newton_step(self.newton)
         return steps
+
+
+# Working sets --------------------------------------------------------------------------------------------------------
+
+
+def solve_multiclass_working_set(
+    gram: Gram,
+    program: MulticlassProgram,
+    warm_start: Matrix | None = None,
+    tol: float = 1e-3,
+    max_iter: int | None = None,
+    values: Matrix | None = None,
+    *,
+    options: Options | None = None,
+) -> MulticlassSolution:
+    """Solve a multi-class dual for a kernel that is known by its products and by blocks of a few thousand samples.
+
+    A round takes the samples with most to gain and those with free coefficients, solves their problem by the loops of
+    the solver for arrays, and brings everybody's outputs up to date with one product. Towards the end the free samples
+    are all that is left, and one block holds them.
+
+    Parameters
+    ----------
+    gram : Gram
+        One kernel for all classes, or one for each.
+    program, warm_start, tol, max_iter, values
+        As in `solve_multiclass`.
+    options : Options, optional
+        How rounds are taken.
+    """
+    start = program.start(warm_start)
+    kind = np.float32 if tol >= _SINGLE else np.float64
+    options = OPTIONS if options is None else options
+    rounds = SeveralOutputs(gram, program, start, None if warm_start is None else values, options, kind)
+    limit = step_limit(program.n_samples, max_iter)
+    return rounds.solve(tol, lambda: rounds.n_iter >= limit)
+
+
+def step_limit(n_samples: int, max_iter: int | None) -> int:
+    """Return how many samples may be solved, one after the other and over and over, if nobody says."""
+    return max(10_000_000, 10_000 * n_samples) if max_iter is None else max_iter
+
+
+class SeveralOutputs(WorkingSet[Evaluation, MulticlassSolution]):
+    """Rounds of the program with one output per class; β and the outputs K_c β_c are kept in this process.
+
+    Parameters
+    ----------
+    gram : Gram
+        The kernel.
+    program : MulticlassProgram
+        The rest of the problem.
+    beta : ndarray of shape (n, classes)
+        Feasible coefficients to start from.
+    values : ndarray of shape (n, classes), optional
+        Their outputs, if they are known; whoever gives them certifies the answer.
+    options : Options
+        How rounds are taken.
+    dtype : dtype
+        Precision of the blocks, to begin with.
+    """
+
+    program: MulticlassProgram
+
+    def __init__(
+        self,
+        gram: Gram,
+        program: MulticlassProgram,
+        beta: Matrix,
+        values: Matrix | None = None,
+        options: Options = OPTIONS,
+        dtype: Any = np.float64,
+    ) -> None:
+        from kernelmosaic.solvers import _numba_multiclass
+
+        super().__init__(gram, program, options)
+        self.loops = _numba_multiclass
+        self.beta, self.trusted, self.dtype = beta, values is not None, dtype
+        self.size = max(1, min(gram.block_samples, options.largest)) if options.size is None else options.size
+        self.target = program.target
+        self.labels, self.tops = program.labels.astype(np.int64), program.tops
+        # Among samples with the same to gain, chance chooses: the first of them may all be of one class.
+        self.order = np.random.RandomState(0).permutation(program.n_samples)
+        self.newton = DampedNewton()
+        self._held: tuple[NDArray[np.intp], NDArray[Any]] | None = None
+        self.values = self._outputs() if values is None else values.copy()
+
+    def _outputs(self) -> Matrix:
+        out = self.gram.products(self.beta, exact=True) if self.beta.any() else np.zeros_like(self.beta)
+        return np.asarray(out)
+
+    def evaluate(self) -> Evaluation:
+        at = certify_multiclass(self.program, self.beta, self.values, self.n_iter)
+        return Evaluation(np.nan, at.objective, at.gap)
+
+    def certified(self) -> MulticlassSolution:
+        if not self.trusted:
+            # Rounding gathers over many changes.
+            self.values = self._outputs()
+        return replace(certify_multiclass(self.program, self.beta, self.values, self.n_iter), beta=self.beta.copy())
+
+    def gap_of(self, solution: MulticlassSolution) -> float:
+        return solution.gap
+
+    def increase_precision(self) -> bool:
+        self.dtype = np.float64
+        return True
+
+    def advance(self, at: Evaluation, tol: float, idle: bool) -> Evaluation | None:
+        return self.evaluate() if self.round(idle) else None
+
+    def round(self, idle: bool = False) -> int:
+        """Solve the problem of those with most to gain, everybody else standing still; return the steps taken."""
+        residual = np.ascontiguousarray((self.target - self.values).T)
+        violation = self.loops.violations(self.beta, residual, self.labels, self.program.sample_C, self.tops)
+        free: NDArray[np.bool_] = np.any(free_coefficients(self.program, self.beta), axis=1)
+        which, everybody = self._working_set(violation, free)
+        if len(which) == 0:
+            return 0
+        enough = self.options.inner * float(violation.max())
+        steps = self._move(which, residual, enough, _NEWTON if everybody else 0)
+        crowded = self.size < free.sum() <= min(self.gram.block_samples, _LARGEST_FREE)
+        if steps and crowded and (idle or self.n_rounds % _ROUNDS == 0):
+            residual = np.ascontiguousarray((self.target - self.values).T)
+            steps += self._move(np.flatnonzero(free), residual, enough, _NEWTON)
+        return steps
+
+    def _move(self, which: NDArray[np.intp], residual: Matrix, enough: float, n_newton: int) -> int:
+        """Climb with these samples, bring everybody's outputs up to date, and return the steps taken."""
+        beta = self.beta[which]
+        slopes = np.ascontiguousarray(residual[:, which])
+        climb = SampleSMO(self._block(which), self.program.part(which), beta, slopes)
+        steps = self._climb(climb, enough, n_newton)
+        change = np.zeros_like(self.beta)
+        change[which] = beta - self.beta[which]
+        self.beta[which] = beta
+        self.values += self.gram.products(change)
+        self.n_iter += steps
+        self.n_rounds += 1
+        return steps
+
+    def _climb(self, climb: SampleSMO, enough: float, n_newton: int) -> int:
+        """Climb until no violation is above `enough`, with so many Newton steps at most; return the steps taken."""
+        most = self.options.steps * len(climb.beta)
+        last = taken = climb.run_smo(most, enough)
+        for _ in range(n_newton):
+            if last < most or climb.newton_step(self.newton) <= 0.0:
+                break
+            last = climb.run_smo(most, enough)
+            taken += last
+        return taken
+
+    def _block(self, which: NDArray[np.intp]) -> NDArray[Any]:
+        """Return the samples' kernels, of shape (1 or classes, q, q); those of the last round are at hand."""
+        if self._held is None or self._held[1].dtype != self.dtype or not np.array_equal(self._held[0], which):
+            self._held = None  # two of them at once would be one too many
+            block = self.gram.block(which)
+            K = np.ascontiguousarray(self.gram.backend.to_numpy(block), dtype=self.dtype)
+            K = K if K.ndim == 3 else K[np.newaxis]
+            for one in K:
+                # Steps that read denormal numbers are many times slower.
+                one[np.abs(one) < np.finfo(self.dtype).tiny] = 0.0
+            self._held = which, K
+        return self._held[1]
+
+    def _working_set(self, violation: NDArray[np.float64], free: NDArray[np.bool_]) -> tuple[NDArray[np.intp], bool]:
+        """Return the samples of a round, and whether these are all that have something to gain.
+
+        They are those with most to gain, then as far as they fit those with free coefficients, which answer to whatever
+        the others do, then those with less to gain.
+        """
+        q = self.size
+        room = q - min(int(free.sum()), int(_FREE_SHARE * q))
+        ranked = self.order[np.argsort(-violation[self.order], kind="stable")]
+        movable = np.logical_or(free, violation > 0.0)
+        ranked = ranked[movable[ranked]]
+        late = np.where(free[ranked], 0, 1)
+        late[:room] = -1
+        chosen = np.sort(ranked[np.argsort(late, kind="stable")[:q]])
+        left = np.delete(violation, chosen)
+        return chosen, not np.any(left > self.options.inner * violation.max())

@@ -1,15 +1,227 @@
-"""Newton steps of a joint machine: all free coefficients at once, where moving sample by sample would take for ever."""
+"""Newton's method for the multi-class program: steps of all free coefficients, and the curvature in the weights.
+
+Both eliminate the free coefficients of every class from one system; see `Elimination`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cho_solve, get_blas_funcs
 
-from kernelmosaic.gram.threads import one_blas_thread
-from kernelmosaic.solvers.multiclass_curvature import Elimination, FreeBlocks, eliminate, free_coefficients
+from kernelmosaic.backend import NUMPY
+from kernelmosaic.gram.class_grams import FeatureBlock
+from kernelmosaic.gram.threads import one_blas_thread, run_threads
+from kernelmosaic.solvers import lapack
 from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram
+
+#: Relative to the sample's price: a coefficient nearer to its bound than this is at its bound.
+_NEAR = 1e-9
+#: Relative to the mean diagonal: enough to factorise a block that is positive semi-definite only up to rounding.
+_JITTER = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-5}
+#: What a factorisation computes in the time in which a byte is read.
+_FLOPS_A_BYTE = 16
+#: At least this much is added, so that a class without weights can be factorised, too.
+_LEAST_NOISE = 1e-12
+
+
+def free_coefficients(program: MulticlassProgram, beta: Matrix) -> NDArray[np.bool_]:
+    """Tell which coefficients may move both ways; one alone in its sample may not, since a sample's sum to zero."""
+    sample_C, tops = program.sample_C[:, np.newaxis], program.tops[:, np.newaxis]
+    near = _NEAR * sample_C
+    own = np.zeros(beta.shape, dtype=bool)
+    own[np.arange(len(beta)), program.labels] = True
+    free = np.where(own, (beta > near) & (beta < tops - near), (beta < -near) & (beta > near - sample_C))
+    return np.asarray(free & (free.sum(axis=1) > 1)[:, np.newaxis])
+
+
+def multiclass_curvature(
+    K: Any,
+    program: MulticlassProgram,
+    beta: Matrix,
+    products: NDArray[np.float64],
+    rows: NDArray[np.intp] | None = None,
+    *,
+    single: bool = False,
+) -> NDArray[np.float64]:
+    """Return ∂²J/∂d² of J(d) = max_β Σ T∘β − ½ Σ_c β_cᵀ(Σ_m d_cm K_m)β_c, as a matrix of side classes·P.
+
+    Where the weights of class c change by δ, the free β_c answer with −K_c⁻¹(Σ_m δ_m K_mβ_c + ν), all on the free
+    samples of the class. The multipliers ν, one a sample, keep the sums over the classes at zero; eliminating them
+    leaves one more system, Σ_c K_c⁻¹ with a side as long as there are samples.
+
+    Parameters
+    ----------
+    K : ndarray of shape (n, n) or (classes, n, n), or a kernel of another form
+        The combined matrices at d; of the other forms only the block of the samples with free coefficients is asked.
+    program : MulticlassProgram
+        The rest of the problem.
+    beta : ndarray of shape (n, classes)
+        Its solution.
+    products : ndarray of shape (P, n_rows, classes)
+        K_m β.
+    rows : ndarray of shape (n_rows,), optional
+        Where the products are given, in ascending order: at least where β is not zero. By default everywhere.
+    single : bool, default=False
+        Whether single precision will do, which leaves the curvature right to a few digits. Arrays that are in single
+        precision already have no more to give.
+
+    Returns
+    -------
+    ndarray of shape (classes * P, classes * P)
+    """
+    k, P = program.n_classes, len(products)
+    free = free_coefficients(program, beta)
+    shared = np.flatnonzero(free.any(axis=1))
+    if len(shared) == 0:
+        return np.zeros((k * P, k * P))
+    blocks = FreeBlocks.of(K, shared)
+    system = Elimination(len(shared), k * P, np.dtype(np.float32) if single else blocks.dtype, blocks.scale)
+    given = np.arange(len(beta)) if rows is None else rows
+    with one_blas_thread():
+        eliminate(system, blocks, free, shared, lambda c, at: products[:, np.searchsorted(given, at), c].T)
+        return system.curvature()
+
+
+def eliminate(
+    system: Elimination,
+    blocks: FreeBlocks,
+    free: NDArray[np.bool_],
+    shared: NDArray[np.intp],
+    sides: Callable[[int, NDArray[np.intp]], NDArray[np.float64]],
+) -> None:
+    """Add every class to the system, with the right-hand sides that sides(c, its free samples) returns.
+
+    Classes are added on threads of their own: libraries should be kept to one.
+    """
+
+    def add(c: int) -> None:
+        at = np.flatnonzero(free[:, c])
+        if len(at):
+            system.add(c, blocks.take(c, at, system.dtype), sides(c, at), np.searchsorted(shared, at))
+
+    flops = float(np.sum(free.sum(axis=0, dtype=np.float64) ** 3))
+    run_threads(add, range(free.shape[1]), int(flops / _FLOPS_A_BYTE))
+
+
+@dataclass(frozen=True)
+class FreeBlocks:
+    """The classes' kernels among the samples with free coefficients.
+
+    Attributes
+    ----------
+    K : ndarray of shape (q, q) or (classes, q, q), or FeatureBlock
+        The kernels of q samples.
+    samples : ndarray of shape (q,) or None
+        Which samples these are, in ascending order; None for all.
+    """
+
+    K: Any
+    samples: NDArray[np.intp] | None
+
+    @classmethod
+    def of(cls, K: Any, shared: NDArray[np.intp]) -> FreeBlocks:
+        """Return those of an array, or of a kernel of another form."""
+        if isinstance(K, np.ndarray):
+            return cls(K, None)
+        if K.matrix is not None and K.backend is NUMPY:
+            return cls(K.matrix, None)
+        found = K.block(shared)
+        return cls(found if isinstance(found, FeatureBlock) else K.backend.to_numpy(found), shared)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.K.dtype if isinstance(self.K, np.ndarray) else np.dtype(np.float64)
+
+    @property
+    def scale(self) -> float:
+        """The mean diagonal: a class without weights is flat, and made as stiff as rounding makes the others."""
+        if isinstance(self.K, FeatureBlock):
+            return self.K.mean_diagonal()
+        return float(np.diagonal(self.K, axis1=-2, axis2=-1).mean())
+
+    def take(self, c: int, at: NDArray[np.intp], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return the block of a class at these samples in an array of its own, at least the lower half of it."""
+        from kernelmosaic.solvers._numba_triangles import take_lower
+
+        inside = at if self.samples is None else np.searchsorted(self.samples, at)
+        if isinstance(self.K, FeatureBlock):
+            return self.K.of_class(c, inside, dtype)
+        A = np.empty((len(at), len(at)), dtype=dtype)
+        take_lower(self.K if self.K.ndim == 2 else self.K[c % len(self.K)], inside, A)
+        return A
+
+
+class Elimination:
+    """What the classes add up to: their own answers, and what the samples with free coefficients share.
+
+    Parameters
+    ----------
+    n_shared, side : int
+        Samples with free coefficients, and right-hand sides of all classes together.
+    dtype : dtype
+        Of the blocks.
+    scale : float
+        What the diagonals are like, for a class that has none.
+    damping : float, default=0.0
+        Relative to the scale: added to the diagonals, for a direction, which needs the inverses afterwards.
+    """
+
+    def __init__(self, n_shared: int, side: int, dtype: np.dtype[Any], scale: float, damping: float = 0.0) -> None:
+        from kernelmosaic.solvers import _numba_triangles
+
+        self.loops = _numba_triangles
+        self.dtype = dtype
+        self.scale, self.damping = scale, damping
+        self.lock = Lock()
+        self.H = np.zeros((side, side))
+        self.kept: dict[int, tuple[NDArray[np.intp], NDArray[Any]]] = {}
+        self.inverses = np.zeros((n_shared, n_shared), dtype=dtype)
+        self.answers = np.zeros((n_shared, side), dtype=dtype)
+
+    def add(self, c: int, A: NDArray[Any], V: NDArray[np.float64], at: NDArray[np.intp]) -> None:
+        """Add a class: its block, which is used up, the right-hand sides, and which of the shared samples these are."""
+        columns = slice(c * V.shape[1], (c + 1) * V.shape[1])
+        A[np.diag_indices_from(A)] += self.damping * self.scale
+        answer = self._solve(A, V.astype(self.dtype), self.scale)
+        self.H[columns, columns] = V.T @ answer
+        self.answers[at, columns] = answer
+        lapack.invert(A)
+        with self.lock:
+            self.loops.add_lower(A, at, self.inverses)
+            if self.damping:
+                self.kept[c] = at, A
+
+    def direction(self) -> NDArray[np.float64]:
+        """Return the answers to one right-hand side a class, of shape (n_shared, classes), the samples' sums kept."""
+        pulled = self._solve(self.inverses, self.answers.sum(axis=1))
+        out = self.answers.astype(np.float64)
+        for c, (at, A) in self.kept.items():
+            (symv,) = get_blas_funcs(["symv"], [A])
+            out[at, c] -= symv(1.0, A.T, pulled[at])
+        return out
+
+    def curvature(self) -> NDArray[np.float64]:
+        """Return that of all right-hand sides, the samples' sums kept."""
+        pulled = self._solve(self.inverses, self.answers)
+        return np.asarray(self.H - self.answers.T @ pulled, dtype=np.float64)
+
+    def _solve(self, A: NDArray[Any], right: NDArray[Any], least: float = 0.0) -> NDArray[Any]:
+        """Solve with A, of which the lower half is given and overwritten by its factor."""
+        diagonal = A.diagonal().copy()
+        noise = _JITTER[self.dtype] * max(float(diagonal.mean()), least) + _LEAST_NOISE
+        np.fill_diagonal(A, diagonal + noise)
+        lapack.factorise(A)
+        # Transposed, the lower half is the upper one in the order that cho_solve need not copy.
+        return np.asarray(cho_solve((A.T, False), right, check_finite=False))
+
+
+# Steps ----------------------------------------------------------------------------------------------------------------
 
 #: Relative to the mean diagonal: the first damping, and how small and how large it may become.
 _FIRST, _LEAST, _MOST = 1e-2, 1e-7, 10.0

@@ -52,7 +52,7 @@ def solve_smo(
     """
     start = initial_point(program) if warm_start is None else program.feasible(warm_start)
     limit = max(10_000_000, 1000 * program.n_samples) if max_iter is None else max_iter
-    return _Climb(_readable(K, program), program, start).reach(tol, limit)
+    return SMOState(_readable(K, program), program, start).solve(tol, limit)
 
 
 def initial_point(program: Program) -> Vector:
@@ -80,7 +80,7 @@ def _require_numbers(values: NDArray[Any]) -> None:
         )
 
 
-class _Climb:
+class SMOState:
     """The state of one solve: β, the residual t − Kβ − ρβ, and the steepness aimed at."""
 
     def __init__(self, K: NDArray[Any], program: Program, beta: Vector) -> None:
@@ -93,15 +93,15 @@ class _Climb:
         self.beta = beta
         self.n_iter = 0
         self.exhausted = False
-        self.last_jump = 0
+        self.last_newton = 0
         self.allowance = float(_FLOPS_A_STEP)
         self.refresh()
         self.tolerance = np.inf
         self.violation = np.inf
 
-    def reach(self, tol: float, limit: int) -> Solution:
+    def solve(self, tol: float, limit: int) -> Solution:
         """Climb until the certified gap is at most `tol`, the steps are used up, or rounding hides what is left."""
-        burst = max(self.program.n_samples, 1000)
+        steps = max(self.program.n_samples, 1000)
         gap = self.gap()
         while True:
             if gap <= tol:
@@ -113,7 +113,7 @@ class _Climb:
             if self.n_iter >= limit or self.exhausted:
                 return self.certified()
             self.aim(gap, tol)
-            self.run(min(burst, limit - self.n_iter))
+            self.run(min(steps, limit - self.n_iter))
             gap = self.gap()
             if gap > tol:
                 gap = self.advance(gap, tol, limit)
@@ -185,10 +185,10 @@ class _Climb:
         self.tolerance = max(self.tolerance, 1e-300)
 
     def advance(self, gap: float, tol: float, limit: int) -> float:
-        """Take the larger steps that pay when a burst of pair steps was not enough, and return the gap they leave."""
+        """Take the larger steps that pay when a run of pair steps was not enough, and return the gap they leave."""
         n = self.program.n_samples
         if self.n_iter > _NEWTON_AFTER * n:
-            gap = self.jump(gap)
+            gap = self.newton_step(gap)
         active = self.active()
         if gap > tol and n >= _COMPACT_SAMPLES and len(active) < _COMPACT_SHARE * n:
             self.aim(gap, tol)
@@ -196,13 +196,13 @@ class _Climb:
             gap = self.gap()
         return gap
 
-    def jump(self, gap: float) -> float:
-        """Take Newton steps on the free samples if they cost no more than the steps since the last jump.
+    def newton_step(self, gap: float) -> float:
+        """Take Newton steps on the free samples if they cost no more than the steps since the last ones.
 
-        With every jump more is allowed: the problem has proved to be a hard one.
+        Every time more is allowed: the problem has proved to be a hard one.
         """
         free = free_samples(self.program, self.beta)
-        flops = self.allowance * (self.n_iter - self.last_jump) * self.program.n_samples
+        flops = self.allowance * (self.n_iter - self.last_newton) * self.program.n_samples
         if len(free) > _NEWTON_FREE or len(free) ** 3 > flops:
             return gap
         before = self.beta[free]
@@ -210,7 +210,7 @@ class _Climb:
         changes = self.beta[free] - before
         moved = changes != 0
         self._subtract(free[moved], changes[moved])
-        self.last_jump = self.n_iter
+        self.last_newton = self.n_iter
         self.allowance *= 2
         return self.gap()
 
