@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import kernelmosaic
+from tools.structure import BEFORE, figures_on_page, static_figures
 
 TOP = Path(__file__).parents[1]
 
@@ -77,6 +78,13 @@ def test_every_folder_with_python_is_linted_and_complex_functions_are_refused():
     assert {"exclude", "extend-exclude"} & (set(tools["ruff"]) | set(tools["ruff"]["lint"])) == set()
     assert "C901" in tools["ruff"]["lint"]["select"]
     assert {"src", "reproduction", "tools"} <= set(tools["mypy"]["files"])
+
+
+def test_the_architectures_figures_are_about_those_of_the_tree():
+    written, now = figures_on_page(), static_figures()
+    assert set(BEFORE) == set(written) == {*now, *list(BEFORE)[-1:]}
+    for name in ("lines in the wheel", "files in the wheel"):
+        assert now[name] <= 1.1 * written[name], f"{name}: run `python tools/structure.py --write`, and say why it grew"
 
 
 def test_one_version_everywhere():
