@@ -59,8 +59,6 @@ _RENAMED = {
     "kernelmosaic.gating.gaussian.GaussianGating": "kernelmosaic.gating.gates.GaussianGating",
     "kernelmosaic.gating.constant.Constant": "kernelmosaic.gating.gates.Constant",
     "kernelmosaic.model_selection.five_by_two.FiveByTwoFold": "kernelmosaic.model_selection.folds.FiveByTwoFold",
-    "kernelmosaic.model_selection.factors.Factor": "kernelmosaic.model_selection.response_surface.Factor",
-    "kernelmosaic.model_selection.factors.Factors": "kernelmosaic.model_selection.response_surface.Factors",
     "kernelmosaic.gram.mosaic.Mosaic": "kernelmosaic.gram.kernel_set.KernelSet",
     "kernelmosaic.gram.mosaic.Piece": "kernelmosaic.gram.kernel_set.FittedKernel",
     "kernelmosaic.gram.product.ProductMosaic": "kernelmosaic.gram.product.ProductKernelSet",

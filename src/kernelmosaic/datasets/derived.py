@@ -124,7 +124,7 @@ def windows(
 
 
 def one_hot(sequences: ArrayLike, alphabet: str = "ATGCN", dtype: DTypeLike = np.float64) -> NDArray[Any]:
-    """Write sequences of equal length as indicators, one a letter of the alphabet at each position.
+    """Write sequences of equal length as indicators, one per letter of the alphabet at each position.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def one_hot(sequences: ArrayLike, alphabet: str = "ATGCN", dtype: DTypeLike = np
 
 
 def _letters(sequences: ArrayLike) -> NDArray[np.uint8]:
-    """Return a matrix of character codes, a row a sequence, zeros after the end of the shorter ones."""
+    """Return a matrix of character codes, one row per sequence, zeros after the end of the shorter ones."""
     given = np.asarray(sequences)
     if given.ndim == 2 and given.shape[1] == 1:
         given = given[:, 0]

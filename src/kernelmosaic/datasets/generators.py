@@ -40,7 +40,7 @@ _VARIANCES = {+1: (0.8, 2.0), -1: (0.8, 4.0)}
 
 @dataclass(frozen=True)
 class _Mixture:
-    """The components of both classes, one a row."""
+    """The components of both classes, one per row."""
 
     labels: NDArray[np.int64]
     priors: Array

@@ -210,7 +210,7 @@ def _faces() -> Arrays:
 
 
 def _openml(entry: DataSet) -> Arrays:
-    """Fetch a set from OpenML, a view a number, in the form of its npz file."""
+    """Fetch a set from OpenML, one view per number, in the form of its npz file."""
     names = entry.views or ("X",)
     blocks: Arrays = {}
     y = None

@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 
 
 class Gating(BaseEstimator, ABC):  # type: ignore[misc]
-    """Gates η_m(x | V) of P kernels, with one row of parameters a kernel: V has shape (P, q).
+    """Gates η_m(x | V) of P kernels, with one row of parameters per kernel: V has shape (P, q).
 
     A new gating is a subclass with `init`, `values` and `vjp`; nothing else needs to know of it, since a machine hands
     over only ∂J/∂η. Gates may have any sign: Σ_m η_m(x) k_m(x, z) η_m(z) is a kernel whatever they are.
@@ -222,7 +222,7 @@ class Constant(Gating):
         if self.weights is None:
             return np.zeros((n_kernels, 1))
         if self._given().shape != (n_kernels,):
-            raise ValueError(f"weights={self.weights!r}: constant gates need {n_kernels} numbers, one a kernel.")
+            raise ValueError(f"weights={self.weights!r}: constant gates need {n_kernels} numbers, one per kernel.")
         return np.zeros((n_kernels, 0))
 
     def values(self, V: Array, Z: Array) -> Array:

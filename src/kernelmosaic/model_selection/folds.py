@@ -134,7 +134,7 @@ def _number_samples(X: NDArray[Any]) -> Rows:
 
 
 def is_shareable(pipeline: Any, n_rows: int, n_at_once: int, budget: float | None = None) -> bool:
-    """Whether the matrices of so many folds at once fit the memory, and some kernel is dear enough to gain by it.
+    """Whether the matrices of so many folds at once fit the memory, and some kernel is expensive enough to gain by it.
 
     Parameters
     ----------

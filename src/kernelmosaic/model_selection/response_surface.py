@@ -27,7 +27,7 @@ from kernelmosaic.model_selection.surface import Exploration, Terrain
 
 Array = NDArray[np.float64]
 
-#: Parameters with one number a kernel, and the letter the papers use for it.
+#: Parameters with one number per kernel, and the letter the papers use for it.
 _LETTERS = {"penalties": "d", "weights": "η"}
 
 
@@ -52,7 +52,7 @@ class Factor:
 
 @dataclass(frozen=True)
 class Factors:
-    """All free numbers, and the first entry of each parameter that has one number a kernel: that one stays."""
+    """All free numbers, and the first entry of each parameter that has one number per kernel: that one stays."""
 
     free: tuple[Factor, ...]
     anchors: dict[str, float]
@@ -81,9 +81,9 @@ def read_factors(estimator: Any, on: Any, X: Any = None) -> Factors:
     estimator : estimator
         The one to search.
     on : str or list of str
-        Names as `set_params` takes them; those ending in ``penalties`` or ``weights`` count one number a kernel.
+        Names as `set_params` takes them; those ending in ``penalties`` or ``weights`` count one number per kernel.
     X : array-like, optional
-        The samples, for kernels that stand for one a column.
+        The samples, for kernels that stand for one per column.
     """
     names = [on] if isinstance(on, str) else on
     if not isinstance(names, Sequence) or not names or not all(isinstance(name, str) for name in names):
@@ -100,7 +100,7 @@ def read_factors(estimator: Any, on: Any, X: Any = None) -> Factors:
         owner_name, _, last = name.rpartition("__")
         owner = known[owner_name] if owner_name else estimator
         if last in _LETTERS and hasattr(owner, "kernels"):
-            values, labels = _one_a_kernel(owner, last, X if owner is estimator else None)
+            values, labels = _one_per_kernel(owner, last, X if owner is estimator else None)
             anchors[name] = float(values[0])
             free += [Factor(name, label, float(np.log10(v))) for label, v in zip(labels[1:], values[1:], strict=True)]
         else:
@@ -109,14 +109,14 @@ def read_factors(estimator: Any, on: Any, X: Any = None) -> Factors:
     return Factors(tuple(free), anchors)
 
 
-def _one_a_kernel(owner: Any, parameter: str, X: Any) -> tuple[Array, list[str]]:
+def _one_per_kernel(owner: Any, parameter: str, X: Any) -> tuple[Array, list[str]]:
     """The values to start from, ones unless the estimator has its own, and a label for each."""
     entries = read_kernels(owner.kernels, getattr(owner, "_default_kernels", default_kernels))
     names = [entry.name for entry in entries]
     if any(isinstance(entry.kernel, PerColumn) for entry in entries):
         if X is None:
             raise ValueError(
-                f"on={parameter!r}: a kernel that stands for one a column is only counted when the estimator is "
+                f"on={parameter!r}: a kernel that stands for one per column is only counted when the estimator is "
                 "searched directly, not inside a pipeline; write its kernels out one by one."
             )
         names = [tile.name for tile in lay_specs(entries, X)]

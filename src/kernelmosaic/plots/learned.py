@@ -44,7 +44,7 @@ class KernelWeightsDisplay:
     bars_ : BarContainer or None
         The bars, in the order of `shown_`.
     image_ : AxesImage or None
-        The heat map: a row a kernel in the order of `shown_`, a column a class.
+        The heat map: one row per kernel in the order of `shown_`, one column per class.
     shown_ : ndarray of int
         Which kernels are shown, from top to bottom.
     """
@@ -204,7 +204,7 @@ class Course:
 
 @dataclass
 class ConvergenceDisplay:
-    """Objective (above) and relative duality gap (below, on a log axis) of every iteration; a line a class or start.
+    """Objective (above) and relative duality gap (below, on a log axis) of every iteration; one line per class.
 
     Make it by :meth:`from_estimator`.
 
@@ -309,7 +309,7 @@ class ConvergenceDisplay:
 
 
 def _courses(history: list[dict[str, Any]], classes: Any) -> list[Course]:
-    """One course an output and, where there are several, a start."""
+    """One course per output and, where there are several, per start."""
     groups: dict[tuple[int, int], list[dict[str, Any]]] = {}
     for step in history:
         groups.setdefault((step.get("output", 0), step.get("start", 0)), []).append(step)
