@@ -21,7 +21,7 @@ from sklearn.svm import SVC as LibSVC
 
 from kernelmosaic import LocalizedMKLClassifier, LocalizedMKLRegressor, MKLClassifier, MKLRegressor
 from kernelmosaic.datasets import load, make_gaussians
-from kernelmosaic.datasets.gaussians import BayesRule
+from kernelmosaic.datasets.generators import BayesRule
 from kernelmosaic.gating import Softmax
 from kernelmosaic.gram import KernelSet, make_stack
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial

@@ -66,11 +66,11 @@ def main() -> None:
     squares = patches(options.side)
     kernels = [(f"patch {m}", Linear(), columns) for m, columns in enumerate(squares)]
     coarse = np.arange(X.shape[1], both.shape[1])
-    price = {"C": 10.0, "class_weight": "balanced"}
-    models = {"MKL": MKLClassifier(kernels, normalize="centered", **price)}
+    settings = {"C": 10.0, "class_weight": "balanced"}
+    models = {"MKL": MKLClassifier(kernels, normalize="centered", **settings)}
     for gating in ("softmax", "sigmoid"):
         models[gating] = LocalizedMKLClassifier(
-            kernels, gating=gating, gating_columns=coarse, normalize="centered", n_init=2, tol=1e-2, **price
+            kernels, gating=gating, gating_columns=coarse, normalize="centered", n_init=2, tol=1e-2, **settings
         )
     for name, model in models.items():
         model.fit(both[~test], y[~test])

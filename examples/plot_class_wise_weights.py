@@ -2,8 +2,8 @@
 Every class weighs the kernels for itself
 =========================================
 
-What tells a nought from other digits need not be what tells a seven. The bilinear machine learns a weight a class and
-kernel, all classes in one problem.
+What tells a nought from other digits need not be what tells a seven. The bilinear machine learns one weight per class
+and kernel, all classes in one problem.
 """
 
 import matplotlib.pyplot as plt
@@ -30,11 +30,11 @@ X_train, X_test, y_train, y_test = train_test_split(
 # %%
 bilinear = BilinearMKLClassifier(views, kappa=10).fit(X_train, y_train)
 shared = MKLClassifier(views, C=10, multi_class="joint").fit(X_train, y_train)
-print(f"a weight a class and kernel: test accuracy {bilinear.score(X_test, y_test):.3f}")
-print(f"one weight a kernel:         test accuracy {shared.score(X_test, y_test):.3f}")
+print(f"one weight per class and kernel: test accuracy {bilinear.score(X_test, y_test):.3f}")
+print(f"one weight per kernel:           test accuracy {shared.score(X_test, y_test):.3f}")
 print("shared weights:", dict(zip(shared.kernel_names_, np.round(shared.weights_, 2).tolist(), strict=True)))
 
 # %%
-# A row a kernel, a column a class.
+# One row per kernel, one column per class.
 KernelWeightsDisplay.from_estimator(bilinear)
 plt.show()

@@ -64,9 +64,9 @@ def one_draw(n_components, n_samples, seed, n_jobs=None):
     X, y = make_gaussians(n_components, n_samples, random_state=seed)
     X, X_test, y, y_test = train_test_split(X, y, test_size=1 / 3, stratify=y, random_state=seed)
     folds = list(FiveByTwoFold(random_state=seed).split(X, y))
-    sample_C = {"C": [0.01, 0.1, 1, 10, 100]}
+    grid = {"C": [0.01, 0.1, 1, 10, 100]}
     plain = MKLClassifier(KERNELS, normalize="diagonal")
-    chosen = GridSearchCV(plain, sample_C, cv=folds, n_jobs=n_jobs, refit=False).fit(X, y)
+    chosen = GridSearchCV(plain, grid, cv=folds, n_jobs=n_jobs, refit=False).fit(X, y)
     plain.set_params(C=chosen.best_params_["C"])
     outcomes = {"MKL": Outcome(measure(plain, folds, X, y, X_test, y_test), 1)}
     for name, search in searches(plain, folds, n_jobs).items():

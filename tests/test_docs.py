@@ -117,8 +117,12 @@ def resolve(name: str) -> Any:
 
 
 def names_of_ours(text: str) -> Iterator[str]:
-    """The dotted names that a page refers to or its Python uses."""
+    """The dotted names that a page refers to, lists or its Python uses."""
     yield from (name for role, name in ROLE.findall(text) if role not in ("doc", "ref"))
+    for block in blocks(text, "{eval-rst}"):
+        for part in block.split(".. currentmodule:: ")[1:]:
+            module, _, rest = part.partition("\n")
+            yield from (f"{module}.{name}" for name in re.findall(r"^   ([A-Za-z][\w.]*)$", rest, re.MULTILINE))
     for block in blocks(text, "python"):
         yield from re.findall(r"^import (kernelmosaic[\w.]*)", block, re.MULTILINE)
         for node in ast.walk(ast.parse(block)):
@@ -137,6 +141,8 @@ def test_names_that_are_not_there_are_found():
         "kernelmosaic.A.b",
         "kernelmosaic.C",
     ]
+    listed = "```{eval-rst}\n.. currentmodule:: a\n\n.. autosummary::\n   :nosignatures:\n\n   B\n   c.D\n```\n"
+    assert list(names_of_ours(listed)) == ["a.B", "a.c.D"]
     with pytest.raises(ImportError):
         resolve("kernelmosaic.kernels.NoSuchKernel")
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from kernelmosaic import load
+from kernelmosaic.persistence import _RENAMED, trusted_types
 
 DATA = Path(__file__).parent / "data"
 #: Outputs that version 0.1 itself gave, when it wrote the files.
@@ -24,3 +25,8 @@ def test_outputs_are_those_of_the_version_that_wrote_the_file(name):
     X = np.array(GIVEN["X"])
     found = model.predict(X) if name == "product" else model.decision_function(X)
     np.testing.assert_allclose(found, GIVEN["outputs"][name], rtol=1e-9, atol=1e-12)
+
+
+def test_every_new_name_is_that_of_a_class_that_is_rebuilt():
+    assert set(_RENAMED.values()) <= trusted_types()
+    assert not set(_RENAMED) & trusted_types()

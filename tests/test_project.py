@@ -1,25 +1,21 @@
-"""The house rules a machine can check: sizes, no paths of anyone's computer, one version, a README whose words hold."""
+"""House rules that can be checked: no one's paths, one version, folders that are linted, a README whose words hold."""
 
 from __future__ import annotations
 
-import ast
 import re
 import shutil
 import subprocess
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import kernelmosaic
+from tools.structure import BEFORE, figures_on_page, static_figures
 
 TOP = Path(__file__).parents[1]
-SOURCES = sorted(path for folder in ("src", "reproduction") for path in (TOP / folder).rglob("*.py"))
-MAX_FILE_LINES = 600
-MAX_FUNCTION_LINES = 40
 
-# Written in fitted so that this file does not find itself.
+# Written in parts so that this file does not find itself.
 MACHINE_PATHS = re.compile(
     "|".join(
         [
@@ -30,29 +26,6 @@ MACHINE_PATHS = re.compile(
         ]
     )
 )
-
-
-def long_functions(source: str, limit: int) -> Iterator[str]:
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            # What a function says of itself may be long; what it does may not.
-            doc = node.body[0] if ast.get_docstring(node) is not None else None
-            said = 0 if doc is None else (doc.end_lineno or doc.lineno) - doc.lineno + 1
-            length = (node.end_lineno or node.lineno) - node.lineno + 1 - said
-            if length > limit:
-                yield f"{node.name} (line {node.lineno}): {length} lines"
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(TOP)))
-def test_files_and_functions_stay_small(path):
-    source = path.read_text(encoding="utf-8")
-    assert len(source.splitlines()) <= MAX_FILE_LINES
-    assert list(long_functions(source, MAX_FUNCTION_LINES)) == []
-
-
-def test_the_ruler_measures():
-    source = "def short():\n    pass\n\ndef long():\n" + "    pass\n" * 5
-    assert list(long_functions(source, 5)) == ["long (line 4): 6 lines"]
 
 
 def own_text_files() -> list[Path]:
@@ -96,7 +69,22 @@ def test_the_wheel_holds_the_library_alone():
     assert builds["wheel"]["packages"] == ["src/kernelmosaic"]
     assert not any((TOP / "src").rglob("published.csv"))
     # The source distribution has what runs the papers again, and its tests.
-    assert {"/src", "/reproduction", "/tests"} <= set(builds["sdist"]["include"])
+    assert {"/src", "/reproduction", "/tools", "/tests"} <= set(builds["sdist"]["include"])
+
+
+def test_every_folder_with_python_is_linted_and_complex_functions_are_refused():
+    tools = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    # `ruff check .` reads all that is not excluded.
+    assert {"exclude", "extend-exclude"} & (set(tools["ruff"]) | set(tools["ruff"]["lint"])) == set()
+    assert "C901" in tools["ruff"]["lint"]["select"]
+    assert {"src", "reproduction", "tools"} <= set(tools["mypy"]["files"])
+
+
+def test_the_architectures_figures_are_about_those_of_the_tree():
+    written, now = figures_on_page(), static_figures()
+    assert set(BEFORE) == set(written) == {*now, *list(BEFORE)[-1:]}
+    for name in ("lines in the wheel", "files in the wheel"):
+        assert now[name] <= 1.1 * written[name], f"{name}: run `python tools/structure.py --write`, and say why it grew"
 
 
 def test_one_version_everywhere():

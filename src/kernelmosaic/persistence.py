@@ -54,6 +54,11 @@ _HOMES = (
 )
 #: Classes and attributes that have other names than in version 0.1.
 _RENAMED = {
+    "kernelmosaic.gating.softmax.Softmax": "kernelmosaic.gating.gates.Softmax",
+    "kernelmosaic.gating.sigmoid.Sigmoid": "kernelmosaic.gating.gates.Sigmoid",
+    "kernelmosaic.gating.gaussian.GaussianGating": "kernelmosaic.gating.gates.GaussianGating",
+    "kernelmosaic.gating.constant.Constant": "kernelmosaic.gating.gates.Constant",
+    "kernelmosaic.model_selection.five_by_two.FiveByTwoFold": "kernelmosaic.model_selection.folds.FiveByTwoFold",
     "kernelmosaic.gram.mosaic.Mosaic": "kernelmosaic.gram.kernel_set.KernelSet",
     "kernelmosaic.gram.mosaic.Piece": "kernelmosaic.gram.kernel_set.FittedKernel",
     "kernelmosaic.gram.product.ProductMosaic": "kernelmosaic.gram.product.ProductKernelSet",

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import pickle
-import pkgutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +14,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
+from tests.contracts.discovery import concrete_subclasses
 from tests.reference import naive_kernels as naive
 
 import kernelmosaic.kernels
@@ -135,17 +133,6 @@ EXAMPLES: dict[type[Kernel], list[Example]] = {
 EVERY = [example for examples in EXAMPLES.values() for example in examples]
 
 
-def discovered() -> Iterator[type[Kernel]]:
-    for module in pkgutil.walk_packages(kernelmosaic.kernels.__path__, "kernelmosaic.kernels."):
-        importlib.import_module(module.name)
-    waiting = [Kernel]
-    while waiting:
-        kind = waiting.pop()
-        waiting += kind.__subclasses__()
-        if not inspect.isabstract(kind) and kind.__module__.startswith("kernelmosaic."):
-            yield kind
-
-
 def samples(X: Any) -> list[Any]:
     return X.tolist() if isinstance(X, np.ndarray) else X
 
@@ -169,7 +156,7 @@ def only(kind: str) -> Callable[[Any], Any]:
     return mark
 
 
-@pytest.mark.parametrize("kind", sorted(set(discovered()), key=lambda kind: kind.__name__))
+@pytest.mark.parametrize("kind", concrete_subclasses(Kernel, kernelmosaic.kernels))
 def test_every_kernel_has_an_example_and_a_public_name(kind):
     assert kind in EXAMPLES, f"give {kind.__name__} an example in EXAMPLES, so that the tests below cover it"
     assert getattr(kernelmosaic.kernels, kind.__name__) is kind

@@ -11,8 +11,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from kernelmosaic.datasets import catalogue, join_views, load, names, unavailable
+from kernelmosaic.datasets.derived import render_pen
 from kernelmosaic.datasets.entries import find
-from kernelmosaic.datasets.pen import render_pen
 
 TOP = Path(__file__).parents[2]
 

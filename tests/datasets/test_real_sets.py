@@ -12,7 +12,7 @@ from sklearn import datasets as sklearn_datasets
 
 from kernelmosaic.datasets import catalogue, load, names, one_hot, windows
 from kernelmosaic.datasets.entries import find
-from kernelmosaic.datasets.store import row_digests
+from kernelmosaic.datasets.sources import row_digests
 
 FOLDER = os.environ.get("KERNELMOSAIC_DATA")
 pytestmark = pytest.mark.skipif(not FOLDER, reason="KERNELMOSAIC_DATA names no folder of npz files")

@@ -13,7 +13,7 @@ from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.utils import Bunch
 
 from kernelmosaic.datasets import catalogue, load
-from kernelmosaic.datasets.store import cache_folder, row_digests, write_cache
+from kernelmosaic.datasets.sources import cache_folder, row_digests, write_cache
 
 
 class Server:

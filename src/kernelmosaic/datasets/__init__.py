@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from kernelmosaic.datasets.derived import one_hot, render_pen, windows
 from kernelmosaic.datasets.entries import DataSet, catalogue, names, unavailable
-from kernelmosaic.datasets.gaussians import BayesRule, bayes_decision, make_gaussians
-from kernelmosaic.datasets.nucleotides import one_hot, windows
-from kernelmosaic.datasets.pen import render_pen
+from kernelmosaic.datasets.generators import BayesRule, bayes_decision, make_gaussians, make_ringnorm, make_waveform
 from kernelmosaic.datasets.public import join_views, load
-from kernelmosaic.datasets.ringnorm import make_ringnorm
-from kernelmosaic.datasets.waveform import make_waveform
 
 __all__ = [
     "BayesRule",

@@ -1,4 +1,4 @@
-"""The compiled loop of `pen.render_pen`."""
+"""The compiled loop of `derived.render_pen`."""
 
 from __future__ import annotations
 

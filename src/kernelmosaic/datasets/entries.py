@@ -49,7 +49,7 @@ class DataSet:
     faces : bool
         Whether `sklearn.datasets.fetch_olivetti_faces` has it.
     openml_ids : tuple of int
-        Numbers on OpenML, one a view.
+        Numbers on OpenML, one per view.
     openml_target : str
         Column to take as the target, where it is not OpenML's own choice.
     openml_labels : mapping of str to int

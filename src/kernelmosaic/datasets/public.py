@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from sklearn.utils import Bunch
 
+from kernelmosaic.datasets.derived import render_pen
 from kernelmosaic.datasets.entries import DataSet, find
-from kernelmosaic.datasets.pen import render_pen
-from kernelmosaic.datasets.sources import Obtained, obtain
-from kernelmosaic.datasets.store import Arrays
+from kernelmosaic.datasets.sources import Arrays, Obtained, obtain
 
 #: Binary tasks on digits: what −1 and +1 stand for, and which digits are +1.
 _DIGIT_TASKS = {"EO": (("even", "odd"), (1, 3, 5, 7, 9)), "SL": (("small", "large"), (5, 6, 7, 8, 9))}

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernelmosaic.gating.base import Gating, LinearGating
-from kernelmosaic.gating.constant import Constant
-from kernelmosaic.gating.gaussian import GaussianGating
-from kernelmosaic.gating.sigmoid import Sigmoid
-from kernelmosaic.gating.softmax import Softmax
+from kernelmosaic.gating.gates import Constant, Gating, GaussianGating, LinearGating, Sigmoid, Softmax
 
 __all__ = ["Constant", "Gating", "GaussianGating", "LinearGating", "Sigmoid", "Softmax", "make_gating"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelmosaic.model_selection.five_by_two import FiveByTwoFold
+from kernelmosaic.model_selection.folds import FiveByTwoFold
 from kernelmosaic.model_selection.response_surface import ResponseSurfaceSearchCV
 from kernelmosaic.model_selection.surface import ResponseSurface
 

@@ -1,4 +1,4 @@
-"""The folds of a cross-validation: kernels that many fits ask for are computed once, while the memory allows it."""
+"""Folds: halves for the paired F test, and parts whose kernels are computed once while the memory allows it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
+from numpy.random import RandomState
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.model_selection import RepeatedStratifiedKFold
 from sklearn.pipeline import Pipeline
 
 from kernelmosaic.gram.kernel_set import KernelSet
@@ -18,6 +20,37 @@ from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.kernels import Precomputed
 from kernelmosaic.kernels.precomputed import trusted
 from kernelmosaic.kernels.views import lay_specs, read_kernels
+
+# Five times two folds -------------------------------------------------------------------------------------------------
+
+
+class FiveByTwoFold(RepeatedStratifiedKFold):  # type: ignore[misc]
+    """Halve the samples five times at random, class shares kept, and let each half train once.
+
+    The ten splits come replication by replication, which is the order that
+    :func:`kernelmosaic.stats.f_test_5x2cv` reads.
+
+    Parameters
+    ----------
+    random_state : int, RandomState instance or None, default=None
+        Seed or generator; pass an int for the same halves every time.
+
+    References
+    ----------
+    Alpaydın (1999), "Combined 5×2 cv F test for comparing supervised classification learning algorithms".
+
+    Examples
+    --------
+    >>> from kernelmosaic.model_selection import FiveByTwoFold
+    >>> FiveByTwoFold(random_state=0).get_n_splits()
+    10
+    """
+
+    def __init__(self, random_state: int | RandomState | None = None) -> None:
+        super().__init__(n_splits=2, n_repeats=5, random_state=random_state)
+
+
+# Folds that share kernels ---------------------------------------------------------------------------------------------
 
 Rows = NDArray[np.intp]
 
@@ -101,7 +134,7 @@ def _number_samples(X: NDArray[Any]) -> Rows:
 
 
 def is_shareable(pipeline: Any, n_rows: int, n_at_once: int, budget: float | None = None) -> bool:
-    """Whether the matrices of so many folds at once fit the memory, and some kernel is dear enough to gain by it.
+    """Whether the matrices of so many folds at once fit the memory, and some kernel is expensive enough to gain by it.
 
     Parameters
     ----------

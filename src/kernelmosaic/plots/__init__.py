@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from kernelmosaic.plots.convergence import ConvergenceDisplay
 from kernelmosaic.plots.decision_region import DecisionRegionDisplay
-from kernelmosaic.plots.gating import GatingDisplay
-from kernelmosaic.plots.kernel_weights import KernelWeightsDisplay
-from kernelmosaic.plots.local_kernel import LocalKernelDisplay
+from kernelmosaic.plots.gates import GatingDisplay, LocalKernelDisplay
+from kernelmosaic.plots.learned import ConvergenceDisplay, KernelWeightsDisplay
 from kernelmosaic.plots.projection import ProjectionDisplay
 from kernelmosaic.plots.response_surface import ResponseSurfaceDisplay
 

@@ -11,8 +11,7 @@ from scipy import sparse
 from sklearn.base import is_classifier, is_outlier_detector, is_regressor
 from sklearn.utils.validation import check_is_fitted
 
-from kernelmosaic.plots._unwrapping import fitted_model
-from kernelmosaic.plots.gating import _pyplot
+from kernelmosaic.plots._common import fitted_model, pyplot
 
 Array = NDArray[np.float64]
 
@@ -135,7 +134,7 @@ class DecisionRegionDisplay:
 
     def plot(self, ax: Any = None, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
-        plt = _pyplot()
+        plt = pyplot()
         if ax is None:
             _, ax = plt.subplots(figsize=(6.2, 4.8) if self.kind == "values" else (5.6, 4.8), layout="constrained")
         self.ax_, self.figure_, self.samples_ = ax, ax.figure, []

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from sklearn.decomposition import KernelPCA
 from sklearn.utils.validation import check_is_fitted
 
+from kernelmosaic.plots._common import pyplot
+
 Array = NDArray[np.float64]
 
 #: Okabe and Ito's colours, told apart by any eye; markers change too, so that eight classes and more stay readable.
@@ -112,10 +114,7 @@ class ProjectionDisplay:
         -------
         self
         """
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError as error:
-            raise ImportError('Pictures need matplotlib: pip install "kernelmosaic[plots]"') from error
+        plt = pyplot()
         if ax is None:
             _, ax = plt.subplots(figsize=(5.6, 4.8), layout="constrained")
         self.ax_, self.figure_ = ax, ax.figure

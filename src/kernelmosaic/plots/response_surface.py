@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
+from kernelmosaic.plots._common import pyplot
+
 Array = NDArray[np.float64]
 
 #: Okabe and Ito's vermilion: told apart from the blues and yellows of the map by any eye.
@@ -126,7 +128,7 @@ class ResponseSurfaceDisplay:
         -------
         self
         """
-        plt = _pyplot()
+        plt = pyplot()
         from matplotlib.colors import BoundaryNorm
 
         if ax is None:
@@ -214,11 +216,3 @@ def _tick_plainly(axis: Any) -> None:
     axis.set_major_locator(LogLocator(base=10.0, subs=(1.0, 2.0, 5.0)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
-
-
-def _pyplot() -> Any:
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError('Pictures need matplotlib: pip install "kernelmosaic[plots]"') from error
-    return plt

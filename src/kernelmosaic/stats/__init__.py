@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from kernelmosaic.stats.comparison import Comparison, DatasetComparison, compare
-from kernelmosaic.stats.f_test import FTestResult, f_test_5x2cv
-from kernelmosaic.stats.signed_rank import WilcoxonResult, wilcoxon
-from kernelmosaic.stats.win_tie_loss import WinTieLoss, win_tie_loss
+from kernelmosaic.stats.paired import (
+    Comparison,
+    DatasetComparison,
+    FTestResult,
+    WilcoxonResult,
+    WinTieLoss,
+    compare,
+    f_test_5x2cv,
+    wilcoxon,
+    win_tie_loss,
+)
 
 __all__ = [
     "Comparison",

@@ -1,4 +1,4 @@
-"""From what a user holds, a search or a pipeline perhaps, to the model whose attributes are drawn."""
+"""What all displays need: the model whose attributes are drawn, and matplotlib."""
 
 from __future__ import annotations
 
@@ -28,3 +28,12 @@ def attribute(model: Any, name: str, display: str) -> Any:
             f"{type(model).__name__} has no {name}: {display} shows estimators of kernelmosaic, and pipelines and "
             "searches around them."
         ) from None
+
+
+def pyplot() -> Any:
+    """Return matplotlib, or say how to get it."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError('Pictures need matplotlib: pip install "kernelmosaic[plots]"') from error
+    return plt

@@ -1,8 +1,9 @@
-"""GAUSS2 to GAUSS5: two classes, each a mixture of Gaussians in the plane, and their Bayes rule."""
+"""Toy problems whose truth is known: mixtures of Gaussians with their Bayes rule, Breiman's waveforms and ringnorm."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,17 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 from sklearn.utils import check_array, check_random_state
 
-from kernelmosaic.datasets._checks import check_count
+
+def check_count(name: str, value: object, minimum: int = 1) -> int:
+    """Return `value` as an int, or raise naming the parameter, what was given and what would do."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name}={value!r}: give a whole number of at least {minimum}.")
+    if value < minimum:
+        raise ValueError(f"{name}={value!r}: give a whole number of at least {minimum}.")
+    return int(value)
+
+
+# GAUSS2 to GAUSS5 -----------------------------------------------------------------------------------------------------
 
 Array = NDArray[np.float64]
 
@@ -29,7 +40,7 @@ _VARIANCES = {+1: (0.8, 2.0), -1: (0.8, 4.0)}
 
 @dataclass(frozen=True)
 class _Mixture:
-    """The components of both classes, one a row."""
+    """The components of both classes, one per row."""
 
     labels: NDArray[np.int64]
     priors: Array
@@ -153,3 +164,77 @@ def _check_plane(X: Any) -> Array:
     if X.shape[1] != 2:
         raise ValueError(f"X has {X.shape[1]} columns: the mixtures live in the plane, give 2.")
     return np.asarray(X)
+
+
+# Waveforms ------------------------------------------------------------------------------------------------------------
+
+_TIMES = np.arange(1, 22)
+#: Triangles of height 6 and half-width 6, peaking at 7, 11 and 15.
+_WAVES = np.maximum(6.0 - np.abs(_TIMES - np.array([[7], [11], [15]])), 0.0)
+#: The two waves each class mixes; numbered as in the published sample of this problem.
+_PAIRS = np.array([(0, 2), (0, 1), (1, 2)])
+
+
+def make_waveform(
+    n_samples: int = 5000, random_state: int | RandomState | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Draw waveforms: u · one wave + (1 − u) · another, u uniform on [0, 1], plus unit noise at each of 21 times.
+
+    Parameters
+    ----------
+    n_samples : int, default=5000
+        Number of samples; the three classes are equally likely.
+    random_state : int, RandomState instance or None, default=None
+        Seed or generator; pass an int for the same draw every time.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, 21)
+    y : ndarray of shape (n_samples,)
+        Labels 0, 1, 2.
+
+    References
+    ----------
+    Breiman, Friedman, Olshen and Stone (1984), "Classification and Regression Trees", section 2.6.2.
+    """
+    n_samples = check_count("n_samples", n_samples)
+    rng = check_random_state(random_state)
+    y = rng.randint(len(_PAIRS), size=n_samples)
+    u = rng.uniform(size=(n_samples, 1))
+    one, other = _WAVES[_PAIRS[y].T]
+    return u * one + (1 - u) * other + rng.standard_normal((n_samples, len(_TIMES))), y
+
+
+# Ringnorm -------------------------------------------------------------------------------------------------------------
+
+
+def make_ringnorm(
+    n_samples: int = 7400, n_features: int = 20, random_state: int | RandomState | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Draw from two equally likely Gaussians that no hyperplane tells apart.
+
+    Class 0 is N(0, 4I), class 1 is N(a, I), where every entry of a is 2 / √n_features: its mean lies at distance 2 of
+    the origin whatever the dimension.
+
+    Parameters
+    ----------
+    n_samples : int, default=7400
+    n_features : int, default=20
+    random_state : int, RandomState instance or None, default=None
+        Seed or generator; pass an int for the same draw every time.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, n_features)
+    y : ndarray of shape (n_samples,)
+        Labels 0 and 1.
+
+    References
+    ----------
+    Breiman (1996), "Bias, variance, and arcing classifiers", technical report 460, Statistics Department, Berkeley.
+    """
+    n_samples, n_features = check_count("n_samples", n_samples), check_count("n_features", n_features)
+    rng = check_random_state(random_state)
+    y = rng.randint(2, size=n_samples)
+    spread, centre = np.array([2.0, 1.0]), np.array([0.0, 2.0 / np.sqrt(n_features)])
+    return centre[y, None] + spread[y, None] * rng.standard_normal((n_samples, n_features)), y

@@ -1,0 +1,363 @@
+"""What was learned: the weights of the kernels, and the way to the optimum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelmosaic.plots._common import attribute, fitted_model, pyplot
+
+# Weights --------------------------------------------------------------------------------------------------------------
+
+Array = NDArray[np.float64]
+
+#: Okabe and Ito's blue.
+_BAR = "#0072B2"
+#: Columns beyond which numbers in the cells would touch.
+_MOST_ANNOTATED = 12
+
+
+@dataclass
+class KernelWeightsDisplay:
+    """The weights of the kernels: bars, or a heat map where every class has weights of its own.
+
+    Make it by :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (P,) or (classes, P)
+        The weights.
+    names : list of str
+        Of the kernels.
+    classes : list or None
+        Whose weights the rows are.
+    weight_name : str, default="weight"
+        What the numbers are.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Where it was drawn.
+    bars_ : BarContainer or None
+        The bars, in the order of `shown_`.
+    image_ : AxesImage or None
+        The heat map: one row per kernel in the order of `shown_`, one column per class.
+    shown_ : ndarray of int
+        Which kernels are shown, from top to bottom.
+    """
+
+    weights: Array
+    names: list[str]
+    classes: Any = None
+    weight_name: str = "weight"
+    ax_: Any = field(default=None, init=False, repr=False)
+    figure_: Any = field(default=None, init=False, repr=False)
+    bars_: Any = field(default=None, init=False, repr=False)
+    image_: Any = field(default=None, init=False, repr=False)
+    shown_: Any = field(default=None, init=False, repr=False)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, *, sort: bool = False, max_kernels: int = 40, ax: Any = None, **style: Any
+    ) -> Self:
+        """Draw the weights of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted; any of this package, or a pipeline or search around one. Of a localized one, the mean gates.
+        sort : bool, default=False
+            Largest first, instead of in the order of the kernels.
+        max_kernels : int, default=40
+            Of more kernels, those of largest weight are drawn.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+        **style
+            Passed to ``Axes.barh`` or ``Axes.imshow``.
+
+        Returns
+        -------
+        KernelWeightsDisplay
+        """
+        model = fitted_model(estimator)
+        weights = np.asarray(attribute(model, "weights_", cls.__name__), dtype=np.float64)
+        names = list(attribute(model, "kernel_names_", cls.__name__))
+        classes = list(getattr(model, "classes_", range(len(weights)))) if weights.ndim == 2 else None
+        name = "mean gate" if hasattr(model, "gate") else "weight"
+        return cls(weights, names, classes, name).plot(ax=ax, sort=sort, max_kernels=max_kernels, **style)
+
+    def plot(self, ax: Any = None, *, sort: bool = False, max_kernels: int = 40, **style: Any) -> Self:
+        """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
+        plt = pyplot()
+        self.shown_ = self._chosen(sort, max_kernels)
+        if ax is None:
+            _, ax = plt.subplots(figsize=self._size(), layout="constrained")
+        self.ax_, self.figure_ = ax, ax.figure
+        if self.weights.ndim == 1:
+            self._draw_bars(ax, style)
+        else:
+            self._draw_map(ax, style)
+        labels = self._kernel_labels()
+        ax.set_yticks(np.arange(len(labels)), labels, fontsize=9 if len(labels) <= 25 else 7)
+        ax.tick_params(axis="y", length=0)
+        left_out = len(self.names) - len(self.shown_)
+        if left_out:
+            ax.set_title(f"the {len(self.shown_)} largest of {len(self.names)}", fontsize=9, loc="left")
+        return self
+
+    def _chosen(self, sort: bool, max_kernels: int) -> NDArray[np.intp]:
+        if isinstance(max_kernels, bool) or not isinstance(max_kernels, int | np.integer) or max_kernels < 1:
+            raise ValueError(f"max_kernels={max_kernels!r}: give a whole number, at least 1.")
+        size = np.abs(self.weights).max(axis=0) if self.weights.ndim == 2 else np.abs(self.weights)
+        order = np.argsort(-size, kind="stable")[: int(max_kernels)]
+        return order if sort else np.sort(order)
+
+    def _kernel_labels(self) -> list[str]:
+        return _shortened([self.names[m] for m in self.shown_])
+
+    def _size(self) -> tuple[float, float]:
+        """Inches: room for the longest name, a line for each kernel."""
+        letters = max(map(len, self._kernel_labels()))
+        lines = (0.26 if len(self.shown_) <= 25 else 0.19) * len(self.shown_)
+        if self.weights.ndim == 1:
+            return 3.6 + 0.075 * letters, 0.9 + lines
+        below = max((len(str(label)) for label in self.classes), default=0) if self.classes is not None else 0
+        return 1.6 + 0.075 * letters + max(0.46 * self.weights.shape[0], 1.6), 0.9 + 0.05 * min(below, 36) + lines
+
+    def _draw_bars(self, ax: Any, style: dict[str, Any]) -> None:
+        values = self.weights[self.shown_]
+        self.bars_ = ax.barh(np.arange(len(values)), values, **({"color": _BAR, "height": 0.7} | style))
+        texts = [_number(value) for value in values]
+        ax.bar_label(self.bars_, texts, padding=3, fontsize=8)
+        ax.set(xlabel=self.weight_name, ylim=(len(values) - 0.4, -0.6))
+        ax.axvline(0.0, color="black", linewidth=0.8)
+        ax.margins(x=0.14)
+        ax.spines[["top", "right", "left"]].set_visible(False)
+
+    def _draw_map(self, ax: Any, style: dict[str, Any]) -> None:
+        values = self.weights[:, self.shown_].T
+        low = min(0.0, float(values.min()))
+        options = {"cmap": "cividis", "vmin": low, "aspect": "auto", "interpolation": "nearest"} | style
+        self.image_ = ax.imshow(values, **options)
+        self.figure_.colorbar(self.image_, ax=ax, label=self.weight_name, shrink=0.9)
+        labels = [str(label) for label in (range(values.shape[1]) if self.classes is None else self.classes)]
+        crowded = max(map(len, labels)) > 5
+        turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
+        ax.set_xticks(np.arange(len(labels)), _shortened(labels), fontsize=9, **turned)
+        ax.set_xlabel("class")
+        ax.tick_params(axis="x", length=0)
+        if values.shape[1] <= _MOST_ANNOTATED:
+            self._write_cells(ax, values)
+
+    def _write_cells(self, ax: Any, values: Array) -> None:
+        dark = self.image_.norm(values) < 0.55
+        for (m, c), value in np.ndenumerate(values):
+            colour = "white" if dark[m, c] else "black"
+            ax.text(c, m, _number(value), ha="center", va="center", fontsize=7, color=colour)
+
+
+def _number(value: float) -> str:
+    """Two digits; zero as one letter, so that a kernel left out is told from a small weight."""
+    if value == 0:
+        return "0"
+    text = f"{value:.2f}" if 0.005 <= abs(value) < 1000 else f"{value:.0e}"
+    return text.replace("e-0", "e-").replace("e+0", "e")
+
+
+def _shortened(names: list[str], most: int = 36) -> list[str]:
+    """Long names lose their middle, unless that is where they differ."""
+    half = most // 2
+    short = [name if len(name) <= most else f"{name[: half - 1]}…{name[-half:]}" for name in names]
+    return short if len(set(short)) == len(set(names)) else names
+
+
+# The way to the optimum -----------------------------------------------------------------------------------------------
+
+#: Okabe and Ito's colours without the yellow, which vanishes on white; dashes tell the lines apart without colour.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_DASHES = ("solid", "dashed", "dashdot", "dotted")
+_MARKERS = ("o", "^", "s", "D", "v")
+#: The lowest gap drawn: a logarithm knows no zero.
+_FLOOR = 1e-16
+
+
+@dataclass(frozen=True)
+class Course:
+    """One line: the iterations of one problem.
+
+    Attributes
+    ----------
+    label : str
+        Whose: a class, a start; empty if there is one problem only.
+    iterations, objectives, gaps : ndarray of shape (n_iterations,)
+        What the history says.
+    """
+
+    label: str
+    iterations: Array
+    objectives: Array
+    gaps: Array
+
+
+@dataclass
+class ConvergenceDisplay:
+    """Objective (above) and relative duality gap (below, on a log axis) of every iteration; one line per class.
+
+    Make it by :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    courses : list of Course
+        The lines.
+    tol : float or None, default=None
+        The gap asked for, drawn as a dotted line.
+    gap_name : str, default="relative duality gap"
+        What the gap is of.
+
+    Attributes
+    ----------
+    axes_ : ndarray of Axes, shape (2,)
+        Of the objective and of the gap.
+    ax_, figure_
+        The axes of the gap, and the figure.
+    objective_lines_, gap_lines_ : list of Line2D
+        One a course.
+    """
+
+    courses: list[Course]
+    tol: float | None = None
+    gap_name: str = "relative duality gap"
+    axes_: Any = field(default=None, init=False, repr=False)
+    ax_: Any = field(default=None, init=False, repr=False)
+    figure_: Any = field(default=None, init=False, repr=False)
+    objective_lines_: list[Any] = field(default_factory=list, init=False, repr=False)
+    gap_lines_: list[Any] = field(default_factory=list, init=False, repr=False)
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None, **style: Any) -> Self:
+        """Draw the history of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted; any of this package, or a pipeline or search around one.
+        ax : Axes or pair of Axes, optional
+            Where to draw: two axes, or one whose place two will take; a new figure by default.
+        **style
+            Passed to ``Axes.plot``.
+
+        Returns
+        -------
+        ConvergenceDisplay
+        """
+        model = fitted_model(estimator)
+        history = attribute(model, "history_", cls.__name__)
+        if not history:
+            raise ValueError(f"{type(model).__name__} has an empty history_: nothing was iterated.")
+        gated = hasattr(model, "gate")
+        # Under gates the gap is the machine's, which the tolerance on the gates does not speak of.
+        name = "gap of the machine" if gated else "relative duality gap"
+        tol = None if gated else float(model.tol)
+        return cls(_courses(history, getattr(model, "classes_", None)), tol, name).plot(ax=ax, **style)
+
+    def plot(self, ax: Any = None, **style: Any) -> Self:
+        """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
+        plt = pyplot()
+        self.axes_ = _two_axes(plt, ax, legend=len(self.courses) > 1)
+        above, below = self.axes_
+        self.ax_, self.figure_ = below, below.figure
+        self.objective_lines_, self.gap_lines_ = [], []
+        for k, course in enumerate(self.courses):
+            drawn = _line_style(k, len(course.iterations)) | style
+            self.objective_lines_ += above.plot(course.iterations, course.objectives, label=course.label, **drawn)
+            gaps = np.where(np.isfinite(course.gaps), np.maximum(course.gaps, _FLOOR), np.nan)
+            self.gap_lines_ += below.plot(course.iterations, gaps, **drawn)
+        if self.tol is not None:
+            below.axhline(self.tol, color="0.35", linestyle="dotted", linewidth=1.2, zorder=1)
+            below.annotate(
+                f"tol = {self.tol:g}",
+                (0.0, self.tol),  # on the left: the lines come down to it on the right
+                xycoords=("axes fraction", "data"),
+                xytext=(3, 3),
+                textcoords="offset points",
+                ha="left",
+                fontsize=8,
+                color="0.25",
+            )
+        self._finish(above, below)
+        return self
+
+    def _finish(self, above: Any, below: Any) -> None:
+        from matplotlib.ticker import MaxNLocator
+
+        above.set_ylabel("objective")
+        above.ticklabel_format(axis="y", useOffset=False)
+        below.set(ylabel=self.gap_name, xlabel="iteration", yscale="log")
+        _whole_decades(below)
+        above.sharex(below)
+        above.tick_params(labelbottom=False)
+        below.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        for axes in (above, below):
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.grid(axis="y", color="0.9", linewidth=0.6)
+            axes.set_axisbelow(True)
+        if len(self.courses) > 1:
+            above.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=8, handlelength=3.0)
+
+
+def _courses(history: list[dict[str, Any]], classes: Any) -> list[Course]:
+    """One course per output and, where there are several, per start."""
+    groups: dict[tuple[int, int], list[dict[str, Any]]] = {}
+    for step in history:
+        groups.setdefault((step.get("output", 0), step.get("start", 0)), []).append(step)
+    outputs = sorted({output for output, _ in groups})
+    starts = sorted({start for _, start in groups})
+    named = classes is not None and len(classes) == len(outputs)
+    courses = []
+    for (output, start), steps in sorted(groups.items()):
+        parts = [f"class {classes[output] if named else output}"] if len(outputs) > 1 else []
+        parts += [f"start {start}"] if len(starts) > 1 else []
+        columns = (
+            np.array([step[key] for step in steps], dtype=np.float64) for key in ("iteration", "objective", "gap")
+        )
+        courses.append(Course(", ".join(parts), *columns))
+    return courses
+
+
+def _line_style(k: int, n_points: int) -> dict[str, Any]:
+    style = {
+        "color": _COLOURS[k % len(_COLOURS)],
+        "linestyle": _DASHES[(k // len(_COLOURS) + k) % len(_DASHES)],
+        "marker": _MARKERS[k % len(_MARKERS)],
+        "markersize": 4.0,
+        "linewidth": 1.4,
+    }
+    # A marker an iteration reads well up to a few dozen; then some are enough.
+    return style | {"markevery": max(1, n_points // 20)}
+
+
+def _whole_decades(axis: Any) -> None:
+    """End the axis at powers of ten, so that there are at least two to read it by."""
+    from matplotlib.ticker import NullFormatter
+
+    low, high = axis.dataLim.intervaly
+    if np.isfinite([low, high]).all() and 0 < low <= high:
+        axis.set_ylim(10.0 ** np.floor(np.log10(0.9 * low)), 10.0 ** np.ceil(np.log10(1.1 * high)))
+    axis.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _two_axes(plt: Any, ax: Any, legend: bool) -> Any:
+    if ax is None:
+        _, axes = plt.subplots(2, 1, figsize=(6.0, 4.6), sharex=True, layout="constrained")
+        return axes
+    given = np.ravel(np.asarray(ax, dtype=object))
+    if len(given) == 2:
+        return given
+    if len(given) != 1:
+        raise ValueError(f"ax holds {len(given)} axes: give one, or two for the objective and the gap.")
+    given[0].set_axis_off()
+    width = 0.68 if legend else 1.0
+    return np.array([given[0].inset_axes((0.0, start, width, 0.46)) for start in (0.54, 0.0)])

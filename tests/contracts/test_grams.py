@@ -1,0 +1,229 @@
+"""What every Gram must do, against the matrix written down. The classes are found; each needs an example here."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from tests.contracts.discovery import concrete_subclasses
+
+import kernelmosaic.gram
+from kernelmosaic.gram import KernelSet, StoredStack
+from kernelmosaic.gram.class_grams import ClassGram, StackClasses
+from kernelmosaic.gram.feature_maps import FeatureMaps
+from kernelmosaic.gram.feature_stack import make_feature_stack
+from kernelmosaic.gram.gram import DenseGram, Gram
+from kernelmosaic.gram.row_blocks import open_rows
+from kernelmosaic.kernels import Linear
+from kernelmosaic.kernels.views import lay_specs, read_kernels
+
+RNG = np.random.RandomState(0)
+N = 23
+X = RNG.standard_normal((N, 4))
+COLUMNS = ([0, 1], [1, 2, 3], [0, 1, 2, 3])
+#: One kernel has no weight, and no feature of it may be read.
+WEIGHTS = np.array([0.5, 0.0, 2.0])
+GATES = RNG.standard_normal((N, 3))
+CLASS_WEIGHTS = np.array([[0.5, 0.0, 2.0], [0.0, 0.0, 0.0], [1.0, 3.0, 0.0], [0.2, 0.1, 0.4]])
+BETA = np.where(RNG.rand(N, 4) < 0.6, RNG.standard_normal((N, 4)), 0.0)
+#: Samples in no order, once fewer and once more than there are features.
+FEW, MANY = RNG.permutation(N)[:4], RNG.permutation(N)[:20]
+
+Example = tuple[Gram, np.ndarray]
+
+
+def matrices() -> np.ndarray:
+    """Linear kernels of some columns: what features give is then what the formula says, with fewer features than n."""
+    return np.array([X[:, own] @ X[:, own].T for own in COLUMNS])
+
+
+def fitted_maps() -> FeatureMaps:
+    kernels = [(f"kernel {m}", Linear(), own) for m, own in enumerate(COLUMNS)]
+    specs = lay_specs(read_kernels(kernels), X)
+    return FeatureMaps.fit(KernelSet, specs, open_rows(X), None, None, "nystroem", 5, 0)
+
+
+def combined(Ks: np.ndarray, gates: np.ndarray | None = None) -> np.ndarray:
+    """Σ_m η_m K_m, or Σ_m (g_m g_mᵀ) ∘ K_m, entry by entry."""
+    if gates is None:
+        return sum(weight * K for weight, K in zip(WEIGHTS, Ks, strict=True))
+    return sum(np.outer(gates[:, m], gates[:, m]) * K for m, K in enumerate(Ks))
+
+
+def features(rows: Any = None, device: str | None = None) -> Any:
+    return make_feature_stack(fitted_maps(), open_rows(X if rows is None else rows), device=device)
+
+
+def dense(dtype: Any = np.float64) -> Example:
+    K = combined(matrices()).astype(dtype)
+    return DenseGram(K.copy()), K.astype(np.float64)
+
+
+def dense_exact() -> Example:
+    """Entries in single precision, and the product that knows better."""
+    K = combined(matrices())
+    return DenseGram(K.astype(np.float32), lambda rows, beta: K[:, rows] @ beta), K
+
+
+def dense_torch() -> Example:
+    torch = pytest.importorskip("torch")
+    K = combined(matrices())
+    return DenseGram(torch.from_numpy(K.copy())), K
+
+
+def features_part() -> Example:
+    return features().combine(WEIGHTS).part(np.arange(N)), combined(matrices())
+
+
+def features_torch(gates: np.ndarray | None = None) -> Example:
+    pytest.importorskip("torch")
+    stack = features(device="cpu")
+    gram = stack.combine(WEIGHTS) if gates is None else stack.combine_gated(gates)
+    return gram, combined(matrices(), gates)
+
+
+def features_dask(gates: np.ndarray | None = None) -> Example:
+    stack = features(pytest.importorskip("dask.array").from_array(X, chunks=(9, 4)))
+    gram = stack.combine(WEIGHTS) if gates is None else stack.combine_gated(gates)
+    return gram, combined(matrices(), gates)
+
+
+def per_class(Ks: np.ndarray) -> np.ndarray:
+    return np.array([sum(weight * K for weight, K in zip(own, Ks, strict=True)) for own in CLASS_WEIGHTS])
+
+
+#: How to make a Gram of every class there is, and the matrix that it stands for (one per class for a ClassGram).
+EXAMPLES: dict[str, Callable[[], Example]] = {
+    "dense": dense,
+    "dense in single precision": lambda: dense(np.float32),
+    "dense with an exact product": dense_exact,
+    "dense on a device": dense_torch,
+    "features": lambda: (features().combine(WEIGHTS), combined(matrices())),
+    "features under gates": lambda: (features().combine_gated(GATES), combined(matrices(), GATES)),
+    "features side by side": features_part,
+    "features on a device": features_torch,
+    "features under gates on a device": lambda: features_torch(GATES),
+    "features on workers": features_dask,
+    "features under gates on workers": lambda: features_dask(GATES),
+    "classes in features": lambda: (features().combine_classes(CLASS_WEIGHTS), per_class(matrices())),
+    "classes of a stack": lambda: (StackClasses(StoredStack(matrices()), CLASS_WEIGHTS), per_class(matrices())),
+}
+NEEDS = {"device": "torch", "workers": "dask"}
+
+
+def marked(names: list[str]) -> list[Any]:
+    return [pytest.param(name, marks=[pytest.mark.torch] if "device" in name else []) for name in names]
+
+
+every = pytest.mark.parametrize("name", marked(list(EXAMPLES)))
+one_matrix = pytest.mark.parametrize("name", marked([name for name in EXAMPLES if not name.startswith("classes")]))
+
+
+def test_every_gram_has_an_example():
+    made = set()
+    for name, make in EXAMPLES.items():
+        try:
+            for word, package in NEEDS.items():
+                if word in name:
+                    importlib.import_module(package)
+        except ModuleNotFoundError:
+            continue
+        made.add(type(make()[0]))
+    missing = [kind.__name__ for kind in concrete_subclasses(Gram, kernelmosaic.gram) if kind not in made]
+    assert missing == [], "add to EXAMPLES a function that makes one of each, and the matrix it stands for"
+
+
+def close_to(gram: Gram, K: np.ndarray) -> dict[str, float]:
+    share = 1e-5 if gram.dtype == np.float32 else 1e-9
+    return {"rtol": share, "atol": share * float(np.abs(K).max())}
+
+
+def numbers(gram: Gram, found: Any) -> np.ndarray:
+    return np.asarray(found if isinstance(found, np.ndarray) else gram.backend.to_numpy(found))
+
+
+@every
+def test_number_of_samples_and_diagonal(name):
+    gram, K = EXAMPLES[name]()
+    assert gram.n_samples == N
+    diagonal = gram.diagonal()
+    assert diagonal.dtype == np.float64
+    assert_allclose(diagonal, np.einsum("...ii->i...", K), **close_to(gram, K))
+
+
+@one_matrix
+@pytest.mark.parametrize("beta", [BETA[:, 0], BETA], ids=["vector", "columns"])
+def test_products(name, beta):
+    gram, K = EXAMPLES[name]()
+    before = beta.copy()
+    assert_allclose(gram.products(beta), K @ beta, **close_to(gram, K))
+    assert_allclose(gram.products(beta, exact=True), K @ beta, rtol=1e-9, atol=1e-9 * np.abs(K).max())
+    assert_allclose(gram.products(np.zeros_like(beta)), 0.0)
+    np.testing.assert_array_equal(beta, before)
+
+
+@one_matrix
+def test_vectors_of_the_backend_come_back_as_such(name):
+    gram, K = EXAMPLES[name]()
+    placed = gram.backend.asarray(BETA[:, 0])
+    found = gram.products(placed)
+    assert type(found) is type(placed)
+    assert_allclose(numbers(gram, found), K @ BETA[:, 0], **close_to(gram, K))
+
+
+@one_matrix
+@pytest.mark.parametrize("rows", [FEW, MANY], ids=["few", "many"])
+def test_block_is_a_copy_of_the_entries(name, rows):
+    gram, K = EXAMPLES[name]()
+    block = gram.block(rows)
+    assert_allclose(numbers(gram, block), K[np.ix_(rows, rows)], **close_to(gram, K))
+    block[...] = np.nan
+    assert_allclose(numbers(gram, gram.block(rows)), K[np.ix_(rows, rows)], **close_to(gram, K))
+
+
+@one_matrix
+@pytest.mark.parametrize("rows", [FEW, MANY], ids=["few", "many"])
+def test_linear_systems_in_a_block(name, rows):
+    gram, K = EXAMPLES[name]()
+    ridge, right = np.linspace(0.5, 2.0, len(rows)), BETA[rows][:, :2] + 1.0
+    expected = np.linalg.solve(K[np.ix_(rows, rows)] + np.diag(ridge), right)
+    found = gram.solve_free(rows, ridge, right)
+    assert found.dtype == np.float64
+    # "Roughly": the diagonal is lifted by at most 1e-5 of its mean, and the ridge keeps the system well-conditioned.
+    assert_allclose(found, expected, atol=1e-3 * np.abs(expected).max())
+
+
+@one_matrix
+def test_numbers_added_to_the_diagonal(name):
+    gram, K = EXAMPLES[name]()
+    # Each shift may take the place of the Gram it is added to, so only the last one is asked.
+    values = np.linspace(0.0, 3.0, N)
+    shifted = gram.add_diagonal(values).add_diagonal(np.ones(N))
+    K = K + np.diag(values) + np.eye(N)
+    assert_allclose(shifted.diagonal(), K.diagonal(), **close_to(gram, K))
+    assert_allclose(shifted.products(BETA[:, 1]), K @ BETA[:, 1], **close_to(gram, K))
+    # Single precision alone knows no better than its entries.
+    exact = close_to(gram, K) if name == "dense in single precision" else {"atol": 1e-9 * np.abs(K).max()}
+    assert_allclose(shifted.products(BETA, exact=True), K @ BETA, **exact)
+    assert_allclose(numbers(gram, shifted.block(FEW)), K[np.ix_(FEW, FEW)], **close_to(gram, K))
+    expected = np.linalg.solve(K[np.ix_(MANY, MANY)] + np.eye(len(MANY)), BETA[MANY])
+    found = shifted.solve_free(MANY, np.ones(len(MANY)), BETA[MANY])
+    assert_allclose(found, expected, atol=1e-3 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name.startswith("classes")])
+def test_one_matrix_per_class(name):
+    gram, Ks = EXAMPLES[name]()
+    assert isinstance(gram, ClassGram)
+    assert (gram.n_samples, gram.n_classes) == (N, len(CLASS_WEIGHTS))
+    expected = np.column_stack([K @ column for K, column in zip(Ks, BETA.T, strict=True)])
+    assert_allclose(gram.products(BETA), expected, **close_to(gram, Ks))
+    assert_allclose(gram.products(BETA, exact=True), expected, **close_to(gram, Ks))
+    for rows in (FEW, MANY):
+        assert_allclose(np.asarray(gram.block(rows)), [K[np.ix_(rows, rows)] for K in Ks], **close_to(gram, Ks))
+    with pytest.raises(NotImplementedError, match="no diagonal"):
+        gram.add_diagonal(np.ones(N))
