@@ -151,7 +151,20 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
-        self._store(locals())
+        self.kernels = kernels
+        self.formulation = formulation
+        self.alpha = alpha
+        self.weights = weights
+        self.decision = decision
+        self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
 
     # Single precision would leave nothing of a small λ.
     _stack_dtype = np.float64
