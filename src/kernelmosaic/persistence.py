@@ -63,6 +63,9 @@ _RENAMED = {
     "kernelmosaic.gram.mosaic.Piece": "kernelmosaic.gram.kernel_set.FittedKernel",
     "kernelmosaic.gram.product.ProductMosaic": "kernelmosaic.gram.product.ProductKernelSet",
     "kernelmosaic.gram.feature_mosaic.FeatureMosaic": "kernelmosaic.gram.feature_maps.FeatureMaps",
+    # `Expansion` itself reads the state that these had.
+    "kernelmosaic.estimators._feature_expansion.FeatureExpansion": "kernelmosaic.estimators._expansion.Expansion",
+    "kernelmosaic.estimators._gated_expansion.GatedExpansion": "kernelmosaic.estimators._expansion.Expansion",
 }
 _RENAMED_ATTRIBUTES = {"mosaic": "kernel_set", "pieces": "fitted"}
 #: Modules that need one of these packages hold compiled loops and the like, no part of a model.

@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kernelmosaic import LocalizedMKLClassifier, LocalizedMKLOneClass, LocalizedMKLRegressor
+from kernelmosaic.estimators._expansion import _BLOCK_BYTES
 from kernelmosaic.gating import GATINGS, Softmax
 from kernelmosaic.gram import KernelSet
 from kernelmosaic.gram.feature_maps import FeatureMaps
@@ -198,7 +199,7 @@ def test_a_memory_map_is_worth_its_array(mapped, monkeypatch, name):
     stored = clone(model).fit(X, y)
     # Strips of a few rows each, and features that are computed anew in every pass.
     monkeypatch.setattr("kernelmosaic.estimators._gate_inputs._STRIP_BYTES", 8 * 3 * 11)
-    monkeypatch.setattr("kernelmosaic.estimators._feature_expansion._BLOCK_BYTES", 2**13)
+    monkeypatch.setitem(_BLOCK_BYTES, "features", 2**13)
     streamed = clone(model).set_params(memory_budget=1.9e5).fit(mapped(X), y)
     assert_same(streamed, stored, NEW, 2e-3)
     assert_allclose(streamed.gate(mapped(NEW, "new.dat")), streamed.gate(NEW), rtol=1e-12)
@@ -267,7 +268,7 @@ def test_a_fitted_model_travels():
     model = LocalizedMKLClassifier(KERNELS, n_init=1, **LOW).fit(X, Y)
     expected = model.decision_function(NEW)
     assert_array_equal(pickle.loads(pickle.dumps(model)).decision_function(NEW), expected)
-    assert not hasattr(model._expansion, "support")
+    assert not hasattr(model._expansion.sums, "samples")
 
 
 def test_a_model_file_holds_it(tmp_path):

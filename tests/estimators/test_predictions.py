@@ -70,7 +70,7 @@ def test_a_prediction_in_strips_is_the_same(monkeypatch):
     X, y = blobs(3)
     model = MKLClassifier(KERNELS, weights="uniform").fit(X, y)
     whole = model.decision_function(X), model.contributions(X)
-    monkeypatch.setattr(_expansion, "_BLOCK_BYTES", 8 * len(model.support_) * 7)
+    monkeypatch.setitem(_expansion._BLOCK_BYTES, "support", 8 * len(model.support_) * 7)
     np.testing.assert_allclose(model.decision_function(X), whole[0], rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(model.contributions(X), whole[1], rtol=1e-9, atol=1e-12)
 

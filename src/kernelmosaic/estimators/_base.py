@@ -5,6 +5,7 @@ from __future__ import annotations
 import reprlib
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -14,6 +15,7 @@ from scipy.sparse import issparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from kernelmosaic.estimators._expansion import Expansion
 from kernelmosaic.estimators._html import FittedSummaryMixin
 from kernelmosaic.estimators._params import KernelListMixin
 from kernelmosaic.estimators._repeats import Counted
@@ -22,7 +24,7 @@ from kernelmosaic.estimators._training_set import TrainingSet, count_samples, re
 from kernelmosaic.gram import GramStack
 from kernelmosaic.gram.device import require_device, tensor_device, to_host
 from kernelmosaic.kernels.text import refuse_text
-from kernelmosaic.learning import Learned, Learner, make_learner
+from kernelmosaic.learning import make_learner
 from kernelmosaic.learning.penalties import numbers
 from kernelmosaic.machines import Machine
 from kernelmosaic.machines.base import check_positive
@@ -42,7 +44,9 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
     rank: Any = None
     # Of the Gram matrices; None leaves it to their number.
     _stack_dtype: Any = None
-    _expansion: Any
+    _expansion: Expansion
+    # Gates count their start as iteration zero.
+    _first_iteration = 1
     # Where to compute; and where the last fit did, which a tensor on a device may say, too.
     device: Any = None
     _fit_device: str | None = None
@@ -59,18 +63,21 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
 
     def _fit(self, X: Any, y: Any, sample_weight: NDArray[np.float64] | None, original: Any) -> None:
         """Fit to validated samples; `original` is X as it was given, for the names of its columns."""
-        check_positive("tol", self.tol)
-        if self.memory_budget is not None:
-            check_positive("memory_budget", self.memory_budget)
+        self._check_parameters()
         original = to_host(original)
         counted = count_samples(self, X, y, sample_weight)
         machines = self._machines(None if y is None else y[counted.rows], counted.weight)
         data = self._training_set(X, original, counted)
-        learner = self._make_learner(data.stack, machines)
-        learned = [learner.learn(data.stack, machine) for machine in machines]
+        learned, complaint = self._learn(data, machines)
         self.kernel_names_ = data.kernel_set.names
         self._keep(data, learned, machines)
-        self._warn_if_loose(learner, learned)
+        if complaint is not None:
+            warnings.warn(f"{type(self).__name__}{complaint}", ConvergenceWarning, stacklevel=3)
+
+    def _check_parameters(self) -> None:
+        check_positive("tol", self.tol)
+        if self.memory_budget is not None:
+            check_positive("memory_budget", self.memory_budget)
 
     def _training_set(self, X: Any, original: Any, counted: Counted) -> TrainingSet:
         return read_training_set(self, X, original, counted)
@@ -78,20 +85,43 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
     def _make_learner(self, stack: GramStack, machines: list[Any]) -> Any:
         return make_learner(self, stack, machines)
 
-    def _keep(self, data: TrainingSet, learned: list[Learned], machines: list[Machine]) -> None:
-        # A joint machine has one column of coefficients a class, and weights that its classes may share.
+    def _learn(self, data: TrainingSet, machines: list[Machine]) -> tuple[list[Any], str | None]:
+        """Return what was learned for each machine, and what to warn of after the estimator's name, if anything."""
+        learner = self._make_learner(data.stack, machines)
+        learned = [learner.learn(data.stack, machine) for machine in machines]
+        return learned, self._complaint(learner, max(learned, key=lambda one: one.gap))
+
+    def _complaint(self, learner: Any, loosest: Any) -> str | None:
+        """Return what to say of a gap above the tolerance, None if there is none."""
+        if loosest.gap <= self.tol:
+            return None
+        ended = len(loosest.history) >= self.max_iter or learner.stalled is None
+        return (
+            f" stopped at a relative duality gap of {loosest.gap:.2g}, above tol={self.tol:g}: "
+            f"{learner.advice if ended else learner.stalled}"
+        )
+
+    def _keep(self, data: TrainingSet, learned: list[Any], machines: list[Machine]) -> None:
+        # A joint machine has one column of coefficients per class.
         beta = np.concatenate([np.atleast_2d(one.solution.beta.T) for one in learned])
-        eta = np.concatenate([np.atleast_2d(one.weights) for one in learned])
-        eta = np.broadcast_to(eta, (len(beta), eta.shape[1]))
         support = np.flatnonzero(np.any(beta != 0, axis=0))
         support = support[np.argsort(data.kept[support])]
         self.support_ = data.kept[support]
         self.support_fraction_ = len(support) / len(data.kept)
         self.dual_coef_ = beta[:, support]
         self.intercept_ = np.concatenate([np.atleast_1d(one.solution.intercept) for one in learned])
-        self.weights_ = learned[0].weights if len(learned) == 1 else np.array(eta)
-        self._expansion = data.expansion(beta, support, eta)
-        scales = [machine.objective_scale for machine in machines]
+        self.weights_ = learned[0].weights if len(learned) == 1 else np.array([one.weights for one in learned])
+        self._keep_function(data, learned, beta, support)
+        self._keep_history(learned, [machine.objective_scale for machine in machines])
+
+    def _keep_function(
+        self, data: TrainingSet, learned: list[Any], beta: NDArray[np.float64], support: NDArray[np.intp]
+    ) -> None:
+        # The classes of a joint machine may share their weights.
+        eta = np.concatenate([np.atleast_2d(one.weights) for one in learned])
+        self._expansion = data.expansion(beta, support, np.broadcast_to(eta, (len(beta), eta.shape[1])))
+
+    def _keep_history(self, learned: Sequence[Any], scales: Sequence[float]) -> None:
         self.objective_ = float(sum(s * one.objective for s, one in zip(scales, learned, strict=True)))
         self.duality_gap_ = max(one.gap for one in learned)
         self.n_iter_ = max(len(one.history) for one in learned)
@@ -99,19 +129,8 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         self.history_ = [
             {"output": c, "iteration": i, **asdict(step), "objective": scales[c] * step.objective}
             for c, one in enumerate(learned)
-            for i, step in enumerate(one.history, start=1)
+            for i, step in enumerate(one.history, start=self._first_iteration)
         ]
-
-    def _warn_if_loose(self, learner: Learner, learned: list[Any]) -> None:
-        if not self.duality_gap_ <= self.tol:
-            loosest = max(learned, key=lambda one: one.gap)
-            ended = len(loosest.history) >= self.max_iter or learner.stalled is None
-            warnings.warn(
-                f"{type(self).__name__} stopped at a relative duality gap of {self.duality_gap_:.2g}, above "
-                f"tol={self.tol:g}: {learner.advice if ended else learner.stalled}",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
 
     # Samples in ----------------------------------------------------------------------------------------------------
 

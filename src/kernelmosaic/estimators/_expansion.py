@@ -1,8 +1,8 @@
-"""The fitted function: a sum over kernels and support samples, evaluated only where its coefficients are not zero."""
+"""The fitted function, from support samples or in features, with or without gates: the one way to predict."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,95 +11,272 @@ from numpy.typing import NDArray
 
 from kernelmosaic.gram import KernelSet, Views, take_rows
 from kernelmosaic.gram.device import has_device
+from kernelmosaic.gram.feature_maps import FeatureMaps
+from kernelmosaic.gram.row_blocks import open_rows, row_strips
 
-#: Bytes of the blocks a prediction works on at once.
-_BLOCK_BYTES = 2**25
+Array = NDArray[np.float64]
+
+#: Gates, and shares of an output's largest coefficient, below this are lost in the rounding of a sum.
+ROUNDING = 1e-12
+#: Bytes of kernel values, or of samples and features, worked on at once; a device cuts its own further.
+_BLOCK_BYTES = {"support": 2**25, "features": 2**22}
+_DEVICE_BYTES = {"support": 2**32, "features": 2**29}
 
 
 @dataclass(frozen=True)
-class Expansion:
-    """f_c(x) = Σ_m η_cm Σ_i β_ci k_m(x, x_i), over the kernels with a weight and the samples with a coefficient.
+class SupportSums:
+    """The sums Σ_i β_cmi k_m(x, x_i) over support samples.
 
     Attributes
     ----------
     kernel_set : KernelSet
-        The active kernels.
-    support : list
+        The kernels.
+    samples : list
         The support samples as these kernels see them.
-    beta : ndarray of shape (outputs, n_support)
-        Signed dual coefficients.
-    eta : ndarray of shape (outputs, active kernels)
-        Weights.
-    active : ndarray
-        The numbers of the active kernels among all P.
+    beta : ndarray of shape (outputs, n_support) or (outputs, kernels, n_support)
+        Signed dual coefficients, for all kernels alike, or times the gates of the support samples: β_ci g_cm(x_i).
+    """
+
+    kernel_set: KernelSet
+    samples: Views
+    beta: Array
+
+    def sizes(self) -> list[int]:
+        """Return with how many support samples each kernel is evaluated."""
+        return [len(self._columns(k)) for k in range(len(self.kernel_set))]
+
+    def strips(self, X: Any, device: str | None) -> Iterator[tuple[slice, Views]]:
+        """Yield (rows, these samples as the kernels see them)."""
+        if len(self.kernel_set) == 0 or self.beta.shape[-1] == 0:
+            return
+        views = self.kernel_set.views(X)
+        most = (_BLOCK_BYTES if device is None else _DEVICE_BYTES)["support"]
+        for strip in row_strips(X.shape[0], most // (8 * self.beta.shape[-1])):
+            yield strip, _take(views, np.arange(strip.start, strip.stop), X.shape[0])
+
+    def products(self, strip: Views, kernels: Sequence[int], device: str | None) -> Iterator[tuple[int, Array]]:
+        """Yield (k, the sums of kernel k) for samples of a strip, of shape (samples, outputs)."""
+        # Kernels wanted for the same support samples are asked for together: they may share what they are made of.
+        shared = self.beta.ndim == 2
+        groups = [(self._columns(kernels[0]), kernels)] if shared else _together((self._columns(k), k) for k in kernels)
+        for columns, members in groups:
+            support = _take(self.samples, columns, self.beta.shape[-1])
+            if device is None:
+                for k, K in self.kernel_set.blocks(strip, support, members):
+                    yield k, K @ self._of_kernel(k)[:, columns].T
+                continue
+            from kernelmosaic.gram._torch_products import device_products
+
+            for group in [members] if shared else [[k] for k in members]:
+                chosen, beta = self.kernel_set.select(group), self._of_kernel(group[0])[:, columns].T
+                left, right = (self.kernel_set.select_views(views, group) for views in (strip, support))
+                yield from _joined(device_products(chosen, left, right, beta, device), group)
+
+    def pairs(self, X: Any, Y: Any) -> Iterator[tuple[slice, slice, int, Array]]:
+        """Yield (rows of X, rows of Y, k, kernel k between them)."""
+        left = self.kernel_set.views(X)
+        right = left if Y is X else self.kernel_set.views(Y)
+        for k, K in self.kernel_set.blocks(left, right, range(len(self.kernel_set))):
+            yield slice(None), slice(None), k, K
+
+    def _of_kernel(self, k: int) -> Array:
+        return self.beta if self.beta.ndim == 2 else self.beta[:, k]
+
+    def _columns(self, k: int) -> NDArray[np.intp]:
+        """The support samples that kernel k is evaluated with: under gates, those with a coefficient in any output."""
+        if self.beta.ndim == 2:
+            return np.arange(self.beta.shape[1])
+        return np.flatnonzero(np.any(self.beta[:, k] != 0, axis=0))
+
+
+@dataclass(frozen=True)
+class FeatureSums:
+    """The sums Σ_i β_cmi k_m(x, x_i) = ⟨w_cm, z_m(x)⟩ in features, which need no support samples.
+
+    Attributes
+    ----------
+    kernel_set : FeatureMaps
+        The kernels with their feature maps.
+    w : list of ndarray of shape (features, outputs)
+        The weight vectors Σ_i β_cmi z_m(x_i), per kernel.
+    """
+
+    kernel_set: FeatureMaps
+    w: list[Array]
+
+    def sizes(self) -> list[int]:
+        """Return the number of features per kernel."""
+        return [len(one) for one in self.w]
+
+    def strips(self, X: Any, device: str | None = None) -> Iterator[tuple[slice, Views]]:
+        """Yield (rows, these samples)."""
+        rows = open_rows(X)
+        most = (_BLOCK_BYTES if device is None else _DEVICE_BYTES)["features"]
+        width = rows.row_width + 3 * int(self.kernel_set.widths.sum())
+        for strip in row_strips(rows.shape[0] if self.w else 0, most // (8 * width)):
+            yield strip, [rows.take(strip)]
+
+    def products(self, strip: Views, kernels: Sequence[int], device: str | None) -> Iterator[tuple[int, Array]]:
+        """Yield (k, the sums of kernel k) for samples of a strip, of shape (samples, outputs)."""
+        if device is None:
+            for k, Z in self.kernel_set.blocks(strip[0], kernels):
+                yield k, Z @ self.w[k]
+            return
+        from kernelmosaic.gram._torch_products import device_feature_products
+
+        chosen, w = self.kernel_set.select(kernels), [self.w[k] for k in kernels]
+        yield from _joined(device_feature_products(chosen, open_rows(strip[0]), w, device), kernels)
+
+    def pairs(self, X: Any, Y: Any) -> Iterator[tuple[slice, slice, int, Array]]:
+        """Yield (rows of X, rows of Y, k, kernel k between them)."""
+        for rows, (left,) in self.strips(X):
+            for k, Z in self.kernel_set.blocks(left, range(len(self.w))):
+                for columns, (right,) in self.strips(Y):
+                    for _, V in self.kernel_set.blocks(right, [k]):
+                        yield rows, columns, k, Z @ V.T
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """f_c(x) = Σ_m g_cm(x) η_cm Σ_i β_cmi k_m(x, x_i), with g = 1 where there are no gates.
+
+    Gates have the shape (outputs, n, P), or (1, n, P) where the outputs share them. A kernel is not evaluated for
+    samples whose gate is lost in rounding.
+
+    Attributes
+    ----------
+    sums : SupportSums or FeatureSums
+        The inner sums, of the kernels that are kept.
+    eta : ndarray of shape (outputs, kept kernels)
+        Weights; ones under gates.
+    kept : ndarray
+        The numbers of the kept kernels among all P.
     n_kernels : int
         P.
     device : str or None
         Where it was fitted, and is evaluated as long as that device is there.
+    skip : bool
+        Whether to leave out what rounding hides; False evaluates everything.
     """
 
-    kernel_set: KernelSet
-    support: Views
-    beta: NDArray[np.float64]
-    eta: NDArray[np.float64]
-    active: NDArray[np.intp]
+    sums: SupportSums | FeatureSums
+    eta: Array
+    kept: NDArray[np.intp]
     n_kernels: int
     device: str | None = None
+    skip: bool = True
 
-    @classmethod
-    def prune(
-        cls,
-        kernel_set: KernelSet,
-        views: Views,
-        support: NDArray[np.intp],
-        beta: NDArray[np.float64],
-        eta: NDArray[np.float64],
-        device: str | None = None,
-    ) -> Expansion:
-        """Keep what the function needs of the training set: active kernels, support samples."""
-        active = np.flatnonzero(np.any(eta != 0, axis=0))
-        kept = take_rows(kernel_set.select_views(views, active), support)
-        return cls(kernel_set.select(active), kept, beta, eta[:, active], active, eta.shape[1], device)
+    @property
+    def kernel_set(self) -> KernelSet | FeatureMaps:
+        """The kept kernels."""
+        return self.sums.kernel_set
 
-    def terms(self, X: Any) -> NDArray[np.float64]:
-        """Return each kernel's share of the outputs, of shape (n, P, outputs)."""
-        views = self.kernel_set.views(X)
-        out = np.zeros((X.shape[0], self.n_kernels, self.beta.shape[0]))
-        for rows, m, values in self._blocks(views):
-            out[rows, self.active[m]] = values
-        return out
+    @property
+    def active(self) -> NDArray[np.intp]:
+        """The numbers, among all P, of the kernels that predictions need."""
+        return self.kept[np.array(self.sums.sizes(), dtype=np.intp) > 0]
 
-    def values(self, X: Any) -> NDArray[np.float64]:
+    def values(self, X: Any, gates: Array | None = None) -> Array:
         """Return the outputs without their intercepts, of shape (n, outputs)."""
-        views = self.kernel_set.views(X)
-        out = np.zeros((X.shape[0], self.beta.shape[0]))
-        for rows, _, values in self._blocks(views):
+        out = np.zeros((open_rows(X).shape[0], len(self.eta)))
+        for rows, _, values in self._shares(X, gates):
             out[rows] += values
         return out
 
-    def combined(self, X: Any, Y: Any) -> NDArray[np.float64]:
-        """Return the combined kernel of every output between X and Y, of shape (outputs, len(X), len(Y))."""
-        left = self.kernel_set.views(X)
-        right = left if Y is X else self.kernel_set.views(Y)
-        out = np.zeros((len(self.eta), X.shape[0], Y.shape[0]))
-        for m, K in self.kernel_set.blocks(left, right, range(len(self.kernel_set))):
-            for total, weight in zip(out, self.eta[:, m], strict=True):
-                if weight:
-                    total += weight * K
+    def terms(self, X: Any, gates: Array | None = None) -> Array:
+        """Return each kernel's share of the outputs, of shape (n, P, outputs)."""
+        out = np.zeros((open_rows(X).shape[0], self.n_kernels, len(self.eta)))
+        for rows, m, values in self._shares(X, gates):
+            out[rows, m] = values
         return out
 
-    def _blocks(self, views: Views) -> Iterator[tuple[slice, int, NDArray[np.float64]]]:
-        # Without active kernels or support there is nothing to evaluate.
-        n = views[0].shape[0] if views and self.beta.shape[1] else 0
-        if n and has_device(self.device):
-            from kernelmosaic.gram._torch_products import device_products
+    def combined(self, X: Any, Y: Any, left_gates: Array | None = None, right_gates: Array | None = None) -> Array:
+        """Return Σ_m g_cm(x) η_cm k_m(x, z) g_cm(z) between X and Y, of shape (outputs or 1, len(X), len(Y))."""
+        eta = self.eta if left_gates is None else self.eta[: len(left_gates)]
+        out = np.zeros((len(eta), open_rows(X).shape[0], open_rows(Y).shape[0]))
+        for rows, columns, k, K in self.sums.pairs(X, Y):
+            m = self.kept[k]
+            for c in np.flatnonzero(eta[:, k]):
+                share = eta[c, k] * K
+                if left_gates is not None and right_gates is not None:
+                    share *= np.outer(left_gates[c, rows, m], right_gates[c, columns, m])
+                out[c, rows, columns] += share
+        return out
 
-            for rows, m, values in device_products(self.kernel_set, views, self.support, self.beta.T, self.device):
-                yield rows, m, values * self.eta[:, m]
-            return
-        height = max(1, _BLOCK_BYTES // (8 * max(self.beta.shape[1], 1)))
-        for start in range(0, n, height):
-            rows = slice(start, min(start + height, n))
-            strip = take_rows(views, rows)
-            for m, K in self.kernel_set.blocks(strip, self.support, range(len(self.kernel_set))):
-                yield rows, m, (K @ self.beta.T) * self.eta[:, m]
+    def n_evaluations(self, gates: Array) -> int:
+        """Return how many values of kernels, or of features, a prediction under these gates computes."""
+        everyone = slice(0, gates.shape[1])
+        counts = zip(self.kept, self.sums.sizes(), strict=True)
+        return sum(len(self._rows(everyone, gates, m)) * size for m, size in counts)
+
+    def _shares(self, X: Any, gates: Array | None) -> Iterator[tuple[Any, int, Array]]:
+        """Yield (rows, m, what kernel m adds to the outputs there), m among all P."""
+        device = self.device if has_device(self.device) else None
+        for strip, samples in self.sums.strips(X, device):
+            if gates is None:
+                for k, values in self.sums.products(samples, range(len(self.kept)), device):
+                    yield strip, int(self.kept[k]), values * self.eta[:, k]
+                continue
+            # Kernels wanted for the same samples are asked for together, too.
+            for rows, kernels in _together((self._rows(strip, gates, m), k) for k, m in enumerate(self.kept)):
+                left, at = _take(samples, rows, strip.stop - strip.start), rows + strip.start
+                for k, values in self.sums.products(left, kernels, device):
+                    m = int(self.kept[k])
+                    yield at, m, values * self.eta[:, k] * gates[:, at, m].T
+
+    def _rows(self, strip: slice, gates: Array, m: int) -> NDArray[np.intp]:
+        """The samples of a strip, counted from its start, for which the gate of kernel m counts in any output."""
+        if not self.skip:
+            return np.arange(strip.stop - strip.start)
+        return np.flatnonzero(np.any(np.abs(gates[:, strip, m]) > ROUNDING, axis=0))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state if "sums" in state else _state_of_version_0_1(**state))
+
+
+def hide_rounding(beta: Array) -> Array:
+    """Return β_ci g_cm(x_i), of shape (outputs, P, n), with zeros for what is lost in the rounding of an output."""
+    size = np.abs(beta)
+    return np.where(size > ROUNDING * size.max(axis=(1, 2), initial=0.0, keepdims=True), beta, 0.0)
+
+
+def _together(items: Iterable[tuple[NDArray[np.intp], int]]) -> Iterator[tuple[NDArray[np.intp], list[int]]]:
+    """Gather the kernels with the same row numbers; those without any are left out."""
+    groups: dict[bytes, tuple[NDArray[np.intp], list[int]]] = {}
+    for rows, k in items:
+        if len(rows):
+            groups.setdefault(rows.tobytes(), (rows, []))[1].append(k)
+    yield from groups.values()
+
+
+def _take(views: Views, rows: NDArray[np.intp], n: int) -> Views:
+    """Return some of n rows, in ascending order, of every view: contiguous ones, and so all of them, without a copy."""
+    if len(rows) == rows[-1] - rows[0] + 1:
+        return views if len(rows) == n else take_rows(views, slice(int(rows[0]), int(rows[-1]) + 1))
+    return take_rows(views, rows)
+
+
+def _joined(parts: Iterable[tuple[slice, int, Array]], kernels: Sequence[int]) -> Iterator[tuple[int, Array]]:
+    """Join what a device yields, (rows, place among the kernels asked for, values) in strips, kernel by kernel."""
+    found: dict[int, list[Array]] = {}
+    for _, k, values in parts:
+        found.setdefault(k, []).append(values)
+    for k, strips in found.items():
+        yield kernels[k], np.concatenate(strips)
+
+
+def _state_of_version_0_1(kernel_set: Any, device: str | None = None, **old: Any) -> dict[str, Any]:
+    """Return the state of an `Expansion` from that of the three classes that version 0.1 had in its place."""
+    if "coefficients" in old:  # GatedExpansion, which kept all kernels
+        outputs, P = old["coefficients"].shape[:2]
+        sums: Any = SupportSums(kernel_set, old["support"], hide_rounding(old["coefficients"]))
+        rest = {"eta": np.ones((outputs, P)), "kept": np.arange(P), "n_kernels": P}
+    else:
+        eta = old["eta"]
+        rest = {"eta": eta, "kept": old["active"], "n_kernels": old["n_kernels"]}
+        if "w" in old:  # FeatureExpansion, whose weight vectors had the weights in them
+            w = [one / np.where(weights == 0, 1.0, weights) for one, weights in zip(old["w"], eta.T, strict=True)]
+            sums = FeatureSums(kernel_set, w)
+        else:
+            sums = SupportSums(kernel_set, old["support"], old["beta"])
+    return {"sums": sums, "device": device, "skip": old.get("skip", True), **rest}

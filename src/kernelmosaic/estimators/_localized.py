@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import TransformerMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import TransformerTags, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -17,19 +17,47 @@ from sklearn.utils.validation import check_is_fitted
 from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators._gate_inputs import GateInputs
 from kernelmosaic.estimators._projected_samples import ProjectedSamples, has_learned_projections, has_projections
-from kernelmosaic.estimators._training_set import ExactSet, TrainingSet, count_samples
+from kernelmosaic.estimators._training_set import ExactSet, TrainingSet
 from kernelmosaic.gating import Constant, make_gating
-from kernelmosaic.gram.device import to_host
+from kernelmosaic.gram import KernelSet
 from kernelmosaic.gram.threads import allowed_threads
 from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.spelling import suggest_kernel
+from kernelmosaic.learning import Learned
 from kernelmosaic.learning.gated import GateLearner, LearnedGates
 from kernelmosaic.learning.projections import projected_kernels
 from kernelmosaic.learning.steps import make_step
 from kernelmosaic.machines import Machine
-from kernelmosaic.machines.base import check_count, check_positive
+from kernelmosaic.machines.base import check_count
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _LearnedUnderGates(Learned):
+    """What the best start gave: the weights are the mean gates; n_solves counts all starts."""
+
+    gates: Array
+    V: Array
+    converged: bool
+    kernel_set: KernelSet | None
+
+
+def _best_start(starts: Sequence[LearnedGates], weight: Array) -> _LearnedUnderGates:
+    best = min(starts, key=lambda one: one.look.value)
+    solution, gates = best.look.solution, best.look.gates
+    return _LearnedUnderGates(
+        np.average(gates, axis=0, weights=weight),
+        solution,
+        best.look.value,
+        solution.gap,
+        sum(one.n_solves for one in starts),
+        best.history,
+        gates=gates,
+        V=best.V,
+        converged=best.converged,
+        kernel_set=best.kernel_set,
+    )
 
 
 # The methods of a transformer are wrapped already, and not all estimators have them.
@@ -45,20 +73,10 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
     n_iter_no_change: Any
     random_state: Any
 
-    def _fit(self, X: Any, y: Any, sample_weight: Array | None, original: Any) -> None:
-        self._check_parameters()
-        original = to_host(original)
-        counted = count_samples(self, X, y, sample_weight)
-        machines = self._machines(None if y is None else y[counted.rows], counted.weight)
-        data = self._training_set(X, original, counted)
-        self._inputs = self._gate_inputs(data)
-        self.kernel_names_ = data.kernel_set.names
-        self._keep_gated(data, machines, self._learn_gates(data, self._inputs(data.samples), machines))
+    _first_iteration = 0
 
     def _check_parameters(self) -> None:
-        check_positive("tol", self.tol)
-        if self.memory_budget is not None:
-            check_positive("memory_budget", self.memory_budget)
+        super()._check_parameters()
         for name in ("n_init", "n_iter_no_change", "max_iter"):
             check_count(name, getattr(self, name))
         make_step(self.step)
@@ -85,8 +103,10 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
             data.samples, data.table, self.gating_columns, self.gating_kernel, data.weight, self.random_state
         )
 
-    def _learn_gates(self, data: TrainingSet, Z: Array, machines: list[Machine]) -> list[LearnedGates]:
+    def _learn(self, data: TrainingSet, machines: list[Machine]) -> tuple[list[Any], str | None]:
         """Learn every machine's gates from `n_init` random starts, side by side, and keep the best of each."""
+        self._inputs = self._gate_inputs(data)
+        Z = self._inputs(data.samples)
         learner = GateLearner(
             make_gating(self.gating),
             self.step,
@@ -113,49 +133,27 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
         workers = 1 if self.verbose or not data.shareable else max(1, min(allowed_threads(), len(tasks)))
         found = Parallel(n_jobs=workers, require="sharedmem")(delayed(attempt)(*task) for task in tasks)
         starts = [found[i : i + len(seeds)] for i in range(0, len(found), len(seeds))]
-        self.n_solves_ = sum(one.n_solves for one in found)
-        return [min(group, key=lambda one: one.look.value) for group in starts]
+        learned = [_best_start(group, data.weight) for group in starts]
+        if all(one.converged for one in learned):
+            return learned, None
+        return learned, (
+            f": after max_iter={self.max_iter} iterations the objective still fell by more than tol={self.tol:g} of "
+            "itself each time; raise max_iter, or accept a larger tol."
+        )
 
-    def _keep_gated(self, data: TrainingSet, machines: list[Machine], learned: list[LearnedGates]) -> None:
-        solutions = [one.look.solution for one in learned]
-        # A joint machine has one column of coefficients a class, all under the same gates.
-        beta = np.concatenate([one.look.outputs for one in learned])
-        support = np.flatnonzero(np.any(beta != 0, axis=0))
-        support = support[np.argsort(data.kept[support])]
-        self.support_ = data.kept[support]
-        self.support_fraction_ = len(support) / len(data.kept)
-        self.dual_coef_ = beta[:, support]
-        self.intercept_ = np.concatenate([np.atleast_1d(solution.intercept) for solution in solutions])
+    def _keep_function(self, data: TrainingSet, learned: list[Any], beta: Array, support: NDArray[np.intp]) -> None:
         self._gating, self._V = make_gating(self.gating), [one.V for one in learned]
         units = [self._gating.in_user_units(V, self._inputs.mean, self._inputs.scale) for V in self._V]
         self.gating_params_ = units[0] if len(units) == 1 else units
-        means = np.array([np.average(one.look.gates, axis=0, weights=data.weight) for one in learned])
-        self.weights_ = means[0] if len(means) == 1 else means
-        self._expansions = self._prune(data, support, learned)
-        scales = [machine.objective_scale for machine in machines]
-        self.objective_ = float(sum(s * one.look.value for s, one in zip(scales, learned, strict=True)))
-        self.duality_gap_ = max(solution.gap for solution in solutions)
-        self.n_iter_ = max(len(one.history) for one in learned)
-        self.history_ = [
-            {"output": c, "iteration": i, "objective": scales[c] * step.objective, "gap": step.gap}
-            for c, one in enumerate(learned)
-            for i, step in enumerate(one.history)
-        ]
-        if not all(one.converged for one in learned):
-            warnings.warn(
-                f"{type(self).__name__}: after max_iter={self.max_iter} iterations the objective still fell by more "
-                f"than tol={self.tol:g} of itself each time; raise max_iter, or accept a larger tol.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-
-    def _prune(self, data: TrainingSet, support: NDArray[np.intp], learned: list[LearnedGates]) -> list[Any]:
-        """Keep what predictions need of the training set: one expansion for all machines; one each with projections."""
-        self._expansion = data.gated_expansion([one.look for one in learned], support)
+        # One expansion for all machines; one each where they have learned projections of their own.
+        machines = [(np.atleast_2d(one.solution.beta.T), one.gates) for one in learned]
         own = [
-            data.gated_expansion([one.look], support, one.kernel_set) for one in learned if one.kernel_set is not None
+            data.gated_expansion([machine], support, one.kernel_set)
+            for machine, one in zip(machines, learned, strict=True)
+            if one.kernel_set is not None
         ]
-        return own or [self._expansion]
+        self._expansion = data.gated_expansion(machines, support)
+        self._expansions = own or [self._expansion]
 
     # Samples in ----------------------------------------------------------------------------------------------------
 

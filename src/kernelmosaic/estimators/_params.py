@@ -28,12 +28,6 @@ class KernelListMixin(BaseEstimator):
     def _read_kernels(self) -> list[Entry]:
         return read_kernels(self.kernels, self._default_kernels)
 
-    def _store(self, given: dict[str, Any]) -> None:
-        """Keep a constructor's arguments, its ``locals()``, as they are: what scikit-learn asks of a constructor."""
-        for name, value in given.items():
-            if name not in ("self", "__class__"):
-                setattr(self, name, value)
-
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters; if deep, also the kernels, ``kernels__name``, and theirs, ``kernels__name__width``."""
         params: dict[str, Any] = super().get_params(deep=False)

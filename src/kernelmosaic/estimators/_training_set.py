@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.estimators._expansion import Expansion
-from kernelmosaic.estimators._feature_expansion import FeatureExpansion
-from kernelmosaic.estimators._gated_expansion import GatedExpansion
+from kernelmosaic.estimators._expansion import ROUNDING, Expansion, FeatureSums, SupportSums, hide_rounding
 from kernelmosaic.estimators._repeats import Counted, count_repeats
 from kernelmosaic.estimators._scales import warn_of_scales
 from kernelmosaic.estimators._streamed import is_small, is_streamed, named_columns
@@ -22,7 +20,6 @@ from kernelmosaic.gram.feature_stack import FeatureStack, make_feature_stack
 from kernelmosaic.gram.memory import default_budget
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels.views import KernelSpec, lay_specs
-from kernelmosaic.learning.gated import Look
 from kernelmosaic.learning.projections import Projections
 
 Array = NDArray[np.float64]
@@ -77,16 +74,17 @@ class TrainingSet(ABC):
         """Whether several threads may work on the stack at once, and gain by it."""
 
     @abstractmethod
-    def expansion(self, beta: Array, support: NDArray[np.intp], eta: Array) -> Expansion | FeatureExpansion:
+    def expansion(self, beta: Array, support: NDArray[np.intp], eta: Array) -> Expansion:
         """Return the function with coefficients β, of shape (outputs, n), and weights η, of shape (outputs, P)."""
 
     @abstractmethod
     def gated_expansion(
-        self, looks: Sequence[Look], support: NDArray[np.intp], kernel_set: KernelSet | None = None
-    ) -> GatedExpansion | FeatureExpansion:
-        """Return the function of machines solved under their gates, the outputs of one after those of the other.
+        self, machines: Sequence[tuple[Array, Array]], support: NDArray[np.intp], kernel_set: KernelSet | None = None
+    ) -> Expansion:
+        """Return the function of machines under their gates, the outputs of one after those of the other.
 
-        `kernel_set` holds the kernels with what else of them was learned; by default they are as they were fitted.
+        Each machine has coefficients of shape (outputs, n) and gates of shape (n, P). `kernel_set` holds the kernels
+        with what else of them was learned; by default they are as they were fitted.
         """
 
     @abstractmethod
@@ -126,14 +124,18 @@ class ExactSet(TrainingSet):
         return self.device is None
 
     def expansion(self, beta: Array, support: NDArray[np.intp], eta: Array) -> Expansion:
-        return Expansion.prune(self.kernel_set, self.views, support, beta[:, support], eta, self.device)
+        kept = np.flatnonzero(np.any(eta != 0, axis=0))
+        samples = take_rows(self.kernel_set.select_views(self.views, kept), support)
+        sums = SupportSums(self.kernel_set.select(kept), samples, beta[:, support])
+        return Expansion(sums, eta[:, kept], kept, eta.shape[1], self.device)
 
     def gated_expansion(
-        self, looks: Sequence[Look], support: NDArray[np.intp], kernel_set: KernelSet | None = None
-    ) -> GatedExpansion:
-        coefficients = [one.outputs[:, np.newaxis, support] * one.gates[support].T for one in looks]
-        kept = take_rows(self.views, support)
-        return GatedExpansion(kernel_set or self.kernel_set, kept, np.concatenate(coefficients), device=self.device)
+        self, machines: Sequence[tuple[Array, Array]], support: NDArray[np.intp], kernel_set: KernelSet | None = None
+    ) -> Expansion:
+        beta = np.concatenate([beta[:, np.newaxis, support] * gates[support].T for beta, gates in machines])
+        sums = SupportSums(kernel_set or self.kernel_set, take_rows(self.views, support), hide_rounding(beta))
+        # All kernels are kept: samples are transformed by learned projections whether predictions need them or not.
+        return Expansion(sums, np.ones(beta.shape[:2]), np.arange(beta.shape[1]), beta.shape[1], self.device)
 
     def projections(self) -> Projections:
         """Return projected kernels whose projections can be learned, with a stack of their own."""
@@ -175,13 +177,22 @@ class FeatureSet(TrainingSet):
         # Everyone at work needs memory of their own, beside the features.
         return self.budget is None and self.stack.shareable
 
-    def expansion(self, beta: Array, support: NDArray[np.intp], eta: Array) -> FeatureExpansion:
-        return FeatureExpansion.prune(self.kernel_set, self.stack, beta, eta, self.device)
+    def expansion(self, beta: Array, support: NDArray[np.intp], eta: Array) -> Expansion:
+        kept = np.flatnonzero(np.any(eta != 0, axis=0))
+        sums = self.stack.sums(np.ascontiguousarray(beta.T), kept)
+        w = [sums[int(m)] for m in kept]
+        return Expansion(FeatureSums(self.kernel_set.select(kept), w), eta[:, kept], kept, eta.shape[1], self.device)
 
     def gated_expansion(
-        self, looks: Sequence[Look], support: NDArray[np.intp], kernel_set: KernelSet | None = None
-    ) -> FeatureExpansion:
-        return FeatureExpansion.prune_gated(self.kernel_set, self.stack, looks, self.device)
+        self, machines: Sequence[tuple[Array, Array]], support: NDArray[np.intp], kernel_set: KernelSet | None = None
+    ) -> Expansion:
+        # Of each output and kernel the largest |β_ci g_cm(x_i)|.
+        largest = np.array([np.abs(one[:, np.newaxis] * gates).max(axis=0) for beta, gates in machines for one in beta])
+        kept = np.flatnonzero(np.any(largest > ROUNDING * largest.max(axis=1, keepdims=True), axis=0))
+        sums = [self.stack.sums(np.ascontiguousarray(beta.T), kept, gates) for beta, gates in machines]
+        w = [np.hstack([one[int(m)] for one in sums]) for m in kept]
+        eta = np.ones((len(largest), len(kept)))
+        return Expansion(FeatureSums(self.kernel_set.select(kept), w), eta, kept, len(self.kernel_set), self.device)
 
     def diagonals(self) -> Array:
         return np.concatenate([self.stack.combine(one).diagonal()[np.newaxis] for one in np.eye(len(self.kernel_set))])

@@ -88,8 +88,6 @@ class BilinearMKLClassifier(ClassifierMixin, BaseMKL):
     """
 
     weights = None
-    kappa: Any
-    solver: Any
 
     def __init__(
         self,
@@ -107,7 +105,18 @@ class BilinearMKLClassifier(ClassifierMixin, BaseMKL):
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
-        self._store(locals())
+        self.kernels = kernels
+        self.kappa = kappa
+        self.solver = solver
+        self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to samples and their classes.

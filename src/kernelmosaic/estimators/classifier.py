@@ -131,11 +131,6 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     array([0.5, 0.5])
     """
 
-    C: Any
-    slack: Any
-    multi_class: Any
-    class_weight: Any
-
     def __init__(
         self,
         kernels: Any = None,
@@ -159,7 +154,25 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
-        self._store(locals())
+        self.kernels = kernels
+        self.C = C
+        self.norm = norm
+        self.weights = weights
+        self.penalties = penalties
+        self.penalty_power = penalty_power
+        self.slack = slack
+        self.solver = solver
+        self.multi_class = multi_class
+        self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
+        self.class_weight = class_weight
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to samples and their classes.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -151,7 +151,20 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
-        self._store(locals())
+        self.kernels = kernels
+        self.formulation = formulation
+        self.alpha = alpha
+        self.weights = weights
+        self.decision = decision
+        self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
 
     # Single precision would leave nothing of a small λ.
     _stack_dtype = np.float64
@@ -241,11 +254,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
         self.weights_ = learned.weights
         self.trace_shares_ = learned.weights * traces
         self.alpha_ = learned.alpha
-        self.objective_ = learned.objective
-        self.duality_gap_ = learned.gap
-        self.n_iter_ = len(learned.history)
-        self.n_solves_ = learned.n_solves
-        self.history_ = [{"iteration": i, **asdict(step)} for i, step in enumerate(learned.history, start=1)]
+        self._keep_history([learned], [1.0])
 
     def _keep_rule(self, data: TrainingSet, problem: DiscriminantProblem, learned: DiscriminantLearned) -> None:
         machine = problem.machine

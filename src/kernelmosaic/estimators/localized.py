@@ -133,7 +133,26 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         verbose: bool = False,
         random_state: Any = 0,
     ) -> None:
-        self._store(locals())
+        self.kernels = kernels
+        self.C = C
+        self.gating = gating
+        self.gating_columns = gating_columns
+        self.gating_kernel = gating_kernel
+        self.step = step
+        self.n_init = n_init
+        self.slack = slack
+        self.multi_class = multi_class
+        self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
+        self.class_weight = class_weight
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
 
     def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Any]:
         # A price that is learned is a weight of the identity, and there are no weights here.
@@ -193,7 +212,25 @@ objective_, duality_gap_, n_iter_, n_solves_, history_
         verbose: bool = False,
         random_state: Any = 0,
     ) -> None:
-        self._store(locals())
+        self.kernels = kernels
+        self.C = C
+        self.epsilon = epsilon
+        self.gating = gating
+        self.gating_columns = gating_columns
+        self.gating_kernel = gating_kernel
+        self.step = step
+        self.n_init = n_init
+        self.slack = slack
+        self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
 
 
 class LocalizedMKLOneClass(BaseLocalized, MKLOneClass):
@@ -247,4 +284,20 @@ objective_, duality_gap_, n_iter_, n_solves_, history_
         verbose: bool = False,
         random_state: Any = 0,
     ) -> None:
-        self._store(locals())
+        self.kernels = kernels
+        self.nu = nu
+        self.gating = gating
+        self.gating_columns = gating_columns
+        self.gating_kernel = gating_kernel
+        self.step = step
+        self.n_init = n_init
+        self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state

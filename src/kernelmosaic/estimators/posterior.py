@@ -77,9 +77,6 @@ class PosteriorMKLClassifier(MKLClassifier):
     array([0, 1])
     """
 
-    estimate: Any
-    n_neighbors: Any
-    bandwidth: Any
     # The one form of the joint machine that posteriors have.
     multi_class = "pairwise"
     slack = 1
@@ -108,7 +105,25 @@ class PosteriorMKLClassifier(MKLClassifier):
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
-        self._store(locals())
+        self.kernels = kernels
+        self.C = C
+        self.estimate = estimate
+        self.n_neighbors = n_neighbors
+        self.bandwidth = bandwidth
+        self.norm = norm
+        self.weights = weights
+        self.penalties = penalties
+        self.penalty_power = penalty_power
+        self.solver = solver
+        self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to samples and their posteriors or labels.
