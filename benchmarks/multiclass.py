@@ -39,8 +39,8 @@ from kernelmosaic import BilinearMKLClassifier, MKLClassifier
 from kernelmosaic.gram import StoredStack
 from kernelmosaic.kernels import Gaussian, family
 from kernelmosaic.learning import Options
-from kernelmosaic.learning.class_newton import ClassNewton
-from kernelmosaic.learning.class_wise import ProjectedGradient, QuasiNewton
+from kernelmosaic.learning.class_wise import ClassNewton, QuasiNewton
+from kernelmosaic.learning.formulations.projected_gradient import ProjectedGradient
 from kernelmosaic.learning.multiclass import MulticlassNewton
 from kernelmosaic.learning.norms import SumNorm
 from kernelmosaic.machines.multiclass import CrammerSinger

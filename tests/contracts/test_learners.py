@@ -28,8 +28,8 @@ OTHERS = {"SDP", "FixedWeights", "LearnedC"}
 
 
 def all_learners():
-    for module in pkgutil.iter_modules(kernelmosaic.learning.__path__):
-        importlib.import_module(f"kernelmosaic.learning.{module.name}")
+    for module in pkgutil.walk_packages(kernelmosaic.learning.__path__, "kernelmosaic.learning."):
+        importlib.import_module(module.name)
     found, todo = set(), [Learner]
     while todo:
         for cls in todo.pop().__subclasses__():

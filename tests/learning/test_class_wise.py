@@ -8,8 +8,8 @@ from numpy.testing import assert_allclose
 
 from kernelmosaic.gram import StoredStack
 from kernelmosaic.learning.base import Options
-from kernelmosaic.learning.class_newton import ClassNewton
-from kernelmosaic.learning.class_wise import ClassWiseProblem, ProjectedGradient, QuasiNewton
+from kernelmosaic.learning.class_wise import ClassNewton, ClassWiseProblem, QuasiNewton
+from kernelmosaic.learning.formulations.projected_gradient import ProjectedGradient
 from kernelmosaic.learning.multiclass import MulticlassFixed, MulticlassNewton
 from kernelmosaic.learning.norms import PowerNorm, SumNorm
 from kernelmosaic.machines.multiclass import CrammerSinger, PairwiseSlack

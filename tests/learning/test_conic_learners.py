@@ -9,8 +9,8 @@ from numpy.testing import assert_allclose
 from kernelmosaic import MKLClassifier
 from kernelmosaic.gram import StoredStack
 from kernelmosaic.kernels import Gaussian, Linear
-from kernelmosaic.learning.qcqp import QCQP
-from kernelmosaic.learning.sdp import SDP, _lower_bound
+from kernelmosaic.learning.formulations.qcqp import QCQP
+from kernelmosaic.learning.formulations.sdp import SDP, _lower_bound
 from kernelmosaic.solvers.conic import ConicProgram, pack_symmetric, unpack_symmetric
 
 pytest.importorskip("clarabel")

@@ -7,9 +7,9 @@ import pytest
 from tests.reference.discriminant import solve_matrix_fractional
 
 from kernelmosaic.gram import StoredStack
-from kernelmosaic.learning import discriminant_conic
 from kernelmosaic.learning.discriminant import DiscriminantFixed, DiscriminantProblem, centered_traces
-from kernelmosaic.learning.discriminant_factory import make_discriminant_learner
+from kernelmosaic.learning.factory import make_discriminant_learner
+from kernelmosaic.learning.formulations import discriminant_conic
 from kernelmosaic.machines.discriminant import Discriminant, center, least_squares_value, within_class_value
 
 EXACT = ("newton", "silp", "qcqp", "sdp")

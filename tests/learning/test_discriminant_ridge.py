@@ -8,8 +8,8 @@ import pytest
 from kernelmosaic.gram import StoredStack
 from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.learning.discriminant import DiscriminantProblem, centered_traces
-from kernelmosaic.learning.discriminant_factory import make_discriminant_learner
 from kernelmosaic.learning.discriminant_ridge import FeatureRidge, MatrixRidge, _FeatureSystem, make_ridge
+from kernelmosaic.learning.factory import make_discriminant_learner
 from kernelmosaic.machines.discriminant import Discriminant
 
 N, WIDTHS = 50, (4, 1, 7)

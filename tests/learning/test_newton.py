@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from kernelmosaic.learning.formulations.reduced_gradient import ReducedGradient
 from kernelmosaic.learning.newton import Newton
-from kernelmosaic.learning.reduced_gradient import ReducedGradient
 from kernelmosaic.machines import SVC
 
 pytest.importorskip("clarabel")

@@ -12,9 +12,9 @@ from tests.learning.problems import learn
 from kernelmosaic import MKLRegressor
 from kernelmosaic.gram import StoredStack
 from kernelmosaic.kernels import Gaussian, Linear
-from kernelmosaic.learning.evaluation import Problem
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import make_norm
+from kernelmosaic.learning.problem import Problem
 from kernelmosaic.machines import SVR
 
 

@@ -12,8 +12,8 @@ from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators._classes import find_classes
 from kernelmosaic.gram import GramStack, StoredStack
 from kernelmosaic.gram.memory import default_budget, format_bytes
-from kernelmosaic.learning.class_newton import ClassNewton
-from kernelmosaic.learning.class_wise import ClassWiseLearner, ProjectedGradient, QuasiNewton, matrix_dtype
+from kernelmosaic.learning.class_wise import ClassNewton, ClassWiseLearner, QuasiNewton, matrix_dtype
+from kernelmosaic.learning.formulations.projected_gradient import ProjectedGradient
 from kernelmosaic.machines.base import check_count, check_positive
 from kernelmosaic.machines.multiclass import CrammerSinger
 

@@ -25,8 +25,8 @@ from kernelmosaic.learning.discriminant import (
     DiscriminantProblem,
     centered_traces,
 )
-from kernelmosaic.learning.discriminant_factory import make_discriminant_learner
-from kernelmosaic.learning.factory import given_weights
+from kernelmosaic.learning.factory import make_discriminant_learner
+from kernelmosaic.learning.fixed import given_weights
 from kernelmosaic.machines import LeastSquares, Machine
 from kernelmosaic.machines.base import check_count, check_positive
 from kernelmosaic.machines.discriminant import Discriminant, discriminant_projection

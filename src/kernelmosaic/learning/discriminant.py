@@ -1,4 +1,4 @@
-"""Learning the weights for discriminant analysis: the problem that every formulation solves."""
+"""Learning the weights for discriminant analysis: the problem that every formulation solves, and Newton steps on it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.base import Iteration
 from kernelmosaic.learning.discriminant_ridge import RidgeSolution, make_ridge
-from kernelmosaic.learning.norms import Weights
+from kernelmosaic.learning.norms import SumNorm, Weights
+from kernelmosaic.learning.problem import BoundTracker
 from kernelmosaic.learning.progress import GapProgress, gap_progress
 from kernelmosaic.machines.discriminant import Discriminant, Matrix
 from kernelmosaic.solvers import relative_gap
@@ -23,6 +24,9 @@ from kernelmosaic.solvers.program import require_finite
 _LEAST = 1e-10
 #: A kernel whose centred trace is below this share of its trace is constant up to rounding.
 _CONSTANT = 1e-12
+#: Sufficient decrease in the line search, and how often a step is shortened.
+_ARMIJO = 1e-4
+_MAX_HALVINGS = 12
 
 
 @dataclass(frozen=True)
@@ -238,6 +242,39 @@ class DiscriminantLearner(ABC):
 
     def progress(self) -> GapProgress:
         return gap_progress("Discriminant", self.tol) if self.verbose else nullcontext(lambda gap: None)
+
+
+class DiscriminantNewton(DiscriminantLearner):
+    """Newton steps over the simplex of shares.
+
+    The value is smooth and convex in the weights, and one factorisation gives it with its gradient and Hessian, so the
+    quadratic model is exact to second order; it is minimised over the simplex and searched along.
+    """
+
+    def learn(self, problem: DiscriminantProblem) -> DiscriminantLearned:
+        found = BoundTracker(problem, problem.evaluate(problem.start()))
+        found.improve(lambda: self._step(problem, found), self.tol, self.max_iter, self.progress())
+        return problem.learned(found.best, found.gap, found.history)
+
+    def _step(self, problem: DiscriminantProblem, found: BoundTracker[Evaluation]) -> bool:
+        """Step to the model's minimiser, or as far towards it as pays; False when nothing more does."""
+        here, usable = found.best, problem.usable
+        s, q = here.shares[usable], here.q[usable]
+        # Slopes and curvature in units of the value, so that the model's own tolerance means something.
+        unit = max(float(q.max()), 1e-300)
+        direction = SumNorm().newton_direction(s, q / unit, problem.curvature(here) / unit)
+        slope = -problem.machine.objective_scale * float(q @ direction)
+        size, before = 1.0, found.lower
+        for _ in range(_MAX_HALVINGS if slope < 0 else 0):
+            there = problem.evaluate(problem.spread(s + size * direction))
+            found.bound(problem.lower(there))
+            if there.upper <= here.upper + _ARMIJO * size * slope:
+                found.best = there
+                return True
+            if found.gap <= self.tol:
+                return True
+            size *= 0.3
+        return found.lower > before
 
 
 class DiscriminantFixed(DiscriminantLearner):

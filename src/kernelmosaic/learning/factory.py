@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from kernelmosaic.gram import GramStack
-from kernelmosaic.learning.alignment import Alignment
 from kernelmosaic.learning.base import Learner, Options
-from kernelmosaic.learning.easymkl import EasyMKL
-from kernelmosaic.learning.fixed import FixedWeights
+from kernelmosaic.learning.discriminant import DiscriminantLearner, DiscriminantNewton
+from kernelmosaic.learning.fixed import FixedWeights, given_weights
+from kernelmosaic.learning.formulations.discriminant_conic import (
+    DiscriminantApproximateSDP,
+    DiscriminantKim,
+    DiscriminantSDP,
+)
+from kernelmosaic.learning.formulations.discriminant_qcqp import DiscriminantQCQP
+from kernelmosaic.learning.formulations.discriminant_silp import DiscriminantSILP
+from kernelmosaic.learning.formulations.qcqp import QCQP
+from kernelmosaic.learning.formulations.reduced_gradient import ReducedGradient
+from kernelmosaic.learning.formulations.sdp import SDP
+from kernelmosaic.learning.formulations.silp import SILP
+from kernelmosaic.learning.heuristics import Alignment, EasyMKL
 from kernelmosaic.learning.learned_c import LearnedC
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import make_norm
-from kernelmosaic.learning.penalties import make_penalties, numbers
-from kernelmosaic.learning.qcqp import QCQP
-from kernelmosaic.learning.reduced_gradient import ReducedGradient
-from kernelmosaic.learning.sdp import SDP
-from kernelmosaic.learning.silp import SILP
+from kernelmosaic.learning.penalties import make_penalties
 from kernelmosaic.machines import Machine
 from kernelmosaic.machines.base import check_count
 
@@ -33,6 +37,16 @@ SOLVERS: dict[str, type[Any]] = {
     "sdp": SDP,
     "alignment": Alignment,
     "easymkl": EasyMKL,
+}
+
+#: Every way to learn discriminant weights, by the name an estimator's `formulation` gives it.
+FORMULATIONS: dict[str, Callable[[float, int, bool], DiscriminantLearner]] = {
+    "newton": DiscriminantNewton,
+    "silp": DiscriminantSILP,
+    "qcqp": DiscriminantQCQP,
+    "sdp": DiscriminantSDP,
+    "sdp_approximate": DiscriminantApproximateSDP,
+    "kim": DiscriminantKim,
 }
 
 
@@ -75,13 +89,11 @@ def _solver(parameters: Any) -> type[Any]:
     return SOLVERS[name]
 
 
-def given_weights(weights: Any, P: int) -> NDArray[np.float64]:
-    """Return weights to keep: 1/P each for "uniform", else the given ones, checked; a product is one kernel by now."""
-    if isinstance(weights, str):
-        if weights not in ("uniform", "product"):
-            raise ValueError(f"weights={weights!r}: give 'uniform', 'product', {P} numbers, or None to learn them.")
-        return np.full(P, 1.0 / P)
-    eta = numbers("weights", weights, P)
-    if np.any(eta < 0) or not np.any(eta > 0):
-        raise ValueError(f"weights={weights!r}: weights must not be negative, nor all zero.")
-    return eta
+def make_discriminant_learner(formulation: str, tol: float, max_iter: int, verbose: bool) -> DiscriminantLearner:
+    """Return the learner of that name, or raise naming the ones there are."""
+    try:
+        kind = FORMULATIONS[formulation]
+    except (KeyError, TypeError):
+        known = ", ".join(repr(name) for name in FORMULATIONS)
+        raise ValueError(f"formulation={formulation!r}: choose one of {known}.") from None
+    return kind(tol, max_iter, verbose)

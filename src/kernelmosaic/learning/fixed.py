@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.base import Iteration, Learned, Learner
+from kernelmosaic.learning.penalties import numbers
 from kernelmosaic.machines import Machine
 
 
@@ -38,3 +39,15 @@ class FixedWeights(Learner):
         quadratic = 0.5 * float(solution.beta @ solution.values)
         value = machine.program.primal_value(quadratic, solution.values, solution.intercept)
         return Learned(self.weights, solution, value, solution.gap, 1, [Iteration(value, solution.gap)])
+
+
+def given_weights(weights: Any, P: int) -> NDArray[np.float64]:
+    """Return weights to keep: 1/P each for "uniform", else the given ones, checked; a product is one kernel by now."""
+    if isinstance(weights, str):
+        if weights not in ("uniform", "product"):
+            raise ValueError(f"weights={weights!r}: give 'uniform', 'product', {P} numbers, or None to learn them.")
+        return np.full(P, 1.0 / P)
+    eta = numbers("weights", weights, P)
+    if np.any(eta < 0) or not np.any(eta > 0):
+        raise ValueError(f"weights={weights!r}: weights must not be negative, nor all zero.")
+    return eta

@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.base import Iteration, Learned, Options
-from kernelmosaic.learning.evaluation import Evaluation, Problem
-from kernelmosaic.learning.factory import given_weights
-from kernelmosaic.learning.newton import Newton
-from kernelmosaic.learning.newton_search import NewtonSearch
+from kernelmosaic.learning.fixed import given_weights
+from kernelmosaic.learning.newton import Newton, NewtonSearch
 from kernelmosaic.learning.norms import Weights, make_norm
 from kernelmosaic.learning.penalties import make_penalties
+from kernelmosaic.learning.problem import Evaluation, Problem
 from kernelmosaic.machines.base import check_count
 from kernelmosaic.machines.multiclass import MulticlassMachine
 from kernelmosaic.solvers.multiclass_newton import free_coefficients, multiclass_curvature

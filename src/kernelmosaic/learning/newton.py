@@ -6,14 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.base import Learned, Learner, Options
-from kernelmosaic.learning.evaluation import Problem
-from kernelmosaic.learning.newton_search import NewtonSearch
 from kernelmosaic.learning.norms import Weights
+from kernelmosaic.learning.problem import BoundTracker, Evaluation, Problem
 from kernelmosaic.machines import Machine
 from kernelmosaic.machines.base import SubsampledMachine
+from kernelmosaic.solvers import relative_gap
 
 #: Weights are first learned from this share of the samples, ...
 _PART = 0.2
@@ -21,6 +22,16 @@ _PART = 0.2
 _LEAST_PART = 200
 #: ... to a gap of no less than this: they are not those of all samples anyway.
 _ROUGH = 1e-2
+#: The machine is first solved to this gap, ...
+_FIRST_TOL = 1e-2
+#: ... then sharpened by this factor whenever no step pays, down to rounding.
+_SHARPER = 0.03
+_SHARPEST = 1e-13
+#: Sufficient decrease in the line search.
+_ARMIJO = 1e-4
+_MAX_HALVINGS = 8
+#: How far to go from the best weights towards the lowest point of the planes, which jumps from corner to corner.
+_INWARD = 0.5
 
 
 class Newton(Learner):
@@ -56,3 +67,110 @@ class Newton(Learner):
         except ValueError:  # the weights of these few samples may leave no feasible β
             return None
         return found.weights * self.options.penalties**2
+
+
+class NewtonSearch(BoundTracker[Evaluation]):
+    """Newton steps with a line search on the exact value, and the planes of all β seen where none pays.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is being solved.
+    tol : float
+        The relative duality gap asked for.
+    warm_start : ndarray or None
+        β to start from.
+    theta : ndarray of shape (P,), optional
+        Scaled weights to start from; by default the middle of their set.
+    """
+
+    problem: Problem
+
+    def __init__(self, problem: Problem, tol: float, warm_start: Any, theta: Weights | None = None) -> None:
+        self.tol = tol
+        self.inner = max(min(_FIRST_TOL, 10 * tol), _SHARPEST)
+        start = problem.norm.start(problem.n_kernels) if theta is None else theta
+        super().__init__(problem, problem.evaluate(start, warm_start, self.inner))
+        self.planes = [problem.plane(self.best)]
+
+    @property
+    def noise(self) -> float:
+        return self.problem.noise
+
+    def step(self) -> bool:
+        """Lower the value by a Newton step, or find out why none does; False if nothing is left to try."""
+        here = self.best
+        watched = here.watched
+        direction = np.zeros_like(here.theta)
+        direction[watched] = self.problem.norm.newton_direction(
+            here.theta[watched], here.q[watched], self.problem.curvature(here)
+        )
+        slope = -float(here.q[watched] @ direction[watched])
+        self.inner = self._inner_tol(here)
+        size = 1.0
+        for attempt in range(_MAX_HALVINGS if slope < 0 else 0):
+            there = self._evaluate(self.problem.norm.retract(here.theta + size * direction), here)
+            if there.upper <= here.upper + _ARMIJO * size * slope:
+                self.best = there
+                return True
+            # Differences below the machine's own gap say nothing about the weights.
+            if self.gap <= self.tol or -size * slope <= here.solution.gap * abs(here.upper):
+                break
+            rise = there.upper - here.upper
+            size *= _shrink(rise / size, slope, -float(there.q[watched] @ direction[watched]), smooth=attempt == 0)
+        return self.gap <= self.tol or self._recover()
+
+    def _recover(self) -> bool:
+        """Go on where no Newton step pays; False if that, too, has nothing left to try.
+
+        Either the machines' errors are larger than what the weights have left to gain: they are solved more exactly
+        from now on. Or the value has a kink here, β being one of several: the planes of all β seen so far then know
+        more than the slope of one, and where they are lowest is the next place to look.
+        """
+        exact = self.inner <= _SHARPEST
+        self.inner = max(_SHARPER * self.inner, _SHARPEST)
+        self.best = self.problem.complete(self.best)
+        self._note(self.best)
+        constants, slopes = map(np.array, zip(*self.planes, strict=True))
+        lowest = self.problem.norm.lowest_plane_point(constants, slopes)
+        if lowest is None and exact:
+            return False
+        theta = self.best.theta
+        if lowest is not None:
+            self.bound(lowest[1])
+            theta = self.problem.norm.retract(theta + _INWARD * (lowest[0] - theta))
+        there = self.problem.complete(self._evaluate(theta, self.best))
+        self._note(there)
+        self.best = there if there.upper <= self.best.upper else self.best
+        return True
+
+    def _evaluate(self, theta: NDArray[np.float64], here: Evaluation) -> Evaluation:
+        there = self.problem.evaluate(theta, here.solution.beta, self.inner, self.problem.watch(here))
+        # Once the kernels looked at would do, the others are asked whether they agree.
+        if relative_gap(min(there.upper, here.upper), self.problem.lower(there)) <= 2 * self.tol:
+            there = self.problem.complete(there)
+        self._note(there)
+        return there
+
+    def _note(self, there: Evaluation) -> None:
+        if there.complete:
+            self.bound(self.problem.lower(there))
+            self.planes.append(self.problem.plane(there))
+
+    def _inner_tol(self, here: Evaluation) -> float:
+        # An error δ in the machine's value is one of √δ in β and in the slopes: the gap of the whole needs its square.
+        gap = relative_gap(here.upper, self.problem.lower(here))
+        return min(self.inner, max(0.1 * gap**2, 1e-2 * self.tol, _SHARPEST))
+
+
+def _shrink(rise: float, slope_here: float, slope_there: float, *, smooth: bool) -> float:
+    """Return the factor by which to shorten a step after which the value rises again, all slopes a unit of the step.
+
+    A smooth value is taken as quadratic, its slope as linear; if that did not do, there is a kink between the two
+    points, and the value is taken as the larger of its two tangents.
+    """
+    if not slope_there > 0:
+        return 0.5
+    if smooth:
+        return float(np.clip(slope_here / (slope_here - slope_there), 0.1, 0.7))
+    return float(np.clip((slope_there - rise) / (slope_there - slope_here), 1e-3, 0.7))

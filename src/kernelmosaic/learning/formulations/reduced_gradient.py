@@ -8,9 +8,8 @@ import numpy as np
 
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.base import Learned, Learner, Options
-from kernelmosaic.learning.bound_tracker import BoundTracker
-from kernelmosaic.learning.evaluation import Evaluation, Problem
 from kernelmosaic.learning.norms import Weights
+from kernelmosaic.learning.problem import BoundTracker, Evaluation, Problem
 from kernelmosaic.machines import Machine
 
 #: The machine is solved to this share of the gap asked for, ...

@@ -8,9 +8,9 @@ import numpy as np
 from scipy.linalg import helmert
 
 from kernelmosaic.learning.base import Iteration
-from kernelmosaic.learning.bound_tracker import BoundTracker
 from kernelmosaic.learning.discriminant import DiscriminantLearned, DiscriminantLearner, DiscriminantProblem, Evaluation
 from kernelmosaic.learning.norms import Weights
+from kernelmosaic.learning.problem import BoundTracker
 from kernelmosaic.machines.discriminant import Discriminant, Matrix, binary_targets, center, within_class_matrix
 from kernelmosaic.solvers import relative_gap
 from kernelmosaic.solvers.matrix_inequality import MatrixInequality, MatrixSolution, solve_matrix_inequalities

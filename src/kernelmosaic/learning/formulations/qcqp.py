@@ -10,8 +10,7 @@ from scipy import sparse
 
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.base import Learned, Learner, Options
-from kernelmosaic.learning.bound_tracker import BoundTracker
-from kernelmosaic.learning.evaluation import Problem
+from kernelmosaic.learning.problem import BoundTracker, Problem
 from kernelmosaic.machines import Machine
 from kernelmosaic.solvers import Program
 from kernelmosaic.solvers.conic import ConicProgram

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelmosaic.learning.bound_tracker import BoundTracker
 from kernelmosaic.learning.discriminant import DiscriminantLearned, DiscriminantLearner, DiscriminantProblem, Evaluation
 from kernelmosaic.learning.norms import Weights
+from kernelmosaic.learning.problem import BoundTracker
 from kernelmosaic.solvers.linear_program import Master
 
 #: The first step from the best weights towards the master's, and how it shrinks when it does not pay and grows when

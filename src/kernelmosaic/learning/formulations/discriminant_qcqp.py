@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from kernelmosaic.learning.base import Iteration
-from kernelmosaic.learning.bound_tracker import BoundTracker
 from kernelmosaic.learning.discriminant import DiscriminantLearned, DiscriminantLearner, DiscriminantProblem, Evaluation
 from kernelmosaic.learning.norms import Weights
+from kernelmosaic.learning.problem import BoundTracker
 from kernelmosaic.solvers import relative_gap
 
 #: How near to the boundary a step may end, as a share of the way there.
