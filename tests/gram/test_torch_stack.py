@@ -315,7 +315,7 @@ def test_compiled_passes_get_what_they_need(samples, monkeypatch):
 
 
 def test_no_compiled_passes_on_the_host():
-    from kernelmosaic.gram._torch_direct import available, combine_directly, multiply_directly
+    from kernelmosaic.gram._torch_cuda import available, combine_directly, multiply_directly
 
     X = torch.zeros(3, 2, dtype=torch.float64)
     assert not combine_directly(X.T, [-1.0], [1.0], torch.empty(3, 3))

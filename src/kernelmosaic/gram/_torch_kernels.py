@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kernelmosaic.backend import is_tensor, torch_backend
-from kernelmosaic.gram._torch_fused import add_gaussians
+from kernelmosaic.gram._torch_cuda import add_gaussians
 from kernelmosaic.gram.kernel_set import FittedKernel, KernelSet, Views, take_rows
 from kernelmosaic.gram.normalizing import Centered, UnitDiagonal, UnitTrace
 from kernelmosaic.gram.product import ProductKernelSet
