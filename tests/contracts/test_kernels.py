@@ -24,6 +24,7 @@ from kernelmosaic.kernels import (
     Diffusion,
     Gaussian,
     Kernel,
+    Laplacian,
     Linear,
     Polynomial,
     Precomputed,
@@ -65,6 +66,10 @@ def gaussian_pair(width):
     return lambda x, z: naive.gaussian(x, z, width)
 
 
+def laplacian_pair(width):
+    return lambda x, z: naive.laplacian(x, z, width)
+
+
 def fft_pair(X, n_frequencies):
     width = naive.median_width([naive.magnitudes(x, n_frequencies) for x in X.tolist()])
     return lambda x, z: naive.gaussian(*(naive.magnitudes(v, n_frequencies) for v in (x, z)), width)
@@ -87,6 +92,15 @@ EXAMPLES: dict[type[Kernel], list[Example]] = {
         Example(Gaussian(width="nearest"), NUMBERS, gaussian_pair(naive.nearest_width(NUMBERS.tolist()))),
         Example(Gaussian(), NUMBERS, gaussian_pair(naive.median_width(NUMBERS.tolist()))),
         Example(Gaussian(factor=0.5), NUMBERS, gaussian_pair(0.5 * naive.median_width(NUMBERS.tolist()))),
+    ],
+    Laplacian: [
+        Example(Laplacian(width=1.7), NUMBERS, laplacian_pair(1.7)),
+        Example(Laplacian("nearest"), NUMBERS, laplacian_pair(naive.nearest_width(NUMBERS.tolist(), naive.manhattan))),
+        Example(
+            Laplacian(factor=0.5),
+            NUMBERS,
+            laplacian_pair(0.5 * naive.median_width(NUMBERS.tolist(), naive.manhattan)),
+        ),
     ],
     Correlation: [Example(Correlation(), WITH_CONSTANT, naive.correlation)],
     FFT: [

@@ -128,13 +128,13 @@ def test_the_memory_budget_holds_on_the_device():
 
 @pytest.mark.parametrize("columns", [(), (3,)], ids=["one vector", "several"])
 def test_single_precision_times_double_is_summed_in_double(columns, monkeypatch):
-    from kernelmosaic.gram import _torch_passes
+    from kernelmosaic.gram import _torch_cuda
 
-    monkeypatch.setattr(_torch_passes, "_STRIP", 100)
+    monkeypatch.setattr(_torch_cuda, "_STRIP", 100)
     rng = np.random.RandomState(5)
     Z = rng.standard_normal((57, 9)).astype(np.float32)
     w, v = rng.standard_normal((9, *columns)), rng.standard_normal((57, *columns))
     tensors = [torch.as_tensor(one) for one in (Z, w, v)]
-    np.testing.assert_allclose(_torch_passes.rows_times(*tensors[:2]), Z.astype(np.float64) @ w, rtol=1e-12)
-    found = _torch_passes.columns_times(tensors[0], tensors[2])
+    np.testing.assert_allclose(_torch_cuda.rows_times(*tensors[:2]), Z.astype(np.float64) @ w, rtol=1e-12)
+    found = _torch_cuda.columns_times(tensors[0], tensors[2])
     np.testing.assert_allclose(found, Z.astype(np.float64).T @ v, rtol=1e-12)

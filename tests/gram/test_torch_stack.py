@@ -7,11 +7,23 @@ import pytest
 
 from kernelmosaic.gram import DenseGram, KernelSet, ProductKernelSet, make_stack
 from kernelmosaic.gram.device import has_device, is_tensor, require_device, tensor_device, to_host
-from kernelmosaic.kernels import Correlation, Gaussian, Linear, Polynomial, family
+from kernelmosaic.kernels import Correlation, Gaussian, Laplacian, Linear, Polynomial, StatisticKernel, family
 from kernelmosaic.kernels.views import lay_specs, read_kernels
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
+
+
+class Bell(StatisticKernel):
+    """A formula for arrays alone, which the host has to evaluate."""
+
+    statistic = "squared_distances"
+
+    def from_statistic(self, S):
+        if not isinstance(S, np.ndarray):
+            raise TypeError("arrays only")
+        return 1.0 / (1.0 + S)
+
 
 #: The last has no formula on the device; two read other columns than the rest.
 KERNELS = [
@@ -172,6 +184,23 @@ def test_a_product_of_kernels(samples):
     np.testing.assert_allclose(np.asarray(stack.combine(np.array([2.0]))), 2.0 * expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("normalize", ["trace", "diagonal", "centered", None])
+def test_kernels_of_other_statistics_and_of_others(samples, normalize):
+    kernels = [Laplacian(3.0), Bell(), Gaussian(2.0)]
+    expected = [
+        np.exp(-np.abs(samples[:, None] - samples).sum(-1) / 3.0),
+        1.0 / (1.0 + ((samples[:, None] - samples) ** 2).sum(-1)),
+        np.exp(-((samples[:, None] - samples) ** 2).sum(-1) / 4.0),
+    ]
+    if normalize == "centered":
+        H = np.eye(N) - 1.0 / N
+        expected = [H @ K @ H / np.mean(np.diag(H @ K @ H)) for K in expected]
+    kernel_set = fit(samples, kernels, normalize)
+    stack = make_stack(kernel_set, kernel_set.views(samples), device="cpu")
+    for m, weights in enumerate(np.eye(3)):
+        np.testing.assert_allclose(np.asarray(stack.combine(weights)), expected[m], atol=1e-9)
+
+
 def test_the_diagonal_is_exact_however_narrow_the_kernel(samples):
     kernel_set = fit(samples, [Gaussian(1e-9)], None)
     for dtype in (np.float32, np.float64):
@@ -286,7 +315,7 @@ def test_compiled_passes_get_what_they_need(samples, monkeypatch):
 
 
 def test_no_compiled_passes_on_the_host():
-    from kernelmosaic.gram._torch_direct import available, combine_directly, multiply_directly
+    from kernelmosaic.gram._torch_cuda import available, combine_directly, multiply_directly
 
     X = torch.zeros(3, 2, dtype=torch.float64)
     assert not combine_directly(X.T, [-1.0], [1.0], torch.empty(3, 3))

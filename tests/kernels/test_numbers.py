@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from tests.reference import naive_kernels as naive
 
-from kernelmosaic.kernels import FFT, Correlation, Gaussian, Linear, Polynomial
+from kernelmosaic.kernels import FFT, Correlation, Gaussian, Laplacian, Linear, Polynomial
 
 X = np.random.RandomState(6).normal(size=(8, 10))
 
@@ -30,8 +30,8 @@ def test_polynomial_takes_numpy_integers_and_keeps_single_precision():
 
 
 def test_formulas_leave_the_statistic_alone():
-    S = X @ X.T
-    for kernel in (Linear(), Polynomial(degree=3), Gaussian(width=1.0)):
+    S = np.abs(X @ X.T)
+    for kernel in (Linear(), Polynomial(degree=3), Gaussian(width=1.0), Laplacian(width=1.0)):
         before = S.copy()
         K = kernel.from_statistic(S)
         K *= 0

@@ -33,14 +33,22 @@ def gaussian(x: Vector, z: Vector, width: float) -> float:
     return math.exp(-(math.dist(x, z) ** 2) / width**2)
 
 
-def nearest_width(X: Sequence[Vector]) -> float:
-    distinct = list({tuple(x) for x in X})
-    return mean(min(math.dist(x, z) for z in distinct if z != x) for x in distinct)
+def manhattan(x: Vector, z: Vector) -> float:
+    return sum(abs(a - b) for a, b in zip(x, z, strict=True))
 
 
-def median_width(X: Sequence[Vector]) -> float:
+def laplacian(x: Vector, z: Vector, width: float) -> float:
+    return math.exp(-manhattan(x, z) / width)
+
+
+def nearest_width(X: Sequence[Vector], distance: Callable[..., float] = math.dist) -> float:
     distinct = list({tuple(x) for x in X})
-    return median(math.dist(x, z) for i, x in enumerate(distinct) for z in distinct[:i])
+    return mean(min(distance(x, z) for z in distinct if z != x) for x in distinct)
+
+
+def median_width(X: Sequence[Vector], distance: Callable[..., float] = math.dist) -> float:
+    distinct = list({tuple(x) for x in X})
+    return median(distance(x, z) for i, x in enumerate(distinct) for z in distinct[:i])
 
 
 def correlation(x: Vector, z: Vector) -> float:

@@ -61,9 +61,10 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     approximation : {"nystroem", "fourier"} or None, default=None
         None computes the kernels exactly. Else each becomes a block of features whose inner products approximate it,
         and cost grows with the number of samples, not with its square: ``"nystroem"`` projects onto samples drawn as
-        landmarks and serves every kernel; ``"fourier"`` draws frequencies and serves Gaussian kernels. Linear kernels
-        of no more columns than `rank` stay exact. X may then be a memory map, or the path of a Parquet file or a folder
-        of them, which are read in blocks. Weights, objective and gap are those of the approximated problem.
+        landmarks and serves every kernel; ``"fourier"`` draws frequencies and serves Gaussian and Laplacian kernels.
+        Linear kernels of no more columns than `rank` stay exact. X may then be a memory map, or the path of a Parquet
+        file or a folder of them, which are read in blocks. Weights, objective and gap are those of the approximated
+        problem.
     rank : int or sequence of P int, default=500
         Features a kernel, at most.
     class_weight : dict, "balanced" or None, default=None

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kernelmosaic.backend import torch_backend
-from kernelmosaic.gram._torch_passes import columns_times, rows_times
+from kernelmosaic.gram._torch_cuda import columns_times, rows_times
 from kernelmosaic.gram.factored import FactoredGram, like
 from kernelmosaic.gram.gram import Array
 from kernelmosaic.gram.row_blocks import row_strips

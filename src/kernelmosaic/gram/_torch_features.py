@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from kernelmosaic.gram._torch_cuda import columns_times, rows_times
 from kernelmosaic.gram._torch_factored import DeviceFactoredGram
 from kernelmosaic.gram._torch_kernels import DeviceKernelSet, Placed
-from kernelmosaic.gram._torch_passes import columns_times, rows_times
 from kernelmosaic.gram._torch_stack import device_budget
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import FeatureStack, Kernels, nonzero_rows

@@ -1,13 +1,13 @@
-"""Kernels on a device: the formulas of the number kernels, written once more for torch tensors.
+"""Kernels on a device.
 
 Inner products and distances are computed in double precision, as fast on large accelerators as single precision
-without shortcuts, and rounded to the block's precision before the formula. Kernels without a formula here are computed
-on the host by their own code, and copied.
+without shortcuts, and rounded to the block's precision before the formula. Kernels without a formula for tensors are
+computed on the host, and copied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,15 +16,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kernelmosaic.gram._torch_fused import add_gaussians
+from kernelmosaic.backend import is_tensor, torch_backend
+from kernelmosaic.gram._torch_cuda import add_gaussians
 from kernelmosaic.gram.kernel_set import FittedKernel, KernelSet, Views, take_rows
 from kernelmosaic.gram.normalizing import Centered, UnitDiagonal, UnitTrace
 from kernelmosaic.gram.product import ProductKernelSet
+from kernelmosaic.kernels.base import StatisticKernel, pairwise_statistic
 from kernelmosaic.kernels.gaussian import Gaussian
-from kernelmosaic.kernels.linear import Linear
-from kernelmosaic.kernels.polynomial import Polynomial
-
-Formula = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class Group:
 
     Attributes
     ----------
-    statistic : {"products", "squared_distances"}
+    statistic : {"products", "squared_distances", "manhattan_distances"}
         What they share.
     members : list of int
         Their numbers.
@@ -110,13 +108,13 @@ class DeviceKernelSet:
         self.kernel_set = kernel_set
         self.device = device
         self.is_product = isinstance(kernel_set, ProductKernelSet)
-        self.formulas: dict[int, Formula] = {}
+        self.formulas: dict[int, StatisticKernel] = {}
         shared: dict[tuple[str, int], list[int]] = {}
         for m, fitted_kernel in enumerate(kernel_set.fitted):
-            formula = _formula(fitted_kernel)
-            if formula is not None:
-                self.formulas[m] = formula
-                shared.setdefault((fitted_kernel.kernel.statistic, id(views[m])), []).append(m)
+            kernel = fitted_kernel.kernel
+            if isinstance(kernel, StatisticKernel) and takes_tensors(kernel, str(device)):
+                self.formulas[m] = kernel
+                shared.setdefault((kernel.statistic, id(views[m])), []).append(m)
         self.on_host = [m for m in range(len(kernel_set.fitted)) if m not in self.formulas]
         self.groups = [
             Group(statistic, members, _center(statistic, views[members[0]]))
@@ -160,7 +158,7 @@ class DeviceKernelSet:
                 bells = [m for m in group.members if m in rest and self._is_gaussian(m)]
                 if bells:
                     S = self._statistic(number, left, right)
-                    rates = [_rate(self.kernel_set.fitted[m].kernel) for m in bells]
+                    rates = [self._rate(m) for m in bells]
                     add_gaussians(S, rates, [float(weights[m]) / _scale(self.kernel_set.fitted[m]) for m in bells], out)
                     rest = [m for m in rest if m not in bells]
         for m, block in self.blocks(left, right, rest, out.dtype):
@@ -176,7 +174,7 @@ class DeviceKernelSet:
         fitted = [self.kernel_set.fitted[m] for m in kernels]
         return GaussianGroup(
             homes.pop(),
-            [_rate(fitted_kernel.kernel) for fitted_kernel in fitted],
+            [self._rate(m) for m in kernels],
             [_scale(fitted_kernel) for fitted_kernel in fitted],
         )
 
@@ -191,7 +189,7 @@ class DeviceKernelSet:
                 for m in members:
                     # Centring may leave but the last digits of large entries: they are rounded after it.
                     centred = isinstance(self.kernel_set.fitted[m].normalization, Centered)
-                    K = self.formulas[m](S if centred else rounded)
+                    K = self.formulas[m].from_statistic(S if centred else rounded)
                     yield m, self._finish(m, K, left, right).to(dtype)
         hosted = [m for m in self.on_host if m in kernels]
         if hosted:
@@ -200,18 +198,22 @@ class DeviceKernelSet:
                 yield m, self._tensor(block).to(dtype)
 
     def _statistic(self, number: int, left: Placed, right: Placed) -> Tensor:
-        X, Y = left.samples[number], right.samples[number]
-        if self.groups[number].statistic == "products":
-            return X @ Y.T
-        S = torch.addmm(right.norms[number].unsqueeze(0), X, Y.T, alpha=-2.0)
-        return S.add_(left.norms[number].unsqueeze(1)).clamp_(min=0.0)
+        statistic, norms = self.groups[number].statistic, (left.norms[number], right.norms[number])
+        S: Any = pairwise_statistic(statistic, left.samples[number], right.samples[number], norms)
+        return S
 
     def _is_gaussian(self, m: int) -> bool:
         """Whether a kernel is a Gaussian up to one factor."""
         fitted_kernel = self.kernel_set.fitted[m]
-        return isinstance(fitted_kernel.kernel, Gaussian) and not isinstance(
+        # Subclasses may say something else than their parents.
+        return type(fitted_kernel.kernel) is Gaussian and not isinstance(
             fitted_kernel.normalization, Centered | UnitDiagonal
         )
+
+    def _rate(self, m: int) -> float:
+        kernel = self.kernel_set.fitted[m].kernel
+        assert isinstance(kernel, Gaussian)
+        return kernel.rate(np.float32)
 
     def _finish(self, m: int, K: Tensor, left: Placed, right: Placed) -> Tensor:
         fitted_kernel = self.kernel_set.fitted[m]
@@ -243,35 +245,16 @@ def _side(fitted_kernel: FittedKernel, view: Any) -> NDArray[np.float64] | None:
     return rule._means(view) if isinstance(rule, Centered) else None
 
 
-def _formula(fitted_kernel: FittedKernel) -> Formula | None:
-    """Return the kernel's formula on a block of its statistic; None for kernels that only the host knows."""
-    kernel = fitted_kernel.kernel
-    # Subclasses may say something else than their parents.
-    if type(kernel) is Gaussian:
-        rate = _rate(kernel)
-        return lambda S: torch.mul(S, rate).exp_()
-    if type(kernel) is Linear:
-        return lambda S: S.clone()
-    if type(kernel) is Polynomial:
-        return lambda S: _power(S + float(kernel.offset), int(kernel.degree))
-    return None
-
-
-def _rate(kernel: Any) -> float:
-    """Return the factor −1/width² of the squared distance, bounded so that zero times it is zero."""
-    inverse = 1.0 / float(kernel.width_)
-    return max(-inverse * inverse, float(np.finfo(np.float32).min))
-
-
-def _power(base: Tensor, degree: int) -> Tensor:
-    K = base.clone()
-    for _ in range(degree - 1):
-        K *= base
-    return K
+def takes_tensors(kernel: StatisticKernel, device: str) -> bool:
+    """Whether a formula serves tensors: kernels of others may be written for NumPy alone."""
+    try:
+        return is_tensor(kernel.from_statistic(torch_backend(device).zeros((1, 1))))
+    except Exception:  # whatever a formula for arrays makes of a tensor, the host serves
+        return False
 
 
 def _center(statistic: str, view: Any) -> NDArray[np.float64]:
     """Return the mean of the samples where only their differences count, else zero."""
-    if statistic == "products":
+    if statistic != "squared_distances":
         return np.zeros(view.shape[1])
     return np.asarray(view.mean(axis=0), dtype=np.float64).ravel()

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kernelmosaic.gram._torch_direct import combine_directly, multiply_directly
+from kernelmosaic.gram._torch_cuda import combine_directly, multiply_directly
 from kernelmosaic.gram._torch_kernels import DeviceKernelSet, Placed
 from kernelmosaic.gram.class_grams import StackClasses
 from kernelmosaic.gram.gram import DenseGram

@@ -6,13 +6,11 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 from sklearn.utils.extmath import safe_sparse_dot
 
-from kernelmosaic.kernels import Gaussian, Linear
-from kernelmosaic.kernels.algebra import Product, Scaled
 from kernelmosaic.kernels.base import Block, Kernel
+from kernelmosaic.kernels.linear import Linear
 
 #: Eigenvalues of the landmarks' block below this share of the largest are rounding, ...
 ROUNDING = 1e-12
@@ -74,7 +72,7 @@ class ColumnsMap(FeatureMap):
 
 
 class FourierMap(FeatureMap):
-    """√(a/r) (cos Xω, sin Xω) for r frequencies ω drawn from the spectrum of a kernel a · exp(−‖x − z‖² / width²).
+    """√(a/r) (cos Xω, sin Xω) for r frequencies ω drawn from the spectrum of a kernel a · κ(x − z).
 
     References
     ----------
@@ -85,7 +83,7 @@ class FourierMap(FeatureMap):
     center: Any = 0.0
 
     def __init__(self, kernel: Kernel, X: Any, rank: int, random: np.random.RandomState) -> None:
-        self.frequencies, self.factor = _draw(kernel, X.shape[1], rank // 2, random)
+        self.frequencies, self.factor = kernel.draw_frequencies(X.shape[1], rank // 2, random)
         self.width = 2 * self.frequencies.shape[1]
         if isinstance(X, np.ndarray):
             self.center = X.mean(axis=0, dtype=np.float64)
@@ -103,26 +101,6 @@ class FourierMap(FeatureMap):
         np.sin(angles, out=Z[:, half:])
         Z *= Z.dtype.type(np.sqrt(self.factor / half))
         return Z
-
-
-def _draw(
-    kernel: Kernel, n_columns: int, count: int, random: np.random.RandomState
-) -> tuple[NDArray[np.float64], float]:
-    """Return frequencies of the kernel's spectrum, of shape (columns, count), and the kernel's value at x = z."""
-    if isinstance(kernel, Gaussian):
-        return np.sqrt(2.0) / kernel.width_ * random.standard_normal((n_columns, count)), 1.0
-    if isinstance(kernel, Scaled):
-        frequencies, factor = _draw(kernel.kernel_, n_columns, count, random)
-        return frequencies, factor * float(kernel.factor)
-    if isinstance(kernel, Product):
-        # A product of spectra is the spectrum of a sum of independent frequencies.
-        left, a = _draw(kernel.left_, n_columns, count, random)
-        right, b = _draw(kernel.right_, n_columns, count, random)
-        return left + right, a * b
-    raise ValueError(
-        f"approximation='fourier' serves Gaussian kernels, their products and multiples, not {kernel!r}; "
-        "use approximation='nystroem', which serves every kernel."
-    )
 
 
 def explicit_map(

@@ -7,6 +7,7 @@ from kernelmosaic.kernels.diffusion import Diffusion
 from kernelmosaic.kernels.family import PerColumn, family, per_column
 from kernelmosaic.kernels.fft import FFT
 from kernelmosaic.kernels.gaussian import Gaussian
+from kernelmosaic.kernels.laplacian import Laplacian
 from kernelmosaic.kernels.linear import Linear
 from kernelmosaic.kernels.polynomial import Polynomial
 from kernelmosaic.kernels.precomputed import Precomputed
@@ -21,6 +22,7 @@ __all__ = [
     "Diffusion",
     "Gaussian",
     "Kernel",
+    "Laplacian",
     "Linear",
     "PerColumn",
     "Polynomial",

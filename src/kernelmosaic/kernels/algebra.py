@@ -103,6 +103,14 @@ class Product(_Pair):
     def _join(left: Block, right: Block) -> Block:
         return np.multiply(left, right)
 
+    def draw_frequencies(
+        self, n_columns: int, count: int, random: np.random.RandomState
+    ) -> tuple[NDArray[np.float64], float]:
+        # A product of kernels has the spectrum of a sum of independent frequencies.
+        left, a = _fitted(self, "left").draw_frequencies(n_columns, count, random)
+        right, b = _fitted(self, "right").draw_frequencies(n_columns, count, random)
+        return left + right, a * b
+
     def __repr__(self) -> str:
         return f"{_operand(self.left, Sum)} * {_operand(self.right, Sum, Product, Scaled)}"
 
@@ -152,6 +160,12 @@ class Scaled(Kernel):
     def _diagonal(self, X: Any) -> NDArray[np.float64]:
         return np.multiply(_fitted(self, "kernel")._diagonal(X), float(self.factor))
 
+    def draw_frequencies(
+        self, n_columns: int, count: int, random: np.random.RandomState
+    ) -> tuple[NDArray[np.float64], float]:
+        frequencies, value = _fitted(self, "kernel").draw_frequencies(n_columns, count, random)
+        return frequencies, value * float(self.factor)
+
     def _check_parts(self) -> None:
         _check_kernel("kernel", self.kernel, "Scaled")
         if not isinstance(self.factor, Real) or isinstance(self.factor, bool) or not 0 < self.factor < np.inf:
@@ -177,3 +191,18 @@ def _check_kernel(name: str, value: Any, owner: str) -> None:
 def _operand(kernel: Kernel, *looser: type[Kernel]) -> str:
     """In parentheses where reading the text as Python would otherwise build another tree."""
     return f"({kernel!r})" if isinstance(kernel, looser) else repr(kernel)
+
+
+def _add(left: Kernel, right: object) -> Sum:
+    return Sum(left, right) if isinstance(right, Kernel) else NotImplemented
+
+
+def _multiply(left: Kernel, right: object) -> Product | Scaled:
+    if isinstance(right, Kernel):
+        return Product(left, right)
+    return Scaled(float(right), left) if isinstance(right, Real) else NotImplemented
+
+
+# Set here, because `base` cannot know the classes above: importing the package brings both.
+Kernel.__add__ = _add  # type: ignore[method-assign]
+Kernel.__mul__ = Kernel.__rmul__ = _multiply  # type: ignore[method-assign]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -12,11 +11,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
+from kernelmosaic.backend import backend_of, is_tensor
 from kernelmosaic.kernels.text import refuse_text
 
 if TYPE_CHECKING:
     from kernelmosaic.kernels.algebra import Product, Scaled, Sum
 
+#: An array, or a tensor where the samples are tensors.
 Block = NDArray[Any]
 
 
@@ -74,29 +75,34 @@ class Kernel(BaseEstimator, ABC):
     def _diagonal(self, X: Any) -> NDArray[np.float64]:
         return np.array([self._block(x, x)[0, 0] for x in (X[i : i + 1] for i in range(X.shape[0]))], dtype=np.float64)
 
-    def __add__(self, other: object) -> Sum:
-        from kernelmosaic.kernels.algebra import Sum
+    def draw_frequencies(
+        self, n_columns: int, count: int, random: np.random.RandomState
+    ) -> tuple[NDArray[np.float64], float]:
+        """Return frequencies drawn from the spectrum of a kernel of x − z, (columns, count), and its value at x = z."""
+        raise ValueError(
+            f"approximation='fourier' serves Gaussian and Laplacian kernels, their products and multiples, not "
+            f"{self!r}; use approximation='nystroem', which serves every kernel."
+        )
 
-        return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
+    if TYPE_CHECKING:  # written in `algebra`, which knows what sums and products are
 
-    def __mul__(self, other: object) -> Product | Scaled:
-        from kernelmosaic.kernels.algebra import Product, Scaled
+        def __add__(self, other: object) -> Sum: ...
 
-        if isinstance(other, Kernel):
-            return Product(self, other)
-        return Scaled(float(other), self) if isinstance(other, Real) else NotImplemented
+        def __mul__(self, other: object) -> Product | Scaled: ...
 
-    __rmul__ = __mul__
+        def __rmul__(self, other: object) -> Scaled: ...
 
 
 class StatisticKernel(Kernel):
-    """A kernel that is a function of one number a pair: the inner product or the squared distance.
+    """A kernel that is a function of one number per pair of samples: their inner product or a distance.
 
-    Kernels on the same columns share that number, so a stack computes it once for a whole family of widths.
+    Kernels on the same columns share that number, so a stack computes it once for a whole family of widths. A formula
+    of operators and of functions that NumPy and torch spell alike, taken from ``backend_of(S).xp``, is evaluated on a
+    device as it is; any other is evaluated on the host, and its blocks are copied.
 
     Attributes
     ----------
-    statistic : {"products", "squared_distances"}
+    statistic : {"products", "squared_distances", "manhattan_distances"}
         The number the formula reads.
     """
 
@@ -116,15 +122,34 @@ class StatisticKernel(Kernel):
         return self.from_statistic(np.zeros(X.shape[0]))
 
 
-def pairwise_statistic(name: str, X: Any, Y: Any) -> Block:
-    """Return the inner products or squared distances between the rows of X and those of Y."""
+def pairwise_statistic(name: str, X: Any, Y: Any, norms: tuple[Any, Any] | None = None) -> Block:
+    """Return the inner products or distances between the rows of X and those of Y, arrays or tensors.
+
+    Squared norms of the rows of X and Y, if they are known, save squared distances of tensors from computing them.
+    """
+    if is_tensor(X):
+        block: Block = _tensor_statistic(name, X, Y, norms)
+        return block
     if name == "products":
         return np.asarray(safe_sparse_dot(X, Y.T, dense_output=True))
     # Loads a good part of scikit-learn, which a stack of precomputed matrices does without.
-    from sklearn.metrics.pairwise import euclidean_distances
+    from sklearn.metrics.pairwise import euclidean_distances, manhattan_distances
 
+    if name == "manhattan_distances":
+        return np.asarray(manhattan_distances(X, Y), dtype=np.result_type(X.dtype, Y.dtype))
     X, Y = near_origin(X, Y)
     return np.asarray(euclidean_distances(X, None if Y is X else Y, squared=True))
+
+
+def _tensor_statistic(name: str, X: Any, Y: Any, norms: tuple[Any, Any] | None) -> Any:
+    """The same on a device, where whoever placed the samples has moved them near the origin."""
+    if name == "products":
+        return X @ Y.T
+    xp = backend_of(X).xp
+    if name == "manhattan_distances":
+        return xp.cdist(X, Y, p=1.0)
+    left, right = ((X * X).sum(1), (Y * Y).sum(1)) if norms is None else norms
+    return xp.addmm(right[None], X, Y.T, alpha=-2.0).add_(left[:, None]).clamp_(min=0.0)
 
 
 def near_origin(X: Any, Y: Any) -> tuple[Any, Any]:

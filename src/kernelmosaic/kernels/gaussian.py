@@ -1,27 +1,22 @@
-"""The Gaussian kernel and its data-dependent widths."""
+"""The Gaussian kernel."""
 
 from __future__ import annotations
 
 import warnings
-from itertools import pairwise
-from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.exceptions import NotFittedError
 from sklearn.utils.extmath import row_norms
 
-from kernelmosaic.kernels.base import Block, StatisticKernel, pairwise_statistic
+from kernelmosaic.kernels.radial import Radial
 
-#: Above this many distinct samples the median distance is taken over an even sub-sample: pairs grow with the square.
-_MEDIAN_SAMPLES = 2000
 #: An error of the kernel that is worth a warning.
 _VISIBLE = 1e-6
 
 
-class Gaussian(StatisticKernel):
+class Gaussian(Radial):
     """k(x, z) = exp(−‖x − z‖² / (factor · width)²).
 
     Dense samples are centred before distances are formed, so that an offset common to all does no harm. Sparse ones are
@@ -54,51 +49,20 @@ class Gaussian(StatisticKernel):
     """
 
     statistic: ClassVar[str] = "squared_distances"
-    # Kernels in model files that are older than the parameter have none of their own.
-    factor: float = 1.0
-
-    def __init__(self, width: float | str = "median", factor: float = 1.0) -> None:
-        self.width = width
-        self.factor = factor
+    metric: ClassVar[str] = "euclidean"
+    power: ClassVar[int] = 2
 
     def fit(self, X: Any, y: Any = None) -> Self:
         X = self.validate(X)
-        self.width_ = self._resolve_width(X)
+        super().fit(X, y)
         if sparse.issparse(X):
             _warn_if_far(X, self.width_)
         return self
 
-    def from_statistic(self, S: Block) -> Block:
-        if not hasattr(self, "width_") and isinstance(self.width, str):
-            raise NotFittedError(f"{self!r} learns its width from the training set: call fit first.")
-        inverse = 1.0 / (self.width_ if hasattr(self, "width_") else self._resolve_width(None))
-        # Bounded, because 0 * inf would turn the diagonal of a very narrow kernel into NaN.
-        K = np.multiply(S, S.dtype.type(max(-inverse * inverse, np.finfo(S.dtype).min)))
-        return np.asarray(np.exp(K, out=K))
-
-    def _block(self, X: Any, Y: Any) -> Block:
-        if not hasattr(self, "width_"):
-            # An unfitted kernel takes its columns for the training set, as a test-versus-train block has them.
-            return Gaussian(self._resolve_width(Y)).fit(Y)._block(X, Y)
-        return super()._block(X, Y)
-
-    def _diagonal(self, X: Any) -> NDArray[np.float64]:
-        return np.ones(X.shape[0])
-
-    def _resolve_width(self, X: Any) -> float:
-        if not _is_positive(self.factor):
-            raise ValueError(f"factor={self.factor!r}: what multiplies the width must be a positive, finite number.")
-        if isinstance(self.width, str) and self.width in _WIDTH_RULES:
-            distance = _WIDTH_RULES[self.width](_distinct_rows(X))
-            # One distinct sample has no neighbour: every width gives the same constant kernel.
-            return float(self.factor) * (distance if distance > 0 else 1.0)
-        if not _is_positive(self.width):
-            raise ValueError(f"width={self.width!r}: give a positive, finite number, 'median' or 'nearest'.")
-        return float(self.factor) * float(self.width)
-
-
-def _is_positive(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < np.inf
+    def draw_frequencies(
+        self, n_columns: int, count: int, random: np.random.RandomState
+    ) -> tuple[NDArray[np.float64], float]:
+        return np.sqrt(2.0) / self.width_ * random.standard_normal((n_columns, count)), 1.0
 
 
 def _warn_if_far(X: Any, width: float) -> None:
@@ -112,41 +76,3 @@ def _warn_if_far(X: Any, width: float) -> None:
             UserWarning,
             stacklevel=3,
         )
-
-
-def _distinct_rows(X: Any) -> Any:
-    """Repeated samples say nothing about the scale of the data, and would make the nearest distance zero."""
-    if not sparse.issparse(X):
-        return np.unique(X, axis=0)
-    X = X.copy()
-    # Stored zeros and unsorted columns would make equal rows look different.
-    X.sum_duplicates()
-    X.eliminate_zeros()
-    keys = [X.indices[a:b].tobytes() + X.data[a:b].tobytes() for a, b in pairwise(X.indptr)]
-    return X[np.sort(np.unique(np.array(keys, dtype=object), return_index=True)[1])]
-
-
-def _mean_nearest_distance(X: Any) -> float:
-    from sklearn.neighbors import NearestNeighbors
-
-    if X.shape[0] < 2:
-        return 0.0
-    # Far from the origin, squared norms swallow small distances; sparse data would lose its zeros by centring.
-    X = X if sparse.issparse(X) else X - X.mean(axis=0)
-    distances, _ = NearestNeighbors(n_neighbors=1).fit(X).kneighbors()
-    return float(distances.mean())
-
-
-def _median_distance(X: Any) -> float:
-    if X.shape[0] < 2:
-        return 0.0
-    X = X[np.unique(np.linspace(0, X.shape[0] - 1, _MEDIAN_SAMPLES).astype(int))]
-    if not sparse.issparse(X):
-        from scipy.spatial.distance import pdist
-
-        return float(np.median(pdist(X)))
-    D = np.sqrt(pairwise_statistic("squared_distances", X, X))
-    return float(np.median(D[np.triu_indices_from(D, k=1)]))
-
-
-_WIDTH_RULES = {"nearest": _mean_nearest_distance, "median": _median_distance}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from kernelmosaic.backend import backend_of
 from kernelmosaic.kernels.base import Block, StatisticKernel, pairwise_statistic
 
 
@@ -14,7 +15,8 @@ class Linear(StatisticKernel):
 
     def from_statistic(self, S: Block) -> Block:
         # The caller keeps S for other kernels, and may scale what it gets from here.
-        return S.copy()
+        copy: Block = backend_of(S).copy(S)
+        return copy
 
     def _block(self, X: Any, Y: Any) -> Block:
         return pairwise_statistic(self.statistic, X, Y)

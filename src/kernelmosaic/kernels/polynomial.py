@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from kernelmosaic.backend import backend_of
 from kernelmosaic.kernels.base import Block, StatisticKernel
 
 
@@ -33,8 +34,8 @@ class Polynomial(StatisticKernel):
 
     def from_statistic(self, S: Block) -> Block:
         self._check_parameters()
-        base = np.add(S, S.dtype.type(self.offset))
-        K: Block = base.copy()
+        base = S + float(self.offset)
+        K: Block = backend_of(S).copy(base)
         # Multiplying is several times faster than NumPy's power, which treats every exponent above 2 as a real number.
         for _ in range(self.degree - 1):
             K *= base

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from inspect import isclass, signature
+from collections.abc import Iterable, Iterator
+from inspect import isabstract, isclass, signature
 from typing import Any
 
 from kernelmosaic.kernels.base import Kernel
@@ -26,17 +26,21 @@ def suggest_kernel(given: Any) -> str:
     if isclass(given) and issubclass(given, Kernel):
         return f"that is a class: write {_call(given)}."
     if isinstance(given, str):
-        # Not at the head: the package imports this module.
-        from kernelmosaic import kernels
-
-        classes = (getattr(kernels, name) for name in kernels.__all__)
-        known = {one.__name__.lower(): _call(one) for one in classes if isclass(one) and issubclass(one, Kernel)}
+        known = {one.__name__.lower(): _call(one) for one in _library_kernels(Kernel)}  # type: ignore[type-abstract]
         call = (_ELSEWHERE | known).get(given.lower().replace("_", ""))
         if call is not None:
             return f"kernels are objects: write {call} from kernelmosaic.kernels."
     if callable(given):
         return "a function is no kernel: compute its matrix and give Precomputed(K), or derive a class from Kernel."
     return "give a kernel of kernelmosaic.kernels, such as Gaussian(), Linear() or Polynomial(degree=2)."
+
+
+def _library_kernels(parent: type[Kernel]) -> Iterator[type[Kernel]]:
+    """Yield the kernels of this package: all of its modules are loaded before anybody can misspell one."""
+    for kind in parent.__subclasses__():
+        if kind.__module__.startswith("kernelmosaic.") and not isabstract(kind):
+            yield kind
+        yield from _library_kernels(kind)
 
 
 def _call(kernel: type[Kernel]) -> str:

@@ -1,0 +1,323 @@
+"""Passes written in CUDA for the work that plain operations of torch do in several, each beside its plain fallback.
+
+Gaussian kernels are read straight off the samples: a thread keeps the distances of a few pairs and reads every width's
+formula off them, so that a combined matrix costs one write of it, and a product with β no write at all. Such distances
+are sums of squared differences in double precision: exactly zero on the diagonal and exactly symmetric. Features in
+single precision are multiplied with vectors in double, which a product of matrices would need a copy for.
+
+The compiler is a private door of torch: where it is not to be had, or does not agree with the plain operations, those
+serve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_COMBINE = """
+extern "C" __global__ void combine(
+    const double* X, float* out, const float* rates, const float* weights,
+    const int count, const int features, const int n)
+{
+    const int j = blockIdx.x * blockDim.x + threadIdx.x;
+    const int i = 4 * blockIdx.y;
+    if (j >= n) return;
+    const int b = i + 1 < n ? i + 1 : n - 1, c = i + 2 < n ? i + 2 : n - 1, e = i + 3 < n ? i + 3 : n - 1;
+    double s[4] = {0.0, 0.0, 0.0, 0.0};
+    for (int k = 0; k < features; ++k) {
+        const double* row = X + (long long)k * n;
+        const double y = row[j];
+        const double p = row[i] - y, q = row[b] - y, r = row[c] - y, t = row[e] - y;
+        s[0] += p * p; s[1] += q * q; s[2] += r * r; s[3] += t * t;
+    }
+    for (int u = 0; u < 4 && i + u < n; ++u) {
+        const float d = (float)s[u];
+        float total = 0.0f;
+        for (int m = 0; m < count; ++m) total += weights[m] * expf(rates[m] * d);
+        out[(long long)(i + u) * n + j] = total;
+    }
+}
+"""
+_MULTIPLY = """
+extern "C" __global__ void multiply(
+    const double* L, const double* R, const double* rates, const double* beta, double* out,
+    const int features, const int rows, const int columns, const int span, const int exact)
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= rows) return;
+    const int start = blockIdx.y * span;
+    const int stop = start + span < columns ? start + span : columns;
+    double sums[COUNT];
+    for (int m = 0; m < COUNT; ++m) sums[m] = 0.0;
+    for (int j = start; j < stop; j += 4) {
+        const int b = j + 1 < stop ? j + 1 : j, c = j + 2 < stop ? j + 2 : j, e = j + 3 < stop ? j + 3 : j;
+        const double* y = R + (long long)j * features;
+        const double* z = R + (long long)b * features;
+        const double* v = R + (long long)c * features;
+        const double* w = R + (long long)e * features;
+        double s[4] = {0.0, 0.0, 0.0, 0.0};
+        for (int k = 0; k < features; ++k) {
+            const double x = L[(long long)k * rows + i];
+            const double p = x - y[k], q = x - z[k], r = x - v[k], t = x - w[k];
+            s[0] += p * p; s[1] += q * q; s[2] += r * r; s[3] += t * t;
+        }
+        for (int u = 0; u < 4 && j + u < stop; ++u) {
+            for (int m = 0; m < COUNT; ++m) {
+                const double value = exact ? exp(rates[m] * s[u]) : (double)expf((float)rates[m] * (float)s[u]);
+                sums[m] += value * beta[(long long)m * columns + j + u];
+            }
+        }
+    }
+    for (int m = 0; m < COUNT; ++m) out[((long long)blockIdx.y * COUNT + m) * rows + i] = sums[m];
+}
+"""
+#: A thread an entry: the distance is read once, whatever the number of widths.
+_ADD = """
+extern "C" __global__ void add_gaussians(
+    const double* distances, float* out, const float* rates, const float* weights,
+    const int count, const int columns, const int stride, const int size)
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= size) return;
+    const float d = (float)distances[i];
+    float total = 0.0f;
+    for (int m = 0; m < count; ++m) total += weights[m] * expf(rates[m] * d);
+    out[(long long)(i / columns) * stride + i % columns] += total;
+}
+"""
+#: A warp a row.
+_ROWS = """
+extern "C" __global__ void rows_times(const float* Z, const double* w, double* out, const int n, const int width)
+{
+    const int lane = threadIdx.x & 31;
+    const int row = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
+    if (row >= n) return;
+    const float* z = Z + (long long)row * width;
+    double sum = 0.0;
+    #pragma unroll 4
+    for (int k = lane; k < width; k += 32) sum += (double)z[k] * w[k];
+    for (int offset = 16; offset > 0; offset >>= 1) sum += __shfl_down_sync(0xffffffff, sum, offset);
+    if (lane == 0) out[row] = sum;
+}
+"""
+#: A thread a column and span of rows; the spans are summed afterwards.
+_COLUMNS = """
+extern "C" __global__ void columns_times(
+    const float* Z, const double* v, double* out, const int n, const int width, const int span)
+{
+    const int k = blockIdx.x * blockDim.x + threadIdx.x;
+    if (k >= width) return;
+    const int start = blockIdx.y * span;
+    const int stop = start + span < n ? start + span : n;
+    double sum = 0.0;
+    #pragma unroll 8
+    for (int i = start; i < stop; ++i) sum += (double)Z[(long long)i * width + k] * v[i];
+    out[(long long)blockIdx.y * width + k] = sum;
+}
+"""
+#: Threads of a block.
+_THREADS = 128
+#: Threads that keep a device busy: a product with fewer rows splits its columns among more of them.
+_BUSY = 2**18
+#: With more columns than this a matrix product is the faster way to distances.
+MOST_FEATURES = 256
+#: With more kernels than this a thread could not keep their sums to itself.
+MOST_KERNELS = 32
+#: Spans of rows that keep a device busy, and the least rows worth one.
+_SPANS, _LEAST_SPAN = 1024, 64
+#: Numbers of a strip of features that the plain operations copy to double precision.
+_STRIP = 2**24
+#: How far compiled passes in single and in double precision may be from the plain ones before they are not used.
+_SINGLE, _DOUBLE = 1e-4, 1e-9
+
+
+@lru_cache(maxsize=8)
+def available(device: torch.device) -> bool:
+    """Whether the passes compile for a device and agree with plain operations there."""
+    if device.type != "cuda":
+        return False
+    try:
+        return all(_gaussians_agree(device)) and all(_features_agree(device))
+    except Exception:  # whatever goes wrong behind a private door, the plain operations serve
+        return False
+
+
+def _gaussians_agree(device: torch.device) -> list[bool]:
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn((301, 7), generator=generator, dtype=torch.float64).to(device)
+    beta = torch.randn((2, 301), generator=generator, dtype=torch.float64).to(device)
+    rates, weights = [-0.1, -2.0], [0.25, 1.5]
+    D = ((X[:, None] - X[None]) ** 2).sum(-1)
+    K = [torch.exp(rate * D) for rate in rates]
+    total = weights[0] * K[0] + weights[1] * K[1]
+    combined = torch.empty((301, 301), dtype=torch.float32, device=device)
+    _combine(X.T.contiguous(), rates, weights, combined)
+    # A block of a larger matrix, whose neighbours must stay as they are.
+    added = torch.ones((301, 320), dtype=torch.float32, device=device)
+    _add(D, rates, weights, added[:, 5:306])
+    expected = torch.stack([K[m] @ beta[m] for m in range(2)])[:, 10:240]
+    rough, exact = (_multiply(X[10:240].T.contiguous(), X, rates, beta, precise) for precise in (False, True))
+    return [
+        _near(combined, total, _SINGLE),
+        _near(added[:, 5:306], 1.0 + total, _SINGLE),
+        bool((added[:, :5] == 1.0).all()) and bool((added[:, 306:] == 1.0).all()),
+        _near(rough, expected, _SINGLE),
+        _near(exact, expected, _DOUBLE),
+    ]
+
+
+def _features_agree(device: torch.device) -> list[bool]:
+    generator = torch.Generator().manual_seed(0)
+    Z = torch.randn((1301, 77), generator=generator).to(device)
+    w, v = (torch.randn(size, generator=generator, dtype=torch.float64).to(device) for size in (77, 1301))
+    return [
+        _near(_rows_times(Z, w), Z.double() @ w, _DOUBLE),
+        _near(_columns_times(Z, v), Z.double().T @ v, _DOUBLE),
+    ]
+
+
+def _near(found: Tensor, expected: Tensor, tolerance: float) -> bool:
+    return float((found - expected).abs().max()) <= tolerance
+
+
+@lru_cache(maxsize=64)
+def _compiled(source: str, name: str, device: torch.device) -> Any:
+    with torch.cuda.device(device):
+        return torch.cuda._compile_kernel(source, name)
+
+
+def _run(source: str, name: str, grid: tuple[int, int], args: list[Any]) -> None:
+    """Run a pass on the device of its first argument."""
+    device = args[0].device
+    with torch.cuda.device(device):
+        _compiled(source, name, device)(grid=(*grid, 1), block=(_THREADS, 1, 1), args=args)
+
+
+# Gaussian kernels --------------------------------------------------------------------------------------------------
+
+
+def combine_directly(XT: Tensor, rates: Sequence[float], weights: Sequence[float], out: Tensor) -> bool:
+    """Write Σ_m weights_m exp(rates_m D) into a matrix, for samples of shape (features, n); False if it cannot."""
+    n = XT.shape[1]
+    usable = out.is_cuda and out.dtype == torch.float32 and out.is_contiguous() and XT.shape[0] <= MOST_FEATURES
+    if not usable or n > 4 * 65535 or not available(out.device):
+        return False
+    _combine(XT, rates, weights, out)
+    return True
+
+
+def multiply_directly(LT: Tensor, R: Tensor, rates: Sequence[float], beta: Tensor, exact: bool) -> Tensor | None:
+    """Return Σ_j exp(rates_m D_ij) beta_mj, of shape (kernels, rows), or None if it cannot.
+
+    Parameters
+    ----------
+    LT : Tensor of shape (features, rows)
+        One side.
+    R : Tensor of shape (columns, features)
+        The other.
+    rates : sequence of float
+        One a kernel.
+    beta : Tensor of shape (kernels, columns)
+        Coefficients.
+    exact : bool
+        Whether exponentials are taken in double precision; sums always are.
+    """
+    if not LT.is_cuda or LT.shape[0] > MOST_FEATURES or len(rates) > MOST_KERNELS or not available(LT.device):
+        return None
+    return _multiply(LT, R, rates, beta, exact)
+
+
+def add_gaussians(S: Tensor, rates: Sequence[float], weights: Sequence[float], out: Tensor) -> None:
+    """out += Σ_m weights_m exp(rates_m S), where out may be a block of a larger matrix."""
+    if out.dtype == torch.float32 and S.dtype == torch.float64 and available(S.device):
+        _add(S, rates, weights, out)
+        return
+    S = S.to(out.dtype)
+    T = torch.empty_like(S)
+    for rate, weight in zip(rates, weights, strict=True):
+        torch.mul(S, rate, out=T)
+        out.add_(T.exp_(), alpha=weight)
+
+
+def _combine(XT: Tensor, rates: Sequence[float], weights: Sequence[float], out: Tensor) -> None:
+    features, n = XT.shape
+    constants = _constants(tuple(rates), tuple(weights), XT.device)
+    args = [XT.contiguous(), out, constants[0], constants[1], len(rates), features, n]
+    _run(_COMBINE, "combine", (-(-n // _THREADS), -(-n // 4)), args)
+
+
+def _multiply(LT: Tensor, R: Tensor, rates: Sequence[float], beta: Tensor, exact: bool) -> Tensor:
+    (features, rows), columns, count = LT.shape, R.shape[0], len(rates)
+    splits = max(1, min(_BUSY // rows, columns // 64, 1024))
+    span = -(-columns // splits)
+    splits = -(-columns // span)
+    out = torch.empty((splits, count, rows), dtype=torch.float64, device=LT.device)
+    constants = torch.tensor(list(rates), dtype=torch.float64, device=LT.device)
+    args: list[Any] = [LT.contiguous(), R.contiguous(), constants, beta.contiguous(), out]
+    args += [features, rows, columns, span, int(exact)]
+    # The number of kernels is written into the source, so that the sums stay in registers.
+    _run(_MULTIPLY.replace("COUNT", str(count)), "multiply", (-(-rows // _THREADS), splits), args)
+    return out.sum(0)
+
+
+def _add(S: Tensor, rates: Sequence[float], weights: Sequence[float], out: Tensor) -> None:
+    S = S.contiguous()
+    constants = _constants(tuple(rates), tuple(weights), S.device)
+    args = [S, out, constants[0], constants[1], len(rates), S.shape[1], out.stride(0), S.numel()]
+    _run(_ADD, "add_gaussians", (-(-S.numel() // _THREADS), 1), args)
+
+
+@lru_cache(maxsize=16)
+def _constants(rates: tuple[float, ...], weights: tuple[float, ...], device: torch.device) -> Tensor:
+    """The widths and weights on the device: the same for every block of a matrix, and copied once."""
+    return torch.tensor([rates, weights], dtype=torch.float32, device=device)
+
+
+# Features in single precision --------------------------------------------------------------------------------------
+
+
+def rows_times(Z: Tensor, w: Tensor) -> Tensor:
+    """Return Zw, of shape (n,) or (n, k), in double precision."""
+    if _serves(Z, w):
+        return _rows_times(Z, w)
+    return torch.cat([Z[strip].double() @ w for strip in _strips(Z)]) if len(Z) else w.new_zeros((0, *w.shape[1:]))
+
+
+def columns_times(Z: Tensor, V: Tensor) -> Tensor:
+    """Return ZᵀV, of shape (D,) or (D, k), in double precision."""
+    if _serves(Z, V):
+        return _columns_times(Z, V)
+    out = torch.zeros((Z.shape[1], *V.shape[1:]), dtype=torch.float64, device=Z.device)
+    for strip in _strips(Z):
+        out += Z[strip].double().T @ V[strip]
+    return out
+
+
+def _serves(Z: Tensor, vector: Tensor) -> bool:
+    plain = Z.is_cuda and Z.dtype == torch.float32 and Z.is_contiguous() and vector.ndim == 1 and Z.numel() > 0
+    return plain and len(Z) < 2**31 and available(Z.device)
+
+
+def _strips(Z: Tensor) -> list[slice]:
+    height = max(1, _STRIP // max(int(Z.shape[1]), 1))
+    return [slice(start, start + height) for start in range(0, len(Z), height)]
+
+
+def _rows_times(Z: Tensor, w: Tensor) -> Tensor:
+    n, width = Z.shape
+    out = torch.empty(n, dtype=torch.float64, device=Z.device)
+    _run(_ROWS, "rows_times", (-(-n // (_THREADS // 32)), 1), [Z, w.contiguous(), out, n, width])
+    return out
+
+
+def _columns_times(Z: Tensor, v: Tensor) -> Tensor:
+    n, width = Z.shape
+    span = max(-(-n // _SPANS), _LEAST_SPAN)
+    spans = -(-n // span)
+    out = torch.empty((spans, width), dtype=torch.float64, device=Z.device)
+    _run(_COLUMNS, "columns_times", (-(-width // _THREADS), spans), [Z, v.contiguous(), out, n, width, span])
+    return out.sum(0)
