@@ -16,12 +16,12 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_finish() -> None:
-    """Leave each of several workers one thread of BLAS: there are as many workers as cores.
+    """Leave each of several workers one thread of BLAS, unless told otherwise: there are as many workers as cores.
 
     More threads would wait for one another, spinning, for longer than the small matrices here take. By now the test
     modules have loaded the libraries; other processes that tests start read the environment.
     """
-    if "PYTEST_XDIST_WORKER" in os.environ:
+    if "PYTEST_XDIST_WORKER" in os.environ and "OPENBLAS_NUM_THREADS" not in os.environ:
         threadpool_limits(1)
         for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
             os.environ.setdefault(name, "1")
