@@ -6,10 +6,8 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin
 
-from kernelmosaic.estimators._base import BaseMKL
-from kernelmosaic.estimators._classes import find_classes
+from kernelmosaic.estimators._base import BaseMKLClassifier
 from kernelmosaic.gram import GramStack, StoredStack
 from kernelmosaic.gram.memory import default_budget, format_bytes
 from kernelmosaic.learning.class_newton import ClassNewton
@@ -24,7 +22,7 @@ _SOLVERS: dict[str, type[ClassWiseLearner]] = {
 }
 
 
-class BilinearMKLClassifier(ClassifierMixin, BaseMKL):
+class BilinearMKLClassifier(BaseMKLClassifier):
     """Multi-class classification in which every class weighs the kernels for itself.
 
     Minimises ½ Σ_c (‖w_c‖² + Σ_r d_cr) + κ Σ ξ_i over d ≥ 0 and f_c(x) = Σ_r d_cr^½ ⟨w_c^(r), φ_r(x)⟩, with f_y(x_i) −
@@ -87,8 +85,6 @@ class BilinearMKLClassifier(ClassifierMixin, BaseMKL):
     (3, 5)
     """
 
-    weights = None
-
     def __init__(
         self,
         kernels: Any = None,
@@ -140,10 +136,9 @@ class BilinearMKLClassifier(ClassifierMixin, BaseMKL):
         if self.solver not in _SOLVERS:
             raise ValueError(f"solver={self.solver!r}: choose one of {', '.join(map(repr, _SOLVERS))}.")
         weight = self._sample_weight(sample_weight, X)
-        self.classes_ = find_classes(self, y, weight)
+        self.classes_ = self._find_classes(y, weight)
         self._fit(X, y, weight, original)
-        counted = np.searchsorted(self.classes_, np.asarray(y)[self.support_])
-        self.n_support_ = np.bincount(counted, minlength=len(self.classes_))
+        self._count_support(y)
         return self
 
     def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Any]:
@@ -173,8 +168,3 @@ class BilinearMKLClassifier(ClassifierMixin, BaseMKL):
         """Return each kernel's share of the decision: (n_samples, P) for two classes, else (n_samples, P, classes)."""
         terms = super().contributions(X)
         return terms[:, :, 1] - terms[:, :, 0] if terms.shape[2] == 2 else terms
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class of each sample."""
-        scores = self.decision_function(X)
-        return np.asarray(self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)])

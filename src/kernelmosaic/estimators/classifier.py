@@ -6,11 +6,9 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin
 from sklearn.utils import compute_class_weight
 
-from kernelmosaic.estimators._base import BaseMKL
-from kernelmosaic.estimators._classes import find_classes
+from kernelmosaic.estimators._base import BaseMKLClassifier
 from kernelmosaic.estimators._training_set import TrainingSet
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.multiclass import make_multiclass_learner
@@ -22,7 +20,7 @@ from kernelmosaic.machines.multiclass import CrammerSinger, MulticlassMachine, P
 _JOINT: dict[str, type[MulticlassMachine]] = {"joint": CrammerSinger, "pairwise": PairwiseSlack}
 
 
-class MKLClassifier(ClassifierMixin, BaseMKL):
+class MKLClassifier(BaseMKLClassifier):
     """Support vector classification on a weighted sum of kernels.
 
     Minimises ½ (Σ_m d_m ‖w_m‖)² + C Σ ξ_i over f(x) = Σ_m ⟨w_m, φ_m(x)⟩ + b with y_i f(x_i) ≥ 1 − ξ_i, which is the
@@ -195,10 +193,9 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         if self.multi_class not in ("ovr", *_JOINT):
             raise ValueError(f"multi_class={self.multi_class!r}: give 'ovr', 'joint' or 'pairwise'.")
         weight = self._sample_weight(sample_weight, X)
-        self.classes_ = find_classes(self, y, weight)
+        self.classes_ = self._find_classes(y, weight)
         self._fit(X, y, weight, original)
-        counted = np.searchsorted(self.classes_, np.asarray(y)[self.support_])
-        self.n_support_ = np.bincount(counted, minlength=len(self.classes_))
+        self._count_support(y)
         return self
 
     def _is_joint(self) -> bool:
@@ -248,13 +245,3 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         if not np.all(np.isfinite(factors) & (factors > 0)):
             raise ValueError(f"class_weight={self.class_weight!r}: every class needs a positive, finite factor.")
         return np.asarray(factors[labels])
-
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return the signed distances: (n_samples,) for two classes, else one column a class."""
-        outputs = self._outputs(X)
-        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class of each sample."""
-        scores = self.decision_function(X)
-        return np.asarray(self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)])
