@@ -57,7 +57,7 @@ class KernelOptions:
     approximation : str or None
         How they are approximated by features.
     rank : int or sequence of int
-        Features per kernel, at most.
+        Maximum number of features per kernel.
     random_state : int, RandomState or None
         Draws landmarks and frequencies.
     memory_budget : float or None
@@ -337,7 +337,7 @@ def count_repeats(X: Any, y: Any, sample_weight: NDArray[np.float64] | None) -> 
 
 
 def _keys(X: Any, y: Any) -> NDArray[Any]:
-    """Return one comparable key a sample, equal for equal samples."""
+    """Return one comparable key per sample, equal for equal samples."""
     labels = (
         np.zeros(X.shape[0], dtype=np.int64) if y is None else np.unique(y, return_inverse=True)[1].astype(np.int64)
     )
@@ -429,7 +429,7 @@ def validate_rows(
     if not y:
         return rows
     if y[0] is None:
-        raise ValueError("y is None: give one target a sample.")
+        raise ValueError("y is None: give one target per sample.")
     target = y[0].compute() if is_dask(y[0]) else y[0]
     target = np.asarray(target) if multi_output else column_or_1d(target, warn=True)
     check_consistent_length(rows, target)
@@ -477,10 +477,10 @@ def warn_of_scales(estimator: str, specs: Sequence[KernelSpec], samples: Any, ta
     if sparse.issparse(X):
         return
     seen: dict[bytes | None, _Extremes | None] = {}
-    for tile in specs:
-        key = None if tile.columns is None else tile.columns.tobytes()
-        if key not in seen and _reads_scale(tile.kernel):
-            seen[key] = _extremes(tile, tile.kernel.validate(take_columns(X, tile.columns)))
+    for spec in specs:
+        key = None if spec.columns is None else spec.columns.tobytes()
+        if key not in seen and _reads_scale(spec.kernel):
+            seen[key] = _extremes(spec, spec.kernel.validate(take_columns(X, spec.columns)))
     worst = max(filter(None, seen.values()), key=lambda one: one.ratio, default=None)
     if worst is None:
         return
@@ -519,7 +519,7 @@ def _reads_scale(kernel: Kernel) -> bool:
     return any(isinstance(part, Kernel) and _reads_scale(part) for part in parts)
 
 
-def _extremes(tile: KernelSpec, X: NDArray[Any]) -> _Extremes | None:
+def _extremes(spec: KernelSpec, X: NDArray[Any]) -> _Extremes | None:
     """Return the columns of largest and smallest deviation, None if they are alike."""
     X = X.astype(np.float64, copy=False)
     low, high = X.min(axis=0), X.max(axis=0)
@@ -532,7 +532,7 @@ def _extremes(tile: KernelSpec, X: NDArray[Any]) -> _Extremes | None:
     # Not a quotient: a deviation may underflow to zero.
     if any(of[large] < _FACTOR * of[small] or of[small] <= 0 for of in (deviation, spread)):
         return None
-    place = np.arange(X.shape[1]) if tile.columns is None else tile.columns
+    place = np.arange(X.shape[1]) if spec.columns is None else spec.columns
     return _Extremes(
-        tile.name, int(place[large]), int(place[small]), (float(deviation[large]), float(deviation[small]))
+        spec.name, int(place[large]), int(place[small]), (float(deviation[large]), float(deviation[small]))
     )

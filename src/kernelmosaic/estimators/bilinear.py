@@ -1,4 +1,4 @@
-"""Classification with one weight a class and kernel, all classes in one problem."""
+"""Classification with one weight per class and kernel, all classes in one problem."""
 
 from __future__ import annotations
 
@@ -36,24 +36,25 @@ class BilinearMKLClassifier(BaseMKLClassifier):
         :class:`~sklearn.compose.ColumnTransformer`. None means linear, quadratic and Gaussians of
         1, 2 and 4 times the median distance between training samples.
     kappa : float, default=1.0
-        Price κ of the slack.
+        Weight κ of the slack in the objective.
     solver : {"newton", "quasi_newton", "projected_gradient"}, default="newton"
         Newton steps on the convex problem with the inner machine's curvature; quasi-Newton steps without it, for
-        thousands of free samples a class; or the published scheme: projected gradient with a line search and rescaling.
+        thousands of free samples per class; or the published scheme: projected gradient with a line search and
+        rescaling.
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"
         How kernels are put on one scale.
     approximation : {"nystroem", "fourier"} or None, default=None
         As in `MKLClassifier`: each kernel becomes a block of features, cost grows with the number of samples, and X may
         be a memory map, the path of a Parquet file or a folder of them, or a Dask collection.
     rank : int or sequence of P int, default=500
-        Features a kernel, at most.
+        Maximum number of features per kernel.
     tol : float, default=1e-3
         Relative duality gap at which to stop.
     max_iter : int, default=100
-        Most solves of the inner machine.
+        Maximum number of solves of the inner machine.
     memory_budget : float, default=None
-        Bytes the Gram matrices, and one more a class, may take, or the features; None means half of the free memory.
-        On a device there is no matrix a class.
+        Bytes the Gram matrices, and one more per class, may take, or the features; None means half of the free memory.
+        On a device there is no matrix per class.
     device : str, default=None
         As in `MKLClassifier`; the kernels stay there, and blocks of a few thousand samples are solved on the host.
     random_state : int, RandomState or None, default=None
@@ -160,7 +161,7 @@ class BilinearMKLClassifier(BaseMKLClassifier):
             )
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return the outputs, one column a class; for two classes, by how much the second is ahead."""
+        """Return the outputs, one column per class; for two classes, by how much the second is ahead."""
         outputs = self._outputs(X)
         return outputs[:, 1] - outputs[:, 0] if outputs.shape[1] == 2 else outputs
 

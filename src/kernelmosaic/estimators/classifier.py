@@ -1,4 +1,4 @@
-"""Classification with one weight a kernel."""
+"""Classification with one weight per kernel."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class MKLClassifier(BaseMKLClassifier):
         :class:`~sklearn.compose.ColumnTransformer`. None means linear, quadratic and Gaussians of
         1, 2 and 4 times the median distance between training samples.
     C : float or "learn", default=1.0
-        Price of the slack. ``"learn"``, with ``slack=2``, learns it with the weights: the identity is one more kernel.
+        Weight of the slack in the objective. ``"learn"``, with ``slack=2``, learns it with the weights: the identity
+        is one more kernel.
     norm : float, default=1
         1 for sparse weights (Σ d_m² η_m = 1), p > 1 for weights of p-norm one.
     weights : {"uniform", "product"}, array-like of shape (P,) or None, default=None
@@ -51,7 +52,7 @@ class MKLClassifier(BaseMKLClassifier):
         heuristics ``"alignment"`` and ``"easymkl"``.
     multi_class : {"ovr", "joint", "pairwise"}, default="ovr"
         How more than two classes are handled: one versus rest, each with weights of its own; or all in one problem with
-        shared weights, without constants, with one slack a sample (``"joint"``, Crammer and Singer) or one a sample and
+        shared weights, without constants, with one slack per sample (``"joint"``, Crammer and Singer) or per sample and
         class (``"pairwise"``, Weston and Watkins).
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"
         How kernels are put on one scale: mean diagonal 1 on the training set; unit diagonal; centred, then mean
@@ -63,13 +64,13 @@ class MKLClassifier(BaseMKLClassifier):
         of no more columns than `rank` stay exact. X may then be a memory map, or the path of a Parquet file or a folder
         of them, which are read in blocks. Weights, objective and gap are those of the approximated problem.
     rank : int or sequence of P int, default=500
-        Features a kernel, at most.
+        Maximum number of features per kernel.
     class_weight : dict, "balanced" or None, default=None
         Factors of C, class by class.
     tol : float, default=1e-3
         Relative duality gap at which to stop.
     max_iter : int, default=100
-        Most iterations on the weights.
+        Maximum number of iterations on the weights.
     memory_budget : float, default=None
         Bytes the Gram matrices, or features, may take; None means half of the free memory. A larger stack is recomputed
         in blocks.
@@ -108,7 +109,7 @@ class MKLClassifier(BaseMKLClassifier):
     history_ : list of dict
         Objective and gap of every iteration.
     C_ : ndarray of shape (outputs,)
-        The learned sample_C, with ``C="learn"`` only.
+        The learned C, with ``C="learn"`` only.
     classes_ : ndarray
         The class labels.
     n_features_in_, feature_names_in_
@@ -214,7 +215,7 @@ class MKLClassifier(BaseMKLClassifier):
             )
         if self._is_joint():
             return [self._multiclass_machine(np.searchsorted(self.classes_, y), sample_C)]
-        # A price to be learned is a factor of these.
+        # A C to be learned is a factor of these.
         C = 1.0 if isinstance(self.C, str) else self.C
         return [SVC(np.where(y == c, 1.0, -1.0), C, self.slack, sample_C) for c in positive]
 

@@ -1,4 +1,4 @@
-"""Discriminant analysis with one weight a kernel: a classifier, and a projection to the discriminant space."""
+"""Discriminant analysis with one weight per kernel: a classifier, and a projection to the discriminant space."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         1, 2 and 4 times the median distance between training samples.
     formulation : str, default="newton"
         How the weights are learned. ``"newton"``: second-order steps, the fastest; ``"silp"``: the semi-infinite
-        linear program, one linear program and one factorisation a step; ``"qcqp"`` and ``"sdp"``: conic programs, for
+        linear program, one linear program and one factorisation per step; ``"qcqp"`` and ``"sdp"``: conic programs, for
         small sets; all of these have the same optimum. ``"sdp_approximate"``: one matrix inequality for all classes,
         whose optimum lies above. ``"kim"``: the semi-definite program of Kim et al. for two classes, which maximises
         the within-class criterion over Σ θ_i = 1 with `alpha` as its own λ.
@@ -69,11 +69,11 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         As in `MKLClassifier`: None computes the kernels exactly, else each becomes a block of features. Serves the
         formulations ``"newton"``, ``"silp"`` and ``"qcqp"``, and given weights.
     rank : int or sequence of P int, default=500
-        Features a kernel, at most.
+        Maximum number of features per kernel.
     tol : float, default=5e-4
         Relative duality gap at which to stop.
     max_iter : int, default=100
-        Most iterations on the weights.
+        Maximum number of iterations on the weights.
     memory_budget : float, default=None
         Bytes the Gram matrices, or features, may take; None means half of the free memory. A larger stack is recomputed
         in blocks.
@@ -95,7 +95,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     kernel_names_ : list of str
         Names of the kernels.
     dual_coef_ : ndarray of shape (outputs, n_samples)
-        Coefficients of the decision function; one output for two classes, else one a class.
+        Coefficients of the decision function; one output for two classes, else one per class.
     support_, n_support_, support_fraction_
         Samples with a coefficient, which are all; how many of each class; their share.
     intercept_ : ndarray of shape (outputs,)
@@ -345,7 +345,7 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LinearRule:
-    """Scores = projections · slopesᵀ + constants: one for two classes, positive for the second, else one a class."""
+    """Scores = projections · slopesᵀ + constants: one for two classes, positive for the second, else one per class."""
 
     slopes: Matrix
     constants: NDArray[np.float64]
@@ -355,7 +355,7 @@ def least_squares_rule(Z: Matrix, machine: Discriminant, projection: Projection)
     """Return the least-squares fit of the class indicators, with its intercept.
 
     The targets are these indicators, centred and scaled: h_i = √(n/n_i) (1[class i] − n_i/n), and a is n/(m₊m₋) times
-    the same for the second class. Undoing that gives one score a class, summing to one; two classes share the fit of
+    the same for the second class. Undoing that gives one score per class, summing to one; two classes share the fit of
     ±1.
     """
     counts, n = machine.counts, len(Z)

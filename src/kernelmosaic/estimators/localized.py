@@ -327,7 +327,7 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         Items are kernels, ``(name, kernel)`` or ``(name, kernel, columns)``, as in :class:`MKLClassifier`. One kernel
         may occur several times; :class:`~kernelmosaic.kernels.Projected` kernels have their projections learned.
     C : float, default=10.0
-        Price of the slack. Gates below one shrink the kernels, hence more than a plain machine's.
+        Weight of the slack in the objective. Gates below one shrink the kernels, hence more than a plain machine's.
     gating : {"softmax", "sigmoid", "constant", "gaussian"} or Gating, default="softmax"
         How a gate depends on the sample: kernels compete; each is switched by itself; not at all (a global combination,
         whose weights are the squared gates); by a centre and widths.
@@ -352,7 +352,7 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         may stay in a file. What the gates read is kept in memory: of many columns, name a few `gating_columns`. The
         space of a `gating_kernel` is learned from at most a thousand samples then. Projected kernels must be exact.
     rank : int or sequence of P int, default=500
-        Features a kernel, at most.
+        Maximum number of features per kernel.
     class_weight : dict, "balanced" or None, default=None
         Factors of C, class by class.
     tol : float, default=1e-3
@@ -361,7 +361,7 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
     n_iter_no_change : int, default=3
         Short iterations in a row at which to stop; 1 is the published rule, which starts on a plateau may meet at once.
     max_iter : int, default=100
-        Most iterations on the gates.
+        Maximum number of iterations on the gates.
     memory_budget : float, default=None
         Bytes the Gram matrices, or features, may take; None means half of the free memory.
     device : str, default=None
@@ -454,7 +454,7 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         self.random_state = random_state
 
     def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Any]:
-        # A price that is learned is a weight of the identity, and there are no weights here.
+        # A learned C is a weight of the identity, and there are no weights here.
         check_positive("C", self.C)
         return super()._machines(y, weight)
 
@@ -469,7 +469,7 @@ class LocalizedMKLRegressor(BaseLocalized, MKLRegressor):
     kernels : list, default=None
         As in :class:`LocalizedMKLClassifier`.
     C : float, default=10.0
-        Price of the slack.
+        Weight of the slack in the objective.
     epsilon : float, default=0.1
         Half-width of the tube in which errors are free.
     gating, gating_columns, gating_kernel, step, n_init, slack, normalize, approximation, rank

@@ -1,4 +1,4 @@
-"""Novelty detection with one weight a kernel."""
+"""Novelty detection with one weight per kernel."""
 
 from __future__ import annotations
 

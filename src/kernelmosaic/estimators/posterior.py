@@ -43,7 +43,7 @@ class PosteriorMKLClassifier(MKLClassifier):
     kernels : list, default=None
         As in `MKLClassifier`.
     C : float, default=1.0
-        Price of the slack.
+        Weight of the slack in the objective.
     estimate : {"neighbors", "density"}, default="neighbors"
         For labels: how posteriors come from them, in the Euclidean distance of the features as given. They are the
         shares of the classes among a sample's nearest neighbours, itself included; or Bayes' rule with a Gaussian
@@ -52,7 +52,7 @@ class PosteriorMKLClassifier(MKLClassifier):
         How many neighbours count; all at the distance of the last do as well.
     bandwidth : float or "scott", default="scott"
         Standard deviation of the Gaussians, one for all classes. ``"scott"`` is s n^(−1/(d+4)), with s² the variance
-        within the classes, averaged over the d features, and n the mean number of samples a class.
+        within the classes, averaged over the d features, and n the mean number of samples per class.
     norm, weights, penalties, penalty_power, solver, normalize
         As in `MKLClassifier`; for more than two classes ``solver="newton"``.
     approximation, rank, random_state
