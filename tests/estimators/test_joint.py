@@ -11,8 +11,8 @@ from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KernelDensity
 
 from kernelmosaic import BilinearMKLClassifier, MKLClassifier, PosteriorMKLClassifier
-from kernelmosaic.estimators import _posteriors
-from kernelmosaic.estimators._posteriors import density_posteriors, neighbor_posteriors
+from kernelmosaic.estimators import posterior
+from kernelmosaic.estimators.posterior import density_posteriors, neighbor_posteriors
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed
 from kernelmosaic.machines.posterior import PosteriorSVC
 from kernelmosaic.solvers import Program
@@ -265,5 +265,5 @@ def test_posteriors_do_not_depend_on_the_strips_distances_come_in(estimate, monk
     rng = np.random.RandomState(0)
     X, members = rng.randn(50, 2), np.eye(3)[rng.randint(0, 3, 50)]
     whole = estimate(X, members, 5)
-    monkeypatch.setattr(_posteriors, "_ENTRIES", 120)
+    monkeypatch.setattr(posterior, "_ENTRIES", 120)
     np.testing.assert_array_equal(estimate(X, members, 5), whole)

@@ -1,4 +1,4 @@
-"""What all estimators with one weight a kernel share: from samples to a stack, from weights to predictions."""
+"""What all estimators share: kernels as parameters, samples in, one way to keep a fit, predictions out."""
 
 from __future__ import annotations
 
@@ -7,48 +7,145 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from inspect import signature
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from kernelmosaic.estimators._expansion import Expansion
 from kernelmosaic.estimators._html import FittedSummaryMixin
-from kernelmosaic.estimators._params import KernelListMixin
-from kernelmosaic.estimators._repeats import Counted
-from kernelmosaic.estimators._streamed import check_approximation, is_streamed, validate_rows
-from kernelmosaic.estimators._training_set import TrainingSet, count_samples, read_training_set
+from kernelmosaic.estimators._training_set import (
+    Counted,
+    KernelOptions,
+    TrainingSet,
+    check_approximation,
+    count_samples,
+    is_streamed,
+    read_training_set,
+    validate_rows,
+)
 from kernelmosaic.gram import GramStack
 from kernelmosaic.gram.device import require_device, tensor_device, to_host
+from kernelmosaic.kernels.base import Kernel
+from kernelmosaic.kernels.family import PerColumn
 from kernelmosaic.kernels.text import refuse_text
+from kernelmosaic.kernels.views import Entry, default_kernels, read_kernels
 from kernelmosaic.learning import make_learner
 from kernelmosaic.learning.penalties import numbers
 from kernelmosaic.machines import Machine
 from kernelmosaic.machines.base import check_positive
 
+#: Items of a list that is too long to print that are printed nevertheless.
+_SHOWN = 4
+
+
+class KernelListMixin(BaseEstimator):
+    """Reach into the list of kernels by their names, and print it as it was written."""
+
+    kernels: Any
+
+    @staticmethod
+    def _default_kernels() -> list[Kernel]:
+        """Return what ``kernels=None`` stands for."""
+        return default_kernels()
+
+    def _read_kernels(self) -> list[Entry]:
+        return read_kernels(self.kernels, self._default_kernels)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters; if deep, also the kernels, ``kernels__name``, and theirs, ``kernels__name__width``."""
+        params: dict[str, Any] = super().get_params(deep=False)
+        if deep:
+            for entry in self._entries():
+                params[f"kernels__{entry.name}"] = entry.kernel
+                nested = entry.kernel.get_params(deep=True)
+                params.update({f"kernels__{entry.name}__{key}": value for key, value in nested.items()})
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; ``kernels__name`` replaces a kernel, ``kernels__name__width`` sets one of its own."""
+        if "kernels" in params:
+            self.kernels = params.pop("kernels")
+        nested = {key.removeprefix("kernels__"): params.pop(key) for key in list(params) if key.startswith("kernels__")}
+        super().set_params(**params)
+        if nested:
+            self._set_kernels(nested)
+        return self
+
+    def _set_kernels(self, nested: dict[str, Any]) -> None:
+        entries = self._read_kernels()
+        known = {entry.name: entry for entry in entries}
+        # A kernel is replaced before its own parameters are set, as in scikit-learn.
+        for key, value in sorted(nested.items(), key=lambda item: item[0].count("__")):
+            name, _, parameter = key.partition("__")
+            if name not in known:
+                raise ValueError(
+                    f"Invalid parameter 'kernels__{key}' for {type(self).__name__}: the kernels are {', '.join(known)}."
+                )
+            if parameter:
+                known[name].kernel.set_params(**{parameter: value})
+            else:
+                known[name] = Entry(name, value, known[name].columns)
+        # A new list: the one the user gave may be shared with other estimators.
+        self.kernels = [
+            (name, entry.kernel) if entry.columns is None else (name, entry.kernel, entry.columns)
+            for name, entry in known.items()
+        ]
+
+    def _entries(self) -> list[Entry]:
+        """The kernels by name; none where the list is not one, which `fit` will say."""
+        if self.kernels is None:
+            return []
+        try:
+            return self._read_kernels()
+        except (TypeError, ValueError):
+            return []
+
+    def _kernels_take(self, trait: str) -> list[Any]:
+        """A class attribute of every kernel."""
+        kernels = [entry.kernel for entry in self._read_kernels()]
+        return [getattr(k.kernel if isinstance(k, PerColumn) else k, trait) for k in kernels]
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        # scikit-learn's printer would write kernels out as constructor calls, and a precomputed one with its matrix.
+        changed = [
+            (key, value)
+            for key, parameter in signature(type(self)).parameters.items()
+            if repr(value := getattr(self, key)) != repr(parameter.default)
+        ]
+        text = _call(self, {key: repr(value) for key, value in changed})
+        if len(text) > N_CHAR_MAX:
+            text = _call(self, {key: _shortened(value) for key, value in changed})
+        return text if len(text) <= N_CHAR_MAX else text[: max(N_CHAR_MAX - 4, 0)] + "...)"
+
 
 class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
-    """One weight a kernel, learned or given, with the machine that a subclass names."""
+    """One weight per kernel, learned or given, with the machine that a subclass names."""
 
+    # Parameters of all estimators.
     normalize: Any
-    weights: Any
+    approximation: Any
+    rank: Any
     tol: Any
     max_iter: Any
     memory_budget: Any
+    device: Any
+    random_state: Any
     verbose: Any
-    # Estimators that learn in features, too, have these for parameters.
-    approximation: Any = None
-    rank: Any = None
+    # Of those that learn one weight per kernel.
+    weights: Any = None
     # Of the Gram matrices; None leaves it to their number.
     _stack_dtype: Any = None
     _expansion: Expansion
     # Gates count their start as iteration zero.
     _first_iteration = 1
-    # Where to compute; and where the last fit did, which a tensor on a device may say, too.
-    device: Any = None
+    # Where the last fit computed, which a tensor on a device may say, too.
     _fit_device: str | None = None
     # What samples the last fit took, which is what predictions take.
     _fit_input: dict[str, Any] | None = None
@@ -57,7 +154,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
 
     @abstractmethod
     def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Machine]:
-        """Return one machine an output, for the targets and weights of distinct samples."""
+        """Return one machine per output, for the targets and weights of distinct samples."""
 
     # Fitting -------------------------------------------------------------------------------------------------------
 
@@ -65,7 +162,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         """Fit to validated samples; `original` is X as it was given, for the names of its columns."""
         self._check_parameters()
         original = to_host(original)
-        counted = count_samples(self, X, y, sample_weight)
+        counted = count_samples(self.approximation, X, y, sample_weight)
         machines = self._machines(None if y is None else y[counted.rows], counted.weight)
         data = self._training_set(X, original, counted)
         learned, complaint = self._learn(data, machines)
@@ -80,7 +177,21 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
             check_positive("memory_budget", self.memory_budget)
 
     def _training_set(self, X: Any, original: Any, counted: Counted) -> TrainingSet:
-        return read_training_set(self, X, original, counted)
+        return read_training_set(self._kernel_options(), X, original, counted)
+
+    def _kernel_options(self) -> KernelOptions:
+        return KernelOptions(
+            entries=self._read_kernels(),
+            product=isinstance(self.weights, str) and self.weights == "product",
+            normalize=self.normalize,
+            approximation=self.approximation,
+            rank=self.rank,
+            random_state=self.random_state,
+            memory_budget=self.memory_budget,
+            device=self._fit_device,
+            dtype=self._stack_dtype,
+            estimator=type(self).__name__,
+        )
 
     def _make_learner(self, stack: GramStack, machines: list[Any]) -> Any:
         return make_learner(self, stack, machines)
@@ -184,7 +295,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
             given = np.asarray(sample_weight, dtype=np.float64)
         except (TypeError, ValueError):
             raise ValueError(
-                f"sample_weight={reprlib.repr(sample_weight)}: give one number a sample, or None."
+                f"sample_weight={reprlib.repr(sample_weight)}: give one number per sample, or None."
             ) from None
         if given.size > 0 and not given.any():
             raise ValueError("sample_weight is zero everywhere: at least one sample must count.")
@@ -255,9 +366,50 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         return tags
 
 
+class BaseMKLClassifier(ClassifierMixin, BaseMKL):
+    """What classifiers share: the classes, and the one with the largest output."""
+
+    classes_: NDArray[Any]
+
+    def _find_classes(self, y: NDArray[Any], weight: NDArray[np.float64] | None = None) -> NDArray[Any]:
+        """Return the classes of the samples that count, in order, or raise if y holds no classes or a single one."""
+        check_classification_targets(y)
+        classes: NDArray[Any] = np.unique(y if weight is None else y[weight > 0])
+        if len(classes) < 2:
+            raise ValueError(
+                f"y holds one class only, {classes.tolist()}: {type(self).__name__} needs at least two classes."
+            )
+        return classes
+
+    def _count_support(self, y: Any) -> None:
+        labels = np.searchsorted(self.classes_, np.asarray(y)[self.support_])
+        self.n_support_ = np.bincount(labels, minlength=len(self.classes_))
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return one output per class; for two classes a single one of shape (n_samples,), positive for the second."""
+        outputs = self._outputs(X)
+        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of each sample."""
+        scores = self.decision_function(X)
+        return np.asarray(self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)])
+
+
 def _as_column(X: Any) -> Any:
     """Row numbers and strings may come as a plain list: one column then."""
     if hasattr(X, "shape") and len(X.shape) != 1:
         return X
     X = np.asarray(X, dtype=object) if not hasattr(X, "shape") else np.asarray(X)
     return X.reshape(-1, 1) if X.ndim == 1 else X
+
+
+def _call(estimator: Any, arguments: dict[str, str]) -> str:
+    return f"{type(estimator).__name__}({', '.join(f'{key}={text}' for key, text in arguments.items())})"
+
+
+def _shortened(value: Any) -> str:
+    """Write a long list as its beginning, its end and how many items it has."""
+    if not isinstance(value, list | tuple) or len(value) <= _SHOWN:
+        return repr(value)
+    return f"[{', '.join(map(repr, value[: _SHOWN - 1]))}, ..., {value[-1]!r} ({len(value)} in all)]"

@@ -109,23 +109,23 @@ class GateInputs:
         Of samples in a RowSource a kernel's space is learned from at most a thousand, drawn by `random_state`.
         """
         try:
-            tile = lay_specs([Entry("gating", Linear() if kernel is None else kernel, columns)], table)[0]
+            spec = lay_specs([Entry("gating", Linear() if kernel is None else kernel, columns)], table)[0]
         except ValueError as error:
             raise ValueError(f"gating_columns={columns!r}: {error}") from error
         if kernel is not None:
             X, weight = _some(X, weight, random_state)
-            view = take_columns(X, tile.columns)
+            view = take_columns(X, spec.columns)
             space = KernelSpace.fit(kernel, view, weight)
             Z = space.coordinates(view)
             # One scale for all coordinates: the leading ones shall weigh more, as they do in the kernel's space.
             leading = float(np.sqrt(np.average(Z[:, 0] ** 2, weights=weight))) if Z.shape[1] else 1.0
-            return cls(tile.columns, space, np.zeros(Z.shape[1]), np.full(Z.shape[1], leading or 1.0))
-        dense = np.concatenate([_numbers(view) for view in _views(X, tile.columns)])
+            return cls(spec.columns, space, np.zeros(Z.shape[1]), np.full(Z.shape[1], leading or 1.0))
+        dense = np.concatenate([_numbers(view) for view in _views(X, spec.columns)])
         mean = np.average(dense, axis=0, weights=weight)
         spread = np.sqrt([np.average((x - m) ** 2, weights=weight) for x, m in zip(dense.T, mean, strict=True)])
         # A column that does not vary is left out by a scale of one: it is zero after centring, up to rounding.
         flat = spread <= 1e-12 * np.maximum(np.abs(mean), 1e-300)
-        return cls(tile.columns, None, mean, np.where(flat, 1.0, spread))
+        return cls(spec.columns, None, mean, np.where(flat, 1.0, spread))
 
     def __call__(self, X: Any) -> Array:
         """Return the standardised inputs, of shape (n, n_features)."""

@@ -1,25 +1,30 @@
-"""The training set as learners see it: kernels fitted to the samples that count, in matrices or in features."""
+"""The training set as learners see it: which samples count, and the kernels fitted to them, exactly or in features."""
 
 from __future__ import annotations
 
+import sys
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from kernelmosaic.estimators._expansion import ROUNDING, Expansion, FeatureSums, SupportSums, hide_rounding
-from kernelmosaic.estimators._repeats import Counted, count_repeats
-from kernelmosaic.estimators._scales import warn_of_scales
-from kernelmosaic.estimators._streamed import is_small, is_streamed, named_columns
 from kernelmosaic.gram import GramStack, KernelSet, ProductKernelSet, make_stack, take_rows
-from kernelmosaic.gram.feature_maps import FeatureMaps
+from kernelmosaic.gram.feature_maps import APPROXIMATIONS, FeatureMaps
 from kernelmosaic.gram.feature_stack import FeatureStack, make_feature_stack
 from kernelmosaic.gram.memory import default_budget
-from kernelmosaic.gram.row_blocks import open_rows
-from kernelmosaic.kernels.views import KernelSpec, lay_specs
+from kernelmosaic.gram.row_blocks import ArrayRows, RowSource, is_dask, open_rows
+from kernelmosaic.kernels.base import Kernel, StatisticKernel
+from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs, take_columns
 from kernelmosaic.learning.projections import Projections
 
 Array = NDArray[np.float64]
@@ -27,6 +32,54 @@ Array = NDArray[np.float64]
 _EVEN = 1e-3
 #: About so many samples say whether a diagonal varies, where there may be more than fit the memory.
 _LOOKED_AT = 1000
+#: Repeated samples are looked for in sets up to this size.
+_SMALL_BYTES = 2**26
+#: Standard deviations this many times apart are warned of.
+_FACTOR = 100.0
+#: Rows looked at: enough for a standard deviation, ...
+_ROWS = 10_000
+#: ... or as many as make this many numbers, so that wide samples on a disk stay there, but at least so many.
+_NUMBERS, _LEAST_ROWS = 2**16, 200
+
+
+@dataclass(frozen=True)
+class KernelOptions:
+    """What an estimator says of its kernels.
+
+    Attributes
+    ----------
+    entries : list of Entry
+        The kernels.
+    product : bool
+        Whether they are multiplied into one kernel.
+    normalize : str or None
+        How they are put on one scale.
+    approximation : str or None
+        How they are approximated by features.
+    rank : int or sequence of int
+        Maximum number of features per kernel.
+    random_state : int, RandomState or None
+        Draws landmarks and frequencies.
+    memory_budget : float or None
+        Bytes that matrices or features may take.
+    device : str or None
+        Where they are computed.
+    dtype : dtype or None
+        Of the matrices; None leaves it to their number.
+    estimator : str
+        Name of the estimator, for warnings.
+    """
+
+    entries: list[Entry]
+    product: bool
+    normalize: str | None
+    approximation: str | None
+    rank: Any
+    random_state: Any
+    memory_budget: float | None
+    device: str | None
+    dtype: Any
+    estimator: str
 
 
 class TrainingSet(ABC):
@@ -34,8 +87,8 @@ class TrainingSet(ABC):
 
     Parameters
     ----------
-    model : estimator
-        Whose parameters say how kernels are approximated, how much memory they may take and where they are computed.
+    options : KernelOptions
+        The kernels, how they are approximated, how much memory they may take and where they are computed.
     counted : Counted
         Which samples count, and how much.
 
@@ -59,10 +112,9 @@ class TrainingSet(ABC):
     samples: Any
     table: Any
 
-    def __init__(self, model: Any, counted: Counted) -> None:
+    def __init__(self, options: KernelOptions, counted: Counted) -> None:
         self.kept, self.weight = counted.rows, counted.weight
-        self.budget: float | None = model.memory_budget
-        self.device: str | None = model._fit_device
+        self.budget, self.device = options.memory_budget, options.device
 
     @property
     @abstractmethod
@@ -107,12 +159,12 @@ class ExactSet(TrainingSet):
 
     kernel_set: KernelSet
 
-    def __init__(self, model: Any, rule: type[KernelSet], specs: list[KernelSpec], X: Any, counted: Counted) -> None:
-        super().__init__(model, counted)
+    def __init__(self, options: KernelOptions, specs: list[KernelSpec], X: Any, counted: Counted) -> None:
+        super().__init__(options, counted)
         self.samples = X
-        self.kernel_set = rule.fit(specs, X, model.normalize, counted.weight)
+        self.kernel_set = _rule(options).fit(specs, X, options.normalize, counted.weight)
         self.views = self.kernel_set.views(X)
-        self.dtype = model._stack_dtype
+        self.dtype = options.dtype
 
     @cached_property
     def stack(self) -> GramStack:
@@ -152,19 +204,20 @@ class FeatureSet(TrainingSet):
 
     kernel_set: FeatureMaps
 
-    def __init__(self, model: Any, rule: type[KernelSet], specs: list[KernelSpec], X: Any, counted: Counted) -> None:
-        super().__init__(model, counted)
+    def __init__(self, options: KernelOptions, specs: list[KernelSpec], X: Any, counted: Counted) -> None:
+        super().__init__(options, counted)
         self.samples = self.rows = open_rows(X)
         budget = default_budget() if self.budget is None else float(self.budget)
+        assert options.approximation is not None
         self.kernel_set = FeatureMaps.fit(
-            rule,
+            _rule(options),
             specs,
             self.rows,
-            model.normalize,
+            options.normalize,
             counted.weight,
-            model.approximation,
-            model.rank,
-            model.random_state,
+            options.approximation,
+            options.rank,
+            options.random_state,
             budget,
         )
 
@@ -204,26 +257,282 @@ class FeatureSet(TrainingSet):
         return kernels.diagonals(kernels.views(some))
 
 
-def count_samples(model: Any, X: Any, y: Any, sample_weight: Array | None) -> Counted:
+def _rule(options: KernelOptions) -> type[KernelSet]:
+    # Multiplied kernels are one kernel: there are no weights to learn between them.
+    return ProductKernelSet if options.product else KernelSet
+
+
+def count_samples(approximation: str | None, X: Any, y: Any, sample_weight: Array | None) -> Counted:
     """Return the samples that count; where they fill the memory, or stay on the disk, repeated ones are not found."""
-    if model.approximation is None or is_small(X):
+    if approximation is None or is_small(X):
         return count_repeats(X, y, sample_weight)
     return Counted.everyone(X.shape[0], sample_weight)
 
 
-def read_training_set(model: Any, X: Any, original: Any, counted: Counted) -> TrainingSet:
-    """Fit the kernels of an estimator to validated samples; `original` is X as given, for the names of its columns."""
+def read_training_set(options: KernelOptions, X: Any, original: Any, counted: Counted) -> TrainingSet:
+    """Fit the kernels to validated samples; `original` is X as given, for the names of its columns."""
     everyone = len(counted.rows) == X.shape[0] and bool(np.all(np.diff(counted.rows) == 1))
     # Exact kernels keep samples, which must be copies of their own; features keep none, and may be of more than fit.
-    if model.approximation is None or not everyone:
+    if options.approximation is None or not everyone:
         X = X[counted.rows]
     named = len(getattr(original, "shape", ())) == 2 and not is_streamed(original)
     table = original if named else named_columns(X)
-    specs = lay_specs(model._read_kernels(), table)
-    # Multiplied kernels are one kernel: there are no weights to learn between them.
-    rule = ProductKernelSet if isinstance(model.weights, str) and model.weights == "product" else KernelSet
-    kind = ExactSet if model.approximation is None else FeatureSet
-    data = kind(model, rule, specs, X, counted)
+    specs = lay_specs(options.entries, table)
+    kind = ExactSet if options.approximation is None else FeatureSet
+    data = kind(options, specs, X, counted)
     data.table = table
-    warn_of_scales(model, specs, data.samples, table)
+    warn_of_scales(options.estimator, specs, data.samples, table)
     return data
+
+
+# Which samples count -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The samples that count, each once.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n,)
+        Their row numbers in what was given; of repeated samples, the first.
+    weight : ndarray of shape (n,)
+        How much each counts.
+    """
+
+    rows: NDArray[np.intp]
+    weight: NDArray[np.float64]
+
+    @classmethod
+    def everyone(cls, n: int, sample_weight: NDArray[np.float64] | None) -> Counted:
+        """Every sample as it is, repeated or not."""
+        return cls(np.arange(n), np.ones(n) if sample_weight is None else sample_weight)
+
+
+def count_repeats(X: Any, y: Any, sample_weight: NDArray[np.float64] | None) -> Counted:
+    """Return the distinct samples with the sum of their weights.
+
+    A sample of weight two is a sample given twice, and one of weight zero is no sample: both must lead to the very same
+    problem, in the same order of samples. So whenever there are weights or repetitions the samples are put in an order
+    of their own; a set without either stays as it is.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n_samples, n_features)
+        Samples.
+    y : array of shape (n_samples,) or None
+        Targets: samples with different ones are different samples.
+    sample_weight : array of shape (n_samples,) or None
+        Their weights.
+    """
+    everyone = np.arange(X.shape[0])
+    # A sample of weight zero must not touch widths or scales either.
+    rows = everyone if sample_weight is None else np.flatnonzero(sample_weight)
+    keys = _keys(X[rows] if len(rows) < len(everyone) else X, None if y is None else y[rows])
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    if sample_weight is None and len(first) == len(everyone):
+        return Counted(everyone, np.ones(len(everyone)))
+    weight = None if sample_weight is None else sample_weight[rows]
+    return Counted(rows[first], np.bincount(inverse, weights=weight, minlength=len(first)).astype(np.float64))
+
+
+def _keys(X: Any, y: Any) -> NDArray[Any]:
+    """Return one comparable key per sample, equal for equal samples."""
+    labels = (
+        np.zeros(X.shape[0], dtype=np.int64) if y is None else np.unique(y, return_inverse=True)[1].astype(np.int64)
+    )
+    if sparse.issparse(X):
+        return _sparse_keys(X, labels)
+    if X.dtype.kind not in "iuf":
+        X = np.column_stack([_codes(column) for column in X.T])
+    # Adding zero makes one of the two zeros that compare equal but differ in their bits.
+    cells = np.ascontiguousarray(X + X.dtype.type(0)).view(np.uint8)
+    return _as_void(np.hstack([cells.reshape(len(labels), -1), labels[:, np.newaxis].view(np.uint8)]))
+
+
+def _sparse_keys(X: Any, labels: NDArray[np.int64]) -> NDArray[Any]:
+    X = X.tocsr(copy=True)
+    # Stored zeros and unsorted columns would make equal rows look different.
+    X.sum_duplicates()
+    X.eliminate_zeros()
+    keys = np.empty(X.shape[0], dtype=object)
+    for i, (a, b) in enumerate(pairwise(X.indptr)):
+        keys[i] = (int(labels[i]), X.indices[a:b].tobytes(), X.data[a:b].tobytes())
+    return _codes(keys)
+
+
+def _codes(column: NDArray[Any]) -> NDArray[np.int64]:
+    """Return a number for every entry, equal for equal entries and in the entries' order where they have one."""
+    try:
+        distinct = dict.fromkeys(column)
+    except TypeError:  # entries that cannot be looked up; whether they are any good is for the kernels to say
+        return np.arange(len(column), dtype=np.int64)
+    try:
+        ranked = sorted(distinct)
+    except TypeError:  # entries that do not compare, such as str and bytes, keep the order they come in
+        ranked = list(distinct)
+    rank = {entry: i for i, entry in enumerate(ranked)}
+    return np.fromiter((rank[entry] for entry in column), dtype=np.int64, count=len(column))
+
+
+def _as_void(cells: NDArray[np.uint8]) -> NDArray[Any]:
+    # One opaque value a row: sorting compares the bytes, many times faster than column by column.
+    return np.ascontiguousarray(cells).view(np.dtype((np.void, cells.shape[1])))[:, 0]
+
+
+# Samples that need not be in memory ----------------------------------------------------------------------------------
+
+
+def is_streamed(X: Any) -> bool:
+    """Whether the samples are read from where they are: a memory map, a path, a Dask collection, an opened source."""
+    return isinstance(X, np.memmap | str | Path | RowSource) or is_dask(X)
+
+
+def is_small(X: Any) -> bool:
+    """Whether a copy of the samples would not matter."""
+    size = getattr(getattr(X, "data", X), "nbytes", np.inf)
+    return not is_streamed(X) and size <= _SMALL_BYTES
+
+
+def check_approximation(approximation: Any, X: Any) -> None:
+    """Raise a ValueError if there is no such approximation, or if samples need one and there is none."""
+    if approximation is None:
+        if is_streamed(X) and not isinstance(X, np.memmap):
+            raise ValueError(
+                f"X={X!r}: samples are read from files with approximation='nystroem' or 'fourier' only; "
+                "load them, or choose one of these."
+            )
+        return
+    if approximation not in APPROXIMATIONS:
+        known = ", ".join(map(repr, APPROXIMATIONS))
+        raise ValueError(f"approximation={approximation!r}: choose one of {known}, or None for exact kernels.")
+
+
+def validate_rows(
+    model: Any, X: Any, y: Sequence[Any], reset: bool, y_numeric: bool = False, multi_output: bool = False
+) -> Any:
+    """Check the form of samples that stay where they are; what the blocks hold is checked as they are read."""
+    rows = open_rows(X)
+    if isinstance(rows, ArrayRows) and rows.X.ndim != 2:
+        raise ValueError(f"X has {rows.X.ndim} dimensions: give samples in rows and features in columns.")
+    if isinstance(rows, ArrayRows) and rows.X.dtype.kind not in "biuf":
+        raise ValueError(f"X has the dtype {rows.X.dtype}: a memory map must hold real numbers.")
+    if reset:
+        model.n_features_in_ = rows.shape[1]
+        if rows.names is not None:
+            model.feature_names_in_ = np.array(rows.names, dtype=object)
+    elif rows.shape[1] != model.n_features_in_:
+        raise ValueError(
+            f"X has {rows.shape[1]} features, but {type(model).__name__} is expecting {model.n_features_in_} features "
+            "as input."
+        )
+    if not y:
+        return rows
+    if y[0] is None:
+        raise ValueError("y is None: give one target per sample.")
+    target = y[0].compute() if is_dask(y[0]) else y[0]
+    target = np.asarray(target) if multi_output else column_or_1d(target, warn=True)
+    check_consistent_length(rows, target)
+    kinds = {"dtype": np.float64} if y_numeric else {"dtype": None, "ensure_all_finite": target.dtype.kind == "f"}
+    return rows, check_array(target, ensure_2d=False, input_name="y", **kinds)
+
+
+def named_columns(rows: Any) -> Any:
+    """Return an empty table with the columns of a source of rows, by which kernels find theirs."""
+    if not isinstance(rows, RowSource):
+        return rows
+    if rows.names is None:
+        return np.empty((0, rows.shape[1]))
+    try:
+        import pandas as pd
+    except ImportError:
+        return np.empty((0, rows.shape[1]))
+    return pd.DataFrame(columns=rows.names, dtype=np.float64)
+
+
+# Columns so unlike in scale that a kernel sees only the largest of them ----------------------------------------------
+
+
+class _Extremes(NamedTuple):
+    """The columns of largest and smallest standard deviation that a kernel reads."""
+
+    kernel: str
+    large: int
+    small: int
+    deviations: tuple[float, float]
+
+    @property
+    def ratio(self) -> float:
+        return self.deviations[0] / self.deviations[1]
+
+
+def warn_of_scales(estimator: str, specs: Sequence[KernelSpec], samples: Any, table: Any) -> None:
+    """Warn once where one kernel reads columns whose standard deviations are 100 times apart or more.
+
+    Only of kernels whose formula reads products or distances. Constant columns do not count, nor do those of two
+    values, mostly indicators, whose deviation tells how frequent they are; sparse samples, which scaling would fill,
+    are left alone. The ranges must differ as much: a pixel that is rarely lit is not on another scale.
+    """
+    X = _some_rows(samples)
+    if sparse.issparse(X):
+        return
+    seen: dict[bytes | None, _Extremes | None] = {}
+    for spec in specs:
+        key = None if spec.columns is None else spec.columns.tobytes()
+        if key not in seen and _reads_scale(spec.kernel):
+            seen[key] = _extremes(spec, spec.kernel.validate(take_columns(X, spec.columns)))
+    worst = max(filter(None, seen.values()), key=lambda one: one.ratio, default=None)
+    if worst is None:
+        return
+    names = getattr(table, "columns", range(X.shape[1]))
+    large, small = worst.deviations
+    warnings.warn(
+        f"X: columns {names[worst.large]!r} and {names[worst.small]!r}, which kernel {worst.kernel!r} reads, have "
+        f"standard deviations of {large:.3g} and {small:.3g}: next to the first the second hardly counts. Scale them, "
+        f"as in make_pipeline(StandardScaler(), {estimator}(...)), or give them kernels of their own.",
+        UserWarning,
+        stacklevel=_level_of_caller(),
+    )
+
+
+def _level_of_caller() -> int:
+    """The `stacklevel` of whoever called the estimator; fits get here by ways of different length."""
+    level, frame = 0, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("kernelmosaic."):
+        level, frame = level + 1, frame.f_back
+    return level + 1
+
+
+def _some_rows(samples: Any) -> Any:
+    """Rows from all over the samples; the first ones where they are on a disk or on other machines."""
+    n = samples.shape[0]
+    if isinstance(samples, RowSource):
+        return samples.take(slice(0, min(_ROWS, max(_LEAST_ROWS, _NUMBERS // samples.row_width), n)))
+    return samples[:: -(-n // _ROWS)]
+
+
+def _reads_scale(kernel: Kernel) -> bool:
+    """Whether a kernel, or one it is made of, is a function of products or distances of its columns."""
+    if isinstance(kernel, StatisticKernel):
+        return True
+    parts = kernel.get_params(deep=False).values()
+    return any(isinstance(part, Kernel) and _reads_scale(part) for part in parts)
+
+
+def _extremes(spec: KernelSpec, X: NDArray[Any]) -> _Extremes | None:
+    """Return the columns of largest and smallest deviation, None if they are alike."""
+    X = X.astype(np.float64, copy=False)
+    low, high = X.min(axis=0), X.max(axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread, deviation = high - low, X.std(axis=0)
+        counted = np.flatnonzero(~np.all((low == X) | (high == X), axis=0) & np.isfinite(deviation))
+    if len(counted) < 2:
+        return None
+    large, small = counted[np.argmax(deviation[counted])], counted[np.argmin(deviation[counted])]
+    # Not a quotient: a deviation may underflow to zero.
+    if any(of[large] < _FACTOR * of[small] or of[small] <= 0 for of in (deviation, spread)):
+        return None
+    place = np.arange(X.shape[1]) if spec.columns is None else spec.columns
+    return _Extremes(
+        spec.name, int(place[large]), int(place[small]), (float(deviation[large]), float(deviation[small]))
+    )

@@ -1,4 +1,4 @@
-"""Classification with one weight a class and kernel, all classes in one problem."""
+"""Classification with one weight per class and kernel, all classes in one problem."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin
 
-from kernelmosaic.estimators._base import BaseMKL
-from kernelmosaic.estimators._classes import find_classes
+from kernelmosaic.estimators._base import BaseMKLClassifier
 from kernelmosaic.gram import GramStack, StoredStack
 from kernelmosaic.gram.memory import default_budget, format_bytes
 from kernelmosaic.learning.class_wise import ClassNewton, ClassWiseLearner, QuasiNewton, matrix_dtype
@@ -24,7 +22,7 @@ _SOLVERS: dict[str, type[ClassWiseLearner]] = {
 }
 
 
-class BilinearMKLClassifier(ClassifierMixin, BaseMKL):
+class BilinearMKLClassifier(BaseMKLClassifier):
     """Multi-class classification in which every class weighs the kernels for itself.
 
     Minimises ½ Σ_c (‖w_c‖² + Σ_r d_cr) + κ Σ ξ_i over d ≥ 0 and f_c(x) = Σ_r d_cr^½ ⟨w_c^(r), φ_r(x)⟩, with f_y(x_i) −
@@ -38,24 +36,25 @@ class BilinearMKLClassifier(ClassifierMixin, BaseMKL):
         :class:`~sklearn.compose.ColumnTransformer`. None means linear, quadratic and Gaussians of
         1, 2 and 4 times the median distance between training samples.
     kappa : float, default=1.0
-        Price κ of the slack.
+        Weight κ of the slack in the objective.
     solver : {"newton", "quasi_newton", "projected_gradient"}, default="newton"
         Newton steps on the convex problem with the inner machine's curvature; quasi-Newton steps without it, for
-        thousands of free samples a class; or the published scheme: projected gradient with a line search and rescaling.
+        thousands of free samples per class; or the published scheme: projected gradient with a line search and
+        rescaling.
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"
         How kernels are put on one scale.
     approximation : {"nystroem", "fourier"} or None, default=None
         As in `MKLClassifier`: each kernel becomes a block of features, cost grows with the number of samples, and X may
         be a memory map, the path of a Parquet file or a folder of them, or a Dask collection.
     rank : int or sequence of P int, default=500
-        Features a kernel, at most.
+        Maximum number of features per kernel.
     tol : float, default=1e-3
         Relative duality gap at which to stop.
     max_iter : int, default=100
-        Most solves of the inner machine.
+        Maximum number of solves of the inner machine.
     memory_budget : float, default=None
-        Bytes the Gram matrices, and one more a class, may take, or the features; None means half of the free memory.
-        On a device there is no matrix a class.
+        Bytes the Gram matrices, and one more per class, may take, or the features; None means half of the free memory.
+        On a device there is no matrix per class.
     device : str, default=None
         As in `MKLClassifier`; the kernels stay there, and blocks of a few thousand samples are solved on the host.
     random_state : int, RandomState or None, default=None
@@ -86,8 +85,6 @@ class BilinearMKLClassifier(ClassifierMixin, BaseMKL):
     >>> BilinearMKLClassifier().fit(X, y).weights_.shape
     (3, 5)
     """
-
-    weights = None
 
     def __init__(
         self,
@@ -140,10 +137,9 @@ class BilinearMKLClassifier(ClassifierMixin, BaseMKL):
         if self.solver not in _SOLVERS:
             raise ValueError(f"solver={self.solver!r}: choose one of {', '.join(map(repr, _SOLVERS))}.")
         weight = self._sample_weight(sample_weight, X)
-        self.classes_ = find_classes(self, y, weight)
+        self.classes_ = self._find_classes(y, weight)
         self._fit(X, y, weight, original)
-        counted = np.searchsorted(self.classes_, np.asarray(y)[self.support_])
-        self.n_support_ = np.bincount(counted, minlength=len(self.classes_))
+        self._count_support(y)
         return self
 
     def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Any]:
@@ -165,7 +161,7 @@ class BilinearMKLClassifier(ClassifierMixin, BaseMKL):
             )
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return the outputs, one column a class; for two classes, by how much the second is ahead."""
+        """Return the outputs, one column per class; for two classes, by how much the second is ahead."""
         outputs = self._outputs(X)
         return outputs[:, 1] - outputs[:, 0] if outputs.shape[1] == 2 else outputs
 
@@ -173,8 +169,3 @@ class BilinearMKLClassifier(ClassifierMixin, BaseMKL):
         """Return each kernel's share of the decision: (n_samples, P) for two classes, else (n_samples, P, classes)."""
         terms = super().contributions(X)
         return terms[:, :, 1] - terms[:, :, 0] if terms.shape[2] == 2 else terms
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class of each sample."""
-        scores = self.decision_function(X)
-        return np.asarray(self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)])

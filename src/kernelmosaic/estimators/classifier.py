@@ -1,4 +1,4 @@
-"""Classification with one weight a kernel."""
+"""Classification with one weight per kernel."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin
 from sklearn.utils import compute_class_weight
 
-from kernelmosaic.estimators._base import BaseMKL
-from kernelmosaic.estimators._classes import find_classes
+from kernelmosaic.estimators._base import BaseMKLClassifier
 from kernelmosaic.estimators._training_set import TrainingSet
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.multiclass import make_multiclass_learner
@@ -22,7 +20,7 @@ from kernelmosaic.machines.multiclass import CrammerSinger, MulticlassMachine, P
 _JOINT: dict[str, type[MulticlassMachine]] = {"joint": CrammerSinger, "pairwise": PairwiseSlack}
 
 
-class MKLClassifier(ClassifierMixin, BaseMKL):
+class MKLClassifier(BaseMKLClassifier):
     """Support vector classification on a weighted sum of kernels.
 
     Minimises ½ (Σ_m d_m ‖w_m‖)² + C Σ ξ_i over f(x) = Σ_m ⟨w_m, φ_m(x)⟩ + b with y_i f(x_i) ≥ 1 − ξ_i, which is the
@@ -36,7 +34,8 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         :class:`~sklearn.compose.ColumnTransformer`. None means linear, quadratic and Gaussians of
         1, 2 and 4 times the median distance between training samples.
     C : float or "learn", default=1.0
-        Price of the slack. ``"learn"``, with ``slack=2``, learns it with the weights: the identity is one more kernel.
+        Weight of the slack in the objective. ``"learn"``, with ``slack=2``, learns it with the weights: the identity
+        is one more kernel.
     norm : float, default=1
         1 for sparse weights (Σ d_m² η_m = 1), p > 1 for weights of p-norm one.
     weights : {"uniform", "product"}, array-like of shape (P,) or None, default=None
@@ -53,7 +52,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         heuristics ``"alignment"`` and ``"easymkl"``.
     multi_class : {"ovr", "joint", "pairwise"}, default="ovr"
         How more than two classes are handled: one versus rest, each with weights of its own; or all in one problem with
-        shared weights, without constants, with one slack a sample (``"joint"``, Crammer and Singer) or one a sample and
+        shared weights, without constants, with one slack per sample (``"joint"``, Crammer and Singer) or per sample and
         class (``"pairwise"``, Weston and Watkins).
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"
         How kernels are put on one scale: mean diagonal 1 on the training set; unit diagonal; centred, then mean
@@ -66,13 +65,13 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         file or a folder of them, which are read in blocks. Weights, objective and gap are those of the approximated
         problem.
     rank : int or sequence of P int, default=500
-        Features a kernel, at most.
+        Maximum number of features per kernel.
     class_weight : dict, "balanced" or None, default=None
         Factors of C, class by class.
     tol : float, default=1e-3
         Relative duality gap at which to stop.
     max_iter : int, default=100
-        Most iterations on the weights.
+        Maximum number of iterations on the weights.
     memory_budget : float, default=None
         Bytes the Gram matrices, or features, may take; None means half of the free memory. A larger stack is recomputed
         in blocks.
@@ -111,7 +110,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     history_ : list of dict
         Objective and gap of every iteration.
     C_ : ndarray of shape (outputs,)
-        The learned sample_C, with ``C="learn"`` only.
+        The learned C, with ``C="learn"`` only.
     classes_ : ndarray
         The class labels.
     n_features_in_, feature_names_in_
@@ -196,10 +195,9 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         if self.multi_class not in ("ovr", *_JOINT):
             raise ValueError(f"multi_class={self.multi_class!r}: give 'ovr', 'joint' or 'pairwise'.")
         weight = self._sample_weight(sample_weight, X)
-        self.classes_ = find_classes(self, y, weight)
+        self.classes_ = self._find_classes(y, weight)
         self._fit(X, y, weight, original)
-        counted = np.searchsorted(self.classes_, np.asarray(y)[self.support_])
-        self.n_support_ = np.bincount(counted, minlength=len(self.classes_))
+        self._count_support(y)
         return self
 
     def _is_joint(self) -> bool:
@@ -218,7 +216,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
             )
         if self._is_joint():
             return [self._multiclass_machine(np.searchsorted(self.classes_, y), sample_C)]
-        # A price to be learned is a factor of these.
+        # A C to be learned is a factor of these.
         C = 1.0 if isinstance(self.C, str) else self.C
         return [SVC(np.where(y == c, 1.0, -1.0), C, self.slack, sample_C) for c in positive]
 
@@ -249,13 +247,3 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         if not np.all(np.isfinite(factors) & (factors > 0)):
             raise ValueError(f"class_weight={self.class_weight!r}: every class needs a positive, finite factor.")
         return np.asarray(factors[labels])
-
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return the signed distances: (n_samples,) for two classes, else one column a class."""
-        outputs = self._outputs(X)
-        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class of each sample."""
-        scores = self.decision_function(X)
-        return np.asarray(self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)])

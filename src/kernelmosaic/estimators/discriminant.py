@@ -1,22 +1,20 @@
-"""Discriminant analysis with one weight a kernel: a classifier, and a projection to the discriminant space."""
+"""Discriminant analysis with one weight per kernel: a classifier, and a projection to the discriminant space."""
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from kernelmosaic.estimators._base import BaseMKL
-from kernelmosaic.estimators._classes import find_classes
-from kernelmosaic.estimators._discriminant_rules import make_rule
-from kernelmosaic.estimators._repeats import Counted
-from kernelmosaic.estimators._training_set import TrainingSet, read_training_set
+from kernelmosaic.estimators._base import BaseMKLClassifier
+from kernelmosaic.estimators._training_set import Counted, TrainingSet
 from kernelmosaic.gram.device import to_host
 from kernelmosaic.learning.discriminant import (
     DiscriminantFixed,
@@ -29,10 +27,10 @@ from kernelmosaic.learning.factory import make_discriminant_learner
 from kernelmosaic.learning.fixed import given_weights
 from kernelmosaic.machines import LeastSquares, Machine
 from kernelmosaic.machines.base import check_count, check_positive
-from kernelmosaic.machines.discriminant import Discriminant, discriminant_projection
+from kernelmosaic.machines.discriminant import Discriminant, Projection, discriminant_projection
 
 
-class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, BaseMKL):
+class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseMKLClassifier):
     """Regularised kernel discriminant analysis on a weighted sum of kernels; also a transformer.
 
     Minimises over the weights θ ≥ 0 with Σ θ_i r_i = 1 the value of the least-squares problems that discriminant
@@ -53,7 +51,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
         1, 2 and 4 times the median distance between training samples.
     formulation : str, default="newton"
         How the weights are learned. ``"newton"``: second-order steps, the fastest; ``"silp"``: the semi-infinite
-        linear program, one linear program and one factorisation a step; ``"qcqp"`` and ``"sdp"``: conic programs, for
+        linear program, one linear program and one factorisation per step; ``"qcqp"`` and ``"sdp"``: conic programs, for
         small sets; all of these have the same optimum. ``"sdp_approximate"``: one matrix inequality for all classes,
         whose optimum lies above. ``"kim"``: the semi-definite program of Kim et al. for two classes, which maximises
         the within-class criterion over Σ θ_i = 1 with `alpha` as its own λ.
@@ -71,11 +69,11 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
         As in `MKLClassifier`: None computes the kernels exactly, else each becomes a block of features. Serves the
         formulations ``"newton"``, ``"silp"`` and ``"qcqp"``, and given weights.
     rank : int or sequence of P int, default=500
-        Features a kernel, at most.
+        Maximum number of features per kernel.
     tol : float, default=5e-4
         Relative duality gap at which to stop.
     max_iter : int, default=100
-        Most iterations on the weights.
+        Maximum number of iterations on the weights.
     memory_budget : float, default=None
         Bytes the Gram matrices, or features, may take; None means half of the free memory. A larger stack is recomputed
         in blocks.
@@ -97,7 +95,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
     kernel_names_ : list of str
         Names of the kernels.
     dual_coef_ : ndarray of shape (outputs, n_samples)
-        Coefficients of the decision function; one output for two classes, else one a class.
+        Coefficients of the decision function; one output for two classes, else one per class.
     support_, n_support_, support_fraction_
         Samples with a coefficient, which are all; how many of each class; their share.
     intercept_ : ndarray of shape (outputs,)
@@ -187,10 +185,10 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
         """
         original = to_host(X)
         X, y = self._validate(X, y, reset=True)
-        self.classes_ = find_classes(self, y)
+        self.classes_ = self._find_classes(y)
         labels = np.searchsorted(self.classes_, y)
         self._check_params()
-        data = read_training_set(self, X, original, Counted.everyone(len(labels), None))
+        data = self._training_set(X, original, Counted.everyone(len(labels), None))
         traces = centered_traces(data.stack, data.diagonals())
         problem = DiscriminantProblem(data.stack, Discriminant(labels, self._ridge(len(labels))), self._simplex(traces))
         learner = self._learner(traces)
@@ -300,16 +298,6 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
         check_is_fitted(self)
         return np.asarray(self._expansion.values(self._validate(X, reset=False)) - self._center)
 
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return one score a class, or for two classes one of shape (n_samples,), positive for the second."""
-        outputs = self._outputs(X)
-        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class of each sample."""
-        scores = self.decision_function(X)
-        return np.asarray(self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)])
-
     def contributions(self, X: Any) -> NDArray[np.float64]:
         """Return each kernel's share of the decision.
 
@@ -348,3 +336,55 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin
     def _outputs(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self)
         return np.asarray(self._expansion.values(self._validate(X, reset=False)) @ self._slopes.T + self.intercept_)
+
+
+# How classes are assigned in the discriminant space: both rules are linear in the projections -------------------------
+
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LinearRule:
+    """Scores = projections · slopesᵀ + constants: one for two classes, positive for the second, else one per class."""
+
+    slopes: Matrix
+    constants: NDArray[np.float64]
+
+
+def least_squares_rule(Z: Matrix, machine: Discriminant, projection: Projection) -> LinearRule:
+    """Return the least-squares fit of the class indicators, with its intercept.
+
+    The targets are these indicators, centred and scaled: h_i = √(n/n_i) (1[class i] − n_i/n), and a is n/(m₊m₋) times
+    the same for the second class. Undoing that gives one score per class, summing to one; two classes share the fit of
+    ±1.
+    """
+    counts, n = machine.counts, len(Z)
+    # A = βC with the columns of C orthogonal, so the targets' own fit is Z times eigenvalues times Cᵀ.
+    fit = projection.rotation * projection.eigenvalues
+    if len(counts) == 2:
+        return LinearRule(2.0 * counts[0] * counts[1] / n * fit, np.array([(counts[1] - counts[0]) / n]))
+    return LinearRule(np.sqrt(counts / n)[:, np.newaxis] * fit, counts / n)
+
+
+def centroid_rule(Z: Matrix, machine: Discriminant, projection: Projection) -> LinearRule:
+    """Return the rule of the nearest class centroid: ⟨z, c_i⟩ − ½‖c_i‖² is largest where ‖z − c_i‖ is smallest."""
+    member = np.eye(len(machine.counts))[machine.labels]
+    centroids = member.T @ Z / machine.counts[:, np.newaxis]
+    constants = -0.5 * np.sum(centroids**2, axis=1)
+    if len(machine.counts) == 2:
+        return LinearRule(np.diff(centroids, axis=0), np.diff(constants))
+    return LinearRule(centroids, constants)
+
+
+RULES: dict[str, Callable[[Matrix, Discriminant, Projection], LinearRule]] = {
+    "least_squares": least_squares_rule,
+    "centroid": centroid_rule,
+}
+
+
+def make_rule(decision: Any) -> Callable[[Matrix, Discriminant, Projection], LinearRule]:
+    """Return the rule of that name, or raise naming the ones there are."""
+    try:
+        return RULES[decision]
+    except (KeyError, TypeError):
+        raise ValueError(f"decision={decision!r}: choose one of {', '.join(map(repr, RULES))}.") from None

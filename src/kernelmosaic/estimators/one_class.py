@@ -1,4 +1,4 @@
-"""Novelty detection with one weight a kernel."""
+"""Novelty detection with one weight per kernel."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import OutlierMixin
 
 from kernelmosaic.estimators._base import BaseMKL
-from kernelmosaic.estimators._repeats import Counted
-from kernelmosaic.estimators._training_set import TrainingSet
+from kernelmosaic.estimators._training_set import Counted, TrainingSet
 from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.views import one_class_kernels
 from kernelmosaic.machines import Machine, OneClass

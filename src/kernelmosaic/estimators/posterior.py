@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 from sklearn.utils import check_array
 
-from kernelmosaic.estimators._classes import find_classes
-from kernelmosaic.estimators._posteriors import check_bandwidth, density_posteriors, neighbor_posteriors
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.gram.device import to_host
-from kernelmosaic.gram.row_blocks import ArrayRows, RowSource
+from kernelmosaic.gram.row_blocks import ArrayRows, RowSource, row_strips
 from kernelmosaic.machines.base import check_count, check_positive
 from kernelmosaic.machines.posterior import posterior_machine
 
@@ -20,6 +20,12 @@ Array = NDArray[np.float64]
 
 #: How far from one the posteriors of a sample may sum.
 _SUM = 1e-6
+#: Relative: distances this near are equal up to rounding.
+_SAME_DISTANCE = 1e-9
+#: Digits kept: rounding must not tell equal posteriors apart, since samples are put in an order by them.
+_DIGITS = 12
+#: Distances held at once.
+_ENTRIES = 2**22
 #: Relative: outputs this near are equal up to rounding.
 _SAME = 1e-9
 
@@ -37,7 +43,7 @@ class PosteriorMKLClassifier(MKLClassifier):
     kernels : list, default=None
         As in `MKLClassifier`.
     C : float, default=1.0
-        Price of the slack.
+        Weight of the slack in the objective.
     estimate : {"neighbors", "density"}, default="neighbors"
         For labels: how posteriors come from them, in the Euclidean distance of the features as given. They are the
         shares of the classes among a sample's nearest neighbours, itself included; or Bayes' rule with a Gaussian
@@ -46,7 +52,7 @@ class PosteriorMKLClassifier(MKLClassifier):
         How many neighbours count; all at the distance of the last do as well.
     bandwidth : float or "scott", default="scott"
         Standard deviation of the Gaussians, one for all classes. ``"scott"`` is s n^(−1/(d+4)), with s² the variance
-        within the classes, averaged over the d features, and n the mean number of samples a class.
+        within the classes, averaged over the d features, and n the mean number of samples per class.
     norm, weights, penalties, penalty_power, solver, normalize
         As in `MKLClassifier`; for more than two classes ``solver="newton"``.
     approximation, rank, random_state
@@ -155,7 +161,7 @@ class PosteriorMKLClassifier(MKLClassifier):
         else:
             X, y = self._validate(X, y, reset=True)
             weight = self._sample_weight(sample_weight, X)
-            self.classes_ = find_classes(self, y, weight)
+            self.classes_ = self._find_classes(y, weight)
             P = self._estimate(X, y, weight)
         self.posteriors_ = P
         # Samples are told apart by number: equal rows of posteriors have equal numbers.
@@ -209,3 +215,78 @@ def _check_posteriors(y: Any) -> Array:
     if abs(sums[worst] - 1.0) > _SUM:
         raise ValueError(f"y: the posteriors of a sample must sum to one; those of row {worst} sum to {sums[worst]:g}.")
     return P
+
+
+# Posteriors from labels: the shares of the classes near a sample ----------------------------------------------------
+
+
+def neighbor_posteriors(X: Array, members: Array, n_neighbors: int) -> Array:
+    """Return the shares of the classes among each sample's nearest neighbours, itself included.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, n_features)
+        Samples.
+    members : ndarray of shape (n, classes)
+        The weight of each sample in the column of its class, zero elsewhere.
+    n_neighbors : int
+        How many there are, by weight; all at the distance of the last count as well.
+    """
+    P = np.empty(members.shape)
+    weight = members.sum(axis=1)
+    each = (row for _, strip in _distance_strips(X, "euclidean") for row in strip)
+    for i, distances in enumerate(each):
+        order = np.argsort(distances, kind="stable")
+        reached = int(np.searchsorted(np.cumsum(weight[order]), n_neighbors))
+        # All at the distance of the last: equal distances are not told apart by the order of the samples.
+        within = distances <= (1.0 + _SAME_DISTANCE) * distances[order[min(reached, len(order) - 1)]]
+        shares = members[within].sum(axis=0)
+        P[i] = shares / shares.sum() if shares.sum() > 0 else 1.0 / len(shares)
+    return np.round(P, _DIGITS)
+
+
+def density_posteriors(X: Array, members: Array, bandwidth: Any) -> Array:
+    """Return Bayes' rule, Pr(c) p(x | c) / Σ_c' Pr(c') p(x | c'), with Gaussian densities p(· | c) around the samples.
+
+    With Pr(c) the share of class c and p(x | c) the mean of the Gaussians at its samples, all of one width h, the rule
+    is Σ_{j of class c} exp(−‖x − x_j‖² / 2h²) over the same sum of all samples.
+
+    Parameters
+    ----------
+    X, members
+        As in `neighbor_posteriors`.
+    bandwidth : float or "scott"
+        The width h, or Scott's rule for it; see `scott_bandwidth`.
+    """
+    h = scott_bandwidth(X, members) if isinstance(bandwidth, str) else float(bandwidth)
+    counted = members.any(axis=1)
+    sums = np.empty(members.shape)
+    for rows, distances in _distance_strips(X, "sqeuclidean"):
+        # From the nearest sample that counts: the sums cannot all vanish, however narrow the Gaussians are.
+        distances -= distances[:, counted].min(axis=1, keepdims=True)
+        with np.errstate(over="ignore"):
+            distances /= max(2.0 * h * h, np.finfo(float).tiny)
+        sums[rows] = np.exp(-np.maximum(distances, 0.0)) @ members
+    return np.asarray(np.round(sums / sums.sum(axis=1, keepdims=True), _DIGITS))
+
+
+def scott_bandwidth(X: Array, members: Array) -> float:
+    """Return s n^(−1/(d+4)): s² the variance within the classes, averaged over the d columns; n the mean class size."""
+    sizes = members.sum(axis=0)
+    means = (members.T @ X) / sizes[:, np.newaxis]
+    within = sum(float(m @ ((X - mean) ** 2).mean(axis=1)) for m, mean in zip(members.T, means, strict=True))
+    return float(np.sqrt(within / sizes.sum()) * sizes.mean() ** (-1.0 / (X.shape[1] + 4)))
+
+
+def _distance_strips(X: Array, metric: str) -> Iterator[tuple[slice, Array]]:
+    """Yield (rows, their distances from all samples), a strip at a time."""
+    for rows in row_strips(len(X), _ENTRIES // len(X)):
+        yield rows, cdist(X[rows], X, metric)
+
+
+def check_bandwidth(bandwidth: Any) -> None:
+    """Raise unless it is a positive number or the name of the rule."""
+    if isinstance(bandwidth, str) and bandwidth != "scott":
+        raise ValueError(f"bandwidth={bandwidth!r}: give a positive number, or 'scott'.")
+    if not isinstance(bandwidth, str):
+        check_positive("bandwidth", bandwidth)

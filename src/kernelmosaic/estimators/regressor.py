@@ -1,4 +1,4 @@
-"""Regression with one weight a kernel."""
+"""Regression with one weight per kernel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     kernels : list, default=None
         As in :class:`MKLClassifier`.
     C : float, default=1.0
-        Price of the slack.
+        Weight of the slack in the objective.
     epsilon : float, default=0.1
         Half-width of the tube in which errors are free.
     norm, weights, penalties, penalty_power, slack, solver, normalize, approximation, rank
