@@ -22,7 +22,7 @@ from kernelmosaic.estimators._training_set import TrainingSet, count_samples, re
 from kernelmosaic.gram import GramStack
 from kernelmosaic.gram.device import require_device, tensor_device, to_host
 from kernelmosaic.kernels.text import refuse_text
-from kernelmosaic.learning import Learned, Learner, make_learner
+from kernelmosaic.learning import Learned, Learner, Parameters, make_learner
 from kernelmosaic.learning.penalties import numbers
 from kernelmosaic.machines import Machine
 from kernelmosaic.machines.base import check_positive
@@ -76,7 +76,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         return read_training_set(self, X, original, counted)
 
     def _make_learner(self, stack: GramStack, machines: list[Any]) -> Any:
-        return make_learner(self, stack, machines)
+        return make_learner(Parameters.of(self), stack, machines)
 
     def _keep(self, data: TrainingSet, learned: list[Learned], machines: list[Machine]) -> None:
         # A joint machine has one column of coefficients a class, and weights that its classes may share.
