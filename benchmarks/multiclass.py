@@ -38,10 +38,9 @@ from sklearn.svm import SVC as LibSVM
 from kernelmosaic import BilinearMKLClassifier, MKLClassifier
 from kernelmosaic.gram import StoredStack
 from kernelmosaic.kernels import Gaussian, family
-from kernelmosaic.learning import Options
+from kernelmosaic.learning import Newton, Options
 from kernelmosaic.learning.class_wise import ClassNewton, QuasiNewton
 from kernelmosaic.learning.formulations.projected_gradient import ProjectedGradient
-from kernelmosaic.learning.multiclass import MulticlassNewton
 from kernelmosaic.learning.norms import SumNorm
 from kernelmosaic.machines.multiclass import CrammerSinger
 from kernelmosaic.solvers.multiclass import SeveralOutputs
@@ -60,7 +59,7 @@ def make_stack(n: int, n_classes: int, P: int, seed: int = 0) -> tuple[StoredSta
 
 
 def shared(stack: StoredStack, y: np.ndarray, kappa: float = 1.0):
-    return MulticlassNewton(Options(SumNorm(), np.ones(stack.n_kernels), GAP)).learn(stack, CrammerSinger(y, kappa))
+    return Newton(Options(SumNorm(), np.ones(stack.n_kernels), GAP)).learn(stack, CrammerSinger(y, kappa))
 
 
 def bilinear(stack: StoredStack, y: np.ndarray, kappa: float = 1.0, learner=ClassNewton, max_iter: int = 100):

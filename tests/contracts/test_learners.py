@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from numpy.testing import assert_allclose
 
 import kernelmosaic.learning
 from kernelmosaic.gram import StoredStack
-from kernelmosaic.learning.base import Learned, Learner, norm_kind, program_kind
+from kernelmosaic.learning.base import Learned, Learner
 from kernelmosaic.learning.factory import SOLVERS
 from kernelmosaic.learning.norms import make_norm
 
@@ -93,7 +92,7 @@ def test_gap_is_a_true_bound_long_before_the_end(solver, kind, tol, solved):
 @pytest.mark.parametrize("kind", KINDS)
 def test_solution_is_that_of_the_machine_at_the_weights(solver, kind):
     Ks, machine, d = make_problem(kind, 1)
-    if program_kind(machine.program) not in SOLVERS[solver].programs:
+    if not all(getattr(machine, need) for need in SOLVERS[solver].machine_needs):
         pytest.skip("refused; see below")
     found = learn(SOLVERS[solver], Ks, machine, penalties=d)
     program, beta = machine.program, found.solution.beta
@@ -153,27 +152,31 @@ def test_stops_at_max_iter_and_says_how_far_it_came(solver, solved):
 @pytest.mark.parametrize("name", sorted(SOLVERS))
 def test_refuses_by_name_what_it_does_not_serve(name):
     learner = SOLVERS[name]
-    for p in (1, 2):
-        norm = make_norm(p)
-        if norm_kind(norm) in learner.serves:
+    for given in (1, 2, "elastic"):
+        norm = make_norm(given)
+        if norm.sums_to_one or not learner.norm_needs:
             learner.require(name, norm)
         else:
-            with pytest.raises(ValueError, match=rf"solver='{name}' serves norm=1, not norm={p}; use solver='newton'"):
+            message = rf"solver='{name}' serves norm=1, not norm={given!r}; use solver='newton'"
+            with pytest.raises(ValueError, match=message):
                 learner.require(name, norm)
     for kind in KINDS:
         Ks, machine, _ = make_problem(kind, 0)
-        if program_kind(machine.program) in learner.programs:
-            learner.require(name, program=machine.program)
+        if all(getattr(machine, need) for need in learner.machine_needs):
+            learner.require(name, machine=machine)
         else:
-            with pytest.raises(ValueError, match=f"solver='{name}' serves machines with .*, not with "):
+            with pytest.raises(
+                ValueError, match=f"solver='{name}' serves machines .*, not {type(machine).__name__}; use"
+            ):
                 learner(options(len(Ks))).learn(StoredStack(Ks), machine)
 
 
-def test_kinds_of_programs():
-    kinds = {kind: program_kind(make_problem(kind, 0)[1].program) for kind in KINDS}
-    assert kinds["svc"] == kinds["svc squared"] == "two classes"
-    assert kinds["one class"] == "one class"
-    assert kinds["svr"] == kinds["svr squared"] == kinds["least squares"] == "targets"
-    # ±1 alone does not make two classes: a regression's coefficients may have either sign.
-    svc = make_problem("svc", 0)[1].program
-    assert program_kind(replace(svc, lower=np.minimum(svc.lower, -1.0))) == "targets"
+def test_machines_declare_what_their_programs_are():
+    for kind in KINDS:
+        machine = make_problem(kind, 0)[1]
+        p = machine.program
+        assert machine.has_targets == bool(p.target.any()), kind
+        signed = np.all(np.abs(p.target) == 1) and np.all(np.where(p.target > 0, p.lower, p.upper) == 0)
+        assert machine.has_labels == bool(signed), kind
+        mixed = (p.ridge > 0) & (np.isfinite(p.upper) & (p.upper > 0))
+        assert machine.has_one_slack == (not mixed.any()), kind

@@ -100,7 +100,7 @@ def test_bilinear_with_two_classes_and_precomputed_kernels():
         (BilinearMKLClassifier(solver="silp"), "solver='silp': choose one of 'newton', 'quasi_newton'"),
         (BilinearMKLClassifier(max_iter=0), "max_iter=0"),
         (MKLClassifier(multi_class="joint", slack=2), "slack=2: multi_class='joint'"),
-        (MKLClassifier(multi_class="joint", solver="silp"), "solver='silp' .*multi_class='joint'"),
+        (MKLClassifier(multi_class="joint", solver="silp"), "solver='silp' serves .*'ovr'.*, not CrammerSinger; use"),
         (MKLClassifier(multi_class="all"), "multi_class='all': give 'ovr'"),
         (PosteriorMKLClassifier(n_neighbors=0), "n_neighbors=0"),
         (PosteriorMKLClassifier(estimate="parzen"), "estimate='parzen': give 'neighbors' or 'density'"),

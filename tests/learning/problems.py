@@ -7,9 +7,9 @@ import numpy as np
 from kernelmosaic.gram import StoredStack
 from kernelmosaic.learning.base import Options
 from kernelmosaic.learning.norms import make_norm
-from kernelmosaic.machines import SVC, SVR, LeastSquares, OneClass
+from kernelmosaic.machines import SVC, SVR, Huber, LeastSquares, OneClass
 
-KINDS = ("svc", "svc squared", "svr", "svr squared", "one class", "least squares")
+KINDS = ("svc", "svc squared", "svr", "svr squared", "one class", "least squares", "huber")
 
 
 def make_kernels(rng, n, P):
@@ -34,6 +34,7 @@ def make_machine(kind, rng, X, C):
         "svr": lambda: SVR(f, C, 0.1),
         "svr squared": lambda: SVR(f, C, 0.1, slack=2),
         "one class": lambda: OneClass(n, max(C, 2.0) / n),
+        "huber": lambda: Huber(f, C, 0.5),
         "least squares": lambda: LeastSquares(f, 1 / C),
     }[kind]()
 
@@ -46,8 +47,8 @@ def make_problem(kind, seed, n=40, P=6):
     return Ks, machine, np.exp(0.5 * rng.standard_normal(P)) if seed % 2 else np.ones(P)
 
 
-def options(P, norm=1, penalties=None, tol=1e-6, max_iter=500):
-    return Options(make_norm(norm), np.ones(P) if penalties is None else penalties, tol, max_iter)
+def options(P, norm=1, penalties=None, tol=1e-6, max_iter=500, l1_ratio=0.5):
+    return Options(make_norm(norm, l1_ratio), np.ones(P) if penalties is None else penalties, tol, max_iter)
 
 
 def learn(learner, Ks, machine, **changes):

@@ -9,8 +9,9 @@ from numpy.testing import assert_allclose
 from kernelmosaic.gram import StoredStack
 from kernelmosaic.learning.base import Options
 from kernelmosaic.learning.class_wise import ClassNewton, ClassWiseProblem, QuasiNewton
+from kernelmosaic.learning.fixed import FixedWeights
 from kernelmosaic.learning.formulations.projected_gradient import ProjectedGradient
-from kernelmosaic.learning.multiclass import MulticlassFixed, MulticlassNewton
+from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import PowerNorm, SumNorm
 from kernelmosaic.machines.multiclass import CrammerSinger, PairwiseSlack
 from kernelmosaic.solvers.multiclass import class_products
@@ -108,7 +109,7 @@ def test_shared_weights_reach_the_conic_optimum(machine):
         one = machine(y, 2.0)
         p = one.program
         optimum, weights = solve_joint_mkl_conic(Ks, y, 3, p.sample_C, p.margins, p.pairwise)
-        found = MulticlassNewton(Options(SumNorm(), np.ones(4), tol=1e-6)).learn(StoredStack(Ks), one)
+        found = Newton(Options(SumNorm(), np.ones(4), tol=1e-6)).learn(StoredStack(Ks), one)
         assert found.gap <= 1e-6
         assert found.objective == pytest.approx(optimum, rel=1e-5)
         assert_allclose(found.weights, weights, atol=1e-2)
@@ -118,7 +119,7 @@ def test_shared_weights_reach_the_conic_optimum(machine):
 def test_shared_weights_of_power_norm_and_given_ones():
     Ks, y = make_problem(20, P=4)
     one = CrammerSinger(y, 1.0)
-    found = MulticlassNewton(Options(PowerNorm(2.0), np.ones(4), tol=1e-5)).learn(StoredStack(Ks), one)
+    found = Newton(Options(PowerNorm(2.0), np.ones(4), tol=1e-5)).learn(StoredStack(Ks), one)
     p = one.program
 
     def value(eta):
@@ -129,5 +130,5 @@ def test_shared_weights_of_power_norm_and_given_ones():
     assert found.objective == pytest.approx(value(found.weights), rel=1e-4)
     for other in np.random.default_rng(0).dirichlet(np.ones(4), size=5):
         assert value(other / np.linalg.norm(other)) >= found.objective * (1 - 1e-5)
-    fixed = MulticlassFixed(np.full(4, 0.25), tol=1e-8).learn(StoredStack(Ks), one)
+    fixed = FixedWeights(np.full(4, 0.25), tol=1e-8).learn(StoredStack(Ks), one)
     assert fixed.objective == pytest.approx(value(np.full(4, 0.25)), rel=1e-6)

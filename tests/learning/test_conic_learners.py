@@ -18,7 +18,7 @@ from tests.learning.problems import KINDS, learn, make_problem, options
 from tests.reference.conic import solve_mkl_conic, solve_program_conic
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "huber"])
 def test_any_sign_is_at_least_as_good_and_positive_semidefinite(kind):
     Ks, machine, _ = make_problem(kind, 2, n=16, P=4)
     optimum, _, _ = solve_mkl_conic(Ks, machine.program)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
@@ -11,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from kernelmosaic import MKLClassifier, MKLOneClass, MKLRegressor
 from kernelmosaic.datasets import make_gaussians
 from kernelmosaic.gram import StoredStack
-from kernelmosaic.learning.factory import SOLVERS, make_learner
+from kernelmosaic.learning.factory import SOLVERS, Parameters, make_learner
 from kernelmosaic.learning.fixed import FixedWeights
 from kernelmosaic.learning.learned_c import LearnedC
 
@@ -20,8 +18,7 @@ BANK = StoredStack(np.array([np.eye(3), np.ones((3, 3))]))
 
 
 def asked(**changes):
-    plain = {"weights": None, "norm": 1, "penalties": None, "penalty_power": 0.5, "solver": "newton"}
-    return SimpleNamespace(**{**plain, "tol": 1e-3, "max_iter": 50, "verbose": False, **changes})
+    return Parameters(**{"max_iter": 50, **changes})
 
 
 @pytest.mark.parametrize("name", sorted(SOLVERS))
@@ -37,9 +34,9 @@ def test_every_solver_by_its_name(name):
 def test_weights_to_keep_and_prices_to_learn():
     np.testing.assert_array_equal(make_learner(asked(weights="uniform"), BANK).weights, [0.5, 0.5])
     assert isinstance(make_learner(asked(weights=[0.0, 3.0]), BANK), FixedWeights)
-    assert isinstance(make_learner(asked(C="learn"), BANK), LearnedC)
+    assert isinstance(make_learner(asked(learns_C=True), BANK), LearnedC)
     with pytest.raises(ValueError, match="C='learn' is served by solver='newton', not by solver='silp'"):
-        make_learner(asked(C="learn", solver="silp"), BANK)
+        make_learner(asked(learns_C=True, solver="silp"), BANK)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +46,12 @@ def test_weights_to_keep_and_prices_to_learn():
         ({"solver": None}, "solver=None"),
         ({"solver": "silp", "norm": 2}, "solver='silp' serves norm=1, not norm=2; use solver='newton'"),
         ({"solver": "qcqp", "norm": 1.5}, "solver='qcqp' serves norm=1, not norm=1.5"),
+        ({"solver": "silp", "norm": "elastic"}, "solver='silp' serves norm=1, not norm='elastic'; use solver='newton'"),
         ({"norm": 0.5}, "norm=0.5"),
+        ({"norm": "l1"}, "norm='l1': give 1 .*, or 'elastic'"),
+        ({"norm": "elastic", "l1_ratio": 1.5}, r"l1_ratio=1.5: give a number from 0 .* to 1"),
+        ({"norm": "elastic", "l1_ratio": "half"}, "l1_ratio='half'"),
+        ({"norm": "elastic", "learns_C": True}, "C='learn' serves norm=1, not norm='elastic'"),
         ({"max_iter": 0}, "max_iter=0"),
         ({"max_iter": 2.5}, "max_iter=2.5"),
         ({"weights": "equal"}, "weights='equal'"),
@@ -64,9 +66,9 @@ def test_refusals(changes, message):
 
 
 def test_estimators_pass_refusals_on():
-    with pytest.raises(ValueError, match="solver='easymkl' serves machines with two classes, not with targets"):
+    with pytest.raises(ValueError, match="solver='easymkl' serves machines with the labels of two classes, not SVR"):
         MKLRegressor(solver="easymkl").fit(X, X[:, 0])
-    with pytest.raises(ValueError, match=r"solver='alignment' serves machines with .*, not with one class"):
+    with pytest.raises(ValueError, match="solver='alignment' serves machines with targets, not OneClass"):
         MKLOneClass(solver="alignment").fit(X)
 
 

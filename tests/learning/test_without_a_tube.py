@@ -7,13 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from tests.learning.problems import learn
+from tests.learning.problems import learn, options
 
 from kernelmosaic import MKLRegressor
 from kernelmosaic.gram import StoredStack
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.learning.newton import Newton
-from kernelmosaic.learning.norms import make_norm
 from kernelmosaic.learning.problem import Problem
 from kernelmosaic.machines import SVR
 
@@ -50,7 +49,7 @@ def test_curvature_with_a_free_coefficient_of_zero_against_differences(place):
     x = np.insert(np.array([-3.0, -1.9, -0.7, 0.7, 1.9, 3.0]), place, 0.0)
     D = (x[:, np.newaxis] - x) ** 2
     stack = StoredStack(np.array([np.outer(x, x) / 4, np.exp(-D), np.exp(-D / 9)]))
-    problem = Problem(stack, SVR(np.sin(x) + 0.1 * x**3, 1e4, 0.0), make_norm(1), np.array([1.0, 0.8, 1.3]))
+    problem = Problem(stack, SVR(np.sin(x) + 0.1 * x**3, 1e4, 0.0), options(3, penalties=np.array([1.0, 0.8, 1.3])))
     theta, step = np.array([0.3, 0.5, 0.2]), 1e-4
 
     def slopes(at):

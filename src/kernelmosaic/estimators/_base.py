@@ -36,7 +36,7 @@ from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.family import PerColumn
 from kernelmosaic.kernels.text import refuse_text
 from kernelmosaic.kernels.views import Entry, default_kernels, read_kernels
-from kernelmosaic.learning import make_learner
+from kernelmosaic.learning import Parameters, make_learner
 from kernelmosaic.learning.penalties import numbers
 from kernelmosaic.machines import Machine
 from kernelmosaic.machines.base import check_positive
@@ -194,7 +194,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         )
 
     def _make_learner(self, stack: GramStack, machines: list[Any]) -> Any:
-        return make_learner(self, stack, machines)
+        return make_learner(Parameters.of(self), stack, machines)
 
     def _learn(self, data: TrainingSet, machines: list[Machine]) -> tuple[list[Any], str | None]:
         """Return what was learned for each machine, and what to warn of after the estimator's name, if anything."""

@@ -10,8 +10,6 @@ from sklearn.utils import compute_class_weight
 
 from kernelmosaic.estimators._base import BaseMKLClassifier
 from kernelmosaic.estimators._training_set import TrainingSet
-from kernelmosaic.gram import GramStack
-from kernelmosaic.learning.multiclass import make_multiclass_learner
 from kernelmosaic.machines import SVC
 from kernelmosaic.machines.base import check_positive
 from kernelmosaic.machines.multiclass import CrammerSinger, MulticlassMachine, PairwiseSlack
@@ -36,8 +34,11 @@ class MKLClassifier(BaseMKLClassifier):
     C : float or "learn", default=1.0
         Weight of the slack in the objective. ``"learn"``, with ``slack=2``, learns it with the weights: the identity
         is one more kernel.
-    norm : float, default=1
-        1 for sparse weights (Σ d_m² η_m = 1), p > 1 for weights of p-norm one.
+    norm : float or "elastic", default=1
+        1 for sparse weights (Σ d_m² η_m = 1), p > 1 for weights of p-norm one, ``"elastic"`` for sparse weights that
+        are less uneven: l1_ratio · Σ θ_m + (1 − l1_ratio) · ‖θ‖₂ = 1 with θ_m = d_m² η_m.
+    l1_ratio : float, default=0.5
+        With ``norm="elastic"``, from 0 (that of ``norm=2``) to 1 (that of ``norm=1``).
     weights : {"uniform", "product"}, array-like of shape (P,) or None, default=None
         None learns the weights; ``"uniform"`` gives each kernel 1/P; an array is kept as it is; ``"product"``
         multiplies the kernels, entry by entry, into one.
@@ -136,7 +137,8 @@ class MKLClassifier(BaseMKLClassifier):
         kernels: Any = None,
         *,
         C: float | str = 1.0,
-        norm: float = 1,
+        norm: float | str = 1,
+        l1_ratio: float = 0.5,
         weights: Any = None,
         penalties: Any = None,
         penalty_power: float = 0.5,
@@ -203,9 +205,6 @@ class MKLClassifier(BaseMKLClassifier):
     def _is_joint(self) -> bool:
         """Whether all classes share one problem; two classes are the binary machine whatever `multi_class` says."""
         return self.multi_class in _JOINT and len(self.classes_) > 2
-
-    def _make_learner(self, stack: GramStack, machines: list[Any]) -> Any:
-        return make_multiclass_learner(self, stack) if self._is_joint() else super()._make_learner(stack, machines)
 
     def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Any]:
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_

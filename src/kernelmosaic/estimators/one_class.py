@@ -35,7 +35,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
     nu : float, default=0.5
         In (0, 1]: at most this share of the training samples is called novel, at least this share supports the
         boundary.
-    norm, weights, penalties, penalty_power, solver, normalize, approximation, rank
+    norm, l1_ratio, weights, penalties, penalty_power, solver, normalize, approximation, rank
         As in :class:`MKLClassifier`, but ``normalize="centered"``, which would put the origin in the samples' midst.
     tol, max_iter, memory_budget, device, random_state, verbose
         As in :class:`MKLClassifier`.
@@ -57,7 +57,8 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         kernels: Any = None,
         *,
         nu: float = 0.5,
-        norm: float = 1,
+        norm: float | str = 1,
+        l1_ratio: float = 0.5,
         weights: Any = None,
         penalties: Any = None,
         penalty_power: float = 0.5,
@@ -75,6 +76,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         self.kernels = kernels
         self.nu = nu
         self.norm = norm
+        self.l1_ratio = l1_ratio
         self.weights = weights
         self.penalties = penalties
         self.penalty_power = penalty_power

@@ -10,23 +10,31 @@ from sklearn.base import RegressorMixin
 
 from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.kernels.text import refuse_text
-from kernelmosaic.machines import SVR, Machine
+from kernelmosaic.machines import SVR, Huber, Machine
+from kernelmosaic.machines.base import check_positive
 
 
 class MKLRegressor(RegressorMixin, BaseMKL):
     """Support vector regression on a weighted sum of kernels.
 
-    Minimises ½ (Σ_m d_m ‖w_m‖)² + C Σ max(0, |y_i − f(x_i)| − ε) over f(x) = Σ_m ⟨w_m, φ_m(x)⟩ + b.
+    Minimises ½ (Σ_m d_m ‖w_m‖)² + C Σ max(0, |y_i − f(x_i)| − ε) over f(x) = Σ_m ⟨w_m, φ_m(x)⟩ + b, or the same with
+    another loss.
 
     Parameters
     ----------
     kernels : list, default=None
         As in :class:`MKLClassifier`.
     C : float, default=1.0
-        Weight of the slack in the objective.
+        Factor of the loss.
     epsilon : float, default=0.1
-        Half-width of the tube in which errors are free.
-    norm, weights, penalties, penalty_power, slack, solver, normalize, approximation, rank
+        Half-width ε of the tube in which errors are free; with ``loss="huber"`` the error up to which the loss is
+        quadratic. In units of the targets.
+    loss : {"epsilon", "huber", "squared"}, default="epsilon"
+        Loss of an error r. ``"epsilon"``: max(0, |r| − ε), squared with ``slack=2``. ``"huber"``: r²/(2ε) up to ε and
+        |r| − ε/2 beyond, so that errors beyond count by their size as with ``"epsilon"``, and there is no tube.
+        ``"squared"``: r², the same as ``"epsilon"`` with ``epsilon=0, slack=2``; the objective then is
+        (Σ_m d_m ‖w_m‖)² + C Σ r_i². `slack` is read by ``"epsilon"`` only.
+    norm, l1_ratio, weights, penalties, penalty_power, slack, solver, normalize, approximation, rank
         As in :class:`MKLClassifier`.
     tol, max_iter, memory_budget, device, random_state, verbose
         As in :class:`MKLClassifier`.
@@ -51,7 +59,9 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         *,
         C: float = 1.0,
         epsilon: float = 0.1,
-        norm: float = 1,
+        loss: str = "epsilon",
+        norm: float | str = 1,
+        l1_ratio: float = 0.5,
         weights: Any = None,
         penalties: Any = None,
         penalty_power: float = 0.5,
@@ -70,7 +80,9 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         self.kernels = kernels
         self.C = C
         self.epsilon = epsilon
+        self.loss = loss
         self.norm = norm
+        self.l1_ratio = l1_ratio
         self.weights = weights
         self.penalties = penalties
         self.penalty_power = penalty_power
@@ -97,7 +109,13 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         return self
 
     def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Machine]:
-        return [SVR(y, self.C, self.epsilon, self.slack, weight)]
+        if self.loss == "epsilon":
+            return [SVR(y, self.C, self.epsilon, self.slack, weight)]
+        if self.loss == "huber":
+            return [Huber(y, self.C, check_positive("epsilon", self.epsilon, zero=True), weight)]
+        if self.loss == "squared":
+            return [SVR(y, self.C, 0.0, 2, weight)]
+        raise ValueError(f"loss={self.loss!r}: give 'epsilon', 'huber' or 'squared'.")
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the predicted targets."""

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack
-from kernelmosaic.learning.norms import PowerNorm, SumNorm, WeightNorm
+from kernelmosaic.learning.norms import WeightNorm
 from kernelmosaic.learning.progress import GapProgress, gap_progress
-from kernelmosaic.machines import Machine
-from kernelmosaic.solvers import Program, Solution
+from kernelmosaic.solvers import Solution
 from kernelmosaic.solvers.multiclass_program import MulticlassSolution
 
 
@@ -43,7 +42,7 @@ class Learned:
     weights : ndarray of shape (P,) or (classes, P)
         The weights η of the kernels; by class where every class has its own.
     solution : Solution or MulticlassSolution
-        The machine's solution for the combined kernel; of a joint machine, with one column a class.
+        The machine's solution for the combined kernel; of a joint machine, with one column per class.
     objective : float
         Value of the training problem, in the program's scale.
     gap : float
@@ -97,47 +96,37 @@ class Learner(ABC):
 
     Attributes
     ----------
-    serves : frozenset of str
-        Which sets of weights: "sum norm" (norm=1) and "power norm" (norm > 1).
-    programs : frozenset of str
-        Which programs, by their kind (see `program_kind`).
+    norm_needs, machine_needs : tuple of str
+        Attributes that must be true of the norm and of the machine; see `require`.
     advice : str
         What to do when the gap is not met.
     stalled : str or None
         What to do when it is not met although there were iterations left; None if that is the same.
     """
 
-    serves: frozenset[str] = frozenset({"sum norm", "power norm"})
-    programs: frozenset[str] = frozenset({"two classes", "targets", "one class"})
+    norm_needs: tuple[str, ...] = ()
+    machine_needs: tuple[str, ...] = ("has_one_output",)
     advice: str = "raise max_iter, or accept a larger tol."
     stalled: str | None = None
 
     @abstractmethod
-    def learn(self, stack: GramStack, machine: Machine, warm_start: Any = None) -> Learned: ...
+    def learn(self, stack: GramStack, machine: Any, warm_start: Any = None) -> Learned: ...
 
     @classmethod
-    def require(cls, solver: str, norm: WeightNorm | None = None, program: Program | None = None) -> None:
-        """Raise a ValueError naming the solver and what it cannot do, if it cannot serve the norm or the program."""
-        if norm is not None and norm_kind(norm) not in cls.serves:
-            given = f"norm={norm.p:g}" if isinstance(norm, PowerNorm) else "norm=1"
-            served = "norm=1" if isinstance(norm, PowerNorm) else "norms above 1"
-            raise ValueError(f"solver={solver!r} serves {served}, not {given}; use solver='newton'.")
-        if program is not None and program_kind(program) not in cls.programs:
-            raise ValueError(
-                f"solver={solver!r} serves machines with {' or '.join(sorted(cls.programs))}, not with "
-                f"{program_kind(program)}; use solver='newton'."
-            )
+    def require(cls, solver: str, norm: WeightNorm | None = None, machine: Any = None) -> None:
+        """Raise a ValueError that names what the solver needs, if the norm or the machine does not declare it."""
+        for given, needs in ((norm, cls.norm_needs), (machine, cls.machine_needs)):
+            missing = next((name for name in needs if given is not None and not getattr(given, name)), None)
+            if missing is not None:
+                what = type(given).__name__ if given is machine else str(given)
+                raise ValueError(f"solver={solver!r} serves {_SERVED[missing]}, not {what}; use solver='newton'.")
 
 
-def norm_kind(norm: WeightNorm) -> str:
-    """Return "sum norm" or "power norm"."""
-    return "sum norm" if isinstance(norm, SumNorm) else "power norm"
-
-
-def program_kind(program: Program) -> str:
-    """Return what a program is fitted to: "two classes" (±1, each β of its target's sign), "one class" or "targets"."""
-    t = program.target
-    if not np.any(t):
-        return "one class"
-    signed = np.all(np.abs(t) == 1) and np.all(np.where(t > 0, program.lower, program.upper) == 0)
-    return "two classes" if signed and program.epsilon == 0 else "targets"
+#: What a learner serves that needs an attribute, in words.
+_SERVED = {
+    "sums_to_one": "norm=1",
+    "has_one_output": "machines with one output (multi_class='ovr')",
+    "has_targets": "machines with targets",
+    "has_labels": "machines with the labels of two classes",
+    "has_one_slack": "machines whose loss is either linear or quadratic in the slack",
+}

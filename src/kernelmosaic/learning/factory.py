@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 from kernelmosaic.gram import GramStack
@@ -27,6 +28,7 @@ from kernelmosaic.learning.norms import make_norm
 from kernelmosaic.learning.penalties import make_penalties
 from kernelmosaic.machines import Machine
 from kernelmosaic.machines.base import check_count
+from kernelmosaic.machines.multiclass import MulticlassMachine
 
 #: Every way to learn the weights, by the name an estimator's `solver` gives it.
 SOLVERS: dict[str, type[Any]] = {
@@ -50,41 +52,71 @@ FORMULATIONS: dict[str, Callable[[float, int, bool], DiscriminantLearner]] = {
 }
 
 
-def make_learner(parameters: Any, stack: GramStack, machines: Sequence[Machine] = ()) -> Learner:
+@dataclass(frozen=True)
+class Parameters:
+    """How an estimator asks for its weights to be learned; the attributes are its parameters of these names.
+
+    Attributes
+    ----------
+    learns_C : bool
+        Whether C is learned with the weights.
+    """
+
+    weights: Any = None
+    norm: Any = 1
+    l1_ratio: Any = 0.5
+    penalties: Any = None
+    penalty_power: Any = 0.5
+    solver: Any = "newton"
+    learns_C: bool = False
+    tol: float = 1e-3
+    max_iter: Any = 100
+    verbose: Any = False
+
+    @classmethod
+    def of(cls, estimator: Any) -> Parameters:
+        """Return an estimator's; those that it does not have keep their defaults."""
+        given = {one.name: getattr(estimator, one.name) for one in fields(cls) if hasattr(estimator, one.name)}
+        return cls(**given, learns_C=isinstance(getattr(estimator, "C", None), str))
+
+
+def make_learner(
+    parameters: Parameters, stack: GramStack, machines: Sequence[Machine | MulticlassMachine] = ()
+) -> Learner:
     """Return the learner that an estimator's parameters ask for.
 
     Parameters
     ----------
-    parameters : object
-        With the attributes weights, norm, penalties, penalty_power, solver, tol, max_iter and verbose.
+    parameters : Parameters
+        What is asked for.
     stack : GramStack
         The kernels: their number, and for eigenvalue penalties their spectra.
-    machines : sequence of Machine
+    machines : sequence of Machine or MulticlassMachine
         What it will be asked to learn for, so that a solver that cannot serve them says so before any work is done.
     """
-    norm, learner = make_norm(parameters.norm), _solver(parameters)
+    norm, learner = make_norm(parameters.norm, parameters.l1_ratio), _solver(parameters)
     max_iter = check_count("max_iter", parameters.max_iter)
     if parameters.weights is not None:
         if not isinstance(parameters.penalties, str):
             make_penalties(parameters.penalties, parameters.penalty_power, stack)
         return FixedWeights(given_weights(parameters.weights, stack.n_kernels), parameters.tol)
-    if learner is LearnedC and parameters.norm != 1:
-        raise ValueError(f"C={parameters.C!r} serves norm=1, not norm={parameters.norm!r}; give C as a number.")
+    if parameters.learns_C and not norm.sums_to_one:
+        raise ValueError(f"C='learn' serves norm=1, not {norm}; give C as a number.")
     learner.require(parameters.solver, norm)
     for machine in machines:
-        learner.require(parameters.solver, program=machine.program)
+        learner.require(parameters.solver, machine=machine)
     penalties = make_penalties(parameters.penalties, parameters.penalty_power, stack)
     made: Learner = learner(Options(norm, penalties, parameters.tol, max_iter, bool(parameters.verbose)))
     return made
 
 
-def _solver(parameters: Any) -> type[Any]:
+def _solver(parameters: Parameters) -> type[Any]:
     name = parameters.solver
     if not isinstance(name, str) or name not in SOLVERS:
         raise ValueError(f"solver={name!r}: choose one of {', '.join(map(repr, SOLVERS))}.")
-    if isinstance(getattr(parameters, "C", None), str):
+    if parameters.learns_C:
         if name != "newton":
-            raise ValueError(f"C={parameters.C!r} is served by solver='newton', not by solver={name!r}.")
+            raise ValueError(f"C='learn' is served by solver='newton', not by solver={name!r}.")
         return LearnedC
     return SOLVERS[name]
 

@@ -11,6 +11,7 @@ from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.base import Iteration, Learned, Learner
 from kernelmosaic.learning.penalties import numbers
 from kernelmosaic.machines import Machine
+from kernelmosaic.machines.multiclass import MulticlassMachine
 
 
 class FixedWeights(Learner):
@@ -24,6 +25,7 @@ class FixedWeights(Learner):
         Relative duality gap of the machine.
     """
 
+    machine_needs = ()
     advice = "the machine is badly conditioned; lower C, or accept a larger tol."
 
     def __init__(self, weights: NDArray[np.float64], tol: float = 1e-3) -> None:
@@ -31,13 +33,12 @@ class FixedWeights(Learner):
         self.tol = tol
         self._combined: tuple[GramStack, NDArray[Any]] | None = None
 
-    def learn(self, stack: GramStack, machine: Machine, warm_start: Any = None) -> Learned:
+    def learn(self, stack: GramStack, machine: Machine | MulticlassMachine, warm_start: Any = None) -> Learned:
         # The classes of a one-versus-rest problem share their kernel: combine it once.
         if self._combined is None or self._combined[0] is not stack:
             self._combined = (stack, stack.combine(self.weights))
-        solution = machine.solve(self._combined[1], warm_start, self.tol)
-        quadratic = 0.5 * float(solution.beta @ solution.values)
-        value = machine.program.primal_value(quadratic, solution.values, solution.intercept)
+        solution: Any = machine.solve(self._combined[1], warm_start, self.tol)
+        value = machine.primal_value(solution)
         return Learned(self.weights, solution, value, solution.gap, 1, [Iteration(value, solution.gap)])
 
 

@@ -30,14 +30,14 @@ class Alignment(Learner):
     Cortes, Mohri and Rostamizadeh (2012), "Algorithms for learning kernels based on centered alignment", proposition 9.
     """
 
-    programs = frozenset({"two classes", "targets"})
+    machine_needs = ("has_one_output", "has_targets")
     advice = FixedWeights.advice
 
     def __init__(self, options: Options) -> None:
         self.options = options
 
     def learn(self, stack: GramStack, machine: Machine, warm_start: Any = None) -> Learned:
-        self.require("alignment", program=machine.program)
+        self.require("alignment", machine=machine)
         v = aligned_weights(*centred_products(stack, machine.program.target))
         # All kernels turned away from the targets: none is better than the others.
         v = v if np.any(v > 0) else np.ones(stack.n_kernels)
@@ -74,7 +74,7 @@ def centred_products(stack: GramStack, target: NDArray[np.float64]) -> tuple[NDA
 
 
 class EasyMKL(Learner):
-    """Weights η_m ∝ γᵀYK_mYγ, where γ minimises (1 − λ) γᵀY(Σ K_m)Yγ + λ‖γ‖² over one mixture of points a class.
+    """Weights η_m ∝ γᵀYK_mYγ, where γ minimises (1 − λ) γᵀY(Σ K_m)Yγ + λ‖γ‖² over one mixture of points per class.
 
     Two machine solves in all: one on the sum of the kernels for γ, one with the weights. A heuristic: the weights do
     not minimise the machine's value, and the gap certified is that of the machine at them.
@@ -91,7 +91,7 @@ class EasyMKL(Learner):
     Aiolli and Donini (2015), "EasyMKL: a scalable multiple kernel learning algorithm".
     """
 
-    programs = frozenset({"two classes"})
+    machine_needs = ("has_one_output", "has_labels")
     advice = FixedWeights.advice
 
     def __init__(self, options: Options, lam: float = 0.1) -> None:
@@ -101,7 +101,7 @@ class EasyMKL(Learner):
         self.lam = lam
 
     def learn(self, stack: GramStack, machine: Machine, warm_start: Any = None) -> Learned:
-        self.require("easymkl", program=machine.program)
+        self.require("easymkl", machine=machine)
         d2 = self.options.penalties**2
         beta = self._mixtures(stack, machine.program)
         shares = np.maximum(stack.quadratic_forms(beta), 0.0) / d2

@@ -1,4 +1,4 @@
-"""The price C of a 2-norm slack learned with the weights: the identity matrix as one more kernel."""
+"""C of a 2-norm slack learned with the weights: the identity matrix as one more kernel."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from kernelmosaic.gram import GramStack
 from kernelmosaic.gram.stack import Rows
 from kernelmosaic.kernels.base import Block
-from kernelmosaic.learning.base import Learned, Learner, Options, program_kind
+from kernelmosaic.learning.base import Learned, Learner, Options
 from kernelmosaic.learning.newton import Newton
-from kernelmosaic.learning.norms import SumNorm
 from kernelmosaic.machines import Machine
 from kernelmosaic.solvers import Program, certify
 from kernelmosaic.solvers.program import Vector
@@ -25,12 +24,12 @@ _FLOOR = 1e-6
 
 @dataclass(frozen=True)
 class LearnedWithC(Learned):
-    """Weights that obey the norm's rule, with the price they were learned with.
+    """Weights that obey the norm's rule, with the C they were learned with.
 
     Attributes
     ----------
     C : float
-        The price, as a factor of the machine's own: with it and these weights the machine has this solution.
+        As a factor of the machine's own: with it and these weights the machine has this solution.
     """
 
     C: float = np.nan
@@ -40,7 +39,7 @@ class LearnedC(Learner):
     """Minimise over η ≥ 0, Σ d_m² η_m + η_0 = 1 the value of the hard-margin machine on Σ η_m K_m + η_0 I.
 
     The identity is the kernel of a 2-norm slack: with weights rescaled to obey Σ d_m² η_m = 1 the same function is that
-    of the machine with the price C = (1 − η_0) / η_0. The identity counts as a kernel of mean diagonal one and penalty
+    of the machine with C = (1 − η_0) / η_0. The identity counts as a kernel of mean diagonal one and penalty
     one, as all do that are normalised. `objective` is the value of the joint problem, in which C is not given.
 
     References
@@ -49,17 +48,17 @@ class LearnedC(Learner):
     discriminant kernel learning via convex programming", where it is called SM2 with C learned.
     """
 
-    serves = frozenset({"sum norm"})
-    programs = frozenset({"two classes"})
+    norm_needs = ("sums_to_one",)
+    machine_needs = ("has_one_output", "has_labels")
 
     def __init__(self, options: Options) -> None:
         self.options = options
 
     def learn(self, stack: GramStack, machine: Machine, warm_start: Any = None) -> LearnedWithC:
         """Learn for a machine with 2-norm slack, whatever its C."""
-        if program_kind(machine.program) not in self.programs:
+        if not machine.has_labels:
             raise ValueError("C='learn' serves machines that tell two classes apart; give C as a number.")
-        if not isinstance(self.options.norm, SumNorm):
+        if not self.options.norm.sums_to_one:
             raise ValueError("C='learn' serves norm=1: the identity shares the sum of the weights; give C as a number.")
         hard = HardMargin(machine.program)
         joined = WithIdentity(stack, hard.diagonal)
@@ -93,6 +92,7 @@ class HardMargin(Machine):
     """
 
     objective_scale = 2.0
+    has_labels = True
     # Without slack it is the few samples nearest to the others' side that count.
     can_be_subsampled = False
 

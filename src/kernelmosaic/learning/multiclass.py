@@ -1,4 +1,4 @@
-"""One weight a kernel, shared by all classes of a joint machine."""
+"""One weight per kernel, shared by all classes of a joint machine."""
 
 from __future__ import annotations
 
@@ -9,14 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack
-from kernelmosaic.learning.base import Iteration, Learned, Options
-from kernelmosaic.learning.fixed import given_weights
-from kernelmosaic.learning.newton import Newton, NewtonSearch
-from kernelmosaic.learning.norms import Weights, make_norm
-from kernelmosaic.learning.penalties import make_penalties
+from kernelmosaic.learning.base import Options
+from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import Evaluation, Problem
-from kernelmosaic.machines.base import check_count
-from kernelmosaic.machines.multiclass import MulticlassMachine
 from kernelmosaic.solvers.multiclass_newton import free_coefficients, multiclass_curvature
 
 #: Down to this gap of the whole problem single precision does for curvatures.
@@ -32,8 +27,8 @@ _POWER = 2.0
 class MulticlassProblem(Problem):
     """The training problem of a joint machine; too many free samples, and its curvature is learned from the slopes."""
 
-    def __init__(self, stack: GramStack, machine: MulticlassMachine, options: Options) -> None:
-        super().__init__(stack, machine, options.norm, options.penalties)  # type: ignore[arg-type]
+    def __init__(self, stack: GramStack, machine: Any, options: Options) -> None:
+        super().__init__(stack, machine, options)
         self.single = options.tol >= SINGLE
         self._H: NDArray[np.float64] | None = None
         self._seen: Evaluation | None = None
@@ -85,59 +80,3 @@ class MulticlassProblem(Problem):
             safe = np.maximum(at.theta, 1e-3 / self.n_kernels)
             self._H = np.diag(_POWER * np.maximum(at.q, 1e-12 * at.q.max(initial=0.0)) / safe)
         return self._H
-
-
-class MulticlassNewton:
-    """Newton steps over the set of weights, with the line search and the bounds of `Newton`."""
-
-    advice = Newton.advice
-    stalled = Newton.stalled
-
-    def __init__(self, options: Options) -> None:
-        self.options = options
-
-    def learn(self, stack: GramStack, machine: MulticlassMachine) -> Learned:
-        options = self.options
-        problem = MulticlassProblem(stack, machine, options)
-        search = NewtonSearch(problem, options.tol, None)
-        search.improve(search.step, options.tol, options.max_iter, options.progress(type(machine).__name__))
-        return problem.learned(search.best, search.gap, search.history)
-
-
-class MulticlassFixed:
-    """Keep the given weights.
-
-    Parameters
-    ----------
-    weights : array of shape (P,)
-        Not negative, not all zero.
-    tol : float
-        Relative duality gap of the machine.
-    """
-
-    advice = "the machine is badly conditioned; lower C, or accept a larger tol."
-    stalled = None
-
-    def __init__(self, weights: Weights, tol: float = 1e-3) -> None:
-        self.weights = weights
-        self.tol = tol
-
-    def learn(self, stack: GramStack, machine: MulticlassMachine) -> Learned:
-        solution = machine.solve(stack.combine(self.weights), None, self.tol)
-        history = [Iteration(solution.objective, solution.gap)]
-        return Learned(self.weights, solution, solution.objective, solution.gap, 1, history)
-
-
-def make_multiclass_learner(parameters: Any, stack: GramStack) -> MulticlassNewton | MulticlassFixed:
-    """Return the learner that an estimator's parameters ask for, as `make_learner` does for one output."""
-    norm = make_norm(parameters.norm)
-    if parameters.weights is not None:
-        return MulticlassFixed(given_weights(parameters.weights, stack.n_kernels), parameters.tol)
-    if parameters.solver != "newton":
-        raise ValueError(
-            f"solver={parameters.solver!r} serves one machine a class; multi_class={parameters.multi_class!r} needs "
-            "solver='newton'."
-        )
-    penalties = make_penalties(parameters.penalties, parameters.penalty_power, stack)
-    max_iter = check_count("max_iter", parameters.max_iter)
-    return MulticlassNewton(Options(norm, penalties, parameters.tol, max_iter, bool(parameters.verbose)))

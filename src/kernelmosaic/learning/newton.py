@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.base import Learned, Learner, Options
+from kernelmosaic.learning.multiclass import MulticlassProblem
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import BoundTracker, Evaluation, Problem
 from kernelmosaic.machines import Machine
 from kernelmosaic.machines.base import SubsampledMachine
+from kernelmosaic.machines.multiclass import MulticlassMachine
 from kernelmosaic.solvers import relative_gap
 
 #: Weights are first learned from this share of the samples, ...
@@ -43,19 +45,21 @@ class Newton(Learner):
     a part of the part.
     """
 
+    machine_needs = ()
     stalled = "rounding is all that is left to gain; accept a larger tol."
 
     def __init__(self, options: Options) -> None:
         self.options = options
 
-    def learn(self, stack: GramStack, machine: Machine, warm_start: Any = None) -> Learned:
+    def learn(self, stack: GramStack, machine: Machine | MulticlassMachine, warm_start: Any = None) -> Learned:
         options = self.options
-        problem = Problem(stack, machine, options.norm, options.penalties)
+        kind: type[Problem] = Problem if machine.has_one_output else MulticlassProblem
+        problem = kind(stack, machine, options)
         search = NewtonSearch(problem, options.tol, warm_start, self._from_a_part(stack, machine))
         search.improve(search.step, options.tol, options.max_iter, options.progress(type(machine).__name__))
         return problem.learned(search.best, search.gap, search.history)
 
-    def _from_a_part(self, stack: GramStack, machine: Machine) -> Weights | None:
+    def _from_a_part(self, stack: GramStack, machine: Any) -> Weights | None:
         """Return the weights that some of the samples ask for, which are near those of all and cost next to nothing."""
         count = min(int(_PART * stack.n_samples), stack.part_samples)
         if count < _LEAST_PART or stack.n_kernels == 1 or not machine.can_be_subsampled:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,18 @@ class WeightNorm(ABC):
     """Weights η ≥ 0 with norm(d² ∘ η) = 1, in the scaled form θ = d² ∘ η with norm(θ) = 1.
 
     The value J(θ) of a machine falls with the slope −q_m, where q_m = ½ βᵀK_mβ / d_m² ≥ 0.
+
+    Attributes
+    ----------
+    sums_to_one : bool
+        Whether the set is the simplex, which linear and conic programs describe.
     """
+
+    sums_to_one: bool = False
+
+    @abstractmethod
+    def __str__(self) -> str:
+        """Return the estimator's parameter that asks for it."""
 
     @abstractmethod
     def start(self, n_kernels: int) -> Weights:
@@ -50,6 +62,11 @@ class WeightNorm(ABC):
 class SumNorm(WeightNorm):
     """Σ θ = 1: sparse weights."""
 
+    sums_to_one = True
+
+    def __str__(self) -> str:
+        return "norm=1"
+
     def start(self, n_kernels: int) -> Weights:
         return np.full(n_kernels, 1.0 / n_kernels)
 
@@ -57,13 +74,8 @@ class SumNorm(WeightNorm):
         return float(q.max())
 
     def newton_direction(self, theta: Weights, q: Weights, H: NDArray[np.float64]) -> Weights:
-        # The quadratic model over the simplex is itself a program of the one form all machines share.
         A = _damped(H)
-        floor = _trusted_floor(theta, q, np.diag(A))
-        zero = np.zeros(len(q))
-        simplex = Program(q + A @ (theta - floor), zero, zero + 1.0, zero, total=max(1.0 - float(floor.sum()), 0.0))
-        rest: Weights = solve_smo(A, simplex, warm_start=theta - floor, tol=1e-10, max_iter=100_000).beta
-        return np.asarray(floor + rest - theta)
+        return _simplex_step(theta, q, A, np.diag(A))
 
     def lowest_plane_point(self, constants: Weights, slopes: NDArray[np.float64]) -> tuple[Weights, float] | None:
         return solve_master(constants, slopes)
@@ -84,6 +96,9 @@ class PowerNorm(WeightNorm):
 
     def __init__(self, p: float) -> None:
         self.p = float(p)
+
+    def __str__(self) -> str:
+        return f"norm={self.p:g}"
 
     def start(self, n_kernels: int) -> Weights:
         return np.full(n_kernels, n_kernels ** (-1.0 / self.p))
@@ -113,6 +128,76 @@ class PowerNorm(WeightNorm):
         return theta / np.linalg.norm(theta, ord=self.p)
 
 
+class ElasticNorm(WeightNorm):
+    """a Σ θ + (1 − a) ‖θ‖₂ = 1 with 0 < a < 1: sparse weights that are less uneven than those of a sum alone.
+
+    The left side is a norm, so that the set {θ ≥ 0, … ≤ 1} is convex, and its border at a = 1 and a = 0 is that of
+    `SumNorm` and of `PowerNorm` with p = 2. At the best weights θ ∝ (q − aλ)₊, where λ is the largest ⟨θ, q⟩ over the
+    set: kernels whose slope is below aλ get no weight.
+
+    Parameters
+    ----------
+    l1_ratio : float
+        a.
+    """
+
+    def __init__(self, l1_ratio: float) -> None:
+        self.l1_ratio = float(l1_ratio)
+
+    def __str__(self) -> str:
+        return "norm='elastic'"
+
+    def norm(self, theta: Weights) -> float:
+        """Return a Σ θ + (1 − a) ‖θ‖₂."""
+        return self.l1_ratio * float(theta.sum()) + (1.0 - self.l1_ratio) * float(np.linalg.norm(theta))
+
+    def start(self, n_kernels: int) -> Weights:
+        return self.retract(np.ones(n_kernels))
+
+    def support(self, q: Weights) -> float:
+        # The dual norm's unit ball is the sum of a cube of half-width a and a ball of radius b = 1 − a, so that its
+        # value λ solves ‖(q − aλ)₊‖ = bλ: for the k largest q a quadratic equation, k being as many as exceed aλ.
+        a, b = self.l1_ratio, 1.0 - self.l1_ratio
+        top = float(q.max())
+        if not top > 0:
+            return 0.0
+        x = np.sort(q / top)[::-1]
+        k, sums, squares = np.arange(1, len(x) + 1), np.cumsum(x), np.cumsum(x**2)
+        # Where ‖(q − x_k)₊‖² is (b x_k / a)² or more, λ is at least x_k / a: the k-th is not among them.
+        outside = squares - 2.0 * x * sums + k * x**2 >= (b * x / a) ** 2
+        last = int(np.argmax(outside)) - 1 if outside.any() else len(x) - 1
+        B, C = a * sums[last], squares[last]
+        root = np.sqrt(max(B**2 - (k[last] * a**2 - b**2) * C, 0.0))
+        return top * float(C / (B + root))
+
+    def newton_direction(self, theta: Weights, q: Weights, H: NDArray[np.float64]) -> Weights:
+        """One step of sequential quadratic programming: the norm's tangent plane, its curvature in the model."""
+        size = float(np.linalg.norm(theta))
+        unit = theta / size
+        b = 1.0 - self.l1_ratio
+        A = _damped(H)
+        own = np.diag(A).copy()
+        # The multiplier of a constraint of degree one is ⟨θ, q⟩.
+        A += b * float(theta @ q) / size * (np.eye(len(q)) - np.outer(unit, unit))
+        # In the tangent plane ⟨c, θ⟩ = 1, that is, on the simplex of c ∘ θ.
+        c = self.l1_ratio + b * unit
+        return _simplex_step(c * theta, q / c, A / np.outer(c, c), own / c**2) / c
+
+    def retract(self, theta: Weights) -> Weights:
+        theta = np.where(theta > _ZERO, theta, 0.0)
+        return theta / self.norm(theta)
+
+
+def _simplex_step(x: Weights, q: Weights, A: NDArray[np.float64], curvature: Weights) -> Weights:
+    """Return the step to the minimiser of −⟨q, δ⟩ + ½ δᵀAδ over the simplex, down to a floor by `curvature`."""
+    # The quadratic model over the simplex is itself a program of the one form all machines share.
+    floor = _trusted_floor(x, q, curvature)
+    zero = np.zeros(len(q))
+    simplex = Program(q + A @ (x - floor), zero, zero + 1.0, zero, total=max(1.0 - float(floor.sum()), 0.0))
+    rest: Weights = solve_smo(A, simplex, warm_start=x - floor, tol=1e-10, max_iter=100_000).beta
+    return np.asarray(floor + rest - x)
+
+
 def _trusted_floor(theta: Weights, q: Weights, curvature: Weights) -> Weights:
     """Return how far down a Newton step may take each weight.
 
@@ -134,8 +219,13 @@ def _damped(H: NDArray[np.float64]) -> NDArray[np.float64]:
     return A
 
 
-def make_norm(p: float) -> WeightNorm:
-    """Return the set for that p, or raise saying which there are."""
-    if isinstance(p, bool) or not isinstance(p, int | float | np.number) or not 1 <= p < np.inf:
-        raise ValueError(f"norm={p!r}: give 1 for sparse weights or a finite number above 1.")
-    return SumNorm() if p == 1 else PowerNorm(float(p))
+def make_norm(norm: Any, l1_ratio: Any = 0.5) -> WeightNorm:
+    """Return the set that an estimator's `norm` asks for, or raise saying which there are."""
+    if isinstance(norm, str) and norm == "elastic":
+        if isinstance(l1_ratio, bool) or not isinstance(l1_ratio, int | float | np.number) or not 0 <= l1_ratio <= 1:
+            raise ValueError(f"l1_ratio={l1_ratio!r}: give a number from 0 (norm=2) to 1 (norm=1).")
+        # The two ends have rules of their own: one is a polytope, on the other no weight vanishes.
+        return SumNorm() if l1_ratio == 1 else PowerNorm(2.0) if l1_ratio == 0 else ElasticNorm(float(l1_ratio))
+    if isinstance(norm, bool) or not isinstance(norm, int | float | np.number) or not 1 <= norm < np.inf:
+        raise ValueError(f"norm={norm!r}: give 1 for sparse weights, a finite number above 1, or 'elastic'.")
+    return SumNorm() if norm == 1 else PowerNorm(float(norm))

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack
-from kernelmosaic.learning.base import Iteration, Learned
-from kernelmosaic.learning.norms import WeightNorm, Weights
+from kernelmosaic.learning.base import Iteration, Learned, Options
+from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.progress import GapProgress
-from kernelmosaic.machines import Machine
 from kernelmosaic.solvers import Solution, relative_gap
 from kernelmosaic.solvers.free_block import free_samples
 
@@ -64,11 +63,11 @@ class Evaluation:
 class Problem:
     """Stack, machine, penalties and norm, evaluated at weights with warm starts; it keeps one combined matrix."""
 
-    def __init__(self, stack: GramStack, machine: Machine, norm: WeightNorm, penalties: Weights) -> None:
+    def __init__(self, stack: GramStack, machine: Any, options: Options) -> None:
         self.stack = stack
         self.machine = machine
-        self.norm = norm
-        self.scale = 1.0 / penalties**2
+        self.norm = options.norm
+        self.scale = 1.0 / options.penalties**2
         self.n_solves = 0
         self._K: Any = None
         self._at: Weights | None = None
@@ -96,7 +95,7 @@ class Problem:
 
     def solve(self, theta: Weights, warm_start: NDArray[np.float64] | None, tol: float) -> Solution:
         """Solve the machine at θ to a relative gap of `tol`."""
-        solution = self.machine.solve(self.combine(theta), warm_start, tol)
+        solution: Solution = self.machine.solve(self.combine(theta), warm_start, tol)
         self.n_solves += 1
         return solution
 
@@ -148,7 +147,7 @@ class Problem:
     def guarantee(self, beta: NDArray[np.float64]) -> float:
         """Return the lower bound on the optimum that any feasible β gives."""
         q = self.stack.quadratic_forms(beta) * self.scale
-        return self.machine.program.linear_value(beta) - self.norm.support(q)
+        return float(self.machine.program.linear_value(beta)) - self.norm.support(q)
 
     def learned(self, best: Evaluation, gap: float, history: list[Iteration]) -> Learned:
         """Return what a learner does whose best evaluation this is."""

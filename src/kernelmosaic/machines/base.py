@@ -26,10 +26,22 @@ class Machine(ABC):
         See `program`.
     can_be_subsampled : bool
         Whether some of the samples, each counting for several, ask for about the same function.
+    has_one_output : bool
+        Whether there is one coefficient per sample, not one per sample and class.
+    has_targets : bool
+        Whether the samples have targets.
+    has_labels : bool
+        Whether these are the labels ±1 of two classes, and every coefficient has its label's sign.
+    has_one_slack : bool
+        Whether the loss is linear or quadratic in the slack, not one after the other.
     """
 
     objective_scale: float = 1.0
     can_be_subsampled: bool = True
+    has_one_output: bool = True
+    has_targets: bool = True
+    has_labels: bool = False
+    has_one_slack: bool = True
 
     @property
     @abstractmethod
@@ -39,13 +51,19 @@ class Machine(ABC):
         """Return the solution for the combined kernel K, in whatever form a stack gives it, to a gap of `tol`."""
         return solve(K, self.program, warm_start, tol)
 
+    def primal_value(self, solution: Solution) -> float:
+        """Return the primal value of a solution: no less than the optimum for its kernel."""
+        quadratic = 0.5 * float(solution.beta @ solution.values)
+        return self.program.primal_value(quadratic, solution.values, solution.intercept)
+
 
 class SubsampledMachine(Machine):
     """A machine on some of its samples, each of which stands for several; see `Program.subsampled`."""
 
     def __init__(self, whole: Machine, rows: NDArray[np.intp]) -> None:
         self._program = whole.program.subsampled(rows)
-        self.objective_scale = whole.objective_scale
+        for declared in ("objective_scale", "has_targets", "has_labels", "has_one_slack"):
+            setattr(self, declared, getattr(whole, declared))
 
     @property
     def program(self) -> Program:

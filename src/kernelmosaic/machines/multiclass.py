@@ -1,4 +1,4 @@
-"""The machines that tell all classes apart in one problem, with one output a class."""
+"""The machines that tell all classes apart in one problem, with one output per class."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Array = NDArray[np.float64]
 
 
 class MulticlassMachine:
-    """A machine with one output a class and no constants: everything of the training problem but the kernel.
+    """A machine with one output per class and no constants: everything of the training problem but the kernel.
 
-    As with every machine only β crosses to whoever learns the kernel, here with one column a class:
+    As with every machine only β crosses to whoever learns the kernel, here with one column per class:
     ∂J/∂K = −½ Σ_c β_c β_cᵀ.
 
     Parameters
@@ -25,7 +25,7 @@ class MulticlassMachine:
     y : array of shape (n,)
         The classes, as numbers from zero.
     C : float
-        Price of the slack.
+        Factor of the slack.
     n_classes : int, optional
         How many classes there are; by default as many as `y` shows.
     sample_weight : array of shape (n,), optional
@@ -35,6 +35,11 @@ class MulticlassMachine:
     """
 
     objective_scale: float = 1.0
+    can_be_subsampled: bool = False
+    has_one_output: bool = False
+    has_targets: bool = True
+    has_labels: bool = False
+    has_one_slack: bool = True
     margin: float
     pairwise: bool
 
@@ -61,22 +66,26 @@ class MulticlassMachine:
     def solve(
         self, K: Any, warm_start: Array | None = None, tol: float = 1e-3, values: Array | None = None
     ) -> MulticlassSolution:
-        """Return the solution for the kernel, one for all classes or one a class, to a relative gap of `tol`.
+        """Return the solution for the kernel, one for all classes or one per class, to a relative gap of `tol`.
 
         `values` are the outputs of a feasible warm start, where they are known: the solver then believes its own sums.
         """
         return solve_multiclass(K, self.program, warm_start, tol, values=values)
 
+    def primal_value(self, solution: MulticlassSolution) -> float:
+        """Return the primal value of a solution: no less than the optimum for its kernel."""
+        return self.program.primal_value(0.5 * float(np.sum(solution.beta * solution.values)), solution.values)
+
 
 class CrammerSinger(MulticlassMachine):
-    """One slack a sample: min ½ Σ_c ‖w_c‖² + C Σᵢ ξᵢ with f_y(xᵢ) − f_c(xᵢ) ≥ 1 − ξᵢ for every other class c."""
+    """One slack per sample: min ½ Σ_c ‖w_c‖² + C Σᵢ ξᵢ with f_y(xᵢ) − f_c(xᵢ) ≥ 1 − ξᵢ for every other class c."""
 
     margin = 1.0
     pairwise = False
 
 
 class PairwiseSlack(MulticlassMachine):
-    """One slack a sample and class: min ½ Σ_c ‖w_c‖² + C Σᵢ Σ_c ξᵢ_c with f_y(xᵢ) − f_c(xᵢ) ≥ 2 − ξᵢ_c (Weston and
+    """One slack per sample and class: min ½ Σ_c ‖w_c‖² + C Σᵢ Σ_c ξᵢ_c with f_y(xᵢ) − f_c(xᵢ) ≥ 2 − ξᵢ_c (Weston and
     Watkins 1998; Bredensteiner and Bennett 1999), without constants. Two classes are worth twice the binary machine."""
 
     margin = 2.0

@@ -19,10 +19,12 @@ class OneClass(Machine):
     n_samples : int
         Number of training samples.
     C : float
-        Price of the slack; at least 1 over the sum of the sample weights.
+        Factor of the slack; at least 1 over the sum of the sample weights.
     sample_weight : array of shape (n,), optional
         Factors of C, sample by sample.
     """
+
+    has_targets = False
 
     def __init__(self, n_samples: int, C: float = 1.0, sample_weight: NDArray[np.float64] | None = None) -> None:
         check_positive("C", C)

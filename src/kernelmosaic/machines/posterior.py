@@ -25,7 +25,7 @@ class PosteriorSVC(Machine):
     soft : array of shape (n,)
         The soft labels ŷ in [−1, 1].
     C : float
-        Price of the slack.
+        Factor of the slack.
     sample_weight : array of shape (n,), optional
         Factors of C, sample by sample.
     """
@@ -37,6 +37,7 @@ class PosteriorSVC(Machine):
         reach = np.divide(sample_C, np.abs(target), out=np.zeros(len(target)), where=target != 0)
         lower, upper = np.where(target > 0, 0.0, -reach), np.where(target > 0, reach, 0.0)
         self._program = Program(target, lower, upper, np.zeros(len(target)))
+        self.has_labels = bool(np.all(np.abs(target) == 1))
 
     @property
     def program(self) -> Program:

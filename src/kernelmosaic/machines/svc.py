@@ -21,12 +21,14 @@ class SVC(Machine):
     y : array of shape (n,)
         −1 or +1.
     C : float
-        Price of the slack.
+        Factor of the slack.
     slack : {1, 2}
         Its norm.
     sample_weight : array of shape (n,), optional
         Factors of C, sample by sample; zero takes a sample out.
     """
+
+    has_labels = True
 
     def __init__(
         self, y: NDArray[Any], C: float = 1.0, slack: int = 1, sample_weight: NDArray[np.float64] | None = None

@@ -21,7 +21,7 @@ class SVR(Machine):
     y : array of shape (n,)
         Targets.
     C : float
-        Price of the slack.
+        Factor of the slack.
     epsilon : float
         Half-width of the tube in which errors are free.
     slack : {1, 2}

@@ -36,7 +36,7 @@ class QCQP(Learner):
     programming"; Gönen and Alpaydın (2011), "Regularizing multiple kernel learning using response surface methodology".
     """
 
-    serves = frozenset({"sum norm"})
+    norm_needs = ("sums_to_one",)
     advice = "the conic program is badly conditioned; lower C, use solver='newton', or accept a larger tol."
 
     def __init__(self, options: Options) -> None:
@@ -45,7 +45,7 @@ class QCQP(Learner):
     def learn(self, stack: GramStack, machine: Machine, warm_start: Any = None) -> Learned:
         _require_small(stack)
         options = self.options
-        problem = Problem(stack, machine, options.norm, options.penalties)
+        problem = Problem(stack, machine, options)
         inner = 0.1 * options.tol
         found = BoundTracker(problem, problem.evaluate(options.norm.start(stack.n_kernels), warm_start, inner))
         with options.progress(type(machine).__name__) as advance:

@@ -35,14 +35,14 @@ class ReducedGradient(Learner):
     Rakotomamonjy, Bach, Canu and Grandvalet (2008), "SimpleMKL", algorithm 1.
     """
 
-    serves = frozenset({"sum norm"})
+    norm_needs = ("sums_to_one",)
 
     def __init__(self, options: Options) -> None:
         self.options = options
 
     def learn(self, stack: GramStack, machine: Machine, warm_start: Any = None) -> Learned:
         options = self.options
-        problem = Problem(stack, machine, options.norm, options.penalties)
+        problem = Problem(stack, machine, options)
         descent = _Descent(problem, options.tol, warm_start)
         descent.improve(descent.step, options.tol, options.max_iter, options.progress(type(machine).__name__))
         return problem.learned(descent.best, descent.gap, descent.history)

@@ -36,7 +36,8 @@ class SDP(Learner):
     programming", theorem 16 onwards.
     """
 
-    serves = frozenset({"sum norm"})
+    norm_needs = ("sums_to_one",)
+    machine_needs = ("has_one_output", "has_one_slack")
     advice = "the semi-definite program is badly conditioned; lower C, use solver='newton', or accept a larger tol."
 
     def __init__(self, options: Options) -> None:
@@ -47,6 +48,7 @@ class SDP(Learner):
         self.options = options
 
     def learn(self, stack: GramStack, machine: Machine, warm_start: Any = None) -> Learned:
+        self.require("sdp", self.options.norm, machine)
         n = stack.n_samples
         if n > _MAX_SAMPLES:
             raise MemoryError(
@@ -93,8 +95,6 @@ def _add_losses(
 ) -> None:
     """Charge the excesses of side (t − f − b) over the tube; `f` and `excess` number their first variables."""
     bound, ridge = bound[samples], program.ridge[samples]
-    if np.any(np.isfinite(bound) == (ridge > 0)):
-        raise ValueError("solver='sdp' serves a 1-norm or a 2-norm slack, not a mixture of both; use solver='newton'.")
     k = np.arange(len(samples))
     model.linear[excess + k] = np.where(ridge > 0, 0.0, bound)
     model.quadratic[excess + k] = np.divide(1.0, ridge, out=np.zeros(len(k)), where=ridge > 0)

@@ -34,14 +34,14 @@ class SILP(Learner):
     "Acceleration of cutting-plane and column generation algorithms", for the part of the way.
     """
 
-    serves = frozenset({"sum norm"})
+    norm_needs = ("sums_to_one",)
 
     def __init__(self, options: Options) -> None:
         self.options = options
 
     def learn(self, stack: GramStack, machine: Machine, warm_start: Any = None) -> Learned:
         options = self.options
-        problem = Problem(stack, machine, options.norm, options.penalties)
+        problem = Problem(stack, machine, options)
         master = _Master(problem, _INNER_SHARE * options.tol, warm_start)
         master.improve(master.step, options.tol, options.max_iter, options.progress(type(machine).__name__))
         return problem.learned(master.best, master.gap, master.history)
