@@ -159,6 +159,7 @@ class MKLClassifier(BaseMKLClassifier):
         self.kernels = kernels
         self.C = C
         self.norm = norm
+        self.l1_ratio = l1_ratio
         self.weights = weights
         self.penalties = penalties
         self.penalty_power = penalty_power

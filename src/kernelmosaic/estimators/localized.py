@@ -472,6 +472,8 @@ class LocalizedMKLRegressor(BaseLocalized, MKLRegressor):
         Weight of the slack in the objective.
     epsilon : float, default=0.1
         Half-width of the tube in which errors are free.
+    loss : {"epsilon", "huber", "squared"}, default="epsilon"
+        As in :class:`MKLRegressor`.
     gating, gating_columns, gating_kernel, step, n_init, slack, normalize, approximation, rank
         As in :class:`LocalizedMKLClassifier`.
     tol, n_iter_no_change, max_iter, memory_budget, device, verbose, random_state
@@ -494,6 +496,7 @@ objective_, duality_gap_, n_iter_, n_solves_, history_
         *,
         C: float = 10.0,
         epsilon: float = 0.1,
+        loss: str = "epsilon",
         gating: Any = "softmax",
         gating_columns: Any = None,
         gating_kernel: Any = None,
@@ -514,6 +517,7 @@ objective_, duality_gap_, n_iter_, n_solves_, history_
         self.kernels = kernels
         self.C = C
         self.epsilon = epsilon
+        self.loss = loss
         self.gating = gating
         self.gating_columns = gating_columns
         self.gating_kernel = gating_kernel
