@@ -133,6 +133,8 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     """
 
     C: Any
+    # Models that version 0.1 saved do not have it.
+    l1_ratio: Any = 0.5
     slack: Any
     multi_class: Any
     class_weight: Any
