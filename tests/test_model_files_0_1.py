@@ -25,6 +25,9 @@ def test_outputs_are_those_of_the_version_that_wrote_the_file(name):
     X = np.array(GIVEN["X"])
     found = model.predict(X) if name == "product" else model.decision_function(X)
     np.testing.assert_allclose(found, GIVEN["outputs"][name], rtol=1e-9, atol=1e-12)
+    # Parameters that came later have their defaults.
+    defaults = type(model)().get_params(deep=False)
+    assert {key: defaults[key] for key in defaults if key not in vars(model)}.items() <= model.get_params().items()
 
 
 def test_every_new_name_is_that_of_a_class_that_is_rebuilt():

@@ -132,6 +132,9 @@ class MKLClassifier(BaseMKLClassifier):
     array([0.5, 0.5])
     """
 
+    # Models that version 0.1 saved do not have it.
+    l1_ratio: Any = 0.5
+
     def __init__(
         self,
         kernels: Any = None,

@@ -52,6 +52,9 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         As in :class:`MKLClassifier`.
     """
 
+    # Models that version 0.1 saved do not have it.
+    l1_ratio: Any = 0.5
+
     def __init__(
         self,
         kernels: Any = None,

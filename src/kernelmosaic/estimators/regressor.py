@@ -53,6 +53,10 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     Gönen and Alpaydın (2011), "Regularizing multiple kernel learning using response surface methodology".
     """
 
+    # Models that version 0.1 saved do not have them.
+    loss: Any = "epsilon"
+    l1_ratio: Any = 0.5
+
     def __init__(
         self,
         kernels: Any = None,
