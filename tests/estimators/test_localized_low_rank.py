@@ -16,8 +16,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from kernelmosaic import LocalizedMKLClassifier, LocalizedMKLOneClass, LocalizedMKLRegressor
 from kernelmosaic.gating import GATINGS, Softmax
 from kernelmosaic.gram import KernelSet
+from kernelmosaic.gram.factory import make_feature_stack
 from kernelmosaic.gram.feature_maps import FeatureMaps
-from kernelmosaic.gram.feature_stack import StoredFeatures, make_feature_stack
+from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed, Projected, Spectrum
 from kernelmosaic.kernels.views import lay_specs, read_kernels

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelmosaic.gram import DenseGram, KernelSet, ProductKernelSet, make_stack
+from kernelmosaic.gram import DenseGram, KernelSet, ProductKernelSet, device_stack, make_stack, predictions
 from kernelmosaic.gram.device import has_device, is_tensor, require_device, tensor_device, to_host
 from kernelmosaic.kernels import Correlation, Gaussian, Laplacian, Linear, Polynomial, StatisticKernel, family
 from kernelmosaic.kernels.views import lay_specs, read_kernels
@@ -45,11 +45,9 @@ def samples():
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
     """So small that every operation takes many squares."""
-    from kernelmosaic.gram import _torch_products, _torch_stack
-
-    monkeypatch.setitem(_torch_stack._TILE, "cpu", 16)
-    monkeypatch.setitem(_torch_products._ENTRIES, "cpu", 300)
-    monkeypatch.setattr(_torch_products, "_COLUMNS", 11)
+    monkeypatch.setitem(device_stack._TILE, "cpu", 16)
+    monkeypatch.setitem(predictions._ENTRIES, "cpu", 300)
+    monkeypatch.setattr(predictions, "_COLUMNS", 11)
 
 
 def fit(X, kernels=KERNELS, normalize="trace", rule=KernelSet):
@@ -219,14 +217,12 @@ def test_sparse_samples():
 
 
 def test_test_blocks_on_the_device(samples):
-    from kernelmosaic.gram._torch_products import device_products
-
     kernel_set = fit(samples, normalize="diagonal")
     rng = np.random.default_rng(6)
     X, right = rng.normal(size=(83, 4)) + 30.0, rng.normal(size=(N, 2))
     views, support = kernel_set.views(X), kernel_set.views(samples)
     out = np.zeros((P, 83, 2))
-    for rows, m, values in device_products(kernel_set, views, support, right, "cpu"):
+    for rows, m, values in predictions.support_products(kernel_set, views, support, right, "cpu"):
         out[m, rows] += values
     for m, K in kernel_set.blocks(views, support, range(P)):
         np.testing.assert_allclose(out[m], K @ right, atol=1e-8)
@@ -284,15 +280,15 @@ def plain_multiply(LT, R, rates, beta, exact):
 
 def test_compiled_passes_get_what_they_need(samples, monkeypatch):
     """The passes themselves need a GPU, and check themselves there; here plain operations stand in for them."""
-    from kernelmosaic.gram import _torch_stack
+    from kernelmosaic.gram import _torch_cuda
 
     calls = []
 
     def counted(work):
         return lambda *args: calls.append(work.__name__) or work(*args)
 
-    monkeypatch.setattr(_torch_stack, "combine_directly", counted(plain_combine))
-    monkeypatch.setattr(_torch_stack, "multiply_directly", counted(plain_multiply))
+    monkeypatch.setattr(_torch_cuda, "combine_directly", counted(plain_combine))
+    monkeypatch.setattr(_torch_cuda, "multiply_directly", counted(plain_multiply))
     kernels = [Linear(), *family(Gaussian(), width=[1.0, 3.0, 9.0]), ("part", Gaussian(1.0), [0, 2])]
     kernel_set = fit(samples, kernels)
     matrices = whole(kernel_set, samples)

@@ -10,10 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import KernelSet, Views, take_rows
-from kernelmosaic.gram.device import has_device
-
-#: Bytes of the blocks a prediction works on at once.
-_BLOCK_BYTES = 2**25
+from kernelmosaic.gram.predictions import support_products
 
 
 @dataclass(frozen=True)
@@ -90,16 +87,7 @@ class Expansion:
 
     def _blocks(self, views: Views) -> Iterator[tuple[slice, int, NDArray[np.float64]]]:
         # Without active kernels or support there is nothing to evaluate.
-        n = views[0].shape[0] if views and self.beta.shape[1] else 0
-        if n and has_device(self.device):
-            from kernelmosaic.gram._torch_products import device_products
-
-            for rows, m, values in device_products(self.kernel_set, views, self.support, self.beta.T, self.device):
-                yield rows, m, values * self.eta[:, m]
+        if not views or not self.beta.shape[1]:
             return
-        height = max(1, _BLOCK_BYTES // (8 * max(self.beta.shape[1], 1)))
-        for start in range(0, n, height):
-            rows = slice(start, min(start + height, n))
-            strip = take_rows(views, rows)
-            for m, K in self.kernel_set.blocks(strip, self.support, range(len(self.kernel_set))):
-                yield rows, m, (K @ self.beta.T) * self.eta[:, m]
+        for rows, m, values in support_products(self.kernel_set, views, self.support, self.beta.T, self.device):
+            yield rows, m, values * self.eta[:, m]

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.estimators._gated_expansion import ROUNDING
-from kernelmosaic.gram.device import has_device
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import FeatureStack
+from kernelmosaic.gram.predictions import feature_products
 from kernelmosaic.gram.row_blocks import RowSource, open_rows, row_strips
 from kernelmosaic.learning.gated import Look
 
@@ -120,18 +120,9 @@ class FeatureExpansion:
         self, rows: RowSource, gates: NDArray[np.float64] | None
     ) -> Iterator[tuple[slice, int, NDArray[np.float64]]]:
         """Yield (strip, m, what kernel m adds to the outputs there), m among all P."""
-        for strip, k, values in self._products(rows):
+        for strip, k, values in feature_products(self.kernel_set, rows, self.w, self.device):
             m = int(self.active[k])
             yield strip, m, values if gates is None else values * gates[:, strip, m].T
-
-    def _products(self, rows: RowSource) -> Iterator[tuple[slice, int, NDArray[np.float64]]]:
-        if has_device(self.device):
-            from kernelmosaic.gram._torch_products import device_feature_products
-
-            yield from device_feature_products(self.kernel_set, rows, self.w, self.device)
-            return
-        for strip, m, Z in self._blocks(rows):
-            yield strip, m, Z @ self.w[m]
 
     def _blocks(
         self, rows: RowSource, kernels: Sequence[int] | None = None

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic.gram import KernelSet, Views, take_rows
 from kernelmosaic.gram.device import has_device
+from kernelmosaic.gram.predictions import support_products
 
 Array = NDArray[np.float64]
 
@@ -109,11 +110,9 @@ class GatedExpansion:
             for m, K in self.kernel_set.blocks(left, right, members):
                 yield m, K @ self.coefficients[:, m, columns].T
             return
-        from kernelmosaic.gram._torch_products import device_products
-
         for m in members:
             single, coefficients = self.kernel_set.select([m]), self.coefficients[:, m, columns].T
-            parts = device_products(single, [left[m]], [right[m]], coefficients, self.device)
+            parts = support_products(single, [left[m]], [right[m]], coefficients, self.device)
             yield m, np.concatenate([values for _, _, values in parts])
 
     def _rows(self, gates: Array) -> NDArray[np.intp]:

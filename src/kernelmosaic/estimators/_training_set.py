@@ -16,9 +16,9 @@ from kernelmosaic.estimators._gated_expansion import GatedExpansion
 from kernelmosaic.estimators._repeats import Counted, count_repeats
 from kernelmosaic.estimators._scales import warn_of_scales
 from kernelmosaic.estimators._streamed import is_small, is_streamed, named_columns
-from kernelmosaic.gram import GramStack, KernelSet, ProductKernelSet, make_stack, take_rows
+from kernelmosaic.gram import GramStack, KernelSet, ProductKernelSet, make_feature_stack, make_stack, take_rows
 from kernelmosaic.gram.feature_maps import FeatureMaps
-from kernelmosaic.gram.feature_stack import FeatureStack, make_feature_stack
+from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.memory import default_budget
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels.views import KernelSpec, lay_specs
