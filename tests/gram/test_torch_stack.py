@@ -25,6 +25,15 @@ class Bell(StatisticKernel):
         return 1.0 / (1.0 + S)
 
 
+class Handed(StatisticKernel):
+    """Hands the statistic on as it is, which others share."""
+
+    statistic = "products"
+
+    def from_statistic(self, S):
+        return S
+
+
 #: The last has no formula on the device; two read other columns than the rest.
 KERNELS = [
     Linear(),
@@ -184,19 +193,29 @@ def test_a_product_of_kernels(samples):
 
 @pytest.mark.parametrize("normalize", ["trace", "diagonal", "centered", None])
 def test_kernels_of_other_statistics_and_of_others(samples, normalize):
-    kernels = [Laplacian(3.0), Bell(), Gaussian(2.0)]
+    kernels = [Laplacian(3.0), Bell(), Gaussian(2.0), Handed(), Polynomial(2)]
     expected = [
         np.exp(-np.abs(samples[:, None] - samples).sum(-1) / 3.0),
         1.0 / (1.0 + ((samples[:, None] - samples) ** 2).sum(-1)),
         np.exp(-((samples[:, None] - samples) ** 2).sum(-1) / 4.0),
+        samples @ samples.T,
+        (samples @ samples.T + 1.0) ** 2,
     ]
     if normalize == "centered":
         H = np.eye(N) - 1.0 / N
-        expected = [H @ K @ H / np.mean(np.diag(H @ K @ H)) for K in expected]
+        expected = [H @ K @ H for K in expected]
+    if normalize in ("centered", "trace"):
+        expected = [K / np.mean(np.diag(K)) for K in expected]
+    if normalize == "diagonal":
+        expected = [K / np.sqrt(np.outer(np.diag(K), np.diag(K))) for K in expected]
     kernel_set = fit(samples, kernels, normalize)
-    stack = make_stack(kernel_set, kernel_set.views(samples), device="cpu")
-    for m, weights in enumerate(np.eye(3)):
-        np.testing.assert_allclose(np.asarray(stack.combine(weights)), expected[m], atol=1e-9)
+    stack = make_stack(kernel_set, kernel_set.views(samples), device="cpu", budget=2.5 * 8 * N * N)
+    weights = np.arange(1.0, 6.0)
+    total = np.tensordot(weights, expected, 1)
+    np.testing.assert_allclose(np.asarray(stack.combine(weights)), total, atol=1e-10 * np.abs(total).max())
+    for m, weights in enumerate(np.eye(5)):
+        scale = np.abs(expected[m]).max()
+        np.testing.assert_allclose(np.asarray(stack.combine(weights)), expected[m], atol=1e-10 * scale)
 
 
 def test_the_diagonal_is_exact_however_narrow_the_kernel(samples):

@@ -1,4 +1,4 @@
-"""Where Gram matrices live: the fitted kernel_set of kernels and the stack of its matrices on a training set."""
+"""Where Gram matrices live: the fitted set of kernels and the stack of its matrices on a training set."""
 
 from kernelmosaic.gram.factory import make_feature_stack, make_stack
 from kernelmosaic.gram.gram import DenseGram, Gram, as_gram

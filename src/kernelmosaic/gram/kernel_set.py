@@ -16,7 +16,7 @@ from kernelmosaic.gram.normalizing import Centered, Normalization, make_normaliz
 from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel, pairwise_statistic
 from kernelmosaic.kernels.views import KernelSpec, take_columns
 
-#: The samples as each kernel sees them. Tiles on the same columns hold the same object.
+#: The samples as each kernel sees them. Kernels on the same columns hold the same object.
 Views = list[Any]
 
 
@@ -107,15 +107,15 @@ class KernelSet:
         return len(self.fitted)
 
     def select(self, active: Sequence[int] | NDArray[Any]) -> KernelSet:
-        """Keep only these fitted, in this order."""
+        """Keep only these kernels, in this order."""
         return KernelSet(tuple(self.fitted[m] for m in active))
 
     def select_views(self, views: Views, active: Sequence[int] | NDArray[Any]) -> Views:
-        """Keep the views that `select` keeps the fitted of."""
+        """Keep the views of the kernels that `select` keeps."""
         return [views[m] for m in active]
 
     def views(self, X: Any) -> Views:
-        """Return the samples as each fitted_kernel sees them."""
+        """Return the samples as each kernel sees them."""
         return _views(self.fitted, X)
 
     def samples(

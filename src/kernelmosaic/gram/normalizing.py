@@ -75,7 +75,8 @@ class UnitTrace(Normalization):
         return self
 
     def block(self, K: Block, left: Any, right: Any) -> Block:
-        K /= float(self.scale_)
+        if self.scale_ != 1.0:  # as that of every Gaussian kernel
+            K /= float(self.scale_)
         return K
 
     def diagonal(self, k: Diagonal, side: Any) -> Diagonal:
