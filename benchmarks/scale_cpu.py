@@ -19,8 +19,9 @@ from common import best_time, describe_machine, print_table
 
 from kernelmosaic import MKLClassifier
 from kernelmosaic.gram import KernelSet
+from kernelmosaic.gram.factory import make_feature_stack
 from kernelmosaic.gram.feature_maps import FeatureMaps
-from kernelmosaic.gram.feature_stack import LocalFactoredGram, make_feature_stack
+from kernelmosaic.gram.feature_stack import LocalFactoredGram
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels import Gaussian, family
 from kernelmosaic.kernels.views import lay_specs, read_kernels

@@ -68,6 +68,10 @@ class Backend:
         """Return the diagonal of a square matrix, which may be written to."""
         return np.einsum("ii->i", A)
 
+    def may_share_memory(self, a: Any, b: Any) -> bool:
+        """Whether writing to one array may change the other."""
+        return bool(np.may_share_memory(a, b))
+
     def index(self, rows: Any) -> Any:
         """Return row numbers in a form that this library's arrays are indexed with; slices are left alone."""
         return rows if isinstance(rows, slice) else np.asarray(rows)
@@ -165,6 +169,9 @@ class TorchBackend(Backend):
 
     def diagonal_view(self, A: Any) -> Any:
         return A.diagonal()
+
+    def may_share_memory(self, a: Any, b: Any) -> bool:
+        return bool(a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr())
 
     def index(self, rows: Any) -> Any:
         return rows if isinstance(rows, slice) else self.xp.as_tensor(rows, device=self.device)

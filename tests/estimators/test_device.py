@@ -97,10 +97,10 @@ def test_gates_take_the_same_steps(name):
 
 
 def test_single_precision_and_recomputing_keep_the_certificate(monkeypatch):
-    from kernelmosaic.gram import _torch_stack
+    from kernelmosaic.gram import device_stack, factory
 
-    monkeypatch.setattr(_torch_stack, "_SMALL", 10)
-    monkeypatch.setitem(_torch_stack._TILE, "cpu", 64)
+    monkeypatch.setattr(factory, "_SMALL", 10)
+    monkeypatch.setitem(device_stack._TILE, "cpu", 64)
     n = len(X)
     stored = MKLClassifier(KERNELS, tol=1e-5, device="cpu").fit(X, Y)
     computed = MKLClassifier(KERNELS, tol=1e-5, device="cpu", memory_budget=2.5 * 4 * n * n).fit(X, Y)
@@ -116,8 +116,8 @@ def test_predictions_on_the_device_and_without_it(monkeypatch):
     loaded = pickle.loads(pickle.dumps(model))
     there = loaded.decision_function(X)
     np.testing.assert_allclose(there, model.decision_function(X), rtol=1e-12)
-    monkeypatch.setattr("kernelmosaic.estimators._expansion.has_device", lambda device: False)
-    monkeypatch.setattr("kernelmosaic.gram._torch_products.device_products", None)
+    monkeypatch.setattr("kernelmosaic.gram.predictions.has_device", lambda device: False)
+    monkeypatch.setattr("kernelmosaic.gram.predictions.torch_backend", None)
     np.testing.assert_allclose(loaded.decision_function(X), there, rtol=1e-9, atol=1e-11)
 
 

@@ -71,7 +71,8 @@ def test_gates_contributions_and_coefficients_make_the_decision(multi_class, ker
     # Kernel by kernel and sample by sample, from the gates and the plain kernels.
     kernel_set, own = model._expansions[0].kernel_set, model.gate(X[rows])
     for m, piece in enumerate(kernel_set.fitted):
-        K = piece.normalization.block(piece.kernel(new, X[rows]), new, X[rows])
+        rule = piece.normalization
+        K = rule.block(piece.kernel(new, X[rows]), rule.side(new), rule.side(X[rows]))
         for i in range(11):
             expected = sum(gates[i, m] * K[i, j] * own[j, m] * model.dual_coef_[:, j] for j in range(len(rows)))
             assert_allclose(terms[i, m], expected, atol=1e-8)

@@ -17,8 +17,9 @@ from kernelmosaic import LocalizedMKLClassifier, LocalizedMKLOneClass, Localized
 from kernelmosaic.estimators._expansion import _BLOCK_BYTES
 from kernelmosaic.gating import GATINGS, Softmax
 from kernelmosaic.gram import KernelSet
+from kernelmosaic.gram.factory import make_feature_stack
 from kernelmosaic.gram.feature_maps import FeatureMaps
-from kernelmosaic.gram.feature_stack import StoredFeatures, make_feature_stack
+from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed, Projected, Spectrum
 from kernelmosaic.kernels.views import lay_specs, read_kernels

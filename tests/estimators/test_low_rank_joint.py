@@ -208,9 +208,9 @@ def test_a_device_changes_nothing(name, features, few_at_a_time, monkeypatch):
 @pytest.mark.torch
 def test_single_precision_on_a_device_keeps_the_certificate(few_at_a_time, monkeypatch):
     pytest.importorskip("torch")
-    from kernelmosaic.gram import _torch_stack
+    from kernelmosaic.gram import factory
 
-    monkeypatch.setattr(_torch_stack, "_SMALL", 10)
+    monkeypatch.setattr(factory, "_SMALL", 10)
     for name in ("joint", "bilinear"):
         model, y = CASES[name]
         for budget in (None, 2.5 * 4 * len(X) ** 2):

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from kernelmosaic.gram import KernelSet, ProductKernelSet, make_stack
-from kernelmosaic.gram import feature_stack as feature_stack_module
+from kernelmosaic.gram import KernelSet, ProductKernelSet, factory, make_feature_stack, make_stack
 from kernelmosaic.gram.feature_maps import FeatureMaps
-from kernelmosaic.gram.feature_stack import ComputedFeatures, StoredFeatures, make_feature_stack
+from kernelmosaic.gram.feature_stack import ComputedFeatures, StoredFeatures
 from kernelmosaic.gram.features import ColumnsMap, FourierMap, NystroemMap
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Polynomial, Precomputed, Spectrum
@@ -235,7 +234,7 @@ def test_how_features_are_kept_depends_on_the_budget(monkeypatch):
     kernel_set = FeatureMaps.fit(KernelSet, tiles_of([Gaussian(2.0)], X), rows, None, rank=20, random_state=0)
     small = 5 * 8 * 21**2
     assert make_feature_stack(kernel_set, rows, small + 8 * 60 * 20).dtype == np.float64
-    monkeypatch.setattr(feature_stack_module, "_DOUBLE_BYTES", 100)
+    monkeypatch.setattr(factory, "_DOUBLE_BYTES", 100)
     single = make_feature_stack(kernel_set, rows, small + 4 * 60 * 20)
     assert isinstance(single, StoredFeatures)
     assert single.dtype == np.float32

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelmosaic.gram import KernelSet, take_rows
+from kernelmosaic.gram import ComputedStack, KernelSet, take_rows
 from kernelmosaic.gram import kernel_set as kernel_set_module
 from kernelmosaic.kernels import Correlation, Gaussian, Linear, Polynomial, Precomputed, Spectrum
 from kernelmosaic.kernels.views import lay_specs, read_kernels
@@ -59,7 +59,7 @@ def test_kernels_on_the_same_columns_share_their_distances(monkeypatch):
     monkeypatch.setattr(
         kernel_set_module,
         "pairwise_statistic",
-        lambda name, A, B: calls.append((name, A.shape)) or original(name, A, B),
+        lambda name, A, B, norms: calls.append((name, A.shape)) or original(name, A, B, norms),
     )
     widths = [("all", Gaussian(w)) for w in (0.1, 1.0, 10.0)]
     kernels = [(f"{name}{i}", k) for i, (name, k) in enumerate(widths)]
@@ -121,3 +121,22 @@ def test_rows_of_equal_views_stay_equal():
     assert taken[0] is taken[1] is taken[2]
     assert taken[4] is not taken[0]
     np.testing.assert_array_equal(taken[0], X[[3, 1]])
+
+
+@pytest.mark.parametrize("normalize", ["diagonal", "centered"])
+def test_what_a_rule_knows_of_the_samples_is_computed_once_for_all_blocks(normalize, monkeypatch):
+    kernel_set = KernelSet.fit(lay_specs(read_kernels([Gaussian(2.0), Polynomial(2)]), X), X, normalize)
+    K = [np.exp(-((X[:, None] - X) ** 2).sum(-1) / 4.0), (X @ X.T + 1.0) ** 2]
+    H = np.eye(len(X)) - 1.0 / len(X)
+    if normalize == "centered":
+        expected = [H @ one @ H / np.mean(np.diag(H @ one @ H)) for one in K]
+    else:
+        expected = [one / np.sqrt(np.outer(np.diag(one), np.diag(one))) for one in K]
+    rule = type(kernel_set.fitted[0].normalization)
+    calls, original = [], rule.side
+    monkeypatch.setattr(rule, "side", lambda self, view: calls.append(len(view)) or original(self, view))
+    stack = ComputedStack(kernel_set, kernel_set.views(X.copy()), np.dtype(np.float64), working_bytes=3000)
+    assert len(list(stack.row_strips(len(X)))) > 3
+    for weights in np.eye(2):
+        np.testing.assert_allclose(stack.combine(weights), np.tensordot(weights, expected, 1), atol=1e-10)
+    assert calls == [len(X), len(X)]

@@ -24,9 +24,9 @@ def make(kind):
         stack = StoredFeatures([X, X**2, np.sin(X)])
         if kind == "features on a device":
             torch = pytest.importorskip("torch", reason="torch is not installed")
-            from kernelmosaic.gram._torch_features import TorchFeatures
+            from kernelmosaic.gram.device_features import DeviceFeatures
 
-            return TorchFeatures([torch.as_tensor(Z) for Z in stack.arrays])
+            return DeviceFeatures([torch.as_tensor(Z) for Z in stack.arrays])
         return stack
     kernel_set = KernelSet.fit(lay_specs(read_kernels([Gaussian(1.0), Linear(), Polynomial(2)]), X), X, "trace")
     views = kernel_set.views(X)
@@ -34,10 +34,10 @@ def make(kind):
         return ComputedStack(kernel_set, views, np.dtype(np.float64), 4096)
     if "device" in kind:
         pytest.importorskip("torch", reason="torch is not installed")
-        from kernelmosaic.gram._torch_stack import TorchStack
-        from kernelmosaic.gram.device import require_device
+        from kernelmosaic.backend import torch_backend
+        from kernelmosaic.gram.device_stack import DeviceStack
 
-        return TorchStack(kernel_set, views, require_device("cpu"), np.dtype(np.float64), store="stored" in kind)
+        return DeviceStack(kernel_set, views, torch_backend("cpu"), np.dtype(np.float64), store="stored" in kind)
     return make_stack(kernel_set, views)
 
 

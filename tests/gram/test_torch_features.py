@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from kernelmosaic import MKLClassifier, MKLRegressor
-from kernelmosaic.gram import KernelSet
+from kernelmosaic.gram import KernelSet, device_features, factory, predictions
+from kernelmosaic.gram.factory import make_feature_stack
 from kernelmosaic.gram.feature_maps import FeatureMaps
-from kernelmosaic.gram.feature_stack import make_feature_stack
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
 from kernelmosaic.kernels.views import lay_specs, read_kernels
@@ -68,11 +68,9 @@ def test_operations_agree(approximation, normalize):
 
 
 def test_normal_matrix_in_blocks_of_columns_and_strips(monkeypatch):
-    from kernelmosaic.gram import _torch_factored
-
     here, there = make_stacks("nystroem", "trace")
-    monkeypatch.setattr(_torch_factored, "_COLUMNS", 7)
-    monkeypatch.setattr(_torch_factored, "_STRIP", 500)
+    monkeypatch.setattr(device_features, "_COLUMNS", 7)
+    monkeypatch.setattr(device_features, "STRIP", 500)
     theta = np.random.RandomState(2).rand(60)
     ones = np.ones(here.n_kernels)
     np.testing.assert_allclose(
@@ -96,18 +94,14 @@ def test_fits_agree(approximation):
 
 
 def test_too_many_features_say_so(monkeypatch):
-    from kernelmosaic.gram import _torch_features
-
-    monkeypatch.setattr(_torch_features, "device_budget", lambda device: 1e3)
+    monkeypatch.setattr(factory, "device_budget", lambda device: 1e3)
     with pytest.raises(MemoryError, match="lower rank, or use device=None"):
         make_stacks("fourier", "trace")
 
 
 @pytest.mark.parametrize("approximation", ["fourier", "nystroem"])
 def test_predictions_are_made_on_the_device(approximation, monkeypatch):
-    from kernelmosaic.gram import _torch_products
-
-    monkeypatch.setitem(_torch_products._ENTRIES, "cpu", 100)
+    monkeypatch.setitem(predictions._ENTRIES, "cpu", 100)
     rng = np.random.RandomState(4)
     X = rng.randn(80, 4)
     settings = {"approximation": approximation, "rank": 12, "random_state": 0, "device": "cpu"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelmosaic.gram import DenseGram, KernelSet, ProductKernelSet, make_stack
+from kernelmosaic.gram import DenseGram, KernelSet, ProductKernelSet, device_stack, make_stack, predictions
 from kernelmosaic.gram.device import has_device, is_tensor, require_device, tensor_device, to_host
 from kernelmosaic.kernels import Correlation, Gaussian, Laplacian, Linear, Polynomial, StatisticKernel, family
 from kernelmosaic.kernels.views import lay_specs, read_kernels
@@ -23,6 +23,15 @@ class Bell(StatisticKernel):
         if not isinstance(S, np.ndarray):
             raise TypeError("arrays only")
         return 1.0 / (1.0 + S)
+
+
+class Handed(StatisticKernel):
+    """Hands the statistic on as it is, which others share."""
+
+    statistic = "products"
+
+    def from_statistic(self, S):
+        return S
 
 
 #: The last has no formula on the device; two read other columns than the rest.
@@ -45,11 +54,9 @@ def samples():
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
     """So small that every operation takes many squares."""
-    from kernelmosaic.gram import _torch_products, _torch_stack
-
-    monkeypatch.setitem(_torch_stack._TILE, "cpu", 16)
-    monkeypatch.setitem(_torch_products._ENTRIES, "cpu", 300)
-    monkeypatch.setattr(_torch_products, "_COLUMNS", 11)
+    monkeypatch.setitem(device_stack._TILE, "cpu", 16)
+    monkeypatch.setitem(predictions._ENTRIES, "cpu", 300)
+    monkeypatch.setattr(predictions, "_COLUMNS", 11)
 
 
 def fit(X, kernels=KERNELS, normalize="trace", rule=KernelSet):
@@ -186,19 +193,29 @@ def test_a_product_of_kernels(samples):
 
 @pytest.mark.parametrize("normalize", ["trace", "diagonal", "centered", None])
 def test_kernels_of_other_statistics_and_of_others(samples, normalize):
-    kernels = [Laplacian(3.0), Bell(), Gaussian(2.0)]
+    kernels = [Laplacian(3.0), Bell(), Gaussian(2.0), Handed(), Polynomial(2)]
     expected = [
         np.exp(-np.abs(samples[:, None] - samples).sum(-1) / 3.0),
         1.0 / (1.0 + ((samples[:, None] - samples) ** 2).sum(-1)),
         np.exp(-((samples[:, None] - samples) ** 2).sum(-1) / 4.0),
+        samples @ samples.T,
+        (samples @ samples.T + 1.0) ** 2,
     ]
     if normalize == "centered":
         H = np.eye(N) - 1.0 / N
-        expected = [H @ K @ H / np.mean(np.diag(H @ K @ H)) for K in expected]
+        expected = [H @ K @ H for K in expected]
+    if normalize in ("centered", "trace"):
+        expected = [K / np.mean(np.diag(K)) for K in expected]
+    if normalize == "diagonal":
+        expected = [K / np.sqrt(np.outer(np.diag(K), np.diag(K))) for K in expected]
     kernel_set = fit(samples, kernels, normalize)
-    stack = make_stack(kernel_set, kernel_set.views(samples), device="cpu")
-    for m, weights in enumerate(np.eye(3)):
-        np.testing.assert_allclose(np.asarray(stack.combine(weights)), expected[m], atol=1e-9)
+    stack = make_stack(kernel_set, kernel_set.views(samples), device="cpu", budget=2.5 * 8 * N * N)
+    weights = np.arange(1.0, 6.0)
+    total = np.tensordot(weights, expected, 1)
+    np.testing.assert_allclose(np.asarray(stack.combine(weights)), total, atol=1e-10 * np.abs(total).max())
+    for m, weights in enumerate(np.eye(5)):
+        scale = np.abs(expected[m]).max()
+        np.testing.assert_allclose(np.asarray(stack.combine(weights)), expected[m], atol=1e-10 * scale)
 
 
 def test_the_diagonal_is_exact_however_narrow_the_kernel(samples):
@@ -219,14 +236,12 @@ def test_sparse_samples():
 
 
 def test_test_blocks_on_the_device(samples):
-    from kernelmosaic.gram._torch_products import device_products
-
     kernel_set = fit(samples, normalize="diagonal")
     rng = np.random.default_rng(6)
     X, right = rng.normal(size=(83, 4)) + 30.0, rng.normal(size=(N, 2))
     views, support = kernel_set.views(X), kernel_set.views(samples)
     out = np.zeros((P, 83, 2))
-    for rows, m, values in device_products(kernel_set, views, support, right, "cpu"):
+    for rows, m, values in predictions.support_products(kernel_set, views, support, right, "cpu"):
         out[m, rows] += values
     for m, K in kernel_set.blocks(views, support, range(P)):
         np.testing.assert_allclose(out[m], K @ right, atol=1e-8)
@@ -284,15 +299,15 @@ def plain_multiply(LT, R, rates, beta, exact):
 
 def test_compiled_passes_get_what_they_need(samples, monkeypatch):
     """The passes themselves need a GPU, and check themselves there; here plain operations stand in for them."""
-    from kernelmosaic.gram import _torch_stack
+    from kernelmosaic.gram import _torch_cuda
 
     calls = []
 
     def counted(work):
         return lambda *args: calls.append(work.__name__) or work(*args)
 
-    monkeypatch.setattr(_torch_stack, "combine_directly", counted(plain_combine))
-    monkeypatch.setattr(_torch_stack, "multiply_directly", counted(plain_multiply))
+    monkeypatch.setattr(_torch_cuda, "combine_directly", counted(plain_combine))
+    monkeypatch.setattr(_torch_cuda, "multiply_directly", counted(plain_multiply))
     kernels = [Linear(), *family(Gaussian(), width=[1.0, 3.0, 9.0]), ("part", Gaussian(1.0), [0, 2])]
     kernel_set = fit(samples, kernels)
     matrices = whole(kernel_set, samples)

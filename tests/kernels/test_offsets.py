@@ -13,8 +13,8 @@ from sklearn.svm import SVC
 
 from kernelmosaic import MKLClassifier
 from kernelmosaic.gram import KernelSet, make_stack
+from kernelmosaic.gram.factory import make_feature_stack
 from kernelmosaic.gram.feature_maps import FeatureMaps
-from kernelmosaic.gram.feature_stack import make_feature_stack
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels import Gaussian, Linear, Projected
 from kernelmosaic.kernels.views import KernelSpec

@@ -117,6 +117,18 @@ def test_projections_descend_with_the_gates(name, normalize):
     assert_allclose(problem.evaluate(learned.V).value, learned.look.value, rtol=1e-4)
 
 
+@pytest.mark.parametrize("normalize", ["trace", "diagonal", "centered", None])
+def test_matrices_that_are_recomputed_follow_the_projections(normalize):
+    found = []
+    for kind, budget in ((StoredStack, None), (ComputedStack, 1.5 * 8 * len(X) ** 2)):
+        kernel_set = mosaic_of([Projected(Polynomial(), 2), Projected(Gaussian(2.0), 1)], normalize)
+        projections = Projections(kernel_set, kernel_set.views(X), np.ones(len(X)), budget)
+        assert isinstance(projections.stack, kind)
+        projections.write(projections.read() + np.random.RandomState(0).normal(size=projections.read().shape))
+        found.append(np.asarray(projections.stack.combine(np.array([1.0, 2.0]))))
+    assert_allclose(*found, atol=1e-10)
+
+
 def test_the_fixed_step_is_gradient_descent():
     stack = stack_of(KERNELS)
     learned = GateLearner(Softmax(), FixedStep(0.01, 3), tol=1e-8).learn(
@@ -211,7 +223,8 @@ def test_stored_and_computed_stacks_combine_alike_under_gates(dtype):
     computed = ComputedStack(kernel_set, views, np.dtype(np.float64), 2**20)
     naive = np.zeros((40, 40))
     for m, kernel in enumerate(kernel_set.fitted):
-        K = kernel.normalization.block(kernel.kernel(X), X, X)
+        side = kernel.normalization.side(X)
+        K = kernel.normalization.block(kernel.kernel(X), side, side)
         for i in range(40):
             for j in range(40):
                 naive[i, j] += gates[i, m] * K[i, j] * gates[j, m]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from kernelmosaic.gram import KernelSet, Views, take_rows
 from kernelmosaic.gram.device import has_device
 from kernelmosaic.gram.feature_maps import FeatureMaps
+from kernelmosaic.gram.predictions import feature_products, support_products
 from kernelmosaic.gram.row_blocks import open_rows, row_strips
 
 Array = NDArray[np.float64]
@@ -65,12 +66,10 @@ class SupportSums:
                 for k, K in self.kernel_set.blocks(strip, support, members):
                     yield k, K @ self._of_kernel(k)[:, columns].T
                 continue
-            from kernelmosaic.gram._torch_products import device_products
-
             for group in [members] if shared else [[k] for k in members]:
                 chosen, beta = self.kernel_set.select(group), self._of_kernel(group[0])[:, columns].T
                 left, right = (self.kernel_set.select_views(views, group) for views in (strip, support))
-                yield from _joined(device_products(chosen, left, right, beta, device), group)
+                yield from _joined(support_products(chosen, left, right, beta, device), group)
 
     def pairs(self, X: Any, Y: Any) -> Iterator[tuple[slice, slice, int, Array]]:
         """Yield (rows of X, rows of Y, k, kernel k between them)."""
@@ -122,10 +121,8 @@ class FeatureSums:
             for k, Z in self.kernel_set.blocks(strip[0], kernels):
                 yield k, Z @ self.w[k]
             return
-        from kernelmosaic.gram._torch_products import device_feature_products
-
         chosen, w = self.kernel_set.select(kernels), [self.w[k] for k in kernels]
-        yield from _joined(device_feature_products(chosen, open_rows(strip[0]), w, device), kernels)
+        yield from _joined(feature_products(chosen, open_rows(strip[0]), w, device), kernels)
 
     def pairs(self, X: Any, Y: Any) -> Iterator[tuple[slice, slice, int, Array]]:
         """Yield (rows of X, rows of Y, k, kernel k between them)."""

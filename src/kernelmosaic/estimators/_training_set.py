@@ -18,9 +18,9 @@ from scipy import sparse
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from kernelmosaic.estimators._expansion import ROUNDING, Expansion, FeatureSums, SupportSums, hide_rounding
-from kernelmosaic.gram import GramStack, KernelSet, ProductKernelSet, make_stack, take_rows
+from kernelmosaic.gram import GramStack, KernelSet, ProductKernelSet, make_feature_stack, make_stack, take_rows
 from kernelmosaic.gram.feature_maps import APPROXIMATIONS, FeatureMaps
-from kernelmosaic.gram.feature_stack import FeatureStack, make_feature_stack
+from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.memory import default_budget
 from kernelmosaic.gram.row_blocks import ArrayRows, RowSource, is_dask, open_rows
 from kernelmosaic.kernels.base import Kernel, StatisticKernel

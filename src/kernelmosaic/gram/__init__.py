@@ -1,10 +1,11 @@
-"""Where Gram matrices live: the fitted kernel_set of kernels and the stack of its matrices on a training set."""
+"""Where Gram matrices live: the fitted set of kernels and the stack of its matrices on a training set."""
 
+from kernelmosaic.gram.factory import make_feature_stack, make_stack
 from kernelmosaic.gram.gram import DenseGram, Gram, as_gram
-from kernelmosaic.gram.kernel_set import FittedKernel, KernelSet, Views, take_rows
+from kernelmosaic.gram.kernel_set import FittedKernel, KernelSet, Samples, Views, take_rows
 from kernelmosaic.gram.normalizing import make_normalization
 from kernelmosaic.gram.product import ProductKernelSet
-from kernelmosaic.gram.stack import ComputedStack, GramStack, StoredStack, make_stack
+from kernelmosaic.gram.stack import ComputedStack, GramStack, StoredStack
 
 __all__ = [
     "ComputedStack",
@@ -14,9 +15,11 @@ __all__ = [
     "GramStack",
     "KernelSet",
     "ProductKernelSet",
+    "Samples",
     "StoredStack",
     "Views",
     "as_gram",
+    "make_feature_stack",
     "make_normalization",
     "make_stack",
     "take_rows",

@@ -14,31 +14,8 @@ from kernelmosaic.gram.factored import FactoredGram
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import FeatureStack, Kernels, LocalFactoredGram, StoredFeatures, under_gate
 from kernelmosaic.gram.gram import Array
-from kernelmosaic.gram.row_blocks import ArrayRows, Rows, RowSource
+from kernelmosaic.gram.row_blocks import ArrayRows, Rows
 from kernelmosaic.kernels.base import Block
-
-
-class DaskRows(RowSource):
-    """Rows of a Dask array or data frame."""
-
-    remote = True
-
-    def __init__(self, X: Any) -> None:
-        self.names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
-        X = X.to_dask_array(lengths=True) if hasattr(X, "to_dask_array") else X
-        if any(np.isnan(size) for size in X.chunks[0]):
-            X = X.compute_chunk_sizes()
-        # One partition holds whole rows.
-        self.X = X.rechunk({1: -1}) if X.ndim == 2 else X
-        self.shape = self.X.shape
-
-    def take(self, rows: Rows) -> NDArray[Any]:
-        return np.asarray(self.X[rows].compute())
-
-    @property
-    def edges(self) -> NDArray[np.intp]:
-        """Where the partitions begin, and the end."""
-        return np.concatenate([[0], np.cumsum(self.X.chunks[0])]).astype(np.intp)
 
 
 class DaskFeatures(FeatureStack):

@@ -1,4 +1,4 @@
-"""The kernel_set in features: named kernels, each approximated by the inner products of a few numbers a sample."""
+"""The kernel set in features: named kernels, each approximated by the inner products of a few numbers a sample."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from kernelmosaic.backend import NUMPY, Backend
 from kernelmosaic.gram.features import ROUNDING, FeatureMap, NystroemMap, explicit_map
 from kernelmosaic.gram.kernel_set import KernelSet, Views, _named, take_rows
 from kernelmosaic.gram.normalizing import UnitTrace, centring_noise, make_normalization
@@ -104,26 +105,11 @@ class FeatureMaps:
 
     def blocks(self, X: Any, kernels: Sequence[int] | NDArray[Any], dtype: Any = None) -> Iterator[tuple[int, Block]]:
         """Yield (m, features of the samples X) for each m asked for; kernels of one statistic share it."""
-        views = self.kernel_set.views(X)
-        groups: dict[int, list[int]] = {}
-        for m in kernels:
-            one = self.maps[m]
-            if isinstance(one, NystroemMap):
-                groups.setdefault(one.n_landmarks, []).append(m)
-            else:
-                fitted_kernel = self.kernel_set.fitted[m]
-                yield m, self._finish(m, fitted_kernel.normalization.features(one.features(views[m]), views[m]), dtype)
-        for count, members in groups.items():
-            landmarks = take_rows(self.landmarks, slice(0, count))
-            for m, block in self.kernel_set.blocks(views, landmarks, members):
-                one = self.maps[m]
-                assert isinstance(one, NystroemMap)
-                yield m, self._finish(m, one.project(block), dtype)
+        return self.on(NUMPY).blocks(X, kernels, dtype)
 
-    def _finish(self, m: int, Z: Block, dtype: Any) -> Block:
-        if self.factors[m] != 1.0 or np.any(self.centres[m]):
-            Z = (Z - self.centres[m]) * self.factors[m]
-        return Z if dtype is None else Z.astype(dtype, copy=False)
+    def on(self, backend: Backend) -> PlacedMaps:
+        """Return the maps as a backend evaluates them, with the landmarks placed there."""
+        return PlacedMaps(self, backend)
 
     def _centred(self, rows: RowSource, sample_weight: NDArray[np.float64] | None) -> FeatureMaps:
         """Take the mean off the features, and give what is left a mean square norm of one."""
@@ -148,6 +134,63 @@ class FeatureMaps:
             # As exact kernels do, a constant one becomes zero.
             factors.append(1.0 / np.sqrt(trace) if trace > noise else 0.0)
         return replace(self, centres=means, factors=factors)
+
+
+class PlacedMaps:
+    """The feature maps on a backend; what has no formula for tensors is evaluated on the host, and copied.
+
+    Parameters
+    ----------
+    maps : FeatureMaps
+        The maps.
+    backend : Backend
+        Where features are wanted.
+    """
+
+    def __init__(self, maps: FeatureMaps, backend: Backend) -> None:
+        self.maps, self.backend = maps, backend
+        self.landmarks = maps.kernel_set.samples(maps.landmarks, backend) if maps.landmarks else None
+
+    def blocks(self, X: Any, kernels: Sequence[int] | NDArray[Any], dtype: Any = None) -> Iterator[tuple[int, Block]]:
+        """Yield (m, features of the samples X) for each m asked for; kernels of one statistic share it."""
+        kernel_set = self.maps.kernel_set
+        views = kernel_set.views(X)
+        placed: dict[int, Any] = {}
+        groups: dict[int, list[int]] = {}
+        for m in kernels:
+            one = self.maps.maps[m]
+            if isinstance(one, NystroemMap):
+                groups.setdefault(one.n_landmarks, []).append(m)
+            else:
+                if id(views[m]) not in placed:
+                    placed[id(views[m])] = self._placed(views[m])
+                rule = kernel_set.fitted[m].normalization
+                side = rule.side(views[m])
+                Z = self._dense(one.features(placed[id(views[m])]))
+                yield m, self._finish(m, rule.features(Z, None if side is None else self.backend.asarray(side)), dtype)
+        if not groups or self.landmarks is None:
+            return
+        asked = None if _is_product(kernel_set) else [m for members in groups.values() for m in members]
+        samples = kernel_set.samples(views, self.backend, asked, like=self.landmarks)
+        for count, members in groups.items():
+            for m, block in kernel_set.blocks(samples, self.landmarks.take(slice(0, count)), members):
+                one = self.maps.maps[m]
+                assert isinstance(one, NystroemMap)
+                yield m, self._finish(m, one.project(block), dtype)
+
+    def _placed(self, view: Any) -> Any:
+        """Samples as a map without landmarks reads them: sparse ones stay here."""
+        return view if self.backend is NUMPY or hasattr(view, "toarray") else self.backend.asarray(view)
+
+    def _dense(self, Z: Any) -> Any:
+        return Z if self.backend is NUMPY else self.backend.asarray(Z)
+
+    def _finish(self, m: int, Z: Block, dtype: Any) -> Block:
+        centre, factor = self.maps.centres[m], self.maps.factors[m]
+        if factor != 1.0 or np.any(centre):
+            Z = (Z - self.backend.asarray(centre)) * factor
+        finished: Block = Z if dtype is None else self.backend.astype(Z, dtype)
+        return finished
 
 
 def check_ranks(rank: Any, P: int) -> list[int]:

@@ -10,24 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram.class_grams import BLOCK_NUMBERS, FactoredClasses
-from kernelmosaic.gram.device import require_device
 from kernelmosaic.gram.factored import FactoredGram
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.gram import Array
-from kernelmosaic.gram.memory import default_budget, format_bytes
 from kernelmosaic.gram.row_blocks import Rows, RowSource, row_strips
 from kernelmosaic.gram.stack import GramStack
 from kernelmosaic.gram.stack import Rows as StackRows
 from kernelmosaic.kernels.base import Block
 
 #: Bytes of a strip of features that is worked on at once: large enough to keep the matrix products busy.
-_STRIP_BYTES = 2**24
+STRIP_BYTES = 2**24
 #: Up to this many features, passes over the rows are too little work for several cores.
 _FEW_FEATURES = 300
-#: Features stay in double precision up to this many bytes.
-_DOUBLE_BYTES = 2**28
 #: Samples whose block of the kernel a solver may form at once, where memory is no concern.
-_BLOCK_SAMPLES = 3000
+BLOCK_SAMPLES = 3000
 Kernels = Sequence[int] | NDArray[Any]
 
 
@@ -51,8 +47,8 @@ class FeatureStack(GramStack):
 
     writes_matrices = False
     widths: NDArray[np.intp]
-    strip_bytes: int = _STRIP_BYTES
-    block_samples: int = _BLOCK_SAMPLES
+    strip_bytes: int = STRIP_BYTES
+    block_samples: int = BLOCK_SAMPLES
     block_numbers: int = BLOCK_NUMBERS
     rows_read: int = 0
     precise: bool = False
@@ -147,7 +143,7 @@ class StoredFeatures(FeatureStack):
 
     @classmethod
     def fill(
-        cls, kernel_set: FeatureMaps, source: RowSource, dtype: Any, strip_bytes: int = _STRIP_BYTES
+        cls, kernel_set: FeatureMaps, source: RowSource, dtype: Any, strip_bytes: int = STRIP_BYTES
     ) -> StoredFeatures:
         """Compute the features strip by strip."""
         n = source.shape[0]
@@ -267,66 +263,6 @@ def nonzero_rows(V: Array) -> NDArray[np.intp]:
 def under_gate(V: Any, gate: Array | None) -> Any:
     """Multiply the rows of V with the gate, if there is one."""
     return V if gate is None else (gate * np.transpose(V)).T
-
-
-def make_feature_stack(
-    kernel_set: FeatureMaps, source: RowSource, budget: float | None = None, device: str | None = None
-) -> FeatureStack:
-    """Return the stack of a training set in features: stored if they fit the budget, else computed strip by strip.
-
-    Parameters
-    ----------
-    kernel_set : FeatureMaps
-        The fitted feature maps.
-    source : RowSource
-        The training samples.
-    budget : float, optional
-        Bytes the features may take; by default half of the free memory, on a device most of its own.
-    device : str, optional
-        Where torch keeps them; by default they are NumPy's, here.
-
-    Raises
-    ------
-    MemoryError
-        If not even the matrix of the features' products fits.
-    """
-    given, budget = budget, default_budget() if budget is None else budget
-    D = int(kernel_set.widths.sum())
-    # The Newton matrix, its parts and its factor.
-    needed = 5 * 8 * (D + 1) ** 2
-    if needed > budget:
-        raise MemoryError(
-            f"The products of {D} features need {format_bytes(needed)}, the budget is {format_bytes(budget)}: "
-            "lower rank, or raise memory_budget."
-        )
-    size = source.shape[0] * D
-    free = budget - needed
-    if device is not None:
-        from kernelmosaic.gram._torch_features import make_torch_features
-
-        return make_torch_features(kernel_set, source, require_device(device), given)
-    if source.remote:
-        from kernelmosaic.gram._dask_features import DaskFeatures
-
-        # The budget is this process's; the features take the workers' memory.
-        return DaskFeatures(kernel_set, source, np.float64)
-    strip_bytes = int(min(max(free / 2, 2**20), _STRIP_BYTES))
-    stack: FeatureStack
-    if 8 * size <= min(free, _DOUBLE_BYTES):
-        stack = StoredFeatures.fill(kernel_set, source, np.float64, strip_bytes)
-    elif 4 * size <= free:
-        stack = StoredFeatures.fill(kernel_set, source, np.float32, strip_bytes)
-    else:
-        stack = ComputedFeatures(kernel_set, source, np.float64, strip_bytes)
-    left = free
-    if isinstance(stack, StoredFeatures):
-        # Rows that are picked, or turned to double precision, are copied: in what the features leave of the budget.
-        left -= size * stack.dtype.itemsize
-        stack.strip_bytes = int(min(max(left / 2, 2**20), _STRIP_BYTES))
-    # Blocks so small that nothing could be solved in them would save nothing.
-    stack.block_numbers = int(min(BLOCK_NUMBERS, max(left / 16, free / 64, 100**2)))
-    stack.block_samples = min(_BLOCK_SAMPLES, int(np.sqrt(stack.block_numbers)))
-    return stack
 
 
 def _strip_height(source: RowSource, kernel_set: FeatureMaps, strip_bytes: int) -> int:

@@ -6,9 +6,11 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from scipy.linalg import eigh
 from sklearn.utils.extmath import safe_sparse_dot
 
+from kernelmosaic.backend import backend_of
 from kernelmosaic.kernels.base import Block, Kernel
 from kernelmosaic.kernels.linear import Linear
 
@@ -31,7 +33,7 @@ class FeatureMap(ABC):
 
     @abstractmethod
     def features(self, X: Any) -> Block:
-        """Return the features of the samples, of shape (n, width), before any normalising."""
+        """Return the features of samples, (n, width), not normalised yet; X is an array, sparse or a tensor."""
 
 
 class NystroemMap:
@@ -57,8 +59,10 @@ class NystroemMap:
         self.width = self.root.shape[1]
 
     def project(self, block: Block) -> Block:
-        """Return the features of samples from their block with the landmarks."""
-        return np.asarray(block @ self.root.astype(_floating(block), copy=False))
+        """Return the features of samples from their block with the landmarks, an array or a tensor."""
+        backend = backend_of(block)
+        projected: Block = block @ backend.asarray(self.root, _floating(block))
+        return projected
 
 
 class ColumnsMap(FeatureMap):
@@ -68,7 +72,8 @@ class ColumnsMap(FeatureMap):
         self.width = width
 
     def features(self, X: Any) -> Block:
-        return np.asarray(X.toarray() if hasattr(X, "toarray") else X)
+        columns: Block = X.toarray() if hasattr(X, "toarray") else X
+        return columns
 
 
 class FourierMap(FeatureMap):
@@ -89,17 +94,19 @@ class FourierMap(FeatureMap):
             self.center = X.mean(axis=0, dtype=np.float64)
 
     def features(self, X: Any) -> Block:
-        frequencies = self.frequencies.astype(X.dtype, copy=False)
-        if isinstance(X, np.ndarray):
-            angles = np.asarray((X - np.asarray(self.center, dtype=X.dtype)) @ frequencies)
-        else:
+        backend = backend_of(X)
+        dtype = backend.dtype(X)
+        frequencies = backend.asarray(self.frequencies, dtype)
+        if sparse.issparse(X):
             angles = np.asarray(safe_sparse_dot(X, frequencies, dense_output=True))
             angles -= np.asarray(np.broadcast_to(self.center, X.shape[1:]) @ self.frequencies, dtype=angles.dtype)
-        Z = np.empty((len(angles), self.width), dtype=angles.dtype)
+        else:
+            angles = (X - backend.asarray(self.center, dtype)) @ frequencies
+        Z: Block = backend.empty((len(angles), self.width), backend.dtype(angles))
         half = self.width // 2
-        np.cos(angles, out=Z[:, :half])
-        np.sin(angles, out=Z[:, half:])
-        Z *= Z.dtype.type(np.sqrt(self.factor / half))
+        backend.xp.cos(angles, out=Z[:, :half])
+        backend.xp.sin(angles, out=Z[:, half:])
+        Z *= float(np.sqrt(self.factor / half))
         return Z
 
 
@@ -125,4 +132,5 @@ def explicit_map(
 
 
 def _floating(block: Block) -> Any:
-    return block.dtype if block.dtype.kind == "f" else np.dtype(np.float64)
+    dtype = backend_of(block).dtype(block)
+    return dtype if dtype.kind == "f" else np.dtype(np.float64)

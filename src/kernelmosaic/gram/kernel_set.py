@@ -1,22 +1,67 @@
-"""The kernel_set: named kernels, each on its columns and on a common scale, fitted to a training set."""
+"""The kernel set: named kernels, each on its columns and on a common scale, fitted to a training set."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from kernelmosaic.backend import NUMPY, Backend, is_tensor
 from kernelmosaic.gram.normalizing import Centered, Normalization, make_normalization
 from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel, pairwise_statistic
 from kernelmosaic.kernels.views import KernelSpec, take_columns
 
-#: The samples as each kernel sees them. Tiles on the same columns hold the same object.
+#: The samples as each kernel sees them. Kernels on the same columns hold the same object.
 Views = list[Any]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Samples as kernels see them, on a backend, and what is known of them; every list has one item per kernel.
+
+    Attributes
+    ----------
+    backend : Backend
+        Where blocks between them are computed.
+    views : list
+        Arrays of the backend for kernels with a formula there; else what the kernel itself reads, on the host.
+    sides : list
+        What each kernel's normalisation knows of the samples, or None.
+    shares : list of bool
+        Whether the kernel is a function of a statistic, which kernels with the same view share.
+    centres, norms : list
+        On a device: what is taken off the samples of squared distances, and their squared norms then; else None.
+    """
+
+    backend: Backend
+    views: Views
+    sides: list[Any]
+    shares: list[bool]
+    centres: list[Any]
+    norms: list[Any]
+
+    @property
+    def n_samples(self) -> int:
+        return next(int(view.shape[0]) for view in self.views if view is not None)
+
+    def take(self, rows: Any) -> Samples:
+        """Return some samples: a slice or an array of row numbers; equal views stay equal."""
+        at = self.backend.index(rows)
+        taken: dict[int, Any] = {id(None): None}
+
+        def take(array: Any) -> Any:
+            if id(array) not in taken:
+                taken[id(array)] = array[at if is_tensor(array) else rows]
+            return taken[id(array)]
+
+        lists = ([take(array) for array in arrays] for arrays in (self.views, self.sides, self.norms))
+        views, sides, norms = lists
+        return replace(self, views=views, sides=sides, norms=norms)
 
 
 @dataclass(frozen=True)
@@ -31,7 +76,7 @@ class FittedKernel:
 
 @dataclass(frozen=True)
 class KernelSet:
-    """The fitted fitted, and how to evaluate them on samples old and new."""
+    """The fitted kernels, and how to evaluate them on samples old and new, here or on a device."""
 
     fitted: tuple[FittedKernel, ...]
 
@@ -62,56 +107,140 @@ class KernelSet:
         return len(self.fitted)
 
     def select(self, active: Sequence[int] | NDArray[Any]) -> KernelSet:
-        """Keep only these fitted, in this order."""
+        """Keep only these kernels, in this order."""
         return KernelSet(tuple(self.fitted[m] for m in active))
 
     def select_views(self, views: Views, active: Sequence[int] | NDArray[Any]) -> Views:
-        """Keep the views that `select` keeps the fitted of."""
+        """Keep the views of the kernels that `select` keeps."""
         return [views[m] for m in active]
 
     def views(self, X: Any) -> Views:
-        """Return the samples as each fitted_kernel sees them."""
+        """Return the samples as each kernel sees them."""
         return _views(self.fitted, X)
 
-    def blocks(
-        self, X: Views, Y: Views, kernels: Sequence[int] | NDArray[Any], dtype: Any = None
-    ) -> Iterator[tuple[int, Block]]:
-        """Yield (m, block of kernel m between X and Y) for each m asked for.
+    def samples(
+        self,
+        X: Views | Samples,
+        backend: Backend = NUMPY,
+        kernels: Sequence[int] | NDArray[Any] | None = None,
+        like: Samples | None = None,
+    ) -> Samples:
+        """Place views of some samples on a backend, and compute once what the normalisations must know of them.
 
-        Kernels that are functions of the same statistic of the same columns share it: it is computed once for all.
+        Parameters
+        ----------
+        X : list or Samples
+            What `views` returned, or the same samples in this process.
+        backend : Backend
+            Where blocks are to be computed.
+        kernels : sequence of int, optional
+            The fitted kernels whose blocks will be asked for; by default all of them.
+        like : Samples, optional
+            The samples that blocks will be asked for with: distances are between samples less the same centre.
         """
+        if isinstance(X, Samples) and X.backend is backend:
+            return X
+        views, sides = (X.views, X.sides) if isinstance(X, Samples) else (X, None)
+        asked = set(range(len(self.fitted)) if kernels is None else map(int, kernels))
+        if sides is None:
+            sides = [one.normalization.side(views[m]) if m in asked else None for m, one in enumerate(self.fitted)]
+        none = [None] * len(views)
+        if backend is NUMPY:
+            shares = [isinstance(one.kernel, StatisticKernel) for one in self.fitted]
+            return Samples(backend, views, sides, shares, none, none)
+        shares = [_takes_tensors(one.kernel, backend) for one in self.fitted] if like is None else like.shares
+        centres = _centres(self.fitted, views, shares) if like is None else like.centres
+        placed: dict[tuple[int, int], tuple[Any, Any]] = {}
+        samples = Samples(backend, list(views), list(sides), shares, centres, none[:])
+        for m in sorted(asked):
+            if shares[m]:
+                key = (id(views[m]), id(centres[m]))
+                if key not in placed:
+                    placed[key] = _place(views[m], centres[m], backend)
+                samples.views[m], samples.norms[m] = placed[key]
+                samples.sides[m] = None if sides[m] is None else backend.asarray(sides[m])
+        return samples
+
+    def blocks(
+        self, X: Views | Samples, Y: Views | Samples, kernels: Sequence[int] | NDArray[Any], dtype: Any = None
+    ) -> Iterator[tuple[int, Block]]:
+        """Yield (m, block of kernel m between X and Y) for each m asked for, in the samples' backend.
+
+        Kernels that are functions of the same statistic of the same columns share it: it is computed once for all. On
+        a device it is computed in double precision, which is as fast there as single precision without shortcuts.
+        """
+        left = X if isinstance(X, Samples) else self.samples(X, kernels=kernels)
+        right = left if Y is X else Y if isinstance(Y, Samples) else self.samples(Y, kernels=kernels)
         shared: dict[tuple[str, int, int], list[int]] = {}
         for m in kernels:
             kernel = self.fitted[m].kernel
-            if isinstance(kernel, StatisticKernel):
-                shared.setdefault((kernel.statistic, id(X[m]), id(Y[m])), []).append(m)
+            if left.shares[m] and isinstance(kernel, StatisticKernel):
+                shared.setdefault((kernel.statistic, id(left.views[m]), id(right.views[m])), []).append(m)
             else:
-                yield m, self._finish(m, kernel._block(X[m], Y[m]), X[m], Y[m])
-        for (statistic, _, _), members in shared.items():
+                K = self._finish(m, kernel._block(left.views[m], right.views[m]), left, right)
+                yield m, K if left.backend is NUMPY else left.backend.asarray(K, np.float64 if dtype is None else dtype)
+        for members in shared.values():
             # Rounding the statistic instead of the kernel halves the cost of the formula.
-            exact = pairwise_statistic(statistic, X[members[0]], Y[members[0]])
-            rounded = exact if dtype is None else exact.astype(dtype, copy=False)
+            exact = self.statistic(members[0], left, right)
+            backend = left.backend
+            kind = backend.dtype(exact) if dtype is None else np.dtype(dtype)
+            rounded = backend.astype(exact, kind)
             for m in members:
                 kernel = self.fitted[m].kernel
                 assert isinstance(kernel, StatisticKernel)
                 # Centring may leave but the last digits of large entries: they are rounded after it.
                 S = exact if isinstance(self.fitted[m].normalization, Centered) else rounded
                 K = kernel.from_statistic(S)
-                # Linear kernels hand the statistic on as it is; what follows may write into it.
-                K = self._finish(m, K.copy() if np.may_share_memory(K, S) else K, X[m], Y[m])
-                yield m, K.astype(rounded.dtype, copy=False)
+                # A formula may hand the statistic on as it is; what follows may write into it.
+                K = self._finish(m, backend.copy(K) if backend.may_share_memory(K, S) else K, left, right)
+                yield m, backend.astype(K, kind)
 
-    def diagonals(self, X: Views) -> NDArray[np.float64]:
-        """Return k_m(x, x), of shape (P, n)."""
-        return np.array(
-            [
-                fitted_kernel.normalization.diagonal(fitted_kernel.kernel._diagonal(V), V)
-                for fitted_kernel, V in zip(self.fitted, X, strict=True)
-            ]
-        )
+    def statistic(self, m: int, left: Samples, right: Samples) -> Block:
+        """Return the block of the statistic that a kernel is a function of."""
+        kernel = self.fitted[m].kernel
+        assert isinstance(kernel, StatisticKernel)
+        norms = None if left.norms[m] is None else (left.norms[m], right.norms[m])
+        return pairwise_statistic(kernel.statistic, left.views[m], right.views[m], norms)
 
-    def _finish(self, m: int, K: Block, X: Any, Y: Any) -> Block:
-        return self.fitted[m].normalization.block(K, X, Y)
+    def diagonals(self, X: Views | Samples) -> NDArray[np.float64]:
+        """Return k_m(x, x) of samples in this process, of shape (P, n)."""
+        samples = self.samples(X)
+        every = zip(self.fitted, samples.views, samples.sides, strict=True)
+        return np.array([one.normalization.diagonal(one.kernel._diagonal(V), side) for one, V, side in every])
+
+    def _finish(self, m: int, K: Block, left: Samples, right: Samples) -> Block:
+        return self.fitted[m].normalization.block(K, left.sides[m], right.sides[m])
+
+
+def _takes_tensors(kernel: Kernel, backend: Backend) -> bool:
+    """Whether a kernel has a formula for tensors: those of others may be written for NumPy alone."""
+    if not isinstance(kernel, StatisticKernel):
+        return False
+    try:
+        return is_tensor(kernel.from_statistic(backend.zeros((1, 1))))
+    except Exception:  # whatever a formula for arrays makes of a tensor, the host serves
+        return False
+
+
+def _centres(fitted: Sequence[FittedKernel], views: Views, shares: list[bool]) -> list[Any]:
+    """Return the mean of the samples where squared distances are asked for: far from the origin, norms swallow them."""
+    found: dict[int, NDArray[np.float64]] = {}
+    centres: list[Any] = [None] * len(views)
+    for m, (one, view) in enumerate(zip(fitted, views, strict=True)):
+        if shares[m] and getattr(one.kernel, "statistic", None) == "squared_distances":
+            if id(view) not in found:
+                found[id(view)] = np.asarray(view.mean(axis=0), dtype=np.float64).ravel()
+            centres[m] = found[id(view)]
+    return centres
+
+
+def _place(view: Any, centre: Any, backend: Backend) -> tuple[Any, Any]:
+    """Return samples on a device, in double precision, and their squared norms if they are centred."""
+    dense = np.asarray(view.toarray() if hasattr(view, "toarray") else view, dtype=np.float64)
+    if centre is None:
+        return backend.asarray(dense), None
+    V = backend.asarray(dense - centre)
+    return V, (V * V).sum(1)
 
 
 @contextmanager

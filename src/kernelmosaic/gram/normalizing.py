@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic.backend import backend_of
 from kernelmosaic.kernels.base import Block, Kernel
 
 Diagonal = NDArray[np.float64]
@@ -19,21 +20,29 @@ _STRIP = 512
 
 
 class Normalization(ABC):
-    """A rule applied to the blocks of one kernel; `fit` learns its constants on the training set."""
+    """A rule applied to the blocks of one kernel; `fit` learns its constants on the training set.
+
+    What a rule must know of each sample is computed once by `side` and given to the others, which take arrays and
+    tensors alike.
+    """
 
     @abstractmethod
     def fit(self, kernel: Kernel, X: Any, sample_weight: NDArray[np.float64] | None) -> Self: ...
 
-    @abstractmethod
-    def block(self, K: Block, X: Any, Y: Any) -> Block:
-        """Return the block of k(x, y) on the new scale; K may be overwritten."""
+    def side(self, X: Any) -> Diagonal | None:
+        """Return what the rule needs to know of each sample, if it does."""
+        return None
 
     @abstractmethod
-    def diagonal(self, k: Diagonal, X: Any) -> Diagonal:
+    def block(self, K: Block, left: Any, right: Any) -> Block:
+        """Return the block of k(x, y) on the new scale, from the sides of both; K may be overwritten."""
+
+    @abstractmethod
+    def diagonal(self, k: Diagonal, side: Any) -> Diagonal:
         """The same for k(x, x)."""
 
-    def features(self, Z: Block, X: Any) -> Block:
-        """The same for features of X whose inner products are k(x, y)."""
+    def features(self, Z: Block, side: Any) -> Block:
+        """The same for features whose inner products are k(x, y)."""
         raise NotImplementedError(f"{type(self).__name__} has no rule for features.")
 
 
@@ -43,13 +52,13 @@ class Unscaled(Normalization):
     def fit(self, kernel: Kernel, X: Any, sample_weight: NDArray[np.float64] | None) -> Self:
         return self
 
-    def block(self, K: Block, X: Any, Y: Any) -> Block:
+    def block(self, K: Block, left: Any, right: Any) -> Block:
         return K
 
-    def diagonal(self, k: Diagonal, X: Any) -> Diagonal:
+    def diagonal(self, k: Diagonal, side: Any) -> Diagonal:
         return k
 
-    def features(self, Z: Block, X: Any) -> Block:
+    def features(self, Z: Block, side: Any) -> Block:
         return Z
 
 
@@ -65,15 +74,16 @@ class UnitTrace(Normalization):
         self.scale_ = mean if mean > 0 else 1.0
         return self
 
-    def block(self, K: Block, X: Any, Y: Any) -> Block:
-        K /= K.dtype.type(self.scale_)
+    def block(self, K: Block, left: Any, right: Any) -> Block:
+        if self.scale_ != 1.0:  # as that of every Gaussian kernel
+            K /= float(self.scale_)
         return K
 
-    def diagonal(self, k: Diagonal, X: Any) -> Diagonal:
+    def diagonal(self, k: Diagonal, side: Any) -> Diagonal:
         return k / self.scale_
 
-    def features(self, Z: Block, X: Any) -> Block:
-        return np.asarray(Z / np.sqrt(self.scale_))
+    def features(self, Z: Block, side: Any) -> Block:
+        return Z / float(np.sqrt(self.scale_))
 
 
 class UnitDiagonal(Normalization):
@@ -83,21 +93,25 @@ class UnitDiagonal(Normalization):
         self.kernel_ = kernel
         return self
 
-    def block(self, K: Block, X: Any, Y: Any) -> Block:
-        K /= self._norms(X, K.dtype)[:, np.newaxis]
-        K /= self._norms(Y, K.dtype)
-        return K
-
-    def diagonal(self, k: Diagonal, X: Any) -> Diagonal:
-        return np.where(k > 0, 1.0, 0.0)
-
-    def features(self, Z: Block, X: Any) -> Block:
-        return np.asarray(Z / self._norms(X, Z.dtype)[:, np.newaxis])
-
-    def _norms(self, X: Any, dtype: Any) -> NDArray[Any]:
+    def side(self, X: Any) -> Diagonal:
         norms = np.sqrt(self.kernel_.diag(X))
         # A sample at the origin of the feature space has no direction; its similarities are zero already.
-        return np.where(norms > 0, norms, 1.0).astype(dtype)
+        return np.where(norms > 0, norms, 1.0)
+
+    def block(self, K: Block, left: Any, right: Any) -> Block:
+        backend = backend_of(K)
+        dtype = backend.dtype(K)
+        K /= backend.astype(left, dtype)[:, None]
+        K /= backend.astype(right, dtype)
+        return K
+
+    def diagonal(self, k: Diagonal, side: Any) -> Diagonal:
+        return np.where(k > 0, 1.0, 0.0)
+
+    def features(self, Z: Block, side: Any) -> Block:
+        backend = backend_of(Z)
+        scaled: Block = Z / backend.astype(side, backend.dtype(Z))[:, None]
+        return scaled
 
 
 class Centered(Normalization):
@@ -123,18 +137,22 @@ class Centered(Normalization):
         self.scale_ = trace if trace > centring_noise(n, K.dtype) * abs(level) else np.inf
         return self
 
-    def block(self, K: Block, X: Any, Y: Any) -> Block:
-        row_means = self._means(X)
-        column_means = row_means if Y is X else self._means(Y)
-        return np.asarray((K - row_means[:, np.newaxis] - column_means + self.mean_) / self.scale_, dtype=K.dtype)
-
-    def diagonal(self, k: Diagonal, X: Any) -> Diagonal:
-        return (k - 2.0 * self._means(X) + self.mean_) / self.scale_
-
-    def _means(self, X: Any) -> NDArray[np.float64]:
+    def side(self, X: Any) -> Diagonal:
         if X is self.X_:
             return self.means_
         return np.asarray(self.kernel_(X, self.X_) @ self.share_, dtype=np.float64)
+
+    def block(self, K: Block, left: Any, right: Any) -> Block:
+        backend = backend_of(K)
+        # In double precision, whatever the block is in: the sides are.
+        D = K - left[:, None]
+        D -= right - self.mean_
+        D /= float(self.scale_)
+        centred: Block = backend.astype(D, backend.dtype(K))
+        return centred
+
+    def diagonal(self, k: Diagonal, side: Any) -> Diagonal:
+        return np.asarray((k - 2.0 * side + self.mean_) / self.scale_)
 
 
 def centring_noise(n_samples: int, dtype: Any) -> float:

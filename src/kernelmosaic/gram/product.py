@@ -1,4 +1,4 @@
-"""The product rule: all fitted of a kernel_set multiplied, entry by entry, into one kernel."""
+"""The product rule: all kernels of a set multiplied, entry by entry, into one kernel."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram.kernel_set import KernelSet, Views
+from kernelmosaic.gram.kernel_set import KernelSet, Samples, Views
 from kernelmosaic.kernels.base import Block
 
 
@@ -31,7 +31,7 @@ class ProductKernelSet(KernelSet):
         return views
 
     def blocks(
-        self, X: Views, Y: Views, kernels: Sequence[int] | NDArray[Any], dtype: Any = None
+        self, X: Views | Samples, Y: Views | Samples, kernels: Sequence[int] | NDArray[Any], dtype: Any = None
     ) -> Iterator[tuple[int, Block]]:
         for m in kernels:
             factors = super().blocks(X, Y, range(len(self.fitted)), dtype)
@@ -40,5 +40,5 @@ class ProductKernelSet(KernelSet):
                 product = product * factor
             yield m, product
 
-    def diagonals(self, X: Views) -> NDArray[np.float64]:
+    def diagonals(self, X: Views | Samples) -> NDArray[np.float64]:
         return np.asarray(super().diagonals(X).prod(axis=0, keepdims=True))

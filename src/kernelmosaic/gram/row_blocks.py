@@ -96,13 +96,34 @@ class ParquetRows(RowSource):
         return held[1]
 
 
+class DaskRows(RowSource):
+    """Rows of a Dask array or data frame."""
+
+    remote = True
+
+    def __init__(self, X: Any) -> None:
+        self.names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
+        X = X.to_dask_array(lengths=True) if hasattr(X, "to_dask_array") else X
+        if any(np.isnan(size) for size in X.chunks[0]):
+            X = X.compute_chunk_sizes()
+        # One partition holds whole rows.
+        self.X = X.rechunk({1: -1}) if X.ndim == 2 else X
+        self.shape = self.X.shape
+
+    def take(self, rows: Rows) -> NDArray[Any]:
+        return np.asarray(self.X[rows].compute())
+
+    @property
+    def edges(self) -> NDArray[np.intp]:
+        """Where the partitions begin, and the end."""
+        return np.concatenate([[0], np.cumsum(self.X.chunks[0])]).astype(np.intp)
+
+
 def open_rows(X: Any) -> RowSource:
     """Return the rows of an array, a sparse matrix, a Parquet file, or a folder of Parquet files."""
     if isinstance(X, RowSource):
         return X
     if is_dask(X):
-        from kernelmosaic.gram._dask_features import DaskRows
-
         return DaskRows(X)
     return ParquetRows(X) if isinstance(X, str | Path) else ArrayRows(X)
 

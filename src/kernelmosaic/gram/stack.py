@@ -10,18 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram.device import require_device
 from kernelmosaic.gram.gram import DenseGram
-from kernelmosaic.gram.kernel_set import KernelSet, Views, take_rows
-from kernelmosaic.gram.memory import SMALLER, default_budget, format_bytes
+from kernelmosaic.gram.kernel_set import KernelSet, Views
 from kernelmosaic.gram.threads import one_blas_thread, run_threads
 from kernelmosaic.kernels.base import Block
 
 Rows = slice | NDArray[np.intp]
 #: Bytes of a block that is worked on at once: it stays in the second-level cache.
 _CACHE_BYTES = 2**19
-#: Up to this many samples matrices are small enough to keep in double precision without thinking.
-_SMALL = 2000
 #: Above this share of support samples a product reads whole rows.
 _DENSE_SHARE = 0.3
 
@@ -152,9 +148,9 @@ class StoredStack(GramStack):
         matrices = np.empty((len(kernel_set), n, n), dtype=dtype)
         # Tall strips keep the matrix products busy; a sixteenth of one matrix is still nothing beside the stack.
         height = max(2 * _CACHE_BYTES, n * n * dtype.itemsize // 16) // (8 * n)
+        samples = kernel_set.samples(views)
         for strip in _strips(n, max(1, height)):
-            rows = take_rows(views, strip)
-            below = take_rows(views, slice(0, strip.stop))
+            rows, below = samples.take(strip), samples.take(slice(0, strip.stop))
             for m, block in kernel_set.blocks(rows, below, range(len(kernel_set)), dtype):
                 matrices[m, strip, : strip.stop] = block
         run_threads(lambda K: mirror_lower(K, 0, n), matrices, matrices.nbytes)
@@ -265,63 +261,20 @@ class ComputedStack(GramStack):
 
     def __init__(self, kernel_set: KernelSet, views: Views, dtype: np.dtype[Any], working_bytes: int) -> None:
         self.kernel_set = kernel_set
-        self.views = views
+        self.samples = kernel_set.samples(views)
         self.dtype = dtype
         self.n_samples = views[0].shape[0]
         self.n_kernels = len(kernel_set)
         self.working_bytes = working_bytes
 
     def blocks(self, kernels: Sequence[int] | NDArray[Any], rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
-        left, right = take_rows(self.views, rows), take_rows(self.views, columns)
+        left, right = self.samples.take(rows), self.samples.take(columns)
         for m, block in self.kernel_set.blocks(left, right, kernels, self.dtype):
             yield m, block.astype(self.dtype, copy=False)
 
     def row_strips(self, n_columns: int) -> Iterator[slice]:
         # The statistic, the kernel made of it and one temporary live at once, in double precision.
         return _strips(self.n_samples, max(1, self.working_bytes // (3 * 8 * max(n_columns, 1))))
-
-
-def make_stack(
-    kernel_set: KernelSet, views: Views, *, dtype: Any = None, budget: float | None = None, device: str | None = None
-) -> GramStack:
-    """Return the stack of a training set: stored if it fits the budget, else recomputed in blocks.
-
-    Parameters
-    ----------
-    kernel_set : KernelSet
-        The fitted kernels.
-    views : list
-        The training samples as the kernels see them.
-    dtype : dtype, optional
-        Of the matrices. By default double precision for small sets and single precision above.
-    budget : float, optional
-        Bytes the stack and one combined matrix may take; by default half of the free memory.
-    device : str, optional
-        A torch device to keep the stack on, such as ``"cuda"``; the budget is then of its memory, by default most of
-        what is free there.
-
-    Raises
-    ------
-    MemoryError
-        If not even one combined matrix fits.
-    """
-    if device is not None:
-        found = require_device(device)
-        from kernelmosaic.gram._torch_stack import make_torch_stack
-
-        return make_torch_stack(kernel_set, views, found, dtype, budget)
-    n = views[0].shape[0]
-    dtype = np.dtype(dtype if dtype is not None else (np.float64 if n <= _SMALL else np.float32))
-    budget = default_budget() if budget is None else budget
-    matrix = n * n * dtype.itemsize
-    if matrix > budget:
-        raise MemoryError(
-            f"One combined {n} x {n} kernel matrix needs {format_bytes(matrix)}, the budget is {format_bytes(budget)}: "
-            f"{SMALLER}."
-        )
-    if (len(kernel_set) + 1) * matrix <= budget:
-        return StoredStack.fill(kernel_set, views, dtype)
-    return ComputedStack(kernel_set, views, dtype, working_bytes=max(int(min(budget - matrix, budget / 8)), 2**20))
 
 
 def _mirror(K: Block, strip: slice) -> None:

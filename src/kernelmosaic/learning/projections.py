@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram import GramStack, KernelSet, Views, take_rows
+from kernelmosaic.gram import GramStack, KernelSet, Views, make_stack, take_rows
 from kernelmosaic.gram.normalizing import Centered, UnitDiagonal, UnitTrace
-from kernelmosaic.gram.stack import StoredStack, make_stack
+from kernelmosaic.gram.stack import ComputedStack, StoredStack
 from kernelmosaic.kernels.projected import Projected, perturbed
 
 Vector = NDArray[np.float64]
@@ -64,6 +64,9 @@ class Projections:
             self.kernel_set.fitted[m].normalization.fit(kernel, view, self.weight)
         if isinstance(self.stack, StoredStack):
             self._refill(self.stack)
+        elif isinstance(self.stack, ComputedStack):
+            # What the normalisations know of the samples has changed with W.
+            self.stack.samples = self.kernel_set.samples(self.views)
 
     def _refill(self, stack: StoredStack) -> None:
         for strip in stack.row_strips(stack.n_samples):
