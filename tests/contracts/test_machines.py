@@ -17,6 +17,7 @@ from tests.contracts.discovery import concrete_subclasses
 import kernelmosaic.machines
 from kernelmosaic.machines import SVC, SVR, LeastSquares, Machine, OneClass
 from kernelmosaic.machines.base import SubsampledMachine
+from kernelmosaic.machines.huber import Huber
 from kernelmosaic.machines.multiclass import CrammerSinger, MulticlassMachine, PairwiseSlack
 from kernelmosaic.machines.posterior import PosteriorSVC
 
@@ -49,6 +50,10 @@ def excess(x: np.ndarray) -> np.ndarray:
     return np.maximum(x, 0.0)
 
 
+def huber(error: np.ndarray, delta: float) -> np.ndarray:
+    return np.where(error <= delta, error**2 / (2 * delta), error - delta / 2)
+
+
 def most_behind(f: np.ndarray, margin: float) -> np.ndarray:
     """By how much the best other class is too near: one number per sample."""
     behind = margin + f - f[np.arange(N), CLASSES][:, None]
@@ -70,6 +75,11 @@ EXAMPLES: dict[type, list[Example]] = {
             SVR(TARGET, 2.0, 0.2, slack=2),
             lambda half, f, b: 2 * half + 2.0 * (excess(np.abs(TARGET - f) - 0.2) ** 2).sum(),
         ),
+    ],
+    Huber: [
+        Example(
+            Huber(TARGET, 2.0, 0.4, WEIGHT), lambda half, f, b: half + 2.0 * WEIGHT @ huber(np.abs(TARGET - f), 0.4)
+        )
     ],
     OneClass: [Example(OneClass(N, 4.0 / N), lambda half, f, b: half + 4.0 / N * excess(-f).sum() + b)],
     LeastSquares: [
