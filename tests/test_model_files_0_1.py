@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from kernelmosaic import load
+from kernelmosaic import MKLClassifier, load
+from kernelmosaic.estimators._expansion import Expansion
+from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.persistence import _RENAMED, trusted_types
 
 DATA = Path(__file__).parent / "data"
@@ -33,3 +36,17 @@ def test_outputs_are_those_of_the_version_that_wrote_the_file(name):
 def test_every_new_name_is_that_of_a_class_that_is_rebuilt():
     assert set(_RENAMED.values()) <= trusted_types()
     assert not set(_RENAMED) & trusted_types()
+
+
+def test_weight_vectors_had_the_weights_in_them():
+    rng = np.random.RandomState(0)
+    X, y = rng.normal(size=(40, 2)), np.arange(40) % 3
+    model = MKLClassifier(
+        [Gaussian(1.0), Linear()], weights="uniform", approximation="nystroem", rank=10, random_state=0
+    )
+    new = replace(model.fit(X, y)._expansion, eta=np.array([[0.5, 0.2], [0.0, 1.0], [0.3, 0.0]]))
+    w = [one * weights for one, weights in zip(new.sums.w, new.eta.T, strict=True)]
+    old = Expansion.__new__(Expansion)
+    old.__setstate__({"kernel_set": new.kernel_set, "w": w, "eta": new.eta, "active": new.kept, "n_kernels": 2})
+    np.testing.assert_allclose(old.terms(X), new.terms(X), rtol=1e-12, atol=1e-14)
+    np.testing.assert_array_equal(old.combined(X, X), new.combined(X, X))

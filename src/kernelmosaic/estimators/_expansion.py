@@ -19,6 +19,8 @@ Array = NDArray[np.float64]
 
 #: Gates, and shares of an output's largest coefficient, below this are lost in the rounding of a sum.
 ROUNDING = 1e-12
+#: Samples are left out where at most this share of them remains.
+_WORTH_SKIPPING = 0.9
 #: Bytes of kernel values, or of samples and features, worked on at once; a device cuts its own further.
 _BLOCK_BYTES = {"support": 2**25, "features": 2**22}
 _DEVICE_BYTES = {"support": 2**32, "features": 2**29}
@@ -138,7 +140,7 @@ class Expansion:
     """f_c(x) = Σ_m g_cm(x) η_cm Σ_i β_cmi k_m(x, x_i), with g = 1 where there are no gates.
 
     Gates have the shape (outputs, n, P), or (1, n, P) where the outputs share them. A kernel is not evaluated for
-    samples whose gate is lost in rounding.
+    samples whose gate is lost in rounding, unless these are few.
 
     Attributes
     ----------
@@ -222,10 +224,11 @@ class Expansion:
                     yield at, m, values * self.eta[:, k] * gates[:, at, m].T
 
     def _rows(self, strip: slice, gates: Array, m: int) -> NDArray[np.intp]:
-        """The samples of a strip, counted from its start, for which the gate of kernel m counts in any output."""
-        if not self.skip:
-            return np.arange(strip.stop - strip.start)
-        return np.flatnonzero(np.any(np.abs(gates[:, strip, m]) > ROUNDING, axis=0))
+        """The samples of a strip, counted from its start, for which to evaluate kernel m."""
+        everyone = np.arange(strip.stop - strip.start)
+        counted = np.flatnonzero(np.any(np.abs(gates[:, strip, m]) > ROUNDING, axis=0))
+        # Rows of its own cost a kernel what it shares with others: a few samples to leave out are not worth it.
+        return counted if self.skip and len(counted) < _WORTH_SKIPPING * len(everyone) else everyone
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state if "sums" in state else _state_of_version_0_1(**state))
