@@ -199,7 +199,7 @@ def test_a_memory_map_is_worth_its_array(mapped, monkeypatch, name):
     stored = clone(model).fit(X, y)
     # Strips of a few rows each, and features that are computed anew in every pass.
     monkeypatch.setattr("kernelmosaic.estimators._gate_inputs._STRIP_BYTES", 8 * 3 * 11)
-    monkeypatch.setattr("kernelmosaic.estimators._feature_expansion._BLOCK_BYTES", 2**13)
+    monkeypatch.setattr("kernelmosaic.gram.predictions._HOST_NUMBERS", 2**10)
     streamed = clone(model).set_params(memory_budget=1.9e5).fit(mapped(X), y)
     assert_same(streamed, stored, NEW, 2e-3)
     assert_allclose(streamed.gate(mapped(NEW, "new.dat")), streamed.gate(NEW), rtol=1e-12)
