@@ -65,7 +65,6 @@ def test_contributions_and_intercept_make_the_decision(estimator, n_classes, nor
 
 
 def test_a_prediction_in_strips_is_the_same(monkeypatch):
-    from kernelmosaic.estimators import _expansion
 
     X, y = blobs(3)
     model = MKLClassifier(KERNELS, weights="uniform").fit(X, y)

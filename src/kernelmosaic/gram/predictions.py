@@ -15,6 +15,8 @@ from kernelmosaic.gram.row_blocks import RowSource, row_strips
 
 #: Entries of the blocks worked on at once.
 _ENTRIES = {"numpy": 2**22, "cpu": 2**20, "cuda": 2**26}
+#: Numbers of the samples and features worked on at once on the host: both may come from files larger than memory.
+_HOST_NUMBERS = 2**19
 #: Columns multiplied at once on a device: so many entries of a row, with a few rows, stay in its cache.
 _COLUMNS = 8192
 Products = Iterator[tuple[slice, int, NDArray[np.float64]]]
@@ -77,9 +79,11 @@ def feature_products(
     placed = maps.on(backend)
     coefficients = [backend.asarray(one) for one in right]
     # On the host the samples, the block with the landmarks, the features and one temporary live at once.
-    total = rows.row_width + 3 * int(maps.widths.sum())
-    width = total if backend is NUMPY else max(rows.row_width, *map(int, maps.widths), 1)
-    for strip in row_strips(rows.shape[0], _entries(backend) // width):
+    if backend is NUMPY:
+        height = _HOST_NUMBERS // (rows.row_width + 3 * int(maps.widths.sum()))
+    else:
+        height = _entries(backend) // max(rows.row_width, *map(int, maps.widths), 1)
+    for strip in row_strips(rows.shape[0], height):
         for m, Z in placed.blocks(rows.take(strip), range(len(maps)), None if backend is NUMPY else np.float64):
             yield strip, m, backend.to_numpy(Z @ coefficients[m])
 
