@@ -62,28 +62,28 @@ def test_rescaling_changes_no_output_and_balances_the_regulariser():
     Ks, y = make_problem(3)
     problem = ClassWiseProblem(StoredStack(Ks), CrammerSinger(y, 1.0))
     d = np.random.default_rng(0).uniform(0.1, 2.0, (3, 3))
-    look = problem.look(d, None, 1e-6)
-    scaled, solution = look.rescaled()
+    at = problem.evaluate(d, None, 1e-6)
+    scaled, solution = at.rescaled()
     matrices = np.einsum("cr,rij->cij", scaled, Ks)
-    assert_allclose(class_products(matrices, solution.beta), look.solution.values, rtol=1e-9, atol=1e-12)
+    assert_allclose(class_products(matrices, solution.beta), at.solution.values, rtol=1e-9, atol=1e-12)
     squares = np.einsum("ic,cij,jc->c", solution.beta, matrices, solution.beta)
     assert_allclose(squares, scaled.sum(axis=1), rtol=1e-9)
-    losses = problem.machine.program.losses(look.solution.values)
-    assert look.upper == pytest.approx(0.5 * (squares.sum() + scaled.sum()) + losses, rel=1e-9)
-    assert look.upper < look.value
+    losses = problem.machine.program.losses(at.solution.values)
+    assert at.upper == pytest.approx(0.5 * (squares.sum() + scaled.sum()) + losses, rel=1e-9)
+    assert at.upper < at.value
 
 
 def test_the_slope_is_that_of_the_value():
     Ks, y = make_problem(4)
     problem = ClassWiseProblem(StoredStack(Ks), CrammerSinger(y, 1.0))
     d = np.random.default_rng(1).uniform(0.5, 1.0, (3, 3))
-    theta = problem.look(d, None, 1e-12).theta
+    theta = problem.evaluate(d, None, 1e-12).theta
     h = 1e-4
     for c, r in ((0, 0), (1, 2), (2, 1)):
         up, down = d.copy(), d.copy()
         up[c, r] += h
         down[c, r] -= h
-        slope = (problem.look(up, None, 1e-12).value - problem.look(down, None, 1e-12).value) / (2 * h)
+        slope = (problem.evaluate(up, None, 1e-12).value - problem.evaluate(down, None, 1e-12).value) / (2 * h)
         assert slope == pytest.approx(0.5 - theta[c, r], abs=1e-5)
 
 

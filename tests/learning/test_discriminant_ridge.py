@@ -68,7 +68,7 @@ def test_values_bound_the_optimum_from_above_wherever_they_are_taken():
     best = ridge.solve(THETA, 0.3)
     rng = np.random.RandomState(0)
     for size in (1e-3, 0.1, 1.0):
-        there = system.look(best.w + size * rng.standard_normal(best.w.shape))
+        there = system.evaluate(best.w + size * rng.standard_normal(best.w.shape))
         assert there.value > best.value
         # How far apart the problem and its dual are, which is what refining looks at.
         dual = 2 * np.sum(machine.targets * there.beta) - 0.3 * np.sum(there.beta**2) - THETA @ there.forms
@@ -85,7 +85,7 @@ def test_what_rounding_takes_is_given_back():
     found, exact = ridge.solve(THETA, alpha), FeatureRidge(StoredFeatures(centred), machine).solve(THETA, alpha)
     assert found.value == pytest.approx(exact.value, rel=1e-9)
     system = _FeatureSystem(ridge, THETA, alpha)
-    crude = system.look(system.solve(system.roots * ridge.right[system.active]))
+    crude = system.evaluate(system.solve(system.roots * ridge.right[system.active]))
     assert np.linalg.norm(found.missing) < 1e-3 * np.linalg.norm(crude.missing)
 
 

@@ -62,6 +62,6 @@ def test_curvature_with_a_free_coefficient_of_zero_against_differences(place):
     beta[place] = 0.0
     support = np.flatnonzero(beta)
     without = replace(here, solution=replace(here.solution, beta=beta), support=support)
-    without = problem.look(replace(without, products=np.zeros((3, len(support)))), np.arange(3))
+    without = problem.add_slopes(replace(without, products=np.zeros((3, len(support)))), np.arange(3))
     expected = -np.array(differences)
     assert_allclose(problem.curvature(without), expected, rtol=1e-2, atol=1e-3 * np.abs(expected).max())

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.base import Iteration, Learned
 from kernelmosaic.learning.multiclass import LARGEST, SINGLE
+from kernelmosaic.learning.problem import line_search
 from kernelmosaic.learning.progress import gap_progress
 from kernelmosaic.machines.multiclass import MulticlassMachine
 from kernelmosaic.solvers import Program, relative_gap, solve_smo
@@ -31,8 +32,7 @@ _ENOUGH = 1e-2
 _MEMORY = 20
 #: While rescaling would lower the value by this factor, the weights are still of the wrong size altogether.
 _UNBALANCED = 1.04
-#: Sufficient decrease in the line search, and its most attempts.
-_ARMIJO = 1e-4
+#: Most evaluations in one line search.
 _ATTEMPTS = 6
 #: In a line search the machine is solved to this share of what the step should gain.
 _VISIBLE = 0.1
@@ -53,7 +53,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class ClassWiseLook:
+class ClassWiseEvaluation:
     """The machine solved at weights d of shape (classes, P).
 
     Attributes
@@ -125,10 +125,10 @@ class ClassWiseProblem:
             self._combined = d.copy()
         return self._K[0] if shared else self._K
 
-    def look(self, d: Array, start: ClassWiseLook | None, tol: float) -> ClassWiseLook:
+    def evaluate(self, d: Array, start: ClassWiseEvaluation | None, tol: float) -> ClassWiseEvaluation:
         """Solve the machine at d to a relative gap of `tol`, with both bounds on the whole problem.
 
-        The outputs of the coefficients to start from follow from an earlier look's products: no matrix need be read.
+        The outputs of the coefficients to start from follow from an earlier evaluation's products: no matrix is read.
         """
         program = self.machine.program
         beta = np.zeros((program.n_samples, self.n_classes)) if start is None else start.solution.beta
@@ -144,7 +144,7 @@ class ClassWiseProblem:
         upper = float(np.sqrt(d.sum(axis=1)) @ np.sqrt(2.0 * np.sum(d * theta, axis=1))) + losses
         scale = max(1.0, float(np.sqrt(2.0 * theta.max(initial=0.0))))
         lower = program.linear_value(solution.beta) / scale
-        return ClassWiseLook(d, solution, products, theta, value, upper, lower)
+        return ClassWiseEvaluation(d, solution, products, theta, value, upper, lower)
 
 
 def matrix_dtype(stack: GramStack, tol: float) -> np.dtype[Any]:
@@ -182,7 +182,7 @@ class ClassWiseLearner(ABC):
         search = ClassSearch(ClassWiseProblem(stack, machine, self.tol), self.tol, self.max_iter)
         progress = gap_progress(type(machine).__name__, self.tol) if self.verbose else nullcontext(lambda gap: None)
         with progress as search.advance, suppress(_Done):
-            search.look(np.ones((machine.program.n_classes, stack.n_kernels)))
+            search.evaluate(np.ones((machine.program.n_classes, stack.n_kernels)))
             self.minimise(search)
         best = search.best
         weights, solution = best.rescaled()
@@ -190,7 +190,7 @@ class ClassWiseLearner(ABC):
 
     @abstractmethod
     def minimise(self, search: ClassSearch) -> None:
-        """Look at better and better weights; the search ends it, by `_Done`, when the gap or the limit is met."""
+        """Evaluate at better and better weights; the search ends it, by `_Done`, when the gap or the limit is met."""
 
 
 class _Done(Exception):
@@ -198,7 +198,7 @@ class _Done(Exception):
 
 
 class ClassSearch:
-    """The best weights looked at so far, the best lower bound, and how exactly the machine is solved."""
+    """The best weights so far, the best lower bound, and how exactly the machine is solved."""
 
     def __init__(self, problem: ClassWiseProblem, tol: float, max_iter: int) -> None:
         self.problem = problem
@@ -206,28 +206,28 @@ class ClassSearch:
         self.max_iter = max_iter
         self.inner = _FIRST_TOL
         self.lower = -np.inf
-        self.best: ClassWiseLook = None  # type: ignore[assignment]
+        self.best: ClassWiseEvaluation = None  # type: ignore[assignment]
         self.advance: Callable[[float], None] = lambda gap: None
-        self._last: ClassWiseLook | None = None
+        self._last: ClassWiseEvaluation | None = None
         self.history: list[Iteration] = []
 
     @property
     def gap(self) -> float:
         return relative_gap(self.best.upper, self.lower)
 
-    def look(self, d: Array) -> ClassWiseLook:
-        """Look at d, from where the last look left τ; raises `_Done` when nothing more is asked."""
-        look = self.problem.look(d, self._last, self.inner)
-        self._last = look
-        self.lower = max(self.lower, look.lower)
-        self.best = look if not self.history or look.upper < self.best.upper else self.best
+    def evaluate(self, d: Array) -> ClassWiseEvaluation:
+        """Evaluate at d, from where the last evaluation left τ; raises `_Done` when nothing more is asked."""
+        there = self.problem.evaluate(d, self._last, self.inner)
+        self._last = there
+        self.lower = max(self.lower, there.lower)
+        self.best = there if not self.history or there.upper < self.best.upper else self.best
         self.history.append(Iteration(self.best.upper, self.gap))
         self.advance(self.gap)
         if self.gap <= self.tol or len(self.history) >= self.max_iter:
             raise _Done
         # An error δ in the machine's value is one of √δ in the slopes.
         self.increase_precision_to(max(self.gap**2, _ENOUGH * self.tol))
-        return look
+        return there
 
     def increase_precision_to(self, inner: float) -> None:
         """Solve the machine at least so exactly from now on, as far as rounding allows."""
@@ -251,7 +251,7 @@ class ClassNewton(ClassWiseLearner):
     def minimise(self, search: ClassSearch) -> None:
         here, failures = search.best, 0
         while here.value > _UNBALANCED * here.upper:
-            here = search.look(here.norms)
+            here = search.evaluate(here.norms)
         while failures < _FAILURES:
             try:
                 direction = self._direction(search, here)
@@ -263,12 +263,12 @@ class ClassNewton(ClassWiseLearner):
             failures = failures + 1 if there is None else 0
             if there is None:
                 search.increase_precision()
-                there = search.look(here.d)
+                there = search.evaluate(here.d)
             here = there
         QuasiNewton(self.tol, self.max_iter).minimise(search)
 
     @staticmethod
-    def _direction(search: ClassSearch, here: ClassWiseLook) -> Array | None:
+    def _direction(search: ClassSearch, here: ClassWiseEvaluation) -> Array | None:
         """Return the step to the lowest point of the quadratic model; None if the model is too dear."""
         problem = search.problem
         program, beta = problem.machine.program, here.solution.beta
@@ -285,8 +285,8 @@ class QuasiNewton(ClassWiseLearner):
         from scipy.optimize import minimize
 
         def value(x: Array) -> tuple[float, Array]:
-            look = search.look(x.reshape(search.best.d.shape))
-            return look.value, (0.5 - look.theta).ravel()
+            there = search.evaluate(x.reshape(search.best.d.shape))
+            return there.value, (0.5 - there.theta).ravel()
 
         while True:
             start = search.best.norms.ravel()
@@ -296,23 +296,36 @@ class QuasiNewton(ClassWiseLearner):
             search.increase_precision()
 
 
-def _walk(search: ClassSearch, here: ClassWiseLook, direction: Array) -> ClassWiseLook | None:
+def _walk(search: ClassSearch, here: ClassWiseEvaluation, direction: Array) -> ClassWiseEvaluation | None:
     """Go along the direction as far as pays; None if nothing does."""
     slope = float(np.sum((0.5 - here.theta) * direction))
-    size = 1.0
     # What the step should gain must show above the machine's own error, but for the last steps, which are too small.
     search.increase_precision_to(max(_VISIBLE * max(-slope, 0.0) / abs(here.value), _ENOUGH * search.tol))
-    for _ in range(_ATTEMPTS if slope < 0 else 0):
+    before, closing = search.gap, None
+
+    def evaluate(size: float) -> ClassWiseEvaluation:
+        nonlocal before
         before = search.gap
-        there = search.look(here.d + size * direction)
-        if there.value <= here.value + _ARMIJO * size * slope:
-            return there
+        return search.evaluate(here.d + size * direction)
+
+    def hidden(size: float, there: ClassWiseEvaluation) -> bool:
+        nonlocal closing
         # Differences below the machine's own error say nothing about the weights; the bounds may.
-        if -size * slope <= (here.solution.gap + there.solution.gap) * abs(here.value):
-            return there if search.gap < _CLOSING * before else None
-        rise = float(np.sum((0.5 - there.theta) * direction))
-        size *= float(np.clip(slope / (slope - rise), 0.1, 0.7)) if rise > 0 else 0.5
-    return None
+        if -size * slope > (here.solution.gap + there.solution.gap) * abs(here.value):
+            return False
+        closing = there if search.gap < _CLOSING * before else None
+        return True
+
+    found: ClassWiseEvaluation | None = line_search(
+        evaluate,
+        here,
+        slope,
+        value=lambda at: at.value,
+        slope_at=lambda at: float(np.sum((0.5 - at.theta) * direction)),
+        hidden=hidden,
+        attempts=_ATTEMPTS,
+    )
+    return closing if found is None else found
 
 
 def _lowest_point(d: Array, theta: Array, H: NDArray[np.float64]) -> Array:

@@ -13,7 +13,7 @@ from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.base import Iteration
 from kernelmosaic.learning.discriminant_ridge import RidgeSolution, make_ridge
 from kernelmosaic.learning.norms import SumNorm, Weights
-from kernelmosaic.learning.problem import BoundTracker
+from kernelmosaic.learning.problem import BoundTracker, line_search
 from kernelmosaic.learning.progress import GapProgress, gap_progress
 from kernelmosaic.machines.discriminant import Discriminant, Matrix
 from kernelmosaic.solvers import relative_gap
@@ -24,9 +24,8 @@ from kernelmosaic.solvers.program import require_finite
 _LEAST = 1e-10
 #: A kernel whose centred trace is below this share of its trace is constant up to rounding.
 _CONSTANT = 1e-12
-#: Sufficient decrease in the line search, and how often a step is shortened.
-_ARMIJO = 1e-4
-_MAX_HALVINGS = 12
+#: Most evaluations in one line search.
+_ATTEMPTS = 12
 
 
 @dataclass(frozen=True)
@@ -264,17 +263,24 @@ class DiscriminantNewton(DiscriminantLearner):
         unit = max(float(q.max()), 1e-300)
         direction = SumNorm().newton_direction(s, q / unit, problem.curvature(here) / unit)
         slope = -problem.machine.objective_scale * float(q @ direction)
-        size, before = 1.0, found.lower
-        for _ in range(_MAX_HALVINGS if slope < 0 else 0):
+        before = found.lower
+
+        def evaluate(size: float) -> Evaluation:
             there = problem.evaluate(problem.spread(s + size * direction))
             found.bound(problem.lower(there))
-            if there.upper <= here.upper + _ARMIJO * size * slope:
-                found.best = there
-                return True
-            if found.gap <= self.tol:
-                return True
-            size *= 0.3
-        return found.lower > before
+            return there
+
+        there = line_search(
+            evaluate,
+            here,
+            slope,
+            value=lambda at: at.upper,
+            slope_at=lambda at: -problem.machine.objective_scale * float(at.q[usable] @ direction),
+            hidden=lambda size, at: found.gap <= self.tol,
+            attempts=_ATTEMPTS,
+        )
+        found.best = found.best if there is None else there
+        return there is not None or found.gap <= self.tol or found.lower > before
 
 
 class DiscriminantFixed(DiscriminantLearner):

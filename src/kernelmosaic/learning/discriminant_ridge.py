@@ -152,11 +152,11 @@ class FeatureRidge(Ridge):
 
     def solve(self, theta: Weights, alpha: float) -> FeatureSolution:
         system = _FeatureSystem(self, theta, alpha)
-        best = system.look(system.solve(system.roots * self.right[system.active]))
+        best = system.evaluate(system.solve(system.roots * self.right[system.active]))
         for _ in range(_REFINEMENTS):
             if np.linalg.norm(best.missing) <= _EXACT * np.sqrt(best.value):
                 break
-            there = system.look(best.w + system.solve(alpha * best.missing))
+            there = system.evaluate(best.w + system.solve(alpha * best.missing))
             if not np.linalg.norm(there.missing) < 0.5 * np.linalg.norm(best.missing):
                 break
             best = there
@@ -195,7 +195,7 @@ class _FeatureSystem:
     def solve(self, right: Matrix) -> Matrix:
         return np.asarray(self.factor.solve(right))
 
-    def look(self, w: Matrix) -> FeatureSolution:
+    def evaluate(self, w: Matrix) -> FeatureSolution:
         """Return what w is worth, from the rows."""
         values = self.gram.apply(w)
         values -= values.mean(axis=0)

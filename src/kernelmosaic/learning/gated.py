@@ -51,7 +51,7 @@ class Look:
     gates : ndarray of shape (n, P)
         Gates of the training samples.
     solution : Solution or MulticlassSolution
-        Of the machine on Σ_m g_m g_mᵀ ∘ K_m; β has one column, or one a class.
+        Of the machine on Σ_m g_m g_mᵀ ∘ K_m; β has one column, or one per class.
     """
 
     value: float

@@ -12,7 +12,7 @@ from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.base import Learned, Learner, Options
 from kernelmosaic.learning.multiclass import MulticlassProblem
 from kernelmosaic.learning.norms import Weights
-from kernelmosaic.learning.problem import BoundTracker, Evaluation, Problem
+from kernelmosaic.learning.problem import BoundTracker, Evaluation, Problem, line_search
 from kernelmosaic.machines import Machine
 from kernelmosaic.machines.base import SubsampledMachine
 from kernelmosaic.machines.multiclass import MulticlassMachine
@@ -29,9 +29,8 @@ _FIRST_TOL = 1e-2
 #: ... then sharpened by this factor whenever no step pays, down to rounding.
 _SHARPER = 0.03
 _SHARPEST = 1e-13
-#: Sufficient decrease in the line search.
-_ARMIJO = 1e-4
-_MAX_HALVINGS = 8
+#: Most evaluations in one line search.
+_ATTEMPTS = 8
 #: How far to go from the best weights towards the lowest point of the planes, which jumps from corner to corner.
 _INWARD = 0.5
 
@@ -111,17 +110,19 @@ class NewtonSearch(BoundTracker[Evaluation]):
         )
         slope = -float(here.q[watched] @ direction[watched])
         self.inner = self._inner_tol(here)
-        size = 1.0
-        for attempt in range(_MAX_HALVINGS if slope < 0 else 0):
-            there = self._evaluate(self.problem.norm.retract(here.theta + size * direction), here)
-            if there.upper <= here.upper + _ARMIJO * size * slope:
-                self.best = there
-                return True
+        there = line_search(
+            lambda size: self._evaluate(self.problem.norm.retract(here.theta + size * direction), here),
+            here,
+            slope,
+            value=lambda at: at.upper,
+            slope_at=lambda at: -float(at.q[watched] @ direction[watched]),
             # Differences below the machine's own gap say nothing about the weights.
-            if self.gap <= self.tol or -size * slope <= here.solution.gap * abs(here.upper):
-                break
-            rise = there.upper - here.upper
-            size *= _shrink(rise / size, slope, -float(there.q[watched] @ direction[watched]), smooth=attempt == 0)
+            hidden=lambda size, _: self.gap <= self.tol or -size * slope <= here.solution.gap * abs(here.upper),
+            attempts=_ATTEMPTS,
+        )
+        if there is not None:
+            self.best = there
+            return True
         return self.gap <= self.tol or self._recover()
 
     def _recover(self) -> bool:
@@ -165,16 +166,3 @@ class NewtonSearch(BoundTracker[Evaluation]):
         # An error δ in the machine's value is one of √δ in β and in the slopes: the gap of the whole needs its square.
         gap = relative_gap(here.upper, self.problem.lower(here))
         return min(self.inner, max(0.1 * gap**2, 1e-2 * self.tol, _SHARPEST))
-
-
-def _shrink(rise: float, slope_here: float, slope_there: float, *, smooth: bool) -> float:
-    """Return the factor by which to shorten a step after which the value rises again, all slopes a unit of the step.
-
-    A smooth value is taken as quadratic, its slope as linear; if that did not do, there is a kink between the two
-    points, and the value is taken as the larger of its two tangents.
-    """
-    if not slope_there > 0:
-        return 0.5
-    if smooth:
-        return float(np.clip(slope_here / (slope_here - slope_there), 0.1, 0.7))
-    return float(np.clip((slope_there - rise) / (slope_there - slope_here), 1e-3, 0.7))

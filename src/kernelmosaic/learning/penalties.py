@@ -72,13 +72,13 @@ def check_power(power: Any) -> float:
 
 
 def numbers(name: str, values: Any, P: int) -> NDArray[np.float64]:
-    """Return one finite number a kernel, or raise naming the parameter."""
+    """Return one finite number per kernel, or raise naming the parameter."""
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise TypeError(f"{name}={values!r}: give {P} numbers, one a kernel.") from None
+        raise TypeError(f"{name}={values!r}: give {P} numbers, one per kernel.") from None
     if array.shape != (P,):
-        raise ValueError(f"{name} has shape {array.shape}, but there are {P} kernels: give one number a kernel.")
+        raise ValueError(f"{name} has shape {array.shape}, but there are {P} kernels: give one number per kernel.")
     if not np.all(np.isfinite(array)):
         raise ValueError(f"{name}={values!r}: NaN and infinity are not allowed.")
     return array

@@ -16,10 +16,12 @@ from kernelmosaic.learning.progress import GapProgress
 from kernelmosaic.solvers import Solution, relative_gap
 from kernelmosaic.solvers.free_block import free_samples
 
-#: A kernel whose slope is below this share of the steepest cannot enter soon, and is not looked at every time.
+#: A kernel whose slope is below this share of the steepest cannot enter soon, and is not asked every time.
 _WATCHED = 0.8
 #: Relative to the kernel's mean diagonal.
 _NOISE = 1e-10
+#: Sufficient decrease in a line search: the share of what the slope promises.
+_ARMIJO = 1e-4
 
 
 @dataclass(frozen=True)
@@ -35,9 +37,9 @@ class Evaluation:
     upper : float
         Primal value: no less than the problem's optimum at these weights, and so over all weights.
     q : ndarray of shape (P,)
-        ½ βᵀK_mβ / d_m², the slopes of the value downward in θ; NaN for kernels not looked at.
+        ½ βᵀK_mβ / d_m², the slopes of the value downward in θ; NaN for kernels whose slopes were not asked for.
     products : ndarray of shape (P, n_support)
-        K_m β / d_m² at the support samples; rows of kernels not looked at are meaningless.
+        K_m β / d_m² at the support samples; rows of kernels whose slopes were not asked for are meaningless.
     support : ndarray of shape (n_support,)
         Samples where β is not zero.
     """
@@ -51,12 +53,12 @@ class Evaluation:
 
     @property
     def watched(self) -> NDArray[np.intp]:
-        """The kernels looked at."""
+        """The kernels whose slopes are known."""
         return np.flatnonzero(~np.isnan(self.q))
 
     @property
     def complete(self) -> bool:
-        """Whether every kernel was looked at, without which there is no lower bound."""
+        """Whether every slope is known, without which there is no lower bound."""
         return not np.isnan(self.q).any()
 
 
@@ -106,19 +108,19 @@ class Problem:
         tol: float,
         kernels: NDArray[np.intp] | None = None,
     ) -> Evaluation:
-        """Solve the machine at θ to a relative gap of `tol`, looking at the slopes of these kernels (all if None)."""
+        """Solve the machine at θ to a relative gap of `tol`, with the slopes of these kernels (all if None)."""
         solution = self.solve(theta, warm_start, tol)
         support = np.flatnonzero(solution.beta)
         blank = np.zeros((self.n_kernels, len(support)))
         unknown = Evaluation(theta, solution, np.inf, np.full(self.n_kernels, np.nan), blank, support)
         every = np.arange(self.n_kernels)
-        looked = self.look(unknown, every if kernels is None else np.union1d(kernels, every[theta > 0]))
+        known = self.add_slopes(unknown, every if kernels is None else np.union1d(kernels, every[theta > 0]))
         # The kernel part of the value, from the same products as the slopes, so that both bounds see one arithmetic.
-        quadratic = float(theta[theta > 0] @ looked.q[theta > 0])
+        quadratic = float(theta[theta > 0] @ known.q[theta > 0])
         upper = self.machine.program.primal_value(quadratic, solution.values, solution.intercept)
-        return replace(looked, upper=upper)
+        return replace(known, upper=upper)
 
-    def look(self, at: Evaluation, kernels: NDArray[np.intp]) -> Evaluation:
+    def add_slopes(self, at: Evaluation, kernels: NDArray[np.intp]) -> Evaluation:
         """Add the slopes of more kernels."""
         fresh = self.stack.products(at.solution.beta, at.support, kernels)[kernels] * self.scale[kernels, np.newaxis]
         products, q = at.products.copy(), at.q.copy()
@@ -128,15 +130,15 @@ class Problem:
         return replace(at, products=products, q=q)
 
     def complete(self, at: Evaluation) -> Evaluation:
-        """Look at every kernel."""
-        return at if at.complete else self.look(at, np.flatnonzero(np.isnan(at.q)))
+        """Evaluated at every kernel."""
+        return at if at.complete else self.add_slopes(at, np.flatnonzero(np.isnan(at.q)))
 
     def watch(self, at: Evaluation) -> NDArray[np.intp]:
-        """The kernels worth looking at next: those with a weight, or a slope not far from the steepest."""
+        """The kernels whose slopes to ask for next: those with a weight, or a slope not far from the steepest."""
         return np.flatnonzero((at.theta > 0) | (at.q >= _WATCHED * np.nanmax(at.q)))
 
     def lower(self, at: Evaluation) -> float:
-        """What β guarantees whatever the weights of the kernels looked at: a bound on the optimum if they are all."""
+        """What β guarantees whatever the weights of the kernels watched: a bound on the optimum if these are all."""
         constant, slopes = self.plane(at)
         return constant - self.norm.support(slopes[at.watched])
 
@@ -154,7 +156,7 @@ class Problem:
         return Learned(best.theta * self.scale, best.solution, best.upper, gap, self.n_solves, history)
 
     def curvature(self, at: Evaluation) -> NDArray[np.float64]:
-        """Return ∂²J/∂θ² among the kernels looked at, while the free samples stay free: how β answers to the weights.
+        """Return ∂²J/∂θ² among the kernels watched, while the free samples stay free: how β answers to the weights.
 
         The free coefficients solve a linear system in the combined kernel, so their answer to a change of θ_m is its
         inverse times K_m β; everything else is fixed at its bound.
@@ -172,7 +174,7 @@ class Problem:
         return np.asarray(H)
 
     def _products_at(self, at: Evaluation, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Return K_m β / d_m² at these samples for the kernels looked at, of shape (len(at.watched), len(rows))."""
+        """Return K_m β / d_m² at these samples for the kernels watched, of shape (len(at.watched), len(rows))."""
         known = np.isin(rows, at.support, assume_unique=True)
         values = np.empty((len(at.watched), len(rows)))
         values[:, known] = at.products[np.ix_(at.watched, np.searchsorted(at.support, rows[known]))]
@@ -183,34 +185,34 @@ class Problem:
 
 
 class Valued(Protocol):
-    """A look at a problem at some weights, with a value no less than the optimum."""
+    """An evaluation of a problem at some weights, with a value no less than the optimum."""
 
     @property
     def upper(self) -> float: ...
 
 
-Look = TypeVar("Look", bound=Valued)
-Look_contra = TypeVar("Look_contra", bound=Valued, contravariant=True)
+Evaluated = TypeVar("Evaluated", bound=Valued)
+Evaluated_contra = TypeVar("Evaluated_contra", bound=Valued, contravariant=True)
 
 
-class Bounded(Protocol[Look_contra]):
-    """A problem in which every look gives a lower bound on the optimum."""
+class Bounded(Protocol[Evaluated_contra]):
+    """A problem in which every evaluation gives a lower bound on the optimum."""
 
-    def lower(self, at: Look_contra, /) -> float: ...
+    def lower(self, at: Evaluated_contra, /) -> float: ...
 
 
-class BoundTracker(Generic[Look]):
-    """Keeps the best look and the best lower bound; every look may better either.
+class BoundTracker(Generic[Evaluated]):
+    """Keeps the best evaluation and the best lower bound; every evaluation may better either.
 
     Parameters
     ----------
     problem : Bounded
         What is being solved.
     first : Valued
-        The first look at it.
+        The first one.
     """
 
-    def __init__(self, problem: Bounded[Look], first: Look) -> None:
+    def __init__(self, problem: Bounded[Evaluated], first: Evaluated) -> None:
         self.problem = problem
         self.best = first
         self.lower = problem.lower(first)
@@ -225,8 +227,8 @@ class BoundTracker(Generic[Look]):
     def gap(self) -> float:
         return relative_gap(self.best.upper, self.lower, self.noise)
 
-    def see(self, there: Look) -> bool:
-        """Take note of a look; whether it is the best so far."""
+    def see(self, there: Evaluated) -> bool:
+        """Take note of an evaluation; whether it is the best so far."""
         self.bound(self.problem.lower(there))
         if there.upper >= self.best.upper:
             return False
@@ -248,3 +250,55 @@ class BoundTracker(Generic[Look]):
             advance(self.gap)
             while self.gap > tol and len(self.history) < max_iter and step():
                 advance(self.record())
+
+
+def line_search(
+    evaluate: Callable[[float], Any],
+    here: Any,
+    slope: float,
+    *,
+    value: Callable[[Any], float],
+    slope_at: Callable[[Any], float],
+    hidden: Callable[[float, Any], bool],
+    attempts: int,
+) -> Any:
+    """Return the first evaluation along a direction that lowers the value enough; None if none does.
+
+    Parameters
+    ----------
+    evaluate : callable
+        From the size of a step, of which 1 is the full one, to the evaluation at its end.
+    here : Evaluation
+        Where the line starts.
+    slope : float
+        Of the value there along the direction; a line that does not fall is not searched.
+    value, slope_at : callable
+        From an evaluation to the value, and to its slope along the direction.
+    hidden : callable
+        From the size and the evaluation at its end to whether shorter steps would show nothing, either.
+    attempts : int
+        Most evaluations.
+    """
+    size = 1.0
+    for attempt in range(attempts if slope < 0 else 0):
+        there = evaluate(size)
+        rise = value(there) - value(here)
+        if rise <= _ARMIJO * size * slope:
+            return there
+        if hidden(size, there):
+            return None
+        size *= _shrink(rise / size, slope, slope_at(there), smooth=attempt == 0)
+    return None
+
+
+def _shrink(rise: float, slope_here: float, slope_there: float, *, smooth: bool) -> float:
+    """Return the factor by which to shorten a step after which the value rises again, all slopes a unit of the step.
+
+    A smooth value is taken as quadratic, its slope as linear; if that did not do, there is a kink between the two
+    points, and the value is taken as the larger of its two tangents.
+    """
+    if not slope_there > 0:
+        return 0.5
+    if smooth:
+        return float(np.clip(slope_here / (slope_here - slope_there), 0.1, 0.7))
+    return float(np.clip((slope_there - rise) / (slope_there - slope_here), 1e-3, 0.7))

@@ -61,7 +61,7 @@ class Discriminant:
     targets : ndarray of shape (n, k)
         `binary_targets` in one column for two classes, else `class_targets`.
     counts : ndarray of shape (classes,)
-        Samples a class.
+        Samples per class.
     objective_scale : float
         λ, or 1 where it is learned: the problem's value is this times Σ h_iᵀ(λI + G̃)⁻¹h_i.
 

@@ -45,7 +45,7 @@ class PosteriorSVC(Machine):
 
 
 def posterior_machine(posteriors: Array, C: float, sample_weight: Array | None = None) -> Machine | PairwiseSlack:
-    """Return the machine for posteriors of shape (n, classes): of one output for two classes, else of one a class.
+    """Return the machine for posteriors of shape (n, classes): of one output for two classes, else of one per class.
 
     With more than two classes it is f_y(xᵢ) − f_c(xᵢ) ≥ 2 (Pr(y | xᵢ) − Pr(c | xᵢ)) − ξᵢ_c (Gönen et al. 2008), where
     y is the sample's most probable class.

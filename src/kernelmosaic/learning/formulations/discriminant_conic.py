@@ -22,7 +22,7 @@ _ZERO = 1e-7
 
 
 class DiscriminantSDP(DiscriminantLearner):
-    """Minimise Σ_j t_j subject to [[I + (1/λ) Σ θ_iG̃_i, h_j], [h_jᵀ, t_j]] ⪰ 0, one matrix inequality a target.
+    """Minimise Σ_j t_j subject to [[I + (1/λ) Σ θ_iG̃_i, h_j], [h_jᵀ, t_j]] ⪰ 0, one matrix inequality per target.
 
     References
     ----------

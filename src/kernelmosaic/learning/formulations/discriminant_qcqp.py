@@ -25,7 +25,7 @@ class DiscriminantQCQP(DiscriminantLearner):
     A general conic solver carries all n·k coefficients of β through its linear algebra. Here they are eliminated: given
     the multipliers s, the optimal β is one Cholesky factorisation away, shared by all targets, and so is how the
     constraints' values q answer to s. What is left of the optimality conditions, s_i (t − q_i) = μ and Σs = 1 with μ
-    driven to zero, has one unknown a kernel.
+    driven to zero, has one unknown per kernel.
 
     References
     ----------

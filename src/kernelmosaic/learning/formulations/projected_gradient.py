@@ -15,12 +15,12 @@ class ProjectedGradient(ClassWiseLearner):
     """The published scheme: gradient steps projected on d ≥ 0, a line search on the re-solved value, and rescaling."""
 
     def minimise(self, search: ClassSearch) -> None:
-        here, step = search.look(search.best.norms), 1.0
+        here, step = search.evaluate(search.best.norms), 1.0
         while True:
             slope = 0.5 - here.theta
             for _ in range(_MAX_HALVINGS):
                 d = np.maximum(here.d - step * slope, 0.0)
-                there = search.look(d)
+                there = search.evaluate(d)
                 if there.value <= here.value + _ARMIJO * float(np.sum(slope * (d - here.d))):
                     break
                 step *= 0.5
@@ -29,4 +29,4 @@ class ProjectedGradient(ClassWiseLearner):
                 step = 1.0
                 continue
             # Rescaling balances the regulariser; the value there is asked of the machine, not taken from the slope.
-            here, step = search.look(there.rescaled()[0]), 2.0 * step
+            here, step = search.evaluate(there.rescaled()[0]), 2.0 * step
