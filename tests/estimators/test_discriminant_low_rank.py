@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kernelmosaic import DiscriminantMKLClassifier
-from kernelmosaic.gram import feature_stack
+from kernelmosaic.gram import factory
 from kernelmosaic.gram.feature_stack import ComputedFeatures, FeatureStack, LocalFactoredGram
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed
 from kernelmosaic.learning.discriminant_ridge import FeatureRidge, MatrixRidge
@@ -171,7 +171,7 @@ def test_one_pass_forms_the_products_and_none_keeps_a_vector_a_kernel_and_class(
 
 def test_features_in_single_precision_keep_the_certificate(monkeypatch):
     double = DiscriminantMKLClassifier(GAUSSIANS, tol=1e-8, **LOW).fit(X, THREE)
-    monkeypatch.setattr(feature_stack, "_DOUBLE_BYTES", 0)
+    monkeypatch.setattr(factory, "_DOUBLE_BYTES", 0)
     single = DiscriminantMKLClassifier(GAUSSIANS, tol=1e-8, **LOW).fit(X, THREE)
     assert single.duality_gap_ <= 1e-8
     assert single.objective_ == pytest.approx(double.objective_, rel=1e-5)

@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.datasets import make_blobs
 
 from kernelmosaic import DiscriminantMKLClassifier, MKLClassifier, MKLOneClass, MKLRegressor
+from kernelmosaic.estimators import _expansion
 from kernelmosaic.kernels import Gaussian, Kernel, Linear, Polynomial
 from kernelmosaic.kernels.base import pairwise_statistic
 
