@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 #: Sums may be reordered, so that they vectorise.
 _MATH = {"nnan", "nsz", "reassoc", "contract", "arcp"}
-#: Columns accumulated at once: they stay in the first-level cache while the kernels pass by.
-_STRIP = 4096
+#: Columns accumulated at once: they stay in the first-level cache while the kernels pass by, or the classes.
+_STRIP, _GATED_STRIP, _CLASS_STRIP = 4096, 2048, 512
 #: Side of the squares in which a triangle is mirrored.
 _SQUARE = 32
 
@@ -85,3 +85,74 @@ def block_products(
         for c in range(columns.shape[0]):
             total += row[columns[c]] * beta[c]
         out[r] = total
+
+
+@njit(cache=True, nogil=True, fastmath=_MATH)
+def add_gated_rows(
+    matrices: NDArray[Any], active: NDArray[Any], gates: NDArray[Any], out: NDArray[Any], first: int, last: int
+) -> None:
+    """Write Σ_m g_m[i] K_m[i, k] g_m[k] into these rows of out; gates has shape (P, n).
+
+    Whole rows: reading both halves in order is faster than mirroring one. A kernel whose gate is zero for a row is not
+    read there.
+    """
+    n = out.shape[1]
+    for i in range(first, last):
+        for start in range(0, n, _GATED_STRIP):
+            stop = min(start + _GATED_STRIP, n)
+            row = out[i, start:stop]
+            row[:] = 0.0
+            for a in range(active.shape[0]):
+                m = active[a]
+                own = gates[m, i]
+                if own == 0.0:
+                    continue
+                source = matrices[m, i, start:stop]
+                others = gates[m, start:stop]
+                for k in range(stop - start):
+                    # The gates first: their product is the same on both sides of the diagonal.
+                    row[k] += (own * others[k]) * source[k]
+
+
+# Forced inline: see `solvers._numba_smo`.
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, forceinline=True)
+def _combine_strip(
+    matrices: NDArray[Any], i: int, left: int, active: NDArray[Any], weights: NDArray[Any], row: NDArray[Any]
+) -> None:
+    """row = Σ_a weights[a] matrices[active[a], i] from `left` on, four kernels a pass: fewer writes."""
+    row[:] = 0.0
+    right = left + len(row)
+    whole = len(active) - len(active) % 4
+    for a in range(0, whole, 4):
+        first, second = matrices[active[a], i, left:right], matrices[active[a + 1], i, left:right]
+        third, fourth = matrices[active[a + 2], i, left:right], matrices[active[a + 3], i, left:right]
+        p, q, r, s = weights[a], weights[a + 1], weights[a + 2], weights[a + 3]
+        for j in range(len(row)):
+            row[j] += p * first[j] + q * second[j] + r * third[j] + s * fourth[j]
+    for a in range(whole, len(active)):
+        only, weight = matrices[active[a], i, left:right], weights[a]
+        for j in range(len(row)):
+            row[j] += weight * only[j]
+
+
+@njit(cache=True, nogil=True)
+def combine_rows(
+    matrices: NDArray[Any],
+    active: NDArray[Any],
+    counts: NDArray[Any],
+    weights: NDArray[Any],
+    out: NDArray[Any],
+    start: int,
+    stop: int,
+) -> None:
+    """Fill whole rows of out[c] = Σ_a weights[c, a] matrices[active[c, a]] over the first counts[c] kernels a.
+
+    The stack is read once, not once a class. Writing the lower half only and mirroring it would read less, but the
+    mirroring writes down columns and takes longer than what it saves.
+    """
+    n = matrices.shape[1]
+    for i in range(start, stop):
+        for left in range(0, n, _CLASS_STRIP):
+            right = min(left + _CLASS_STRIP, n)
+            for c in range(out.shape[0]):
+                _combine_strip(matrices, i, left, active[c, : counts[c]], weights[c], out[c, i, left:right])

@@ -179,7 +179,7 @@ class StoredStack(GramStack):
         return DenseGram(K)
 
     def combine_classes(self, weights: NDArray[Any], out: Block) -> Block:
-        from kernelmosaic.gram._numba_classes import combine_rows
+        from kernelmosaic.gram._numba_stack import combine_rows
 
         counts = np.count_nonzero(weights, axis=1)
         active = np.argsort(weights == 0, axis=1, kind="stable")
@@ -192,7 +192,7 @@ class StoredStack(GramStack):
         return out
 
     def combine_gated(self, gates: NDArray[Any], out: Any = None) -> DenseGram:
-        from kernelmosaic.gram._numba_gated import add_gated_rows
+        from kernelmosaic.gram._numba_stack import add_gated_rows
 
         active = np.flatnonzero(np.any(gates != 0, axis=0))
         factors = np.ascontiguousarray(gates.T, dtype=self.dtype)
