@@ -12,10 +12,9 @@ from numpy.testing import assert_allclose
 from tests.contracts.discovery import concrete_subclasses
 
 import kernelmosaic.gram
-from kernelmosaic.gram import KernelSet, StoredStack
+from kernelmosaic.gram import KernelSet, StoredStack, make_feature_stack
 from kernelmosaic.gram.class_grams import ClassGram, StackClasses
 from kernelmosaic.gram.feature_maps import FeatureMaps
-from kernelmosaic.gram.feature_stack import make_feature_stack
 from kernelmosaic.gram.gram import DenseGram, Gram
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels import Linear
