@@ -80,7 +80,7 @@ def settings() -> Iterator[tuple[str, Any, Any]]:
         model = LocalizedMKLClassifier(KERNELS, gating=gating, multi_class=multi_class, **gates)
         yield f"localized {gating} {multi_class}", model, THREE
     yield "localized numbers", LocalizedMKLRegressor(KERNELS, **gates), SCORE
-    yield "localized one class", LocalizedMKLOneClass(GAUSSIANS, **gates), TWO
+    yield "localized one class", LocalizedMKLOneClass(GAUSSIANS, gating="softmax", **gates), TWO
 
 
 def stored(model: Any, storage: str) -> tuple[Any, Any]:
