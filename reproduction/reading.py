@@ -148,4 +148,4 @@ def _write_work(results: Sequence[Result], path: Path) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("experiment", "units", "failed", "seconds"))
         for one in results:
-            writer.writerow((one.experiment.name, one.work.units, one.work.failed, f"{one.work.seconds:.1f}"))
+            writer.writerow((one.experiment.name, one.work.units, one.work.failed, one.work.seconds))
