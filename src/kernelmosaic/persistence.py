@@ -227,12 +227,14 @@ def trusted_types() -> frozenset[str]:
 
 def _from_scikit_learn() -> Iterable[str]:
     """What searches and columns hold beside estimators: splitters and their routing, scorers, patterns of names."""
-    from sklearn.compose import make_column_selector
+    from sklearn.compose import _column_transformer, make_column_selector
     from sklearn.metrics import _scorer, get_scorer, get_scorer_names
     from sklearn.model_selection import _split
     from sklearn.utils._metadata_requests import MetadataRequest, MethodMetadataRequest
 
     yield from map(_type_name, (make_column_selector, MetadataRequest, MethodMetadataRequest))
+    if hasattr(_column_transformer, "_RemainderColsList"):  # up to scikit-learn 1.6, columns that were left over
+        yield _type_name(_column_transformer._RemainderColsList)
     for module in (_split, _scorer):
         yield from _own_types(module)
     yield from (_type_name(get_scorer(name)._score_func) for name in get_scorer_names())
