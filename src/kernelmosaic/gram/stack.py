@@ -118,7 +118,7 @@ class GramStack(ABC):
 
     def gated_products(self, beta: NDArray[Any], gates: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[np.float64]:
         """Return K_m (g_m ∘ β) at the given rows for every kernel and gates of shape (n, P), formed as `products`."""
-        # Transposed, so that a vector and a column a class are written alike.
+        # Transposed, so that a vector and one column per class are written alike.
         each = [self.products((gates[:, m] * beta.T).T, rows, [m])[m] for m in range(self.n_kernels)]
         return np.stack(each)
 

@@ -60,7 +60,7 @@ class Look:
 
     @property
     def outputs(self) -> Array:
-        """β with one row an output, of shape (outputs, n)."""
+        """β with one row per output, of shape (outputs, n)."""
         return np.atleast_2d(self.solution.beta.T)
 
 

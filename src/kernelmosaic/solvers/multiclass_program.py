@@ -97,7 +97,7 @@ class MulticlassProgram:
 
 @dataclass(frozen=True)
 class MulticlassSolution:
-    """A feasible β with what it is worth; as `Solution`, with one column a class.
+    """A feasible β with what it is worth; as `Solution`, with one column per class.
 
     Attributes
     ----------
