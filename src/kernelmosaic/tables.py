@@ -97,6 +97,7 @@ def _read_text(path: Path) -> pd.DataFrame:
         keep_default_na=False,
         na_values=list(MISSING),
         low_memory=False,
+        float_precision="round_trip",  # the number that was written, to its last digit
     )
 
 

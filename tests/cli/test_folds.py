@@ -48,12 +48,24 @@ class Case:
     def naive(self, price):
         """Every row's prediction by a whole pipeline fitted to the other parts, one fit after the other."""
         quick = {"model__n_init": 1} if self.wishes.method == "localized" else {"model__tol": 1e-2}
-        predictions = np.empty_like(self.y)
+        predictions, self.margins = np.empty_like(self.y), np.full(len(self.y), np.inf)
         for rows, held in self.folds:
             model = clone(self.pipeline).set_params(**{self.parameter: price}, **quick)
             model.fit(self.table.iloc[rows], None if self.wishes.task == "one-class" else self.y[rows])
             predictions[held] = model.predict(self.table.iloc[held])
+            if self.wishes.task == "classification":
+                f = model.decision_function(self.table.iloc[held])
+                ordered = np.sort(np.c_[f, -f] if f.ndim == 1 else f, axis=1)
+                self.margins[held] = (ordered[:, -1] - ordered[:, -2]) / np.std(f)
         return predictions
+
+    def assert_same_classes(self, point):
+        """Equal classes; a sample on the boundary itself, to the accuracy of these fits, may fall on either side."""
+        differ = point.predictions != self.naive(point.price)
+        if self.wishes.method == "localized":  # not convex: rounding may lead a fold to another local optimum
+            assert np.mean(differ) <= 0.05
+        else:
+            assert np.all(self.margins[differ] < 2e-2)
 
 
 def repeated(table):
@@ -82,11 +94,10 @@ def test_the_answers_are_those_of_whole_fits(tmp_path, monkeypatch, name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for point in case.curve():
-            expected = case.naive(point.price)
             if case.wishes.task == "regression":
-                np.testing.assert_allclose(point.predictions, expected, atol=2e-2 * np.std(case.y))
+                np.testing.assert_allclose(point.predictions, case.naive(point.price), atol=2e-2 * np.std(case.y))
             else:
-                np.testing.assert_array_equal(point.predictions, expected)
+                case.assert_same_classes(point)
     assert len(made) == 3  # one a fold, not one a fit
 
 
@@ -100,7 +111,7 @@ def test_matrices_that_were_given_stay_beside_those_computed(tmp_path):
     assert len(ours.K) == 60
     assert given.K is case.pipeline[-1].kernels[1][1].K
     for point in case.curve():
-        np.testing.assert_array_equal(point.predictions, case.naive(point.price))
+        case.assert_same_classes(point)
 
 
 def test_widths_and_scales_are_learned_without_the_held_out_part(tmp_path):

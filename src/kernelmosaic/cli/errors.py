@@ -15,6 +15,13 @@ import typer
 #: How files end that hold data or a page: a model of that name would be taken for one, or replace one.
 _NOT_A_MODEL = (".csv", ".tsv", ".txt", ".parquet", ".npz", ".npy", ".html")
 
+#: What a parser says of a number it could not take, and what is said here; the value stands before either.
+_PLAIN_WORDS = (
+    (r"^'?{value}'? is not a valid float( range)?\.?$", "input should be a valid number"),
+    (r"^'?{value}'? is not a valid int(eger)?( range)?\.?$", "input should be a valid integer"),
+    (r"^{value} is not in the range (.*?)\.?$", r"input should be in the range \1"),
+)
+
 
 def usage_line(error: Any, arguments: Sequence[str]) -> str:
     """Return what Typer's parser refused, with the value, which its own message may leave out.
@@ -31,6 +38,8 @@ def usage_line(error: Any, arguments: Sequence[str]) -> str:
         command = error.ctx.command_path if error.ctx is not None else "kernelmosaic"
         return f"{error.format_message().rstrip('.')}; `{command} --help` says what there is."
     option, value = _typed(parameter, arguments)
+    for words, plain in _PLAIN_WORDS:  # releases of Typer differ in their words
+        message = re.sub(words.format(value=re.escape(value)), plain, message)
     is_said = re.search(rf"(?<![\w.]){re.escape(value)}(?![\w.])", message) is not None
     given = "" if is_said else f" {value}"
     return f"{option}{given}: {message[:1].lower() + message[1:]}"
