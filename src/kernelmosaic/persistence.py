@@ -54,6 +54,16 @@ _HOMES = (
 )
 #: Classes and attributes that have other names than in version 0.1.
 _RENAMED = {
+    "kernelmosaic.kernels.correlation.Correlation": "kernelmosaic.kernels.profiles.Correlation",
+    "kernelmosaic.kernels.diffusion.Diffusion": "kernelmosaic.kernels.matrices.Diffusion",
+    "kernelmosaic.kernels.family.PerColumn": "kernelmosaic.kernels.views.PerColumn",
+    "kernelmosaic.kernels.fft.FFT": "kernelmosaic.kernels.profiles.FFT",
+    "kernelmosaic.kernels.matrix_rows._Prepared": "kernelmosaic.kernels.matrices._Prepared",
+    "kernelmosaic.kernels.polynomial.Polynomial": "kernelmosaic.kernels.linear.Polynomial",
+    "kernelmosaic.kernels.precomputed.Precomputed": "kernelmosaic.kernels.matrices.Precomputed",
+    "kernelmosaic.kernels.smith_waterman.SmithWaterman": "kernelmosaic.kernels.strings.SmithWaterman",
+    "kernelmosaic.kernels.spectrum.Spectrum": "kernelmosaic.kernels.strings.Spectrum",
+    "kernelmosaic.kernels.weighted_degree.WeightedDegree": "kernelmosaic.kernels.strings.WeightedDegree",
     "kernelmosaic.gating.softmax.Softmax": "kernelmosaic.gating.gates.Softmax",
     "kernelmosaic.gating.sigmoid.Sigmoid": "kernelmosaic.gating.gates.Sigmoid",
     "kernelmosaic.gating.gaussian.GaussianGating": "kernelmosaic.gating.gates.GaussianGating",

@@ -18,7 +18,7 @@ from kernelmosaic.gram.kernel_set import KernelSet
 from kernelmosaic.gram.memory import default_budget
 from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.kernels import Precomputed
-from kernelmosaic.kernels.precomputed import trusted
+from kernelmosaic.kernels.matrices import trusted
 from kernelmosaic.kernels.views import lay_specs, read_kernels
 
 # Five times two folds -------------------------------------------------------------------------------------------------
