@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from kernelmosaic.reports.files import existing_file
+from kernelmosaic.reports import existing_file, write_bytes, write_text
 
 #: How an empty cell may be written.
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
@@ -57,8 +57,6 @@ def read_table(path: Path) -> pd.DataFrame:
 
 def write_table(table: pd.DataFrame, path: Path) -> None:
     """Write a table in the form its name says, whole or not at all."""
-    from kernelmosaic.reports import write_bytes, write_text
-
     if path.suffix.lower() == ".parquet":
         write_bytes(path, table.to_parquet(index=False))
     else:
