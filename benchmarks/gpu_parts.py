@@ -17,7 +17,7 @@ from kernelmosaic.gram import DenseGram, KernelSet, make_stack
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
 from kernelmosaic.kernels.views import lay_specs, read_kernels
 from kernelmosaic.machines import SVC
-from kernelmosaic.solvers import newton, solve_working_set, working_set
+from kernelmosaic.solvers import solve_working_set, working_set
 
 N_KERNELS = 10
 
@@ -56,7 +56,7 @@ class Meter:
         """Wrap the operations that touch matrices; their own code knows nothing of it."""
         from kernelmosaic.gram import device_stack
 
-        rounds, stack, block = working_set.OneOutput, device_stack.DeviceStack, newton.FreeBlock
+        rounds, stack, block = working_set.OneOutput, device_stack.DeviceStack, working_set.FreeBlock
 
         def moved_rows(self_: Any, rows: Any, beta: Any) -> float:
             return len(rows) * self_.gram.n_samples * self_.gram.dtype.itemsize

@@ -88,11 +88,11 @@ def test_the_page_stands_alone_and_repeats_the_table(small_run):
 
 
 def test_the_page_says_what_is_missing_when_matplotlib_is(monkeypatch, tmp_path):
-    from kernelmosaic import _demo_report
+    from kernelmosaic import demo
     from kernelmosaic.demo import run_demo
 
-    monkeypatch.setattr(_demo_report, "find_spec", lambda name: None)
-    _demo_report.write_report(run_demo(n_train=40, n_test=100), tmp_path / "page.html")
+    monkeypatch.setattr(demo, "find_spec", lambda name: None)
+    demo.write_report(run_demo(n_train=40, n_test=100), tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert Page(text).images == []
     assert 'pip install "kernelmosaic[plots]"' in text

@@ -15,8 +15,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from kernelmosaic.reports.files import existing_file
+from kernelmosaic.reports import existing_file, write_bytes, write_text
 
+#: Numbers are read as they were written, which pandas 3.1 does by itself and warns of being asked for.
+_TO_THE_LAST_DIGIT: dict[str, Any] = (
+    {"float_precision": "round_trip"} if [*map(int, pd.__version__.split(".")[:2])] < [3, 1] else {}
+)
 #: How an empty cell may be written.
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
 NUMBERS, CATEGORIES, SEQUENCES, TEXT = "numbers", "categories", "sequences", "free text"
@@ -57,8 +61,6 @@ def read_table(path: Path) -> pd.DataFrame:
 
 def write_table(table: pd.DataFrame, path: Path) -> None:
     """Write a table in the form its name says, whole or not at all."""
-    from kernelmosaic.reports import write_bytes, write_text
-
     if path.suffix.lower() == ".parquet":
         write_bytes(path, table.to_parquet(index=False))
     else:
@@ -97,7 +99,7 @@ def _read_text(path: Path) -> pd.DataFrame:
         keep_default_na=False,
         na_values=list(MISSING),
         low_memory=False,
-        float_precision="round_trip",  # the number that was written, to its last digit
+        **_TO_THE_LAST_DIGIT,
     )
 
 

@@ -21,12 +21,6 @@ from kernelmosaic.model_selection.folds import is_shareable, shared_fold
 PRICES = [0.1, 10.0]
 
 
-@pytest.fixture(autouse=True)
-def narrow_tables_are_worth_it(monkeypatch):
-    """Small tables stand in for those whose kernels take long."""
-    monkeypatch.setattr(shared_folds, "_WIDE", 1)
-
-
 class Case:
     """A table read as ``kernelmosaic fit`` reads it, and its cross-validation."""
 
@@ -41,9 +35,9 @@ class Case:
         self.folds = make_folds(self.wishes, self.y)
 
     def curve(self, sample_C=PRICES):
-        """What the command line's cross-validation finds."""
+        """What the command line's cross-validation finds; small tables stand in for those whose kernels take long."""
         arguments = (self.pipeline, self.parameter, sample_C, self.folds, self.wishes, self.table, self.y)
-        return training._cross_validate(*arguments, lambda what, n: None)
+        return training._cross_validate(*arguments, lambda what, n: None, wide=1)
 
     def naive(self, price):
         """Every row's prediction by a whole pipeline fitted to the other parts, one fit after the other."""
@@ -146,13 +140,12 @@ def test_equal_samples_have_one_number(tmp_path):
 def test_what_fits_is_what_all_folds_at_once_need(tmp_path):
     case = Case(tmp_path, flowers(), "kind", views=("s=shape_*:linear+gauss",))
     need = 2 * 3 * 60 * 60 * 8  # two kernels, three folds
-    assert is_shareable(case.pipeline, 60, 3, budget=need)
-    assert not is_shareable(case.pipeline, 60, 3, budget=need - 1)
-    assert is_shareable(case.pipeline, 60, 3)
+    assert is_shareable(case.pipeline, 60, 3, need, wide=1)
+    assert not is_shareable(case.pipeline, 60, 3, need - 1, wide=1)
+    assert is_shareable(case.pipeline, 60, 3, wide=1)
 
 
-def test_only_kernels_that_take_long_are_shared(tmp_path, monkeypatch):
-    monkeypatch.setattr(shared_folds, "_WIDE", 100)
+def test_only_kernels_that_take_long_are_shared(tmp_path):
     wide = pd.DataFrame({f"x{i}": np.arange(20.0) * (i + 1) for i in range(100)}).assign(kind=list("ab") * 10)
     for table, target, views, expected in (
         (flowers(), "kind", ("s=shape_*:linear+gauss",), False),

@@ -1,4 +1,4 @@
-"""The classes of a package, found by importing it."""
+"""The classes of a package or module, found by importing it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ OPTIONAL = {"torch", "dask", "distributed", "clarabel", "parasail"}
 
 def concrete_subclasses(base: type[T], package: ModuleType) -> list[type[T]]:
     """Return the classes below `base` that the package defines and that can be made, by name."""
-    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+    for module in pkgutil.walk_packages(getattr(package, "__path__", []), f"{package.__name__}."):
         try:
             importlib.import_module(module.name)
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] not in OPTIONAL:
                 raise
-    found, waiting = set(), [base]
+    found, waiting = set(), base.__subclasses__()
     while waiting:
         kind = waiting.pop()
         waiting += kind.__subclasses__()
-        if not inspect.isabstract(kind) and kind.__module__.startswith(f"{package.__name__}."):
+        if not inspect.isabstract(kind) and f"{kind.__module__}.".startswith(f"{package.__name__}."):
             found.add(kind)
     return sorted(found, key=lambda kind: kind.__name__)

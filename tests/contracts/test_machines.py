@@ -15,9 +15,8 @@ from numpy.testing import assert_allclose
 from tests.contracts.discovery import concrete_subclasses
 
 import kernelmosaic.machines
-from kernelmosaic.machines import SVC, SVR, LeastSquares, Machine, OneClass
+from kernelmosaic.machines import SVC, SVR, Huber, LeastSquares, Machine, OneClass
 from kernelmosaic.machines.base import SubsampledMachine
-from kernelmosaic.machines.huber import Huber
 from kernelmosaic.machines.multiclass import CrammerSinger, MulticlassMachine, PairwiseSlack
 from kernelmosaic.machines.posterior import PosteriorSVC
 

@@ -15,6 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kernelmosaic import LocalizedMKLClassifier, LocalizedMKLOneClass, LocalizedMKLRegressor
 from kernelmosaic.estimators._expansion import _BLOCK_BYTES
+from kernelmosaic.estimators._gate_inputs import GateInputs
 from kernelmosaic.gating import GATINGS, Softmax
 from kernelmosaic.gram import KernelSet
 from kernelmosaic.gram.factory import make_feature_stack
@@ -198,8 +199,7 @@ STREAMED = {
 def test_a_memory_map_is_worth_its_array(mapped, monkeypatch, name):
     model, y = STREAMED[name]
     stored = clone(model).fit(X, y)
-    # Strips of a few rows each, and features that are computed anew in every pass.
-    monkeypatch.setattr("kernelmosaic.estimators._gate_inputs._STRIP_BYTES", 8 * 3 * 11)
+    # Features that are computed anew in every pass.
     monkeypatch.setitem(_BLOCK_BYTES, "features", 2**13)
     streamed = clone(model).set_params(memory_budget=1.9e5).fit(mapped(X), y)
     assert_same(streamed, stored, NEW, 2e-3)
@@ -296,14 +296,21 @@ def test_samples_need_not_be_numbers():
     assert given.decision_function(numbers).shape == (120,)
 
 
-def test_the_space_of_a_kernel_is_learned_from_a_part_of_many_samples(monkeypatch):
-    monkeypatch.setattr("kernelmosaic.estimators._gate_inputs._SPACE_ROWS", 50)
-    model = LocalizedMKLClassifier(KERNELS, gating_kernel=Gaussian(2.0), n_init=1, **LOW).fit(X, Y > 0)
-    assert model._inputs.space.samples.shape == (50, 3)
-    again = clone(model).fit(X, Y > 0)
-    assert_array_equal(again.gate(NEW), model.gate(NEW))
-    exact = clone(model).set_params(approximation=None).fit(X, Y > 0)
-    assert exact._inputs.space.samples.shape == (120, 3)
+def test_gates_read_strips_of_a_few_rows(mapped):
+    weight, few = np.arange(120) % 3.0, {"strip_bytes": 8 * 3 * 11}
+    for columns, kernel in (([0, 2], None), (None, Gaussian(2.0))):
+        whole = GateInputs.fit(X, X, columns, kernel, weight)
+        strips = GateInputs.fit(open_rows(mapped(X)), X, columns, kernel, weight, **few)
+        assert_allclose(strips(open_rows(mapped(NEW, "new.dat")), **few), whole(NEW), rtol=1e-9, atol=1e-12)
+
+
+def test_the_space_of_a_kernel_is_learned_from_a_part_of_many_samples():
+    samples, weight = open_rows(X), np.ones(120)
+    some, again = (GateInputs.fit(samples, X, None, Gaussian(2.0), weight, 0, space_rows=50) for _ in range(2))
+    assert some.space.samples.shape == (50, 3)
+    assert_array_equal(some(NEW), again(NEW))
+    for given in (X, samples):  # in memory, or few enough
+        assert GateInputs.fit(given, X, None, Gaussian(2.0), weight, 0).space.samples.shape == (120, 3)
 
 
 def test_memory_stays_within_the_budget(mapped, monkeypatch):

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from scipy import linalg, sparse
 from sklearn.base import clone
 
-from kernelmosaic.kernels import Diffusion, diffusion, family
+from kernelmosaic.kernels import Diffusion, family, matrices
 
 rng = np.random.RandomState(7)
 UPPER = np.triu(rng.rand(30, 30) < 0.1, 1) * rng.rand(30, 30)
@@ -51,7 +51,7 @@ def test_no_heat_reaches_another_component():
 def test_a_family_and_its_clones_decompose_the_graph_once(monkeypatch):
     calls = []
     eigh = linalg.eigh
-    monkeypatch.setattr(diffusion.linalg, "eigh", lambda *a, **k: (calls.append(1), eigh(*a, **k))[1])
+    monkeypatch.setattr(matrices.linalg, "eigh", lambda *a, **k: (calls.append(1), eigh(*a, **k))[1])
     kernels = family(Diffusion(GRAPH), beta=[0.1, 1.0, 10.0])
     for kernel in [*map(clone, kernels), *kernels]:
         assert_allclose(kernel.fit(NODES)(NODES), heat(GRAPH, kernel.beta), rtol=1e-9, atol=1e-13)

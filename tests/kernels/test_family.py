@@ -8,7 +8,7 @@ from numpy.testing import assert_array_equal
 from sklearn.base import clone
 
 from kernelmosaic.kernels import Gaussian, Kernel, Linear, PerColumn, Polynomial, Precomputed, family, per_column
-from kernelmosaic.kernels.naming import name_kernels
+from kernelmosaic.kernels.views import name_kernels
 
 
 def test_one_kernel_a_combination():

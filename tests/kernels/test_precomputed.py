@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVC
 
-from kernelmosaic.kernels import Precomputed, precomputed
+from kernelmosaic.kernels import Precomputed, matrices
 
 rng = np.random.RandomState(2)
 Z = rng.normal(size=(40, 6))
@@ -128,8 +128,8 @@ def test_rows_in_a_run_and_others_give_the_same_entries(rows):
 
 
 def test_what_the_package_computed_itself_is_not_checked(monkeypatch):
-    monkeypatch.setattr(precomputed, "_check_positive", None)
-    kernel = precomputed.trusted(K)
+    monkeypatch.setattr(matrices, "_check_positive", None)
+    kernel = matrices.trusted(K)
     for one in (kernel, clone(kernel)):
         assert_array_equal(one.fit(ROWS)([3, 1], [0]), K[[3, 1]][:, [0]])
         assert one._prepared() is K
@@ -139,7 +139,7 @@ def test_new_samples_join_a_fitted_kernel():
     block = np.random.RandomState(3).normal(size=(5, 6)) @ Z.T
     kernel = Precomputed(K).fit(ROWS)
     other = clone(kernel)
-    precomputed.join_samples(kernel, block)
+    matrices.join_samples(kernel, block)
     assert_array_equal(kernel(np.arange(40, 45), ROWS), block)
     assert_array_equal(kernel([3], [44, 40]), [[block[4, 3], block[0, 3]]])
     assert_array_equal(kernel(ROWS), K)
@@ -162,8 +162,8 @@ def test_frames_and_memory_maps(tmp_path):
 
 def test_clones_share_the_matrix_and_one_check(monkeypatch):
     checks = []
-    check = precomputed._check_positive
-    monkeypatch.setattr(precomputed, "_check_positive", lambda M: (checks.append(M), check(M)))
+    check = matrices._check_positive
+    monkeypatch.setattr(matrices, "_check_positive", lambda M: (checks.append(M), check(M)))
     kernel = Precomputed(K)
     early = clone(kernel)  # before the first use, as a search clones
     assert early.K is K
@@ -205,7 +205,7 @@ def test_cross_validation_equals_scikit_learns_own_precomputed():
 
 def test_search_over_a_stack_of_matrices_copies_none(monkeypatch):
     checks = []
-    monkeypatch.setattr(precomputed, "_check_positive", checks.append)
+    monkeypatch.setattr(matrices, "_check_positive", checks.append)
     noise = np.cov(rng.normal(size=(40, 80)))
     stack = [Precomputed(noise), Precomputed(K), Precomputed(K.astype(np.float32))]
     search = GridSearchCV(SVC(), {"kernel": stack, "C": [0.1, 1.0]}, cv=4).fit(ROWS, y)

@@ -82,12 +82,8 @@ def test_warm_starts_end_at_the_same_optimum(case, seed, size):
 @sometimes
 @given(case=cases())
 def test_compact_blocks_and_newton_steps_change_nothing_but_the_path(conic, case):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(smo, "_COMPACT_SAMPLES", 2)
-        patch.setattr(smo, "_COMPACT_SHARE", 2.0)
-        patch.setattr(smo, "_NEWTON_AFTER", 0.5)
-        patch.setattr(smo, "_FLOPS_A_STEP", np.inf)
-        solution = solve_smo(case.K, case.program, tol=1e-6)
+    options = smo.SMOOptions(compact_samples=2, compact_share=2.0, newton_after=0.5, flops_per_step=np.inf)
+    solution = solve_smo(case.K, case.program, tol=1e-6, options=options)
     assert solution.gap <= 1e-6
     assert_feasible(case.program, solution.beta)
     optimum, _ = conic.solve_program_conic(case.exact, case.program)
@@ -250,9 +246,8 @@ def test_large_problems_are_solved_on_the_active_samples(monkeypatch):
     compact = solve_smo(K, program, tol=1e-6)
     assert sizes
     assert max(sizes) < n / 2
-    monkeypatch.setattr(smo, "_COMPACT_SAMPLES", n + 1)
     sizes.clear()
-    whole = solve_smo(K, program, tol=1e-6)
+    whole = solve_smo(K, program, tol=1e-6, options=smo.SMOOptions(compact_samples=n + 1))
     assert not sizes
     assert compact.gap <= 1e-6
     assert compact.objective == pytest.approx(whole.objective, rel=2e-6)

@@ -10,7 +10,7 @@ from tests.reference.programs import LINEAR, MAKERS, SHAPES, assert_feasible, ca
 
 from kernelmosaic.gram import DenseGram
 from kernelmosaic.gram.linear import BlockOptions, solve_block
-from kernelmosaic.solvers import newton, solve_smo, solve_unbounded, solve_working_set
+from kernelmosaic.solvers import solve_smo, solve_unbounded, solve_working_set
 from kernelmosaic.solvers.free_block import free_samples
 from kernelmosaic.solvers.smo import initial_point
 from kernelmosaic.solvers.working_set import OneOutput, Options
@@ -95,10 +95,9 @@ def test_newton_steps_save_rounds(place):
     assert counts[0] < 0.7 * counts[1]
 
 
-def test_blocks_too_large_to_factorise_are_iterated_on(place, monkeypatch):
-    monkeypatch.setattr(newton, "DEVICE", BlockOptions(factorised=1))
+def test_blocks_too_large_to_factorise_are_iterated_on(place):
     case = make_case("svm", 300, 10.0, "narrow", seed=3)
-    solution = solve_working_set(place(case.K), case.program, tol=1e-6, options=Options(size=50))
+    solution = solve_working_set(place(case.K), case.program, tol=1e-6, options=Options(size=50, factorised=1))
     assert solution.gap <= 1e-6
     assert_same_optimum(case, solution, 1e-6)
 

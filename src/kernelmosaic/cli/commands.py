@@ -21,7 +21,7 @@ from kernelmosaic.cli.errors import (
     writable_file,
     writable_if_given,
 )
-from kernelmosaic.reports.files import existing_file
+from kernelmosaic.reports import existing_file
 
 
 class MethodName(StrEnum):
@@ -209,8 +209,7 @@ def demo(
     ] = Path("kernelmosaic-demo.html"),
 ) -> None:
     """Compare kernels, their plain and learned sums and the Bayes rule on a toy problem (GAUSS4), in under a minute."""
-    from kernelmosaic._demo_report import write_report
-    from kernelmosaic.demo import print_result, run_with_progress
+    from kernelmosaic.demo import print_result, run_with_progress, write_report
 
     result = run_with_progress(samples, seed)
     print_result(result)

@@ -44,7 +44,7 @@ from kernelmosaic.cli.views import (
     read_given_kernels,
     read_views,
 )
-from kernelmosaic.model_selection.folds import Later, is_shareable, plain_fold, shared_fold
+from kernelmosaic.model_selection.folds import WIDE, Later, is_shareable, plain_fold, shared_fold
 
 #: How exactly the fits that only choose a price are solved.
 _LOOSE = 1e-2
@@ -189,11 +189,20 @@ def _scale(task: str, y: Any) -> float:
 
 
 def _cross_validate(
-    estimator: Any, parameter: str, Cs: list[float], folds: Any, wishes: Wishes, table: Any, y: Any, advance: Any
+    estimator: Any,
+    parameter: str,
+    Cs: list[float],
+    folds: Any,
+    wishes: Wishes,
+    table: Any,
+    y: Any,
+    advance: Any,
+    wide: int = WIDE,
 ) -> list[PricePoint]:
     quick = {} if wishes.method == "localized" else {"model__tol": _LOOSE}
     quick |= {"model__n_init": 1} if wishes.method == "localized" else {}
-    shares = len(Cs) > 1 and is_shareable(estimator, len(y), min(effective_n_jobs(wishes.jobs), len(folds)))
+    at_once = min(effective_n_jobs(wishes.jobs), len(folds))
+    shares = len(Cs) > 1 and is_shareable(estimator, len(y), at_once, wide=wide)
     make = shared_fold if shares else plain_fold
 
     def attempt(i: int, f: int, fold: Later) -> tuple[int, int, Any, bool]:

@@ -22,7 +22,7 @@ from kernelmosaic.kernels import (
     Spectrum,
     WeightedDegree,
 )
-from kernelmosaic.kernels.precomputed import join_samples
+from kernelmosaic.kernels.matrices import join_samples
 from kernelmosaic.kernels.views import default_kernels, one_class_kernels
 
 KNOWN = "linear, poly2, poly(3), gauss, gauss(2*median), gauss(1.5), gauss*5, correlation, spectrum(3), wd(5)"

@@ -32,10 +32,8 @@ from kernelmosaic.estimators._training_set import (
 )
 from kernelmosaic.gram import GramStack
 from kernelmosaic.gram.device import require_device, tensor_device, to_host
-from kernelmosaic.kernels.base import Kernel
-from kernelmosaic.kernels.family import PerColumn
-from kernelmosaic.kernels.text import refuse_text
-from kernelmosaic.kernels.views import Entry, default_kernels, read_kernels
+from kernelmosaic.kernels.base import Kernel, refuse_text
+from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, read_kernels
 from kernelmosaic.learning import Parameters, make_learner
 from kernelmosaic.learning.penalties import numbers
 from kernelmosaic.machines import Machine

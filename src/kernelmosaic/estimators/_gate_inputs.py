@@ -23,9 +23,9 @@ Array = NDArray[np.float64]
 _COORDINATES = 20
 _LEAST_VARIANCE = 1e-6
 #: The space of a kernel that is approximated elsewhere is learned from at most this many samples.
-_SPACE_ROWS = 1000
+SPACE_ROWS = 1000
 #: Bytes of samples read at once from where they are.
-_STRIP_BYTES = 2**22
+STRIP_BYTES = 2**22
 
 
 @dataclass(frozen=True)
@@ -102,55 +102,64 @@ class GateInputs:
 
     @classmethod
     def fit(
-        cls, X: Any, table: Any, columns: Any, kernel: Kernel | None, weight: Array, random_state: Any = None
+        cls,
+        X: Any,
+        table: Any,
+        columns: Any,
+        kernel: Kernel | None,
+        weight: Array,
+        random_state: Any = None,
+        space_rows: int = SPACE_ROWS,
+        strip_bytes: int = STRIP_BYTES,
     ) -> GateInputs:
         """Learn the scale; `table` has the names of X's columns.
 
-        Of samples in a RowSource a kernel's space is learned from at most a thousand, drawn by `random_state`.
+        Samples in a RowSource are read in strips of about `strip_bytes`, and a kernel's space is learned from at most
+        `space_rows` of them, drawn by `random_state`.
         """
         try:
             spec = lay_specs([Entry("gating", Linear() if kernel is None else kernel, columns)], table)[0]
         except ValueError as error:
             raise ValueError(f"gating_columns={columns!r}: {error}") from error
         if kernel is not None:
-            X, weight = _some(X, weight, random_state)
+            X, weight = _some(X, weight, random_state, space_rows)
             view = take_columns(X, spec.columns)
             space = KernelSpace.fit(kernel, view, weight)
             Z = space.coordinates(view)
             # One scale for all coordinates: the leading ones shall weigh more, as they do in the kernel's space.
             leading = float(np.sqrt(np.average(Z[:, 0] ** 2, weights=weight))) if Z.shape[1] else 1.0
             return cls(spec.columns, space, np.zeros(Z.shape[1]), np.full(Z.shape[1], leading or 1.0))
-        dense = np.concatenate([_numbers(view) for view in _views(X, spec.columns)])
+        dense = np.concatenate([_numbers(view) for view in _views(X, spec.columns, strip_bytes)])
         mean = np.average(dense, axis=0, weights=weight)
         spread = np.sqrt([np.average((x - m) ** 2, weights=weight) for x, m in zip(dense.T, mean, strict=True)])
         # A column that does not vary is left out by a scale of one: it is zero after centring, up to rounding.
         flat = spread <= 1e-12 * np.maximum(np.abs(mean), 1e-300)
         return cls(spec.columns, None, mean, np.where(flat, 1.0, spread))
 
-    def __call__(self, X: Any) -> Array:
+    def __call__(self, X: Any, strip_bytes: int = STRIP_BYTES) -> Array:
         """Return the standardised inputs, of shape (n, n_features)."""
         if self.blind:
             return np.zeros((X.shape[0], 0))
         read = _numbers if self.space is None else self.space.coordinates
-        return np.concatenate([(read(view) - self.mean) / self.scale for view in _views(X, self.columns)])
+        return np.concatenate([(read(view) - self.mean) / self.scale for view in _views(X, self.columns, strip_bytes)])
 
 
-def _views(X: Any, columns: NDArray[np.intp] | None) -> Iterator[Any]:
+def _views(X: Any, columns: NDArray[np.intp] | None, strip_bytes: int) -> Iterator[Any]:
     """Yield the columns that gates read, a strip of samples at a time where those need not be in memory."""
     if not isinstance(X, RowSource):
         yield take_columns(X, columns)
         return
-    for strip in row_strips(X.shape[0], _STRIP_BYTES // (8 * X.row_width)):
+    for strip in row_strips(X.shape[0], strip_bytes // (8 * X.row_width)):
         yield take_columns(X.take(strip), columns)
 
 
-def _some(X: Any, weight: Array, random_state: Any) -> tuple[Any, Array]:
+def _some(X: Any, weight: Array, random_state: Any, most: int) -> tuple[Any, Array]:
     """Return the samples to learn a kernel's space from, with their weights."""
     if not isinstance(X, RowSource):
         return X, weight
     counted = np.flatnonzero(weight)
-    if len(counted) > _SPACE_ROWS:
-        counted = np.sort(check_random_state(random_state).choice(counted, _SPACE_ROWS, replace=False))
+    if len(counted) > most:
+        counted = np.sort(check_random_state(random_state).choice(counted, most, replace=False))
     return X.take(counted), weight[counted]
 
 

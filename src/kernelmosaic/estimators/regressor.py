@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
 from kernelmosaic.estimators._base import BaseMKL
-from kernelmosaic.kernels.text import refuse_text
+from kernelmosaic.kernels.base import refuse_text
 from kernelmosaic.machines import SVR, Huber, Machine
 from kernelmosaic.machines.base import check_positive
 

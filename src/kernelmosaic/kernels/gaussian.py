@@ -1,19 +1,136 @@
-"""The Gaussian kernel."""
+"""Radial kernels, which fall off exponentially with a distance: Gaussian and Laplacian, and their widths."""
 
 from __future__ import annotations
 
+import math
 import warnings
+from abc import abstractmethod
+from itertools import pairwise
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.extmath import row_norms
 
-from kernelmosaic.kernels.radial import Radial
+from kernelmosaic.backend import backend_of
+from kernelmosaic.kernels.base import Block, StatisticKernel
 
+#: Above this many distinct samples the median distance is taken over an even sub-sample: pairs grow with the square.
+_MEDIAN_SAMPLES = 2000
 #: An error of the kernel that is worth a warning.
 _VISIBLE = 1e-6
+
+
+class Radial(StatisticKernel):
+    """k(x, z) = exp(−(d(x, z) / (factor · width))^power) of a distance d; the statistic is d^power.
+
+    Attributes
+    ----------
+    metric : {"euclidean", "manhattan"}
+        The distance that widths are measured by.
+    power : int
+        Its power in the exponent.
+    """
+
+    metric: ClassVar[str]
+    power: ClassVar[int]
+    # Kernels in model files that are older than the parameter have none of their own.
+    factor: float = 1.0
+
+    def __init__(self, width: float | str = "median", factor: float = 1.0) -> None:
+        self.width = width
+        self.factor = factor
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        self.width_ = self._resolve_width(self.validate(X))
+        return self
+
+    def rate(self, dtype: Any) -> float:
+        """Return what the statistic is multiplied with in the exponent, −1/width^power, in a precision's range."""
+        if not hasattr(self, "width_") and isinstance(self.width, str):
+            raise NotFittedError(f"{self!r} learns its width from the training set: call fit first.")
+        inverse = 1.0 / (self.width_ if hasattr(self, "width_") else self._resolve_width(None))
+        # Bounded, because 0 * inf would turn the diagonal of a very narrow kernel into NaN.
+        return max(-math.prod([inverse] * self.power), float(np.finfo(dtype).min))
+
+    def from_statistic(self, S: Block) -> Block:
+        backend = backend_of(S)
+        K = S * self.rate(backend.dtype(S))
+        found: Block = backend.xp.exp(K, out=K)
+        return found
+
+    @abstractmethod
+    def draw_frequencies(
+        self, n_columns: int, count: int, random: np.random.RandomState
+    ) -> tuple[NDArray[np.float64], float]: ...
+
+    def _block(self, X: Any, Y: Any) -> Block:
+        if not hasattr(self, "width_"):
+            # An unfitted kernel takes its columns for the training set, as a test-versus-train block has them.
+            return np.asarray(clone(self).fit(Y)._block(X, Y))
+        return super()._block(X, Y)
+
+    def _diagonal(self, X: Any) -> NDArray[np.float64]:
+        return np.ones(X.shape[0])
+
+    def _resolve_width(self, X: Any) -> float:
+        if not _is_positive(self.factor):
+            raise ValueError(f"factor={self.factor!r}: what multiplies the width must be a positive, finite number.")
+        if isinstance(self.width, str) and self.width in _WIDTH_RULES:
+            distance = _WIDTH_RULES[self.width](_distinct_rows(X), self.metric)
+            # One distinct sample has no neighbour: every width gives the same constant kernel.
+            return float(self.factor) * (distance if distance > 0 else 1.0)
+        if not _is_positive(self.width):
+            raise ValueError(f"width={self.width!r}: give a positive, finite number, 'median' or 'nearest'.")
+        return float(self.factor) * float(self.width)
+
+
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < np.inf
+
+
+def _distinct_rows(X: Any) -> Any:
+    """Repeated samples say nothing about the scale of the data, and would make the nearest distance zero."""
+    if not sparse.issparse(X):
+        return np.unique(X, axis=0)
+    X = X.copy()
+    # Stored zeros and unsorted columns would make equal rows look different.
+    X.sum_duplicates()
+    X.eliminate_zeros()
+    keys = [X.indices[a:b].tobytes() + X.data[a:b].tobytes() for a, b in pairwise(X.indptr)]
+    return X[np.sort(np.unique(np.array(keys, dtype=object), return_index=True)[1])]
+
+
+def _mean_nearest_distance(X: Any, metric: str) -> float:
+    from sklearn.neighbors import NearestNeighbors
+
+    if X.shape[0] < 2:
+        return 0.0
+    # Far from the origin, squared norms swallow small distances; sparse data would lose its zeros by centring.
+    X = X if sparse.issparse(X) else X - X.mean(axis=0)
+    distances, _ = NearestNeighbors(n_neighbors=1, metric=metric).fit(X).kneighbors()
+    return float(distances.mean())
+
+
+def _median_distance(X: Any, metric: str) -> float:
+    if X.shape[0] < 2:
+        return 0.0
+    X = X[np.unique(np.linspace(0, X.shape[0] - 1, _MEDIAN_SAMPLES).astype(int))]
+    if not sparse.issparse(X):
+        from scipy.spatial.distance import pdist
+
+        return float(np.median(pdist(X, "cityblock" if metric == "manhattan" else metric)))
+    from sklearn.metrics import pairwise_distances
+
+    D = pairwise_distances(X, metric=metric)
+    return float(np.median(D[np.triu_indices_from(D, k=1)]))
+
+
+_WIDTH_RULES = {"nearest": _mean_nearest_distance, "median": _median_distance}
 
 
 class Gaussian(Radial):
@@ -76,3 +193,39 @@ def _warn_if_far(X: Any, width: float) -> None:
             UserWarning,
             stacklevel=3,
         )
+
+
+class Laplacian(Radial):
+    """k(x, z) = exp(−‖x − z‖₁ / (factor · width)), with the sum of absolute differences for a distance.
+
+    Beside a Gaussian kernel it falls off faster near a sample and slower far from it, and one column that is far off
+    counts less.
+
+    Parameters
+    ----------
+    width : float or {"median", "nearest"}, default="median"
+        A number; ``"median"``, the median distance between two training samples; or ``"nearest"``, the mean distance
+        from a training sample to its nearest neighbour, which is much narrower. Repeated samples count once in both.
+    factor : float, default=1.0
+        What the width is multiplied with.
+
+    Attributes
+    ----------
+    width_ : float
+        The width in use, the factor included, after `fit`.
+
+    Examples
+    --------
+    >>> from kernelmosaic.kernels import Laplacian
+    >>> Laplacian().fit([[0.0, 0.0], [1.0, 2.0]]).width_
+    3.0
+    """
+
+    statistic: ClassVar[str] = "manhattan_distances"
+    metric: ClassVar[str] = "manhattan"
+    power: ClassVar[int] = 1
+
+    def draw_frequencies(
+        self, n_columns: int, count: int, random: np.random.RandomState
+    ) -> tuple[NDArray[np.float64], float]:
+        return random.standard_cauchy((n_columns, count)) / self.width_, 1.0

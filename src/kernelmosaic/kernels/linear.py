@@ -1,8 +1,11 @@
-"""The linear kernel."""
+"""Kernels that are functions of the inner product: linear and polynomial."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
 
 from kernelmosaic.backend import backend_of
 from kernelmosaic.kernels.base import Block, StatisticKernel, pairwise_statistic
@@ -20,3 +23,43 @@ class Linear(StatisticKernel):
 
     def _block(self, X: Any, Y: Any) -> Block:
         return pairwise_statistic(self.statistic, X, Y)
+
+
+class Polynomial(StatisticKernel):
+    """k(x, z) = (⟨x, z⟩ + offset)^degree.
+
+    Parameters
+    ----------
+    degree : int, default=2
+        The degree, at least 1.
+    offset : float, default=1.0
+        What is added to the inner product; with 0 only the monomials of exactly this degree remain.
+    """
+
+    statistic: ClassVar[str] = "products"
+
+    def __init__(self, degree: int = 2, offset: float = 1.0) -> None:
+        self.degree = degree
+        self.offset = offset
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        self._check_parameters()
+        return super().fit(X, y)
+
+    def from_statistic(self, S: Block) -> Block:
+        self._check_parameters()
+        base = S + float(self.offset)
+        K: Block = backend_of(S).copy(base)
+        # Multiplying is several times faster than NumPy's power, which treats every exponent above 2 as a real number.
+        for _ in range(self.degree - 1):
+            K *= base
+        return K
+
+    def _check_parameters(self) -> None:
+        if not isinstance(self.degree, Integral) or isinstance(self.degree, bool) or self.degree < 1:
+            raise ValueError(f"degree={self.degree!r}: the degree of a polynomial kernel must be a positive integer.")
+        if not isinstance(self.offset, Real) or isinstance(self.offset, bool) or not 0 <= self.offset < np.inf:
+            raise ValueError(
+                f"offset={self.offset!r}: the offset of a polynomial kernel must be a finite number of at least 0; "
+                "with a negative one the kernel is not positive semi-definite."
+            )

@@ -12,8 +12,7 @@ from sklearn.utils import check_random_state
 
 from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel, pairwise_statistic
 from kernelmosaic.kernels.gaussian import Gaussian
-from kernelmosaic.kernels.linear import Linear
-from kernelmosaic.kernels.polynomial import Polynomial
+from kernelmosaic.kernels.linear import Linear, Polynomial
 
 
 class Projected(Kernel):

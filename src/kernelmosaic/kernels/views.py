@@ -1,22 +1,23 @@
-"""Which kernel reads which columns: the `kernels` parameter of every estimator, understood and checked."""
+"""The `kernels` parameter of every estimator: families of kernels, their names, and the columns that each reads."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils._indexing import _get_column_indices, _safe_indexing
 
 from kernelmosaic.kernels.base import Kernel
-from kernelmosaic.kernels.family import PerColumn, family
 from kernelmosaic.kernels.gaussian import Gaussian
-from kernelmosaic.kernels.linear import Linear
-from kernelmosaic.kernels.naming import name_kernels
-from kernelmosaic.kernels.polynomial import Polynomial
+from kernelmosaic.kernels.linear import Linear, Polynomial
 from kernelmosaic.kernels.spelling import shorten, suggest_kernel
 
 _FORMS = "a kernel, (name, kernel) or (name, kernel, columns)"
@@ -206,3 +207,134 @@ def _n_columns(X: Any) -> int:
 def take_columns(X: Any, columns: NDArray[np.intp] | None) -> Any:
     """Return some columns of an array or sparse matrix, all of them if columns is None."""
     return X if columns is None else _safe_indexing(X, columns, axis=1)
+
+
+def family(kernel: Kernel, **grids: Iterable[Any]) -> list[Kernel]:
+    """Return one clone of the kernel for every combination of the given parameter values.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The pattern; parameters that are not named keep its values.
+    **grids : iterable
+        The values of each parameter; nested parameters are written with two underscores, as ``left__width``.
+
+    Returns
+    -------
+    list of Kernel
+        In the order of nested loops, the last parameter changing fastest.
+
+    Examples
+    --------
+    >>> from kernelmosaic.kernels import Gaussian, family
+    >>> family(Gaussian(), width=[0.1, 1, 10])
+    [Gaussian(width=0.1), Gaussian(width=1), Gaussian(width=10)]
+    >>> family(Gaussian(), factor=[0.5, 2])  # times the median distance between training samples
+    [Gaussian(factor=0.5), Gaussian(factor=2)]
+    """
+    _check_kernel(kernel, "family")
+    known = kernel.get_params()
+    for name in grids:
+        if name not in known:
+            has = f"it has {', '.join(known)}" if known else "it has none"
+            raise ValueError(f"{name}: {kernel!r} has no such parameter; {has}.")
+    values = [_grid_values(name, grid) for name, grid in grids.items()]
+    return [clone(kernel).set_params(**dict(zip(grids, chosen, strict=True))) for chosen in product(*values)]
+
+
+class PerColumn(BaseEstimator):
+    """One kernel a column: stands in a list of kernels for clones of a kernel, each on a column of its own.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The pattern.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+
+    def expand(self, columns: Sequence[int]) -> list[Kernel]:
+        """Return a clone of the kernel for every column, in their order; an estimator does this at `fit`."""
+        _check_kernel(self.kernel, "PerColumn")
+        return [clone(self.kernel) for _ in columns]
+
+
+def per_column(kernel: Kernel) -> PerColumn:
+    """Return what an estimator expands, at `fit`, to one clone of the kernel for every column.
+
+    Examples
+    --------
+    >>> from kernelmosaic.kernels import Linear, per_column
+    >>> per_column(Linear())
+    PerColumn(kernel=Linear())
+    """
+    _check_kernel(kernel, "per_column")
+    return PerColumn(kernel)
+
+
+def _check_kernel(kernel: Any, owner: str) -> None:
+    if not isinstance(kernel, Kernel):
+        raise TypeError(f"kernel={kernel!r}: {owner} needs a kernel; {suggest_kernel(kernel)}")
+
+
+def _grid_values(name: str, grid: Any) -> list[Any]:
+    if isinstance(grid, str | bytes) or not isinstance(grid, Iterable):
+        raise TypeError(f"{name}={grid!r}: give a list of values, such as {name}=[{grid!r}].")
+    # Plain numbers print as numbers; matrices of a stack stay the arrays they are.
+    values = grid.tolist() if isinstance(grid, np.ndarray) and grid.ndim == 1 else list(grid)
+    if not values:
+        raise ValueError(f"{name}=[]: a family needs at least one value of each parameter.")
+    return values
+
+
+def name_kernels(kernels: Sequence[Kernel]) -> list[str]:
+    """Return a distinct name for every kernel, as short as it can be.
+
+    The class in lower case; where a class occurs more than once, then the parameters in which its kernels differ, as in
+    ``gaussian(width=0.1)``; where names are still equal, then ``-1``, ``-2``, … in the order given. A name never
+    contains two underscores in a row, which separate the levels of scikit-learn's nested parameters.
+    """
+    groups: dict[str, list[int]] = defaultdict(list)
+    for i, kernel in enumerate(kernels):
+        groups[type(kernel).__name__.lower()].append(i)
+    names = [""] * len(kernels)
+    for stem, members in groups.items():
+        for i, parameters in zip(members, _distinguishing([kernels[i] for i in members]), strict=True):
+            names[i] = re.sub("_{2,}", "_", stem + parameters).strip("_")
+    return _numbered(names)
+
+
+def _distinguishing(kernels: list[Kernel]) -> list[str]:
+    """For each kernel the parameters, in parentheses, that not all of them have alike."""
+    shown = [
+        {name: text for name, value in kernel.get_params(deep=False).items() if (text := _text(value)) is not None}
+        for kernel in kernels
+    ]
+    differing = [name for name in dict.fromkeys(n for s in shown for n in s) if len({s.get(name) for s in shown}) > 1]
+    parts = [", ".join(f"{name}={s[name]}" for name in differing if name in s) for s in shown]
+    return [f"({part})" if part else "" for part in parts]
+
+
+def _text(value: Any) -> str | None:
+    """A parameter as it stands in a name; None for a matrix, say, which a few letters cannot tell from another."""
+    if value is None or isinstance(value, bool | str):
+        return str(value)
+    if isinstance(value, Integral):
+        return str(int(value))
+    if isinstance(value, Real):
+        return repr(float(value))
+    return repr(value) if isinstance(value, Kernel) else None
+
+
+def _numbered(names: list[str]) -> list[str]:
+    total, seen, taken = Counter(names), Counter[str](), set(names)
+    result = []
+    for stem in names:
+        name = stem
+        while total[stem] > 1 and name in taken:
+            seen[stem] += 1
+            name = f"{stem}-{seen[stem]}"
+        taken.add(name)
+        result.append(name)
+    return result

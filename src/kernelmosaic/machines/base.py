@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from kernelmosaic.solvers import Program, Solution, solve
 from kernelmosaic.solvers.program import Vector
 
 
-class Machine(ABC):
+class Machine:
     """A kernel machine with its targets: everything of the training problem but the kernel.
 
     Only β crosses from here to whoever learns the kernel: the value J of the program depends on the kernel through K
@@ -43,9 +42,12 @@ class Machine(ABC):
     has_labels: bool = False
     has_one_slack: bool = True
 
+    #: Set when a machine is made.
+    _program: Program
+
     @property
-    @abstractmethod
-    def program(self) -> Program: ...
+    def program(self) -> Program:
+        return self._program
 
     def solve(self, K: Any, warm_start: Vector | None = None, tol: float = 1e-3) -> Solution:
         """Return the solution for the combined kernel K, in whatever form a stack gives it, to a gap of `tol`."""
@@ -64,10 +66,6 @@ class SubsampledMachine(Machine):
         self._program = whole.program.subsampled(rows)
         for declared in ("objective_scale", "has_targets", "has_labels", "has_one_slack"):
             setattr(self, declared, getattr(whole, declared))
-
-    @property
-    def program(self) -> Program:
-        return self._program
 
 
 def check_positive(name: str, value: Any, *, zero: bool = False) -> float:

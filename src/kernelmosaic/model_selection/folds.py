@@ -18,7 +18,7 @@ from kernelmosaic.gram.kernel_set import KernelSet
 from kernelmosaic.gram.memory import default_budget
 from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.kernels import Precomputed
-from kernelmosaic.kernels.precomputed import trusted
+from kernelmosaic.kernels.matrices import trusted
 from kernelmosaic.kernels.views import lay_specs, read_kernels
 
 # Five times two folds -------------------------------------------------------------------------------------------------
@@ -55,7 +55,7 @@ class FiveByTwoFold(RepeatedStratifiedKFold):  # type: ignore[misc]
 Rows = NDArray[np.intp]
 
 #: Kernels on fewer columns of numbers cost about as much to read from a matrix as to compute.
-_WIDE = 100
+WIDE = 100
 #: Share of a stack's usual budget that the matrices of the folds may take: every fit makes a stack of its own besides.
 _SHARE = 0.5
 
@@ -133,7 +133,7 @@ def _number_samples(X: NDArray[Any]) -> Rows:
     return np.array([seen.setdefault(key, len(seen)) for key in keys], dtype=np.intp)
 
 
-def is_shareable(pipeline: Any, n_rows: int, n_at_once: int, budget: float | None = None) -> bool:
+def is_shareable(pipeline: Any, n_rows: int, n_at_once: int, budget: float | None = None, wide: int = WIDE) -> bool:
     """Whether the matrices of so many folds at once fit the memory, and some kernel is expensive enough to gain by it.
 
     Parameters
@@ -145,9 +145,11 @@ def is_shareable(pipeline: Any, n_rows: int, n_at_once: int, budget: float | Non
         Folds that may be worked on at the same time.
     budget : float, optional
         Bytes; by default a share of what is free.
+    wide : int
+        Columns of numbers from which on a kernel gains by it.
     """
     computed = [one for one in read_kernels(pipeline[-1].kernels) if not isinstance(one.kernel, Precomputed)]
-    if not any(one.kernel.input_kind != "numbers" or len(one.columns) >= _WIDE for one in computed):
+    if not any(one.kernel.input_kind != "numbers" or len(one.columns) >= wide for one in computed):
         return False
     allowed = _SHARE * default_budget() if budget is None else budget
     return n_at_once * len(computed) * n_rows**2 * 8 <= allowed

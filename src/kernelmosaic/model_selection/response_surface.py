@@ -18,8 +18,7 @@ from sklearn.model_selection import check_cv
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils.validation import _check_method_params
 
-from kernelmosaic.kernels.family import PerColumn
-from kernelmosaic.kernels.views import default_kernels, lay_specs, read_kernels
+from kernelmosaic.kernels.views import PerColumn, default_kernels, lay_specs, read_kernels
 from kernelmosaic.learning.progress import progress
 from kernelmosaic.model_selection.surface import Exploration, Terrain
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,18 +11,34 @@ from numpy.typing import NDArray
 from kernelmosaic.solvers.free_block import free_newton_step, free_samples
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify, relative_gap
 
-#: The active samples are copied out and solved alone when they are fewer than this share of all ...
-_COMPACT_SHARE = 0.5
-#: ... and the problem is large enough for the copy to pay.
-_COMPACT_SAMPLES = 2000
-#: The residual is kept up to date for this many steps a sample, then recomputed before it certifies anything.
-_STEPS_A_REFRESH = 10
-#: A Newton step on the free samples is tried once this many steps a sample have not been enough, ...
-_NEWTON_AFTER = 3
-#: ... while there are at most this many free samples to factorise.
-_NEWTON_FREE = 4000
-#: ... and the factorisation's |F|³ is at most this multiple of steps × samples: it then takes no longer than they did.
-_FLOPS_A_STEP = 20
+
+@dataclass(frozen=True)
+class SMOOptions:
+    """When a climb by pairs takes larger steps.
+
+    Attributes
+    ----------
+    compact_share : float
+        The active samples are copied out and solved alone when they are fewer than this share of all ...
+    compact_samples : int
+        ... and the problem has at least this many samples, for the copy to pay.
+    refresh_after : int
+        The residual is kept up to date for this many steps per sample, then recomputed before it certifies anything.
+    newton_after : float
+        A Newton step on the free samples is tried once this many steps per sample have not been enough, ...
+    newton_free : int
+        ... while there are at most this many free samples to factorise ...
+    flops_per_step : float
+        ... and the factorisation's |F|³ is at most this multiple of steps × samples: it then takes no longer than they
+        did.
+    """
+
+    compact_share: float = 0.5
+    compact_samples: int = 2000
+    refresh_after: int = 10
+    newton_after: float = 3
+    newton_free: int = 4000
+    flops_per_step: float = 20
 
 
 def solve_smo(
@@ -30,6 +47,7 @@ def solve_smo(
     warm_start: Vector | None = None,
     tol: float = 1e-3,
     max_iter: int | None = None,
+    options: SMOOptions | None = None,
 ) -> Solution:
     """Solve the dual program to a relative duality gap of `tol`.
 
@@ -45,6 +63,8 @@ def solve_smo(
         The relative duality gap at which to stop.
     max_iter : int, optional
         Most steps to take; by default max(10⁷, 1000 n). A gap above `tol` in the answer tells that they did not do.
+    options : SMOOptions, optional
+        When larger steps are taken than those of pairs.
 
     Returns
     -------
@@ -52,7 +72,7 @@ def solve_smo(
     """
     start = initial_point(program) if warm_start is None else program.feasible(warm_start)
     limit = max(10_000_000, 1000 * program.n_samples) if max_iter is None else max_iter
-    return SMOState(_readable(K, program), program, start).solve(tol, limit)
+    return SMOState(_readable(K, program), program, start, options or SMOOptions()).solve(tol, limit)
 
 
 def initial_point(program: Program) -> Vector:
@@ -83,7 +103,7 @@ def _require_numbers(values: NDArray[Any]) -> None:
 class SMOState:
     """The state of one solve: β, the residual t − Kβ − ρβ, and the steepness aimed at."""
 
-    def __init__(self, K: NDArray[Any], program: Program, beta: Vector) -> None:
+    def __init__(self, K: NDArray[Any], program: Program, beta: Vector, options: SMOOptions) -> None:
         from kernelmosaic.solvers import _numba_smo
 
         self.loops = _numba_smo
@@ -91,10 +111,11 @@ class SMOState:
         self.K = K
         self.program = program
         self.beta = beta
+        self.options = options
         self.n_iter = 0
         self.exhausted = False
         self.last_newton = 0
-        self.allowance = float(_FLOPS_A_STEP)
+        self.allowance = float(options.flops_per_step)
         self.refresh()
         self.tolerance = np.inf
         self.violation = np.inf
@@ -159,7 +180,7 @@ class SMOState:
 
     def certified(self) -> Solution:
         # A step rounds the residual once: so few of them cannot reach the digits a certificate shows.
-        if self.n_iter - self.refreshed_at > _STEPS_A_REFRESH * self.program.n_samples:
+        if self.n_iter - self.refreshed_at > self.options.refresh_after * self.program.n_samples:
             self.refresh()
         return certify(self.program, self.beta, self.values(), self.n_iter, self.noise())
 
@@ -186,13 +207,13 @@ class SMOState:
 
     def advance(self, gap: float, tol: float, limit: int) -> float:
         """Take the larger steps that pay when a run of pair steps was not enough, and return the gap they leave."""
-        n = self.program.n_samples
-        if self.n_iter > _NEWTON_AFTER * n:
+        n, options = self.program.n_samples, self.options
+        if self.n_iter > options.newton_after * n:
             gap = self.newton_step(gap)
         active = self.active()
-        if gap > tol and n >= _COMPACT_SAMPLES and len(active) < _COMPACT_SHARE * n:
+        if gap > tol and n >= options.compact_samples and len(active) < options.compact_share * n:
             self.aim(gap, tol)
-            self.run_alone(active, min(_NEWTON_AFTER * n, limit - self.n_iter))
+            self.run_alone(active, min(int(options.newton_after * n), limit - self.n_iter))
             gap = self.gap()
         return gap
 
@@ -203,7 +224,7 @@ class SMOState:
         """
         free = free_samples(self.program, self.beta)
         flops = self.allowance * (self.n_iter - self.last_newton) * self.program.n_samples
-        if len(free) > _NEWTON_FREE or len(free) ** 3 > flops:
+        if len(free) > self.options.newton_free or len(free) ** 3 > flops:
             return gap
         before = self.beta[free]
         self.beta[free] = free_newton_step(self.K, self.program, self.beta, self.residual, free, flops)

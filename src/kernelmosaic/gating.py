@@ -247,3 +247,23 @@ class Constant(Gating):
         if weights.ndim != 1 or not np.all(np.isfinite(weights) & (weights >= 0)) or not np.any(weights > 0):
             raise ValueError(f"weights={self.weights!r}: give finite numbers, none negative and not all zero.")
         return weights
+
+
+# By name --------------------------------------------------------------------------------------------------------------
+
+#: Gatings by the name an estimator's `gating` gives them.
+GATINGS: dict[str, type[Gating]] = {
+    "softmax": Softmax,
+    "sigmoid": Sigmoid,
+    "constant": Constant,
+    "gaussian": GaussianGating,
+}
+
+
+def make_gating(gating: Any) -> Gating:
+    """Return the gating of that name, or the one given, or raise naming those there are."""
+    if isinstance(gating, Gating):
+        return gating
+    if isinstance(gating, str) and gating in GATINGS:
+        return GATINGS[gating]()
+    raise ValueError(f"gating={gating!r}: choose one of {', '.join(map(repr, GATINGS))}, or give a Gating object.")

@@ -1,0 +1,306 @@
+"""Kernels whose samples are the row numbers of a given matrix: a kernel matrix, or the links of a graph."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, sparse
+
+from kernelmosaic.kernels.base import Block, Kernel
+
+#: How far entries may be off, relative to the largest, and still be taken for rounded.
+ROUNDING = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 1e-6}
+
+#: Rows compared at a time, so that a check never holds a second matrix.
+_STRIP = 512
+
+
+class _Prepared:
+    """What was made of one given matrix; a kernel and its clones hold the same one."""
+
+    def __init__(self, given: Any) -> None:
+        self.given = given
+        self.result: Any = None
+
+
+class MatrixRows(Kernel):
+    """A kernel between the rows of a matrix given at construction: X holds row numbers.
+
+    The matrix is checked, and what is computed from it is computed, once, at the first use; clones share both.
+    """
+
+    input_kind: ClassVar[str] = "rows"
+    #: Name of the parameter that holds the matrix.
+    matrix_parameter: ClassVar[str]
+
+    @abstractmethod
+    def _prepare(self, given: Any) -> Any:
+        """Check the given matrix and return what `_block` reads."""
+
+    @abstractmethod
+    def _n_rows(self) -> int:
+        """How many rows there are to choose from."""
+
+    def validate(self, X: Any) -> NDArray[np.intp]:
+        return row_numbers(X, self._n_rows(), self.matrix_parameter)
+
+    def _prepared(self) -> Any:
+        shared = self._share()
+        if shared.result is None:
+            shared.result = self._prepare(shared.given)
+        return shared.result
+
+    def _share(self) -> _Prepared:
+        given = getattr(self, self.matrix_parameter)
+        shared: _Prepared | None = self.__dict__.get("_shared")
+        if shared is None or shared.given is not given:
+            # Also after set_params, which must not leave the result of the former matrix in place.
+            shared = self._shared = _Prepared(given)
+        return shared
+
+    def __sklearn_clone__(self) -> Self:
+        # scikit-learn would copy the matrix for every fold and candidate of a search.
+        copy = type(self)(**self.get_params(deep=False))
+        copy._shared = self._share()
+        return copy
+
+    def __repr__(self) -> str:
+        parameters = self.get_params(deep=False)
+        given = parameters.pop(self.matrix_parameter)
+        try:
+            size = " x ".join(map(str, np.shape(given)))
+        except ValueError:  # rows of different lengths, which `fit` will refuse
+            size = type(given).__name__
+        return f"{type(self).__name__}({', '.join([f'<{size}>', *(f'{k}={v!r}' for k, v in parameters.items())])})"
+
+
+def row_numbers(X: Any, n_rows: int, matrix: str) -> NDArray[np.intp]:
+    """Return X, a list or one column of whole numbers between 0 and n_rows - 1, as a vector of indices."""
+    rows = np.asarray(X)
+    if rows.ndim == 2 and rows.shape[1] == 1:
+        rows = rows[:, 0]
+    if rows.ndim != 1 or rows.size == 0:
+        raise ValueError(
+            f"X has shape {np.shape(X)}: X must hold row numbers of {matrix}, in a list or in one column; "
+            f"np.arange({n_rows}).reshape(-1, 1) stands for all samples."
+        )
+    given, wanted = rows, f"X must hold row numbers of {matrix}, whole numbers from 0 to {n_rows - 1}."
+    if rows.dtype.kind == "O" and all(isinstance(row, Real) for row in rows):
+        rows = rows.astype(np.float64)
+    if rows.dtype.kind not in "iuf":
+        raise ValueError(f"X holds entries such as {given[0]!r}: {wanted}")
+    wrong = ~((rows >= 0) & (rows < n_rows))
+    if rows.dtype.kind == "f":
+        wrong |= rows != np.floor(rows)
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        raise ValueError(f"X[{first}] is {given[first]}: {wanted}")
+    return rows.astype(np.intp, copy=False)
+
+
+def square_matrix(given: Any, name: str, owner: str) -> NDArray[Any]:
+    """Return the given matrix as floats, not copied when it holds floats, after checking its shape and its numbers."""
+    try:
+        A = np.asarray(given)
+        if A.dtype.kind == "c":
+            raise TypeError("complex numbers")
+        if A.dtype not in ROUNDING:
+            A = A.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be a matrix of real numbers, but it cannot be read as one: {error}.") from error
+    if A.ndim != 2 or A.shape[0] != A.shape[1] or A.shape[0] == 0:
+        raise ValueError(
+            f"{name} has shape {A.shape}: {owner} needs a square matrix with a row and a column for every sample, "
+            "training and test alike; X then says which rows are meant."
+        )
+    _check_finite(A, name)
+    _check_symmetric(A, name)
+    return A
+
+
+def _check_finite(A: NDArray[Any], name: str) -> None:
+    for start in range(0, A.shape[0], _STRIP):
+        bad = ~np.isfinite(A[start : start + _STRIP])
+        if bad.any():
+            i, j = np.argwhere(bad)[0]
+            raise ValueError(
+                f"{name}[{start + i}, {j}] is {A[start + i, j]}: {name} must be finite; fill missing entries, or leave "
+                "out the samples that have them."
+            )
+
+
+def _check_symmetric(A: NDArray[Any], name: str) -> None:
+    allowed = ROUNDING[A.dtype] * max(np.abs(A[i : i + _STRIP]).max() for i in range(0, A.shape[0], _STRIP))
+    for start in range(0, A.shape[0], _STRIP):
+        off = np.abs(A[start : start + _STRIP] - A[:, start : start + _STRIP].T)
+        if off.max() > allowed:
+            i, j = np.unravel_index(np.argmax(off), off.shape)
+            i += start
+            raise ValueError(
+                f"{name}[{i}, {j}] is {A[i, j]:.6g} but {name}[{j}, {i}] is {A[j, i]:.6g}: {name} must be symmetric; "
+                f"({name} + {name}.T) / 2 is."
+            )
+
+
+class Precomputed(MatrixRows):
+    """k(i, j) = K[i, j]: the samples are row numbers of a matrix computed elsewhere.
+
+    X is a column of row numbers, so every splitter and search of scikit-learn works as it does on features. The matrix
+    is checked once, at the first use, and never copied: clones share it. To search over matrices, give the search a
+    list of `Precomputed` kernels rather than of arrays, which scikit-learn would copy.
+
+    Parameters
+    ----------
+    K : array-like of shape (n, n)
+        Similarities between all samples, training and test; symmetric and positive semi-definite up to rounding. An
+        array, a memory map or a data frame. 32-bit matrices stay 32-bit.
+    """
+
+    matrix_parameter: ClassVar[str] = "K"
+
+    def __init__(self, K: Any) -> None:
+        self.K = K
+
+    def _prepare(self, given: Any) -> NDArray[Any]:
+        if sparse.issparse(given):
+            raise ValueError("K is sparse: Precomputed needs a dense matrix; K.toarray() makes one.")
+        K = square_matrix(given, "K", "Precomputed")
+        _check_positive(K)
+        return K
+
+    def _n_rows(self) -> int:
+        return int(self._prepared().shape[0])
+
+    def _block(self, X: Any, Y: Any) -> Block:
+        K: Block = self._prepared()
+        rows, columns = _run(X), _run(Y)
+        if rows is not None and columns is not None:
+            return K[rows, columns].copy()  # several times faster than picking the entries one by one
+        return K[np.ix_(X, Y)]
+
+    def _diagonal(self, X: Any) -> NDArray[np.float64]:
+        return np.asarray(self._prepared()[X, X], dtype=np.float64)
+
+
+def trusted(K: NDArray[Any]) -> Precomputed:
+    """Return the kernel of a matrix of floats that is not checked: for one that this package has computed itself."""
+    kernel = Precomputed(K)
+    kernel._share().result = K
+    return kernel
+
+
+def join_samples(kernel: Precomputed, block: NDArray[np.float64]) -> None:
+    """Give a kernel more samples, in place, of which only the similarities to those it has are known.
+
+    What the new samples have in common with each other is taken for zero. A fitted model never asks for it, but the
+    matrix is no longer positive semi-definite, and is not checked again.
+
+    Parameters
+    ----------
+    kernel : Precomputed
+        A kernel of n samples.
+    block : ndarray of shape (m, n)
+        Similarities of the new samples, whose row numbers are n, …, n + m - 1, to these.
+    """
+    old = kernel._prepared()
+    n, m = len(old), len(block)
+    joined = np.zeros((n + m, n + m), dtype=np.result_type(old, block))
+    joined[:n, :n], joined[n:, :n], joined[:n, n:] = old, block, block.T
+    kernel.set_params(K=joined)
+    kernel._share().result = joined
+
+
+def _run(numbers: NDArray[np.intp]) -> slice | None:
+    """Numbers that count up by one, as a slice; None for others."""
+    if len(numbers) == 0:
+        return None
+    first, last = int(numbers[0]), int(numbers[-1])
+    if last - first != len(numbers) - 1 or np.any(np.diff(numbers) != 1):
+        return None
+    return slice(first, last + 1)
+
+
+def _check_positive(K: NDArray[Any]) -> None:
+    """Refuse a matrix with an eigenvalue that is negative beyond rounding.
+
+    Entries off by a relative r move the eigenvalues by at most n·r times the largest entry, which r·trace stands for.
+    """
+    allowed = ROUNDING[K.dtype] * float(np.abs(K.diagonal()).sum(dtype=np.float64))
+    shifted = np.array(K, order="F", subok=False)
+    shifted[np.diag_indices_from(shifted)] += K.dtype.type(allowed)
+    try:
+        # Much cheaper than eigenvalues, and succeeds for every matrix that passes but the borderline ones.
+        linalg.cho_factor(shifted, lower=True, overwrite_a=True, check_finite=False)
+        return
+    except linalg.LinAlgError:
+        del shifted
+    smallest = float(linalg.eigvalsh(K, subset_by_index=(0, 0), check_finite=False)[0])
+    if smallest < -allowed:
+        raise ValueError(
+            f"K has the eigenvalue {smallest:.3g}: a kernel matrix must be positive semi-definite. Add {-smallest:.3g} "
+            "to its diagonal, set its negative eigenvalues to zero, or take K @ K.T, the inner products of its rows."
+        )
+
+
+class Diffusion(MatrixRows):
+    """k(i, j) = [exp(β H)]_ij with H = −(graph Laplacian) = A − diag(A·1): heat that has flowed from node i to node j.
+
+    X is a column of node numbers. The eigenvectors of the Laplacian are computed once, at the first use, and shared by
+    clones, so a family of β costs one decomposition. A loop on a node changes nothing, as it cancels in the Laplacian.
+
+    Parameters
+    ----------
+    adjacency : array-like or sparse matrix of shape (n, n)
+        Symmetric, non-negative weights of the links.
+    beta : float, default=1.0
+        How long the heat flows; near 0 a node resembles only itself, and far from 0 its whole component.
+
+    References
+    ----------
+    Kondor and Lafferty (2002), "Diffusion kernels on graphs and other discrete structures".
+    """
+
+    matrix_parameter: ClassVar[str] = "adjacency"
+
+    def __init__(self, adjacency: Any, beta: float = 1.0) -> None:
+        self.adjacency = adjacency
+        self.beta = beta
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        self._check_beta()
+        return super().fit(X, y)
+
+    def _prepare(self, given: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        A = square_matrix(given.toarray() if sparse.issparse(given) else given, "adjacency", "Diffusion")
+        if A.min() < 0:
+            i, j = np.unravel_index(np.argmin(A), A.shape)
+            raise ValueError(f"adjacency[{i}, {j}] is {A[i, j]:.6g}: the weights of links must not be negative.")
+        L = -A.astype(np.float64)
+        L[np.diag_indices_from(L)] -= L.sum(axis=1)
+        values, vectors = linalg.eigh(L, overwrite_a=True, check_finite=False, driver="evd")
+        # Zero eigenvalues, one a component, come out as dust of either sign.
+        return np.maximum(values, 0), vectors
+
+    def _n_rows(self) -> int:
+        return int(self._prepared()[1].shape[0])
+
+    def _block(self, X: Any, Y: Any) -> Block:
+        features = self._features(X)
+        return np.asarray(features @ (features if Y is X else self._features(Y)).T)
+
+    def _diagonal(self, X: Any) -> NDArray[np.float64]:
+        features = self._features(X)
+        return np.asarray(np.einsum("ij,ij->i", features, features))
+
+    def _features(self, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+        self._check_beta()
+        values, vectors = self._prepared()
+        return np.asarray(vectors[rows] * np.exp(-0.5 * self.beta * values))
+
+    def _check_beta(self) -> None:
+        if not isinstance(self.beta, Real) or isinstance(self.beta, bool) or not 0 < self.beta < np.inf:
+            raise ValueError(f"beta={self.beta!r}: the diffusion time must be a positive finite number.")

@@ -1,0 +1,322 @@
+"""Kernels between strings: shared words, words at the same place, local alignment."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import clone
+
+from kernelmosaic.kernels.base import Block, Kernel
+
+Sequences = NDArray[np.object_]
+
+
+class SequenceKernel(Kernel):
+    """A kernel between strings: X is a list, an array, a column or a series of `str` or `bytes`, one a sample.
+
+    Letters are compared as they are written: ``"a"`` is not ``"A"``.
+    """
+
+    input_kind: ClassVar[str] = "sequences"
+
+    def validate(self, X: Any) -> Sequences:
+        """Return X as a vector of non-empty `str`, or raise naming what is wrong."""
+        if isinstance(X, str | bytes):
+            raise TypeError(
+                f"X is one string, {X[:20]!r}: {type(self).__name__} needs a list of strings, one a sample."
+            )
+        strings = np.asarray(X, dtype=object)
+        if strings.ndim == 2 and strings.shape[1] == 1:
+            strings = strings[:, 0]
+        if strings.ndim != 1 or strings.size == 0:
+            raise ValueError(
+                f"X has shape {strings.shape}: {type(self).__name__} needs one string a sample: a list or one column."
+            )
+        if all(type(s) is str and s for s in strings):
+            return strings
+        result = np.empty(strings.size, dtype=object)
+        result[:] = [self._read(s, i) for i, s in enumerate(strings)]
+        return result
+
+    def _read(self, value: Any, position: int) -> str:
+        if not isinstance(value, str | bytes):
+            raise TypeError(
+                f"X[{position}] is {value!r}, a {type(value).__name__}: {type(self).__name__} needs str or bytes."
+            )
+        if not value:
+            raise ValueError(
+                f"X[{position}] is empty: {type(self).__name__} needs a letter at least; leave the sample out."
+            )
+        # Latin-1 reads every byte as the letter of the same number, so no bytes are refused.
+        return value.decode("latin-1") if isinstance(value, bytes) else str(value)
+
+
+def letter_codes(X: Sequences) -> NDArray[np.uint32]:
+    """Return the numbers of all letters, one string after the other."""
+    return np.frombuffer("".join(X).encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.uint32, copy=False)
+
+
+def lengths(X: Sequences) -> NDArray[np.intp]:
+    """Return the length of every string."""
+    return np.fromiter(map(len, X), dtype=np.intp, count=len(X))
+
+
+class Spectrum(SequenceKernel):
+    """k(x, z) = Σ_w count of w in x · count of w in z, over all words w of a given length.
+
+    The strings may differ in length; one shorter than the words has none, and similarity 0 to all.
+
+    Parameters
+    ----------
+    length : int, default=3
+        The length of the words.
+
+    References
+    ----------
+    Leslie, Eskin and Noble (2002), "The spectrum kernel: a string kernel for SVM protein classification".
+    """
+
+    def __init__(self, length: int = 3) -> None:
+        self.length = length
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        self._check_length()
+        return super().fit(X, y)
+
+    def _block(self, X: Any, Y: Any) -> Block:
+        if Y is X:
+            counts = self._counts(X)
+            return np.asarray((counts @ counts.T).toarray())
+        # Counted together, so that a word has the same column in both.
+        counts = self._counts(np.concatenate([X, Y]))
+        return np.asarray((counts[: len(X)] @ counts[len(X) :].T).toarray())
+
+    def _diagonal(self, X: Any) -> NDArray[np.float64]:
+        return np.asarray(self._counts(X).power(2).sum(axis=1), dtype=np.float64).ravel()
+
+    def _counts(self, X: Sequences) -> Any:
+        """One row a string, one column a word that occurs."""
+        self._check_length()
+        n_letters = lengths(X)
+        # Where words may start: not so near the end of a string that they would run into the next one.
+        rows = np.repeat(np.arange(len(X)), n_letters)
+        left = np.repeat(np.cumsum(n_letters), n_letters) - np.arange(rows.size)
+        starts = np.flatnonzero(left >= self.length)
+        columns = _word_numbers(letter_codes(X), starts, self.length)
+        shape = (len(X), int(columns.max(initial=-1)) + 1)
+        return sparse.csr_array((np.ones(starts.size), (rows[starts], columns)), shape=shape)
+
+    def _check_length(self) -> None:
+        if not isinstance(self.length, Integral) or isinstance(self.length, bool) or self.length < 1:
+            raise ValueError(f"length={self.length!r}: the length of the words must be a positive integer.")
+
+
+def _word_numbers(codes: NDArray[np.uint32], starts: NDArray[np.intp], length: int) -> NDArray[np.int64]:
+    """Number the words at the given starts, equal words alike."""
+    letters, numbers = np.unique(codes, return_inverse=True)
+    words = np.zeros(starts.size, dtype=np.int64)
+    for i in range(length):
+        # Renumbered after each letter: the numbers stay below the count of words, for every alphabet and length.
+        words = np.unique(words * letters.size + numbers[starts + i], return_inverse=True)[1]
+    return words
+
+
+class WeightedDegree(SequenceKernel):
+    """k(x, z) = Σ_{d=1..D} β_d Σ_l 1[x[l:l+d] = z[l:l+d]], β_d = 2(D − d + 1) / (D(D + 1)).
+
+    Counts the words, of up to D letters, that both strings have at the same place. All strings must have one length.
+
+    Parameters
+    ----------
+    degree : int, default=3
+        The length D of the longest word.
+
+    References
+    ----------
+    Rätsch and Sonnenburg (2004), "Accurate splice site prediction for Caenorhabditis elegans".
+    """
+
+    def __init__(self, degree: int = 3) -> None:
+        self.degree = degree
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        self._check_degree()
+        return super().fit(X, y)
+
+    def validate(self, X: Any) -> Sequences:
+        strings: Sequences = super().validate(X)
+        _check_length(strings, len(strings[0]))
+        return strings
+
+    def _block(self, X: Any, Y: Any) -> Block:
+        # Numba takes long to load, and only this kernel's users should wait for it.
+        from kernelmosaic.kernels._numba_weighted_degree import matching_words
+
+        self._check_degree()
+        _check_length(X, len(Y[0]))
+        places = np.ascontiguousarray(_letters(Y).T)
+        return np.asarray(matching_words(_letters(X), places, float(self.degree), Y is X))
+
+    def _diagonal(self, X: Any) -> NDArray[np.float64]:
+        self._check_degree()
+        d = np.arange(1, self.degree + 1)
+        beta = 2.0 * (self.degree - d + 1) / (self.degree * (self.degree + 1.0))
+        # A string of L letters has L - d + 1 words of length d, all of which match.
+        return np.full(len(X), beta @ np.maximum(len(X[0]) - d + 1, 0))
+
+    def _check_degree(self) -> None:
+        if not isinstance(self.degree, Integral) or isinstance(self.degree, bool) or self.degree < 1:
+            raise ValueError(f"degree={self.degree!r}: the length of the longest word must be a positive integer.")
+
+
+def _check_length(X: Sequences, length: int) -> None:
+    other = lengths(X) != length
+    if other.any():
+        i = int(np.argmax(other))
+        raise ValueError(
+            f"X[{i}] has {len(X[i])} letters, but others have {length}: WeightedDegree compares letters at the same "
+            "place; cut or pad the strings to one length, or use Spectrum."
+        )
+
+
+def _letters(X: Sequences) -> NDArray[np.uint32]:
+    return letter_codes(X).reshape(len(X), -1)
+
+
+class SmithWaterman(SequenceKernel):
+    """k(x, z) = Σ_t s_t(x) s_t(z), s_t(x) = SW(x, t) / √(SW(x, x) SW(t, t)), over the training strings t.
+
+    SW is the score of the best local alignment. Scores themselves are no kernel: their matrix has negative eigenvalues.
+    Here a string is described by its scores against every training string, each between 0 and 1, and strings are
+    compared by the inner product of these descriptions. That is positive semi-definite whatever the scores are, and a
+    new string is described exactly as a training string is, so test-versus-train blocks agree with the training matrix.
+
+    `fit` keeps the training strings and their descriptions: n²/2 alignments and one matrix. A string outside the
+    training set costs n alignments each time it is met. Needs parasail.
+
+    Parameters
+    ----------
+    matrix : str, default="blosum62"
+        Substitution scores: a matrix that parasail has by this name, such as ``"blosum50"``, ``"pam250"`` or, for
+        nucleotides, ``"nuc44"``. Letters it does not list count as its ``*``; case does not matter.
+    gap_open, gap_extend : int, default=11 and 1
+        A gap of n letters costs gap_open + (n − 1) gap_extend.
+
+    Attributes
+    ----------
+    sequences_ : ndarray of str
+        The training strings.
+    features_ : ndarray of shape (n, n)
+        Their descriptions, a row a string.
+
+    References
+    ----------
+    Liao and Noble (2003), "Combining pairwise sequence similarity and support vector machines for detecting remote
+    protein evolutionary and structural relationships".
+    """
+
+    def __init__(self, matrix: str = "blosum62", gap_open: int = 11, gap_extend: int = 1) -> None:
+        self.matrix = matrix
+        self.gap_open = gap_open
+        self.gap_extend = gap_extend
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        self.sequences_ = self.validate(X)
+        self._check_parameters()
+        # Strings that repeat are aligned once.
+        place = {s: i for i, s in enumerate(dict.fromkeys(self.sequences_))}
+        rows = [place[s] for s in self.sequences_]
+        self.features_ = self._normalised_scores(list(place), None)[np.ix_(rows, rows)]
+        return self
+
+    def validate(self, X: Any) -> Sequences:
+        strings: Sequences = super().validate(X)
+        for i, s in enumerate(strings):
+            if not s.isascii():
+                raise ValueError(f"X[{i}] is {s[:20]!r}: SmithWaterman aligns letters of the ASCII alphabet only.")
+        return strings
+
+    def _block(self, X: Any, Y: Any) -> Block:
+        if not hasattr(self, "features_"):
+            # An unfitted kernel takes its columns for the training set, as a test-versus-train block has them.
+            return self._fitted_clone(Y)._block(X, Y)
+        features = self._features(X)
+        return np.asarray(features @ (features if Y is X else self._features(Y)).T)
+
+    def _diagonal(self, X: Any) -> NDArray[np.float64]:
+        if not hasattr(self, "features_"):
+            return self._fitted_clone(X)._diagonal(X)
+        features = self._features(X)
+        return np.asarray(np.einsum("ij,ij->i", features, features))
+
+    def _fitted_clone(self, X: Sequences) -> SmithWaterman:
+        fitted: SmithWaterman = clone(self).fit(X)
+        return fitted
+
+    def _features(self, X: Sequences) -> NDArray[np.float64]:
+        known = {s: i for i, s in enumerate(self.sequences_)}
+        new = list(dict.fromkeys(s for s in X if s not in known))
+        features = self.features_
+        if new:
+            known.update((s, len(features) + i) for i, s in enumerate(new))
+            features = np.vstack([features, self._normalised_scores(new, list(self.sequences_))])
+        return features[[known[s] for s in X]]
+
+    def _normalised_scores(self, queries: list[str], targets: list[str] | None) -> NDArray[np.float64]:
+        """Return the scores of queries against targets, or against each other, over those against themselves."""
+        score = self._scorer()
+        if targets is None:
+            S = np.zeros((len(queries), len(queries)))
+            for i, query in enumerate(queries):
+                S[i, i:] = S[i:, i] = score(query, queries[i:])
+            own = own_targets = S.diagonal()
+        else:
+            S = np.array([score(query, targets) for query in queries], dtype=np.float64)
+            own, own_targets = (np.array([score(s, [s])[0] for s in strings]) for strings in (queries, targets))
+        norms = np.sqrt(np.outer(own, own_targets))
+        # A string that does not even match itself, being all unknown letters, scores 0 with all.
+        return np.divide(S, norms, out=np.zeros_like(S), where=norms > 0)
+
+    def _scorer(self) -> Any:
+        """Return a function of one string and several others that gives the score with each."""
+        parasail = _parasail()
+        self._check_parameters()
+        table = getattr(parasail, self.matrix)
+        gaps = int(self.gap_open), int(self.gap_extend)
+        # The faster of the two misses some alignments where a gap costs no more to open than to extend.
+        align = parasail.sw_striped_profile_sat if gaps[0] > gaps[1] else parasail.sw_scan_profile_sat
+
+        def score(query: str, targets: list[str]) -> list[int]:
+            profile = parasail.profile_create_sat(query, table)
+            return [align(profile, target, *gaps).score for target in targets]
+
+        return score
+
+    def _check_parameters(self) -> None:
+        for name in ("gap_open", "gap_extend"):
+            value = getattr(self, name)
+            if not isinstance(value, Integral) or isinstance(value, bool) or value < 0:
+                raise ValueError(f"{name}={value!r}: the cost of a gap must be an integer of at least 0.")
+        if self.gap_open < self.gap_extend:
+            raise ValueError(
+                f"gap_open={self.gap_open} is less than gap_extend={self.gap_extend}: opening a gap must cost at least "
+                "as much as making it longer."
+            )
+        parasail = _parasail()
+        if not isinstance(self.matrix, str) or not isinstance(getattr(parasail, self.matrix, None), parasail.Matrix):
+            raise ValueError(
+                f"matrix={self.matrix!r}: parasail has no such substitution matrix; it has 'blosum30' to 'blosum100', "
+                "'pam10' to 'pam500' and, for nucleotides, 'nuc44' and 'dnafull'."
+            )
+
+
+def _parasail() -> Any:
+    try:
+        import parasail
+    except ImportError as error:
+        raise ImportError('SmithWaterman needs parasail: pip install "kernelmosaic[sequences]"') from error
+    return parasail
