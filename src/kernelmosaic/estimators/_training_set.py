@@ -320,7 +320,7 @@ def count_repeats(X: Any, y: Any, sample_weight: NDArray[np.float64] | None) -> 
     ----------
     X : array or sparse matrix of shape (n_samples, n_features)
         Samples.
-    y : array of shape (n_samples,) or None
+    y : array of shape (n_samples,) or (n_samples, n_targets), or None
         Targets: samples with different ones are different samples.
     sample_weight : array of shape (n_samples,) or None
         Their weights.
@@ -338,9 +338,9 @@ def count_repeats(X: Any, y: Any, sample_weight: NDArray[np.float64] | None) -> 
 
 def _keys(X: Any, y: Any) -> NDArray[Any]:
     """Return one comparable key per sample, equal for equal samples."""
-    labels = (
-        np.zeros(X.shape[0], dtype=np.int64) if y is None else np.unique(y, return_inverse=True)[1].astype(np.int64)
-    )
+    labels = np.zeros(X.shape[0], dtype=np.int64)
+    if y is not None:  # a sample with several targets is told apart by all of them
+        labels = np.unique(y, return_inverse=True, axis=0)[1].reshape(-1).astype(np.int64)
     if sparse.issparse(X):
         return _sparse_keys(X, labels)
     if X.dtype.kind not in "iuf":

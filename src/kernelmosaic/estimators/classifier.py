@@ -13,6 +13,7 @@ from kernelmosaic.estimators._training_set import TrainingSet
 from kernelmosaic.machines import SVC
 from kernelmosaic.machines.base import check_positive
 from kernelmosaic.machines.multiclass import CrammerSinger, MulticlassMachine, PairwiseSlack
+from kernelmosaic.machines.shared import SharedMachines
 
 #: Machines that tell all classes apart in one problem, by the name `multi_class` gives them.
 _JOINT: dict[str, type[MulticlassMachine]] = {"joint": CrammerSinger, "pairwise": PairwiseSlack}
@@ -51,8 +52,9 @@ class MKLClassifier(BaseMKLClassifier):
     solver : str, default="newton"
         How the weights are learned: ``"newton"``, ``"reduced_gradient"``, ``"silp"``, ``"qcqp"``, ``"sdp"``, or the
         heuristics ``"alignment"`` and ``"easymkl"``.
-    multi_class : {"ovr", "joint", "pairwise"}, default="ovr"
-        How more than two classes are handled: one versus rest, each with weights of its own; or all in one problem with
+    multi_class : {"ovr", "ovr-shared", "joint", "pairwise"}, default="ovr"
+        How more than two classes are handled: one versus rest, each with weights of its own; one versus rest with one
+        weight per kernel for all classes, which minimise the sum of their objectives; or all in one problem with
         shared weights, without constants, with one slack per sample (``"joint"``, Crammer and Singer) or per sample and
         class (``"pairwise"``, Weston and Watkins).
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"
@@ -86,7 +88,7 @@ class MKLClassifier(BaseMKLClassifier):
 
     Attributes
     ----------
-    weights_ : ndarray of shape (P,), or (classes, P) for more than two classes told apart one versus rest
+    weights_ : ndarray of shape (P,), or (classes, P) for more than two classes with ``multi_class="ovr"``
         The weights of the kernels.
     kernel_names_ : list of str
         Their names.
@@ -198,8 +200,8 @@ class MKLClassifier(BaseMKLClassifier):
         """
         original = X
         X, y = self._validate(X, y, reset=True)
-        if self.multi_class not in ("ovr", *_JOINT):
-            raise ValueError(f"multi_class={self.multi_class!r}: give 'ovr', 'joint' or 'pairwise'.")
+        if self.multi_class not in ("ovr", "ovr-shared", *_JOINT):
+            raise ValueError(f"multi_class={self.multi_class!r}: give 'ovr', 'ovr-shared', 'joint' or 'pairwise'.")
         weight = self._sample_weight(sample_weight, X)
         self.classes_ = self._find_classes(y, weight)
         self._fit(X, y, weight, original)
@@ -213,7 +215,8 @@ class MKLClassifier(BaseMKLClassifier):
     def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Any]:
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         sample_C = weight * self._class_factors(y, weight)
-        if isinstance(self.C, str) and (self.C != "learn" or self.weights is not None or self._is_joint()):
+        shared = self.multi_class == "ovr-shared" and len(positive) > 1
+        if isinstance(self.C, str) and (self.C != "learn" or self.weights is not None or shared or self._is_joint()):
             raise ValueError(
                 f"C={self.C!r}: give a positive number, or 'learn' with slack=2, weights=None and multi_class='ovr'."
             )
@@ -221,7 +224,8 @@ class MKLClassifier(BaseMKLClassifier):
             return [self._multiclass_machine(np.searchsorted(self.classes_, y), sample_C)]
         # A C to be learned is a factor of these.
         C = 1.0 if isinstance(self.C, str) else self.C
-        return [SVC(np.where(y == c, 1.0, -1.0), C, self.slack, sample_C) for c in positive]
+        machines = [SVC(np.where(y == c, 1.0, -1.0), C, self.slack, sample_C) for c in positive]
+        return [SharedMachines(machines)] if shared else machines
 
     def _multiclass_machine(self, labels: NDArray[np.intp], sample_C: NDArray[np.float64]) -> MulticlassMachine:
         if self.slack != 1:

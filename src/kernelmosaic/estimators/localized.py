@@ -342,7 +342,7 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         Random starts, of which the one with the least objective is kept; they run in parallel.
     slack : {1, 2}, default=1
         Norm of the slack.
-    multi_class : {"ovr", "joint", "pairwise"}, default="ovr"
+    multi_class : {"ovr", "ovr-shared", "joint", "pairwise"}, default="ovr"
         How more than two classes are handled: one versus rest, each with gates of its own; or all in one problem with
         shared gates, without constants, as in :class:`MKLClassifier`.
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"

@@ -12,13 +12,15 @@ from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.kernels.base import refuse_text
 from kernelmosaic.machines import SVR, Huber, Machine
 from kernelmosaic.machines.base import check_positive
+from kernelmosaic.machines.shared import SharedMachines
 
 
 class MKLRegressor(RegressorMixin, BaseMKL):
     """Support vector regression on a weighted sum of kernels.
 
     Minimises ½ (Σ_m d_m ‖w_m‖)² + C Σ max(0, |y_i − f(x_i)| − ε) over f(x) = Σ_m ⟨w_m, φ_m(x)⟩ + b, or the same with
-    another loss.
+    another loss. Several targets are learned with one function each and one weight per kernel for all of them, which
+    minimise the sum of their objectives.
 
     Parameters
     ----------
@@ -42,7 +44,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     Attributes
     ----------
     weights_ : ndarray of shape (P,)
-        The weights of the kernels.
+        The weights of the kernels, shared by all targets.
     kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_
         As in :class:`MKLClassifier`.
     objective_, duality_gap_, n_iter_, n_solves_, history_
@@ -56,6 +58,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     # Models that version 0.1 saved do not have them.
     loss: Any = "epsilon"
     l1_ratio: Any = 0.5
+    _is_flat: bool = True
 
     def __init__(
         self,
@@ -103,24 +106,49 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit to samples and their targets; see :meth:`MKLClassifier.fit`."""
+        """Fit to samples and their targets.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Samples.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), optional
+            Factors of C, sample by sample.
+
+        Returns
+        -------
+        self
+        """
         original = X
         with refuse_text(X, y):
-            X, y = self._validate(X, y, reset=True, y_numeric=True)
+            X, y = self._validate(X, y, reset=True, y_numeric=True, multi_output=True)
             target = np.asarray(y, dtype=np.float64)
+        self._is_flat = target.ndim == 1
         self._fit(X, target, self._sample_weight(sample_weight, X), original)
         self.n_support_ = np.array([len(self.support_)])
         return self
 
-    def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Machine]:
+    def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Any]:
+        each = [self._machine(target, weight) for target in np.atleast_2d(y.T)]
+        return each if len(each) == 1 else [SharedMachines(each)]
+
+    def _machine(self, y: Any, weight: NDArray[np.float64]) -> Machine:
         if self.loss == "epsilon":
-            return [SVR(y, self.C, self.epsilon, self.slack, weight)]
+            return SVR(y, self.C, self.epsilon, self.slack, weight)
         if self.loss == "huber":
-            return [Huber(y, self.C, check_positive("epsilon", self.epsilon, zero=True), weight)]
+            return Huber(y, self.C, check_positive("epsilon", self.epsilon, zero=True), weight)
         if self.loss == "squared":
-            return [SVR(y, self.C, 0.0, 2, weight)]
+            return SVR(y, self.C, 0.0, 2, weight)
         raise ValueError(f"loss={self.loss!r}: give 'epsilon', 'huber' or 'squared'.")
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """Return the predicted targets."""
-        return self._outputs(X)[:, 0]
+        """Return the predicted targets, in the shape of those the model was fitted to."""
+        outputs = self._outputs(X)
+        return outputs[:, 0] if self._is_flat else outputs
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags

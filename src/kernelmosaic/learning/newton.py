@@ -14,8 +14,8 @@ from kernelmosaic.learning.multiclass import MulticlassProblem
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import BoundTracker, Evaluation, Problem, line_search
 from kernelmosaic.machines import Machine
-from kernelmosaic.machines.base import SubsampledMachine
 from kernelmosaic.machines.multiclass import MulticlassMachine
+from kernelmosaic.machines.shared import SharedMachines
 from kernelmosaic.solvers import relative_gap
 
 #: Weights are first learned from this share of the samples, ...
@@ -50,9 +50,11 @@ class Newton(Learner):
     def __init__(self, options: Options) -> None:
         self.options = options
 
-    def learn(self, stack: GramStack, machine: Machine | MulticlassMachine, warm_start: Any = None) -> Learned:
+    def learn(
+        self, stack: GramStack, machine: Machine | SharedMachines | MulticlassMachine, warm_start: Any = None
+    ) -> Learned:
         options = self.options
-        kind: type[Problem] = Problem if machine.has_one_output else MulticlassProblem
+        kind: type[Problem] = Problem if machine.has_independent_outputs else MulticlassProblem
         problem = kind(stack, machine, options)
         search = NewtonSearch(problem, options.tol, warm_start, self._from_a_part(stack, machine))
         search.improve(search.step, options.tol, options.max_iter, options.progress(type(machine).__name__))
@@ -66,7 +68,7 @@ class Newton(Learner):
         rows = np.unique(np.linspace(0, stack.n_samples - 1, count).astype(np.intp))
         rough = replace(self.options, tol=max(self.options.tol, _ROUGH), verbose=False)
         try:
-            found = Newton(rough).learn(stack.part(rows), SubsampledMachine(machine, rows))
+            found = Newton(rough).learn(stack.part(rows), machine.subsampled(rows))
         except ValueError:  # the weights of these few samples may leave no feasible β
             return None
         return found.weights * self.options.penalties**2

@@ -38,7 +38,7 @@ class Evaluation:
         Primal value: no less than the problem's optimum at these weights, and so over all weights.
     q : ndarray of shape (P,)
         ½ βᵀK_mβ / d_m², the slopes of the value downward in θ; NaN for kernels whose slopes were not asked for.
-    products : ndarray of shape (P, n_support)
+    products : ndarray of shape (P, n_support) or (P, n_support, outputs)
         K_m β / d_m² at the support samples; rows of kernels whose slopes were not asked for are meaningless.
     support : ndarray of shape (n_support,)
         Samples where β is not zero.
@@ -110,8 +110,8 @@ class Problem:
     ) -> Evaluation:
         """Solve the machine at θ to a relative gap of `tol`, with the slopes of these kernels (all if None)."""
         solution = self.solve(theta, warm_start, tol)
-        support = np.flatnonzero(solution.beta)
-        blank = np.zeros((self.n_kernels, len(support)))
+        support = nonzero_rows(solution.beta)
+        blank = np.zeros((self.n_kernels, len(support), *solution.beta.shape[1:]))
         unknown = Evaluation(theta, solution, np.inf, np.full(self.n_kernels, np.nan), blank, support)
         every = np.arange(self.n_kernels)
         known = self.add_slopes(unknown, every if kernels is None else np.union1d(kernels, every[theta > 0]))
@@ -122,11 +122,11 @@ class Problem:
 
     def add_slopes(self, at: Evaluation, kernels: NDArray[np.intp]) -> Evaluation:
         """Add the slopes of more kernels."""
-        fresh = self.stack.products(at.solution.beta, at.support, kernels)[kernels] * self.scale[kernels, np.newaxis]
-        products, q = at.products.copy(), at.q.copy()
+        beta, products, q = at.solution.beta, at.products.copy(), at.q.copy()
+        fresh = _times(self.scale[kernels], self.stack.products(beta, at.support, kernels)[kernels])
         products[kernels] = fresh
         # Rounding can make the form of a positive semi-definite matrix negative.
-        q[kernels] = np.maximum(0.5 * (fresh @ at.solution.beta[at.support]), 0.0)
+        q[kernels] = np.maximum(0.5 * np.tensordot(fresh, beta[at.support], axes=beta.ndim), 0.0)
         return replace(at, products=products, q=q)
 
     def complete(self, at: Evaluation) -> Evaluation:
@@ -161,11 +161,23 @@ class Problem:
         The free coefficients solve a linear system in the combined kernel, so their answer to a change of θ_m is its
         inverse times K_m β; everything else is fixed at its bound.
         """
-        program = self.machine.program
-        free = free_samples(program, at.solution.beta)
-        if len(free) == 0 or self._K is None or self._at is None or not np.array_equal(self._at, at.theta):
+        size = len(at.watched)
+        if self._K is None or self._at is None or not np.array_equal(self._at, at.theta):
+            return np.zeros((size, size))
+        if at.solution.beta.ndim == 1:
+            return self._curvature_of(self.machine.program, at, at.solution.beta, ())
+        outputs = enumerate(self.machine.machines)
+        each = [self._curvature_of(one.program, at, at.solution.beta[:, c], (c,)) for c, one in outputs]
+        return np.asarray(sum(each, np.zeros((size, size))))
+
+    def _curvature_of(
+        self, program: Any, at: Evaluation, beta: NDArray[np.float64], output: tuple[int, ...]
+    ) -> NDArray[np.float64]:
+        """Return what one output adds; outputs answer to the weights independently."""
+        free = free_samples(program, beta)
+        if len(free) == 0:
             return np.zeros((len(at.watched),) * 2)
-        V = self._products_at(at, free).T
+        V = self._products_at(at, free)[(..., *output)].T
         answer = self._K.solve_free(free, program.ridge[free], np.column_stack([V, np.ones(len(free))]))
         H = V.T @ answer[:, :-1]
         if program.total is not None and answer[:, -1].sum() > 0:
@@ -174,14 +186,24 @@ class Problem:
         return np.asarray(H)
 
     def _products_at(self, at: Evaluation, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Return K_m β / d_m² at these samples for the kernels watched, of shape (len(at.watched), len(rows))."""
+        """Return K_m β / d_m² at these samples for the kernels watched: (len(at.watched), len(rows), *outputs)."""
         known = np.isin(rows, at.support, assume_unique=True)
-        values = np.empty((len(at.watched), len(rows)))
+        values = np.empty((len(at.watched), len(rows), *at.products.shape[2:]))
         values[:, known] = at.products[np.ix_(at.watched, np.searchsorted(at.support, rows[known]))]
         if not known.all():  # without a tube a sample may be free and yet have a coefficient of zero
             fresh = self.stack.products(at.solution.beta, rows[~known], at.watched)[at.watched]
-            values[:, ~known] = fresh * self.scale[at.watched, np.newaxis]
+            values[:, ~known] = _times(self.scale[at.watched], fresh)
         return values
+
+
+def nonzero_rows(beta: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Return the samples with a coefficient that is not zero, of one output or of several."""
+    return np.flatnonzero(beta if beta.ndim == 1 else np.any(beta != 0, axis=1))
+
+
+def _times(factors: NDArray[np.float64], rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Multiply each row, of whatever shape, with its factor."""
+    return factors.reshape(-1, *[1] * (rows.ndim - 1)) * rows
 
 
 class Valued(Protocol):

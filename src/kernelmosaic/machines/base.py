@@ -27,6 +27,8 @@ class Machine:
         Whether some of the samples, each counting for several, ask for about the same function.
     has_one_output : bool
         Whether there is one coefficient per sample, not one per sample and class.
+    has_independent_outputs : bool
+        Whether the outputs, if there are several, share nothing but the kernel.
     has_targets : bool
         Whether the samples have targets.
     has_labels : bool
@@ -38,6 +40,7 @@ class Machine:
     objective_scale: float = 1.0
     can_be_subsampled: bool = True
     has_one_output: bool = True
+    has_independent_outputs: bool = True
     has_targets: bool = True
     has_labels: bool = False
     has_one_slack: bool = True
@@ -52,6 +55,10 @@ class Machine:
     def solve(self, K: Any, warm_start: Vector | None = None, tol: float = 1e-3) -> Solution:
         """Return the solution for the combined kernel K, in whatever form a stack gives it, to a gap of `tol`."""
         return solve(K, self.program, warm_start, tol)
+
+    def subsampled(self, rows: NDArray[np.intp]) -> Machine:
+        """Return the machine of some samples, each of which stands for several."""
+        return SubsampledMachine(self, rows)
 
     def primal_value(self, solution: Solution) -> float:
         """Return the primal value of a solution: no less than the optimum for its kernel."""

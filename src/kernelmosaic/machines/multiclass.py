@@ -37,6 +37,7 @@ class MulticlassMachine:
     objective_scale: float = 1.0
     can_be_subsampled: bool = False
     has_one_output: bool = False
+    has_independent_outputs: bool = False
     has_targets: bool = True
     has_labels: bool = False
     has_one_slack: bool = True
