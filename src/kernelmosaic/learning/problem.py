@@ -165,19 +165,19 @@ class Problem:
         if self._K is None or self._at is None or not np.array_equal(self._at, at.theta):
             return np.zeros((size, size))
         if at.solution.beta.ndim == 1:
-            return self._curvature_of(self.machine.program, at, at.solution.beta, ())
+            return self._curvature_of(self.machine.program, at, at.solution.beta, ...)
         outputs = enumerate(self.machine.machines)
-        each = [self._curvature_of(one.program, at, at.solution.beta[:, c], (c,)) for c, one in outputs]
+        each = [self._curvature_of(one.program, at, at.solution.beta[:, c], (..., c)) for c, one in outputs]
         return np.asarray(sum(each, np.zeros((size, size))))
 
     def _curvature_of(
-        self, program: Any, at: Evaluation, beta: NDArray[np.float64], output: tuple[int, ...]
+        self, program: Any, at: Evaluation, beta: NDArray[np.float64], output: Any
     ) -> NDArray[np.float64]:
         """Return what one output adds; outputs answer to the weights independently."""
         free = free_samples(program, beta)
         if len(free) == 0:
             return np.zeros((len(at.watched),) * 2)
-        V = self._products_at(at, free)[(..., *output)].T
+        V = self._products_at(at, free)[output].T
         answer = self._K.solve_free(free, program.ridge[free], np.column_stack([V, np.ones(len(free))]))
         H = V.T @ answer[:, :-1]
         if program.total is not None and answer[:, -1].sum() > 0:
