@@ -167,12 +167,12 @@ def _read_npz(path: Path) -> pd.DataFrame:
     names = arrays.pop("feature_names", None)
     arrays = {name: array for name, array in arrays.items() if array.ndim in (1, 2)}
     if not arrays:
-        raise ValueError(f"{path}: no array with one row a sample, such as X and y.")
+        raise ValueError(f"{path}: no array with one row per sample, such as X and y.")
     n = len(arrays["X"] if "X" in arrays else max(arrays.values(), key=lambda array: array.ndim))
     columns: dict[str, NDArray[Any]] = {}
     for name, array in arrays.items():
         if len(array) != n:
-            raise ValueError(f"{path}: {name} has {len(array)} rows, others have {n}; every array needs one a sample.")
+            raise ValueError(f"{path}: {name} has {len(array)} rows, others {n}; every array needs one per sample.")
         columns.update(_named_columns(path, name, array, names if name == "X" else None))
     return pd.DataFrame(columns)
 

@@ -50,7 +50,7 @@ def test_a_run_prints_its_tables_and_leaves_them_in_its_folder(toys, tmp_path, c
     output, errors = capsys.readouterr()
     assert "toy-gauss: Two mixtures" in output
     assert "A quick look" in output
-    assert len(errors.splitlines()) == 2  # no terminal: one line an experiment
+    assert len(errors.splitlines()) == 2  # no terminal: one line per experiment
     assert {path.name for path in (tmp_path / "run").iterdir()} == {
         *("run.json", "run.lock", "toy-gauss.csv", "toy-gauss.jsonl", "toy-sleep.csv", "toy-sleep.jsonl"),
     }

@@ -177,8 +177,8 @@ def refuse_text(X: Any, y: Any = None) -> Iterator[None]:
         found = _first_text(X) if complaint else None
         if found is None and complaint and y is not None and (target := _first_text(y)) is not None:
             raise ValueError(
-                f"y holds text ({target[1]!r}) where a number a sample is read: give numbers, or tell classes apart "
-                "with a classifier."
+                f"y holds text ({target[1]!r}) where one number per sample is read: give numbers, or tell classes "
+                "apart with a classifier."
             ) from error
         if found is None:
             raise

@@ -282,7 +282,7 @@ class Diffusion(MatrixRows):
         L = -A.astype(np.float64)
         L[np.diag_indices_from(L)] -= L.sum(axis=1)
         values, vectors = linalg.eigh(L, overwrite_a=True, check_finite=False, driver="evd")
-        # Zero eigenvalues, one a component, come out as dust of either sign.
+        # Zero eigenvalues, one per component, come out as dust of either sign.
         return np.maximum(values, 0), vectors
 
     def _n_rows(self) -> int:

@@ -16,7 +16,7 @@ Sequences = NDArray[np.object_]
 
 
 class SequenceKernel(Kernel):
-    """A kernel between strings: X is a list, an array, a column or a series of `str` or `bytes`, one a sample.
+    """A kernel between strings: X is a list, an array, a column or a series of `str` or `bytes`, one per sample.
 
     Letters are compared as they are written: ``"a"`` is not ``"A"``.
     """
@@ -27,14 +27,14 @@ class SequenceKernel(Kernel):
         """Return X as a vector of non-empty `str`, or raise naming what is wrong."""
         if isinstance(X, str | bytes):
             raise TypeError(
-                f"X is one string, {X[:20]!r}: {type(self).__name__} needs a list of strings, one a sample."
+                f"X is one string, {X[:20]!r}: {type(self).__name__} needs a list of strings, one per sample."
             )
         strings = np.asarray(X, dtype=object)
         if strings.ndim == 2 and strings.shape[1] == 1:
             strings = strings[:, 0]
         if strings.ndim != 1 or strings.size == 0:
             raise ValueError(
-                f"X has shape {strings.shape}: {type(self).__name__} needs one string a sample: a list or one column."
+                f"X has shape {strings.shape}: {type(self).__name__} needs one string per sample: a list or one column."
             )
         if all(type(s) is str and s for s in strings):
             return strings
@@ -99,7 +99,7 @@ class Spectrum(SequenceKernel):
         return np.asarray(self._counts(X).power(2).sum(axis=1), dtype=np.float64).ravel()
 
     def _counts(self, X: Sequences) -> Any:
-        """One row a string, one column a word that occurs."""
+        """Counts, one row per string and one column per word that occurs."""
         self._check_length()
         n_letters = lengths(X)
         # Where words may start: not so near the end of a string that they would run into the next one.
@@ -211,7 +211,7 @@ class SmithWaterman(SequenceKernel):
     sequences_ : ndarray of str
         The training strings.
     features_ : ndarray of shape (n, n)
-        Their descriptions, a row a string.
+        Their descriptions, one row per string.
 
     References
     ----------

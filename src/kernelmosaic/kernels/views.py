@@ -112,7 +112,7 @@ def _read_item(i: int, item: Any) -> tuple[str | None, Kernel | PerColumn, Any]:
 
 
 def lay_specs(entries: Sequence[Entry], X: Any) -> list[KernelSpec]:
-    """Turn columns into numbers, as `ColumnTransformer` does, and expand the kernels that stand for one a column."""
+    """Turn columns into numbers, as `ColumnTransformer` does, and expand the kernels that stand for one per column."""
     specs = []
     for entry in entries:
         columns = _column_numbers(entry, X)
@@ -136,7 +136,7 @@ def _column_numbers(entry: Entry, X: Any) -> NDArray[np.intp] | None:
     if _is_mask(columns) and len(columns) != n_columns:
         raise ValueError(
             f"kernel {entry.name!r}: columns {shown} is a mask of {len(columns)} for the {n_columns} columns of X: "
-            "give one boolean a column, or names or numbers."
+            "give one boolean per column, or names or numbers."
         )
     try:
         numbers = np.asarray(_get_column_indices(X, columns), dtype=np.intp)
@@ -243,7 +243,7 @@ def family(kernel: Kernel, **grids: Iterable[Any]) -> list[Kernel]:
 
 
 class PerColumn(BaseEstimator):
-    """One kernel a column: stands in a list of kernels for clones of a kernel, each on a column of its own.
+    """One kernel per column: stands in a list of kernels for clones of a kernel, each on a column of its own.
 
     Parameters
     ----------
