@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
-from kernelmosaic.kernels.base import Block, Kernel
+from kernelmosaic.kernels.base import Block, Kernel, is_positive
 
 #: How far entries may be off, relative to the largest, and still be taken for rounded.
 ROUNDING = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 1e-6}
@@ -302,5 +302,5 @@ class Diffusion(MatrixRows):
         return np.asarray(vectors[rows] * np.exp(-0.5 * self.beta * values))
 
     def _check_beta(self) -> None:
-        if not isinstance(self.beta, Real) or isinstance(self.beta, bool) or not 0 < self.beta < np.inf:
+        if not is_positive(self.beta):
             raise ValueError(f"beta={self.beta!r}: the diffusion time must be a positive finite number.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 
-from kernelmosaic.kernels.base import Block, Kernel
+from kernelmosaic.kernels.base import Block, Kernel, is_whole
 
 Sequences = NDArray[np.object_]
 
@@ -111,7 +110,7 @@ class Spectrum(SequenceKernel):
         return sparse.csr_array((np.ones(starts.size), (rows[starts], columns)), shape=shape)
 
     def _check_length(self) -> None:
-        if not isinstance(self.length, Integral) or isinstance(self.length, bool) or self.length < 1:
+        if not is_whole(self.length):
             raise ValueError(f"length={self.length!r}: the length of the words must be a positive integer.")
 
 
@@ -169,7 +168,7 @@ class WeightedDegree(SequenceKernel):
         return np.full(len(X), beta @ np.maximum(len(X[0]) - d + 1, 0))
 
     def _check_degree(self) -> None:
-        if not isinstance(self.degree, Integral) or isinstance(self.degree, bool) or self.degree < 1:
+        if not is_whole(self.degree):
             raise ValueError(f"degree={self.degree!r}: the length of the longest word must be a positive integer.")
 
 
@@ -299,7 +298,7 @@ class SmithWaterman(SequenceKernel):
     def _check_parameters(self) -> None:
         for name in ("gap_open", "gap_extend"):
             value = getattr(self, name)
-            if not isinstance(value, Integral) or isinstance(value, bool) or value < 0:
+            if not is_whole(value, 0):
                 raise ValueError(f"{name}={value!r}: the cost of a gap must be an integer of at least 0.")
         if self.gap_open < self.gap_extend:
             raise ValueError(
