@@ -160,7 +160,7 @@ def measure(problem: Problem, makers: Callable[..., dict[str, Any]], splits: int
 
 
 def compare(problems: list[Problem], makers: Callable[..., dict[str, Any]], splits: int, stratify: bool) -> None:
-    """Print two tables: scores, then support vectors and kernels; a row a method, a column a set."""
+    """Print two tables: scores, then support vectors and kernels; one row per method, one column per set."""
     found = {problem.name: measure(problem, makers, splits, stratify) for problem in problems}
     names = max(found.values(), key=len)
     for cell in (score_cell, size_cell):

@@ -6,8 +6,8 @@
 FOLDER holds the sets as npz files; see docs/datasets.md.
 
 Ten Gaussian kernels, λ = 5e-4 or learned, random splits: 80 % of the two-class sets for training, 60 % of the others,
-of which 100 samples a class are drawn first. Columns are standardised on the training part. `--form 2` is exp(−‖x − z‖²
-/ 2σ²), `--form 1` without the 2: the paper does not say which.
+of which 100 samples per class are drawn first. Columns are standardised on the training part. `--form 2` is
+exp(−‖x − z‖² / 2σ²), `--form 1` without the 2: the paper does not say which.
 
 Double cross-validation, with which the paper compares, is scikit-learn's GridSearchCV over the ten kernels and five
 regularisers, of kernel discriminant analysis with one kernel and of SVC; five folds.

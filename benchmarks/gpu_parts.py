@@ -1,4 +1,4 @@
-"""What `gpu.py` measures: one method a part, each on data and kernels made here, with the bytes its matrices move."""
+"""What `gpu.py` measures: one method per part, each on data and kernels made here, with the bytes its matrices move."""
 
 from __future__ import annotations
 

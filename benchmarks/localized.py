@@ -264,7 +264,7 @@ def _motorcycle(d, n_seeds: int, most: int) -> None:
 
 
 def _multifeat(d, n_seeds: int, most: int) -> None:
-    """Digits 0-4 against 5-9; a linear kernel a view, gates on all views."""
+    """Digits 0-4 against 5-9; one linear kernel per view, gates on all views."""
     X = (d.data - d.data.mean(axis=0)) / np.maximum(d.data.std(axis=0), 1e-12)
     y = np.where(d.target >= 5, 1, -1)
     kernels = [(view, Linear(), columns) for view, columns in d.columns.items()]

@@ -201,7 +201,7 @@ def peers(sizes: tuple[int, ...], python: str | None) -> None:
 
 
 def ask_peers(python: str | None, train: np.ndarray, test: np.ndarray, y: np.ndarray, truth: np.ndarray):
-    """Run benchmarks/peers.py in the interpreter that has the other packages, one method a process, 120 s each."""
+    """Run benchmarks/peers.py in the interpreter that has the other packages, one method per process, 120 s each."""
     if python is None:
         yield "other packages", {"error": "skipped: give --peers-python (see benchmarks/peers.py)"}
         return

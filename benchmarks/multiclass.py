@@ -2,7 +2,7 @@
 
     python benchmarks/multiclass.py [--data FOLDER] [--quick] [--repeats 10] [--parts error,cost,conic,growth,features]
 
-error   waveform, satimage, segment and USPS from FOLDER (one NumPy file a set: X, y), or from the folder that the
+error   waveform, satimage, segment and USPS from FOLDER (one NumPy file per set: X, y), or from the folder that the
         environment variable KERNELMOSAIC_DATA names: 1000 training samples, ten Gaussian kernels, widths 0.1 to 100,
         standardised features, κ (or C) of 0.5, 1 or 10 by 3-fold cross-validation, at most 40 iterations
 cost    bilinear MKL, by each of its solvers, and shared weights in LIBSVM one-versus-rest fits of the mean kernel; with

@@ -15,7 +15,7 @@ from kernelmosaic.kernels import Gaussian, per_column
 from kernelmosaic.plots import ConvergenceDisplay
 
 # %%
-# One Gaussian kernel a column: thirty weights to learn.
+# One Gaussian kernel per column: thirty weights to learn.
 X, y = load_breast_cancer(return_X_y=True)
 X, y = StandardScaler().fit_transform(X)[:300], y[:300]
 kernels = [per_column(Gaussian("median"))]

@@ -14,7 +14,7 @@ from kernelmosaic.kernels import Gaussian, family
 from kernelmosaic.plots import DecisionRegionDisplay, KernelWeightsDisplay
 
 # %%
-# Four clusters in the plane, two a class, and a test set large enough to trust.
+# Four clusters in the plane, two per class, and a test set large enough to trust.
 X, y = make_gaussians(n_components=4, n_samples=400, random_state=0)
 X_test, y_test = make_gaussians(n_components=4, n_samples=20_000, random_state=1)
 widths = [0.3, 1, 3, 10, 30]

@@ -153,5 +153,5 @@ def _bars(values: dict[str, float], unit: str) -> Any:
 
 
 def work_chart(run: Run) -> Any:
-    """Return bars of the seconds of work, one an experiment."""
+    """Return bars of the seconds of work, one per experiment."""
     return _bars({one.experiment.name: max(one.work.seconds, 1e-3) for one in run.results}, "seconds of work")

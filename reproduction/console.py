@@ -69,7 +69,7 @@ class Estimate:
 
 
 class ConsoleWatcher(Watcher):
-    """Shows how far a run is on stderr, if that is a terminal, and a line an experiment in any case."""
+    """Shows how far a run is on stderr, if that is a terminal, and one line per experiment in any case."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -117,7 +117,7 @@ def watching() -> Iterator[ConsoleWatcher]:
 
 
 def print_table(finished: Finished, quick: bool = False, console: Console | None = None) -> None:
-    """Print what the paper's table prints, a line a method, and say where the other figures are."""
+    """Print what the paper's table prints, one line per method, and say where the other figures are."""
     console = console or Console()
     metrics = [metric for metric in _SHOWN if any(row.metric == metric for row in finished.rows)]
     title = f"{finished.experiment.name}: {finished.experiment.title}"

@@ -41,7 +41,7 @@ _RULE = (
 
 
 def f_test_table(rows: Sequence[Row]) -> Table | None:
-    """Return the 5×2 cv F tests, a line a data set, comparison and metric; None if there are none."""
+    """Return the 5×2 cv F tests, one line per data set, comparison and metric; None if there are none."""
     found = []
     for line in lines_of(row for row in rows if row.metric.startswith(TESTS)):
         for metric in (name.removeprefix("p:") for name in line.figures if name.startswith("p:")):

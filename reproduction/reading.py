@@ -15,7 +15,7 @@ from reproduction.papers import EXPERIMENTS
 from reproduction.rows import Row, read_rows
 from reproduction.store import sound_lines
 
-#: Seconds of work and units, one line an experiment; what is kept of the records.
+#: Seconds of work and units, one line per experiment; what is kept of the records.
 _WORK = "run.csv"
 
 

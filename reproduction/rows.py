@@ -78,7 +78,7 @@ def row_of(dataset: str, method: str, kernels: str, metric: str, values: Sequenc
 
 
 def write_rows(rows: Iterable[Row], path: Path) -> None:
-    """Write rows as a table with commas, six digits a number; what is not known stays empty."""
+    """Write rows as a table with commas, six digits per number; what is not known stays empty."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, [field.name for field in fields(Row)], lineterminator="\n")
         writer.writeheader()

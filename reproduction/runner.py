@@ -76,7 +76,7 @@ def run_experiments(
     Returns
     -------
     list of Finished
-        One an experiment, in the order given. Units that failed are listed there; a later run tries them again.
+        One per experiment, in the order given. Units that failed are listed there; a later run tries them again.
     """
     settings = settings or Settings()
     watcher = watcher or Watcher()

@@ -25,7 +25,7 @@ def _by_three_folds(estimator: Any, parameter: str) -> GridSearchCV:
 
 BENCHMARKS = Experiment(
     name="003-benchmarks",
-    title="One weight a class and kernel against one versus rest and shared weights",
+    title="One weight per class and kernel against one versus rest and shared weights",
     paper="003",
     table="Figure 1",
     protocol=RandomSplits(

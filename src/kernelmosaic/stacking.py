@@ -1,4 +1,4 @@
-"""One array a view, side by side in one table: what estimators read, and which columns are whose."""
+"""One array per view, side by side in one table: what estimators read, and which columns are whose."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _check_rows(tables: dict[str, Any]) -> None:
     rows = {name: table.shape[0] for name, table in tables.items()}
     if len(set(rows.values())) > 1:
         listed = ", ".join(f"{name} has {count}" for name, count in rows.items())
-        raise ValueError(f"the views differ in their numbers of rows: {listed}; each needs a row a sample.")
+        raise ValueError(f"the views differ in their numbers of rows: {listed}; each needs one row per sample.")
 
 
 def _is_frame(view: Any) -> bool:

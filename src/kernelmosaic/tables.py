@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from kernelmosaic.kernels.base import is_number
 from kernelmosaic.reports import existing_file, write_bytes, write_text
 
 #: Numbers are read as they were written, which pandas 3.1 does by itself and warns of being asked for.
@@ -167,12 +168,12 @@ def _read_npz(path: Path) -> pd.DataFrame:
     names = arrays.pop("feature_names", None)
     arrays = {name: array for name, array in arrays.items() if array.ndim in (1, 2)}
     if not arrays:
-        raise ValueError(f"{path}: no array with one row a sample, such as X and y.")
+        raise ValueError(f"{path}: no array with one row per sample, such as X and y.")
     n = len(arrays["X"] if "X" in arrays else max(arrays.values(), key=lambda array: array.ndim))
     columns: dict[str, NDArray[Any]] = {}
     for name, array in arrays.items():
         if len(array) != n:
-            raise ValueError(f"{path}: {name} has {len(array)} rows, others have {n}; every array needs one a sample.")
+            raise ValueError(f"{path}: {name} has {len(array)} rows, others {n}; every array needs one per sample.")
         columns.update(_named_columns(path, name, array, names if name == "X" else None))
     return pd.DataFrame(columns)
 
@@ -225,23 +226,15 @@ def read_matrix(path: Path, name: str) -> NDArray[np.float64]:
 def _matrix_of_text(path: Path) -> NDArray[np.float64]:
     """The numbers of a delimited file, without a first line or column of names if there is one."""
     rows = list(_rows_of_text(path, _delimiter(path)))
-    if len(rows) > 1 and not all(map(_is_number, rows[0][1:])):
+    if len(rows) > 1 and not all(map(is_number, rows[0][1:])):
         rows = rows[1:]
-    if not _is_number(rows[0][0]):
+    if not is_number(rows[0][0]):
         rows = [row[1:] for row in rows]
     for i, row in enumerate(rows, start=1):
         for j, cell in enumerate(row, start=1):
-            if not _is_number(cell):
+            if not is_number(cell):
                 raise ValueError(f"{path}, matrix row {i}, column {j}: {cell!r} is not a number.")
     return np.array(rows, dtype=np.float64)
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
 
 
 def kind_of(column: pd.Series) -> str:

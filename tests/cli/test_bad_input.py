@@ -65,7 +65,7 @@ def test_a_folder_is_no_file(capsys, tmp_path):
         ({"X": np.ones((4, 2)), "y": np.ones(3)}, "y has 3 rows"),
         ({"X": np.ones((4, 2)), "feature_names": np.array(["a"])}, "feature_names"),
         ({"X": np.ones((4, 2)), "feature_names": np.array(["a", "a"])}, "'a' occurs 2 times"),
-        ({"K": np.ones((2, 2, 2))}, "one row a sample"),
+        ({"K": np.ones((2, 2, 2))}, "one row per sample"),
         ({"y": np.array([{}, {}])}, "plain NumPy arrays"),
     ],
     ids=["lengths", "names", "twice", "cube", "pickled"],

@@ -92,7 +92,7 @@ def test_the_answers_are_those_of_whole_fits(tmp_path, monkeypatch, name):
                 np.testing.assert_allclose(point.predictions, case.naive(point.price), atol=2e-2 * np.std(case.y))
             else:
                 case.assert_same_classes(point)
-    assert len(made) == 3  # one a fold, not one a fit
+    assert len(made) == 3  # one per fold, not one per fit
 
 
 def test_matrices_that_were_given_stay_beside_those_computed(tmp_path):

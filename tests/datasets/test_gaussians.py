@@ -9,7 +9,7 @@ from scipy.stats import multivariate_normal, norm
 
 from kernelmosaic.datasets import BayesRule, bayes_decision, make_gaussians
 
-# prior, mean, diagonal of the covariance, label: as printed, one row a component
+# prior, mean, diagonal of the covariance, label: as printed, one row per component
 TABLE = {
     2: [(0.50, (-1, 1), (0.8, 2), 1), (0.50, (1, -2.2), (0.8, 4), -1)],
     3: [(0.25, (-2, 1), (0.8, 2), 1), (0.25, (2, 1), (0.8, 2), 1), (0.50, (0, -2.2), (0.8, 4), -1)],
@@ -78,7 +78,7 @@ def test_moments_and_priors_are_those_of_the_table(n_components):
 def test_each_component_has_its_prior(n_components):
     n = 100_000
     X, y = make_gaussians(n_components, n, random_state=3)
-    # Components of a class lie 4 apart along x₁ with deviation 0.9: the nearest mean errs 1.3 % of the time a side.
+    # Components of a class lie 4 apart along x₁ with deviation 0.9: the nearest mean errs 1.3 % of the time per side.
     for label in (-1, 1):
         rows = [(p, m[0]) for p, m, _, c in TABLE[n_components] if c == label]
         nearest = np.abs(X[y == label, :1] - [m for _, m in rows]).argmin(axis=1)

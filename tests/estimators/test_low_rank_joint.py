@@ -181,7 +181,7 @@ def test_memory_stays_within_the_budget(kind, n, budget, tmp_path, monkeypatch):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert model.duality_gap_ <= model.tol
-    # Beside the stack there are columns of n numbers a class, and the few samples that the kernels are fitted to.
+    # Beside the stack there are columns of n numbers per class, and the few samples that the kernels are fitted to.
     assert peak < budget + 20 * 8 * n * k + 2 * 8 * 200 * d < 0.75 * samples.nbytes
 
 

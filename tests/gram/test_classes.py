@@ -1,4 +1,4 @@
-"""What joint machines ask of a stack: a combination a class, and products with several columns."""
+"""What joint machines ask of a stack: one combination per class, and products with several columns."""
 
 from __future__ import annotations
 

@@ -212,5 +212,5 @@ def test_search_over_a_stack_of_matrices_copies_none(monkeypatch):
     assert search.best_params_["kernel"] is not stack[0]
     assert {id(p["kernel"].K) for p in search.cv_results_["params"]} == {id(kernel.K) for kernel in stack}
     assert any(search.best_estimator_.kernel.K is kernel.K for kernel in stack)
-    assert len(checks) == 3  # one a matrix, for 24 fits and the last
+    assert len(checks) == 3  # one per matrix, for 24 fits and the last
     assert search.predict(ROWS[:3]).shape == (3,)

@@ -67,7 +67,7 @@ def test_two_classes_are_the_binary_machine():
     pairwise = PairwiseSlack(y, 0.7).solve(K, tol=1e-10)
     assert pairwise.objective == pytest.approx(2 * binary.objective, rel=1e-8)
     assert_allclose(pairwise.values[:, 1], binary.values, atol=1e-4)
-    # One slack a sample and margin 1 between the classes: f = (f_1 − f_0)/2 has margin ½.
+    # One slack per sample and margin 1 between the classes: f = (f_1 − f_0)/2 has margin ½.
     halved = binary_without_intercept(K, signs, 0.7, margin=0.5)
     assert CrammerSinger(y, 0.7).solve(K, tol=1e-10).objective == pytest.approx(2 * halved.objective, rel=1e-8)
 

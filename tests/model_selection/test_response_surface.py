@@ -58,7 +58,7 @@ def test_exact_quadratic_costs_the_design_and_one_point(P):
     np.testing.assert_allclose(found, OPTIMUM[: P - 1], atol=1e-6)
     assert search.best_score_ == pytest.approx(0.0, abs=1e-10)
     np.testing.assert_allclose(search.surface_.minimise(-np.ones(P - 1), np.ones(P - 1)), found, atol=1e-6)
-    # three folds a point, and no point twice
+    # three folds per point, and no point twice
     assert len(ScoredByFormula.log) == 3 * search.n_solver_calls_ == 3 * len(set(ScoredByFormula.log))
 
 

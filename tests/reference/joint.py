@@ -37,7 +37,7 @@ def _margin_rows(L, y, k, margins, slack_of, width):
 
 
 def solve_joint_conic(K, y, k, sample_C, margins, pairwise):
-    """Return the optimum of ½ Σ‖w_c‖² + Σ price · slack, one slack a sample or one a sample and class."""
+    """Return the optimum of ½ Σ‖w_c‖² + Σ price · slack, one slack per sample or one per sample and class."""
     L = factor(K)
     n, rank = L.shape
     slacks = n * k if pairwise else n

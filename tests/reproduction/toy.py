@@ -74,7 +74,7 @@ def gaussians(n_samples: int = 90) -> Experiment:
 
 
 if __name__ == "__main__":
-    # folder, seconds a unit, processes: a run that a test may kill
+    # folder, seconds per unit, processes: a run that a test may kill
     run_experiments(
         [sleeping(seconds=float(sys.argv[2]))], sys.argv[1], Settings(seed=5), make_executor(int(sys.argv[3]))
     )

@@ -34,7 +34,7 @@ def rounds_of(size):
 
 
 def combined(features, weights):
-    """The matrices themselves: one for all classes, or one a class."""
+    """The matrices themselves: one for all classes, or one per class."""
     Ks = np.stack([Z @ Z.T for Z in features])
     return np.tensordot(weights, Ks, 1)
 

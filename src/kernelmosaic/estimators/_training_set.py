@@ -376,7 +376,7 @@ def _codes(column: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _as_void(cells: NDArray[np.uint8]) -> NDArray[Any]:
-    # One opaque value a row: sorting compares the bytes, many times faster than column by column.
+    # One opaque value per row: sorting compares the bytes, many times faster than column by column.
     return np.ascontiguousarray(cells).view(np.dtype((np.void, cells.shape[1])))[:, 0]
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from kernelmosaic.kernels.base import Block, Kernel
+from kernelmosaic.kernels.base import Block, Kernel, is_positive
+from kernelmosaic.kernels.views import check_kernel
 
 
 class _Pair(Kernel):
@@ -54,8 +55,8 @@ class _Pair(Kernel):
 
     def _check_parts(self) -> None:
         name = type(self).__name__
-        _check_kernel("left", self.left, name)
-        _check_kernel("right", self.right, name)
+        check_kernel("left", self.left, name)
+        check_kernel("right", self.right, name)
         if self.left.input_kind != self.right.input_kind:
             raise ValueError(
                 f"{name} joins kernels on the same samples, but left={self.left!r} reads {self.left.input_kind} and "
@@ -167,8 +168,8 @@ class Scaled(Kernel):
         return frequencies, value * float(self.factor)
 
     def _check_parts(self) -> None:
-        _check_kernel("kernel", self.kernel, "Scaled")
-        if not isinstance(self.factor, Real) or isinstance(self.factor, bool) or not 0 < self.factor < np.inf:
+        check_kernel("kernel", self.kernel, "Scaled")
+        if not is_positive(self.factor):
             raise ValueError(
                 f"factor={self.factor!r}: a kernel can only be multiplied by a positive finite number or by a kernel."
             )
@@ -181,11 +182,6 @@ def _fitted(owner: Kernel, name: str) -> Kernel:
     """The fitted clone of a part, or, before `fit`, the part as it was given."""
     part: Kernel = owner.__dict__.get(name + "_") or getattr(owner, name)
     return part
-
-
-def _check_kernel(name: str, value: Any, owner: str) -> None:
-    if not isinstance(value, Kernel):
-        raise TypeError(f"{name}={value!r}: {owner} needs a kernel here, such as Linear() or Gaussian().")
 
 
 def _operand(kernel: Kernel, *looser: type[Kernel]) -> str:

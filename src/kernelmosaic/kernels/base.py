@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -177,8 +178,8 @@ def refuse_text(X: Any, y: Any = None) -> Iterator[None]:
         found = _first_text(X) if complaint else None
         if found is None and complaint and y is not None and (target := _first_text(y)) is not None:
             raise ValueError(
-                f"y holds text ({target[1]!r}) where a number a sample is read: give numbers, or tell classes apart "
-                "with a classifier."
+                f"y holds text ({target[1]!r}) where one number per sample is read: give numbers, or tell classes "
+                "apart with a classifier."
             ) from error
         if found is None:
             raise
@@ -194,14 +195,25 @@ def _first_text(X: Any) -> tuple[Any, str] | None:
     table = np.asarray(X, dtype=object)
     for j, values in enumerate(table.T if table.ndim == 2 else [table.ravel()]):
         for value in values:
-            if isinstance(value, str) and not _is_number(value):
+            if isinstance(value, str) and not is_number(value):
                 return (list(X.columns)[j] if hasattr(X, "columns") else j), str(value)
     return None
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Whether a text reads as a number."""
     try:
         float(text)
     except ValueError:
         return False
     return True
+
+
+def is_positive(value: Any) -> bool:
+    """Whether a parameter is a positive, finite number."""
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < np.inf
+
+
+def is_whole(value: Any, least: int = 1) -> bool:
+    """Whether a parameter is a whole number of at least so much."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least

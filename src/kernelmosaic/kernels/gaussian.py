@@ -6,7 +6,6 @@ import math
 import warnings
 from abc import abstractmethod
 from itertools import pairwise
-from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,7 +16,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.extmath import row_norms
 
 from kernelmosaic.backend import backend_of
-from kernelmosaic.kernels.base import Block, StatisticKernel
+from kernelmosaic.kernels.base import Block, StatisticKernel, is_positive
 
 #: Above this many distinct samples the median distance is taken over an even sub-sample: pairs grow with the square.
 _MEDIAN_SAMPLES = 2000
@@ -78,19 +77,15 @@ class Radial(StatisticKernel):
         return np.ones(X.shape[0])
 
     def _resolve_width(self, X: Any) -> float:
-        if not _is_positive(self.factor):
+        if not is_positive(self.factor):
             raise ValueError(f"factor={self.factor!r}: what multiplies the width must be a positive, finite number.")
         if isinstance(self.width, str) and self.width in _WIDTH_RULES:
             distance = _WIDTH_RULES[self.width](_distinct_rows(X), self.metric)
             # One distinct sample has no neighbour: every width gives the same constant kernel.
             return float(self.factor) * (distance if distance > 0 else 1.0)
-        if not _is_positive(self.width):
+        if not is_positive(self.width):
             raise ValueError(f"width={self.width!r}: give a positive, finite number, 'median' or 'nearest'.")
         return float(self.factor) * float(self.width)
-
-
-def _is_positive(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < np.inf
 
 
 def _distinct_rows(X: Any) -> Any:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from kernelmosaic.backend import backend_of
-from kernelmosaic.kernels.base import Block, StatisticKernel, pairwise_statistic
+from kernelmosaic.kernels.base import Block, StatisticKernel, is_whole, pairwise_statistic
 
 
 class Linear(StatisticKernel):
@@ -56,7 +56,7 @@ class Polynomial(StatisticKernel):
         return K
 
     def _check_parameters(self) -> None:
-        if not isinstance(self.degree, Integral) or isinstance(self.degree, bool) or self.degree < 1:
+        if not is_whole(self.degree):
             raise ValueError(f"degree={self.degree!r}: the degree of a polynomial kernel must be a positive integer.")
         if not isinstance(self.offset, Real) or isinstance(self.offset, bool) or not 0 <= self.offset < np.inf:
             raise ValueError(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
-from kernelmosaic.kernels.base import Block, Kernel
+from kernelmosaic.kernels.base import Block, Kernel, is_positive
 
 #: How far entries may be off, relative to the largest, and still be taken for rounded.
 ROUNDING = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 1e-6}
@@ -282,7 +282,7 @@ class Diffusion(MatrixRows):
         L = -A.astype(np.float64)
         L[np.diag_indices_from(L)] -= L.sum(axis=1)
         values, vectors = linalg.eigh(L, overwrite_a=True, check_finite=False, driver="evd")
-        # Zero eigenvalues, one a component, come out as dust of either sign.
+        # Zero eigenvalues, one per component, come out as dust of either sign.
         return np.maximum(values, 0), vectors
 
     def _n_rows(self) -> int:
@@ -302,5 +302,5 @@ class Diffusion(MatrixRows):
         return np.asarray(vectors[rows] * np.exp(-0.5 * self.beta * values))
 
     def _check_beta(self) -> None:
-        if not isinstance(self.beta, Real) or isinstance(self.beta, bool) or not 0 < self.beta < np.inf:
+        if not is_positive(self.beta):
             raise ValueError(f"beta={self.beta!r}: the diffusion time must be a positive finite number.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import fft
 from sklearn.utils import check_array
 
-from kernelmosaic.kernels.base import Block, Kernel
+from kernelmosaic.kernels.base import Block, Kernel, is_whole
 from kernelmosaic.kernels.gaussian import Gaussian
 
 
@@ -85,9 +84,7 @@ class FFT(Kernel):
 
     def _magnitudes(self, X: Any) -> NDArray[Any]:
         available, wanted = X.shape[1] // 2 + 1, self.n_frequencies
-        if wanted is not None and (
-            not isinstance(wanted, Integral) or isinstance(wanted, bool) or not 1 <= wanted <= available
-        ):
+        if wanted is not None and not (is_whole(wanted) and wanted <= available):
             raise ValueError(
                 f"n_frequencies={wanted!r}: give an integer from 1 to {available}, the number of frequencies of "
                 f"profiles with {X.shape[1]} points, or None for all."

@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel, pairwise_statistic
+from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel, is_whole, pairwise_statistic
 from kernelmosaic.kernels.gaussian import Gaussian
 from kernelmosaic.kernels.linear import Linear, Polynomial
 
@@ -120,7 +120,7 @@ class Projected(Kernel):
 
     def _checked_components(self, n_features: int) -> int:
         R = self.n_components
-        if isinstance(R, bool) or not isinstance(R, int | np.integer) or not 1 <= R <= n_features:
+        if not (is_whole(R) and n_features >= R):
             raise ValueError(f"n_components={R!r}: give a whole number from 1 to the {n_features} columns.")
         return int(R)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,13 +9,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 
-from kernelmosaic.kernels.base import Block, Kernel
+from kernelmosaic.kernels.base import Block, Kernel, is_whole
 
 Sequences = NDArray[np.object_]
 
 
 class SequenceKernel(Kernel):
-    """A kernel between strings: X is a list, an array, a column or a series of `str` or `bytes`, one a sample.
+    """A kernel between strings: X is a list, an array, a column or a series of `str` or `bytes`, one per sample.
 
     Letters are compared as they are written: ``"a"`` is not ``"A"``.
     """
@@ -27,14 +26,14 @@ class SequenceKernel(Kernel):
         """Return X as a vector of non-empty `str`, or raise naming what is wrong."""
         if isinstance(X, str | bytes):
             raise TypeError(
-                f"X is one string, {X[:20]!r}: {type(self).__name__} needs a list of strings, one a sample."
+                f"X is one string, {X[:20]!r}: {type(self).__name__} needs a list of strings, one per sample."
             )
         strings = np.asarray(X, dtype=object)
         if strings.ndim == 2 and strings.shape[1] == 1:
             strings = strings[:, 0]
         if strings.ndim != 1 or strings.size == 0:
             raise ValueError(
-                f"X has shape {strings.shape}: {type(self).__name__} needs one string a sample: a list or one column."
+                f"X has shape {strings.shape}: {type(self).__name__} needs one string per sample: a list or one column."
             )
         if all(type(s) is str and s for s in strings):
             return strings
@@ -99,7 +98,7 @@ class Spectrum(SequenceKernel):
         return np.asarray(self._counts(X).power(2).sum(axis=1), dtype=np.float64).ravel()
 
     def _counts(self, X: Sequences) -> Any:
-        """One row a string, one column a word that occurs."""
+        """Counts, one row per string and one column per word that occurs."""
         self._check_length()
         n_letters = lengths(X)
         # Where words may start: not so near the end of a string that they would run into the next one.
@@ -111,7 +110,7 @@ class Spectrum(SequenceKernel):
         return sparse.csr_array((np.ones(starts.size), (rows[starts], columns)), shape=shape)
 
     def _check_length(self) -> None:
-        if not isinstance(self.length, Integral) or isinstance(self.length, bool) or self.length < 1:
+        if not is_whole(self.length):
             raise ValueError(f"length={self.length!r}: the length of the words must be a positive integer.")
 
 
@@ -169,7 +168,7 @@ class WeightedDegree(SequenceKernel):
         return np.full(len(X), beta @ np.maximum(len(X[0]) - d + 1, 0))
 
     def _check_degree(self) -> None:
-        if not isinstance(self.degree, Integral) or isinstance(self.degree, bool) or self.degree < 1:
+        if not is_whole(self.degree):
             raise ValueError(f"degree={self.degree!r}: the length of the longest word must be a positive integer.")
 
 
@@ -211,7 +210,7 @@ class SmithWaterman(SequenceKernel):
     sequences_ : ndarray of str
         The training strings.
     features_ : ndarray of shape (n, n)
-        Their descriptions, a row a string.
+        Their descriptions, one row per string.
 
     References
     ----------
@@ -299,7 +298,7 @@ class SmithWaterman(SequenceKernel):
     def _check_parameters(self) -> None:
         for name in ("gap_open", "gap_extend"):
             value = getattr(self, name)
-            if not isinstance(value, Integral) or isinstance(value, bool) or value < 0:
+            if not is_whole(value, 0):
                 raise ValueError(f"{name}={value!r}: the cost of a gap must be an integer of at least 0.")
         if self.gap_open < self.gap_extend:
             raise ValueError(

@@ -112,7 +112,7 @@ def _read_item(i: int, item: Any) -> tuple[str | None, Kernel | PerColumn, Any]:
 
 
 def lay_specs(entries: Sequence[Entry], X: Any) -> list[KernelSpec]:
-    """Turn columns into numbers, as `ColumnTransformer` does, and expand the kernels that stand for one a column."""
+    """Turn columns into numbers, as `ColumnTransformer` does, and expand the kernels that stand for one per column."""
     specs = []
     for entry in entries:
         columns = _column_numbers(entry, X)
@@ -136,7 +136,7 @@ def _column_numbers(entry: Entry, X: Any) -> NDArray[np.intp] | None:
     if _is_mask(columns) and len(columns) != n_columns:
         raise ValueError(
             f"kernel {entry.name!r}: columns {shown} is a mask of {len(columns)} for the {n_columns} columns of X: "
-            "give one boolean a column, or names or numbers."
+            "give one boolean per column, or names or numbers."
         )
     try:
         numbers = np.asarray(_get_column_indices(X, columns), dtype=np.intp)
@@ -232,7 +232,7 @@ def family(kernel: Kernel, **grids: Iterable[Any]) -> list[Kernel]:
     >>> family(Gaussian(), factor=[0.5, 2])  # times the median distance between training samples
     [Gaussian(factor=0.5), Gaussian(factor=2)]
     """
-    _check_kernel(kernel, "family")
+    check_kernel("kernel", kernel, "family")
     known = kernel.get_params()
     for name in grids:
         if name not in known:
@@ -243,7 +243,7 @@ def family(kernel: Kernel, **grids: Iterable[Any]) -> list[Kernel]:
 
 
 class PerColumn(BaseEstimator):
-    """One kernel a column: stands in a list of kernels for clones of a kernel, each on a column of its own.
+    """One kernel per column: stands in a list of kernels for clones of a kernel, each on a column of its own.
 
     Parameters
     ----------
@@ -256,7 +256,7 @@ class PerColumn(BaseEstimator):
 
     def expand(self, columns: Sequence[int]) -> list[Kernel]:
         """Return a clone of the kernel for every column, in their order; an estimator does this at `fit`."""
-        _check_kernel(self.kernel, "PerColumn")
+        check_kernel("kernel", self.kernel, "PerColumn")
         return [clone(self.kernel) for _ in columns]
 
 
@@ -269,13 +269,14 @@ def per_column(kernel: Kernel) -> PerColumn:
     >>> per_column(Linear())
     PerColumn(kernel=Linear())
     """
-    _check_kernel(kernel, "per_column")
+    check_kernel("kernel", kernel, "per_column")
     return PerColumn(kernel)
 
 
-def _check_kernel(kernel: Any, owner: str) -> None:
-    if not isinstance(kernel, Kernel):
-        raise TypeError(f"kernel={kernel!r}: {owner} needs a kernel; {suggest_kernel(kernel)}")
+def check_kernel(name: str, given: Any, owner: str) -> None:
+    """Raise, with what to write instead, if a parameter of the owner is no kernel."""
+    if not isinstance(given, Kernel):
+        raise TypeError(f"{name}={given!r}: {owner} needs a kernel; {suggest_kernel(given)}")
 
 
 def _grid_values(name: str, grid: Any) -> list[Any]:

@@ -335,7 +335,7 @@ def _line_style(k: int, n_points: int) -> dict[str, Any]:
         "markersize": 4.0,
         "linewidth": 1.4,
     }
-    # A marker an iteration reads well up to a few dozen; then some are enough.
+    # One marker per iteration reads well up to a few dozen; then some are enough.
     return style | {"markevery": max(1, n_points // 20)}
 
 

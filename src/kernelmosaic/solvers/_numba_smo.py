@@ -296,7 +296,7 @@ def ascend_singles(
 
 @njit(cache=True, nogil=True, fastmath=_MATH)
 def subtract_rows(K: NDArray[Any], rows: NDArray[np.intp], changes: Vector, residual: Vector) -> None:
-    """residual −= Σ changes[r] K[rows[r]], four rows a pass over a strip that stays in the first-level cache."""
+    """residual −= Σ changes[r] K[rows[r]], four rows per pass over a strip that stays in the first-level cache."""
     n = residual.shape[0]
     fours = rows.shape[0] - rows.shape[0] % 4
     strip = 2048

@@ -30,7 +30,7 @@ class ConicSolution:
     x : ndarray
         The variables.
     multipliers : list of ndarray
-        The dual variables, one array a block, in the order the blocks were added.
+        The dual variables, one array per block, in the order the blocks were added.
     status : str
         What Clarabel says of them; only "Solved" is an optimum within its tolerance.
     n_iter : int

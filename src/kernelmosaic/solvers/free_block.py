@@ -20,7 +20,7 @@ _JITTER = 1e-10
 #: At least this much is added, so that a block of zeros has a Newton step, too.
 _LEAST_NOISE = 1e-12
 #: What updating an entry of an inverse costs in time, as flops of a factorisation.
-_FLOPS_AN_ENTRY = 80
+_FLOPS_PER_ENTRY = 80
 
 
 def free_samples(program: Program, beta: Vector) -> NDArray[np.intp]:
@@ -141,7 +141,7 @@ class _FullForm:
     @property
     def cost(self) -> float:
         n = len(self.A)
-        return float(_FLOPS_AN_ENTRY * n**2 + (3 * n**3 if self.inverse is None else 0))
+        return float(_FLOPS_PER_ENTRY * n**2 + (3 * n**3 if self.inverse is None else 0))
 
     def multiply(self, x: Vector) -> Vector:
         return self._apply(self.A, x)
@@ -173,7 +173,7 @@ class _FullForm:
 def quadratic_form(A: NDArray[np.float64], ridge: Vector, noise: float) -> _LowRankForm | _FullForm:
     """Return A + diag ridge, made positive definite by the noise A's entries are known up to."""
     triangle, pivots, rank, _ = dpstrf(A, tol=noise, lower=1)
-    if rank**2 > _FLOPS_AN_ENTRY * len(A):
+    if rank**2 > _FLOPS_PER_ENTRY * len(A):
         with suppress(LinAlgError):  # if A is less definite than was promised, the factor takes what is
             return _FullForm(A + np.diag(ridge + noise))
     L = np.empty((len(A), rank))
