@@ -93,9 +93,10 @@ class Backend:
     # Linear algebra ------------------------------------------------------------------------------------------------
 
     def cholesky(self, A: Any, overwrite: bool = False) -> Any | None:
-        """Return the lower Cholesky factor; None if A is not positive definite to machine precision."""
+        """Return the lower Cholesky factor of a symmetric A; None if it is not positive definite up to rounding."""
         (potrf,) = get_lapack_funcs(("potrf",), (A,))
-        factor, info = potrf(A, lower=True, overwrite_a=overwrite, clean=True)
+        # LAPACK reads columns: the transpose of an array in rows is the same matrix, and need not be copied.
+        factor, info = potrf(A if A.flags.f_contiguous else A.T, lower=True, overwrite_a=overwrite, clean=True)
         return factor if info == 0 else None
 
     def cho_solve(self, factor: Any, right: Any) -> Any:

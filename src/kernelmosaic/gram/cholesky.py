@@ -35,7 +35,8 @@ class Cholesky:
         self.scale = 1.0 / xp.sqrt(xp.clip(M.diagonal(), 1e-300, None))
         jitter = 0.0
         while True:
-            A = M * self.scale * self.scale[:, None]
+            A = M * self.scale
+            A *= self.scale[:, None]
             diagonal = backend.diagonal_view(A)
             diagonal += jitter
             factor = backend.cholesky(A, overwrite=True)
