@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.backend import Backend, backend_of
-from kernelmosaic.gram.cholesky import Cholesky
 from kernelmosaic.gram.gram import Array, Gram
+from kernelmosaic.gram.linear import Cholesky
 
 #: Relative to the mean diagonal: softens systems that are solved in the features.
 _JITTER = 1e-5

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram.cholesky import Cholesky
 from kernelmosaic.gram.factored import FactoredGram
+from kernelmosaic.gram.linear import Cholesky
 from kernelmosaic.solvers.free_block import free_samples
 from kernelmosaic.solvers.interior_point import CentralPath, Interior
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify
