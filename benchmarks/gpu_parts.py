@@ -54,9 +54,9 @@ class Meter:
     @contextmanager
     def attached(self, staged: bool) -> Iterator[Meter]:
         """Wrap the operations that touch matrices; their own code knows nothing of it."""
-        from kernelmosaic.gram import device_stack
+        from kernelmosaic.gram.stack import MatrixStack as stack
 
-        rounds, stack, block = working_set.OneOutput, device_stack.DeviceStack, working_set.FreeBlock
+        rounds, block = working_set.OneOutput, working_set.FreeBlock
 
         def moved_rows(self_: Any, rows: Any, beta: Any) -> float:
             return len(rows) * self_.gram.n_samples * self_.gram.dtype.itemsize
@@ -73,7 +73,7 @@ class Meter:
         wraps = [
             (rounds, "place", "update slopes", moved_rows),
             (DenseGram, "block", "gather blocks", gathered),
-            (stack, "_fill", "combine", whole),
+            (stack, "combine", "combine", whole),
             (stack, "combine_gated", "combine gated", whole),
             (block, "_step", "newton step", free_block),
         ]
@@ -220,7 +220,7 @@ class Parts:
 
     def low_rank(self, n: int, rank: int = 500) -> dict[str, Any]:
         """Ten kernels in Fourier features; the floor is the arithmetic of the Newton matrices at the measured rate."""
-        from kernelmosaic.gram import device_features as features
+        from kernelmosaic.gram import feature_stack as features
 
         X, y = make_mixture(n)
         model = self.model(make_kernels(X), approximation="fourier", rank=rank, random_state=0)
@@ -240,17 +240,17 @@ class Parts:
 
             return run
 
-        gram, names = features.DeviceFactoredGram, ("normal_matrix", "apply", "adjoint", "rows")
-        originals = {name: getattr(gram, name) for name in names} | {"fill": features.DeviceFeatures.fill.__func__}
+        gram, names = features.StackFactors, ("normal_matrix", "apply", "adjoint", "rows")
+        originals = {name: getattr(gram, name) for name in names} | {"fill": features.StoredFeatures.fill.__func__}
         try:
             for name in names:
                 setattr(gram, name, watched(name, originals[name]))
-            features.DeviceFeatures.fill = classmethod(watched("fill", originals["fill"]))  # type: ignore[assignment]
+            features.StoredFeatures.fill = classmethod(watched("fill", originals["fill"]))  # type: ignore[assignment]
             took, _ = self.timed(lambda: model.fit(X, y))
         finally:
             for name in names:
                 setattr(gram, name, originals[name])
-            features.DeviceFeatures.fill = classmethod(originals["fill"])  # type: ignore[assignment]
+            features.StoredFeatures.fill = classmethod(originals["fill"])  # type: ignore[assignment]
         X_test, y_test = make_mixture(20_000, seed=1)
         row = {"seconds": took, "gap": model.duality_gap_, "solves": model.n_solves_, "floor_s": flops / self.rate()}
         row |= {"active": int(np.sum(model.weights_ > 0)), "support": len(model.support_)}

@@ -21,7 +21,7 @@ from kernelmosaic import MKLClassifier
 from kernelmosaic.gram import KernelSet
 from kernelmosaic.gram.factory import make_feature_stack
 from kernelmosaic.gram.feature_maps import FeatureMaps
-from kernelmosaic.gram.feature_stack import LocalFactoredGram
+from kernelmosaic.gram.feature_stack import StackFactors
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels import Gaussian, family
 from kernelmosaic.kernels.views import lay_specs, read_kernels
@@ -52,18 +52,18 @@ class Counter:
     flops: float = 0.0
 
     def __enter__(self) -> Counter:
-        self.original = LocalFactoredGram.normal_matrix
+        self.original = StackFactors.normal_matrix
         original, counter = self.original, self
 
-        def counted(gram: LocalFactoredGram, theta: np.ndarray, precise: bool = False) -> np.ndarray:
+        def counted(gram: StackFactors, theta: np.ndarray, precise: bool = False) -> np.ndarray:
             counter.flops += float(np.count_nonzero(theta)) * (gram.n_features + 1) ** 2
             return original(gram, theta, precise)
 
-        LocalFactoredGram.normal_matrix = counted
+        StackFactors.normal_matrix = counted
         return self
 
     def __exit__(self, *_: object) -> None:
-        LocalFactoredGram.normal_matrix = self.original
+        StackFactors.normal_matrix = self.original
 
 
 @dataclass(frozen=True)

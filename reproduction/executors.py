@@ -16,7 +16,7 @@ from typing import Protocol as Interface
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
-from kernelmosaic.gram.threads import allowed_threads
+from kernelmosaic.backend import allowed_threads
 from reproduction.experiment import Measurement, Protocol, Record, Settings, Unit
 
 #: How often a unit may die with its worker before it counts as failed.

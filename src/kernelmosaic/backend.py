@@ -8,6 +8,9 @@ replaces, with a test that both agree.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,9 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, get_lapack_funcs
+from threadpoolctl import ThreadpoolController, threadpool_info
 
 #: Entries of a matrix that are gathered at once.
 _GATHERED = 2**26
+#: Share of a device's free memory that may be taken by default: nobody else has plans for the rest.
+_SHARE = 0.85
+#: Reading this many bytes takes longer than starting threads.
+_WORTH_THREADS = 2**26
 
 
 class Backend:
@@ -36,6 +44,10 @@ class Backend:
     name = "numpy"
     xp: Any = np
     device: str | None = None
+
+    def __reduce__(self) -> Any:
+        # There is one object per place: those who ask where an array is compare them.
+        return "NUMPY"
 
     # Between here and there ----------------------------------------------------------------------------------------
 
@@ -63,6 +75,10 @@ class Backend:
         """Return the NumPy dtype of an array."""
         found: np.dtype[Any] = array.dtype
         return found
+
+    def add_scaled(self, out: Any, array: Any, factor: float) -> None:
+        """out += factor * array, in the precision of out."""
+        out += out.dtype.type(factor) * array
 
     def diagonal_view(self, A: Any) -> Any:
         """Return the diagonal of a square matrix, which may be written to."""
@@ -93,9 +109,10 @@ class Backend:
     # Linear algebra ------------------------------------------------------------------------------------------------
 
     def cholesky(self, A: Any, overwrite: bool = False) -> Any | None:
-        """Return the lower Cholesky factor; None if A is not positive definite to machine precision."""
+        """Return the lower Cholesky factor of a symmetric A; None if it is not positive definite up to rounding."""
         (potrf,) = get_lapack_funcs(("potrf",), (A,))
-        factor, info = potrf(A, lower=True, overwrite_a=overwrite, clean=True)
+        # LAPACK reads columns: the transpose of an array in rows is the same matrix, and need not be copied.
+        factor, info = potrf(A if A.flags.f_contiguous else A.T, lower=True, overwrite_a=overwrite, clean=True)
         return factor if info == 0 else None
 
     def cho_solve(self, factor: Any, right: Any) -> Any:
@@ -140,6 +157,9 @@ class TorchBackend(Backend):
         self._dtypes = {kind: dtype for dtype, kind in self._kinds.items()}
         self._buffer: Any = None
 
+    def __reduce__(self) -> Any:
+        return torch_backend, (self.device,)
+
     def asarray(self, values: Any, dtype: Any = np.float64) -> Any:
         kind = None if dtype is None else self._kinds[np.dtype(dtype)]
         values = values if isinstance(values, self.xp.Tensor) else np.asarray(values, order="C")
@@ -166,6 +186,9 @@ class TorchBackend(Backend):
 
     def dtype(self, array: Any) -> np.dtype[Any]:
         return np.dtype(self._dtypes[array.dtype])
+
+    def add_scaled(self, out: Any, array: Any, factor: float) -> None:
+        out.add_(array, alpha=factor)
 
     def diagonal_view(self, A: Any) -> Any:
         return A.diagonal()
@@ -239,6 +262,62 @@ def is_tensor(array: Any) -> bool:
     return type(array).__module__.partition(".")[0] == "torch" and hasattr(array, "detach")
 
 
+def is_dask(X: Any) -> bool:
+    """Whether X is a Dask collection; Dask itself is not loaded to find out."""
+    return type(X).__module__.split(".")[0] in ("dask", "dask_expr") and hasattr(X, "__dask_graph__")
+
+
+# Devices -------------------------------------------------------------------------------------------------------------
+
+
+def require_device(device: Any) -> Any:
+    """Return the torch device of that name, or raise saying what is missing."""
+    if isinstance(device, str) and device.lower() in ("gpu", "nvidia"):
+        raise ValueError(f"device={device!r}: write device='cuda' for a GPU, 'cuda:1' for the second; None for NumPy.")
+    try:
+        import torch
+    except ImportError:
+        raise ImportError(
+            f"device={device!r} needs the optional package torch: pip install 'kernelmosaic[gpu]'."
+        ) from None
+    try:
+        found = torch.device(device)
+    except (RuntimeError, TypeError):
+        raise ValueError(f"device={device!r}: give None, 'cuda', 'cuda:1' or 'cpu'.") from None
+    if found.type not in ("cpu", "cuda"):
+        raise ValueError(f"device={device!r}: only 'cuda' devices and 'cpu' compute in double precision.")
+    count = torch.cuda.device_count() if found.type == "cuda" else 1
+    if count == 0:
+        raise ValueError(f"device={device!r}: torch finds no CUDA device here; use device=None.")
+    if (found.index or 0) >= count:
+        raise ValueError(f"device={device!r}: there are {count} CUDA devices, numbered from 0.")
+    return found
+
+
+def has_device(device: str | None) -> bool:
+    """Whether torch and that device are here."""
+    if device is None:
+        return False
+    try:
+        require_device(device)
+    except (ImportError, ValueError):
+        return False
+    return True
+
+
+def tensor_device(X: Any) -> str | None:
+    """Return the device a tensor lives on; None for arrays and for tensors in the host's memory."""
+    return str(X.device) if is_tensor(X) and X.device.type != "cpu" else None
+
+
+def to_host(X: Any) -> Any:
+    """Return a tensor as an array, anything else as it is."""
+    return X.detach().cpu().numpy() if is_tensor(X) else X
+
+
+# Memory --------------------------------------------------------------------------------------------------------------
+
+
 def available_bytes() -> int:
     """Return the memory the system would give without swapping; 4 GiB where it does not say."""
     try:
@@ -251,3 +330,66 @@ def available_bytes() -> int:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     except (AttributeError, ValueError, OSError):
         return 4 * 2**30
+
+
+def default_budget(backend: Backend = NUMPY) -> float:
+    """Return the bytes that may be taken: half of the host's free memory, most of a device's own."""
+    cuda = str(backend.device).startswith("cuda")
+    return _SHARE * backend.free_bytes() if cuda else available_bytes() // 2
+
+
+def format_bytes(size: float) -> str:
+    """Write a size as people read it: ``1.5 GiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def row_strips(n: int, height: int) -> Iterator[slice]:
+    """Cut n rows into strips of at most that height."""
+    for start in range(0, n, max(1, height)):
+        yield slice(start, min(start + max(1, height), n))
+
+
+# Threads -------------------------------------------------------------------------------------------------------------
+
+
+def run_threads(work: Callable[[Any], None], items: Iterable[Any], n_bytes: int) -> None:
+    """Call work on every item, on the cores that are ours; it gains only if it releases the interpreter's lock.
+
+    The bytes that all items read together tell whether that is worth starting threads for.
+    """
+    items = list(items)
+    n_threads = min(allowed_threads(), len(items)) if n_bytes >= _WORTH_THREADS else 1
+    if n_threads <= 1:
+        for item in items:
+            work(item)
+        return
+    with ThreadPoolExecutor(n_threads) as pool:
+        list(pool.map(work, items))
+
+
+@lru_cache(maxsize=1)
+def allowed_threads() -> int:
+    """Return the threads the BLAS may use in this process: where joblib or the user limits those, ours are too."""
+    blas = [int(library["num_threads"]) for library in threadpool_info() if library["user_api"] == "blas"]
+    return min(blas, default=1)
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """Return a context in which linear algebra stays on the thread that calls it.
+
+    For many small products: the libraries' own threads wait for each other, which costs much where cores are busy.
+    """
+    # The count is taken before it is lowered: our own threads keep to it.
+    allowed_threads()
+    context: AbstractContextManager[Any] = _libraries().limit(limits=1, user_api="blas")
+    return context
+
+
+@lru_cache(maxsize=1)
+def _libraries() -> ThreadpoolController:
+    """The libraries in this process: looking for them takes longer than a small factorisation."""
+    return ThreadpoolController()

@@ -43,9 +43,7 @@ _MODEL = "the path of a file that save or `kernelmosaic fit` wrote"
 _HOMES = (
     "kernels",
     "gram.kernel_set",
-    "gram.product",
     "gram.normalizing",
-    "gram.features",
     "gram.feature_maps",
     "learning.steps",
     "gating",
@@ -71,8 +69,11 @@ _RENAMED = {
     "kernelmosaic.model_selection.five_by_two.FiveByTwoFold": "kernelmosaic.model_selection.folds.FiveByTwoFold",
     "kernelmosaic.gram.mosaic.Mosaic": "kernelmosaic.gram.kernel_set.KernelSet",
     "kernelmosaic.gram.mosaic.Piece": "kernelmosaic.gram.kernel_set.FittedKernel",
-    "kernelmosaic.gram.product.ProductMosaic": "kernelmosaic.gram.product.ProductKernelSet",
+    "kernelmosaic.gram.product.ProductMosaic": "kernelmosaic.gram.kernel_set.ProductKernelSet",
     "kernelmosaic.gram.feature_mosaic.FeatureMosaic": "kernelmosaic.gram.feature_maps.FeatureMaps",
+    "kernelmosaic.gram.features.NystroemMap": "kernelmosaic.gram.feature_maps.NystroemMap",
+    "kernelmosaic.gram.features.ColumnsMap": "kernelmosaic.gram.feature_maps.ColumnsMap",
+    "kernelmosaic.gram.features.FourierMap": "kernelmosaic.gram.feature_maps.FourierMap",
     # `Expansion` itself reads the state that these had.
     "kernelmosaic.estimators._feature_expansion.FeatureExpansion": "kernelmosaic.estimators._expansion.Expansion",
     "kernelmosaic.estimators._gated_expansion.GatedExpansion": "kernelmosaic.estimators._expansion.Expansion",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,8 +11,8 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kernelmosaic import DiscriminantMKLClassifier
-from kernelmosaic.gram import factory
-from kernelmosaic.gram.feature_stack import ComputedFeatures, FeatureStack, LocalFactoredGram
+from kernelmosaic.gram import feature_stack
+from kernelmosaic.gram.feature_stack import ComputedFeatures, FeatureStack, StackFactors
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed
 from kernelmosaic.learning.discriminant_ridge import FeatureRidge, MatrixRidge
 from kernelmosaic.machines.discriminant import binary_targets, class_targets
@@ -151,7 +152,7 @@ def test_what_a_fitted_function_says_adds_up():
 
 def test_one_pass_forms_the_products_and_none_keeps_a_vector_a_kernel_and_class(monkeypatch):
     formed = []
-    normal_matrix, products = LocalFactoredGram.normal_matrix, FeatureStack.products
+    normal_matrix, products = StackFactors.normal_matrix, FeatureStack.products
 
     def counted(gram, theta, precise=False):
         assert precise
@@ -162,7 +163,7 @@ def test_one_pass_forms_the_products_and_none_keeps_a_vector_a_kernel_and_class(
         assert beta.ndim == 1
         return products(stack, beta, *rest)
 
-    monkeypatch.setattr(LocalFactoredGram, "normal_matrix", counted)
+    monkeypatch.setattr(StackFactors, "normal_matrix", counted)
     monkeypatch.setattr(FeatureStack, "products", thin)
     model = DiscriminantMKLClassifier(GAUSSIANS, tol=1e-6, **LOW).fit(X, THREE)
     assert model.n_solves_ > 3
@@ -171,7 +172,7 @@ def test_one_pass_forms_the_products_and_none_keeps_a_vector_a_kernel_and_class(
 
 def test_features_in_single_precision_keep_the_certificate(monkeypatch):
     double = DiscriminantMKLClassifier(GAUSSIANS, tol=1e-8, **LOW).fit(X, THREE)
-    monkeypatch.setattr(factory, "_DOUBLE_BYTES", 0)
+    monkeypatch.setattr(feature_stack, "HOST", replace(feature_stack.HOST, double_bytes=0))
     single = DiscriminantMKLClassifier(GAUSSIANS, tol=1e-8, **LOW).fit(X, THREE)
     assert single.duality_gap_ <= 1e-8
     assert single.objective_ == pytest.approx(double.objective_, rel=1e-5)
@@ -203,8 +204,8 @@ def test_features_need_not_be_stored(tmp_path, alpha, monkeypatch):
         paths.append(np.memmap(path, dtype=np.float64, mode="r", shape=rows.shape))
     stored = settings(alpha=alpha).fit(X, THREE)
     passes = []
-    computed = ComputedFeatures.features
-    monkeypatch.setattr(ComputedFeatures, "features", lambda *given: passes.append(1) or computed(*given))
+    computed = ComputedFeatures.placed_features
+    monkeypatch.setattr(ComputedFeatures, "placed_features", lambda *given: passes.append(1) or computed(*given))
     # No room for 160 × 60 numbers beside the matrices of 61 × 61.
     assert_alike(settings(alpha=alpha, memory_budget=1.8e5).fit(paths[0], THREE), stored, paths[1])
     assert passes

@@ -10,6 +10,8 @@ import pytest
 from sklearn.base import clone
 
 from kernelmosaic import BilinearMKLClassifier, LocalizedMKLClassifier, MKLClassifier, PosteriorMKLClassifier
+from kernelmosaic.gram import feature_maps
+from kernelmosaic.gram.feature_maps import FitOptions
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
 from kernelmosaic.solvers import multiclass
 from kernelmosaic.solvers.working_set import Options
@@ -168,7 +170,7 @@ def test_features_need_no_matrix_a_class():
     ids=["joint", "joint, features computed", "bilinear"],
 )
 def test_memory_stays_within_the_budget(kind, n, budget, tmp_path, monkeypatch):
-    monkeypatch.setattr("kernelmosaic.gram.feature_maps._LEAST_ROWS", 200)
+    monkeypatch.setattr(feature_maps, "OPTIONS", FitOptions(least_rows=200))
     d, k = 800, 4
     samples = np.memmap(tmp_path / "samples.dat", dtype=np.float64, mode="w+", shape=(n, d))
     samples[:] = np.random.RandomState(0).standard_normal((n, d))
@@ -206,15 +208,14 @@ def test_a_device_changes_nothing(name, features, few_at_a_time, monkeypatch):
 
 
 @pytest.mark.torch
-def test_single_precision_on_a_device_keeps_the_certificate(few_at_a_time, monkeypatch):
+def test_single_precision_on_a_device_keeps_the_certificate(few_at_a_time):
     pytest.importorskip("torch")
-    from kernelmosaic.gram import factory
-
-    monkeypatch.setattr(factory, "_SMALL", 10)
     for name in ("joint", "bilinear"):
         model, y = CASES[name]
         for budget in (None, 2.5 * 4 * len(X) ** 2):
-            there = clone(model).set_params(device="cpu", tol=1e-4, memory_budget=budget).fit(X, y)
+            there = clone(model).set_params(device="cpu", tol=1e-4, memory_budget=budget)
+            there._stack_dtype = np.float32
+            there.fit(X, y)
             here = clone(model).set_params(tol=1e-4).fit(X, y)
             assert there.duality_gap_ <= 1e-4
             assert there.objective_ == pytest.approx(here.objective_, rel=3e-4)

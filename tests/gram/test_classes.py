@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -88,5 +90,5 @@ def test_blocks_of_features_class_by_class():
 
 def test_memory_bounds_the_blocks_of_all_classes_together():
     stack = StoredFeatures([np.ones((10, 2))])
-    stack.block_numbers = 500
+    stack.options = replace(stack.options, block_numbers=500)
     assert stack.combine_classes(np.ones((5, 1))).block_samples == 10

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import sparse
 
-from kernelmosaic.gram import KernelSet, ProductKernelSet, factory, make_feature_stack, make_stack
-from kernelmosaic.gram.feature_maps import FeatureMaps
-from kernelmosaic.gram.feature_stack import ComputedFeatures, StoredFeatures
-from kernelmosaic.gram.features import ColumnsMap, FourierMap, NystroemMap
+from kernelmosaic.gram import KernelSet, ProductKernelSet, make_feature_stack, make_stack
+from kernelmosaic.gram.feature_maps import ColumnsMap, FeatureMaps, FourierMap, NystroemMap
+from kernelmosaic.gram.feature_stack import HOST, ComputedFeatures, StoredFeatures
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Polynomial, Precomputed, Spectrum
 from kernelmosaic.kernels.views import lay_specs, read_kernels
@@ -181,9 +182,9 @@ def stack(request, monkeypatch):
     if request.param == "stored":
         stored = make_feature_stack(kernel_set, rows)
         assert isinstance(stored, StoredFeatures)
-        stored.strip_bytes = 4000  # several strips
+        stored.options = replace(HOST, strip_bytes=4000)  # several strips
         return stored
-    return ComputedFeatures(kernel_set, rows, np.float64, strip_bytes=8000)
+    return ComputedFeatures(kernel_set, rows, np.float64, replace(HOST, strip_bytes=8000))
 
 
 def test_products_and_forms_are_those_of_the_matrices(stack):
@@ -229,15 +230,16 @@ def test_the_combined_kernel_does_to_vectors_what_its_matrix_does(stack, gated):
     np.testing.assert_allclose(gram.rows(np.array([9, 2, 30])), Z[[9, 2, 30]], rtol=0, atol=1e-13 * np.abs(Z).max())
 
 
-def test_how_features_are_kept_depends_on_the_budget(monkeypatch):
+def test_how_features_are_kept_depends_on_the_budget():
     rows = open_rows(X)
     kernel_set = FeatureMaps.fit(KernelSet, tiles_of([Gaussian(2.0)], X), rows, None, rank=20, random_state=0)
     small = 5 * 8 * 21**2
     assert make_feature_stack(kernel_set, rows, small + 8 * 60 * 20).dtype == np.float64
-    monkeypatch.setattr(factory, "_DOUBLE_BYTES", 100)
-    single = make_feature_stack(kernel_set, rows, small + 4 * 60 * 20)
+    few = replace(HOST, double_bytes=100)
+    single = make_feature_stack(kernel_set, rows, small + 4 * 60 * 20, options=few)
     assert isinstance(single, StoredFeatures)
     assert single.dtype == np.float32
-    assert isinstance(make_feature_stack(kernel_set, rows, small + 4 * 60 * 20 - 1), ComputedFeatures)
+    computed = make_feature_stack(kernel_set, rows, small + 4 * 60 * 20 - 1, options=few)
+    assert isinstance(computed, ComputedFeatures)
     with pytest.raises(MemoryError, match=r"20 features need.*lower rank"):
         make_feature_stack(kernel_set, rows, small - 1)

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from kernelmosaic import MKLClassifier, MKLRegressor
-from kernelmosaic.gram import KernelSet, device_features, factory, predictions
+from kernelmosaic.gram import KernelSet, factory, feature_stack
 from kernelmosaic.gram.factory import make_feature_stack
 from kernelmosaic.gram.feature_maps import FeatureMaps
+from kernelmosaic.gram.predictions import feature_products
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
 from kernelmosaic.kernels.views import lay_specs, read_kernels
@@ -24,12 +25,12 @@ KERNELS = {
 }
 
 
-def make_stacks(approximation, normalize, n=60):
+def make_stacks(approximation, normalize, n=60, options=None):
     X = np.random.RandomState(0).randn(n, 4) + 3.0
     rows = open_rows(X)
     specs = lay_specs(read_kernels(KERNELS[approximation]), X)
     kernel_set = FeatureMaps.fit(KernelSet, specs, rows, normalize, None, approximation, 12, 0)
-    return make_feature_stack(kernel_set, rows), make_feature_stack(kernel_set, rows, device="cpu")
+    return make_feature_stack(kernel_set, rows), make_feature_stack(kernel_set, rows, device="cpu", options=options)
 
 
 @pytest.mark.parametrize("normalize", ["trace", "diagonal", "centered", None])
@@ -67,10 +68,8 @@ def test_operations_agree(approximation, normalize):
         np.testing.assert_allclose(b.diagonal(), a.diagonal(), **close)
 
 
-def test_normal_matrix_in_blocks_of_columns_and_strips(monkeypatch):
-    here, there = make_stacks("nystroem", "trace")
-    monkeypatch.setattr(device_features, "_COLUMNS", 7)
-    monkeypatch.setattr(device_features, "STRIP", 500)
+def test_normal_matrix_in_blocks_of_columns_and_strips():
+    here, there = make_stacks("nystroem", "trace", options=replace(feature_stack.DEVICE, columns=7, strip_bytes=4000))
     theta = np.random.RandomState(2).rand(60)
     ones = np.ones(here.n_kernels)
     np.testing.assert_allclose(
@@ -94,14 +93,13 @@ def test_fits_agree(approximation):
 
 
 def test_too_many_features_say_so(monkeypatch):
-    monkeypatch.setattr(factory, "device_budget", lambda device: 1e3)
+    monkeypatch.setattr(factory, "default_budget", lambda backend=None: 1e8 if backend is None else 1e3)
     with pytest.raises(MemoryError, match="lower rank, or use device=None"):
         make_stacks("fourier", "trace")
 
 
 @pytest.mark.parametrize("approximation", ["fourier", "nystroem"])
-def test_predictions_are_made_on_the_device(approximation, monkeypatch):
-    monkeypatch.setitem(predictions._ENTRIES, "cpu", 100)
+def test_predictions_are_made_on_the_device(approximation):
     rng = np.random.RandomState(4)
     X = rng.randn(80, 4)
     settings = {"approximation": approximation, "rank": 12, "random_state": 0, "device": "cpu"}
@@ -109,6 +107,15 @@ def test_predictions_are_made_on_the_device(approximation, monkeypatch):
     assert model._expansion.device == "cpu"
     host = replace(model._expansion, device=None)
     fresh = rng.randn(50, 4)
+    sums = host.sums
+    strips = [
+        {(strip.start, strip.stop, m): values for strip, m, values in feature_products(sums.kernel_set, *rest)}
+        for rest in ((open_rows(fresh), sums.w, "cpu", 100), (open_rows(fresh), sums.w, None, 10**6))
+    ]
+    assert len(strips[0]) > len(strips[1]) == len(sums.w)
+    for (_, _, m), whole in strips[1].items():
+        parts = [values for (_, _, k), values in strips[0].items() if k == m]
+        np.testing.assert_allclose(np.concatenate(parts), whole, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(model._expansion.terms(fresh), host.terms(fresh), rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(model.predict(fresh), host.values(fresh)[:, 0] + model.intercept_, rtol=1e-8)
 
@@ -121,14 +128,13 @@ def test_the_memory_budget_holds_on_the_device():
 
 
 @pytest.mark.parametrize("columns", [(), (3,)], ids=["one vector", "several"])
-def test_single_precision_times_double_is_summed_in_double(columns, monkeypatch):
+def test_single_precision_times_double_is_summed_in_double(columns):
     from kernelmosaic.gram import _torch_cuda
 
-    monkeypatch.setattr(_torch_cuda, "_STRIP", 100)
     rng = np.random.RandomState(5)
     Z = rng.standard_normal((57, 9)).astype(np.float32)
     w, v = rng.standard_normal((9, *columns)), rng.standard_normal((57, *columns))
     tensors = [torch.as_tensor(one) for one in (Z, w, v)]
-    np.testing.assert_allclose(_torch_cuda.rows_times(*tensors[:2]), Z.astype(np.float64) @ w, rtol=1e-12)
-    found = _torch_cuda.columns_times(tensors[0], tensors[2])
+    np.testing.assert_allclose(_torch_cuda.rows_times(*tensors[:2], strip=100), Z.astype(np.float64) @ w, rtol=1e-12)
+    found = _torch_cuda.columns_times(tensors[0], tensors[2], strip=100)
     np.testing.assert_allclose(found, Z.astype(np.float64).T @ v, rtol=1e-12)

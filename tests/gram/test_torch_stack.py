@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelmosaic.gram import DenseGram, KernelSet, ProductKernelSet, device_stack, make_stack, predictions
-from kernelmosaic.gram.device import has_device, is_tensor, require_device, tensor_device, to_host
+from kernelmosaic.backend import has_device, is_tensor, require_device, tensor_device, to_host
+from kernelmosaic.gram import DenseGram, KernelSet, ProductKernelSet, StoredStack, predictions
+from kernelmosaic.gram import make_stack as make_any_stack
 from kernelmosaic.kernels import Correlation, Gaussian, Laplacian, Linear, Polynomial, StatisticKernel, family
 from kernelmosaic.kernels.views import lay_specs, read_kernels
 
@@ -51,12 +52,9 @@ def samples():
     return np.random.default_rng(0).normal(size=(N, 4)) + 30.0
 
 
-@pytest.fixture(autouse=True)
-def small_tiles(monkeypatch):
-    """So small that every operation takes many squares."""
-    monkeypatch.setitem(device_stack._TILE, "cpu", 16)
-    monkeypatch.setitem(predictions._ENTRIES, "cpu", 300)
-    monkeypatch.setattr(predictions, "_COLUMNS", 11)
+def make_stack(*args, **options):
+    """Return a stack whose operations take many squares, of 16 × 16 entries."""
+    return make_any_stack(*args, working_bytes=3 * 8 * 16**2, **options)
 
 
 def fit(X, kernels=KERNELS, normalize="trace", rule=KernelSet):
@@ -82,7 +80,7 @@ class TestOperations:
         kernel_set = fit(samples, normalize=normalize)
         budget = (P + 2) * N * N * np.dtype(dtype).itemsize * (1.0 if stored else 0.4)
         stack = make_stack(kernel_set, kernel_set.views(samples), dtype=dtype, budget=budget, device="cpu")
-        assert (stack.stored is not None) == stored
+        assert isinstance(stack, StoredStack) == stored
         return stack
 
     @pytest.fixture
@@ -241,7 +239,7 @@ def test_test_blocks_on_the_device(samples):
     X, right = rng.normal(size=(83, 4)) + 30.0, rng.normal(size=(N, 2))
     views, support = kernel_set.views(X), kernel_set.views(samples)
     out = np.zeros((P, 83, 2))
-    for rows, m, values in predictions.support_products(kernel_set, views, support, right, "cpu"):
+    for rows, m, values in predictions.support_products(kernel_set, views, support, right, "cpu", 300, 11):
         out[m, rows] += values
     for m, K in kernel_set.blocks(views, support, range(P)):
         np.testing.assert_allclose(out[m], K @ right, atol=1e-8)

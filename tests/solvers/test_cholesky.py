@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.linalg import LinAlgError
 
-from kernelmosaic.gram.cholesky import Cholesky
+from kernelmosaic.gram.linear import Cholesky
 
 
 def placed(M, where):

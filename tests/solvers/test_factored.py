@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kernelmosaic.gram.factored import DenseFactors
 from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.machines import SVC, SVR
+from kernelmosaic.solvers import Program, solve_factored
 from kernelmosaic.solvers import factored as module
-from kernelmosaic.solvers import solve_factored
 from kernelmosaic.solvers.factored import _is_narrow, _Near, round_to_bounds
 from kernelmosaic.solvers.free_block import free_samples
 from kernelmosaic.solvers.interior_point import CentralPath
@@ -49,3 +50,26 @@ def test_few_features_are_solved_from_afar():
     start = program.feasible(cold.beta + RNG.standard_normal(3000))
     for gram in (GRAM, remote):
         assert solve_factored(gram, program, start, 1e-5).objective == pytest.approx(cold.objective, rel=3e-5)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("total", [0.0, None], ids=["intercept", "no intercept"])
+def test_matrices_of_features_stay_on_the_device(total, monkeypatch):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    from kernelmosaic.backend import TorchBackend
+
+    rng = np.random.RandomState(8)
+    Z = rng.standard_normal((300, 12))
+    t = np.sign(Z[:, 0] + rng.standard_normal(300))
+    program = Program(t, np.minimum(t, 0.0), np.maximum(t, 0.0), np.zeros(300), total=total)
+    fetched = []
+    original = TorchBackend.to_numpy
+    monkeypatch.setattr(TorchBackend, "to_numpy", lambda self, A: fetched.append(tuple(A.shape)) or original(self, A))
+    gram = DenseFactors(torch.as_tensor(Z))
+    there = solve_factored(gram, program, tol=1e-6)
+    gram.solve_free(np.arange(50), np.ones(50), rng.standard_normal((50, 2)))
+    # A few rows tell how large β may become; matrices of D × D numbers would take longer to fetch than to factorise.
+    assert {shape for shape in fetched if len(shape) == 2 and shape[0] == shape[1]} == set()
+    here = solve_factored(DenseFactors(Z), program, tol=1e-6)
+    assert there.gap <= 1e-6
+    assert there.objective == pytest.approx(here.objective, rel=2e-6)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -216,7 +218,7 @@ def test_large_kernels_and_prices_are_served_in_either_precision(seed, kind, dty
     y = labels(rng, 100)
     p = squared_slack(y) if kind == "squared slack" else svm(y, 1e5)
     stack = StoredFeatures([Z])
-    stack.block_samples = 0
+    stack.options = replace(stack.options, block_samples=0)
     solution = solve(stack.combine(np.ones(1)), p, None, 1e-4)
     exact = Z.astype(np.float64)
     reference = solve_smo(exact @ exact.T, p, tol=1e-4)

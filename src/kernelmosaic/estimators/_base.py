@@ -18,6 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from kernelmosaic.backend import require_device, tensor_device, to_host
 from kernelmosaic.estimators._expansion import Expansion
 from kernelmosaic.estimators._html import FittedSummaryMixin
 from kernelmosaic.estimators._training_set import (
@@ -31,7 +32,6 @@ from kernelmosaic.estimators._training_set import (
     validate_rows,
 )
 from kernelmosaic.gram import GramStack
-from kernelmosaic.gram.device import require_device, tensor_device, to_host
 from kernelmosaic.kernels.base import Kernel, refuse_text
 from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, read_kernels
 from kernelmosaic.learning import Parameters, make_learner

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic.backend import has_device, row_strips
 from kernelmosaic.gram import KernelSet, Views, take_rows
-from kernelmosaic.gram.device import has_device
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.predictions import feature_products, support_products
-from kernelmosaic.gram.row_blocks import open_rows, row_strips
+from kernelmosaic.gram.row_blocks import open_rows
 
 Array = NDArray[np.float64]
 

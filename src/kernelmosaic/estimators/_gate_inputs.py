@@ -12,7 +12,8 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from kernelmosaic.gram.row_blocks import RowSource, row_strips
+from kernelmosaic.backend import row_strips
+from kernelmosaic.gram.row_blocks import RowSource
 from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.linear import Linear
 from kernelmosaic.kernels.views import Entry, lay_specs, take_columns

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
+from kernelmosaic.backend import default_budget, is_dask
 from kernelmosaic.estimators._expansion import ROUNDING, Expansion, FeatureSums, SupportSums, hide_rounding
 from kernelmosaic.gram import GramStack, KernelSet, ProductKernelSet, make_feature_stack, make_stack, take_rows
 from kernelmosaic.gram.feature_maps import APPROXIMATIONS, FeatureMaps
 from kernelmosaic.gram.feature_stack import FeatureStack
-from kernelmosaic.gram.memory import default_budget
-from kernelmosaic.gram.row_blocks import ArrayRows, RowSource, is_dask, open_rows
+from kernelmosaic.gram.row_blocks import ArrayRows, RowSource, open_rows
 from kernelmosaic.kernels.base import Kernel, StatisticKernel
 from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs, take_columns
 from kernelmosaic.learning.projections import Projections

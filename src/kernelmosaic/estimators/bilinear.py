@@ -7,9 +7,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic.backend import default_budget, format_bytes
 from kernelmosaic.estimators._base import BaseMKLClassifier
 from kernelmosaic.gram import GramStack, StoredStack
-from kernelmosaic.gram.memory import default_budget, format_bytes
 from kernelmosaic.learning.class_wise import ClassNewton, ClassWiseLearner, QuasiNewton, matrix_dtype
 from kernelmosaic.learning.formulations.projected_gradient import ProjectedGradient
 from kernelmosaic.machines.base import check_count, check_positive

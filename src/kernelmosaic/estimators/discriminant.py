@@ -13,9 +13,9 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from kernelmosaic.backend import to_host
 from kernelmosaic.estimators._base import BaseMKLClassifier
 from kernelmosaic.estimators._training_set import Counted, TrainingSet
-from kernelmosaic.gram.device import to_host
 from kernelmosaic.learning.discriminant import (
     DiscriminantFixed,
     DiscriminantLearned,

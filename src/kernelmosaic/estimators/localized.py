@@ -14,6 +14,7 @@ from sklearn.utils import TransformerTags, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from kernelmosaic.backend import allowed_threads
 from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators._gate_inputs import GateInputs
 from kernelmosaic.estimators._training_set import ExactSet, TrainingSet
@@ -22,7 +23,6 @@ from kernelmosaic.estimators.one_class import MKLOneClass
 from kernelmosaic.estimators.regressor import MKLRegressor
 from kernelmosaic.gating import Constant, make_gating
 from kernelmosaic.gram import KernelSet
-from kernelmosaic.gram.threads import allowed_threads
 from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.projected import Projected
 from kernelmosaic.kernels.spelling import suggest_kernel

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from sklearn.utils import check_array
 
+from kernelmosaic.backend import row_strips, to_host
 from kernelmosaic.estimators.classifier import MKLClassifier
-from kernelmosaic.gram.device import to_host
-from kernelmosaic.gram.row_blocks import ArrayRows, RowSource, row_strips
+from kernelmosaic.gram.row_blocks import ArrayRows, RowSource
 from kernelmosaic.machines.base import check_count, check_positive
 from kernelmosaic.machines.posterior import posterior_machine
 

@@ -1,11 +1,10 @@
 """Where Gram matrices live: the fitted set of kernels and the stack of its matrices on a training set."""
 
-from kernelmosaic.gram.factory import make_feature_stack, make_stack
+from kernelmosaic.gram.factory import make_feature_stack
 from kernelmosaic.gram.gram import DenseGram, Gram, as_gram
-from kernelmosaic.gram.kernel_set import FittedKernel, KernelSet, Samples, Views, take_rows
+from kernelmosaic.gram.kernel_set import FittedKernel, KernelSet, ProductKernelSet, Samples, Views, take_rows
 from kernelmosaic.gram.normalizing import make_normalization
-from kernelmosaic.gram.product import ProductKernelSet
-from kernelmosaic.gram.stack import ComputedStack, GramStack, StoredStack
+from kernelmosaic.gram.stack import ComputedStack, GramStack, StoredStack, make_stack
 
 __all__ = [
     "ComputedStack",

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from kernelmosaic.gram.factored import FactoredGram
 from kernelmosaic.gram.feature_maps import FeatureMaps
-from kernelmosaic.gram.feature_stack import FeatureStack, Kernels, LocalFactoredGram, StoredFeatures, under_gate
+from kernelmosaic.gram.feature_stack import FeatureStack, StackFactors, StoredFeatures, under_gate
 from kernelmosaic.gram.gram import Array
 from kernelmosaic.gram.row_blocks import ArrayRows, Rows
+from kernelmosaic.gram.stack import Kernels
 from kernelmosaic.kernels.base import Block
 
 
@@ -46,7 +47,7 @@ class DaskFeatures(FeatureStack):
         """Cut an array as the rows are; nothing is one nothing a partition."""
         return [None if rows is None else rows[a:b] for a, b in pairwise(self.edges)]
 
-    def features(self, rows: Rows, kernels: Kernels) -> Iterator[tuple[int, Block]]:
+    def placed_features(self, rows: Rows, kernels: Kernels) -> Iterator[tuple[int, Block]]:
         wanted = np.arange(*rows.indices(self.n_samples)) if isinstance(rows, slice) else np.asarray(rows)
         owner = np.searchsorted(self.edges, wanted, side="right") - 1
         tasks = {
@@ -92,7 +93,7 @@ class DaskFactoredGram(FactoredGram):
         self.spread_gates = chunks if gates is None else list(dask.persist(*map(dask.delayed, chunks)))
         self.n_samples = stack.n_samples
         self.n_features = int(stack.widths[np.flatnonzero(weights)].sum())
-        self.block_samples = stack.block_samples
+        self.block_samples = stack.options.block_samples
 
     def apply(self, W: Array) -> Array:
         return np.concatenate(dask.compute(*self._tasks("apply", whole=W)))
@@ -148,7 +149,7 @@ def _operate(
     part: StoredFeatures, gates: Array | None, *own: Array, operation: str, weights: Array, whole: Array | None
 ) -> Array:
     arguments = own if whole is None else (whole,)
-    return np.asarray(getattr(LocalFactoredGram(part, weights, gates), operation)(*arguments))
+    return np.asarray(getattr(StackFactors(part, weights, gates), operation)(*arguments))
 
 
 def _add(*terms: Array) -> Array:

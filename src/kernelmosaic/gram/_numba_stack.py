@@ -1,11 +1,19 @@
-"""The compiled passes over stored Gram matrices; each reads an entry once, in the order it lies in memory."""
+"""The compiled passes over Gram matrices stored on the host, each on the cores that are ours.
+
+What `stack.StoredStack` calls comes first, then the loops; each reads an entry once, in the order it lies in memory.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+
+from kernelmosaic.backend import one_blas_thread, row_strips, run_threads
 
 #: Sums may be reordered, so that they vectorise.
 _MATH = {"nnan", "nsz", "reassoc", "contract", "arcp"}
@@ -13,6 +21,104 @@ _MATH = {"nnan", "nsz", "reassoc", "contract", "arcp"}
 _STRIP, _GATED_STRIP, _CLASS_STRIP = 4096, 2048, 512
 #: Side of the squares in which a triangle is mirrored.
 _SQUARE = 32
+#: Above this share of support samples a product reads whole rows.
+_DENSE_SHARE = 0.3
+
+
+def mirror_all(matrices: NDArray[Any]) -> None:
+    """Copy the lower triangle of every matrix into the upper."""
+    run_threads(lambda K: mirror_lower(K, 0, len(K)), matrices, matrices.nbytes)
+
+
+def combine(matrices: NDArray[Any], weights: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
+    """Write Σ_m weights_m K_m."""
+    active = np.flatnonzero(weights)
+    factors = weights[active].astype(matrices.dtype)
+
+    def fill(rows: slice) -> None:
+        add_lower(matrices, active, factors, out, rows.start, rows.stop)
+        mirror_lower(out, rows.start, rows.stop)
+
+    run_threads(fill, _triangle_strips(len(out), 4), matrices.nbytes)
+    return out
+
+
+def combine_classes(matrices: NDArray[Any], weights: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
+    """Write Σ_m weights[c, m] K_m into out[c]."""
+    counts = np.count_nonzero(weights, axis=1)
+    active = np.argsort(weights == 0, axis=1, kind="stable")
+    factors = np.take_along_axis(weights, active, axis=1).astype(out.dtype)
+
+    def fill(rows: slice) -> None:
+        combine_rows(matrices, active, counts, factors, out, rows.start, rows.stop)
+
+    run_threads(fill, _quarters(matrices.shape[1]), matrices.nbytes + out.nbytes)
+    return out
+
+
+def combine_gated(matrices: NDArray[Any], gates: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
+    """Write Σ_m g_m g_mᵀ ∘ K_m for gates of shape (n, P)."""
+    active = np.flatnonzero(np.any(gates != 0, axis=0))
+    factors = np.ascontiguousarray(gates.T, dtype=matrices.dtype)
+    # Gates below rounding are no gates, and reading denormal numbers is slow.
+    factors[np.abs(factors) < np.finfo(matrices.dtype).eps ** 2] = 0.0
+
+    def fill(rows: slice) -> None:
+        add_gated_rows(matrices, active, factors, out, rows.start, rows.stop)
+
+    run_threads(fill, _quarters(len(out)), matrices.nbytes)
+    return out
+
+
+def products(
+    matrices: NDArray[Any],
+    beta: NDArray[Any],
+    rows: NDArray[np.intp] | None,
+    kernels: Sequence[int] | NDArray[Any] | None,
+    entries: int,
+) -> NDArray[np.float64]:
+    """Return K_m β at the given rows, picking up to so many entries out at once where β is sparse."""
+    P, n, _ = matrices.shape
+    support = np.flatnonzero(beta if beta.ndim == 1 else np.any(beta != 0, axis=1))
+    at = np.arange(n) if rows is None else rows
+    out = np.zeros((P, len(at), *beta.shape[1:]))
+    # Reading half of a matrix in order is faster than picking most of its entries one by one.
+    whole = len(support) > _DENSE_SHARE * n
+    coefficients = (beta if whole else beta[support]).astype(matrices.dtype)
+    columns = np.ascontiguousarray(coefficients.T)
+
+    def multiply(m: int) -> None:
+        if beta.ndim > 1 and whole:
+            # The matrices are symmetric, and the few long rows of βᵀ suit the product better than columns.
+            values = (columns @ matrices[m]).T
+            out[m] = values if rows is None else values[rows]
+        elif beta.ndim > 1:
+            for strip in row_strips(len(at), entries // max(len(support), 1)):
+                out[m, strip] = matrices[m][np.ix_(at[strip], support)] @ coefficients
+        elif whole:
+            values = np.empty(n, dtype=np.float64)
+            symmetric_product(matrices[m], coefficients, values)
+            out[m] = values[at]
+        else:
+            block_products(matrices[m], at, support, coefficients, out[m])
+
+    asked = range(P) if kernels is None else kernels
+    if beta.ndim == 1:
+        run_threads(multiply, asked, matrices.nbytes)
+    elif len(support):
+        with one_blas_thread():
+            run_threads(multiply, asked, matrices.nbytes)
+    return out
+
+
+def _triangle_strips(n: int, count: int) -> list[slice]:
+    """Cut the rows so that every strip of the lower triangle holds about as many entries, the longest rows first."""
+    edges = np.unique(np.round(n * np.sqrt(np.linspace(0.0, 1.0, count + 1))).astype(int))
+    return [slice(int(a), int(b)) for a, b in pairwise(edges)][::-1]
+
+
+def _quarters(n: int) -> Iterator[slice]:
+    return row_strips(n, -(-n // 4))
 
 
 @njit(cache=True, nogil=True, fastmath=_MATH)

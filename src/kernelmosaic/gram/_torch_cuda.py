@@ -280,20 +280,20 @@ def _constants(rates: tuple[float, ...], weights: tuple[float, ...], device: tor
 # Features in single precision --------------------------------------------------------------------------------------
 
 
-def rows_times(Z: Tensor, w: Tensor) -> Tensor:
-    """Return Zw, of shape (n,) or (n, k), in double precision."""
+def rows_times(Z: Tensor, w: Tensor, strip: int = _STRIP) -> Tensor:
+    """Return Zw, of shape (n,) or (n, k), in double precision, copying at most so many numbers at once."""
     if _serves(Z, w):
         return _rows_times(Z, w)
-    return torch.cat([Z[strip].double() @ w for strip in _strips(Z)]) if len(Z) else w.new_zeros((0, *w.shape[1:]))
+    return torch.cat([Z[rows].double() @ w for rows in _strips(Z, strip)]) if len(Z) else w.new_zeros((0, *w.shape[1:]))
 
 
-def columns_times(Z: Tensor, V: Tensor) -> Tensor:
-    """Return ZᵀV, of shape (D,) or (D, k), in double precision."""
+def columns_times(Z: Tensor, V: Tensor, strip: int = _STRIP) -> Tensor:
+    """Return ZᵀV, of shape (D,) or (D, k), in double precision, copying at most so many numbers at once."""
     if _serves(Z, V):
         return _columns_times(Z, V)
     out = torch.zeros((Z.shape[1], *V.shape[1:]), dtype=torch.float64, device=Z.device)
-    for strip in _strips(Z):
-        out += Z[strip].double().T @ V[strip]
+    for rows in _strips(Z, strip):
+        out += Z[rows].double().T @ V[rows]
     return out
 
 
@@ -302,8 +302,8 @@ def _serves(Z: Tensor, vector: Tensor) -> bool:
     return plain and len(Z) < 2**31 and available(Z.device)
 
 
-def _strips(Z: Tensor) -> list[slice]:
-    height = max(1, _STRIP // max(int(Z.shape[1]), 1))
+def _strips(Z: Tensor, numbers: int) -> list[slice]:
+    height = max(1, numbers // max(int(Z.shape[1]), 1))
     return [slice(start, start + height) for start in range(0, len(Z), height)]
 
 

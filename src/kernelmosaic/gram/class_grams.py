@@ -31,7 +31,16 @@ class ClassGram(Gram):
     block_samples: int
 
     def add_diagonal(self, values: Array) -> Gram:
-        raise NotImplementedError("Kernels of several classes take no diagonal: C is not learned with them.")
+        raise NotImplementedError(
+            f"{type(self).__name__}.add_diagonal: kernels of several classes take no diagonal: C is not learned with "
+            "them; add the numbers to the ridge of the program."
+        )
+
+    def solve_free(self, rows: NDArray[np.intp], ridge: Array, right: Array) -> Array:
+        raise NotImplementedError(
+            f"{type(self).__name__}.solve_free: there is one linear system per class; take the block of these samples "
+            "and solve them one by one."
+        )
 
 
 class FactoredClasses(ClassGram):

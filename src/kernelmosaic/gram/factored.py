@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.backend import Backend, backend_of
-from kernelmosaic.gram.cholesky import Cholesky
 from kernelmosaic.gram.gram import Array, Gram
+from kernelmosaic.gram.linear import Cholesky
 
 #: Relative to the mean diagonal: softens systems that are solved in the features.
 _JITTER = 1e-5
@@ -117,13 +117,14 @@ class FactoredGram(Gram):
         # Through the features, of which there are fewer; every step is a pass over the rows, wherever they are.
         ridge = ridge if self.shift is None else ridge + self.shift[rows]
         softened = ridge + _JITTER * (float(self.squared_norms()[rows].mean()) + float(ridge.mean()))
+        place, scaled = self.backend.asarray, right / softened[:, np.newaxis]
         theta, spread = np.zeros(self.n_samples), np.zeros((self.n_samples, right.shape[1]))
-        theta[rows], scaled = 1.0 / softened, right / softened[:, np.newaxis]
-        spread[rows] = scaled
-        M = self.normal_matrix(theta, precise=True)[:-1, :-1]
-        M[np.diag_indices_from(M)] += 1.0
-        answer = Cholesky(M).solve(self.adjoint(spread))
-        return np.asarray(scaled - self.apply(answer)[rows] / softened[:, np.newaxis])
+        theta[rows], spread[rows] = 1.0 / softened, scaled
+        M = self.normal_matrix(place(theta), precise=True)[:-1, :-1]
+        diagonal = self.backend.diagonal_view(M)
+        diagonal += 1.0
+        answer = self.apply(Cholesky(M).solve(self.adjoint(place(spread))))
+        return np.asarray(scaled - self.backend.to_numpy(answer)[rows] / softened[:, np.newaxis])
 
 
 class DenseFactors(FactoredGram):

@@ -1,81 +1,24 @@
-"""Which stack a training set gets: where it lives, in which precision, stored or recomputed."""
+"""Which stack of features a training set gets: where it lives, in which precision, stored or computed in strips."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
-from kernelmosaic.backend import NUMPY, Backend, torch_backend
-from kernelmosaic.gram.class_grams import BLOCK_NUMBERS
-from kernelmosaic.gram.device import require_device
-from kernelmosaic.gram.device_features import STRIP, DeviceFeatures
-from kernelmosaic.gram.device_stack import DeviceStack, device_budget
+from kernelmosaic.backend import Backend, default_budget, format_bytes, require_device, torch_backend
+from kernelmosaic.gram import feature_stack
 from kernelmosaic.gram.feature_maps import FeatureMaps
-from kernelmosaic.gram.feature_stack import (
-    BLOCK_SAMPLES,
-    STRIP_BYTES,
-    ComputedFeatures,
-    FeatureStack,
-    StoredFeatures,
-)
-from kernelmosaic.gram.kernel_set import KernelSet, Views
-from kernelmosaic.gram.memory import SMALLER, default_budget, format_bytes
+from kernelmosaic.gram.feature_stack import ComputedFeatures, FeatureStack, PassOptions, StoredFeatures
 from kernelmosaic.gram.row_blocks import RowSource
-from kernelmosaic.gram.stack import ComputedStack, GramStack, StoredStack
-
-#: Up to this many samples matrices are small enough to keep in double precision without thinking.
-_SMALL = 2000
-#: Features stay in double precision up to this many bytes, on a device up to this many numbers.
-_DOUBLE_BYTES, _DOUBLE = 2**28, 2**25
-
-
-def make_stack(
-    kernel_set: KernelSet, views: Views, *, dtype: Any = None, budget: float | None = None, device: str | None = None
-) -> GramStack:
-    """Return the stack of a training set: stored if it fits the budget, else recomputed in blocks.
-
-    Parameters
-    ----------
-    kernel_set : KernelSet
-        The fitted kernels.
-    views : list
-        The training samples as the kernels see them.
-    dtype : dtype, optional
-        Of the matrices. By default double precision for small sets and single precision above.
-    budget : float, optional
-        Bytes the stack and one combined matrix may take; by default half of the free memory.
-    device : str, optional
-        A torch device to keep the stack on, such as ``"cuda"``; the budget is then of its memory, by default most of
-        what is free there.
-
-    Raises
-    ------
-    MemoryError
-        If not even one combined matrix fits.
-    """
-    n = views[0].shape[0]
-    dtype = np.dtype(dtype if dtype is not None else (np.float64 if n <= _SMALL else np.float32))
-    backend = NUMPY if device is None else torch_backend(str(require_device(device)))
-    if budget is None:
-        budget = default_budget() if device is None else device_budget(backend)
-    matrix = n * n * dtype.itemsize
-    if matrix > budget:
-        where = "" if device is None else f" on {backend.device}"
-        raise MemoryError(
-            f"One combined {n} x {n} kernel matrix needs {format_bytes(matrix)}{where}, the budget is "
-            f"{format_bytes(budget)}: {SMALLER}."
-        )
-    if device is not None:
-        # One more for the combined matrix, and one for the blocks the solver takes out of it.
-        return DeviceStack(kernel_set, views, backend, dtype, store=(len(kernel_set) + 2) * matrix <= budget)
-    if (len(kernel_set) + 1) * matrix <= budget:
-        return StoredStack.fill(kernel_set, views, dtype)
-    return ComputedStack(kernel_set, views, dtype, working_bytes=max(int(min(budget - matrix, budget / 8)), 2**20))
 
 
 def make_feature_stack(
-    kernel_set: FeatureMaps, source: RowSource, budget: float | None = None, device: str | None = None
+    kernel_set: FeatureMaps,
+    source: RowSource,
+    budget: float | None = None,
+    device: str | None = None,
+    options: PassOptions | None = None,
 ) -> FeatureStack:
     """Return the stack of a training set in features: stored if they fit the budget, else computed strip by strip.
 
@@ -89,6 +32,8 @@ def make_feature_stack(
         Bytes the features may take; by default half of the free memory, on a device most of its own.
     device : str, optional
         Where torch keeps them; by default they are NumPy's, here.
+    options : PassOptions, optional
+        How passes over the rows are made, where memory is no concern.
 
     Raises
     ------
@@ -107,42 +52,45 @@ def make_feature_stack(
     size = source.shape[0] * D
     free = budget - needed
     if device is not None:
-        return _make_device_features(kernel_set, source, torch_backend(str(require_device(device))), given)
+        backend = torch_backend(str(require_device(device)))
+        return _make_device_features(kernel_set, source, backend, given, options or feature_stack.DEVICE)
     if source.remote:
         from kernelmosaic.gram._dask_features import DaskFeatures
 
         # The budget is this process's; the features take the workers' memory.
         return DaskFeatures(kernel_set, source, np.float64)
-    strip_bytes = int(min(max(free / 2, 2**20), STRIP_BYTES))
-    stack: FeatureStack
-    if 8 * size <= min(free, _DOUBLE_BYTES):
-        stack = StoredFeatures.fill(kernel_set, source, np.float64, strip_bytes)
-    elif 4 * size <= free:
-        stack = StoredFeatures.fill(kernel_set, source, np.float32, strip_bytes)
-    else:
-        stack = ComputedFeatures(kernel_set, source, np.float64, strip_bytes)
-    left = free
-    if isinstance(stack, StoredFeatures):
-        # Rows that are picked, or turned to double precision, are copied: in what the features leave of the budget.
-        left -= size * stack.dtype.itemsize
-        stack.strip_bytes = int(min(max(left / 2, 2**20), STRIP_BYTES))
-    # Blocks so small that nothing could be solved in them would save nothing.
-    stack.block_numbers = int(min(BLOCK_NUMBERS, max(left / 16, free / 64, 100**2)))
-    stack.block_samples = min(BLOCK_SAMPLES, int(np.sqrt(stack.block_numbers)))
+    options = options or feature_stack.HOST
+    options = replace(options, strip_bytes=int(min(max(free / 2, 2**20), options.strip_bytes)))
+    double, single = 8 * size <= min(free, options.double_bytes), 4 * size <= free
+    if not (double or single):
+        return ComputedFeatures(kernel_set, source, np.float64, _blocks_within(options, free, free))
+    stack = StoredFeatures.fill(kernel_set, source, np.float64 if double else np.float32, options)
+    # Rows that are picked, or turned to double precision, are copied: in what the features leave of the budget.
+    left = free - size * stack.dtype.itemsize
+    options = replace(options, strip_bytes=int(min(max(left / 2, 2**20), options.strip_bytes)))
+    stack.options = _blocks_within(options, left, free)
     return stack
 
 
+def _blocks_within(options: PassOptions, left: float, free: float) -> PassOptions:
+    """Return the options with blocks that the memory left has room for."""
+    # Blocks so small that nothing could be solved in them would save nothing.
+    numbers = int(min(options.block_numbers, max(left / 16, free / 64, 100**2)))
+    return replace(options, block_numbers=numbers, block_samples=min(options.block_samples, int(np.sqrt(numbers))))
+
+
 def _make_device_features(
-    kernel_set: FeatureMaps, source: RowSource, backend: Backend, budget: float | None
-) -> DeviceFeatures:
+    kernel_set: FeatureMaps, source: RowSource, backend: Backend, budget: float | None, options: PassOptions
+) -> StoredFeatures:
     """Keep the features on a device, in single precision where they are many."""
     numbers = source.shape[0] * int(kernel_set.widths.sum())
-    size, budget = 8 if numbers <= _DOUBLE else 4, device_budget(backend) if budget is None else budget
+    budget = default_budget(backend) if budget is None else budget
+    size = 8 if 8 * numbers <= options.double_bytes else 4
     # A strip, its copy in double precision, and what its products need.
-    needed = size * numbers + 8 * 3 * min(STRIP, numbers)
+    needed = size * numbers + 3 * min(options.strip_bytes, 8 * numbers)
     if needed > budget:
         raise MemoryError(
             f"The features of {source.shape[0]} samples need {format_bytes(needed)} on {backend.device}, the budget is "
             f"{format_bytes(budget)}: lower rank, or use device=None, which computes them as they are needed."
         )
-    return DeviceFeatures.fill(kernel_set, source, backend, np.float64 if size == 8 else np.float32)
+    return StoredFeatures.fill(kernel_set, source, np.float64 if size == 8 else np.float32, options, backend)

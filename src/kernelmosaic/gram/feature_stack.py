@@ -1,30 +1,69 @@
-"""The stack of kernels in features: every operation costs a pass over n × r numbers, and no matrix is n × n."""
+"""The stack of kernels in features: every operation costs a pass over n × r numbers, and no matrix is n × n.
+
+Features are arrays of a backend, here or on a device, stored or computed anew in strips; the passes are the same.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from operator import matmul
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic.backend import NUMPY, Backend, backend_of, row_strips
 from kernelmosaic.gram.class_grams import BLOCK_NUMBERS, FactoredClasses
-from kernelmosaic.gram.factored import FactoredGram
+from kernelmosaic.gram.factored import FactoredGram, like
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.gram import Array
-from kernelmosaic.gram.row_blocks import Rows, RowSource, row_strips
-from kernelmosaic.gram.stack import GramStack
+from kernelmosaic.gram.row_blocks import Rows, RowSource
+from kernelmosaic.gram.stack import GramStack, Kernels, nonzero_rows
 from kernelmosaic.gram.stack import Rows as StackRows
 from kernelmosaic.kernels.base import Block
 
-#: Bytes of a strip of features that is worked on at once: large enough to keep the matrix products busy.
-STRIP_BYTES = 2**24
 #: Up to this many features, passes over the rows are too little work for several cores.
 _FEW_FEATURES = 300
-#: Samples whose block of the kernel a solver may form at once, where memory is no concern.
-BLOCK_SAMPLES = 3000
-Kernels = Sequence[int] | NDArray[Any]
+
+
+@dataclass(frozen=True)
+class PassOptions:
+    """How passes over the rows are made.
+
+    Attributes
+    ----------
+    strip_bytes : int
+        Of a strip of features, in double precision, that is worked on at once.
+    block_samples, block_numbers : int
+        Up to this many samples may have their block of a combined kernel formed; and if there is one per class, the
+        blocks may have this many numbers together.
+    columns : int or None
+        Columns of the features whose products are formed at once, of a symmetric matrix only the blocks on one side;
+        None leaves that to the library.
+    sparse : float
+        Below this share of rows that count, the others of stored features are left out by a copy.
+    double_bytes : int
+        Up to this many bytes features are stored in double precision.
+    wide : float
+        See `FactoredGram`.
+    """
+
+    strip_bytes: int
+    block_samples: int
+    block_numbers: int = BLOCK_NUMBERS
+    columns: int | None = None
+    sparse: float = 1.0
+    double_bytes: int = 2**28
+    wide: float = np.inf
+
+
+#: Strips large enough to keep the matrix products busy, and blocks whose solution costs no more than a few passes.
+HOST = PassOptions(strip_bytes=2**24, block_samples=3000)
+#: A device forms large blocks in no time and factorises fast, but rounds of small steps are slow there.
+DEVICE = PassOptions(2**30, block_samples=16_000, columns=640, sparse=0.5, wide=2.0)
 
 
 class FeatureStack(GramStack):
@@ -34,9 +73,8 @@ class FeatureStack(GramStack):
     ----------
     widths : ndarray of shape (P,)
         The number of features of every kernel.
-    block_samples, block_numbers : int
-        Up to this many samples may have their block of a combined kernel formed; and if there is one a class, the
-        blocks may have this many numbers together.
+    options : PassOptions
+        How passes over the rows are made.
     rows_read : int
         Rows of features read so far, over all operations.
     precise : bool
@@ -47,30 +85,33 @@ class FeatureStack(GramStack):
 
     writes_matrices = False
     widths: NDArray[np.intp]
-    strip_bytes: int = STRIP_BYTES
-    block_samples: int = BLOCK_SAMPLES
-    block_numbers: int = BLOCK_NUMBERS
+    options: PassOptions = HOST
     rows_read: int = 0
     precise: bool = False
     shareable: bool = False
 
     @abstractmethod
+    def placed_features(self, rows: Any, kernels: Kernels) -> Iterator[tuple[int, Any]]:
+        """Yield (m, Z_m[rows]) for the kernels asked for as arrays of the backend, which must not be changed."""
+
     def features(self, rows: Rows, kernels: Kernels) -> Iterator[tuple[int, Block]]:
-        """Yield (m, Z_m[rows]) for the kernels asked for; the blocks must not be changed."""
+        """Yield the same in this process."""
+        for m, Z in self.placed_features(rows, kernels):
+            yield m, self.backend.to_numpy(Z)
 
     def combine(self, weights: NDArray[Any], out: Any = None) -> Any:
         """Return Σ_m weights_m K_m in its factors; nothing is computed yet."""
-        return LocalFactoredGram(self, np.asarray(weights, dtype=np.float64))
+        return StackFactors(self, np.asarray(weights, dtype=np.float64))
 
     def combine_gated(self, gates: NDArray[Any], out: Any = None) -> Any:
         """Return Σ_m g_m g_mᵀ ∘ K_m in its factors, which are the rows of Z_m times the gates."""
-        return LocalFactoredGram(self, np.any(gates != 0, axis=0).astype(np.float64), np.asarray(gates))
+        return StackFactors(self, np.any(gates != 0, axis=0).astype(np.float64), np.asarray(gates))
 
     def combine_classes(self, weights: NDArray[Any], out: Any = None) -> Any:
         """Return Σ_m weights[c, m] K_m of every class in their factors, which all classes share."""
         used = np.any(weights != 0, axis=0)
         scales = np.repeat(np.asarray(weights, dtype=np.float64)[:, used], self.widths[used], axis=1)
-        return FactoredClasses(self.combine(used.astype(np.float64)), scales, self.block_numbers)
+        return FactoredClasses(self.combine(used.astype(np.float64)), scales, self.options.block_numbers)
 
     @property
     def part_samples(self) -> int:
@@ -83,7 +124,8 @@ class FeatureStack(GramStack):
             yield m, left @ right[m].T
 
     def row_strips(self, n_columns: int) -> Iterator[slice]:
-        return row_strips(self.n_samples, self.strip_bytes // (8 * max(n_columns + int(self.widths.sum()), 1)))
+        width = max(n_columns + int(self.widths.sum()), 1)
+        return row_strips(self.n_samples, self.options.strip_bytes // (8 * width))
 
     def products(
         self, beta: NDArray[Any], rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None
@@ -103,171 +145,254 @@ class FeatureStack(GramStack):
 
     def sums(self, beta: NDArray[Any], kernels: Kernels, gates: NDArray[Any] | None = None) -> dict[int, Array]:
         """Return Z_mᵀ β, or Z_mᵀ (g_m ∘ β), for the kernels asked for, reading the rows where β is not zero."""
-        totals = {int(m): np.zeros((self.widths[m], *beta.shape[1:])) for m in kernels}
-        for part in self.strips(nonzero_rows(beta)):
-            for m, Z in self.features(part, kernels):
-                totals[int(m)] += Z.T @ under_gate(beta[part], None if gates is None else gates[part, m])
-        return totals
+        place, times = self.backend.asarray, _columns_times(self.backend)
+        totals: dict[int, Any] = {int(m): 0.0 for m in kernels}
+        support = nonzero_rows(beta)
+        for part in self.strips(support):
+            coefficients, own = place(beta[part]), None if gates is None else place(gates[part].T)
+            for m, Z in self.placed_features(part, kernels):
+                totals[int(m)] += times(Z, under_gate(coefficients, None if own is None else own[m]))
+        if len(support) == 0:
+            return {m: np.zeros((self.widths[m], *beta.shape[1:])) for m in totals}
+        return {m: self.backend.to_numpy(total) for m, total in totals.items()}
 
     def outputs(
         self, sums: dict[int, Array], columns: tuple[int, ...] = (), rows: NDArray[np.intp] | None = None
     ) -> NDArray[np.float64]:
         """Return Z_m times what `sums` returned at the given rows, of shape (P, n_rows) and the columns."""
-        at = np.arange(self.n_samples) if rows is None else rows
-        out = np.zeros((self.n_kernels, len(at), *columns))
+        times, right = _rows_times(self.backend), {m: self.backend.asarray(total) for m, total in sums.items()}
+        out = np.zeros((self.n_kernels, self.n_samples if rows is None else len(rows), *columns))
         done = 0
-        for part in self.strips(at):
-            for m, Z in self.features(part, list(sums)):
-                out[m, done : done + len(part)] = Z @ sums[m]
-            done += len(part)
+        for part in self.strips(rows):
+            for m, Z in self.placed_features(part, list(sums)):
+                out[m, done : done + len(Z)] = self.backend.to_numpy(times(Z, right[m]))
+            done += _length(part)
         return out
 
-    def strips(self, which: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
-        """Cut the rows asked for into parts that are worked on at once."""
-        for strip in row_strips(len(which), self.strip_bytes // (8 * max(int(self.widths.sum()), 1))):
-            self.rows_read += strip.stop - strip.start
-            yield which[strip]
+    def strips(self, which: Any = None, copied: bool = False) -> Iterator[Any]:
+        """Cut the rows asked for, by default all, into parts that are worked on at once.
+
+        Parameters
+        ----------
+        which : array of int, optional
+            Row numbers, as the backend indexes with them or in this process.
+        copied : bool
+            Whether the pass copies what it works on: else features that are stored on a device are read as they are.
+        """
+        n = self.n_samples if which is None else len(which)
+        self.rows_read += n
+        for strip in row_strips(n, self._height(copied)):
+            yield strip if which is None else which[strip]
+
+    def _height(self, copied: bool) -> int:
+        return self.options.strip_bytes // (8 * max(int(self.widths.sum()), 1))
 
 
 class StoredFeatures(FeatureStack):
-    """All features in memory, one array a kernel."""
+    """All features in memory, one array per kernel.
 
-    def __init__(self, arrays: list[NDArray[Any]]) -> None:
-        self.arrays = arrays
+    Parameters
+    ----------
+    arrays : list of array of shape (n, width)
+        Of NumPy or torch.
+    options : PassOptions, optional
+        How passes over the rows are made.
+    """
+
+    def __init__(self, arrays: list[Any], options: PassOptions | None = None) -> None:
+        self.arrays, self.backend = arrays, backend_of(arrays[0])
+        self.options = options or (HOST if self.backend is NUMPY else DEVICE)
         self.n_kernels, self.n_samples = len(arrays), len(arrays[0])
-        self.dtype = arrays[0].dtype
-        self.widths = np.array([Z.shape[1] for Z in arrays], dtype=np.intp)
+        self.dtype = self.backend.dtype(arrays[0])
+        self.widths = np.array([int(Z.shape[1]) for Z in arrays], dtype=np.intp)
         # How exactly single precision is multiplied changes for all at once, and products of many features keep every
         # core busy by themselves.
-        self.shareable = self.dtype == np.float64 and int(self.widths.sum()) <= _FEW_FEATURES
+        few = int(self.widths.sum()) <= _FEW_FEATURES
+        self.shareable = self.backend is NUMPY and self.dtype == np.float64 and few
 
     @classmethod
     def fill(
-        cls, kernel_set: FeatureMaps, source: RowSource, dtype: Any, strip_bytes: int = STRIP_BYTES
+        cls,
+        kernel_set: FeatureMaps,
+        source: RowSource,
+        dtype: Any,
+        options: PassOptions = HOST,
+        backend: Backend = NUMPY,
     ) -> StoredFeatures:
         """Compute the features strip by strip."""
-        n = source.shape[0]
-        arrays = [np.empty((n, width), dtype=dtype) for width in kernel_set.widths]
-        for strip in row_strips(n, _strip_height(source, kernel_set, strip_bytes)):
-            for m, Z in kernel_set.blocks(source.take(strip), range(len(kernel_set))):
+        computed = ComputedFeatures(kernel_set, source, dtype, options, backend)
+        arrays = [backend.empty((source.shape[0], int(width)), dtype) for width in kernel_set.widths]
+        for strip in computed.strips():
+            for m, Z in computed.placed_features(strip, range(len(kernel_set))):
                 arrays[m][strip] = Z
-        return cls(arrays)
+        return cls(arrays, options)
 
-    def features(self, rows: Rows, kernels: Kernels) -> Iterator[tuple[int, Block]]:
-        rows = _as_slice(rows)
+    def placed_features(self, rows: Any, kernels: Kernels) -> Iterator[tuple[int, Any]]:
+        at = _as_slice(rows) if isinstance(rows, np.ndarray) else rows
+        at = self.backend.index(at)
         for m in kernels:
-            yield m, self.arrays[m][rows]
+            yield int(m), self.arrays[m][at]
+
+    def _height(self, copied: bool) -> int:
+        # Passes over stored features on a device are compiled ones, which need no copy in another precision.
+        return super()._height(copied) if copied or self.backend is NUMPY else self.n_samples
 
 
 class ComputedFeatures(FeatureStack):
-    """Nothing stored: features are computed from the samples, strip by strip, whenever they are asked for."""
+    """Nothing stored: features are computed from the samples, strip by strip, whenever they are asked for.
 
-    def __init__(self, kernel_set: FeatureMaps, source: RowSource, dtype: Any, strip_bytes: int) -> None:
-        self.kernel_set, self.source = kernel_set, source
+    Parameters
+    ----------
+    kernel_set : FeatureMaps
+        The fitted feature maps.
+    source : RowSource
+        The training samples.
+    dtype : dtype
+        Of the features.
+    options : PassOptions
+        How passes over the rows are made.
+    backend : Backend
+        Where features are computed.
+    """
+
+    def __init__(
+        self,
+        kernel_set: FeatureMaps,
+        source: RowSource,
+        dtype: Any,
+        options: PassOptions = HOST,
+        backend: Backend = NUMPY,
+    ) -> None:
+        self.maps, self.source, self.options, self.backend = kernel_set.on(backend), source, options, backend
         self.n_kernels, self.n_samples = len(kernel_set), source.shape[0]
-        self.dtype = np.dtype(dtype)
-        self.widths = kernel_set.widths
-        # Samples, kernel blocks and features of a strip live at once.
-        self.strip_bytes = strip_bytes
+        self.dtype, self.widths = np.dtype(dtype), kernel_set.widths
 
-    def features(self, rows: Rows, kernels: Kernels) -> Iterator[tuple[int, Block]]:
-        yield from self.kernel_set.blocks(self.source.take(_as_slice(rows)), kernels, self.dtype)
+    def placed_features(self, rows: Any, kernels: Kernels) -> Iterator[tuple[int, Any]]:
+        at = rows if isinstance(rows, slice | np.ndarray) else self.backend.to_numpy(rows)
+        yield from self.maps.blocks(self.source.take(_as_slice(at)), kernels, self.dtype)
 
-    def strips(self, which: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
-        for strip in row_strips(len(which), _strip_height(self.source, self.kernel_set, self.strip_bytes)):
-            self.rows_read += strip.stop - strip.start
-            yield which[strip]
+    def _height(self, copied: bool) -> int:
+        # The samples, the block with the landmarks, the features and one temporary, each in double precision.
+        return self.options.strip_bytes // (8 * (self.source.row_width + 3 * int(self.widths.sum()) + 1))
 
 
-class LocalFactoredGram(FactoredGram):
-    """The weighted features of a stack in this process, side by side; gates, if there are any, multiply their rows."""
+class StackFactors(FactoredGram):
+    """The weighted features of a stack, side by side; gates, if there are any, multiply their rows."""
 
     def __init__(self, stack: FeatureStack, weights: Array, gates: Array | None = None) -> None:
-        self.stack, self.gates = stack, None if gates is None else np.ascontiguousarray(gates.T)
-        self.active = np.flatnonzero(weights)
-        self.roots = np.sqrt(weights[self.active])
+        self.stack, self.backend, self.wide = stack, stack.backend, stack.options.wide
+        self.gates = None if gates is None else self.backend.asarray(np.ascontiguousarray(gates.T))
+        self.active = [int(m) for m in np.flatnonzero(weights)]
+        self.root = {m: float(np.sqrt(weights[m])) for m in self.active}
         edges = np.concatenate([[0], np.cumsum(stack.widths[self.active])])
-        self.place = {int(m): slice(int(a), int(b)) for m, a, b in zip(self.active, edges[:-1], edges[1:], strict=True)}
+        self.place = {m: slice(int(a), int(b)) for m, (a, b) in zip(self.active, pairwise(edges), strict=True)}
         self.n_samples, self.n_features = stack.n_samples, int(edges[-1])
-        self.block_samples, self.stored = stack.block_samples, isinstance(stack, StoredFeatures)
+        self.block_samples, self.stored = stack.options.block_samples, isinstance(stack, StoredFeatures)
 
-    def apply(self, W: Array) -> Array:
-        out = np.zeros((self.n_samples, *W.shape[1:]))
-        scaled = self._scale(W)
-        for part in self.stack.strips(np.arange(self.n_samples)):
-            strip = slice(part[0], part[-1] + 1)
-            for m, Z in self.stack.features(part, self.active):
-                out[strip] += under_gate(Z @ scaled[self.place[m]], self._gate(m, strip))
-        return out
+    def apply(self, W: Any) -> Any:
+        times, right = _rows_times(self.backend), self.backend.asarray(W)
+        out = self.backend.zeros((self.n_samples, *right.shape[1:]))
+        for strip in self.stack.strips():
+            for m, Z in self.stack.placed_features(strip, self.active):
+                part = times(Z, self.root[m] * right[self.place[m]])
+                out[strip] += under_gate(part, self._gate(m, strip))
+        return like(W, out, self.backend)
 
-    def adjoint(self, V: Array) -> Array:
-        out = np.zeros((self.n_features, *V.shape[1:]))
-        for part in self.stack.strips(nonzero_rows(V)):
-            for m, Z in self.stack.features(part, self.active):
-                out[self.place[m]] += Z.T @ under_gate(V[part], self._gate(m, part))
-        return self._scale(out)
+    def adjoint(self, V: Any) -> Any:
+        times, left = _columns_times(self.backend), self.backend.asarray(V)
+        out = self.backend.zeros((self.n_features, *left.shape[1:]))
+        counts = left != 0 if left.ndim == 1 else (left != 0).any(1)
+        for rows in self.stack.strips(self._rows_that_count(counts, self.stack.options.sparse)):
+            own = left[rows]
+            for m, Z in self.stack.placed_features(rows, self.active):
+                out[self.place[m]] += self.root[m] * times(Z, under_gate(own, self._gate(m, rows)))
+        return like(V, out, self.backend)
 
-    def normal_matrix(self, theta: Array, precise: bool = False) -> Array:
-        kind = np.float64 if precise or self.stack.precise else self.stack.dtype
-        out = np.zeros((self.n_features + 1,) * 2)
-        for part in self.stack.strips(np.flatnonzero(theta)):
-            root = np.sqrt(theta[part])
-            B = np.empty((len(part), self.n_features + 1), dtype=kind)
-            for m, Z in self.stack.features(part, self.active):
-                factor = under_gate(root, self._gate(m, part))
-                np.multiply(Z, factor[:, np.newaxis], out=B[:, self.place[m]], casting="same_kind")
+    def normal_matrix(self, theta: Any, precise: bool = False) -> Any:
+        backend, D, columns = self.backend, self.n_features + 1, self.stack.options.columns
+        single = backend is NUMPY and not (precise or self.stack.precise)
+        values, out = backend.asarray(theta), backend.zeros((D, D))
+        for rows in self.stack.strips(self._rows_that_count(values != 0), copied=True):
+            root = backend.xp.sqrt(values[rows])
+            B = backend.empty((len(root), D), self.stack.dtype if single else np.float64)
+            self._write(rows, B, root)
             B[:, -1] = root
-            out += B.T @ B
-        scale = self._scale(np.ones(self.n_features))
-        out[:-1] *= scale[:, np.newaxis]
-        out[:, :-1] *= scale
-        return out
+            for a in range(0, D, columns or D):
+                out[a:, a : a + (columns or D)] += B[:, a:].T @ B[:, a : a + (columns or D)]
+        if columns is not None:
+            lower = backend.xp.tril(out)
+            out = lower + backend.xp.tril(out, -1).T
+        return like(theta, out, backend)
 
     def increase_precision(self) -> bool:
-        sharper = self.stack.dtype == np.float32 and not self.stack.precise
+        # On a device products are in double precision always.
+        sharper = self.backend is NUMPY and self.stack.dtype == np.float32 and not self.stack.precise
         self.stack.precise = True
         return sharper
 
     def rows(self, which: NDArray[np.intp]) -> Array:
-        out = np.empty((len(which), self.n_features))
+        return self.backend.to_numpy(self.placed_rows(which))
+
+    def placed_rows(self, which: Any) -> Any:
+        which = self.backend.index(which)
+        out = self.backend.empty((len(which), self.n_features))
         done = 0
-        for part in self.stack.strips(which):
-            for m, Z in self.stack.features(part, self.active):
-                out[done : done + len(part), self.place[m]] = under_gate(Z, self._gate(m, part))
-            done += len(part)
-        out *= self._scale(np.ones(self.n_features))
+        for rows in self.stack.strips(which, copied=True):
+            self._write(rows, out[done : done + len(rows)], self.backend.zeros((len(rows),)) + 1.0)
+            done += len(rows)
         return out
 
     def squared_norms(self) -> Array:
-        out = np.zeros(self.n_samples)
-        for part in self.stack.strips(np.arange(self.n_samples)):
-            for m, Z in self.stack.features(part, self.active):
-                root = under_gate(self.roots[np.searchsorted(self.active, m)], self._gate(m, part))
-                out[part] += root**2 * np.einsum("ij,ij->i", Z, Z, dtype=np.float64)
-        return out
+        out = self.backend.zeros((self.n_samples,))
+        for strip in self.stack.strips(copied=True):
+            for m, Z in self.stack.placed_features(strip, self.active):
+                Z, gate = self.backend.astype(Z, np.float64), self._gate(m, strip)
+                norms = self.root[m] ** 2 * self.backend.xp.einsum("ij,ij->i", Z, Z)
+                out[strip] += norms if gate is None else gate**2 * norms
+        return self.backend.to_numpy(out)
 
-    def _gate(self, m: int, rows: Rows) -> Array | None:
-        return None if self.gates is None else self.gates[m, rows]
+    def _write(self, rows: Any, out: Any, scale: Any) -> None:
+        """Write some rows of Z, each times a number, into the first columns of `out`."""
+        options = {"casting": "same_kind"} if self.backend is NUMPY else {}
+        for m, Z in self.stack.placed_features(rows, self.active):
+            factor = under_gate(self.root[m] * scale, self._gate(m, rows))
+            self.backend.xp.multiply(Z, factor[:, None], out=out[:, self.place[m]], **options)
 
-    def _scale(self, W: Array) -> Array:
-        """Multiply the rows of W, one a feature, with the roots of the weights."""
-        root = np.repeat(self.roots, self.stack.widths[self.active])
-        return np.asarray(W * root if W.ndim == 1 else W * root[:, np.newaxis])
+    def _rows_that_count(self, counts: Any, share: float = 1.0) -> Any:
+        """Return the numbers of the rows that count; None for all rows if these are at least this share of them."""
+        # What is computed for every pass is computed for no more rows than need be.
+        used = self.backend.nonzero(counts)
+        return None if len(used) >= (share if self.stored else 1.0) * self.n_samples else used
 
-
-def nonzero_rows(V: Array) -> NDArray[np.intp]:
-    """Return the rows of a vector, or of a matrix, that are not zero."""
-    return np.flatnonzero(V if V.ndim == 1 else np.any(V != 0, axis=1))
-
-
-def under_gate(V: Any, gate: Array | None) -> Any:
-    """Multiply the rows of V with the gate, if there is one."""
-    return V if gate is None else (gate * np.transpose(V)).T
+    def _gate(self, m: int, rows: Any) -> Any:
+        return None if self.gates is None else self.gates[m][rows]
 
 
-def _strip_height(source: RowSource, kernel_set: FeatureMaps, strip_bytes: int) -> int:
-    # The samples, the block with the landmarks, the features and one temporary, each in double precision.
-    return max(1, strip_bytes // (8 * (source.row_width + 3 * int(kernel_set.widths.sum()) + 1)))
+def under_gate(V: Any, gate: Any) -> Any:
+    """Multiply the rows of V, a vector or a matrix, with the gate, if there is one."""
+    return V if gate is None else gate * V if V.ndim == 1 else gate[:, None] * V
+
+
+def _rows_times(backend: Backend) -> Any:
+    """Return the function that computes Zw in double precision."""
+    if backend is NUMPY:
+        return matmul
+    from kernelmosaic.gram._torch_cuda import rows_times
+
+    return rows_times
+
+
+def _columns_times(backend: Backend) -> Any:
+    """Return the function that computes ZᵀV in double precision."""
+    if backend is NUMPY:
+        return _transposed_times
+    from kernelmosaic.gram._torch_cuda import columns_times
+
+    return columns_times
+
+
+def _transposed_times(Z: Block, V: Array) -> Array:
+    return np.asarray(Z.T @ V)
 
 
 def _as_slice(rows: Rows) -> Rows:
@@ -275,3 +400,7 @@ def _as_slice(rows: Rows) -> Rows:
     if isinstance(rows, slice) or len(rows) == 0 or rows[-1] - rows[0] + 1 != len(rows):
         return rows
     return slice(int(rows[0]), int(rows[-1]) + 1) if len(rows) < 2 or np.all(np.diff(rows) == 1) else rows
+
+
+def _length(rows: Any) -> int:
+    return rows.stop - rows.start if isinstance(rows, slice) else len(rows)

@@ -1,4 +1,4 @@
-"""Linear systems in blocks of a kernel matrix, wherever it is: factorised where they are small, else iterated."""
+"""Linear systems in kernel matrices and in Newton matrices, wherever these are: factorised, or iterated if large."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.linalg import LinAlgError
 
-from kernelmosaic.backend import Backend, backend_of
-from kernelmosaic.gram.threads import one_blas_thread
+from kernelmosaic.backend import Backend, backend_of, one_blas_thread
 
 #: Relative to the mean diagonal: what entries in single and in double precision leave unknown.
 _JITTER = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-10}
+#: Added to a Newton matrix, relative to its diagonal, until it can be factorised, ...
+_LIFT = 1e-14
+#: ... by this factor more each time, and no more than all of it.
+_MORE, _MOST = 100.0, 1.0
 #: Entries multiplied at once in a higher precision than they are stored in.
 _CHUNK = 2**26
 
@@ -148,3 +152,42 @@ def multiply_rows(K: Any, rows: Any, coefficients: Any) -> Any:
     for i in range(0, len(rows), height):
         out += backend.astype(K[rows[i : i + height]], np.float64).T @ coefficients[i : i + height]
     return out
+
+
+class Cholesky:
+    """M = LLᵀ where M is: an array here, a tensor on its device.
+
+    Parameters
+    ----------
+    M : array of shape (D, D)
+        Symmetric and positive definite up to rounding.
+
+    Raises
+    ------
+    scipy.linalg.LinAlgError
+        If it is not, whatever is added to its diagonal.
+    """
+
+    def __init__(self, M: Any) -> None:
+        backend = self.backend = backend_of(M)
+        xp = backend.xp
+        # With a diagonal of one, rows of very different sizes round alike.
+        self.scale = 1.0 / xp.sqrt(xp.clip(M.diagonal(), 1e-300, None))
+        jitter = 0.0
+        while True:
+            A = M * self.scale
+            A *= self.scale[:, None]
+            diagonal = backend.diagonal_view(A)
+            diagonal += jitter
+            factor = backend.cholesky(A, overwrite=True)
+            if factor is not None and bool(xp.isfinite(factor.diagonal()).all()):
+                self.factor = factor
+                return
+            jitter = max(_LIFT, _MORE * jitter)
+            if jitter > _MOST:
+                raise LinAlgError("The Newton matrix is not positive definite.")
+
+    def solve(self, right: Any) -> Any:
+        """Return M⁻¹ times one or more right-hand sides."""
+        scale = self.scale if right.ndim == 1 else self.scale[:, None]
+        return scale * self.backend.cho_solve(self.factor, scale * right)

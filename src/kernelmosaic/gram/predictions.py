@@ -7,18 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.backend import NUMPY, Backend, torch_backend
-from kernelmosaic.gram.device import has_device
+from kernelmosaic.backend import NUMPY, Backend, has_device, row_strips, torch_backend
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.kernel_set import KernelSet, Views, take_rows
-from kernelmosaic.gram.row_blocks import RowSource, row_strips
+from kernelmosaic.gram.row_blocks import RowSource
 
 #: Entries of the blocks worked on at once.
 _ENTRIES = {"numpy": 2**22, "cpu": 2**20, "cuda": 2**26}
 #: Numbers of the samples and features worked on at once on the host: both may come from files larger than memory.
 _HOST_NUMBERS = 2**19
-#: Columns multiplied at once on a device: so many entries of a row, with a few rows, stay in its cache.
-_COLUMNS = 8192
 Products = Iterator[tuple[slice, int, NDArray[np.float64]]]
 
 
@@ -28,7 +25,13 @@ def backend_at(device: str | None) -> Backend:
 
 
 def support_products(
-    kernel_set: KernelSet, views: Views, support: Views, right: NDArray[np.float64], device: str | None = None
+    kernel_set: KernelSet,
+    views: Views,
+    support: Views,
+    right: NDArray[np.float64],
+    device: str | None = None,
+    entries: int | None = None,
+    columns: int = 8192,
 ) -> Products:
     """Yield (rows, m, K_m[rows, support] right) for every kernel, a strip of samples at a time.
 
@@ -42,14 +45,18 @@ def support_products(
         Coefficients.
     device : str, optional
         Where to compute, if that device is there.
+    entries : int, optional
+        Of the blocks worked on at once.
+    columns : int
+        Multiplied at once on a device: so many entries of a row, with a few rows, stay in its cache.
     """
     backend = backend_at(device)
     across = kernel_set.samples(support, backend)
     coefficients = backend.asarray(right)
     every, s = range(len(kernel_set)), len(right)
-    width = s if backend is NUMPY else min(s, _COLUMNS)
+    width = s if backend is NUMPY else min(s, columns)
     dtype = None if backend is NUMPY else np.float64
-    for rows in row_strips(views[0].shape[0], _entries(backend) // max(width, 1)):
+    for rows in row_strips(views[0].shape[0], (entries or _entries(backend)) // max(width, 1)):
         left = kernel_set.samples(take_rows(views, rows), backend, like=across)
         out = backend.zeros((len(every), rows.stop - rows.start, right.shape[1]))
         for part in row_strips(s, width):
@@ -60,7 +67,11 @@ def support_products(
 
 
 def feature_products(
-    maps: FeatureMaps, rows: RowSource, right: list[NDArray[np.float64]], device: str | None = None
+    maps: FeatureMaps,
+    rows: RowSource,
+    right: list[NDArray[np.float64]],
+    device: str | None = None,
+    entries: int | None = None,
 ) -> Products:
     """Yield (strip, m, Z_m[strip] right_m) for every kernel, a strip of samples at a time.
 
@@ -74,15 +85,17 @@ def feature_products(
         Coefficients, one array per kernel.
     device : str, optional
         Where to compute, if that device is there.
+    entries : int, optional
+        Of the features worked on at once.
     """
     backend = backend_at(device)
     placed = maps.on(backend)
     coefficients = [backend.asarray(one) for one in right]
     # On the host the samples, the block with the landmarks, the features and one temporary live at once.
     if backend is NUMPY:
-        height = _HOST_NUMBERS // (rows.row_width + 3 * int(maps.widths.sum()))
+        height = (entries or _HOST_NUMBERS) // (rows.row_width + 3 * int(maps.widths.sum()))
     else:
-        height = _entries(backend) // max(rows.row_width, *map(int, maps.widths), 1)
+        height = (entries or _entries(backend)) // max(rows.row_width, *map(int, maps.widths), 1)
     for strip in row_strips(rows.shape[0], height):
         for m, Z in placed.blocks(rows.take(strip), range(len(maps)), None if backend is NUMPY else np.float64):
             yield strip, m, backend.to_numpy(Z @ coefficients[m])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from kernelmosaic.backend import is_dask
 
 Rows = slice | NDArray[np.intp]
 
@@ -126,17 +127,6 @@ def open_rows(X: Any) -> RowSource:
     if is_dask(X):
         return DaskRows(X)
     return ParquetRows(X) if isinstance(X, str | Path) else ArrayRows(X)
-
-
-def is_dask(X: Any) -> bool:
-    """Whether X is a Dask collection; Dask itself is not loaded to find out."""
-    return type(X).__module__.split(".")[0] in ("dask", "dask_expr") and hasattr(X, "__dask_graph__")
-
-
-def row_strips(n: int, height: int) -> Iterator[slice]:
-    """Cut n rows into strips of at most that height."""
-    for start in range(0, n, max(1, height)):
-        yield slice(start, min(start + max(1, height), n))
 
 
 def _numbers(column: Any, name: str) -> NDArray[np.float64]:

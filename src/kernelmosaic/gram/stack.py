@@ -1,83 +1,104 @@
-"""The stack: P Gram matrices of one training set, stored or recomputed in blocks under a memory budget."""
+"""The stack: P Gram matrices of one training set, here or on a device, stored or recomputed under a memory budget.
+
+Every operation is written once over a backend, in blocks that `placed_blocks` yields. Compiled passes take the place of
+these where there are any: Numba's over matrices stored on the host, CUDA's over Gaussians computed on a device.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from copy import copy
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic.backend import (
+    NUMPY,
+    Backend,
+    backend_of,
+    default_budget,
+    format_bytes,
+    require_device,
+    row_strips,
+    torch_backend,
+)
+from kernelmosaic.gram.class_grams import StackClasses
 from kernelmosaic.gram.gram import DenseGram
-from kernelmosaic.gram.kernel_set import KernelSet, Views
-from kernelmosaic.gram.threads import one_blas_thread, run_threads
+from kernelmosaic.gram.kernel_set import KernelSet, Samples, Views
+from kernelmosaic.gram.normalizing import UnitTrace, Unscaled
 from kernelmosaic.kernels.base import Block
+from kernelmosaic.kernels.gaussian import Gaussian
 
 Rows = slice | NDArray[np.intp]
+Kernels = Sequence[int] | NDArray[Any]
 #: Bytes of a block that is worked on at once: it stays in the second-level cache.
 _CACHE_BYTES = 2**19
-#: Above this share of support samples a product reads whole rows.
-_DENSE_SHARE = 0.3
+#: Up to this many samples matrices are small enough to keep in double precision without thinking.
+_SMALL = 2000
+#: Side of the squares that a device works on at once, which stay in its cache.
+_TILE = {"cuda": 2048, "cpu": 512}
+#: What to do where not even one combined matrix fits.
+_SMALLER = "use approximation='nystroem', which needs no such matrix, or fewer samples, or raise memory_budget"
 
 
 class GramStack(ABC):
     """P Gram matrices K_1 … K_P of the same n samples, wherever they live.
 
     Learners see only these operations: none of them reads a kernel whose weight is zero, and products with β read only
-    the columns of the samples where β is not.
+    the columns of the samples where β is not. They take and return arrays in this process, but for combined kernels.
+
+    Attributes
+    ----------
+    n_samples, n_kernels : int
+        n and P.
+    dtype : dtype
+        Of the matrices.
+    backend : Backend
+        Where they are.
+    writes_matrices : bool
+        Whether combined kernels are arrays in this process; else they stay where, and in the form in which, they are.
     """
 
     n_samples: int
     n_kernels: int
     dtype: np.dtype[Any]
-    #: Whether combined kernels are arrays in this process; else they stay where, and in the form in which, they are.
+    backend: Backend = NUMPY
     writes_matrices: bool = True
 
     @abstractmethod
-    def blocks(self, kernels: Sequence[int] | NDArray[Any], rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
+    def blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
         """Yield (m, K_m[rows][:, columns]) for the kernels asked for; the blocks must not be changed."""
 
     @abstractmethod
     def row_strips(self, n_columns: int) -> Iterator[slice]:
         """Cut the samples into strips whose blocks of that many columns fit the stack's working memory."""
 
+    @abstractmethod
     def combine(self, weights: NDArray[Any], out: Any = None) -> Any:
         """Return Σ_m weights_m K_m, a `Gram`; an earlier one given as `out` may be overwritten."""
-        active = np.flatnonzero(weights)
-        K = self._written(out)
-        for strip in self.row_strips(self.n_samples):
-            # The matrices are symmetric: read the lower half, mirror it into the upper.
-            part = K[strip, : strip.stop]
-            part[...] = 0.0
-            for m, block in self.blocks(active, strip, slice(0, strip.stop)):
-                part += self.dtype.type(weights[m]) * block
-            _mirror(K, strip)
-        return DenseGram(K)
 
-    def _written(self, out: Any) -> Block:
-        """Return the matrix of an earlier kernel to write to, or a new one."""
-        return np.empty((self.n_samples,) * 2, dtype=self.dtype) if out is None else out.matrix
+    def combine_gated(self, gates: NDArray[Any], out: Any = None) -> Any:
+        """Return Σ_m g_m g_mᵀ ∘ K_m for the gates of shape (n, P), a `Gram`."""
+        raise NotImplementedError(f"{type(self).__name__}.combine_gated: these kernels take no gates.")
 
-    def combine_classes(self, weights: NDArray[Any], out: Block) -> Block:
-        """Fill out[c] with Σ_m weights[c, m] K_m for weights of shape (classes, P), in out's precision."""
+    def combine_classes(self, weights: NDArray[Any], out: Any = None) -> Any:
+        """Fill out[c] with Σ_m weights[c, m] K_m for weights of shape (classes, P), in out's precision.
+
+        Where combined kernels stay where they are, nothing is written down: one matrix per class would fill a device.
+        """
+        if not self.writes_matrices:
+            return StackClasses(self, np.array(weights, dtype=np.float64))
         for own, K in zip(weights, out, strict=True):
             self.combine(own, out=DenseGram(K))
         return out
 
-    def combine_gated(self, gates: NDArray[Any], out: Any = None) -> Any:
-        """Return Σ_m g_m g_mᵀ ∘ K_m for the gates of shape (n, P), a `Gram`."""
-        active = np.flatnonzero(np.any(gates != 0, axis=0))
-        gates = np.asarray(gates, dtype=self.dtype)
-        K = self._written(out)
-        for strip in self.row_strips(self.n_samples):
-            part = K[strip, : strip.stop]
-            part[...] = 0.0
-            for m, block in self.blocks(active, strip, slice(0, strip.stop)):
-                part += gates[strip, m, np.newaxis] * block * gates[: strip.stop, m]
-            _mirror(K, strip)
-        return DenseGram(K)
+    @abstractmethod
+    def products(
+        self, beta: NDArray[Any], rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None
+    ) -> NDArray[np.float64]:
+        """Return K_m β at the given rows for every kernel: (P, n_rows), and the columns of β where it has any."""
 
     @property
     def part_samples(self) -> int:
@@ -86,35 +107,11 @@ class GramStack(ABC):
 
     def part(self, rows: NDArray[np.intp]) -> GramStack:
         """Return the stack of some of the samples."""
-        matrices = np.empty((self.n_kernels, len(rows), len(rows)), dtype=self.dtype)
-        for m, block in self.blocks(range(self.n_kernels), rows, rows):
-            matrices[m] = block
-        return StoredStack(matrices)
+        raise NotImplementedError(f"{type(self).__name__}.part: these kernels are not cut.")
 
     def row_block(self, m: int, rows: Rows) -> Block:
         """Return K_m[rows]."""
         return next(self.blocks([m], rows, slice(0, self.n_samples)))[1]
-
-    def products(
-        self,
-        beta: NDArray[Any],
-        rows: NDArray[np.intp] | None = None,
-        kernels: Sequence[int] | NDArray[Any] | None = None,
-    ) -> NDArray[np.float64]:
-        """Return K_m β at the given rows for every kernel: (P, n_rows), and the columns of β where it has any."""
-        support = np.flatnonzero(beta if beta.ndim == 1 else np.any(beta != 0, axis=1))
-        at = np.arange(self.n_samples) if rows is None else rows
-        out = np.zeros((self.n_kernels, len(at), *beta.shape[1:]))
-        if len(support) == 0:
-            return out
-        weights = beta[support].astype(np.float64)
-        for strip in self.row_strips(len(support)):
-            inside = at[strip.start : strip.stop]
-            if len(inside) == 0:
-                break
-            for m, block in self.blocks(range(self.n_kernels) if kernels is None else kernels, inside, support):
-                out[m, strip.start : strip.start + len(inside)] = block @ weights.astype(block.dtype, copy=False)
-        return out
 
     def gated_products(self, beta: NDArray[Any], gates: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[np.float64]:
         """Return K_m (g_m ∘ β) at the given rows for every kernel and gates of shape (n, P), formed as `products`."""
@@ -122,175 +119,452 @@ class GramStack(ABC):
         each = [self.products((gates[:, m] * beta.T).T, rows, [m])[m] for m in range(self.n_kernels)]
         return np.stack(each)
 
-    def quadratic_forms(
-        self, beta: NDArray[Any], kernels: Sequence[int] | NDArray[Any] | None = None
-    ) -> NDArray[np.float64]:
+    def quadratic_forms(self, beta: NDArray[Any], kernels: Kernels | None = None) -> NDArray[np.float64]:
         """Return ½ Σ_c β_cᵀ K_m β_c for every kernel, reading only rows and columns of the support."""
-        support = np.flatnonzero(beta if beta.ndim == 1 else np.any(beta != 0, axis=1))
+        support = nonzero_rows(beta)
         values = self.products(beta, support, kernels)
         return 0.5 * np.asarray(np.einsum("mi,i->m" if beta.ndim == 1 else "mic,ic->m", values, beta[support]))
 
 
-class StoredStack(GramStack):
-    """All matrices in memory, in one array of shape (P, n, n)."""
+class MatrixStack(GramStack):
+    """Kernels that are read in blocks, wherever these come from.
 
-    def __init__(self, matrices: NDArray[Any]) -> None:
-        self.matrices = matrices
-        self.n_kernels, self.n_samples, _ = matrices.shape
-        self.dtype = matrices.dtype
+    Attributes
+    ----------
+    entries : int
+        Of a block that is worked on at once: whole rows of it on the host, squares on a device, whose cache is small.
+    exact : ComputedStack or None
+        Computes entries in double precision for matrices in single precision on a device: certificates need it.
+    """
+
+    entries: int
+    exact: ComputedStack | None = None
+
+    @abstractmethod
+    def placed_blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Any]]:
+        """Yield what `blocks` does as arrays of the backend."""
+
+    def blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
+        for m, block in self.placed_blocks(kernels, rows, columns):
+            yield m, self.backend.to_numpy(block)
+
+    def row_strips(self, n_columns: int) -> Iterator[slice]:
+        return row_strips(self.n_samples, self.entries // max(n_columns, 1))
+
+    def pieces(self, n_rows: int, n_columns: int, lower: bool = False) -> Iterator[tuple[slice, slice]]:
+        """Cut a block, or the lower triangle of a square one, into pieces that are worked on at once."""
+        side = n_columns if self.backend is NUMPY else int(np.sqrt(self.entries))
+        height = self.entries // max(side, 1)
+        for rows in row_strips(n_rows, height):
+            yield from ((rows, columns) for columns in row_strips(rows.stop if lower else n_columns, side))
+
+    def combine(self, weights: NDArray[Any], out: Any = None) -> DenseGram:
+        weights = np.array(weights, dtype=np.float64)
+        matrix = self._fill(weights, self._written(out))
+        return self._gram(matrix, np.broadcast_to(weights, (self.n_samples, self.n_kernels)), np.ones((1, 1)))
+
+    def combine_gated(self, gates: NDArray[Any], out: Any = None) -> DenseGram:
+        gates = np.array(gates, dtype=np.float64)
+        return self._gram(self._fill_gated(gates, self._written(out)), gates, gates)
+
+    def _fill(self, weights: NDArray[np.float64], K: Any) -> Any:
+        for rows, columns in self.pieces(self.n_samples, self.n_samples, lower=True):
+            part = K[rows, columns]
+            part[...] = 0.0
+            self._accumulate(weights, rows, columns, part)
+            mirror(K, rows, columns)
+        return self._know_diagonal(K, weights)
+
+    def _accumulate(self, weights: NDArray[np.float64], rows: slice, columns: slice, out: Any) -> None:
+        """out += Σ_m weights_m K_m[rows, columns]; kernels without a weight are not read."""
+        for m, block in self.placed_blocks(np.flatnonzero(weights), rows, columns):
+            self.backend.add_scaled(out, block, float(weights[m]))
+
+    def _fill_gated(self, gates: NDArray[np.float64], K: Any) -> Any:
+        active = np.flatnonzero(np.any(gates != 0, axis=0))
+        g = self.backend.asarray(gates, self.dtype)
+        for rows, columns in self.pieces(self.n_samples, self.n_samples, lower=True):
+            part = K[rows, columns]
+            part[...] = 0.0
+            for m, block in self.placed_blocks(active, rows, columns):
+                scaled = block * g[columns, m]
+                scaled *= g[rows, m][:, None]
+                part += scaled
+            mirror(K, rows, columns)
+        return self._know_diagonal(K, gates.T**2)
+
+    def _know_diagonal(self, K: Any, factors: NDArray[np.float64]) -> Any:
+        """Write the combined diagonal for factors of shape (P,) or (P, n), where it is known better than by blocks."""
+        known = None if self.exact is None else self.exact.diagonals
+        if known is not None:
+            each = self.backend.asarray(factors.reshape(self.n_kernels, -1))
+            self.backend.diagonal_view(K)[...] = (each * known).sum(0)
+        return K
+
+    def _written(self, out: Any) -> Any:
+        """Return the matrix of an earlier kernel to write to, or a new one."""
+        if out is not None:
+            return out.matrix
+        try:
+            return self.backend.empty((self.n_samples,) * 2, self.dtype)
+        except RuntimeError as error:  # torch's own error does not say what the memory was for
+            need = format_bytes(self.n_samples**2 * self.dtype.itemsize)
+            raise MemoryError(
+                f"A {self.n_samples} x {self.n_samples} kernel matrix needs {need} on {self.backend.device}: use "
+                "approximation='nystroem', or fewer samples."
+            ) from error
+
+    def _gram(self, K: Any, inner: NDArray[np.float64], outer: NDArray[np.float64]) -> DenseGram:
+        exact = self.exact
+        if exact is None or self.dtype == np.float64:
+            return DenseGram(K)
+        computed = exact
+
+        def products(support: NDArray[np.intp], beta: NDArray[np.float64]) -> NDArray[np.float64]:
+            return computed.exact_products(support, beta, inner, outer)
+
+        return DenseGram(K, products)
+
+    def products(
+        self, beta: NDArray[Any], rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None
+    ) -> NDArray[np.float64]:
+        support = nonzero_rows(beta)
+        asked = [int(m) for m in (range(self.n_kernels) if kernels is None else kernels)]
+        n_rows = self.n_samples if rows is None else len(rows)
+        # A device sums in double precision, which takes it no longer.
+        kind = self.dtype if self.backend is NUMPY else np.float64
+        right = self.backend.asarray(beta[support].reshape(len(support), -1 if len(support) else 1), kind)
+        out = self.backend.zeros((self.n_kernels, n_rows, *beta.shape[1:]))
+        if len(support) and n_rows:
+            at = slice(0, n_rows) if rows is None else rows
+            self._multiply(dict.fromkeys(asked, right), at, support, out.reshape(self.n_kernels, n_rows, -1))
+        return self.backend.to_numpy(out)
+
+    @abstractmethod
+    def _multiply(self, right: dict[int, Any], rows: Rows, columns: Rows, out: Any) -> None:
+        """out[m] += K_m[rows, columns] right[m]."""
+
+
+class ComputedStack(MatrixStack):
+    """Nothing stored but the samples: every block is computed when it is asked for.
+
+    Parameters
+    ----------
+    kernel_set : KernelSet
+        The fitted kernels.
+    views : list or Samples
+        The training samples as the kernels see them, or placed on the backend already.
+    dtype : dtype
+        Of the matrices.
+    working_bytes : int, optional
+        Memory for the blocks worked on at once; by default what a device's cache holds.
+    backend : Backend
+        Where to compute.
+    """
+
+    def __init__(
+        self,
+        kernel_set: KernelSet,
+        views: Views | Samples,
+        dtype: np.dtype[Any],
+        working_bytes: int | None = None,
+        backend: Backend = NUMPY,
+    ) -> None:
+        self.kernel_set, self.dtype, self.backend = kernel_set, dtype, backend
+        here = kernel_set.samples(views)
+        self.samples = kernel_set.samples(here, backend)
+        self.n_samples, self.n_kernels = self.samples.n_samples, len(kernel_set)
+        self.diagonals: Any = None
+        self.writes_matrices = backend is NUMPY
+        if backend is not NUMPY:
+            self.exact = self
+            if all(self.samples.shares):
+                # Exact, where blocks know a sample's distance from itself up to rounding only.
+                self.diagonals = backend.asarray(kernel_set.diagonals(here))
+        # The statistic, the kernel made of it and one temporary live at once, in double precision.
+        self.entries = _tile(backend) ** 2 if working_bytes is None else max(1, working_bytes // (3 * 8))
+
+    def placed_blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Any]]:
+        left, right = self.samples.take(rows), self.samples.take(columns)
+        for m, block in self.kernel_set.blocks(left, right, [int(m) for m in kernels], self.dtype):
+            yield m, self.backend.astype(block, self.dtype)
+
+    def part(self, rows: NDArray[np.intp]) -> MatrixStack:
+        # On the host the matrices of a part are stored: they fit where one of all samples will.
+        return StoredStack.of(self.taken(rows)) if self.backend is NUMPY else self.taken(rows)
+
+    def taken(self, rows: NDArray[np.intp]) -> ComputedStack:
+        """Return the computed stack of some of the samples."""
+        some = copy(self)
+        some.samples, some.n_samples = self.samples.take(rows), len(rows)
+        some.diagonals = None if self.diagonals is None else self.diagonals[:, self.backend.index(rows)]
+        some.exact = None if self.exact is None else some
+        return some
+
+    def _multiply(self, right: dict[int, Any], rows: Rows, columns: Rows, out: Any, dtype: Any = None) -> None:
+        dtype = self.dtype if dtype is None else dtype
+        left, across = self.samples.take(rows), self.samples.take(columns)
+        if self._multiply_directly(right, left, across, dtype, out):
+            return
+        for strip, below in self.pieces(out.shape[1], across.n_samples):
+            part = left.take(strip)
+            for m, block in self.kernel_set.blocks(part, across.take(below), list(right), dtype):
+                own = right[m][below]
+                out[m, strip] += self.backend.astype(block, self.backend.dtype(own)) @ own
+
+    def exact_products(
+        self,
+        support: NDArray[np.intp],
+        beta: NDArray[np.float64],
+        inner: NDArray[np.float64],
+        outer: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Return Σ_m outer_m ∘ K_m(inner_m ∘ β) with every entry in double precision, for (n, P) or (1, 1) factors.
+
+        β, at the support, has one column or several.
+        """
+        place = self.backend.asarray
+        columns, factors = place(beta.reshape(len(support), -1)), place(inner[support])
+        right = {int(m): factors[:, m : m + 1] * columns for m in np.flatnonzero(np.any(inner != 0, axis=0))}
+        out = self.backend.zeros((self.n_kernels, self.n_samples, columns.shape[1]))
+        self._multiply(right, slice(0, self.n_samples), support, out, np.float64)
+        values = self.backend.to_numpy((out * place(outer.T)[:, :, None]).sum(0))
+        return values.reshape(self.n_samples, *beta.shape[1:])
+
+    # Gaussians on a device, whose compiled passes read the samples themselves -----------------------------------------
+
+    def _fill(self, weights: NDArray[np.float64], K: Any) -> Any:
+        active = np.flatnonzero(weights).tolist()
+        if self._gaussians(active) == [active]:
+            from kernelmosaic.gram._torch_cuda import combine_directly
+
+            rates, factors = self._constants(active, weights)
+            if combine_directly(self.samples.views[active[0]].T.contiguous(), rates, factors, K):
+                return K
+        return super()._fill(weights, K)
+
+    def _accumulate(self, weights: NDArray[np.float64], rows: slice, columns: slice, out: Any) -> None:
+        left, right = self.samples.take(rows), self.samples.take(columns)
+        rest = np.flatnonzero(weights).tolist()
+        for members in self._gaussians(rest):
+            from kernelmosaic.gram._torch_cuda import add_gaussians
+
+            add_gaussians(self.kernel_set.statistic(members[0], left, right), *self._constants(members, weights), out)
+            rest = [m for m in rest if m not in members]
+        for m, block in self.kernel_set.blocks(left, right, rest, self.dtype):
+            self.backend.add_scaled(out, block, float(weights[m]))
+
+    def _multiply_directly(self, right: dict[int, Any], left: Samples, across: Samples, dtype: Any, out: Any) -> bool:
+        members = list(right)
+        if out.shape[2] > 1 or self._gaussians(members) != [members]:
+            return False
+        from kernelmosaic.gram._torch_cuda import multiply_directly
+
+        rates, factors = self._constants(members, np.ones(self.n_kernels))
+        beta = self.backend.xp.stack([right[m][:, 0] * factor for m, factor in zip(members, factors, strict=True)])
+        LT, R = left.views[members[0]].T, across.views[members[0]]
+        found = multiply_directly(LT, R, rates, beta, np.dtype(dtype) == np.float64)
+        if found is not None:
+            out[members, :, 0] += found
+        return found is not None
+
+    def _gaussians(self, kernels: Sequence[int]) -> list[list[int]]:
+        """Return the kernels on a device that are Gaussians up to one factor, in groups that read the same samples."""
+        groups: dict[int, list[int]] = {}
+        # A set with more fitted kernels than it has is a product of them.
+        if self.backend is not NUMPY and self.n_kernels == len(self.kernel_set.fitted):
+            for m in kernels:
+                one = self.kernel_set.fitted[m]
+                # Subclasses may say something else than their parents.
+                plain = type(one.kernel) is Gaussian and isinstance(one.normalization, Unscaled | UnitTrace)
+                if plain and self.samples.shares[m]:
+                    groups.setdefault(id(self.samples.views[m]), []).append(m)
+        return list(groups.values())
+
+    def _constants(self, gaussians: Sequence[int], weights: NDArray[np.float64]) -> tuple[list[float], list[float]]:
+        """Return what squared distances are multiplied with in the exponents, and the weights on the kernels' scale."""
+        fitted = [self.kernel_set.fitted[m] for m in gaussians]
+        rates = [one.kernel.rate(np.float32) for one in fitted if isinstance(one.kernel, Gaussian)]
+        scales = [float(getattr(one.normalization, "scale_", 1.0)) for one in fitted]
+        return rates, [float(weights[m]) / scale for m, scale in zip(gaussians, scales, strict=True)]
+
+
+class StoredStack(MatrixStack):
+    """All matrices in memory, in one array of shape (P, n, n).
+
+    Parameters
+    ----------
+    matrices : array of shape (P, n, n)
+        Of NumPy or torch.
+    exact : ComputedStack, optional
+        What the matrices were computed by, if they are on a device in single precision.
+    """
+
+    def __init__(self, matrices: Any, exact: ComputedStack | None = None) -> None:
+        self.matrices, self.exact, self.backend = matrices, exact, backend_of(matrices)
+        self.n_kernels, self.n_samples, _ = (int(size) for size in matrices.shape)
+        self.dtype = self.backend.dtype(matrices)
+        self.writes_matrices = self.backend is NUMPY
+        if exact is not None:
+            self.entries = exact.entries
+        else:
+            self.entries = _CACHE_BYTES // self.dtype.itemsize if self.backend is NUMPY else _tile(self.backend) ** 2
 
     @classmethod
-    def fill(cls, kernel_set: KernelSet, views: Views, dtype: np.dtype[Any]) -> StoredStack:
+    def fill(
+        cls,
+        kernel_set: KernelSet,
+        views: Views,
+        dtype: np.dtype[Any],
+        backend: Backend = NUMPY,
+        working_bytes: int | None = None,
+    ) -> StoredStack:
         """Compute the matrices strip by strip, so that nothing but the stack itself is ever large."""
-        from kernelmosaic.gram._numba_stack import mirror_lower
+        if working_bytes is None and backend is NUMPY:
+            # Tall strips keep the matrix products busy; a sixteenth of one matrix is still nothing beside the stack.
+            working_bytes = 3 * max(2 * _CACHE_BYTES, views[0].shape[0] ** 2 * dtype.itemsize // 16)
+        return cls.of(ComputedStack(kernel_set, views, dtype, working_bytes, backend))
 
-        n = views[0].shape[0]
-        matrices = np.empty((len(kernel_set), n, n), dtype=dtype)
-        # Tall strips keep the matrix products busy; a sixteenth of one matrix is still nothing beside the stack.
-        height = max(2 * _CACHE_BYTES, n * n * dtype.itemsize // 16) // (8 * n)
-        samples = kernel_set.samples(views)
-        for strip in _strips(n, max(1, height)):
-            rows, below = samples.take(strip), samples.take(slice(0, strip.stop))
-            for m, block in kernel_set.blocks(rows, below, range(len(kernel_set)), dtype):
-                matrices[m, strip, : strip.stop] = block
-        run_threads(lambda K: mirror_lower(K, 0, n), matrices, matrices.nbytes)
-        return cls(matrices)
+    @classmethod
+    def of(cls, computed: ComputedStack) -> StoredStack:
+        """Store what a stack computes."""
+        n, backend = computed.n_samples, computed.backend
+        matrices = backend.empty((computed.n_kernels, n, n), computed.dtype)
+        for rows, columns in computed.pieces(n, n, lower=True):
+            for m, block in computed.placed_blocks(range(computed.n_kernels), rows, columns):
+                matrices[m][rows, columns] = block
+                if backend is not NUMPY:
+                    mirror(matrices[m], rows, columns)
+        if backend is NUMPY:
+            from kernelmosaic.gram._numba_stack import mirror_all
 
-    def blocks(self, kernels: Sequence[int] | NDArray[Any], rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
+            mirror_all(matrices)
+            return cls(matrices)
+        for K, one in zip(matrices, np.eye(computed.n_kernels), strict=True):
+            computed._know_diagonal(K, one)
+        return cls(matrices, computed)
+
+    @property
+    def loops(self) -> Any:
+        """The compiled passes over stored matrices, or None where there are none."""
+        if self.backend is not NUMPY:
+            return None
+        from kernelmosaic.gram import _numba_stack
+
+        return _numba_stack
+
+    def placed_blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Any]]:
+        rows, columns = self.backend.index(rows), self.backend.index(columns)
         for m in kernels:
             K = self.matrices[m]
             if isinstance(rows, slice) or isinstance(columns, slice):
-                yield m, K[rows, columns]
+                yield int(m), K[rows, columns]
             else:
-                yield m, K[np.ix_(rows, columns)]
+                yield int(m), self.backend.take_block(K, rows, columns)
 
-    def combine(self, weights: NDArray[Any], out: Any = None) -> DenseGram:
-        from kernelmosaic.gram._numba_stack import add_lower, mirror_lower
+    def part(self, rows: NDArray[np.intp]) -> StoredStack:
+        matrices = self.backend.empty((self.n_kernels, len(rows), len(rows)), self.dtype)
+        for m, block in self.placed_blocks(range(self.n_kernels), rows, rows):
+            matrices[m] = block
+        return StoredStack(matrices, None if self.exact is None else self.exact.taken(rows))
 
-        active = np.flatnonzero(weights)
-        factors = np.asarray(weights, dtype=self.dtype)[active]
-        K = self._written(out)
+    def _fill(self, weights: NDArray[np.float64], K: Any) -> Any:
+        return super()._fill(weights, K) if self.loops is None else self.loops.combine(self.matrices, weights, K)
 
-        def fill(rows: slice) -> None:
-            add_lower(self.matrices, active, factors, K, rows.start, rows.stop)
-            mirror_lower(K, rows.start, rows.stop)
+    def _fill_gated(self, gates: NDArray[np.float64], K: Any) -> Any:
+        return (
+            super()._fill_gated(gates, K) if self.loops is None else self.loops.combine_gated(self.matrices, gates, K)
+        )
 
-        run_threads(fill, _triangle_strips(self.n_samples, 4), self.matrices.nbytes)
-        return DenseGram(K)
-
-    def combine_classes(self, weights: NDArray[Any], out: Block) -> Block:
-        from kernelmosaic.gram._numba_stack import combine_rows
-
-        counts = np.count_nonzero(weights, axis=1)
-        active = np.argsort(weights == 0, axis=1, kind="stable")
-        factors = np.take_along_axis(weights, active, axis=1).astype(out.dtype)
-
-        def fill(rows: slice) -> None:
-            combine_rows(self.matrices, active, counts, factors, out, rows.start, rows.stop)
-
-        run_threads(fill, _strips(self.n_samples, -(-self.n_samples // 4)), self.matrices.nbytes + out.nbytes)
-        return out
-
-    def combine_gated(self, gates: NDArray[Any], out: Any = None) -> DenseGram:
-        from kernelmosaic.gram._numba_stack import add_gated_rows
-
-        active = np.flatnonzero(np.any(gates != 0, axis=0))
-        factors = np.ascontiguousarray(gates.T, dtype=self.dtype)
-        # Gates below rounding are no gates, and reading denormal numbers is slow.
-        factors[np.abs(factors) < np.finfo(self.dtype).eps ** 2] = 0.0
-        K = self._written(out)
-
-        def fill(rows: slice) -> None:
-            add_gated_rows(self.matrices, active, factors, K, rows.start, rows.stop)
-
-        run_threads(fill, _strips(self.n_samples, -(-self.n_samples // 4)), self.matrices.nbytes)
-        return DenseGram(K)
+    def combine_classes(self, weights: NDArray[Any], out: Any = None) -> Any:
+        if self.loops is None:
+            return super().combine_classes(weights, out)
+        return self.loops.combine_classes(self.matrices, weights, out)
 
     def products(
-        self,
-        beta: NDArray[Any],
-        rows: NDArray[np.intp] | None = None,
-        kernels: Sequence[int] | NDArray[Any] | None = None,
+        self, beta: NDArray[Any], rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None
     ) -> NDArray[np.float64]:
-        if beta.ndim > 1:
-            if np.count_nonzero(np.any(beta != 0, axis=1)) <= _DENSE_SHARE * self.n_samples:
-                return super().products(beta, rows, kernels)
-            return self._column_products(beta.astype(self.dtype, copy=False), rows, kernels)
-        from kernelmosaic.gram._numba_stack import block_products, symmetric_product
+        if self.loops is None:
+            return super().products(beta, rows, kernels)
+        found: NDArray[np.float64] = self.loops.products(self.matrices, beta, rows, kernels, self.entries)
+        return found
 
-        support = np.flatnonzero(beta)
-        at = np.arange(self.n_samples) if rows is None else rows
-        out = np.zeros((self.n_kernels, len(at)))
-        # Reading half of a matrix in order is faster than picking most of its entries one by one.
-        whole = len(support) > _DENSE_SHARE * self.n_samples
-        coefficients = (beta if whole else beta[support]).astype(self.dtype)
-
-        def multiply(m: int) -> None:
-            if whole:
-                values = np.empty(self.n_samples, dtype=np.float64)
-                symmetric_product(self.matrices[m], coefficients, values)
-                out[m] = values[at]
-            else:
-                block_products(self.matrices[m], at, support, coefficients, out[m])
-
-        run_threads(multiply, range(self.n_kernels) if kernels is None else kernels, self.matrices.nbytes)
-        return out
-
-    def _column_products(
-        self, beta: NDArray[Any], rows: NDArray[np.intp] | None, kernels: Sequence[int] | NDArray[Any] | None
-    ) -> NDArray[np.float64]:
-        """Whole matrices times β: faster than copying most of them out first."""
-        at = slice(None) if rows is None else rows
-        columns = np.ascontiguousarray(beta.T)
-        out = np.zeros((self.n_kernels, self.n_samples if rows is None else len(rows), beta.shape[1]))
-
-        def multiply(m: int) -> None:
-            # The matrices are symmetric, and the few long rows of βᵀ suit the product better than columns.
-            out[m] = (columns @ self.matrices[m]).T[at]
-
-        with one_blas_thread():
-            run_threads(multiply, range(self.n_kernels) if kernels is None else kernels, self.matrices.nbytes)
-        return out
-
-    def row_strips(self, n_columns: int) -> Iterator[slice]:
-        return _strips(self.n_samples, max(1, _CACHE_BYTES // (self.dtype.itemsize * max(n_columns, 1))))
+    def _multiply(self, right: dict[int, Any], rows: Rows, columns: Rows, out: Any) -> None:
+        # Whole rows at a time: picking columns out of them would take longer than what it saves.
+        at = self.backend.index(rows)
+        for m, own in right.items():
+            full = self.backend.zeros((self.n_samples, own.shape[1]), self.backend.dtype(own))
+            full[self.backend.index(columns)] = own
+            for strip in row_strips(out.shape[1], 8 * self.entries // self.n_samples):
+                some = self.matrices[m][strip if isinstance(at, slice) else at[strip]]
+                out[m, strip] = self.backend.astype(some, self.backend.dtype(own)) @ full
 
 
-class ComputedStack(GramStack):
-    """Nothing stored but the samples: every block is computed when it is asked for."""
-
-    def __init__(self, kernel_set: KernelSet, views: Views, dtype: np.dtype[Any], working_bytes: int) -> None:
-        self.kernel_set = kernel_set
-        self.samples = kernel_set.samples(views)
-        self.dtype = dtype
-        self.n_samples = views[0].shape[0]
-        self.n_kernels = len(kernel_set)
-        self.working_bytes = working_bytes
-
-    def blocks(self, kernels: Sequence[int] | NDArray[Any], rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
-        left, right = self.samples.take(rows), self.samples.take(columns)
-        for m, block in self.kernel_set.blocks(left, right, kernels, self.dtype):
-            yield m, block.astype(self.dtype, copy=False)
-
-    def row_strips(self, n_columns: int) -> Iterator[slice]:
-        # The statistic, the kernel made of it and one temporary live at once, in double precision.
-        return _strips(self.n_samples, max(1, self.working_bytes // (3 * 8 * max(n_columns, 1))))
+def mirror(K: Any, rows: slice, columns: slice) -> None:
+    """Copy a piece of the lower triangle into the upper; a square on the diagonal is made symmetric."""
+    left = slice(columns.start, min(columns.stop, rows.start))
+    K[left, rows] = K[rows, left].T
+    if columns.stop > rows.start:
+        square, tril = K[rows, rows], backend_of(K).xp.tril
+        square[...] = tril(square) + tril(square, -1).T
 
 
-def _mirror(K: Block, strip: slice) -> None:
-    """Copy the lower triangle of a strip of rows into the upper, its own square included."""
-    K[: strip.start, strip] = K[strip, : strip.start].T
-    square = K[strip, strip]
-    upper = np.triu_indices_from(square, k=1)
-    square[upper] = square.T[upper]
+def nonzero_rows(V: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the rows of a vector, or of a matrix, that are not zero."""
+    return np.flatnonzero(V if V.ndim == 1 else np.any(V != 0, axis=1))
 
 
-def _triangle_strips(n: int, count: int) -> list[slice]:
-    """Cut the rows so that every strip of the lower triangle holds about as many entries, the longest rows first."""
-    edges = np.unique(np.round(n * np.sqrt(np.linspace(0.0, 1.0, count + 1))).astype(int))
-    return [slice(int(a), int(b)) for a, b in pairwise(edges)][::-1]
+def _tile(backend: Backend) -> int:
+    return _TILE[str(backend.device).partition(":")[0]]
 
 
-def _strips(n: int, height: int) -> Iterator[slice]:
-    for start in range(0, n, height):
-        yield slice(start, min(start + height, n))
+def make_stack(
+    kernel_set: KernelSet,
+    views: Views,
+    *,
+    dtype: Any = None,
+    budget: float | None = None,
+    device: str | None = None,
+    working_bytes: int | None = None,
+) -> MatrixStack:
+    """Return the stack of a training set: stored if it fits the budget, else recomputed in blocks.
+
+    Parameters
+    ----------
+    kernel_set : KernelSet
+        The fitted kernels.
+    views : list
+        The training samples as the kernels see them.
+    dtype : dtype, optional
+        Of the matrices. By default double precision for small sets and single precision above.
+    budget : float, optional
+        Bytes the stack and one combined matrix may take; by default half of the free memory.
+    device : str, optional
+        A torch device to keep the stack on, such as ``"cuda"``; the budget is then of its memory, by default most of
+        what is free there.
+    working_bytes : int, optional
+        Memory for the blocks worked on at once where matrices are computed; by default a share of the budget, or what
+        a device's cache holds.
+
+    Raises
+    ------
+    MemoryError
+        If not even one combined matrix fits.
+    """
+    n = views[0].shape[0]
+    dtype = np.dtype(dtype if dtype is not None else (np.float64 if n <= _SMALL else np.float32))
+    backend = NUMPY if device is None else torch_backend(str(require_device(device)))
+    budget = default_budget(backend) if budget is None else budget
+    matrix = n * n * dtype.itemsize
+    if matrix > budget:
+        where = "" if device is None else f" on {backend.device}"
+        raise MemoryError(
+            f"One combined {n} x {n} kernel matrix needs {format_bytes(matrix)}{where}, the budget is "
+            f"{format_bytes(budget)}: {_SMALLER}."
+        )
+    # Beside the stack one combined matrix, and on a device the blocks that the solver takes out of it.
+    if (len(kernel_set) + (1 if device is None else 2)) * matrix <= budget:
+        return StoredStack.fill(kernel_set, views, dtype, backend, working_bytes)
+    if working_bytes is None and device is None:
+        working_bytes = max(int(min(budget - matrix, budget / 8)), 2**20)
+    return ComputedStack(kernel_set, views, dtype, working_bytes, backend)

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack
-from kernelmosaic.gram.cholesky import Cholesky
 from kernelmosaic.gram.feature_stack import FeatureStack
+from kernelmosaic.gram.linear import Cholesky
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.machines.discriminant import Discriminant, Factored, Matrix
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigvalsh
 
+from kernelmosaic.backend import default_budget, format_bytes
 from kernelmosaic.gram import GramStack
-from kernelmosaic.gram.memory import default_budget, format_bytes
 
 #: Eigenvalues of a matrix with unit diagonal count as large above this.
 _LARGE = 0.5

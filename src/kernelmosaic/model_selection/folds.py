@@ -14,8 +14,8 @@ from sklearn.base import clone
 from sklearn.model_selection import RepeatedStratifiedKFold
 from sklearn.pipeline import Pipeline
 
+from kernelmosaic.backend import default_budget
 from kernelmosaic.gram.kernel_set import KernelSet
-from kernelmosaic.gram.memory import default_budget
 from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.kernels import Precomputed
 from kernelmosaic.kernels.matrices import trusted

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram.cholesky import Cholesky
 from kernelmosaic.gram.factored import FactoredGram
+from kernelmosaic.gram.linear import Cholesky
 from kernelmosaic.solvers.free_block import free_samples
 from kernelmosaic.solvers.interior_point import CentralPath, Interior
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify
@@ -158,16 +158,20 @@ def _compensation(gram: FactoredGram, program: Program, lost: Vector, beta: Vect
     own, largest = beta[free], float(np.abs(beta[free]).max())
     room = np.minimum(own - program.lower[free], program.upper[free] - own)
     room = np.minimum(room, np.abs(own) if program.epsilon else 1e3 * largest)
+    # Where the features are: the matrix of D × D numbers need not travel, nor be factorised by the host.
+    backend, D = gram.backend, gram.n_features
     theta = np.zeros(program.n_samples)
     theta[free] = room**2
-    right = np.append(gram.adjoint(lost), lost.sum())
-    M = gram.normal_matrix(theta, precise=True)
+    placed = backend.asarray(lost)
+    right = backend.xp.concatenate([gram.adjoint(placed), placed.sum().reshape(1)])
+    M = gram.normal_matrix(backend.asarray(theta), precise=True)
     if program.total is None:
         M, right = M[:-1, :-1], right[:-1]
-    M[np.diag_indices_from(M)] += _JITTER**2 * np.trace(M) / len(M)
+    diagonal = backend.diagonal_view(M)
+    diagonal += _JITTER**2 * diagonal.sum() / len(M)
     answer = Cholesky(M).solve(right)
-    del M  # no pass over the rows need make room beside it
-    change = gram.apply(answer[: gram.n_features])[free] + (0.0 if program.total is None else answer[-1])
+    del M, diagonal  # no pass over the rows need make room beside them
+    change = backend.to_numpy(gram.apply(answer[:D]))[free] + (0.0 if program.total is None else float(answer[-1]))
     return np.asarray(np.clip(room**2 * change, -0.9 * room, 0.9 * room))
 
 

@@ -12,7 +12,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.linalg.blas import dger
 from scipy.linalg.lapack import dpstrf
 
-from kernelmosaic.gram.threads import one_blas_thread
+from kernelmosaic.backend import one_blas_thread
 from kernelmosaic.solvers.program import Program, Vector
 
 #: Relative to the mean diagonal: enough to factorise a block that is positive semi-definite only up to rounding.

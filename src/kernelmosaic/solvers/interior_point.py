@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 
-from kernelmosaic.gram.cholesky import Cholesky
 from kernelmosaic.gram.factored import FactoredGram
+from kernelmosaic.gram.linear import Cholesky
 from kernelmosaic.solvers.program import Program, Vector, relative_gap
 
 Array = NDArray[np.float64]

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, get_blas_funcs
 
-from kernelmosaic.backend import NUMPY
+from kernelmosaic.backend import NUMPY, one_blas_thread, run_threads
 from kernelmosaic.gram.class_grams import FeatureBlock
-from kernelmosaic.gram.threads import one_blas_thread, run_threads
 from kernelmosaic.solvers import lapack
 from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram
 
