@@ -13,7 +13,7 @@ from kernelmosaic import DiscriminantMKLClassifier
 from kernelmosaic.gram import factory
 from kernelmosaic.gram.feature_stack import ComputedFeatures, FeatureStack, LocalFactoredGram
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed
-from kernelmosaic.learning.discriminant_ridge import FeatureRidge, MatrixRidge
+from kernelmosaic.learning.discriminant import FeatureRidge, MatrixRidge
 from kernelmosaic.machines.discriminant import binary_targets, class_targets
 
 RNG = np.random.RandomState(0)

@@ -34,6 +34,8 @@ class GramStack(ABC):
     dtype: np.dtype[Any]
     #: Whether combined kernels are arrays in this process; else they stay where, and in the form in which, they are.
     writes_matrices: bool = True
+    #: The number of features of every kernel; None where the kernels are matrices.
+    widths: NDArray[np.intp] | None = None
 
     @abstractmethod
     def blocks(self, kernels: Sequence[int] | NDArray[Any], rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:

@@ -20,7 +20,7 @@ from sklearn.utils.validation import _check_method_params
 
 from kernelmosaic.kernels.family import PerColumn
 from kernelmosaic.kernels.views import default_kernels, lay_specs, read_kernels
-from kernelmosaic.learning.progress import progress
+from kernelmosaic.learning.problem import progress
 from kernelmosaic.model_selection.surface import Exploration, Terrain
 
 # Which parameters it moves --------------------------------------------------------------------------------------------
