@@ -39,8 +39,7 @@ from kernelmosaic import BilinearMKLClassifier, MKLClassifier
 from kernelmosaic.gram import StoredStack
 from kernelmosaic.kernels import Gaussian, family
 from kernelmosaic.learning import Newton, Options
-from kernelmosaic.learning.class_wise import ClassNewton, QuasiNewton
-from kernelmosaic.learning.formulations.projected_gradient import ProjectedGradient
+from kernelmosaic.learning.class_wise import ClassNewton, ProjectedGradient, QuasiNewton
 from kernelmosaic.learning.norms import SumNorm
 from kernelmosaic.machines.multiclass import CrammerSinger
 from kernelmosaic.solvers.multiclass import SeveralOutputs
@@ -63,7 +62,8 @@ def shared(stack: StoredStack, y: np.ndarray, kappa: float = 1.0):
 
 
 def bilinear(stack: StoredStack, y: np.ndarray, kappa: float = 1.0, learner=ClassNewton, max_iter: int = 100):
-    return learner(GAP, max_iter).learn(stack, CrammerSinger(y, kappa))
+    options = Options(SumNorm(), np.ones(stack.n_kernels), GAP, max_iter)
+    return learner(options).learn(stack, CrammerSinger(y, kappa))
 
 
 def error(quick: bool, folder: Path | None, repeats: int) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from kernelmosaic.gram import StoredStack
-from kernelmosaic.learning.base import Options
 from kernelmosaic.learning.norms import make_norm
+from kernelmosaic.learning.problem import Options
 from kernelmosaic.machines import SVC, SVR, Huber, LeastSquares, OneClass
 
 KINDS = ("svc", "svc squared", "svr", "svr squared", "one class", "least squares", "huber")

@@ -7,11 +7,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from kernelmosaic.gram import StoredStack
-from kernelmosaic.learning.base import Options
-from kernelmosaic.learning.class_wise import ClassNewton, ClassWiseProblem, QuasiNewton
-from kernelmosaic.learning.fixed import FixedWeights
-from kernelmosaic.learning.formulations.projected_gradient import ProjectedGradient
-from kernelmosaic.learning.newton import Newton
+from kernelmosaic.learning import FixedWeights, Newton, Options
+from kernelmosaic.learning.class_wise import ClassNewton, ClassWiseProblem, ProjectedGradient, QuasiNewton
 from kernelmosaic.learning.norms import PowerNorm, SumNorm
 from kernelmosaic.machines.multiclass import CrammerSinger, PairwiseSlack
 from kernelmosaic.solvers.multiclass import class_products
@@ -28,12 +25,20 @@ def make_problem(seed, n=24, k=3, P=3):
     return np.stack([np.exp(-squares / width**2) for width in np.logspace(-0.3, 1.3, P)]), y
 
 
+def learn(learner, Ks, machine, tol, max_iter):
+    return learner(Options(SumNorm(), np.ones(len(Ks)), tol, max_iter)).learn(StoredStack(Ks), machine)
+
+
+def class_wise(Ks, machine):
+    return ClassWiseProblem(StoredStack(Ks), machine, Options(SumNorm(), np.ones(len(Ks)), tol=0.0))
+
+
 @pytest.mark.parametrize("learner", [ClassNewton, QuasiNewton])
 @pytest.mark.parametrize(("k", "kappa"), [(3, 1.0), (4, 0.5), (6, 10.0)])
 def test_the_bilinear_optimum_is_the_group_norms(k, kappa, learner):
     Ks, y = make_problem(k, k=k)
     optimum, norms = solve_bilinear_conic(Ks, y, k, kappa)
-    found = learner(tol=1e-6, max_iter=1000).learn(StoredStack(Ks), CrammerSinger(y, kappa))
+    found = learn(learner, Ks, CrammerSinger(y, kappa), 1e-6, 1000)
     assert found.gap <= 1e-6
     assert found.objective == pytest.approx(optimum, rel=1e-5)
     assert_allclose(found.weights, norms, atol=2e-2 * norms.max())
@@ -43,7 +48,7 @@ def test_the_bilinear_optimum_is_the_group_norms(k, kappa, learner):
 def test_the_published_scheme_reaches_the_same_optimum():
     Ks, y = make_problem(1)
     optimum, _ = solve_bilinear_conic(Ks, y, 3, 1.0)
-    found = ProjectedGradient(tol=1e-4, max_iter=3000).learn(StoredStack(Ks), CrammerSinger(y, 1.0))
+    found = learn(ProjectedGradient, Ks, CrammerSinger(y, 1.0), 1e-4, 3000)
     assert found.gap <= 1e-4
     assert optimum <= found.objective * (1 + 1e-8) <= optimum * (1 + 2e-4)
 
@@ -53,38 +58,40 @@ def test_the_gap_is_a_true_bound_long_before_the_end(learner):
     Ks, y = make_problem(2)
     optimum, _ = solve_bilinear_conic(Ks, y, 3, 1.0)
     for max_iter in (1, 3, 6):
-        found = learner(tol=1e-12, max_iter=max_iter).learn(StoredStack(Ks), CrammerSinger(y, 1.0))
+        found = learn(learner, Ks, CrammerSinger(y, 1.0), 1e-12, max_iter)
         assert found.n_solves == max_iter
         assert found.objective * (1 - found.gap) <= optimum * (1 + 1e-7) <= found.objective * (1 + 2e-7)
 
 
 def test_rescaling_changes_no_output_and_balances_the_regulariser():
     Ks, y = make_problem(3)
-    problem = ClassWiseProblem(StoredStack(Ks), CrammerSinger(y, 1.0))
+    problem = class_wise(Ks, CrammerSinger(y, 1.0))
     d = np.random.default_rng(0).uniform(0.1, 2.0, (3, 3))
     at = problem.evaluate(d, None, 1e-6)
-    scaled, solution = at.rescaled()
+    scaled, solution = problem.rescaled(at)
     matrices = np.einsum("cr,rij->cij", scaled, Ks)
     assert_allclose(class_products(matrices, solution.beta), at.solution.values, rtol=1e-9, atol=1e-12)
     squares = np.einsum("ic,cij,jc->c", solution.beta, matrices, solution.beta)
     assert_allclose(squares, scaled.sum(axis=1), rtol=1e-9)
     losses = problem.machine.program.losses(at.solution.values)
     assert at.upper == pytest.approx(0.5 * (squares.sum() + scaled.sum()) + losses, rel=1e-9)
-    assert at.upper < at.value
+    assert at.upper < problem.value(at)
+    plain = 0.5 * np.einsum("ic,ic->", at.solution.beta, at.solution.values) + losses
+    assert problem.value(at) == pytest.approx(0.5 * d.sum() + plain, rel=1e-9)
 
 
 def test_the_slope_is_that_of_the_value():
     Ks, y = make_problem(4)
-    problem = ClassWiseProblem(StoredStack(Ks), CrammerSinger(y, 1.0))
+    problem = class_wise(Ks, CrammerSinger(y, 1.0))
     d = np.random.default_rng(1).uniform(0.5, 1.0, (3, 3))
-    theta = problem.evaluate(d, None, 1e-12).theta
+    q = problem.evaluate(d, None, 1e-12).q
     h = 1e-4
     for c, r in ((0, 0), (1, 2), (2, 1)):
         up, down = d.copy(), d.copy()
         up[c, r] += h
         down[c, r] -= h
-        slope = (problem.evaluate(up, None, 1e-12).value - problem.evaluate(down, None, 1e-12).value) / (2 * h)
-        assert slope == pytest.approx(0.5 - theta[c, r], abs=1e-5)
+        above, below = (problem.value(problem.evaluate(there, None, 1e-12)) for there in (up, down))
+        assert (above - below) / (2 * h) == pytest.approx(0.5 - q[c, r], abs=1e-5)
 
 
 @pytest.mark.parametrize("learner", [ClassNewton, QuasiNewton])
@@ -95,7 +102,7 @@ def test_a_class_may_end_without_any_weight(learner):
     X = np.concatenate([rng.normal(3, 0.5, (10, 1)), rng.normal(-3, 0.5, (10, 1)), np.zeros((10, 1))])
     Ks = np.stack([X @ X.T, (X**3) @ (X**3).T])
     optimum, norms = solve_bilinear_conic(Ks, y, 3, 0.05)
-    found = learner(tol=1e-4, max_iter=500).learn(StoredStack(Ks), CrammerSinger(y, 0.05))
+    found = learn(learner, Ks, CrammerSinger(y, 0.05), 1e-4, 500)
     assert np.all(norms[2] < 1e-6)
     assert np.all(found.weights[2] < 1e-6)
     assert found.objective == pytest.approx(optimum, rel=1e-3)

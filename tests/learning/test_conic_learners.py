@@ -9,8 +9,7 @@ from numpy.testing import assert_allclose
 from kernelmosaic import MKLClassifier
 from kernelmosaic.gram import StoredStack
 from kernelmosaic.kernels import Gaussian, Linear
-from kernelmosaic.learning.formulations.qcqp import QCQP
-from kernelmosaic.learning.formulations.sdp import SDP, _lower_bound
+from kernelmosaic.learning.formulations.conic import QCQP, SDP, _lower_bound
 from kernelmosaic.solvers.conic import ConicProgram, pack_symmetric, unpack_symmetric
 
 pytest.importorskip("clarabel")

@@ -7,9 +7,11 @@ import pytest
 from tests.reference.discriminant import solve_matrix_fractional
 
 from kernelmosaic.gram import StoredStack
-from kernelmosaic.learning.discriminant import DiscriminantFixed, DiscriminantProblem, centered_traces
-from kernelmosaic.learning.factory import make_discriminant_learner
-from kernelmosaic.learning.formulations import discriminant_conic
+from kernelmosaic.learning import FixedWeights, Options, Parameters, make_learner
+from kernelmosaic.learning.discriminant import DiscriminantProblem, centered_traces, trace_penalties
+from kernelmosaic.learning.factory import FORMULATIONS
+from kernelmosaic.learning.formulations import discriminant
+from kernelmosaic.learning.norms import SumNorm
 from kernelmosaic.machines.discriminant import Discriminant, center, least_squares_value, within_class_value
 
 EXACT = ("newton", "silp", "qcqp", "sdp")
@@ -27,11 +29,19 @@ def make_stack(n=20, classes=2, seed=0, widths=(0.5, 1.0, 3.0, 10.0)):
 
 def make_problem(stack, labels, alpha):
     traces = centered_traces(stack, np.array([np.diag(K) for K in stack.matrices]))
-    return DiscriminantProblem(stack, Discriminant(labels, alpha), traces)
+    return DiscriminantProblem(stack, Discriminant(labels, alpha), Options(SumNorm(), trace_penalties(traces)))
 
 
 def learn(formulation, problem, tol=1e-7, max_iter=500):
-    return make_discriminant_learner(formulation, tol, max_iter, False).learn(problem)
+    penalties = np.sqrt(traces_of(problem))
+    learner = FORMULATIONS[formulation](Options(SumNorm(), penalties, tol, max_iter))
+    return learner.learn(problem.stack, problem.machine)
+
+
+def traces_of(problem):
+    """Those of the kernels, infinite for one that is constant."""
+    scale = problem.scale[int(problem.joint) :]
+    return np.divide(1.0, scale, out=np.full(len(scale), np.inf), where=scale > 0)
 
 
 def unit_trace(problem):
@@ -50,18 +60,18 @@ def test_formulations_reach_the_optimum_of_the_matrix_fractional_program(formula
     problem = make_problem(stack, labels, alpha)
     value, shares = solve_matrix_fractional(unit_trace(problem), problem.machine.targets, alpha or 0.0)
     # The linear program's own tolerance ends column generation at about six digits.
-    found = learn(formulation, problem, tol=1e-5 if formulation == "silp" else 1e-7)
-    scale = 1.0 if alpha is None else alpha
-    assert found.objective == pytest.approx(scale * value, rel=1e-5 if formulation == "silp" else 1e-6)
-    assert found.gap <= {"silp": 1e-5, "sdp": 2e-6}.get(formulation, 1e-7)
+    found = learn(formulation, problem, tol=1e-6 if formulation == "silp" else 1e-7)
+    assert found.objective == pytest.approx(value, rel=1e-5 if formulation == "silp" else 1e-6)
+    assert found.gap <= {"silp": 1e-6, "sdp": 2e-6}.get(formulation, 1e-7)
     first = int(alpha is None)
-    np.testing.assert_allclose(found.weights * problem.traces, shares[first:], atol=5e-3)
+    np.testing.assert_allclose(found.weights * traces_of(problem), shares[first:], atol=5e-3)
     if alpha is None:
-        assert found.alpha * stack.n_samples == pytest.approx(shares[0], abs=5e-3)
+        assert found.solution.alpha * stack.n_samples == pytest.approx(shares[0], abs=5e-3)
     else:
-        assert np.sum(found.weights * problem.traces) == pytest.approx(1.0)
+        assert found.weights @ traces_of(problem) == pytest.approx(1.0)
         K = np.tensordot(found.weights, stack.matrices, 1)
-        assert found.objective == pytest.approx(least_squares_value(K, problem.machine.targets, alpha), rel=1e-8)
+        expected = least_squares_value(K, problem.machine.targets, alpha)
+        assert problem.machine.objective_scale * found.objective == pytest.approx(expected, rel=1e-8)
 
 
 @pytest.mark.parametrize("alpha", [0.05, None])
@@ -71,9 +81,8 @@ def test_approximate_program_lies_above_the_exact_one(alpha):
     assert approximate.objective > 1.05 * exact.objective
     assert approximate.gap < 1e-5
     # Its weights are feasible for the exact problem, which can only be lower there.
-    fixed = DiscriminantFixed(approximate.weights).learn(make_problem(stack, labels, approximate.alpha))
-    factor = 1.0 if alpha is not None else 1.0 / approximate.alpha
-    assert exact.objective <= factor * fixed.objective <= approximate.objective
+    fixed = FixedWeights(approximate.weights).learn(stack, Discriminant(labels, approximate.solution.alpha))
+    assert exact.objective <= fixed.objective <= approximate.objective
 
 
 def test_approximate_program_of_two_classes_is_exact():
@@ -85,7 +94,7 @@ def test_approximate_program_of_two_classes_is_exact():
 def test_kim_maximises_the_within_class_criterion():
     stack, labels = make_stack(n=24)
     n, alpha = stack.n_samples, 0.02
-    problem = DiscriminantProblem(stack, Discriminant(labels, n * alpha), np.ones(stack.n_kernels))
+    problem = DiscriminantProblem(stack, Discriminant(labels, n * alpha), Options(SumNorm(), np.ones(stack.n_kernels)))
     found = learn("kim", problem)
     assert found.gap < 1e-4
     assert found.weights.sum() == pytest.approx(1.0)
@@ -112,7 +121,7 @@ def test_slopes_and_curvature_by_finite_differences(alpha):
 
     s = problem.start()
     at = problem.evaluate(s)
-    assert at.upper == pytest.approx(problem.machine.objective_scale * value(s), rel=1e-9)
+    assert at.upper == pytest.approx(value(s), rel=1e-9)
     step, eye = 1e-4, np.eye(len(s))
     slopes = [(value(s + step * e) - value(s - step * e)) / (2 * step) for e in eye]
     np.testing.assert_allclose(-at.q, slopes, rtol=1e-4)
@@ -160,7 +169,7 @@ def test_classes_of_one_sample(formulation, alpha):
     labels = np.where(np.arange(20) == 3, 2, labels)
     found = learn(formulation, make_problem(stack, labels, alpha), 1e-6)
     assert found.gap < 1e-4
-    assert np.all(np.isfinite(found.beta))
+    assert np.all(np.isfinite(found.solution.beta))
 
 
 def test_weights_do_not_depend_on_the_scale_of_a_kernel():
@@ -176,11 +185,11 @@ def test_learned_regulariser_is_the_best_of_a_grid():
     joint = learn("newton", make_problem(stack, labels, None), 1e-9)
     n = stack.n_samples
     values = []
-    for share in (1e-6, 1e-4, 1e-3, 0.01, 0.05, 0.2, 0.5, 0.8, 0.99, joint.alpha * n):
+    for share in (1e-6, 1e-4, 1e-3, 0.01, 0.05, 0.2, 0.5, 0.8, 0.99, joint.solution.alpha * n):
         # λ = share/n leaves 1 − share of the trace to the kernels: Σ h'(λI + (1 − share) ΣsN)⁻¹h.
         ridge = share / n / (1 - share)
         fixed = learn("newton", make_problem(stack, labels, ridge), 1e-9)
-        values.append(fixed.objective / ridge / (1 - share))
+        values.append(fixed.objective / (1 - share))
     assert joint.objective == pytest.approx(values[-1], rel=1e-6)
     assert joint.objective <= min(values) * (1 + 1e-8)
 
@@ -189,11 +198,11 @@ def test_given_weights_are_kept_and_solved_exactly():
     stack, labels = make_stack(classes=3)
     theta = np.array([0.5, 0.0, 2.0, 0.0, 1.0])
     problem = make_problem(stack, labels, 0.3)
-    found = DiscriminantFixed(theta).learn(problem)
+    found = FixedWeights(theta).learn(stack, problem.machine)
     K = np.tensordot(theta, stack.matrices, 1)
     assert found.gap < 1e-10
-    assert found.objective == pytest.approx(least_squares_value(K, problem.machine.targets, 0.3), rel=1e-9)
-    np.testing.assert_allclose(found.values, center(K.copy()) @ found.beta, atol=1e-9)
+    assert 0.3 * found.objective == pytest.approx(least_squares_value(K, problem.machine.targets, 0.3), rel=1e-9)
+    np.testing.assert_allclose(found.solution.values, center(K.copy()) @ found.solution.beta, atol=1e-9)
 
 
 def test_newton_needs_fewer_factorisations_than_silp():
@@ -225,12 +234,12 @@ def test_interior_points_agree_with_newton_on_nearly_alike_kernels(alpha, classe
 def test_errors_say_what_would_do(monkeypatch):
     stack, labels = make_stack()
     with pytest.raises(ValueError, match="formulation='lp': choose one of 'newton', 'silp'"):
-        make_discriminant_learner("lp", 1e-3, 10, False)
+        make_learner(Parameters(solver="lp", family="discriminant"), stack)
     with pytest.raises(ValueError, match="every kernel is constant"):
         make_problem(StoredStack(np.ones((2, 20, 20))), labels, 1.0)
     with pytest.raises(ValueError, match="kim"):
         learn("kim", make_problem(stack, labels, None))
-    monkeypatch.setattr(discriminant_conic, "_MAX_ENTRIES", 1000)
+    monkeypatch.setattr(discriminant, "_MAX_ENTRIES", 1000)
     for name in ("sdp", "sdp_approximate", "kim"):
         with pytest.raises(MemoryError, match=f"formulation='{name}'.*use formulation='newton'"):
             learn(name, make_problem(stack, labels, 1.0))

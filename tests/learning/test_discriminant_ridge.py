@@ -7,9 +7,17 @@ import pytest
 
 from kernelmosaic.gram import StoredStack
 from kernelmosaic.gram.feature_stack import StoredFeatures
-from kernelmosaic.learning.discriminant import DiscriminantProblem, centered_traces
-from kernelmosaic.learning.discriminant_ridge import FeatureRidge, MatrixRidge, _FeatureSystem, make_ridge
-from kernelmosaic.learning.factory import make_discriminant_learner
+from kernelmosaic.learning import Options
+from kernelmosaic.learning.discriminant import (
+    DiscriminantProblem,
+    FeatureRidge,
+    MatrixRidge,
+    _FeatureSystem,
+    centered_traces,
+    trace_penalties,
+)
+from kernelmosaic.learning.factory import FORMULATIONS
+from kernelmosaic.learning.norms import SumNorm
 from kernelmosaic.machines.discriminant import Discriminant
 
 N, WIDTHS = 50, (4, 1, 7)
@@ -43,6 +51,8 @@ def test_solutions_by_plain_algebra(form, alpha, classes):
     np.testing.assert_allclose(found.values, machine.targets - alpha * beta, atol=1e-9)
     np.testing.assert_allclose(found.beta.sum(axis=0), 0.0, atol=1e-9 * np.abs(beta).max())
     assert found.value == pytest.approx(np.sum(machine.targets * beta), rel=1e-10)
+    assert found.dual == pytest.approx(found.value, rel=1e-9)
+    assert found.alpha == alpha
     np.testing.assert_allclose(found.forms, [np.sum(beta * (G @ beta)) for G in Gs], rtol=1e-7)
     for identity in (False, True):
         V = [np.eye(N) @ beta] * identity + [G @ beta for G in Gs]
@@ -100,10 +110,14 @@ def test_constant_features_and_kernels_are_left_out():
 
 def test_the_smaller_matrix_is_chosen():
     Zs, machine = make_case()
-    assert isinstance(make_ridge(StoredFeatures(Zs), machine), FeatureRidge)
     wide = [np.hstack([Z] * 5) for Z in Zs]
-    assert isinstance(make_ridge(StoredFeatures(wide), machine), MatrixRidge)
-    assert isinstance(make_ridge(StoredStack(np.array([Z @ Z.T for Z in Zs])), machine), MatrixRidge)
+    matrices = StoredStack(np.array([Z @ Z.T for Z in Zs]))
+    for stack, form in (
+        (StoredFeatures(Zs), FeatureRidge),
+        (StoredFeatures(wide), MatrixRidge),
+        (matrices, MatrixRidge),
+    ):
+        assert type(DiscriminantProblem(stack, machine, Options(SumNorm(), np.ones(3))).ridge) is form
 
 
 @pytest.mark.parametrize("formulation", ["newton", "silp", "qcqp"])
@@ -115,8 +129,8 @@ def test_learners_do_not_tell_features_from_matrices(formulation, alpha):
     for stack in (StoredFeatures(Zs), StoredStack(np.array([Z @ Z.T for Z in Zs]))):
         traces = centered_traces(stack, np.array([np.sum(Z * Z, axis=1) for Z in Zs]))
         np.testing.assert_allclose(traces, [np.sum((Z - Z.mean(axis=0)) ** 2) for Z in Zs], rtol=1e-9)
-        learner = make_discriminant_learner(formulation, 1e-6, 500, False)
-        learned.append(learner.learn(DiscriminantProblem(stack, machine, traces)))
+        learner = FORMULATIONS[formulation](Options(SumNorm(), trace_penalties(traces), 1e-6, 500))
+        learned.append(learner.learn(stack, machine))
     features, matrices = learned
     assert features.gap <= 1e-6
     assert features.objective == pytest.approx(matrices.objective, rel=1e-8)

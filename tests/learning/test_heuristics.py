@@ -9,7 +9,7 @@ from scipy.optimize import LinearConstraint, minimize
 from tests.learning.problems import learn, make_problem, options
 
 from kernelmosaic.gram import StoredStack
-from kernelmosaic.learning.heuristics import Alignment, EasyMKL, aligned_weights, centred_products
+from kernelmosaic.learning.fixed import Alignment, EasyMKL, aligned_weights, centred_products
 
 
 def alignment(weights, Ks, t):

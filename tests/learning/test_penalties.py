@@ -11,7 +11,7 @@ from kernelmosaic import MKLClassifier
 from kernelmosaic.datasets import make_gaussians
 from kernelmosaic.gram import StoredStack
 from kernelmosaic.kernels import Gaussian, Linear
-from kernelmosaic.learning.penalties import large_eigenvalues, make_penalties
+from kernelmosaic.learning.norms import large_eigenvalues, make_penalties
 
 
 def test_large_eigenvalues_by_the_book():

@@ -13,7 +13,7 @@ from kernelmosaic import MKLRegressor
 from kernelmosaic.gram import StoredStack
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.learning.newton import Newton
-from kernelmosaic.learning.problem import Problem
+from kernelmosaic.learning.problem import MachineProblem
 from kernelmosaic.machines import SVR
 
 
@@ -49,7 +49,9 @@ def test_curvature_with_a_free_coefficient_of_zero_against_differences(place):
     x = np.insert(np.array([-3.0, -1.9, -0.7, 0.7, 1.9, 3.0]), place, 0.0)
     D = (x[:, np.newaxis] - x) ** 2
     stack = StoredStack(np.array([np.outer(x, x) / 4, np.exp(-D), np.exp(-D / 9)]))
-    problem = Problem(stack, SVR(np.sin(x) + 0.1 * x**3, 1e4, 0.0), options(3, penalties=np.array([1.0, 0.8, 1.3])))
+    problem = MachineProblem(
+        stack, SVR(np.sin(x) + 0.1 * x**3, 1e4, 0.0), options(3, penalties=np.array([1.0, 0.8, 1.3]))
+    )
     theta, step = np.array([0.3, 0.5, 0.2]), 1e-4
 
     def slopes(at):

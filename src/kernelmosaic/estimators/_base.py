@@ -34,8 +34,8 @@ from kernelmosaic.estimators._training_set import (
 from kernelmosaic.gram import GramStack
 from kernelmosaic.kernels.base import Kernel, refuse_text
 from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, read_kernels
-from kernelmosaic.learning import Parameters, make_learner
-from kernelmosaic.learning.penalties import numbers
+from kernelmosaic.learning import Learner, Parameters, make_learner
+from kernelmosaic.learning.norms import numbers
 from kernelmosaic.machines import Machine
 from kernelmosaic.machines.base import check_positive
 
@@ -138,6 +138,11 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
     verbose: Any
     # Of those that learn one weight per kernel.
     weights: Any = None
+    norm: Any
+    l1_ratio: Any = 0.5
+    penalties: Any
+    penalty_power: Any
+    solver: Any
     # Of the Gram matrices; None leaves it to their number.
     _stack_dtype: Any = None
     _expansion: Expansion
@@ -191,8 +196,22 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
             estimator=type(self).__name__,
         )
 
-    def _make_learner(self, stack: GramStack, machines: list[Any]) -> Any:
-        return make_learner(Parameters.of(self), stack, machines)
+    def _parameters(self) -> Parameters:
+        """Return how the weights are to be learned."""
+        return Parameters(
+            tol=self.tol,
+            max_iter=self.max_iter,
+            verbose=self.verbose,
+            solver=self.solver,
+            weights=self.weights,
+            norm=self.norm,
+            l1_ratio=self.l1_ratio,
+            penalties=self.penalties,
+            penalty_power=self.penalty_power,
+        )
+
+    def _make_learner(self, stack: GramStack, machines: list[Any]) -> Learner:
+        return make_learner(self._parameters(), stack, machines)
 
     def _learn(self, data: TrainingSet, machines: list[Machine]) -> tuple[list[Any], str | None]:
         """Return what was learned for each machine, and what to warn of after the estimator's name, if anything."""

@@ -10,16 +10,11 @@ from numpy.typing import NDArray
 from kernelmosaic.backend import default_budget, format_bytes
 from kernelmosaic.estimators._base import BaseMKLClassifier
 from kernelmosaic.gram import GramStack, StoredStack
-from kernelmosaic.learning.class_wise import ClassNewton, ClassWiseLearner, QuasiNewton, matrix_dtype
-from kernelmosaic.learning.formulations.projected_gradient import ProjectedGradient
-from kernelmosaic.machines.base import check_count, check_positive
+from kernelmosaic.learning import Learner, Parameters, make_learner
+from kernelmosaic.learning.class_wise import matrix_dtype
+from kernelmosaic.learning.factory import solver_class
+from kernelmosaic.machines.base import check_positive
 from kernelmosaic.machines.multiclass import CrammerSinger
-
-_SOLVERS: dict[str, type[ClassWiseLearner]] = {
-    "newton": ClassNewton,
-    "quasi_newton": QuasiNewton,
-    "projected_gradient": ProjectedGradient,
-}
 
 
 class BilinearMKLClassifier(BaseMKLClassifier):
@@ -134,8 +129,7 @@ class BilinearMKLClassifier(BaseMKLClassifier):
         original = X
         X, y = self._validate(X, y, reset=True)
         check_positive("kappa", self.kappa)
-        if self.solver not in _SOLVERS:
-            raise ValueError(f"solver={self.solver!r}: choose one of {', '.join(map(repr, _SOLVERS))}.")
+        solver_class(self._parameters())
         weight = self._sample_weight(sample_weight, X)
         self.classes_ = self._find_classes(y, weight)
         self._fit(X, y, weight, original)
@@ -145,10 +139,13 @@ class BilinearMKLClassifier(BaseMKLClassifier):
     def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Any]:
         return [CrammerSinger(np.searchsorted(self.classes_, y), self.kappa, len(self.classes_), weight)]
 
-    def _make_learner(self, stack: GramStack, machines: list[Any]) -> ClassWiseLearner:
+    def _parameters(self) -> Parameters:
+        return Parameters(self.tol, self.max_iter, self.verbose, self.solver, family="class-wise")
+
+    def _make_learner(self, stack: GramStack, machines: list[Any]) -> Learner:
         if stack.writes_matrices:
             self._require_memory(stack)
-        return _SOLVERS[self.solver](self.tol, check_count("max_iter", self.max_iter), bool(self.verbose))
+        return make_learner(self._parameters(), stack, machines)
 
     def _require_memory(self, stack: GramStack) -> None:
         need = len(self.classes_) * stack.n_samples**2 * matrix_dtype(stack, self.tol).itemsize

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -10,6 +11,7 @@ from sklearn.utils import compute_class_weight
 
 from kernelmosaic.estimators._base import BaseMKLClassifier
 from kernelmosaic.estimators._training_set import TrainingSet
+from kernelmosaic.learning import Parameters
 from kernelmosaic.machines import SVC
 from kernelmosaic.machines.base import check_positive
 from kernelmosaic.machines.multiclass import CrammerSinger, MulticlassMachine, PairwiseSlack
@@ -226,6 +228,9 @@ class MKLClassifier(BaseMKLClassifier):
         C = 1.0 if isinstance(self.C, str) else self.C
         machines = [SVC(np.where(y == c, 1.0, -1.0), C, self.slack, sample_C) for c in positive]
         return [SharedMachines(machines)] if shared else machines
+
+    def _parameters(self) -> Parameters:
+        return replace(super()._parameters(), learns_C=isinstance(self.C, str))
 
     def _multiclass_machine(self, labels: NDArray[np.intp], sample_C: NDArray[np.float64]) -> MulticlassMachine:
         if self.slack != 1:

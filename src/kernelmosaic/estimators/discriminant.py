@@ -16,14 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 from kernelmosaic.backend import to_host
 from kernelmosaic.estimators._base import BaseMKLClassifier
 from kernelmosaic.estimators._training_set import Counted, TrainingSet
-from kernelmosaic.learning.discriminant import (
-    DiscriminantFixed,
-    DiscriminantLearned,
-    DiscriminantLearner,
-    DiscriminantProblem,
-    centered_traces,
-)
-from kernelmosaic.learning.factory import make_discriminant_learner
+from kernelmosaic.gram import GramStack
+from kernelmosaic.learning import Learned, Learner, Parameters, make_learner
+from kernelmosaic.learning.discriminant import centered_traces, trace_penalties
+from kernelmosaic.learning.factory import solver_class
 from kernelmosaic.learning.fixed import given_weights
 from kernelmosaic.machines import LeastSquares, Machine
 from kernelmosaic.machines.base import check_count, check_positive
@@ -190,19 +186,18 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self._check_params()
         data = self._training_set(X, original, Counted.everyone(len(labels), None))
         traces = centered_traces(data.stack, data.diagonals())
-        problem = DiscriminantProblem(data.stack, Discriminant(labels, self._ridge(len(labels))), self._simplex(traces))
-        learner = self._learner(traces)
-        learned = learner.learn(problem)
+        machine = Discriminant(labels, self._ridge(len(labels)))
+        learner = self._trace_learner(data.stack, traces)
+        learned = learner.learn(data.stack, machine)
         self.kernel_names_ = data.kernel_set.names
-        self._keep_learned(learned, traces)
-        self._keep_rule(data, problem, learned)
-        if not self.duality_gap_ <= self.tol:
-            warnings.warn(
-                f"{type(self).__name__} stopped at a relative duality gap of {self.duality_gap_:.2g}, above "
-                f"tol={self.tol:g}: {learner.advice}",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        self.weights_ = learned.weights
+        self.trace_shares_ = learned.weights * traces
+        self.alpha_ = learned.solution.alpha
+        self._keep_history([learned], [machine.objective_scale])
+        self._keep_rule(data, machine, learned)
+        complaint = self._complaint(learner, learned)
+        if complaint is not None:
+            warnings.warn(f"{type(self).__name__}{complaint}", ConvergenceWarning, stacklevel=2)
         return self
 
     def _check_params(self) -> None:
@@ -215,7 +210,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         make_rule(self.decision)
         if self.alpha == "learn" and self.weights is not None:
             raise ValueError("alpha='learn' finds the regulariser together with the weights, so it needs weights=None.")
-        if self._new_learner().reads_matrices and self.weights is None and self.approximation is not None:
+        if solver_class(self._parameters()).reads_matrices and self.weights is None and self.approximation is not None:
             raise ValueError(
                 f"formulation={self.formulation!r} reads whole kernel matrices, which approximation="
                 f"{self.approximation!r} never forms: use formulation='newton', or approximation=None."
@@ -232,38 +227,28 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def _is_kim(self) -> bool:
         return self.weights is None and self.formulation == "kim"
 
-    def _simplex(self, traces: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the factors of the weights in the constraint on their sum."""
-        return np.where(traces > 0, 1.0, 0.0) if self._is_kim() else traces
+    def _parameters(self) -> Parameters:
+        return Parameters(self.tol, self.max_iter, self.verbose, self.formulation, self.weights, family="discriminant")
 
-    def _new_learner(self) -> DiscriminantLearner:
-        return make_discriminant_learner(self.formulation, self.tol, int(self.max_iter), bool(self.verbose))
-
-    def _learner(self, traces: NDArray[np.float64]) -> DiscriminantLearner:
-        if self.weights is None:
-            return self._new_learner()
-        theta = given_weights(self.weights, len(traces))
+    def _trace_learner(self, stack: GramStack, traces: NDArray[np.float64]) -> Learner:
+        parameters = self._parameters()
         if isinstance(self.weights, str):
             # Equal weights, on the simplex of the learned ones, so that alpha means the same.
-            theta = theta / max(float(theta @ traces), 1e-300)
-        return DiscriminantFixed(theta)
+            theta = given_weights(self.weights, len(traces))
+            parameters = replace(parameters, weights=theta / float(theta @ traces))
+        # Kim et al. sum the weights, not the traces.
+        penalties = trace_penalties(np.sign(traces) if self._is_kim() else traces)
+        return make_learner(parameters, stack, penalties=penalties)
 
-    def _keep_learned(self, learned: DiscriminantLearned, traces: NDArray[np.float64]) -> None:
-        self.weights_ = learned.weights
-        self.trace_shares_ = learned.weights * traces
-        self.alpha_ = learned.alpha
-        self._keep_history([learned], [1.0])
-
-    def _keep_rule(self, data: TrainingSet, problem: DiscriminantProblem, learned: DiscriminantLearned) -> None:
-        machine = problem.machine
-        projection = discriminant_projection(machine.targets, learned.beta, learned.values)
+    def _keep_rule(self, data: TrainingSet, machine: Discriminant, learned: Learned) -> None:
+        projection = discriminant_projection(machine.targets, learned.solution.beta, learned.solution.values)
         A = projection.coefficients
         everyone = np.arange(len(A))
-        rule = make_rule(self.decision)(learned.values @ projection.rotation, machine, projection)
+        rule = make_rule(self.decision)(learned.solution.values @ projection.rotation, machine, projection)
         self._expansion = data.expansion(A.T, everyone, np.tile(learned.weights, (A.shape[1], 1)))
         # Where the training samples' mean projects to: the coefficients sum to zero, so this is all the centring
         # there is.
-        means = problem.stack.products(np.full(len(A), 1.0 / len(A)))
+        means = data.stack.products(np.full(len(A), 1.0 / len(A)))
         self._center = learned.weights @ means @ A
         self._slopes = rule.slopes
         self.dual_coef_ = rule.slopes @ A.T

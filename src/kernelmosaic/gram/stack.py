@@ -66,6 +66,8 @@ class GramStack(ABC):
     dtype: np.dtype[Any]
     backend: Backend = NUMPY
     writes_matrices: bool = True
+    #: The number of features of every kernel; None where the kernels are matrices.
+    widths: NDArray[np.intp] | None = None
 
     @abstractmethod
     def blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:

@@ -1,23 +1,31 @@
-"""One weight per class and kernel: the bilinear multi-class problem, and Newton steps on its weights."""
+"""One weight per class and kernel: the bilinear multi-class problem, and the ways to learn its weights."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack
-from kernelmosaic.learning.base import Iteration, Learned
 from kernelmosaic.learning.multiclass import LARGEST, SINGLE
-from kernelmosaic.learning.problem import line_search
-from kernelmosaic.learning.progress import gap_progress
+from kernelmosaic.learning.norms import damped, trusted_floor
+from kernelmosaic.learning.problem import (
+    BoundTracker,
+    Evaluation,
+    Iteration,
+    Learned,
+    Learner,
+    Options,
+    Problem,
+    line_search,
+)
 from kernelmosaic.machines.multiclass import MulticlassMachine
-from kernelmosaic.solvers import Program, relative_gap, solve_smo
+from kernelmosaic.solvers import Program, solve_smo
 from kernelmosaic.solvers.multiclass_newton import free_coefficients, multiclass_curvature
 from kernelmosaic.solvers.multiclass_program import MulticlassSolution, certify_multiclass
 
@@ -40,111 +48,111 @@ _VISIBLE = 0.1
 _CLOSING = 0.9
 #: Steps that fail one after the other before another way is tried.
 _FAILURES = 3
-#: Relative to the curvature's mean: keeps a quadratic model of duplicated kernels solvable.
-_DAMPING = 1e-8
-#: A weight below this share of the mean may be set to zero in one step.
-_NEGLIGIBLE = 1e-2
 #: No weight becomes larger in one step than this many times the largest.
 _LONGEST = 10.0
 #: Relative gap of the quadratic model's solution.
 _MODEL_TOL = 1e-10
+#: Most cuts of a projected gradient step.
+_MAX_CUTS = 20
 
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class ClassWiseEvaluation:
-    """The machine solved at weights d of shape (classes, P).
+class ClassWiseProblem(Problem):
+    """min over θ ≥ 0 of ½ Σθ + the value of the machine with a kernel Σ_r θ_cr K_r for every class c.
 
-    Attributes
-    ----------
-    d : ndarray of shape (classes, P)
-        The weights.
-    solution : MulticlassSolution
-        Of the machine with the kernels Σ_r d_cr K_r.
-    products : ndarray of shape (P, n, classes)
-        K_r τ_c.
-    theta : ndarray of shape (classes, P)
-        ½ τ_cᵀ K_r τ_c; the slope of the value in d_cr is ½ − θ_cr.
-    value : float
-        ½ Σd plus the machine's primal value at d.
-    upper : float
-        Σ_c (Σ_r d_cr)^½ ‖w_c‖ + κΣξ: what the value becomes when the classes are rescaled, which changes no output.
-    lower : float
-        The value of the full dual at τ, scaled so that every ½ τ_cᵀ K_r τ_c ≤ ½.
+    The set of the weights is all θ ≥ 0: what a norm is to other problems, the term ½ Σθ is to this one. Its slope in
+    θ_cr is ½ − q_cr with q_cr = ½ τ_cᵀK_rτ_c. Dividing a class's weights and multiplying its coefficients τ by the same
+    number changes no output; `upper` is the value once that has balanced ½ Σ_r θ_cr and ½‖w_c‖² in every class.
     """
 
-    d: Array
-    solution: MulticlassSolution
-    products: Array
-    theta: Array
-    value: float
-    upper: float
-    lower: float
-
-    @property
-    def norms(self) -> Array:
-        """‖u_cr‖ = d_cr (τ_cᵀ K_r τ_c)^½: the weights that would balance every kernel of every class."""
-        return np.asarray(self.d * np.sqrt(2.0 * self.theta))
-
-    @property
-    def scales(self) -> Array:
-        """s_c = (Σ_r d_cr)^½ / ‖w_c‖; 1 for a class whose kernels all have weight zero, or that is not told apart."""
-        square = 2.0 * np.sum(self.d * self.theta, axis=1)
-        total = self.d.sum(axis=1)
-        usable = (square > 0) & (total > 0)
-        return np.asarray(np.sqrt(np.divide(total, square, out=np.ones(len(total)), where=usable)))
-
-    def rescaled(self) -> tuple[Array, MulticlassSolution]:
-        """Return d / s and the solution with τ s: the same outputs, and the regulariser's two halves balanced."""
-        s = self.scales
-        return self.d / s[:, np.newaxis], replace(self.solution, beta=self.solution.beta * s)
-
-
-class ClassWiseProblem:
-    """min over d ≥ 0 of ½ Σ d + the value of the machine with a kernel Σ_r d_cr K_r for every class c."""
-
-    def __init__(self, stack: GramStack, machine: MulticlassMachine, tol: float = 0.0) -> None:
-        self.stack = stack
-        self.machine = machine
+    def __init__(self, stack: GramStack, machine: MulticlassMachine, options: Options) -> None:
+        super().__init__(stack, machine, options)
         self.n_classes = machine.program.n_classes
-        self.n_solves = 0
+        self.single = options.tol >= SINGLE
         self._K = np.empty((0, 0, 0))
         if stack.writes_matrices:
-            self._K = np.empty((self.n_classes, stack.n_samples, stack.n_samples), dtype=matrix_dtype(stack, tol))
+            shape = (self.n_classes, stack.n_samples, stack.n_samples)
+            self._K = np.empty(shape, dtype=matrix_dtype(stack, options.tol))
         self._combined: Array | None = None
+        self._last: Evaluation | None = None
 
-    def combine(self, d: Array) -> Any:
-        """Return the classes' kernels at d, one for all where they have the same weights."""
-        shared = bool(np.all(d == d[0]))
+    def start(self) -> Array:
+        return np.ones((self.n_classes, self.n_kernels))
+
+    def combine(self, theta: Array) -> Any:
+        """Return the classes' kernels at θ, one for all where they have the same weights."""
+        shared = bool(np.all(theta == theta[0]))
         if not self.stack.writes_matrices:
-            return self.stack.combine(d[0]) if shared else self.stack.combine_classes(d, self._K)
+            return self.stack.combine(theta[0]) if shared else self.stack.combine_classes(theta, self._K)
         kinds = 1 if shared else self.n_classes
-        if self._combined is None or not np.array_equal(self._combined, d):
-            self.stack.combine_classes(d[:kinds], self._K[:kinds])
-            self._combined = d.copy()
+        if self._combined is None or not np.array_equal(self._combined, theta):
+            self.stack.combine_classes(theta[:kinds], self._K[:kinds])
+            self._combined = theta.copy()
         return self._K[0] if shared else self._K
 
-    def evaluate(self, d: Array, start: ClassWiseEvaluation | None, tol: float) -> ClassWiseEvaluation:
-        """Solve the machine at d to a relative gap of `tol`, with both bounds on the whole problem.
-
-        The outputs of the coefficients to start from follow from an earlier evaluation's products: no matrix is read.
-        """
-        program = self.machine.program
-        beta = np.zeros((program.n_samples, self.n_classes)) if start is None else start.solution.beta
-        values = beta if start is None else _outputs(d, start.products)
-        solution = self.machine.solve(self.combine(d), beta, tol, values=values)
+    def solve(self, theta: Array, warm_start: Array | None, tol: float) -> MulticlassSolution:
+        """Solve the machine at θ; the outputs of the last evaluation's τ follow from its products without a matrix."""
+        values = None
+        if warm_start is None:
+            warm_start = values = np.zeros((self.machine.program.n_samples, self.n_classes))
+        elif self._last is not None and warm_start is self._last.solution.beta:
+            values = _outputs(theta, self._last.products)
+        solution: MulticlassSolution = self.machine.solve(self.combine(theta), warm_start, tol, values=values)
         self.n_solves += 1
-        products = self.stack.products(solution.beta)
+        return solution
+
+    def evaluate(
+        self, theta: Array, warm_start: Array | None, tol: float, kernels: NDArray[np.intp] | None = None
+    ) -> Evaluation:
+        program, found = self.machine.program, self.solve(theta, warm_start, tol)
+        products = self.stack.products(found.beta)
         # Rounding can make the form of a positive semi-definite matrix negative.
-        theta = np.maximum(0.5 * np.einsum("mic,ic->cm", products, solution.beta), 0.0)
-        solution = certify_multiclass(program, solution.beta, _outputs(d, products), solution.n_iter)
-        losses = program.losses(solution.values)
-        value = 0.5 * float(d.sum()) + float(np.sum(d * theta)) + losses
-        upper = float(np.sqrt(d.sum(axis=1)) @ np.sqrt(2.0 * np.sum(d * theta, axis=1))) + losses
-        scale = max(1.0, float(np.sqrt(2.0 * theta.max(initial=0.0))))
-        lower = program.linear_value(solution.beta) / scale
-        return ClassWiseEvaluation(d, solution, products, theta, value, upper, lower)
+        q = np.maximum(0.5 * np.einsum("mic,ic->cm", products, found.beta), 0.0)
+        solution = certify_multiclass(program, found.beta, _outputs(theta, products), found.n_iter)
+        norms = np.sqrt(2.0 * np.sum(theta * q, axis=1))
+        upper = float(np.sqrt(theta.sum(axis=1)) @ norms) + program.losses(solution.values)
+        self._last = Evaluation(theta, solution, upper, q, products)
+        return self._last
+
+    def value(self, at: Evaluation) -> float:
+        """Return ½ Σθ plus the machine's primal value, before the classes are rescaled: what steps are to lower."""
+        norms = np.sqrt(2.0 * np.sum(at.theta * at.q, axis=1))
+        return at.upper + 0.5 * float(np.sum((np.sqrt(at.theta.sum(axis=1)) - norms) ** 2))
+
+    def plane(self, at: Evaluation) -> tuple[float, Array]:
+        return self.machine.program.linear_value(at.solution.beta), at.q - 0.5
+
+    def lower(self, at: Evaluation) -> float:
+        """Return the value of the full dual at τ, scaled so that every ½ τ_cᵀK_rτ_c ≤ ½."""
+        scale = max(1.0, float(np.sqrt(2.0 * at.q.max(initial=0.0))))
+        return float(self.machine.program.linear_value(at.solution.beta)) / scale
+
+    def curvature(self, at: Evaluation) -> NDArray[np.float64] | None:
+        """Return that of the free samples' blocks over all (c, r); None where they are too large or singular."""
+        program, beta = self.machine.program, at.solution.beta
+        if free_coefficients(program, beta).any(axis=1).sum() > LARGEST:
+            return None
+        with suppress(np.linalg.LinAlgError):
+            return multiclass_curvature(self.combine(at.theta), program, beta, at.products, single=self.single)
+        return None
+
+    def balanced(self, at: Evaluation) -> Array:
+        """Return ‖u_cr‖ = θ_cr (τ_cᵀK_rτ_c)^½: the weights that would balance every kernel of every class."""
+        return np.asarray(at.theta * np.sqrt(2.0 * at.q))
+
+    def rescaled(self, at: Evaluation) -> tuple[Array, MulticlassSolution]:
+        """Return θ / s and the solution with τ s: the same outputs, and the regulariser's two halves balanced."""
+        square, total = 2.0 * np.sum(at.theta * at.q, axis=1), at.theta.sum(axis=1)
+        # A class whose kernels all have weight zero, or that is not told apart, stays as it is.
+        usable = (square > 0) & (total > 0)
+        s = np.sqrt(np.divide(total, square, out=np.ones(len(total)), where=usable))
+        return at.theta / s[:, np.newaxis], replace(at.solution, beta=at.solution.beta * s)
+
+    def learned(self, best: Evaluation, gap: float, history: list[Iteration]) -> Learned:
+        """Return weights of shape (classes, P), rescaled so that ½ Σθ equals ½ Σ‖w_c‖² class by class."""
+        weights, solution = self.rescaled(best)
+        return replace(super().learned(best, gap, history), weights=weights, solution=solution)
 
 
 def matrix_dtype(stack: GramStack, tol: float) -> np.dtype[Any]:
@@ -152,44 +160,25 @@ def matrix_dtype(stack: GramStack, tol: float) -> np.dtype[Any]:
     return np.dtype(np.float32) if tol >= SINGLE else stack.dtype
 
 
-def _outputs(d: Array, products: Array) -> Array:
-    return np.asarray(np.einsum("cm,mic->ic", d, products))
+def _outputs(theta: Array, products: Array) -> Array:
+    return np.asarray(np.einsum("cm,mic->ic", theta, products))
 
 
-class ClassWiseLearner(ABC):
-    """Finds the weights d ≥ 0 of every class and kernel.
+class ClassWiseLearner(Learner):
+    """Finds the weights θ ≥ 0 of every class and kernel; `max_iter` counts solves of the inner machine."""
 
-    Parameters
-    ----------
-    tol : float
-        Relative duality gap of the whole problem at which to stop.
-    max_iter : int
-        Most solves of the inner machine.
-    verbose : bool
-        Whether to show a progress bar.
-    """
+    machine_needs = ()
 
-    advice = "raise max_iter, or accept a larger tol."
-    stalled: str | None = None
-
-    def __init__(self, tol: float = 1e-3, max_iter: int = 100, verbose: bool = False) -> None:
-        self.tol = tol
-        self.max_iter = max_iter
-        self.verbose = verbose
-
-    def learn(self, stack: GramStack, machine: MulticlassMachine) -> Learned:
-        """Return weights of shape (classes, P), rescaled so that ½ Σd equals ½ Σ‖w_c‖² class by class."""
-        search = ClassSearch(ClassWiseProblem(stack, machine, self.tol), self.tol, self.max_iter)
-        progress = gap_progress(type(machine).__name__, self.tol) if self.verbose else nullcontext(lambda gap: None)
-        with progress as search.advance, suppress(_Done):
-            search.evaluate(np.ones((machine.program.n_classes, stack.n_kernels)))
+    def learn(self, stack: GramStack, machine: MulticlassMachine, warm_start: Any = None) -> Learned:
+        search = ClassSearch(ClassWiseProblem(stack, machine, self.options), self.options, warm_start)
+        with self.options.progress(machine) as search.advance, suppress(_Done):
+            search.go_on()
             self.minimise(search)
-        best = search.best
-        weights, solution = best.rescaled()
-        return Learned(weights, solution, best.upper, search.gap, search.problem.n_solves, search.history)
+        return search.learned()
 
+    @staticmethod
     @abstractmethod
-    def minimise(self, search: ClassSearch) -> None:
+    def minimise(search: ClassSearch) -> None:
         """Evaluate at better and better weights; the search ends it, by `_Done`, when the gap or the limit is met."""
 
 
@@ -197,37 +186,33 @@ class _Done(Exception):
     """The gap is met, or the solves are used up."""
 
 
-class ClassSearch:
+class ClassSearch(BoundTracker):
     """The best weights so far, the best lower bound, and how exactly the machine is solved."""
 
-    def __init__(self, problem: ClassWiseProblem, tol: float, max_iter: int) -> None:
-        self.problem = problem
-        self.tol = tol
-        self.max_iter = max_iter
+    problem: ClassWiseProblem
+
+    def __init__(self, problem: ClassWiseProblem, options: Options, warm_start: Any) -> None:
+        self.tol, self.max_iter = options.tol, options.max_iter
         self.inner = _FIRST_TOL
-        self.lower = -np.inf
-        self.best: ClassWiseEvaluation = None  # type: ignore[assignment]
         self.advance: Callable[[float], None] = lambda gap: None
-        self._last: ClassWiseEvaluation | None = None
-        self.history: list[Iteration] = []
+        self.last = problem.evaluate(problem.start(), warm_start, self.inner)
+        super().__init__(problem, self.last)
 
-    @property
-    def gap(self) -> float:
-        return relative_gap(self.best.upper, self.lower)
+    def evaluate(self, theta: Array) -> Evaluation:
+        """Evaluate at θ, from where the last evaluation left τ; raises `_Done` when nothing more is asked."""
+        self.last = self.problem.evaluate(theta, self.last.solution.beta, self.inner)
+        self.see(self.last)
+        self.record()
+        self.go_on()
+        return self.last
 
-    def evaluate(self, d: Array) -> ClassWiseEvaluation:
-        """Evaluate at d, from where the last evaluation left τ; raises `_Done` when nothing more is asked."""
-        there = self.problem.evaluate(d, self._last, self.inner)
-        self._last = there
-        self.lower = max(self.lower, there.lower)
-        self.best = there if not self.history or there.upper < self.best.upper else self.best
-        self.history.append(Iteration(self.best.upper, self.gap))
+    def go_on(self) -> None:
+        """Show the gap; raises `_Done` when it is met, or the solves are used up."""
         self.advance(self.gap)
         if self.gap <= self.tol or len(self.history) >= self.max_iter:
             raise _Done
         # An error δ in the machine's value is one of √δ in the slopes.
         self.increase_precision_to(max(self.gap**2, _ENOUGH * self.tol))
-        return there
 
     def increase_precision_to(self, inner: float) -> None:
         """Solve the machine at least so exactly from now on, as far as rounding allows."""
@@ -239,123 +224,123 @@ class ClassSearch:
             raise _Done
         self.inner = max(_SHARPER * self.inner, _SHARPEST)
 
+    def walk(self, here: Evaluation, direction: Array) -> Evaluation | None:
+        """Go along the direction as far as pays; None if nothing does."""
+        value = self.problem.value(here)
+        slope = float(np.sum((0.5 - here.q) * direction))
+        # What the step should gain must show above the machine's own error, but for the last steps: they are too small.
+        self.increase_precision_to(max(_VISIBLE * max(-slope, 0.0) / abs(value), _ENOUGH * self.tol))
+        before, closing = self.gap, None
+
+        def evaluate(size: float) -> Evaluation:
+            nonlocal before
+            before = self.gap
+            return self.evaluate(here.theta + size * direction)
+
+        def hidden(size: float, there: Evaluation) -> bool:
+            nonlocal closing
+            # Differences below the machine's own error say nothing about the weights; the bounds may.
+            if -size * slope > (here.solution.gap + there.solution.gap) * abs(value):
+                return False
+            closing = there if self.gap < _CLOSING * before else None
+            return True
+
+        found = line_search(
+            evaluate,
+            here,
+            slope,
+            attempts=_ATTEMPTS,
+            value=self.problem.value,
+            slope_at=lambda at: float(np.sum((0.5 - at.q) * direction)),
+            hidden=hidden,
+        )
+        return closing if found is None else found[1]
+
 
 class ClassNewton(ClassWiseLearner):
-    """Newton steps on the convex value ½ Σd + J(d) over d ≥ 0, with the exact curvature of the inner machine.
+    """Newton steps on the convex value ½ Σθ + J(θ) over θ ≥ 0, with the exact curvature of the inner machine.
 
     Between changes of the set of free coefficients J is smooth, and its curvature follows from the free samples' blocks
     of the classes' matrices (`multiclass_curvature`). Where steps fail, at a kink, or where the blocks are too large,
     quasi-Newton steps take over.
     """
 
-    def minimise(self, search: ClassSearch) -> None:
-        here, failures = search.best, 0
-        while here.value > _UNBALANCED * here.upper:
-            here = search.evaluate(here.norms)
+    @staticmethod
+    def minimise(search: ClassSearch) -> None:
+        problem, here, failures = search.problem, search.best, 0
+        while problem.value(here) > _UNBALANCED * here.upper:
+            here = search.evaluate(problem.balanced(here))
         while failures < _FAILURES:
-            try:
-                direction = self._direction(search, here)
-            except np.linalg.LinAlgError:
+            H = problem.curvature(here)
+            if H is None:
                 break
-            if direction is None:
-                break
-            there = _walk(search, here, direction)
+            lowest = _lowest_point(here.theta.ravel(), here.q.ravel(), H).reshape(here.theta.shape)
+            there = search.walk(here, lowest - here.theta)
             failures = failures + 1 if there is None else 0
             if there is None:
                 search.increase_precision()
-                there = search.evaluate(here.d)
+                there = search.evaluate(here.theta)
             here = there
-        QuasiNewton(self.tol, self.max_iter).minimise(search)
-
-    @staticmethod
-    def _direction(search: ClassSearch, here: ClassWiseEvaluation) -> Array | None:
-        """Return the step to the lowest point of the quadratic model; None if the model is too dear."""
-        problem = search.problem
-        program, beta = problem.machine.program, here.solution.beta
-        if free_coefficients(program, beta).any(axis=1).sum() > LARGEST:
-            return None
-        H = multiclass_curvature(problem.combine(here.d), program, beta, here.products, single=search.tol >= SINGLE)
-        return _lowest_point(here.d.ravel(), here.theta.ravel(), H).reshape(here.d.shape) - here.d
+        QuasiNewton.minimise(search)
 
 
 class QuasiNewton(ClassWiseLearner):
-    """Limited-memory quasi-Newton steps on the convex value ½ Σd + J(d) over d ≥ 0."""
+    """Limited-memory quasi-Newton steps on the convex value ½ Σθ + J(θ) over θ ≥ 0."""
 
-    def minimise(self, search: ClassSearch) -> None:
+    @staticmethod
+    def minimise(search: ClassSearch) -> None:
         from scipy.optimize import minimize
 
         def value(x: Array) -> tuple[float, Array]:
-            there = search.evaluate(x.reshape(search.best.d.shape))
-            return there.value, (0.5 - there.theta).ravel()
+            there = search.evaluate(x.reshape(search.best.theta.shape))
+            return search.problem.value(there), (0.5 - there.q).ravel()
 
         while True:
-            start = search.best.norms.ravel()
+            start = search.problem.balanced(search.best).ravel()
             options = {"maxcor": _MEMORY, "ftol": 0.0, "gtol": 0.0, "maxiter": search.max_iter}
             minimize(value, start, jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * len(start), options=options)
             # The line search gives up where the machine's own error hides the slope.
             search.increase_precision()
 
 
-def _walk(search: ClassSearch, here: ClassWiseEvaluation, direction: Array) -> ClassWiseEvaluation | None:
-    """Go along the direction as far as pays; None if nothing does."""
-    slope = float(np.sum((0.5 - here.theta) * direction))
-    # What the step should gain must show above the machine's own error, but for the last steps, which are too small.
-    search.increase_precision_to(max(_VISIBLE * max(-slope, 0.0) / abs(here.value), _ENOUGH * search.tol))
-    before, closing = search.gap, None
+class ProjectedGradient(ClassWiseLearner):
+    """The published scheme: gradient steps projected on θ ≥ 0, a line search on the re-solved value, and rescaling."""
 
-    def evaluate(size: float) -> ClassWiseEvaluation:
-        nonlocal before
-        before = search.gap
-        return search.evaluate(here.d + size * direction)
+    @staticmethod
+    def minimise(search: ClassSearch) -> None:
+        problem = search.problem
+        here, size = search.evaluate(problem.balanced(search.best)), 1.0
 
-    def hidden(size: float, there: ClassWiseEvaluation) -> bool:
-        nonlocal closing
-        # Differences below the machine's own error say nothing about the weights; the bounds may.
-        if -size * slope > (here.solution.gap + there.solution.gap) * abs(here.value):
-            return False
-        closing = there if search.gap < _CLOSING * before else None
-        return True
+        def projected(size: float) -> Evaluation:
+            return search.evaluate(np.maximum(here.theta - size * (0.5 - here.q), 0.0))
 
-    found: ClassWiseEvaluation | None = line_search(
-        evaluate,
-        here,
-        slope,
-        value=lambda at: at.value,
-        slope_at=lambda at: float(np.sum((0.5 - at.theta) * direction)),
-        hidden=hidden,
-        attempts=_ATTEMPTS,
-    )
-    return closing if found is None else found
+        while True:
+            slope = 0.5 - here.q
+            falling = np.where(here.theta > 0, slope, np.minimum(slope, 0.0))
+            promise = -float(np.sum(falling**2))
+            found = line_search(projected, here, promise, attempts=_MAX_CUTS, size=size, value=problem.value)
+            if found is None:
+                search.increase_precision()
+                size = 1.0
+                continue
+            # Rescaling balances the regulariser; the value there is asked of the machine, not taken from the slope.
+            here, size = search.evaluate(problem.rescaled(found[1])[0]), 2.0 * found[0]
 
 
-def _lowest_point(d: Array, theta: Array, H: NDArray[np.float64]) -> Array:
-    """Return where ½ Σd − ⟨θ, δ⟩ + ½ δᵀHδ is least over the weights d + δ that are to be trusted."""
-    A = 0.5 * (H + H.T)
-    A[np.diag_indices_from(A)] += _DAMPING * max(float(np.trace(A)) / len(A), 1e-300)
-    floor = _trusted_floor(d, theta, np.diag(A))
+def _lowest_point(theta: Array, q: Array, H: NDArray[np.float64]) -> Array:
+    """Return where ½ Σθ − ⟨q, δ⟩ + ½ δᵀHδ is least over the weights θ + δ that are to be trusted."""
+    A = damped(H)
+    floor = trusted_floor(theta, q, np.diag(A), common=0.5)
     # The quadratic model over a box is itself a program of the one form all machines share.
-    zero = np.zeros(len(d))
-    box = Program(_pull(d, theta) + A @ (d - floor), zero, zero + _LONGEST * d.max(), zero, total=None)
-    return np.asarray(floor + solve_smo(A, box, warm_start=d - floor, tol=_MODEL_TOL, max_iter=100_000).beta)
+    zero = np.zeros(len(theta))
+    box = Program(_pull(theta, q) + A @ (theta - floor), zero, zero + _LONGEST * theta.max(), zero, total=None)
+    return np.asarray(floor + solve_smo(A, box, warm_start=theta - floor, tol=_MODEL_TOL, max_iter=100_000).beta)
 
 
-def _pull(d: Array, theta: Array) -> Array:
-    """Return the slopes upward, θ − ½, made longer where a weight is far too small.
+def _pull(theta: Array, q: Array) -> Array:
+    """Return the slopes upward, q − ½, made longer where a weight is far too small.
 
-    There θ falls like d⁻², and θ^(−½) is nearly linear in d: Newton's method for the root of θ^(−½) − 2^½ has the same
+    There q falls like θ⁻², and q^(−½) is nearly linear in θ: Newton's method for the root of q^(−½) − 2^½ has the same
     matrix and this right-hand side, and takes a step where the plain one would take many of half that length.
     """
-    return np.where((d > 0) & (theta > 0.5), 2.0 * theta * (np.sqrt(2.0 * theta) - 1.0), theta - 0.5)
-
-
-def _trusted_floor(d: Array, theta: Array, curvature: Array) -> Array:
-    """Return how far down a step may take each weight.
-
-    Near zero a slope is not linear in the weight but a power of it, θ ∝ d^(−p) with p = d H / θ between 0 and 2. Where
-    the linear model would make a weight negative before its θ has risen to ½, the power's solution is the floor; what
-    is too small to matter may become zero.
-    """
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        power = np.clip(d * curvature / theta, 1e-3, 2.0)
-        floor = np.where((1.0 + power) * theta < 0.5, d * (2.0 * theta) ** (1.0 / power), 0.0)
-    return np.where(np.isfinite(floor) & (floor > _NEGLIGIBLE * d.mean()), np.minimum(floor, d), 0.0)
+    return np.where((theta > 0) & (q > 0.5), 2.0 * q * (np.sqrt(2.0 * q) - 1.0), q - 0.5)

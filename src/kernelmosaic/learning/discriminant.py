@@ -1,95 +1,41 @@
-"""Learning the weights for discriminant analysis: the problem that every formulation solves, and Newton steps on it."""
+"""Discriminant analysis as a problem in the weights: least squares on centred kernels, in matrices or in features."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack
-from kernelmosaic.learning.base import Iteration
-from kernelmosaic.learning.discriminant_ridge import RidgeSolution, make_ridge
-from kernelmosaic.learning.norms import SumNorm, Weights
-from kernelmosaic.learning.problem import BoundTracker, line_search
-from kernelmosaic.learning.progress import GapProgress, gap_progress
-from kernelmosaic.machines.discriminant import Discriminant, Matrix
+from kernelmosaic.gram.linear import Cholesky
+from kernelmosaic.learning.norms import Weights
+from kernelmosaic.learning.problem import Evaluation, Iteration, Learned, Options, Problem
+from kernelmosaic.machines.discriminant import Discriminant, Factored, Matrix
 from kernelmosaic.solvers import relative_gap
 from kernelmosaic.solvers.program import require_finite
 
 #: A learned λ keeps at least this share of the trace: nothing is lost beyond that relative size, and no matrix is
 #: singular.
 _LEAST = 1e-10
-#: A kernel whose centred trace is below this share of its trace is constant up to rounding.
+#: A kernel whose centred trace is below this share of its trace, or a feature whose variance is below this share of its
+#: mean square, is constant up to rounding.
 _CONSTANT = 1e-12
-#: Most evaluations in one line search.
-_ATTEMPTS = 12
+#: A solution in features is refined until it is this exact, relative to its size, ...
+_EXACT = 1e-10
+#: ... at most so often, and as long as every refinement halves the error.
+_REFINEMENTS = 5
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """The least-squares problems of all targets solved at some weights.
+class DiscriminantProblem(Problem):
+    """min over θ ≥ 0, Σ θ_i r_i = 1, of Σ_j h_jᵀ(λI + Σ θ_iG̃_i)⁻¹h_j, seen through the shares s = θ ∘ r of the trace.
 
-    Attributes
-    ----------
-    shares : ndarray of shape (P,) or (1 + P,)
-        s = θ ∘ r: what each kernel has of the trace; the identity first where λ is learned.
-    solution : RidgeSolution
-        β, and how it answers to the weights.
-    upper : float
-        Primal value, no less than the optimum.
-    q : ndarray like `shares`
-        Σ_j β_jᵀN_iβ_j for the matrices N_i = G̃_i / r_i of trace one: the value falls with the slope −scale · q.
-    """
-
-    shares: Weights
-    solution: RidgeSolution
-    upper: float
-    q: Weights
-
-    @property
-    def beta(self) -> Matrix:
-        return self.solution.beta
-
-
-@dataclass(frozen=True)
-class DiscriminantLearned:
-    """What is learned.
-
-    Attributes
-    ----------
-    weights : ndarray of shape (P,)
-        θ, with Σ θ_i r_i = 1 (together with λm where λ is learned).
-    alpha : float
-        λ.
-    beta, values : ndarray of shape (n, k)
-        (λI + G̃)⁻¹H and G̃β for the combined kernel.
-    objective : float
-        Value of the training problem.
-    gap : float
-        Certified relative duality gap, weights included.
-    n_solves : int
-        Factorisations.
-    history : list of Iteration
-        Objective and gap after every iteration.
-    """
-
-    weights: Weights
-    alpha: float
-    beta: Matrix
-    values: Matrix
-    objective: float
-    gap: float
-    n_solves: int
-    history: list[Iteration] = field(default_factory=list)
-
-
-class DiscriminantProblem:
-    """min over θ ≥ 0, Σ θ_i r_i = 1, of scale · Σ_j h_jᵀ(λI + Σ θ_iG̃_i)⁻¹h_j, seen through the shares s = θ ∘ r.
-
-    With ``machine.alpha=None`` the identity is one more kernel, of trace m, and λ its weight.
+    The shares are scaled weights like any others, with penalties d_i² = r_i, and live in the set of `SumNorm`. With
+    ``machine.alpha=None`` the identity is one more kernel, the first, of trace m, and λ its weight. The slope in s_i is
+    −q_i with q_i = Σ_j β_jᵀN_iβ_j and N_i = G̃_i / r_i, a matrix of trace one.
 
     Parameters
     ----------
@@ -97,98 +43,91 @@ class DiscriminantProblem:
         The kernels, not centred: their coefficients sum to zero, so centring what comes out is enough.
     machine : Discriminant
         The targets and λ.
-    traces : ndarray of shape (P,)
-        The r_i; zero for kernels that are constant on the training set, which get no weight.
+    options : Options
+        Penalties √r_i, see `trace_penalties`; infinite for kernels that are constant on the training set, which get no
+        weight.
     """
 
-    def __init__(self, stack: GramStack, machine: Discriminant, traces: Weights) -> None:
-        if not np.any(traces > 0):
-            raise ValueError(
-                "kernels: every kernel is constant on the training set, so there is nothing to tell classes by."
-            )
-        self.stack = stack
-        self.machine = machine
-        self.traces = traces
-        self.joint = machine.alpha is None
-        self.n_solves = 0
-        self.ridge = make_ridge(stack, machine)
-        inverse = np.divide(1.0, traces, out=np.zeros_like(traces), where=traces > 0)
-        self._units = np.append(1.0 / stack.n_samples, inverse) if self.joint else inverse
-        # Constant kernels are left out of the simplex altogether.
-        self.usable = np.flatnonzero(np.append(np.ones(int(self.joint)), traces) > 0)
+    exact = True
+    machine: Discriminant
 
-    @property
-    def n_shares(self) -> int:
-        return self.stack.n_kernels + int(self.joint)
+    def __init__(self, stack: GramStack, machine: Discriminant, options: Options) -> None:
+        super().__init__(stack, machine, options)
+        self.joint = machine.alpha is None
+        if self.joint:
+            self.scale = np.append(1.0 / stack.n_samples, self.scale)
+        # Where samples are fewer than features, so are the entries of their matrix.
+        features = stack.widths is not None and stack.n_samples > stack.widths.sum()
+        self.ridge: Ridge = FeatureRidge(stack, machine) if features else MatrixRidge(stack, machine)
 
     def start(self) -> Weights:
-        """Return equal shares of the trace."""
-        return self.spread(np.full(len(self.usable), 1.0 / len(self.usable)))
+        return self.retract(np.ones(len(self.scale)))
 
-    def spread(self, shares: Weights) -> Weights:
-        """Return the shares of all kernels from those of the usable ones, on the simplex and with λ above zero."""
-        out = np.zeros(self.n_shares)
-        out[self.usable] = np.maximum(shares, 0.0)
-        out /= out.sum()
+    def retract(self, theta: Weights) -> Weights:
+        """Return shares on the simplex, without any for constant kernels and with λ above zero."""
+        out = self.norm.retract(np.where(self.scale > 0, theta, 0.0))
         if self.joint:
             out[0] = max(out[0], _LEAST)
             # Where nothing beats the identity, the kernels still say in which directions the classes differ.
-            out[self.usable[1:]] += max(_LEAST - float(out[1:].sum()), 0.0) / (len(self.usable) - 1)
+            usable = self.scale[1:] > 0
+            out[1:][usable] += max(_LEAST - float(out[1:].sum()), 0.0) / np.count_nonzero(usable)
             out /= out.sum()
         return out
 
-    def weights(self, shares: Weights) -> tuple[Weights, float]:
-        """Return θ and λ."""
-        own = shares[int(self.joint) :]
-        theta = np.divide(own, self.traces, out=np.zeros_like(own), where=self.traces > 0)
-        alpha = self.machine.alpha
-        return theta, shares[0] / self.stack.n_samples if alpha is None else alpha
-
-    def evaluate(self, shares: Weights) -> Evaluation:
-        """Solve for all targets at these shares, with the slopes of all kernels."""
-        theta, alpha = self.weights(shares)
+    def solve(self, theta: Weights, warm_start: Any = None, tol: float = 0.0) -> RidgeSolution:
+        """Solve for all targets at these shares; nothing is gained by a start, or by a tolerance."""
+        weights = theta * self.scale
+        alpha = weights[0] if self.machine.alpha is None else self.machine.alpha
         try:
-            solution = self.ridge.solve(theta, alpha)
+            solution = self.ridge.solve(weights[int(self.joint) :], float(alpha))
         except np.linalg.LinAlgError:
             raise ValueError(
                 f"alpha={alpha:g} leaves the regularised kernel matrix singular to machine precision: raise alpha."
             ) from None
         self.n_solves += 1
-        upper = require_finite(self.machine.objective_scale * solution.value)
-        return Evaluation(shares, solution, upper, self._slopes(solution.beta, solution.forms))
+        return solution
+
+    def evaluate(
+        self, theta: Weights, warm_start: Any = None, tol: float = 0.0, kernels: NDArray[np.intp] | None = None
+    ) -> Evaluation:
+        solution = self.solve(theta)
+        return Evaluation(theta, solution, require_finite(solution.value), self._slopes(solution.beta, solution.forms))
+
+    def plane(self, at: Evaluation) -> tuple[float, Weights]:
+        gain, ridge = self._linear(at.solution.beta, self.machine.targets)
+        return 2.0 * gain - ridge, at.q
 
     def lower(self, at: Evaluation) -> float:
         """What β, scaled as is best, guarantees whatever the weights."""
-        return self._lower(at.beta, at.q)
+        return self._lower(at.solution.beta, at.q, self.machine.targets)
 
-    def guarantee(self, beta: Matrix) -> float:
-        """Return the lower bound of any β; its columns are centred first."""
+    def guarantee(self, beta: Matrix, targets: Matrix | None = None) -> float:
+        """Return the lower bound of any β, its columns centred first, for these targets or the problem's own."""
         beta = beta - beta.mean(axis=0)
-        return self._lower(beta, self._slopes(beta, self.ridge.forms(beta)))
-
-    def _lower(self, beta: Matrix, q: Weights) -> float:
-        gain = float(np.sum(self.machine.targets * beta))
-        rest = float(q[self.usable].max()) + (
-            0.0 if self.machine.alpha is None else self.machine.alpha * float(np.sum(beta**2))
+        return self._lower(
+            beta, self._slopes(beta, self.ridge.forms(beta)), self.machine.targets if targets is None else targets
         )
-        return self.machine.objective_scale * max(gain, 0.0) ** 2 / rest if rest > 0 else 0.0
 
     def curvature(self, at: Evaluation) -> NDArray[np.float64]:
-        """Return ∂²/∂s² of Σ_j h_jᵀ(…)⁻¹h_j over the usable kernels: 2 Σ_j (N_iβ_j)ᵀ(…)⁻¹(N_lβ_j)."""
-        unit = self._units[self.usable]
-        chosen = at.solution.responses(identity=self.joint)[np.ix_(self.usable, self.usable)]
-        return np.asarray(2.0 * unit[:, np.newaxis] * chosen * unit)
+        """Return 2 Σ_j (N_iβ_j)ᵀ(λI + G̃)⁻¹(N_lβ_j)."""
+        return np.asarray(2.0 * self.scale[:, np.newaxis] * at.solution.responses(self.joint) * self.scale)
 
-    def learned(
-        self, best: Evaluation, gap: float, history: list[Iteration], objective: float | None = None
-    ) -> DiscriminantLearned:
-        theta, alpha = self.weights(best.shares)
-        value = best.upper if objective is None else objective
-        return DiscriminantLearned(theta, alpha, best.beta, best.solution.values, value, gap, self.n_solves, history)
+    def learned(self, best: Evaluation, gap: float, history: list[Iteration]) -> Learned:
+        learned = super().learned(best, gap, history)
+        return replace(learned, weights=learned.weights[int(self.joint) :])
+
+    def _lower(self, beta: Matrix, q: Weights, targets: Matrix) -> float:
+        gain, ridge = self._linear(beta, targets)
+        rest = ridge + self.norm.support(q)
+        return max(gain, 0.0) ** 2 / rest if rest > 0 else 0.0
+
+    def _linear(self, beta: Matrix, targets: Matrix) -> tuple[float, float]:
+        """Return ⟨H, β⟩ and λ‖β‖², the latter zero where the identity is a kernel."""
+        return float(np.sum(targets * beta)), (self.machine.alpha or 0.0) * float(np.sum(beta**2))
 
     def _slopes(self, beta: Matrix, forms: Weights) -> Weights:
         """Return q from β and Σ_j β_jᵀG̃_iβ_j."""
-        return np.asarray(self._units * (np.append(np.sum(beta**2), forms) if self.joint else forms))
+        return np.asarray(self.scale * (np.append(np.sum(beta**2), forms) if self.joint else forms))
 
 
 def centered_traces(stack: GramStack, diagonals: NDArray[np.float64]) -> Weights:
@@ -201,106 +140,240 @@ def centered_traces(stack: GramStack, diagonals: NDArray[np.float64]) -> Weights
     diagonals : ndarray of shape (P, n)
         k_i(x, x) on the training set.
     """
-    n = stack.n_samples
-    totals = 2.0 * stack.quadratic_forms(np.ones(n))
     traces = diagonals.sum(axis=1)
-    centred = traces - totals / n
+    centred = traces - 2.0 * stack.quadratic_forms(np.ones(stack.n_samples)) / stack.n_samples
+    if not np.any(centred > _CONSTANT * traces):
+        raise ValueError(
+            "kernels: every kernel is constant on the training set, so there is nothing to tell classes by."
+        )
     return np.where(centred > _CONSTANT * traces, centred, 0.0)
 
 
-class DiscriminantLearner(ABC):
-    """One formulation of the problem.
+def trace_penalties(traces: Weights) -> Weights:
+    """Return the penalties with which the scaled weights are shares of the trace."""
+    return np.where(traces > 0, np.sqrt(traces), np.inf)
 
-    Parameters
-    ----------
-    tol : float
-        Relative duality gap at which to stop.
-    max_iter : int
-        Most iterations.
-    verbose : bool
-        Whether to show a progress bar.
+
+# The least-squares problems at any weights ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RidgeSolution(ABC):
+    """β = (λI + G̃)⁻¹H for the centred combined kernel G̃ = Σ θ_iG̃_i and the targets H.
 
     Attributes
     ----------
-    advice : str
-        What to do when the gap is not met.
-    reads_matrices : bool
-        Whether it needs the kernels as matrices, not only solutions of the problem.
+    beta, values : ndarray of shape (n, k)
+        β, whose columns sum to zero, and G̃β.
+    value : float
+        No less than Σ_j h_jᵀ(λI + G̃)⁻¹h_j, however inexact β is.
+    dual : float
+        No more than that.
+    forms : ndarray of shape (P,)
+        Σ_j β_jᵀG̃_iβ_j for every kernel.
+    alpha : float
+        λ.
     """
 
-    reads_matrices = False
-    advice = "raise max_iter, or accept a larger tol."
+    beta: Matrix
+    values: Matrix
+    value: float
+    dual: float
+    forms: Weights
+    alpha: float
 
-    def __init__(self, tol: float = 5e-4, max_iter: int = 100, verbose: bool = False) -> None:
-        self.tol = tol
-        self.max_iter = max_iter
-        self.verbose = verbose
+    @property
+    def gap(self) -> float:
+        """Relative duality gap at these weights."""
+        return relative_gap(self.value, self.dual)
 
     @abstractmethod
-    def learn(self, problem: DiscriminantProblem) -> DiscriminantLearned: ...
-
-    def progress(self) -> GapProgress:
-        return gap_progress("Discriminant", self.tol) if self.verbose else nullcontext(lambda gap: None)
+    def responses(self, identity: bool) -> NDArray[np.float64]:
+        """Return Σ_j (G̃_iβ_j)ᵀ(λI + G̃)⁻¹(G̃_lβ_j) for all pairs of kernels, the identity first if it is one."""
 
 
-class DiscriminantNewton(DiscriminantLearner):
-    """Newton steps over the simplex of shares.
-
-    The value is smooth and convex in the weights, and one factorisation gives it with its gradient and Hessian, so the
-    quadratic model is exact to second order; it is minimised over the simplex and searched along.
-    """
-
-    def learn(self, problem: DiscriminantProblem) -> DiscriminantLearned:
-        found = BoundTracker(problem, problem.evaluate(problem.start()))
-        found.improve(lambda: self._step(problem, found), self.tol, self.max_iter, self.progress())
-        return problem.learned(found.best, found.gap, found.history)
-
-    def _step(self, problem: DiscriminantProblem, found: BoundTracker[Evaluation]) -> bool:
-        """Step to the model's minimiser, or as far towards it as pays; False when nothing more does."""
-        here, usable = found.best, problem.usable
-        s, q = here.shares[usable], here.q[usable]
-        # Slopes and curvature in units of the value, so that the model's own tolerance means something.
-        unit = max(float(q.max()), 1e-300)
-        direction = SumNorm().newton_direction(s, q / unit, problem.curvature(here) / unit)
-        slope = -problem.machine.objective_scale * float(q @ direction)
-        before = found.lower
-
-        def evaluate(size: float) -> Evaluation:
-            there = problem.evaluate(problem.spread(s + size * direction))
-            found.bound(problem.lower(there))
-            return there
-
-        there = line_search(
-            evaluate,
-            here,
-            slope,
-            value=lambda at: at.upper,
-            slope_at=lambda at: -problem.machine.objective_scale * float(at.q[usable] @ direction),
-            hidden=lambda size, at: found.gap <= self.tol,
-            attempts=_ATTEMPTS,
-        )
-        found.best = found.best if there is None else there
-        return there is not None or found.gap <= self.tol or found.lower > before
-
-
-class DiscriminantFixed(DiscriminantLearner):
-    """Weights that are given and kept; their shares of the trace need not sum to one.
+class Ridge(ABC):
+    """min ‖H − φ̃w‖²/λ + ‖w‖² for every target of a machine, on the centred kernels of a stack.
 
     Parameters
     ----------
-    weights : ndarray of shape (P,)
-        θ.
+    stack : GramStack
+        The kernels, not centred.
+    machine : Discriminant
+        The targets, every column of which sums to zero.
     """
 
-    def __init__(self, weights: Weights) -> None:
-        super().__init__()
-        self.weights = weights
+    def __init__(self, stack: GramStack, machine: Discriminant) -> None:
+        self.stack, self.machine = stack, machine
 
-    def learn(self, problem: DiscriminantProblem) -> DiscriminantLearned:
-        shares = self.weights * problem.traces
-        at = problem.evaluate(shares)
-        scale = problem.machine.objective_scale
-        linear = 2.0 * float(np.sum(problem.machine.targets * at.beta)) - scale * float(np.sum(at.beta**2))
-        gap = relative_gap(at.upper, scale * (linear - float(shares @ at.q)))
-        # A kernel that is constant on the training set has no share of the trace, but keeps its weight.
-        return replace(problem.learned(at, gap, [Iteration(at.upper, gap)]), weights=self.weights)
+    @abstractmethod
+    def solve(self, theta: Weights, alpha: float) -> RidgeSolution:
+        """Solve for all targets.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If λ is so small that λI + G̃ is not positive definite to machine precision.
+        """
+
+    @abstractmethod
+    def forms(self, beta: Matrix) -> Weights:
+        """Return Σ_j β_jᵀG̃_iβ_j for every kernel and any β whose columns sum to zero."""
+
+    def dual_value(self, beta: Matrix, theta: Weights, alpha: float, forms: Weights) -> float:
+        """Return 2⟨H, β⟩ − λ‖β‖² − Σ_j β_jᵀG̃β_j."""
+        return 2.0 * float(np.sum(self.machine.targets * beta)) - alpha * float(np.sum(beta**2)) - float(theta @ forms)
+
+
+# Kernels in matrices -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MatrixSolution(RidgeSolution):
+    """A solution with the factorised matrix, and with G̃_iβ of every kernel, of shape (P, n, k)."""
+
+    factored: Factored
+    products: NDArray[np.float64]
+
+    def responses(self, identity: bool) -> NDArray[np.float64]:
+        V = np.concatenate([self.beta[np.newaxis], self.products]) if identity else self.products
+        flat = V.transpose(1, 0, 2).reshape(V.shape[1], -1)
+        answer = self.factored.solve(flat).reshape(V.shape[1], *V.shape[::2])
+        return np.asarray(np.einsum("inj,nlj->il", V, answer))
+
+
+class MatrixRidge(Ridge):
+    """One factorisation of an n × n matrix a solution."""
+
+    def solve(self, theta: Weights, alpha: float) -> MatrixSolution:
+        factored = self.machine.solve(self.stack.combine(theta), alpha)
+        products = self._products(factored.beta)
+        forms = np.einsum("inj,nj->i", products, factored.beta)
+        values = np.tensordot(theta, products, 1)
+        # The problem itself, by the same products as the forms: no less than its optimum whatever β is.
+        value = float(np.sum((self.machine.targets - values) ** 2) / alpha + theta @ forms)
+        dual = self.dual_value(factored.beta, theta, alpha, forms)
+        return MatrixSolution(factored.beta, values, value, dual, forms, alpha, factored, products)
+
+    def forms(self, beta: Matrix) -> Weights:
+        return np.asarray(np.einsum("inj,nj->i", self._products(beta), beta))
+
+    def _products(self, beta: Matrix) -> NDArray[np.float64]:
+        # Coefficients sum to zero, so centring what comes out is enough.
+        out = self.stack.products(beta)
+        out -= out.mean(axis=1, keepdims=True)
+        return out
+
+
+# Kernels in features -------------------------------------------------------------------------------------------------
+
+
+class FeatureRidge(Ridge):
+    """G̃_i = Z̃_iZ̃_iᵀ: one pass over the rows forms Z̃ᵀZ̃ of all features, and every solution is one in features.
+
+    At weights θ the features are Z̃R with R² = diag θ, and w = (λI + RZ̃ᵀZ̃R)⁻¹RZ̃ᵀH gives β = (H − Z̃Rw)/λ. Any w is
+    a point of the problem, worth ‖H − Z̃Rw‖²/λ + ‖w‖², and any β gives a bound; so both are computed from the rows,
+    which costs two more passes with k columns, and rounding in Z̃ᵀZ̃ costs nothing but exactness. Between them lies
+    ‖w − RZ̃ᵀβ‖², which tells when to refine.
+    """
+
+    stack: Any  # one with the widths of its features
+
+    def __init__(self, stack: GramStack, machine: Discriminant) -> None:
+        super().__init__(stack, machine)
+        self.everything = stack.combine(np.ones(stack.n_kernels))
+        moments = self.everything.normal_matrix(np.ones(stack.n_samples), precise=True)
+        self.means = moments[-1, :-1] / stack.n_samples
+        self.moments = moments[:-1, :-1]
+        squares = np.diag(self.moments).copy()
+        self.moments -= np.outer(moments[-1, :-1], self.means)
+        constant = np.diag(self.moments) <= _CONSTANT * squares
+        self.moments[constant] = self.moments[:, constant] = 0.0
+        self.right = self.sums(machine.targets)
+        edges = np.concatenate([[0], np.cumsum(self.stack.widths)])
+        self.places = [slice(int(a), int(b)) for a, b in pairwise(edges)]
+
+    def solve(self, theta: Weights, alpha: float) -> FeatureSolution:
+        system = _FeatureSystem(self, theta, alpha)
+        best = system.evaluate(system.solve(system.roots * self.right[system.active]))
+        for _ in range(_REFINEMENTS):
+            if np.linalg.norm(best.missing) <= _EXACT * np.sqrt(best.value):
+                break
+            there = system.evaluate(best.w + system.solve(alpha * best.missing))
+            if not np.linalg.norm(there.missing) < 0.5 * np.linalg.norm(best.missing):
+                break
+            best = there
+        return best
+
+    def forms(self, beta: Matrix) -> Weights:
+        return self.squares(self.sums(beta))
+
+    def sums(self, beta: Matrix) -> Matrix:
+        """Return Z̃ᵀβ over the features of all kernels."""
+        return np.asarray(self.everything.adjoint(beta) - np.outer(self.means, beta.sum(axis=0)))
+
+    def squares(self, sums: Matrix) -> Weights:
+        """Return the squared size of the sums of every kernel."""
+        return np.array([np.sum(sums[place] ** 2) for place in self.places])
+
+
+class _FeatureSystem:
+    """λI + RZ̃ᵀZ̃R over the features of the kernels with a weight, factorised."""
+
+    def __init__(self, ridge: FeatureRidge, theta: Weights, alpha: float) -> None:
+        self.ridge, self.theta, self.alpha = ridge, theta, alpha
+        self.gram = ridge.stack.combine(theta)
+        spread = np.repeat(theta, ridge.stack.widths)
+        self.active = np.flatnonzero(spread)
+        self.roots = np.sqrt(spread[self.active])[:, np.newaxis]
+        A = ridge.moments[np.ix_(self.active, self.active)]
+        A *= self.roots
+        A *= self.roots.T
+        A[np.diag_indices_from(A)] += alpha
+        if alpha <= np.finfo(np.float64).eps * np.diag(A).max(initial=0.0):
+            raise np.linalg.LinAlgError("The regulariser is lost in rounding.")
+        # What rounding takes from a small λ, refining gives back.
+        self.factor = Cholesky(A)
+
+    def solve(self, right: Matrix) -> Matrix:
+        return np.asarray(self.factor.solve(right))
+
+    def evaluate(self, w: Matrix) -> FeatureSolution:
+        """Return what w is worth, from the rows."""
+        values = self.gram.apply(w)
+        values -= values.mean(axis=0)
+        beta = (self.ridge.machine.targets - values) / self.alpha
+        beta -= beta.mean(axis=0)
+        sums = self.ridge.sums(beta)
+        value = self.alpha * float(np.sum(beta**2)) + float(np.sum(w**2))
+        forms = self.ridge.squares(sums)
+        dual = self.ridge.dual_value(beta, self.theta, self.alpha, forms)
+        return FeatureSolution(beta, values, value, dual, forms, self.alpha, self, w, sums)
+
+
+@dataclass(frozen=True)
+class FeatureSolution(RidgeSolution):
+    """A solution with its system, its w, and Z̃ᵀβ over the features of all kernels."""
+
+    system: _FeatureSystem
+    w: Matrix
+    sums: Matrix
+
+    @property
+    def missing(self) -> Matrix:
+        """RZ̃ᵀβ − w, zero at the optimum."""
+        return np.asarray(self.system.roots * self.sums[self.system.active] - self.w)
+
+    def responses(self, identity: bool) -> NDArray[np.float64]:
+        # With V_i = G̃_iβ it is (V_iᵀV_l − V_iᵀZ̃R(λI + RZ̃ᵀZ̃R)⁻¹RZ̃ᵀV_l)/λ, and Z̃ᵀV_i = Z̃ᵀZ̃_i Z̃_iᵀβ has no n in it.
+        system, sums, places = self.system, self.sums, self.system.ridge.places
+        Y = np.array([system.ridge.moments[:, place] @ sums[place] for place in places])
+        X = np.array([[np.sum(sums[place] * y[place]) for y in Y] for place in places])
+        if identity:
+            Y = np.concatenate([sums[np.newaxis], Y])
+            corner = np.array([[np.sum(self.beta**2)]])
+            X = np.block([[corner, self.forms[np.newaxis]], [self.forms[:, np.newaxis], X]])
+        sides = (system.roots * Y[:, system.active]).transpose(1, 0, 2).reshape(len(system.active), -1)
+        shape = (len(system.active), len(Y), -1)
+        taken = np.einsum("dij,dlj->il", sides.reshape(shape), system.solve(sides).reshape(shape))
+        return np.asarray((X - taken) / system.alpha)

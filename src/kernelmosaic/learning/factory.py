@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from kernelmosaic.gram import GramStack
-from kernelmosaic.learning.base import Learner, Options
-from kernelmosaic.learning.discriminant import DiscriminantLearner, DiscriminantNewton
-from kernelmosaic.learning.fixed import FixedWeights, given_weights
-from kernelmosaic.learning.formulations.discriminant_conic import (
+from kernelmosaic.learning.class_wise import ClassNewton, ProjectedGradient, QuasiNewton
+from kernelmosaic.learning.fixed import Alignment, EasyMKL, FixedWeights, given_weights
+from kernelmosaic.learning.formulations.conic import QCQP, SDP
+from kernelmosaic.learning.formulations.discriminant import (
     DiscriminantApproximateSDP,
     DiscriminantKim,
+    DiscriminantQCQP,
     DiscriminantSDP,
 )
-from kernelmosaic.learning.formulations.discriminant_qcqp import DiscriminantQCQP
-from kernelmosaic.learning.formulations.discriminant_silp import DiscriminantSILP
-from kernelmosaic.learning.formulations.qcqp import QCQP
 from kernelmosaic.learning.formulations.reduced_gradient import ReducedGradient
-from kernelmosaic.learning.formulations.sdp import SDP
 from kernelmosaic.learning.formulations.silp import SILP
-from kernelmosaic.learning.heuristics import Alignment, EasyMKL
 from kernelmosaic.learning.learned_c import LearnedC
 from kernelmosaic.learning.newton import Newton
-from kernelmosaic.learning.norms import make_norm
-from kernelmosaic.learning.penalties import make_penalties
-from kernelmosaic.machines import Machine
+from kernelmosaic.learning.norms import Weights, make_norm, make_penalties
+from kernelmosaic.learning.problem import Learner, Options
 from kernelmosaic.machines.base import check_count
-from kernelmosaic.machines.multiclass import MulticlassMachine
 
-#: Every way to learn the weights, by the name an estimator's `solver` gives it.
+#: Every way to learn one weight per kernel, by the name an estimator's `solver` gives it.
 SOLVERS: dict[str, type[Any]] = {
     "newton": Newton,
     "reduced_gradient": ReducedGradient,
@@ -40,15 +34,26 @@ SOLVERS: dict[str, type[Any]] = {
     "alignment": Alignment,
     "easymkl": EasyMKL,
 }
-
-#: Every way to learn discriminant weights, by the name an estimator's `formulation` gives it.
-FORMULATIONS: dict[str, Callable[[float, int, bool], DiscriminantLearner]] = {
-    "newton": DiscriminantNewton,
-    "silp": DiscriminantSILP,
+#: The same with one weight per class and kernel, ...
+CLASS_WISE: dict[str, type[Any]] = {
+    "newton": ClassNewton,
+    "quasi_newton": QuasiNewton,
+    "projected_gradient": ProjectedGradient,
+}
+#: ... and for discriminant analysis, by the name an estimator's `formulation` gives it.
+FORMULATIONS: dict[str, type[Any]] = {
+    "newton": Newton,
+    "silp": SILP,
     "qcqp": DiscriminantQCQP,
     "sdp": DiscriminantSDP,
     "sdp_approximate": DiscriminantApproximateSDP,
     "kim": DiscriminantKim,
+}
+#: By family: the parameter that names a way to learn the weights, and the ways there are.
+FAMILIES = {
+    "plain": ("solver", SOLVERS),
+    "class-wise": ("solver", CLASS_WISE),
+    "discriminant": ("formulation", FORMULATIONS),
 }
 
 
@@ -58,30 +63,29 @@ class Parameters:
 
     Attributes
     ----------
+    solver : str
+        The parameter that the family names so or otherwise.
+    family : str
+        One of `FAMILIES`.
     learns_C : bool
         Whether C is learned with the weights.
     """
 
+    tol: float = 1e-3
+    max_iter: Any = 100
+    verbose: Any = False
+    solver: Any = "newton"
     weights: Any = None
     norm: Any = 1
     l1_ratio: Any = 0.5
     penalties: Any = None
     penalty_power: Any = 0.5
-    solver: Any = "newton"
     learns_C: bool = False
-    tol: float = 1e-3
-    max_iter: Any = 100
-    verbose: Any = False
-
-    @classmethod
-    def of(cls, estimator: Any) -> Parameters:
-        """Return an estimator's; those that it does not have keep their defaults."""
-        given = {one.name: getattr(estimator, one.name) for one in fields(cls) if hasattr(estimator, one.name)}
-        return cls(**given, learns_C=isinstance(getattr(estimator, "C", None), str))
+    family: str = "plain"
 
 
 def make_learner(
-    parameters: Parameters, stack: GramStack, machines: Sequence[Machine | MulticlassMachine] = ()
+    parameters: Parameters, stack: GramStack, machines: Sequence[Any] = (), penalties: Weights | None = None
 ) -> Learner:
     """Return the learner that an estimator's parameters ask for.
 
@@ -93,8 +97,10 @@ def make_learner(
         The kernels: their number, and for eigenvalue penalties their spectra.
     machines : sequence of Machine or MulticlassMachine
         What it will be asked to learn for, so that a solver that cannot serve them says so before any work is done.
+    penalties : ndarray of shape (P,), optional
+        Those that follow from the kernels; by default the ones that the parameters name.
     """
-    norm, learner = make_norm(parameters.norm, parameters.l1_ratio), _solver(parameters)
+    norm, learner = make_norm(parameters.norm, parameters.l1_ratio), solver_class(parameters)
     max_iter = check_count("max_iter", parameters.max_iter)
     if parameters.weights is not None:
         if not isinstance(parameters.penalties, str):
@@ -105,27 +111,18 @@ def make_learner(
     learner.require(parameters.solver, norm)
     for machine in machines:
         learner.require(parameters.solver, machine=machine)
-    penalties = make_penalties(parameters.penalties, parameters.penalty_power, stack)
-    made: Learner = learner(Options(norm, penalties, parameters.tol, max_iter, bool(parameters.verbose)))
-    return made
+    if penalties is None:
+        penalties = make_penalties(parameters.penalties, parameters.penalty_power, stack)
+    return learner(Options(norm, penalties, parameters.tol, max_iter, bool(parameters.verbose)))
 
 
-def _solver(parameters: Parameters) -> type[Any]:
-    name = parameters.solver
-    if not isinstance(name, str) or name not in SOLVERS:
-        raise ValueError(f"solver={name!r}: choose one of {', '.join(map(repr, SOLVERS))}.")
+def solver_class(parameters: Parameters) -> type[Learner]:
+    """Return the class that a solver's name stands for, or raise naming the ones there are."""
+    (named, solvers), name = FAMILIES[parameters.family], parameters.solver
+    if not isinstance(name, str) or name not in solvers:
+        raise ValueError(f"{named}={name!r}: choose one of {', '.join(map(repr, solvers))}.")
     if parameters.learns_C:
         if name != "newton":
             raise ValueError(f"C='learn' is served by solver='newton', not by solver={name!r}.")
         return LearnedC
-    return SOLVERS[name]
-
-
-def make_discriminant_learner(formulation: str, tol: float, max_iter: int, verbose: bool) -> DiscriminantLearner:
-    """Return the learner of that name, or raise naming the ones there are."""
-    try:
-        kind = FORMULATIONS[formulation]
-    except (KeyError, TypeError):
-        known = ", ".join(repr(name) for name in FORMULATIONS)
-        raise ValueError(f"formulation={formulation!r}: choose one of {known}.") from None
-    return kind(tol, max_iter, verbose)
+    return solvers[name]

@@ -1,17 +1,24 @@
-"""Weights that are given: one machine on one combined kernel."""
+"""Weights that are given, or follow a rule of their own (centred alignment, EasyMKL): one machine on their kernel."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import nnls
 
 from kernelmosaic.gram import GramStack
-from kernelmosaic.learning.base import Iteration, Learned, Learner
-from kernelmosaic.learning.penalties import numbers
+from kernelmosaic.learning.newton import make_problem
+from kernelmosaic.learning.norms import SumNorm, Weights, numbers
+from kernelmosaic.learning.problem import Iteration, Learned, Learner, Options, Problem
 from kernelmosaic.machines import Machine
-from kernelmosaic.machines.multiclass import MulticlassMachine
+from kernelmosaic.machines.base import check_positive
+from kernelmosaic.solvers import Program, solve
+
+#: Directions of the kernels' Gram matrix below this share of the largest are rounding.
+_RANK = 1e-12
 
 
 class FixedWeights(Learner):
@@ -28,16 +35,17 @@ class FixedWeights(Learner):
     machine_needs = ()
     advice = "the machine is badly conditioned; lower C, or accept a larger tol."
 
-    def __init__(self, weights: NDArray[np.float64], tol: float = 1e-3) -> None:
+    def __init__(self, weights: Weights, tol: float = 1e-3) -> None:
+        super().__init__(Options(SumNorm(), np.ones(len(weights)), tol))
         self.weights = weights
-        self.tol = tol
-        self._combined: tuple[GramStack, NDArray[Any]] | None = None
+        self._problem: Problem | None = None
 
-    def learn(self, stack: GramStack, machine: Machine | MulticlassMachine, warm_start: Any = None) -> Learned:
-        # The classes of a one-versus-rest problem share their kernel: combine it once.
-        if self._combined is None or self._combined[0] is not stack:
-            self._combined = (stack, stack.combine(self.weights))
-        solution: Any = machine.solve(self._combined[1], warm_start, self.tol)
+    def learn(self, stack: GramStack, machine: Any, warm_start: Any = None) -> Learned:
+        # The classes of a one-versus-rest problem share their kernel, which a problem combines once.
+        if self._problem is None or self._problem.stack is not stack:
+            self._problem = make_problem(stack, machine, self.options)
+        self._problem.machine = machine
+        solution = self._problem.solve(self.weights, warm_start, self.options.tol)
         value = machine.primal_value(solution)
         return Learned(self.weights, solution, value, solution.gap, 1, [Iteration(value, solution.gap)])
 
@@ -52,3 +60,104 @@ def given_weights(weights: Any, P: int) -> NDArray[np.float64]:
     if np.any(eta < 0) or not np.any(eta > 0):
         raise ValueError(f"weights={weights!r}: weights must not be negative, nor all zero.")
     return eta
+
+
+class Alignment(Learner):
+    """Maximise ⟨K_η, ttᵀ⟩ / ‖K_η‖ over η ≥ 0, all matrices centred, and solve the machine once with these weights.
+
+    A heuristic: the weights do not minimise the machine's value, and the gap certified is that of the machine at them.
+
+    References
+    ----------
+    Cortes, Mohri and Rostamizadeh (2012), "Algorithms for learning kernels based on centered alignment", proposition 9.
+    """
+
+    machine_needs = ("has_one_output", "has_targets")
+    advice = FixedWeights.advice
+
+    def learn(self, stack: GramStack, machine: Machine, warm_start: Any = None) -> Learned:
+        self.require("alignment", machine=machine)
+        v = aligned_weights(*centred_products(stack, machine.program.target))
+        # All kernels turned away from the targets: none is better than the others.
+        v = v if np.any(v > 0) else np.ones(stack.n_kernels)
+        eta = self.options.norm.retract(v * self.options.penalties**2) / self.options.penalties**2
+        return FixedWeights(eta, self.options.tol).learn(stack, machine, warm_start)
+
+
+def aligned_weights(M: NDArray[np.float64], a: Weights) -> Weights:
+    """Return argmin over v ≥ 0 of vᵀMv − 2⟨a, v⟩, the direction that maximises ⟨a, v⟩ / √(vᵀMv)."""
+    eigenvalues, V = np.linalg.eigh(M)
+    keep = eigenvalues > _RANK * max(float(eigenvalues[-1]), 1e-300)
+    if not np.any(keep):
+        return np.zeros(len(a))
+    root = np.sqrt(eigenvalues[keep])
+    # ‖Rv − R⁻ᵀa‖² with RᵀR = M; a lies in the range of M, since a direction without any kernel has no alignment either.
+    return np.asarray(nnls(root[:, np.newaxis] * V[:, keep].T, (V[:, keep].T @ a) / root)[0])
+
+
+def centred_products(stack: GramStack, target: NDArray[np.float64]) -> tuple[NDArray[np.float64], Weights]:
+    """Return ⟨K_k, K_l⟩ and ⟨K_k, ttᵀ⟩ of the centred matrices, reading the stack once."""
+    P, n = stack.n_kernels, stack.n_samples
+    M, a, sums = np.zeros((P, P)), np.zeros(P), np.zeros((P, n))
+    t = target - target.mean()
+    for strip in stack.row_strips(n * P):
+        blocks = np.empty((P, (strip.stop - strip.start) * n))
+        for m, block in stack.blocks(range(P), strip, slice(0, n)):
+            blocks[m] = np.asarray(block, dtype=np.float64).ravel()
+            sums[m, strip] = block.sum(axis=1, dtype=np.float64)
+            a[m] += t[strip] @ (block @ t)
+        M += blocks @ blocks.T
+    # ⟨HKH, HLH⟩ = ⟨K, L⟩ − (2/n) ⟨K1, L1⟩ + (1ᵀK1)(1ᵀL1) / n².
+    totals = sums.sum(axis=1)
+    return M - 2.0 / n * (sums @ sums.T) + np.outer(totals, totals) / n**2, a
+
+
+class EasyMKL(Learner):
+    """Weights η_m ∝ γᵀYK_mYγ, where γ minimises (1 − λ) γᵀY(Σ K_m)Yγ + λ‖γ‖² over one mixture of points per class.
+
+    Two machine solves in all: one on the sum of the kernels for γ, one with the weights. A heuristic: the weights do
+    not minimise the machine's value, and the gap certified is that of the machine at them.
+
+    Parameters
+    ----------
+    options : Options
+        Penalties divide the weights: η_m d_m² is in proportion to the share of the distance over d_m².
+    lam : float
+        λ, above 0 and at most 1: how evenly the mixtures spread over their class.
+
+    References
+    ----------
+    Aiolli and Donini (2015), "EasyMKL: a scalable multiple kernel learning algorithm".
+    """
+
+    machine_needs = ("has_one_output", "has_labels")
+    advice = FixedWeights.advice
+
+    def __init__(self, options: Options, lam: float = 0.1) -> None:
+        if check_positive("lam", lam) > 1:
+            raise ValueError(f"lam={lam!r}: give a number above 0 and at most 1.")
+        super().__init__(options)
+        self.lam = lam
+
+    def learn(self, stack: GramStack, machine: Machine, warm_start: Any = None) -> Learned:
+        self.require("easymkl", machine=machine)
+        d2 = self.options.penalties**2
+        beta = self._mixtures(stack, machine.program)
+        shares = np.maximum(stack.quadratic_forms(beta), 0.0) / d2
+        shares = shares if np.any(shares > 0) else np.ones(stack.n_kernels)
+        eta = self.options.norm.retract(shares) / d2
+        return replace(FixedWeights(eta, self.options.tol).learn(stack, machine, warm_start), n_solves=2)
+
+    def _mixtures(self, stack: GramStack, program: Program) -> Any:
+        """Return Yγ up to a factor.
+
+        The nearest points of two hulls are, up to scale, the coefficients of the machine with the hardest margin, whose
+        2-norm slack has the ridge λ / (1 − λ).
+        """
+        y = program.target
+        if self.lam == 1:
+            return np.where(y > 0, 1.0 / np.sum(y > 0), -1.0 / np.sum(y < 0))
+        n = len(y)
+        lower, upper = np.where(y > 0, 0.0, -np.inf), np.where(y > 0, np.inf, 0.0)
+        hard = Program(y, lower, upper, np.full(n, self.lam / (1.0 - self.lam)))
+        return solve(stack.combine(np.ones(stack.n_kernels)), hard, tol=0.1 * self.options.tol).beta

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack, KernelSet
-from kernelmosaic.learning.base import Iteration
-from kernelmosaic.learning.progress import progress
+from kernelmosaic.learning.problem import Iteration, progress
 from kernelmosaic.learning.projections import Projections
 from kernelmosaic.learning.steps import Step, make_step
 from kernelmosaic.machines import Machine

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from kernelmosaic.gram import GramStack
 from kernelmosaic.gram.stack import Rows
 from kernelmosaic.kernels.base import Block
-from kernelmosaic.learning.base import Learned, Learner, Options
 from kernelmosaic.learning.newton import Newton
+from kernelmosaic.learning.problem import Learned, Learner
 from kernelmosaic.machines import Machine
 from kernelmosaic.solvers import Program, certify
 from kernelmosaic.solvers.program import Vector
@@ -50,9 +50,6 @@ class LearnedC(Learner):
 
     norm_needs = ("sums_to_one",)
     machine_needs = ("has_one_output", "has_labels")
-
-    def __init__(self, options: Options) -> None:
-        self.options = options
 
     def learn(self, stack: GramStack, machine: Machine, warm_start: Any = None) -> LearnedWithC:
         """Learn for a machine with 2-norm slack, whatever its C."""

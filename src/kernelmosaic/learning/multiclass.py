@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack
-from kernelmosaic.learning.base import Options
 from kernelmosaic.learning.norms import Weights
-from kernelmosaic.learning.problem import Evaluation, Problem
+from kernelmosaic.learning.problem import Evaluation, MachineProblem, Options
 from kernelmosaic.solvers.multiclass_newton import free_coefficients, multiclass_curvature
 
 #: Down to this gap of the whole problem single precision does for curvatures.
@@ -24,7 +23,7 @@ _CURVED = 1e-8
 _POWER = 2.0
 
 
-class MulticlassProblem(Problem):
+class MulticlassProblem(MachineProblem):
     """The training problem of a joint machine; too many free samples, and its curvature is learned from the slopes."""
 
     def __init__(self, stack: GramStack, machine: Any, options: Options) -> None:

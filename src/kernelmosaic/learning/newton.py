@@ -9,13 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack
-from kernelmosaic.learning.base import Learned, Learner, Options
+from kernelmosaic.learning.discriminant import DiscriminantProblem
 from kernelmosaic.learning.multiclass import MulticlassProblem
 from kernelmosaic.learning.norms import Weights
-from kernelmosaic.learning.problem import BoundTracker, Evaluation, Problem, line_search
-from kernelmosaic.machines import Machine
-from kernelmosaic.machines.multiclass import MulticlassMachine
-from kernelmosaic.machines.shared import SharedMachines
+from kernelmosaic.learning.problem import (
+    BoundTracker,
+    Evaluation,
+    Learned,
+    Learner,
+    MachineProblem,
+    Options,
+    Problem,
+    line_search,
+)
+from kernelmosaic.machines.discriminant import Discriminant
 from kernelmosaic.solvers import relative_gap
 
 #: Weights are first learned from this share of the samples, ...
@@ -39,26 +46,19 @@ class Newton(Learner):
     """Newton steps over the set of weights, with a line search on the exact value.
 
     The value J(θ) = max_β is convex and, between changes of the set of free samples, smooth; its slope is −q and its
-    curvature follows from the free samples' block (`Problem.curvature`). Kernels far from entering are not read again
-    until the others have settled. Large sets start from the weights of a part of the samples, which start from those of
-    a part of the part.
+    curvature follows from the free samples' block (`MachineProblem.curvature`); that of a `DiscriminantProblem` is
+    smooth everywhere. Kernels far from entering are not read again until the others have settled. Large sets start from
+    the weights of a part of the samples, which start from those of a part of the part.
     """
 
     machine_needs = ()
     stalled = "rounding is all that is left to gain; accept a larger tol."
 
-    def __init__(self, options: Options) -> None:
-        self.options = options
-
-    def learn(
-        self, stack: GramStack, machine: Machine | SharedMachines | MulticlassMachine, warm_start: Any = None
-    ) -> Learned:
-        options = self.options
-        kind: type[Problem] = Problem if machine.has_independent_outputs else MulticlassProblem
-        problem = kind(stack, machine, options)
-        search = NewtonSearch(problem, options.tol, warm_start, self._from_a_part(stack, machine))
-        search.improve(search.step, options.tol, options.max_iter, options.progress(type(machine).__name__))
-        return problem.learned(search.best, search.gap, search.history)
+    def learn(self, stack: GramStack, machine: Any, warm_start: Any = None) -> Learned:
+        problem = make_problem(stack, machine, self.options)
+        search = NewtonSearch(problem, self.options.tol, warm_start, self._from_a_part(stack, machine))
+        search.improve(search.step, self.options)
+        return search.learned()
 
     def _from_a_part(self, stack: GramStack, machine: Any) -> Weights | None:
         """Return the weights that some of the samples ask for, which are near those of all and cost next to nothing."""
@@ -74,7 +74,14 @@ class Newton(Learner):
         return found.weights * self.options.penalties**2
 
 
-class NewtonSearch(BoundTracker[Evaluation]):
+def make_problem(stack: GramStack, machine: Any, options: Options) -> Problem:
+    """Return the problem that a machine poses with one weight per kernel."""
+    if isinstance(machine, Discriminant):
+        return DiscriminantProblem(stack, machine, options)
+    return (MachineProblem if machine.has_independent_outputs else MulticlassProblem)(stack, machine, options)
+
+
+class NewtonSearch(BoundTracker):
     """Newton steps with a line search on the exact value, and the planes of all β seen where none pays.
 
     Parameters
@@ -89,18 +96,11 @@ class NewtonSearch(BoundTracker[Evaluation]):
         Scaled weights to start from; by default the middle of their set.
     """
 
-    problem: Problem
-
     def __init__(self, problem: Problem, tol: float, warm_start: Any, theta: Weights | None = None) -> None:
         self.tol = tol
-        self.inner = max(min(_FIRST_TOL, 10 * tol), _SHARPEST)
-        start = problem.norm.start(problem.n_kernels) if theta is None else theta
-        super().__init__(problem, problem.evaluate(start, warm_start, self.inner))
+        self.inner = _SHARPEST if problem.exact else max(min(_FIRST_TOL, 10 * tol), _SHARPEST)
+        super().__init__(problem, problem.evaluate(problem.start() if theta is None else theta, warm_start, self.inner))
         self.planes = [problem.plane(self.best)]
-
-    @property
-    def noise(self) -> float:
-        return self.problem.noise
 
     def step(self) -> bool:
         """Lower the value by a Newton step, or find out why none does; False if nothing is left to try."""
@@ -112,20 +112,19 @@ class NewtonSearch(BoundTracker[Evaluation]):
         )
         slope = -float(here.q[watched] @ direction[watched])
         self.inner = self._inner_tol(here)
-        there = line_search(
-            lambda size: self._evaluate(self.problem.norm.retract(here.theta + size * direction), here),
+        found = line_search(
+            lambda size: self._evaluate(self.problem.retract(here.theta + size * direction), here),
             here,
             slope,
-            value=lambda at: at.upper,
+            attempts=_ATTEMPTS,
             slope_at=lambda at: -float(at.q[watched] @ direction[watched]),
             # Differences below the machine's own gap say nothing about the weights.
             hidden=lambda size, _: self.gap <= self.tol or -size * slope <= here.solution.gap * abs(here.upper),
-            attempts=_ATTEMPTS,
         )
-        if there is not None:
-            self.best = there
+        if found is not None:
+            self.best = found[1]
             return True
-        return self.gap <= self.tol or self._recover()
+        return self.gap <= self.tol or (not self.problem.exact and self._recover())
 
     def _recover(self) -> bool:
         """Go on where no Newton step pays; False if that, too, has nothing left to try.
@@ -145,7 +144,7 @@ class NewtonSearch(BoundTracker[Evaluation]):
         theta = self.best.theta
         if lowest is not None:
             self.bound(lowest[1])
-            theta = self.problem.norm.retract(theta + _INWARD * (lowest[0] - theta))
+            theta = self.problem.retract(theta + _INWARD * (lowest[0] - theta))
         there = self.problem.complete(self._evaluate(theta, self.best))
         self._note(there)
         self.best = there if there.upper <= self.best.upper else self.best

@@ -1,4 +1,4 @@
-"""The sets in which weights live, and what learners need to know of them."""
+"""The sets in which weights live: their norms, what learners need to know of them, and the penalties on the kernels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigvalsh
 
+from kernelmosaic.backend import default_budget, format_bytes
+from kernelmosaic.gram import GramStack
 from kernelmosaic.solvers import Program, solve_smo
 from kernelmosaic.solvers.linear_program import solve_master
 
@@ -15,10 +18,14 @@ Weights = NDArray[np.float64]
 
 #: Relative to the curvature's mean: keeps a quadratic model of duplicated kernels solvable.
 _DAMPING = 1e-8
-#: A weight below this share of the uniform one may be set to zero in one step.
+#: A weight below this share of the mean may be set to zero in one step.
 _NEGLIGIBLE = 1e-2
 #: Below this a weight is rounding, and its kernel would be evaluated for nothing.
 _ZERO = 1e-12
+#: Eigenvalues of a matrix with unit diagonal count as large above this.
+_LARGE = 0.5
+#: Penalties enter squared: beyond this a kernel is all there is, or none, and its matrix overflows.
+_EXTREME = 1e8
 
 
 class WeightNorm(ABC):
@@ -74,7 +81,7 @@ class SumNorm(WeightNorm):
         return float(q.max())
 
     def newton_direction(self, theta: Weights, q: Weights, H: NDArray[np.float64]) -> Weights:
-        A = _damped(H)
+        A = damped(H)
         return _simplex_step(theta, q, A, np.diag(A))
 
     def lowest_plane_point(self, constants: Weights, slopes: NDArray[np.float64]) -> tuple[Weights, float] | None:
@@ -115,7 +122,7 @@ class PowerNorm(WeightNorm):
         safe = np.maximum(theta, 1e-12)
         slope = safe ** (self.p - 1.0)
         # In relative steps δ/θ the constraint's curvature stays bounded as weights shrink.
-        A = _damped(H) * np.outer(safe, safe) + np.diag(multiplier * (self.p - 1.0) * safe**self.p)
+        A = damped(H) * np.outer(safe, safe) + np.diag(multiplier * (self.p - 1.0) * safe**self.p)
         A[np.diag_indices_from(A)] += _DAMPING * np.trace(A) / len(A)
         sides = np.linalg.solve(A, np.column_stack([q * safe, slope * safe]))
         step, normal = sides[:, 0], sides[:, 1]
@@ -175,7 +182,7 @@ class ElasticNorm(WeightNorm):
         size = float(np.linalg.norm(theta))
         unit = theta / size
         b = 1.0 - self.l1_ratio
-        A = _damped(H)
+        A = damped(H)
         own = np.diag(A).copy()
         # The multiplier of a constraint of degree one is ⟨θ, q⟩.
         A += b * float(theta @ q) / size * (np.eye(len(q)) - np.outer(unit, unit))
@@ -191,29 +198,29 @@ class ElasticNorm(WeightNorm):
 def _simplex_step(x: Weights, q: Weights, A: NDArray[np.float64], curvature: Weights) -> Weights:
     """Return the step to the minimiser of −⟨q, δ⟩ + ½ δᵀAδ over the simplex, down to a floor by `curvature`."""
     # The quadratic model over the simplex is itself a program of the one form all machines share.
-    floor = _trusted_floor(x, q, curvature)
+    floor = trusted_floor(x, q, curvature, common=float(x @ q))
     zero = np.zeros(len(q))
     simplex = Program(q + A @ (x - floor), zero, zero + 1.0, zero, total=max(1.0 - float(floor.sum()), 0.0))
     rest: Weights = solve_smo(A, simplex, warm_start=x - floor, tol=1e-10, max_iter=100_000).beta
     return np.asarray(floor + rest - x)
 
 
-def _trusted_floor(theta: Weights, q: Weights, curvature: Weights) -> Weights:
-    """Return how far down a Newton step may take each weight.
+def trusted_floor(theta: Weights, q: Weights, curvature: Weights, common: float) -> Weights:
+    """Return how far down a Newton step may take each weight when all slopes are to become the common one.
 
     Near zero the slope is not linear in the weight but a power of it, q ∝ θ^(−κ) with κ = θ H_mm / q between 0 and 2
     (2 when ‖w_m‖ is all that stays the same). Where the linear model alone would make a weight negative before its
     slope reaches the common one, the power's solution is the floor; what is too small to matter may become zero.
     """
-    common = float(theta @ q)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         power = np.clip(theta * curvature / q, 1e-3, 2.0)
         floor = np.where((1.0 + power) * q < common, theta * (q / common) ** (1.0 / power), 0.0)
-    floor = np.where(np.isfinite(floor) & (floor > _NEGLIGIBLE / len(theta)), floor, 0.0)
+    floor = np.where(np.isfinite(floor) & (floor > _NEGLIGIBLE * theta.mean()), floor, 0.0)
     return np.minimum(floor, theta)
 
 
-def _damped(H: NDArray[np.float64]) -> NDArray[np.float64]:
+def damped(H: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the symmetric part with a little more on its diagonal, on which a quadratic model has one minimiser."""
     A = 0.5 * (H + H.T)
     A[np.diag_indices_from(A)] += _DAMPING * max(float(np.trace(A)) / len(A), 1e-300)
     return A
@@ -229,3 +236,72 @@ def make_norm(norm: Any, l1_ratio: Any = 0.5) -> WeightNorm:
     if isinstance(norm, bool) or not isinstance(norm, int | float | np.number) or not 1 <= norm < np.inf:
         raise ValueError(f"norm={norm!r}: give 1 for sparse weights, a finite number above 1, or 'elastic'.")
     return SumNorm() if norm == 1 else PowerNorm(float(norm))
+
+
+# Penalties -----------------------------------------------------------------------------------------------------------
+
+
+def make_penalties(penalties: Any, power: Any, stack: GramStack) -> NDArray[np.float64]:
+    """Return the d_m: ones for None, e_m^power for "eigenvalue", else the given ones, checked."""
+    P = stack.n_kernels
+    if penalties is None:
+        return np.ones(P)
+    if isinstance(penalties, str):
+        if penalties != "eigenvalue":
+            raise ValueError(f"penalties={penalties!r}: give 'eigenvalue', {P} positive numbers, or None.")
+        return eigenvalue_penalties(stack, check_power(power))
+    d = numbers("penalties", penalties, P)
+    if np.any(d <= 0):
+        raise ValueError(f"penalties={penalties!r}: every penalty must be positive.")
+    if np.any(d < 1 / _EXTREME) or np.any(d > _EXTREME):
+        raise ValueError(f"penalties={penalties!r}: give numbers between {1 / _EXTREME:g} and {_EXTREME:g}.")
+    return d
+
+
+def eigenvalue_penalties(stack: GramStack, power: float) -> NDArray[np.float64]:
+    """Return d_m = e_m^power, with e_m the number of eigenvalues above ½ of K_m at unit diagonal, 1 if there is none.
+
+    References
+    ----------
+    Bach, Thibaux and Jordan (2005), "Computing regularization paths for learning multiple kernels".
+    """
+    if power == 0:
+        return np.ones(stack.n_kernels)
+    return np.array([float(large_eigenvalues(stack, m)) for m in range(stack.n_kernels)]) ** power
+
+
+def large_eigenvalues(stack: GramStack, m: int) -> int:
+    """Return how many eigenvalues of K_m, scaled to unit diagonal, are above ½; at least 1."""
+    n = stack.n_samples
+    needed = 2 * 8 * n * n
+    if needed > default_budget():
+        raise MemoryError(
+            f"penalties='eigenvalue' needs {format_bytes(needed)} for the spectrum of one {n} x {n} kernel matrix: "
+            "use fewer samples, or give the penalties as numbers."
+        )
+    K = np.array(stack.row_block(m, slice(0, n)), dtype=np.float64)
+    norms = np.sqrt(np.maximum(np.diag(K), 0.0))
+    norms[norms == 0] = 1.0
+    K /= norms
+    K /= norms[:, np.newaxis]
+    return max(int(np.count_nonzero(eigvalsh(K, overwrite_a=True, check_finite=False) > _LARGE)), 1)
+
+
+def check_power(power: Any) -> float:
+    """Return γ, or raise naming it."""
+    if isinstance(power, bool) or not isinstance(power, int | float | np.number) or not 0 <= power < np.inf:
+        raise ValueError(f"penalty_power={power!r}: give a number of at least 0; 0 penalises all kernels alike.")
+    return float(power)
+
+
+def numbers(name: str, values: Any, P: int) -> NDArray[np.float64]:
+    """Return one finite number per kernel, or raise naming the parameter."""
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}={values!r}: give {P} numbers, one per kernel.") from None
+    if array.shape != (P,):
+        raise ValueError(f"{name} has shape {array.shape}, but there are {P} kernels: give one number per kernel.")
+    if not np.all(np.isfinite(array)):
+        raise ValueError(f"{name}={values!r}: NaN and infinity are not allowed.")
+    return array

@@ -1,18 +1,22 @@
-"""The training problem at given weights, and the best weights seen so far with how good they are certified to be."""
+"""What is learned: a training problem as a function of the weights, its evaluations and bounds, and what learners are.
+
+Whatever the machine, the value J changes with the combined kernel by −½ββᵀ, so that β is all a problem asks of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Generic, Protocol, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from math import log10
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack
-from kernelmosaic.learning.base import Iteration, Learned, Options
-from kernelmosaic.learning.norms import Weights
-from kernelmosaic.learning.progress import GapProgress
+from kernelmosaic.learning.norms import WeightNorm, Weights
 from kernelmosaic.solvers import Solution, relative_gap
 from kernelmosaic.solvers.free_block import free_samples
 
@@ -22,6 +26,142 @@ _WATCHED = 0.8
 _NOISE = 1e-10
 #: Sufficient decrease in a line search: the share of what the slope promises.
 _ARMIJO = 1e-4
+#: Most doublings of a step that keeps paying.
+_DOUBLINGS = 6
+#: So many iterations in a row that leave the gap as it was mean that rounding is reached.
+_PATIENCE = 20
+
+
+# What learners are told, and what they return ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """One line of a learner's history.
+
+    Attributes
+    ----------
+    objective : float
+        Value of the training problem at the weights of that iteration.
+    gap : float
+        Relative duality gap of the whole problem, weights included.
+    """
+
+    objective: float
+    gap: float
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a learner returns.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (P,) or (classes, P)
+        The weights η of the kernels; by class where every class has its own.
+    solution : Solution, MulticlassSolution or RidgeSolution
+        The machine's solution for the combined kernel; β has one column per class or target where there are several.
+    objective : float
+        Value of the training problem, in the program's scale.
+    gap : float
+        Certified relative duality gap of the whole problem, weights included; where the weights are given or chosen by
+        a heuristic, of the machine at these weights.
+    n_solves : int
+        How often the machine was solved.
+    history : list of Iteration
+        Objective and gap after every iteration.
+    """
+
+    weights: NDArray[np.float64]
+    solution: Any
+    objective: float
+    gap: float
+    n_solves: int
+    history: list[Iteration] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What learners of weights are told.
+
+    Attributes
+    ----------
+    norm : WeightNorm
+        The set of weights.
+    penalties : ndarray of shape (P,)
+        The d_m; infinite for a kernel that is to have no weight.
+    tol : float
+        Relative duality gap at which to stop.
+    max_iter : int
+        Most iterations.
+    verbose : bool
+        Whether to show a progress bar.
+    """
+
+    norm: WeightNorm
+    penalties: NDArray[np.float64]
+    tol: float = 1e-3
+    max_iter: int = 100
+    verbose: bool = False
+
+    def progress(self, machine: Any) -> GapProgress:
+        """Return a context whose value is called with the gap after every iteration."""
+        return gap_progress(type(machine).__name__, self.tol) if self.verbose else nullcontext(lambda gap: None)
+
+
+class Learner(ABC):
+    """Finds weights η for the kernels of a stack and the machine's β for the combined kernel Σ η_m K_m.
+
+    Parameters
+    ----------
+    options : Options
+        The set of the weights, when to stop, what to show.
+
+    Attributes
+    ----------
+    norm_needs, machine_needs : tuple of str
+        Attributes that must be true of the norm and of the machine; see `require`.
+    reads_matrices : bool
+        Whether it needs the kernels as matrices, not only solutions of the problem.
+    advice : str
+        What to do when the gap is not met.
+    stalled : str or None
+        What to do when it is not met although there were iterations left; None if that is the same.
+    """
+
+    norm_needs: tuple[str, ...] = ()
+    machine_needs: tuple[str, ...] = ("has_one_output",)
+    reads_matrices: bool = False
+    advice: str = "raise max_iter, or accept a larger tol."
+    stalled: str | None = None
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    @abstractmethod
+    def learn(self, stack: GramStack, machine: Any, warm_start: Any = None) -> Learned: ...
+
+    @classmethod
+    def require(cls, solver: str, norm: WeightNorm | None = None, machine: Any = None) -> None:
+        """Raise a ValueError that names what the solver needs, if the norm or the machine does not declare it."""
+        for given, needs in ((norm, cls.norm_needs), (machine, cls.machine_needs)):
+            missing = next((name for name in needs if given is not None and not getattr(given, name)), None)
+            if missing is not None:
+                what = type(given).__name__ if given is machine else str(given)
+                raise ValueError(f"solver={solver!r} serves {_SERVED[missing]}, not {what}; use solver='newton'.")
+
+
+#: What a learner serves that needs an attribute, in words.
+_SERVED = {
+    "sums_to_one": "norm=1",
+    "has_one_output": "machines with one output (multi_class='ovr')",
+    "has_targets": "machines with targets",
+    "has_labels": "machines with the labels of two classes",
+    "has_one_slack": "machines whose loss is either linear or quadratic in the slack",
+}
+
+
+# The problem, and its evaluations ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -30,26 +170,27 @@ class Evaluation:
 
     Attributes
     ----------
-    theta : ndarray of shape (P,)
-        Scaled weights θ = d² ∘ η.
-    solution : Solution
+    theta : ndarray of shape (P,) or (classes, P)
+        Scaled weights θ = d² ∘ η; by class where every class has its own.
+    solution : Solution, MulticlassSolution or RidgeSolution
         Of the machine on the combined kernel.
     upper : float
         Primal value: no less than the problem's optimum at these weights, and so over all weights.
-    q : ndarray of shape (P,)
+    q : ndarray like `theta`
         ½ βᵀK_mβ / d_m², the slopes of the value downward in θ; NaN for kernels whose slopes were not asked for.
-    products : ndarray of shape (P, n_support) or (P, n_support, outputs)
-        K_m β / d_m² at the support samples; rows of kernels whose slopes were not asked for are meaningless.
-    support : ndarray of shape (n_support,)
-        Samples where β is not zero.
+    products : ndarray of shape (P, n_support), (P, n_support, outputs) or None
+        K_m β / d_m² at the support samples, where curvatures are made of them; rows of kernels whose slopes were not
+        asked for are meaningless.
+    support : ndarray of shape (n_support,) or None
+        Samples where β is not zero; None for all.
     """
 
     theta: Weights
-    solution: Solution
+    solution: Any
     upper: float
     q: Weights
-    products: NDArray[np.float64]
-    support: NDArray[np.intp]
+    products: Any = None
+    support: Any = None
 
     @property
     def watched(self) -> NDArray[np.intp]:
@@ -62,8 +203,33 @@ class Evaluation:
         return not np.isnan(self.q).any()
 
 
-class Problem:
-    """Stack, machine, penalties and norm, evaluated at weights with warm starts; it keeps one combined matrix."""
+class Problem(ABC):
+    """The value of a training problem as a function of the weights θ, which live in the set of a norm.
+
+    Parameters
+    ----------
+    stack : GramStack
+        The kernels.
+    machine : Machine, MulticlassMachine or Discriminant
+        What is trained on their combination.
+    options : Options
+        Norm and penalties.
+
+    Attributes
+    ----------
+    scale : ndarray like θ
+        1 / d²: the weights are θ ∘ scale.
+    n_solves : int
+        How often the machine was solved.
+    noise : float
+        What a value of zero may come out as.
+    exact : bool
+        Whether the machine is solved to rounding whatever the tolerance, and its value is smooth: where no Newton step
+        pays, nothing else does.
+    """
+
+    noise: float = 0.0
+    exact: bool = False
 
     def __init__(self, stack: GramStack, machine: Any, options: Options) -> None:
         self.stack = stack
@@ -71,15 +237,68 @@ class Problem:
         self.norm = options.norm
         self.scale = 1.0 / options.penalties**2
         self.n_solves = 0
-        self._K: Any = None
-        self._at: Weights | None = None
 
     @property
     def n_kernels(self) -> int:
         return self.stack.n_kernels
 
+    def start(self) -> Weights:
+        """Return the weights that prefer no kernel."""
+        return self.norm.start(self.n_kernels)
+
+    def retract(self, theta: Weights) -> Weights:
+        """Return weights of the set from some beside it."""
+        return self.norm.retract(theta)
+
+    @abstractmethod
+    def solve(self, theta: Weights, warm_start: Any, tol: float) -> Any:
+        """Solve the machine at θ to a relative gap of `tol`."""
+
+    @abstractmethod
+    def evaluate(
+        self, theta: Weights, warm_start: Any, tol: float, kernels: NDArray[np.intp] | None = None
+    ) -> Evaluation:
+        """Solve the machine at θ to a relative gap of `tol`, with the slopes of at least these kernels (all if None).
+
+        `warm_start` is the β of an earlier solution, or None.
+        """
+
+    @abstractmethod
+    def plane(self, at: Evaluation) -> tuple[float, Weights]:
+        """Return c and q of the plane c − ⟨q, θ⟩ that β puts below the value everywhere."""
+
+    def lower(self, at: Evaluation) -> float:
+        """What β guarantees whatever the weights of the kernels watched: a bound on the optimum if these are all."""
+        constant, slopes = self.plane(at)
+        return constant - self.norm.support(slopes[at.watched])
+
+    @abstractmethod
+    def curvature(self, at: Evaluation) -> Any:
+        """Return ∂²J/∂θ² among the kernels watched, as a matrix; None where it costs more than it saves."""
+
+    def complete(self, at: Evaluation) -> Evaluation:
+        """Evaluated at every kernel."""
+        return at
+
+    def watch(self, at: Evaluation) -> NDArray[np.intp] | None:
+        """Return the kernels whose slopes to ask for next; None for all."""
+        return None
+
+    def learned(self, best: Evaluation, gap: float, history: list[Iteration]) -> Learned:
+        """Return what a learner does whose best evaluation this is."""
+        return Learned(best.theta * self.scale, best.solution, best.upper, gap, self.n_solves, history)
+
+
+class MachineProblem(Problem):
+    """The problem of a machine with one output, evaluated with warm starts; it keeps one combined matrix."""
+
+    def __init__(self, stack: GramStack, machine: Any, options: Options) -> None:
+        super().__init__(stack, machine, options)
+        self._K: Any = None
+        self._at: Weights | None = None
+
     @property
-    def noise(self) -> float:
+    def noise(self) -> float:  # type: ignore[override]
         """What a value of zero may come out as.
 
         A one-class machine whose samples surround the origin is worth nothing, and no relative gap to zero is small.
@@ -137,11 +356,6 @@ class Problem:
         """The kernels whose slopes to ask for next: those with a weight, or a slope not far from the steepest."""
         return np.flatnonzero((at.theta > 0) | (at.q >= _WATCHED * np.nanmax(at.q)))
 
-    def lower(self, at: Evaluation) -> float:
-        """What β guarantees whatever the weights of the kernels watched: a bound on the optimum if these are all."""
-        constant, slopes = self.plane(at)
-        return constant - self.norm.support(slopes[at.watched])
-
     def plane(self, at: Evaluation) -> tuple[float, Weights]:
         """Return c and q of the plane c − ⟨q, θ⟩ that β puts below the value everywhere."""
         return self.machine.program.linear_value(at.solution.beta), at.q
@@ -150,10 +364,6 @@ class Problem:
         """Return the lower bound on the optimum that any feasible β gives."""
         q = self.stack.quadratic_forms(beta) * self.scale
         return float(self.machine.program.linear_value(beta)) - self.norm.support(q)
-
-    def learned(self, best: Evaluation, gap: float, history: list[Iteration]) -> Learned:
-        """Return what a learner does whose best evaluation this is."""
-        return Learned(best.theta * self.scale, best.solution, best.upper, gap, self.n_solves, history)
 
     def curvature(self, at: Evaluation) -> NDArray[np.float64]:
         """Return ∂²J/∂θ² among the kernels watched, while the free samples stay free: how β answers to the weights.
@@ -206,50 +416,31 @@ def _times(factors: NDArray[np.float64], rows: NDArray[np.float64]) -> NDArray[n
     return factors.reshape(-1, *[1] * (rows.ndim - 1)) * rows
 
 
-class Valued(Protocol):
-    """An evaluation of a problem at some weights, with a value no less than the optimum."""
-
-    @property
-    def upper(self) -> float: ...
+# The best so far, and how to better it -------------------------------------------------------------------------------
 
 
-Evaluated = TypeVar("Evaluated", bound=Valued)
-Evaluated_contra = TypeVar("Evaluated_contra", bound=Valued, contravariant=True)
-
-
-class Bounded(Protocol[Evaluated_contra]):
-    """A problem in which every evaluation gives a lower bound on the optimum."""
-
-    def lower(self, at: Evaluated_contra, /) -> float: ...
-
-
-class BoundTracker(Generic[Evaluated]):
+class BoundTracker:
     """Keeps the best evaluation and the best lower bound; every evaluation may better either.
 
     Parameters
     ----------
-    problem : Bounded
+    problem : Problem
         What is being solved.
-    first : Valued
+    first : Evaluation
         The first one.
     """
 
-    def __init__(self, problem: Bounded[Evaluated], first: Evaluated) -> None:
+    def __init__(self, problem: Problem, first: Evaluation) -> None:
         self.problem = problem
         self.best = first
         self.lower = problem.lower(first)
         self.history = [Iteration(first.upper, self.gap)]
 
     @property
-    def noise(self) -> float:
-        """A lower bound of less than this is zero up to rounding, and the gap with it."""
-        return 0.0
-
-    @property
     def gap(self) -> float:
-        return relative_gap(self.best.upper, self.lower, self.noise)
+        return relative_gap(self.best.upper, self.lower, self.problem.noise)
 
-    def see(self, there: Evaluated) -> bool:
+    def see(self, there: Evaluation) -> bool:
         """Take note of an evaluation; whether it is the best so far."""
         self.bound(self.problem.lower(there))
         if there.upper >= self.best.upper:
@@ -266,51 +457,81 @@ class BoundTracker(Generic[Evaluated]):
         self.history.append(Iteration(self.best.upper, self.gap))
         return self.gap
 
-    def improve(self, step: Callable[[], bool], tol: float, max_iter: int, progress: GapProgress) -> None:
-        """Record step after step until the gap is `tol`, the history has `max_iter` lines, or a step says False."""
-        with progress as advance:
+    def improve(self, step: Callable[[], bool], options: Options) -> None:
+        """Record step after step until the gap is met, the history is full, a step says False, or nothing changes."""
+        idle = 0
+        with options.progress(self.problem.machine) as advance:
             advance(self.gap)
-            while self.gap > tol and len(self.history) < max_iter and step():
+            while self.gap > options.tol and len(self.history) < options.max_iter and idle < _PATIENCE:
+                before = self.gap
+                if not step():
+                    break
                 advance(self.record())
+                idle = 0 if self.gap < before else idle + 1
+
+    def learned(self) -> Learned:
+        """Return the best weights, with what is certified of them."""
+        return self.problem.learned(self.best, self.gap, self.history)
 
 
 def line_search(
     evaluate: Callable[[float], Any],
-    here: Any,
+    here: Evaluation,
     slope: float,
     *,
-    value: Callable[[Any], float],
-    slope_at: Callable[[Any], float],
-    hidden: Callable[[float, Any], bool],
     attempts: int,
-) -> Any:
-    """Return the first evaluation along a direction that lowers the value enough; None if none does.
+    size: float = 1.0,
+    grow: bool = False,
+    value: Callable[[Any], float] = lambda at: at.upper,
+    slope_at: Callable[[Any], float] | None = None,
+    hidden: Callable[[float, Any], bool] = lambda size, there: False,
+) -> tuple[float, Any] | None:
+    """Return a step along a direction that lowers the value enough, and the evaluation at its end; None if none does.
 
     Parameters
     ----------
     evaluate : callable
-        From the size of a step, of which 1 is the full one, to the evaluation at its end.
+        From the size of a step to the evaluation at its end.
     here : Evaluation
         Where the line starts.
     slope : float
         Of the value there along the direction; a line that does not fall is not searched.
+    attempts : int
+        Most evaluations until the value is low enough.
+    size : float
+        Of the first step.
+    grow : bool
+        Whether to double a first step that is low enough, as long as that pays.
     value, slope_at : callable
-        From an evaluation to the value, and to its slope along the direction.
+        From an evaluation to the value, and to its slope along the direction where that is known.
     hidden : callable
         From the size and the evaluation at its end to whether shorter steps would show nothing, either.
-    attempts : int
-        Most evaluations.
     """
-    size = 1.0
     for attempt in range(attempts if slope < 0 else 0):
         there = evaluate(size)
         rise = value(there) - value(here)
         if rise <= _ARMIJO * size * slope:
-            return there
+            for _ in range(_DOUBLINGS if grow and attempt == 0 else 0):
+                beyond = evaluate(2.0 * size)
+                if not value(beyond) < value(there):
+                    break
+                size, there = 2.0 * size, beyond
+            return size, there
         if hidden(size, there):
             return None
-        size *= _shrink(rise / size, slope, slope_at(there), smooth=attempt == 0)
+        if slope_at is None:
+            size *= _parabola(rise / size, slope)
+        else:
+            size *= _shrink(rise / size, slope, slope_at(there), smooth=attempt == 0)
     return None
+
+
+def _parabola(rise: float, slope: float) -> float:
+    """Return the factor to where a parabola through two values and one slope is lowest, within reason."""
+    curvature = rise - slope
+    if not np.isfinite(curvature) or curvature <= 0:
+        return 0.5
+    return float(np.clip(-0.5 * slope / curvature, 0.1, 0.5))
 
 
 def _shrink(rise: float, slope_here: float, slope_there: float, *, smooth: bool) -> float:
@@ -324,3 +545,49 @@ def _shrink(rise: float, slope_here: float, slope_there: float, *, smooth: bool)
     if smooth:
         return float(np.clip(slope_here / (slope_here - slope_there), 0.1, 0.7))
     return float(np.clip((slope_there - rise) / (slope_there - slope_here), 1e-3, 0.7))
+
+
+# Progress: a bar where rich is installed, else plain lines on stdout -----------------------------------------------
+
+#: A context whose value is called with the gap after every iteration.
+GapProgress = AbstractContextManager[Callable[[float], None]]
+
+
+class Advance(Protocol):
+    """Says where a run is: in words and, where an end is known, how much of `total` is done."""
+
+    def __call__(self, state: str, completed: float | None = None, total: float | None = None) -> None:
+        """Show it."""
+
+
+@contextmanager
+def progress(what: str, total: float | None = None) -> Iterator[Advance]:
+    """Show what runs and how far it is while the block runs; the value is called with every new state."""
+    try:
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    except ImportError:  # it comes with the extra `cli`
+        yield lambda state, completed=None, total=None: print(f"{what}: {state}", flush=True)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"), TimeElapsedColumn())
+    with Progress(*columns) as bar:
+        task = bar.add_task(what, total=total, state="")
+
+        def advance(state: str, completed: float | None = None, total: float | None = None) -> None:
+            bar.update(task, state=state, completed=completed, total=total)
+
+        yield advance
+
+
+@contextmanager
+def gap_progress(what: str, tol: float) -> Iterator[Callable[[float], None]]:
+    """Show how many of the decades from a gap of 1 down to `tol` are done; the value is called with each new gap."""
+    with progress(what, max(-log10(tol), 1e-9)) as show:
+        count = 0
+
+        def advance(gap: float) -> None:
+            nonlocal count
+            count += 1
+            done = -log10(min(max(gap, tol * 1e-3), 1.0))
+            show(f"iteration {count}, gap {gap:.1e} of {tol:.0e}", done)
+
+        yield advance

@@ -82,6 +82,13 @@ class Discriminant:
         two = len(self.counts) == 2
         self.targets = binary_targets(self.labels)[:, np.newaxis] if two else class_targets(self.labels)
 
+    # β has one column per target, and all samples are in all of them.
+    can_be_subsampled = False
+
+    def primal_value(self, solution: Any) -> float:
+        """Return the value of a solution, no less than the optimum at its weights."""
+        return float(solution.value)
+
     def solve(self, K: Any, alpha: float) -> Factored:
         """Return β = (λI + G̃)⁻¹ targets for a kernel in whatever form a stack gives it; see `solve_centred`."""
         return solve_centred(K, self.targets, alpha)

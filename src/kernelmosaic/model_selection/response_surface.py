@@ -19,7 +19,7 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils.validation import _check_method_params
 
 from kernelmosaic.kernels.views import PerColumn, default_kernels, lay_specs, read_kernels
-from kernelmosaic.learning.progress import progress
+from kernelmosaic.learning.problem import progress
 from kernelmosaic.model_selection.surface import Exploration, Terrain
 
 # Which parameters it moves --------------------------------------------------------------------------------------------

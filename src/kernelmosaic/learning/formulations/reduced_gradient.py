@@ -7,9 +7,15 @@ from typing import Any
 import numpy as np
 
 from kernelmosaic.gram import GramStack
-from kernelmosaic.learning.base import Learned, Learner, Options
 from kernelmosaic.learning.norms import Weights
-from kernelmosaic.learning.problem import BoundTracker, Evaluation, Problem
+from kernelmosaic.learning.problem import (
+    BoundTracker,
+    Evaluation,
+    Learned,
+    Learner,
+    MachineProblem,
+    Problem,
+)
 from kernelmosaic.machines import Machine
 
 #: The machine is solved to this share of the gap asked for, ...
@@ -37,25 +43,18 @@ class ReducedGradient(Learner):
 
     norm_needs = ("sums_to_one",)
 
-    def __init__(self, options: Options) -> None:
-        self.options = options
-
     def learn(self, stack: GramStack, machine: Machine, warm_start: Any = None) -> Learned:
-        options = self.options
-        problem = Problem(stack, machine, options)
-        descent = _Descent(problem, options.tol, warm_start)
-        descent.improve(descent.step, options.tol, options.max_iter, options.progress(type(machine).__name__))
-        return problem.learned(descent.best, descent.gap, descent.history)
+        descent = _Descent(MachineProblem(stack, machine, self.options), self.options.tol, warm_start)
+        descent.improve(descent.step, self.options)
+        return descent.learned()
 
 
-class _Descent(BoundTracker[Evaluation]):
+class _Descent(BoundTracker):
     """The current point, which is also the best one."""
-
-    problem: Problem
 
     def __init__(self, problem: Problem, tol: float, warm_start: Any) -> None:
         self.inner = max(_INNER_SHARE * tol, _SHARPEST)
-        super().__init__(problem, problem.evaluate(problem.norm.start(problem.n_kernels), warm_start, self.inner))
+        super().__init__(problem, problem.evaluate(problem.start(), warm_start, self.inner))
 
     def step(self) -> bool:
         """Go down once, or solve the machine more exactly; False when rounding is all that is left."""
@@ -66,17 +65,22 @@ class _Descent(BoundTracker[Evaluation]):
             # Rounding may leave a direction in which nothing shrinks.
             if not np.isfinite(reach):
                 break
-            end = self._evaluate(self.best.theta + reach * direction, zero=first)
-            if not self.see(end):
-                self._search(direction, reach, end)
-                break
+            # Where rounding has made a weight zero already, there is no way to go.
+            if reach > 0:
+                end = self._evaluate(self.best.theta + reach * direction, zero=first)
+                if not self.see(end):
+                    self._search(direction, reach, end)
+                    break
             # That weight has had its turn; the largest takes over its share of the direction.
             direction[np.argmax(self.best.theta)] += direction[first]
             direction[first] = 0.0
         return self.best is not before or self._sharpen()
 
     def _search(self, direction: Weights, reach: float, end: Evaluation) -> None:
-        """Look between the best point and `end` for the lowest one: where the slope along the line vanishes."""
+        """Look between the best point and `end` for the lowest one: where the slope along the line vanishes.
+
+        A first point that is low enough, as a line search returns it, costs more descents than it spares solves.
+        """
         start = self.best
         slope = -float(start.q @ direction)
         low, high, slope_low, slope_high = 0.0, reach, slope, -float(end.q @ direction)
@@ -101,7 +105,7 @@ class _Descent(BoundTracker[Evaluation]):
         if zero is not None:
             theta[zero] = 0.0
         problem = self.problem
-        there = problem.evaluate(problem.norm.retract(theta), self.best.solution.beta, self.inner)
+        there = problem.evaluate(problem.retract(theta), self.best.solution.beta, self.inner)
         self.bound(problem.lower(there))
         return there
 

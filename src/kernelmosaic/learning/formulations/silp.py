@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from kernelmosaic.gram import GramStack
-from kernelmosaic.learning.base import Learned, Learner, Options
+from kernelmosaic.learning.newton import make_problem
 from kernelmosaic.learning.norms import Weights
-from kernelmosaic.learning.problem import BoundTracker, Evaluation, Problem
-from kernelmosaic.machines import Machine
+from kernelmosaic.learning.problem import BoundTracker, Evaluation, Learned, Learner, Problem
 from kernelmosaic.solvers.linear_program import Master
 
 #: The machine is solved to this share of the gap asked for.
@@ -28,35 +27,34 @@ class SILP(Learner):
     the machine solved at any weights bounds it from above. The master's own weights jump from corner to corner of the
     simplex, so the machine is asked part of the way from the best weights to them instead.
 
+    In discriminant analysis the plane of β is Σ_j (2 h_jᵀβ_j − λ β_jᵀβ_j) − Σ_i s_i Σ_j β_jᵀN_iβ_j, which is −4λ times
+    the constraint of Ye et al., and finding the worst one is a Cholesky factorisation.
+
     References
     ----------
     Sonnenburg, Rätsch, Schäfer and Schölkopf (2006), "Large scale multiple kernel learning". Ben-Ameur and Neto (2007),
-    "Acceleration of cutting-plane and column generation algorithms", for the part of the way.
+    "Acceleration of cutting-plane and column generation algorithms", for the part of the way. Ye, Ji and Chen (2008),
+    theorem 2.3 and equations 37, 38, 44 and 47, for discriminant analysis.
     """
 
     norm_needs = ("sums_to_one",)
 
-    def __init__(self, options: Options) -> None:
-        self.options = options
-
-    def learn(self, stack: GramStack, machine: Machine, warm_start: Any = None) -> Learned:
-        options = self.options
-        problem = Problem(stack, machine, options)
-        master = _Master(problem, _INNER_SHARE * options.tol, warm_start)
-        master.improve(master.step, options.tol, options.max_iter, options.progress(type(machine).__name__))
-        return problem.learned(master.best, master.gap, master.history)
+    def learn(self, stack: GramStack, machine: Any, warm_start: Any = None) -> Learned:
+        problem = make_problem(stack, machine, self.options)
+        master = _Master(problem, _INNER_SHARE * self.options.tol, warm_start)
+        master.improve(master.step, self.options)
+        return master.learned()
 
 
-class _Master(BoundTracker[Evaluation]):
+class _Master(BoundTracker):
     """The planes found so far."""
-
-    problem: Problem
 
     def __init__(self, problem: Problem, inner: float, warm_start: Any) -> None:
         self.inner = inner
         self.share = _STEP
-        self.planes = Master(problem.n_kernels)
-        super().__init__(problem, self._ask(problem, problem.norm.start(problem.n_kernels), warm_start))
+        start = problem.start()
+        self.planes = Master(len(start))
+        super().__init__(problem, self._ask(problem, start, warm_start))
 
     def step(self) -> bool:
         """Solve the master problem and ask the machine for one more plane; False when nothing new comes."""
@@ -65,7 +63,7 @@ class _Master(BoundTracker[Evaluation]):
         if np.array_equal(corner, self.best.theta) and self.inner < 1e-13:
             return False
         theta = self.best.theta + self.share * (corner - self.best.theta)
-        there = self._ask(self.problem, self.problem.norm.retract(theta), self.best.solution.beta)
+        there = self._ask(self.problem, self.problem.retract(theta), self.best.solution.beta)
         if self.see(there):
             self.share = min(self.share / _CHANGE, 1.0)
         else:

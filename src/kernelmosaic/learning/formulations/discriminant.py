@@ -1,27 +1,118 @@
-"""Discriminant weights as semi-definite programs: matrix inequalities for one target, for all, and Kim's."""
+"""Discriminant weights by the papers' other programs: quadratic constraints, matrix inequalities, and Kim's."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from scipy.linalg import helmert
 
-from kernelmosaic.learning.base import Iteration
-from kernelmosaic.learning.discriminant import DiscriminantLearned, DiscriminantLearner, DiscriminantProblem, Evaluation
+from kernelmosaic.gram import GramStack
+from kernelmosaic.learning.discriminant import DiscriminantProblem
 from kernelmosaic.learning.norms import Weights
-from kernelmosaic.learning.problem import BoundTracker
+from kernelmosaic.learning.problem import BoundTracker, Evaluation, Iteration, Learned, Learner
 from kernelmosaic.machines.discriminant import Discriminant, Matrix, binary_targets, center, within_class_matrix
 from kernelmosaic.solvers import relative_gap
 from kernelmosaic.solvers.matrix_inequality import MatrixInequality, MatrixSolution, solve_matrix_inequalities
 
+#: How near to the boundary a step of interior points may end, as a share of the way there.
+_REACH = 0.99
 #: Entries of the matrices handed over: beyond it interior points outgrow an ordinary machine.
 _MAX_ENTRIES = 20_000_000
 #: Multipliers and shares below this are what interior points leave of a zero.
 _ZERO = 1e-7
 
 
-class DiscriminantSDP(DiscriminantLearner):
+class DiscriminantQCQP(Learner):
+    """Maximise Σ_j (β_jᵀh_j − ¼ β_jᵀβ_j) − t/(4λ) subject to t ≥ Σ_j β_jᵀG̃_iβ_j / r_i for every kernel.
+
+    The multipliers of the constraints are the weights. Without the term in β_jᵀβ_j, and with the identity as one more
+    kernel, where λ is learned.
+
+    A general conic solver carries all n·k coefficients of β through its linear algebra. Here they are eliminated: given
+    the multipliers s, the optimal β is one Cholesky factorisation away, shared by all targets, and so is how the
+    constraints' values q answer to s. What is left of the optimality conditions, s_i (t − q_i) = μ and Σs = 1 with μ
+    driven to zero, has one unknown per kernel.
+
+    References
+    ----------
+    Ye, Ji and Chen (2008), theorem 2.2 and equations 34, 43 and 46. Mehrotra (1992) for the choice of μ.
+    """
+
+    machine_needs = ()
+
+    def learn(self, stack: GramStack, machine: Discriminant, warm_start: Any = None) -> Learned:
+        path = _Path(DiscriminantProblem(stack, machine, self.options))
+        path.improve(path.step, self.options)
+        path.prune(self.options.tol)
+        return path.learned()
+
+
+class _Path(BoundTracker):
+    """Where the interior points are: multipliers s, slacks z, the bound t, in units of the first constraint values."""
+
+    problem: DiscriminantProblem
+
+    def __init__(self, problem: DiscriminantProblem) -> None:
+        self.at = problem.evaluate(problem.start())
+        super().__init__(problem, self.at)
+        # Constant kernels are left out of the simplex altogether.
+        self.usable = np.flatnonzero(problem.scale > 0)
+        self.unit = max(float(self.at.q.max()), np.finfo(float).tiny)
+        self.s: Weights = self.at.theta[self.usable]
+        self.t = 1.0 + 1.0 / len(self.s)
+        self.z: Weights = self.t - self._q()
+
+    def step(self) -> bool:
+        """Take one predictor–corrector step and solve the least-squares problems where it ends."""
+        C = self.problem.curvature(self.at)[np.ix_(self.usable, self.usable)] / self.unit
+        missing = self.t - self._q() - self.z
+        mu = float(self.s @ self.z) / len(self.s)
+        ds, dz, _ = self._direction(C, missing, -self.s * self.z)
+        aim = float((self.s + _longest(self.s, ds) * ds) @ (self.z + _longest(self.z, dz) * dz)) / len(self.s)
+        centre = mu * min(max(aim / mu, 0.0) ** 3, 1.0)
+        ds, dz, dt = self._direction(C, missing, centre - self.s * self.z - ds * dz)
+        size = min(1.0, _REACH * min(_longest(self.s, ds), _longest(self.z, dz)))
+        self.s, self.z, self.t = self.s + size * ds, self.z + size * dz, self.t + size * dt
+        self.at = self._evaluate(self.s)
+        self.see(self.at)
+        return True
+
+    def prune(self, tol: float) -> None:
+        """Give up the shares that interior points leave of a zero, if the gap allows it."""
+        # A multiplier whose constraint has more slack left than it has weight is on its way to zero.
+        likely = self.s > self.z
+        there = self._evaluate(np.where(likely, self.s, 0.0) if likely.any() else self.s)
+        self.bound(self.problem.lower(there))
+        if relative_gap(there.upper, self.lower) <= max(tol, self.gap):
+            self.best = there
+            self.history[-1] = Iteration(there.upper, self.gap)
+
+    def _evaluate(self, s: Weights) -> Evaluation:
+        theta = np.zeros(len(self.problem.scale))
+        theta[self.usable] = s
+        return self.problem.evaluate(self.problem.retract(theta))
+
+    def _q(self) -> Weights:
+        return np.asarray(self.at.q[self.usable] / self.unit)
+
+    def _direction(self, C: Weights, missing: Weights, wanted: Weights) -> tuple[Weights, Weights, float]:
+        """Solve z∘ds + s∘dz = wanted with dz = dt + C ds + missing and Σds = 0."""
+        A = C + np.diag(self.z / self.s)
+        both = np.linalg.solve(A, np.column_stack([wanted / self.s - missing, np.ones(len(self.s))]))
+        dt = float(both[:, 0].sum() / both[:, 1].sum())
+        ds = both[:, 0] - dt * both[:, 1]
+        return ds, dt + C @ ds + missing, dt
+
+
+def _longest(x: Weights, dx: Weights) -> float:
+    """Return how far x + size · dx stays positive, at most 1/_REACH, so that a full step can be taken."""
+    falling = dx < 0
+    return min(1.0 / _REACH, float(np.min(-x[falling] / dx[falling], initial=np.inf)))
+
+
+class DiscriminantSDP(Learner):
     """Minimise Σ_j t_j subject to [[I + (1/λ) Σ θ_iG̃_i, h_j], [h_jᵀ, t_j]] ⪰ 0, one matrix inequality per target.
 
     References
@@ -29,24 +120,26 @@ class DiscriminantSDP(DiscriminantLearner):
     Ye, Ji and Chen (2008), theorem 2.1 and equations 29 and 41.
     """
 
+    machine_needs = ()
     reads_matrices = True
     advice = (
         "the semi-definite program is badly conditioned; use formulation='newton', raise alpha, or accept a larger tol."
     )
 
-    def learn(self, problem: DiscriminantProblem) -> DiscriminantLearned:
-        k = problem.machine.targets.shape[1]
-        _require_small("sdp", [problem.stack.n_samples] * k, problem.n_shares)
+    def learn(self, stack: GramStack, machine: Discriminant, warm_start: Any = None) -> Learned:
+        k = machine.targets.shape[1]
+        _require_small("sdp", [stack.n_samples] * k, stack.n_kernels)
+        problem = DiscriminantProblem(stack, machine, self.options)
         found = BoundTracker(problem, problem.evaluate(problem.start()))
-        with self.progress() as advance:
+        with self.options.progress(machine) as advance:
             advance(found.gap)
             shares = _MatrixInequalities(problem, found.best).solve([[j] for j in range(k)]).s
-            found.see(problem.evaluate(problem.spread(shares)))
+            found.see(problem.evaluate(problem.retract(shares)))
             advance(found.record())
-        return problem.learned(found.best, found.gap, found.history)
+        return found.learned()
 
 
-class DiscriminantApproximateSDP(DiscriminantLearner):
+class DiscriminantApproximateSDP(Learner):
     """Minimise Σ_j t_j subject to [[I + (1/λ) Σ θ_iG̃_i, H], [Hᵀ, diag t]] ⪰ 0: one matrix inequality for all classes.
 
     Its optimum is no less than that of `DiscriminantSDP`, since diag t must exceed HᵀM⁻¹H as a matrix and not only on
@@ -58,31 +151,27 @@ class DiscriminantApproximateSDP(DiscriminantLearner):
     Ye, Ji and Chen (2008), theorem 3.1 and equations 32 and 45.
     """
 
+    machine_needs = ()
     reads_matrices = True
     advice = DiscriminantSDP.advice
 
-    def learn(self, problem: DiscriminantProblem) -> DiscriminantLearned:
-        H = problem.machine.targets
-        _require_small("sdp_approximate", [problem.stack.n_samples - 1 + H.shape[1]], problem.n_shares)
+    def learn(self, stack: GramStack, machine: Discriminant, warm_start: Any = None) -> Learned:
+        H = machine.targets
+        _require_small("sdp_approximate", [stack.n_samples - 1 + H.shape[1]], stack.n_kernels)
+        problem = DiscriminantProblem(stack, machine, self.options)
         first = problem.evaluate(problem.start())
-        with self.progress() as advance:
+        with self.options.progress(machine) as advance:
             found = _MatrixInequalities(problem, first).solve([list(range(H.shape[1]))])
-            at = problem.evaluate(problem.spread(found.s))
-            upper = _lifted(H.T @ at.beta, found.t) * problem.machine.objective_scale
+            at = problem.evaluate(problem.retract(found.s))
+            beta = at.solution.beta
+            upper = _lifted(H.T @ beta, found.t)
             root = _square_root(_unit_diagonal(found.multipliers[0][-H.shape[1] :, -H.shape[1] :]))
-            gap = relative_gap(upper, self._lower(problem, H @ root, at.beta @ root))
+            gap = relative_gap(upper, problem.guarantee(beta @ root, H @ root))
             advance(gap)
-        return problem.learned(at, gap, [Iteration(upper, gap)], objective=upper)
-
-    @staticmethod
-    def _lower(problem: DiscriminantProblem, targets: Matrix, beta: Matrix) -> float:
-        """Return what β guarantees for other targets than the problem's own."""
-        other = Discriminant(problem.machine.labels, problem.machine.alpha)
-        other.targets = targets
-        return DiscriminantProblem(problem.stack, other, problem.traces).guarantee(beta)
+        return replace(problem.learned(at, gap, [Iteration(upper, gap)]), objective=upper)
 
 
-class DiscriminantKim(DiscriminantLearner):
+class DiscriminantKim(Learner):
     """Maximise the within-class criterion F₁* over Σ θ_i = 1 as a semi-definite program; two classes.
 
     min t − aᵀGa subject to [[λI + JGJ, JGa], [aᵀGJ, t]] ⪰ 0 with G = Σ θ_iG_i: then F₁* = (aᵀGa − t)/λ. The problem it
@@ -94,26 +183,27 @@ class DiscriminantKim(DiscriminantLearner):
     Kim, Magnani and Boyd (2006), "Optimal kernel selection in kernel Fisher discriminant analysis".
     """
 
+    machine_needs = ()
     reads_matrices = True
     advice = DiscriminantSDP.advice
 
-    def learn(self, problem: DiscriminantProblem) -> DiscriminantLearned:
-        n = problem.stack.n_samples
-        if problem.joint or len(problem.machine.counts) != 2:
+    def learn(self, stack: GramStack, machine: Discriminant, warm_start: Any = None) -> Learned:
+        if machine.alpha is None or len(machine.counts) != 2:
             raise ValueError("formulation='kim' serves two classes and a given alpha; use formulation='sdp'.")
-        _require_small("kim", [n + 1], problem.n_shares)
+        _require_small("kim", [stack.n_samples + 1], stack.n_kernels)
+        problem = DiscriminantProblem(stack, machine, self.options)
         found = BoundTracker(problem, problem.evaluate(problem.start()))
-        with self.progress() as advance:
+        with self.options.progress(machine) as advance:
             advance(found.gap)
-            found.see(problem.evaluate(problem.spread(self._solve(problem))))
+            found.see(problem.evaluate(problem.retract(self._solve(problem))))
             advance(found.record())
-        return problem.learned(found.best, found.gap, found.history)
+        return found.learned()
 
     @staticmethod
     def _solve(problem: DiscriminantProblem) -> Weights:
         n, labels = problem.stack.n_samples, problem.machine.labels
         a, J = binary_targets(labels), within_class_matrix(labels)
-        Gs = [np.asarray(problem.stack.row_block(m, slice(0, n)), dtype=np.float64) for m in map(int, problem.usable)]
+        Gs = [np.asarray(problem.stack.row_block(m, slice(0, n)), dtype=np.float64) for m in range(problem.n_kernels)]
         gains = np.array([a @ G @ a for G in Gs])
         size = float(np.mean([np.sum(J * (J @ G)) for G in Gs])) / n or 1.0
         gain = float(gains.mean()) or 1.0
@@ -139,7 +229,7 @@ class _MatrixInequalities:
         self.matrices = np.array([n * (self.Q @ N @ self.Q.T) for N in trace_one_matrices(problem)])
         self.H = self.Q @ problem.machine.targets
         # In these units every t is about one.
-        self.unit = float(np.sqrt(np.sum(problem.machine.targets * at.beta) / n / self.H.shape[1]))
+        self.unit = float(np.sqrt(np.sum(problem.machine.targets * at.solution.beta) / n / self.H.shape[1]))
 
     def solve(self, groups: list[list[int]]) -> MatrixSolution:
         """Return the solution, t in the problem's units."""
@@ -175,12 +265,12 @@ def _minimise(inequalities: list[MatrixInequality], linear: Weights) -> MatrixSo
 
 
 def trace_one_matrices(problem: DiscriminantProblem) -> list[Matrix]:
-    """Return N_i = G̃_i / r_i for the usable kernels, the identity over n first where λ is learned."""
+    """Return N_i = G̃_i / r_i, zero for constant kernels; the identity over n first where λ is learned."""
     n, first = problem.stack.n_samples, int(problem.joint)
     out = [np.eye(n) / n] if problem.joint else []
-    for index in problem.usable[first:]:
-        G = np.array(problem.stack.row_block(index - first, slice(0, n)), dtype=np.float64)
-        out.append(center(G) / problem.traces[index - first])
+    for m, scale in enumerate(problem.scale[first:]):
+        G = np.array(problem.stack.row_block(m, slice(0, n)), dtype=np.float64)
+        out.append(center(G) * scale)
     return out
 
 
