@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import tracemalloc
 
 import numpy as np
 import pytest
 
+from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram import ComputedStack, DenseGram, KernelSet, StoredStack, make_stack
 from kernelmosaic.gram import kernel_set as kernel_set_module
 from kernelmosaic.kernels import Correlation, Gaussian, Kernel, Linear, Polynomial, family
@@ -188,3 +191,38 @@ def test_large_sets_are_kept_in_single_precision():
     kernel_set = fit_mosaic(X, [Linear()])
     assert make_stack(kernel_set, kernel_set.views(X)).dtype == np.float32
     assert make_stack(kernel_set, kernel_set.views(X[:50])).dtype == np.float64
+
+
+# ---- compiled passes against the plain ones that they replace
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_compiled_passes_agree_with_plain_ones(dtype, monkeypatch):
+    rng = np.random.RandomState(7)
+    A = rng.standard_normal((4, 37, 37))
+    stack = StoredStack((A @ A.transpose(0, 2, 1)).astype(dtype))
+    stack.entries = 200
+    weights, gates, classes = np.array([0.5, 0.0, 2.0, 1.0]), rng.rand(37, 4), rng.rand(3, 4)
+    gates[::3, 1] = 0.0
+    sparse = rng.standard_normal((37, 2)) * (np.arange(37) < 5)[:, np.newaxis]
+    rows = np.array([30, 2, 17])
+
+    def results():
+        yield np.asarray(stack.combine(weights))
+        yield np.asarray(stack.combine_gated(gates))
+        yield stack.combine_classes(classes, np.empty((3, 37, 37), dtype=dtype))
+        for beta in (sparse[:, 0], sparse, sparse + 1.0, sparse[:, 1] + 1.0):
+            yield stack.products(beta)
+            yield stack.products(beta, rows, [3, 1])
+            yield stack.quadratic_forms(beta)
+
+    compiled = list(results())
+    monkeypatch.setattr(StoredStack, "loops", None)
+    for fast, plain in zip(compiled, results(), strict=True):
+        scale = np.abs(plain).max()
+        np.testing.assert_allclose(fast, plain, rtol=0, atol=scale * (1e-5 if dtype == np.float32 else 1e-12))
+
+
+def test_a_backend_is_one_object_after_a_journey_to_another_process():
+    assert pickle.loads(pickle.dumps(NUMPY)) is NUMPY
+    assert copy.deepcopy(NUMPY) is NUMPY

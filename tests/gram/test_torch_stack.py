@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
-from kernelmosaic.backend import has_device, is_tensor, require_device, tensor_device, to_host
+from kernelmosaic.backend import has_device, is_tensor, require_device, tensor_device, to_host, torch_backend
 from kernelmosaic.gram import DenseGram, KernelSet, ProductKernelSet, StoredStack, predictions
 from kernelmosaic.gram import make_stack as make_any_stack
 from kernelmosaic.kernels import Correlation, Gaussian, Laplacian, Linear, Polynomial, StatisticKernel, family
@@ -334,3 +336,7 @@ def test_no_compiled_passes_on_the_host():
     assert not combine_directly(X.T, [-1.0], [1.0], torch.empty(3, 3))
     assert multiply_directly(X.T, X, [-1.0], torch.ones(1, 3), True) is None
     assert not available(torch.device("cpu"))
+
+
+def test_a_backend_is_one_object_after_a_journey_to_another_process():
+    assert pickle.loads(pickle.dumps(torch_backend("cpu"))) is torch_backend("cpu")
