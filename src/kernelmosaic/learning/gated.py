@@ -39,7 +39,8 @@ class GateModel(Protocol):
 
 @dataclass(frozen=True)
 class GatedEvaluation(Evaluation):
-    """The machine solved under the gates of parameters θ = V; `upper` is J, in the program's scale.
+    """The machine solved under the gates of parameters θ = V; `upper` is J in the program's scale, as the machine
+    knows it: to its own gap.
 
     Attributes
     ----------
