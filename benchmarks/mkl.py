@@ -62,7 +62,7 @@ def cost(quick: bool) -> None:
         start = time.perf_counter()
         stack = build_stack(X)
         gram = time.perf_counter() - start
-        mean = stack.combine(np.full(10, 0.1)).astype(float)
+        mean = np.asarray(stack.combine(np.full(10, 0.1)), dtype=float)
         one_pass = best_time(lambda stack=stack: stack.matrices.sum(), 3)
         for C in (1.0, 10.0):
             theirs, ours = [], []

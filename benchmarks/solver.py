@@ -59,7 +59,7 @@ def their_gap(K: np.ndarray, y: np.ndarray, C: float) -> float:
 
 def one_cell(stack: GramStack, y: np.ndarray, C: float, moved: np.ndarray, repeats: int) -> dict[str, float]:
     """Solve one problem every way; return the best seconds of each way, and the gaps reached."""
-    K32, M32 = stack.combine(np.full(10, 0.1)), stack.combine(moved)
+    K32, M32 = stack.combine(np.full(10, 0.1)).matrix, stack.combine(moved).matrix
     K64 = K32.astype(np.float64)
     machine, gap = SVC(y, C), their_gap(K64, y, C)
     first = machine.solve(K32)

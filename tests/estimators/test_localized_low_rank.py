@@ -138,12 +138,12 @@ def test_slopes_equal_finite_differences(machine, gating):
     problem = GatedProblem(feature_stack(), machine, gating, X, 1e-11)
     V = gating.init(np.random.RandomState(3), 3, 3)
     V += 0.2 * np.random.RandomState(4).normal(size=V.shape)
-    slopes = problem.slope(V, problem.evaluate(V))
+    slopes = problem.slope(problem.evaluate(V))
     expected = np.zeros_like(V)
     for index in np.ndindex(*V.shape):
         step = np.zeros_like(V)
         step[index] = 1e-5
-        expected[index] = (problem.evaluate(V + step).value - problem.evaluate(V - step).value) / 2e-5
+        expected[index] = (problem.evaluate(V + step).upper - problem.evaluate(V - step).upper) / 2e-5
     assert np.abs(expected).max() > 1e-3
     assert_allclose(slopes, expected, rtol=1e-4, atol=3e-4 * np.abs(expected).max())
 
@@ -151,10 +151,10 @@ def test_slopes_equal_finite_differences(machine, gating):
 def test_slopes_take_two_passes_whatever_the_number_of_kernels():
     stack = feature_stack(kernels=[Gaussian(width) for width in (0.5, 1.0, 2.0, 4.0, 8.0)])
     problem = GatedProblem(stack, MACHINES["svc"], Softmax(), X, 1e-6)
-    look = problem.evaluate(Softmax().init(np.random.RandomState(0), 3, 5))
+    at = problem.evaluate(Softmax().init(np.random.RandomState(0), 3, 5))
     before = stack.rows_read
-    problem.gate_slopes(look)
-    assert stack.rows_read - before == 2 * np.count_nonzero(look.solution.beta)
+    problem.gate_slopes(at)
+    assert stack.rows_read - before == 2 * np.count_nonzero(at.solution.beta)
 
 
 def test_slopes_of_a_joint_machine_sum_over_its_classes():
@@ -166,11 +166,11 @@ def test_slopes_of_a_joint_machine_sum_over_its_classes():
     class Solution:
         pass
 
-    look = Solution()
-    look.gates, look.solution = gates, Solution()
-    look.solution.beta = beta
+    at = Solution()
+    at.gates, at.solution = gates, Solution()
+    at.solution.beta = beta
     expected = np.stack([-np.sum(beta * (K[m] @ (gates[:, [m]] * beta)), axis=1) for m in range(3)], axis=1)
-    assert_allclose(problem.gate_slopes(look), expected, atol=1e-9)
+    assert_allclose(problem.gate_slopes(at), expected, atol=1e-9)
 
 
 # ---- wherever the samples are

@@ -205,6 +205,15 @@ def test_given_weights_are_kept_and_solved_exactly():
     np.testing.assert_allclose(found.solution.values, center(K.copy()) @ found.solution.beta, atol=1e-9)
 
 
+def test_one_learner_of_given_weights_serves_one_machine_after_the_other():
+    stack, labels = make_stack(classes=3)
+    learner = FixedWeights(np.full(stack.n_kernels, 0.2))
+    for machine in (Discriminant(labels, 0.3), Discriminant(labels[::-1], 0.3)):
+        beta = learner.learn(stack, machine).solution.beta
+        K = center(np.tensordot(learner.weights, stack.matrices, 1)) + 0.3 * np.eye(len(labels))
+        np.testing.assert_allclose(beta, np.linalg.solve(K, machine.targets), atol=1e-10)
+
+
 def test_newton_needs_fewer_factorisations_than_silp():
     stack, labels = make_stack(n=60, classes=4)
     newton, silp = (learn(name, make_problem(stack, labels, 5e-4), 1e-5) for name in ("newton", "silp"))

@@ -39,6 +39,14 @@ def test_weights_to_keep_and_prices_to_learn():
         make_learner(asked(learns_C=True, solver="silp"), BANK)
 
 
+def test_given_weights_combine_the_kernels_once_for_all_classes(monkeypatch):
+    combined = []
+    original = StoredStack.combine
+    monkeypatch.setattr(StoredStack, "combine", lambda *given, **more: combined.append(1) or original(*given, **more))
+    MKLClassifier(weights="uniform").fit(X[:, :2], (X[:, 0] > 0).astype(int) + (X[:, 1] > 0))
+    assert len(combined) == 1
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

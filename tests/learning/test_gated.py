@@ -12,6 +12,7 @@ from kernelmosaic.gram.stack import ComputedStack, GramStack, StoredStack
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Projected
 from kernelmosaic.kernels.views import KernelSpec
 from kernelmosaic.learning.gated import GatedProblem, GateLearner
+from kernelmosaic.learning.problem import Evaluation
 from kernelmosaic.learning.projections import Projections
 from kernelmosaic.learning.steps import ArmijoStep, FixedStep, QuasiNewtonStep, make_step
 from kernelmosaic.machines import SVC, SVR, OneClass
@@ -63,8 +64,8 @@ def test_slopes_in_the_gates_equal_finite_differences(machine, gating):
     problem = GatedProblem(stack_of(KERNELS), machine, gating, X, 1e-11)
     V = gating.init(np.random.RandomState(3), 3, 3)
     V += 0.2 * np.random.RandomState(4).normal(size=V.shape)
-    slopes = problem.slope(V, problem.evaluate(V))
-    assert_slopes(slopes, differences(lambda there: problem.evaluate(there).value, V, 1e-5))
+    slopes = problem.slope(problem.evaluate(V))
+    assert_slopes(slopes, differences(lambda there: problem.evaluate(there).upper, V, 1e-5))
 
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
@@ -80,13 +81,13 @@ def test_slopes_in_the_projections_equal_finite_differences(machine, normalize, 
 
     def value(there):
         projections.write(there)
-        return problem.evaluate(V).value
+        return problem.evaluate(V).upper
 
     expected = differences(value, W, 1e-5)
     projections.write(W)
-    look = problem.evaluate(V)
+    at = problem.evaluate(V)
     # A linear kernel of unit diagonal in one dimension is a sign: it has no slope.
-    assert_slopes(projections.slope(look.solution.beta, look.gates), expected)
+    assert_slopes(projections.slope(at.solution.beta, at.gates), expected)
 
 
 @pytest.mark.parametrize("step", ["lbfgs", "armijo"])
@@ -98,7 +99,7 @@ def test_line_searched_steps_never_climb(step, machine):
     values = [line.objective for line in learned.history]
     assert len(values) > 2
     assert np.all(np.diff(values) < 0)
-    assert learned.look.value == values[-1]
+    assert learned.objective == values[-1]
 
 
 @pytest.mark.parametrize("normalize", ["trace", "diagonal", "centered", None])
@@ -114,7 +115,7 @@ def test_projections_descend_with_the_gates(name, normalize):
     assert not np.allclose(projections.read(), before)
     # What is returned belongs together: the value is that of the projections and gates in place.
     problem = GatedProblem(projections.stack, MACHINES[name], Softmax(), X, 1e-9)
-    assert_allclose(problem.evaluate(learned.V).value, learned.look.value, rtol=1e-4)
+    assert_allclose(problem.evaluate(learned.V).upper, learned.objective, rtol=1e-4)
 
 
 @pytest.mark.parametrize("normalize", ["trace", "diagonal", "centered", None])
@@ -137,7 +138,7 @@ def test_the_fixed_step_is_gradient_descent():
     problem = GatedProblem(stack, MACHINES["svc"], Softmax(), X, 1e-10)
     V = Softmax().init(np.random.RandomState(0), 3, 3)
     for _ in range(3):
-        V = V - 0.01 * problem.slope(V, problem.evaluate(V))
+        V = V - 0.01 * problem.slope(problem.evaluate(V))
     assert_allclose(learned.V, V, atol=1e-5)
     assert len(learned.history) == 4
     assert make_step("fixed").n_moves == 50
@@ -145,15 +146,11 @@ def test_the_fixed_step_is_gradient_descent():
 
 @pytest.mark.parametrize("step", [QuasiNewtonStep(), ArmijoStep()], ids=["lbfgs", "armijo"])
 def test_steps_find_the_minimum_of_a_bowl(step):
-    class Value:
-        def __init__(self, value):
-            self.value = value
-
     A = np.diag([1.0, 10.0, 50.0])
     c = np.array([1.0, -2.0, 0.5])
 
     def evaluate(x):
-        return Value(0.5 * (x - c) @ A @ (x - c))
+        return Evaluation(x, None, 0.5 * (x - c) @ A @ (x - c), A @ (x - c))
 
     x = np.zeros(3)
     at = evaluate(x)
@@ -181,7 +178,7 @@ def test_learned_constant_gates_solve_the_global_problem(name, options):
         stack_of(KERNELS), MACHINES[name], X, np.random.RandomState(0)
     )
     convex = MKLClassifier(KERNELS, tol=1e-7, **options).fit(X, LABELS if name == "svc" else CLASSES)
-    assert_allclose(learned.look.value, convex.objective_, rtol=1e-4)
+    assert_allclose(learned.objective, convex.objective_, rtol=1e-4)
     assert_allclose(Constant().in_user_units(learned.V, X, X)["weights"], convex.weights_, atol=0.02)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,11 +22,9 @@ from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.one_class import MKLOneClass
 from kernelmosaic.estimators.regressor import MKLRegressor
 from kernelmosaic.gating import Constant, make_gating
-from kernelmosaic.gram import KernelSet
 from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.projected import Projected
 from kernelmosaic.kernels.spelling import suggest_kernel
-from kernelmosaic.learning import Learned
 from kernelmosaic.learning.gated import GateLearner, LearnedGates
 from kernelmosaic.learning.projections import projected_kernels
 from kernelmosaic.learning.steps import make_step
@@ -36,31 +34,11 @@ from kernelmosaic.machines.base import check_count, check_positive
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _LearnedUnderGates(Learned):
-    """What the best start gave: the weights are the mean gates; n_solves counts all starts."""
-
-    gates: Array
-    V: Array
-    converged: bool
-    kernel_set: KernelSet | None
-
-
-def _best_start(starts: Sequence[LearnedGates], weight: Array) -> _LearnedUnderGates:
-    best = min(starts, key=lambda one: one.look.value)
-    solution, gates = best.look.solution, best.look.gates
-    return _LearnedUnderGates(
-        np.average(gates, axis=0, weights=weight),
-        solution,
-        best.look.value,
-        solution.gap,
-        sum(one.n_solves for one in starts),
-        best.history,
-        gates=gates,
-        V=best.V,
-        converged=best.converged,
-        kernel_set=best.kernel_set,
-    )
+def _best_start(starts: Sequence[LearnedGates], weight: Array) -> LearnedGates:
+    """Return the best, its weights being the gates' means over the samples that count; n_solves counts all starts."""
+    best = min(starts, key=lambda one: one.objective)
+    mean = np.average(best.gates, axis=0, weights=weight)
+    return replace(best, weights=mean, n_solves=sum(one.n_solves for one in starts))
 
 
 def has_projections(estimator: Any) -> bool:

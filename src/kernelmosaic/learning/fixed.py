@@ -38,14 +38,15 @@ class FixedWeights(Learner):
     def __init__(self, weights: Weights, tol: float = 1e-3) -> None:
         super().__init__(Options(SumNorm(), np.ones(len(weights)), tol))
         self.weights = weights
-        self._problem: Problem | None = None
+        self._last: Problem | None = None
 
     def learn(self, stack: GramStack, machine: Any, warm_start: Any = None) -> Learned:
-        # The classes of a one-versus-rest problem share their kernel, which a problem combines once.
-        if self._problem is None or self._problem.stack is not stack:
-            self._problem = make_problem(stack, machine, self.options)
-        self._problem.machine = machine
-        solution = self._problem.solve(self.weights, warm_start, self.options.tol)
+        problem = make_problem(stack, machine, self.options)
+        # The classes of a one-versus-rest problem share their kernel: combine it once.
+        if self._last is not None and self._last.stack is stack:
+            problem.share_kernel(self._last)
+        self._last = problem
+        solution = problem.solve(self.weights, warm_start, self.options.tol)
         value = machine.primal_value(solution)
         return Learned(self.weights, solution, value, solution.gap, 1, [Iteration(value, solution.gap)])
 

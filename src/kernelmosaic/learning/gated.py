@@ -11,13 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack, KernelSet
-from kernelmosaic.learning.problem import Iteration, progress
+from kernelmosaic.learning.problem import Evaluation, Iteration, Learned, progress
 from kernelmosaic.learning.projections import Projections
 from kernelmosaic.learning.steps import Step, make_step
 from kernelmosaic.machines import Machine
 from kernelmosaic.machines.multiclass import MulticlassMachine
-from kernelmosaic.solvers import Solution
-from kernelmosaic.solvers.multiclass_program import MulticlassSolution
 
 Array = NDArray[np.float64]
 
@@ -40,55 +38,39 @@ class GateModel(Protocol):
 
 
 @dataclass(frozen=True)
-class Look:
-    """The machine solved under some gates.
+class GatedEvaluation(Evaluation):
+    """The machine solved under the gates of parameters θ = V; `upper` is J in the program's scale, as the machine
+    knows it: to its own gap.
 
     Attributes
     ----------
-    value : float
-        J, in the program's scale.
     gates : ndarray of shape (n, P)
-        Gates of the training samples.
-    solution : Solution or MulticlassSolution
-        Of the machine on Σ_m g_m g_mᵀ ∘ K_m; β has one column, or one per class.
+        Gates of the training samples; the kernel is Σ_m g_m g_mᵀ ∘ K_m.
     """
 
-    value: float
-    gates: Array
-    solution: Solution | MulticlassSolution
-
-    @property
-    def outputs(self) -> Array:
-        """β with one row per output, of shape (outputs, n)."""
-        return np.atleast_2d(self.solution.beta.T)
+    gates: Array = field(kw_only=True)
 
 
-@dataclass(frozen=True)
-class LearnedGates:
-    """What the learner of gates returns.
+@dataclass(frozen=True, kw_only=True)
+class LearnedGates(Learned):
+    """What the learner of gates returns: the weights are the mean gates, the history begins with the start.
 
     Attributes
     ----------
     V : ndarray of shape (P, q)
         Parameters of the gating.
-    look : Look
-        The machine under them.
+    gates : ndarray of shape (n, P)
+        Gates of the training samples.
     converged : bool
         Whether the stop rule was met; always, for a fixed number of steps.
-    n_solves : int
-        How often the machine was solved.
     kernel_set : KernelSet or None
         The kernels with their learned projections, if there are any.
-    history : list of Iteration
-        Objective and gap of the inner problem, from the start on.
     """
 
     V: Array
-    look: Look
+    gates: Array
     converged: bool
-    n_solves: int
-    kernel_set: KernelSet | None = None
-    history: list[Iteration] = field(default_factory=list)
+    kernel_set: KernelSet | None
 
 
 class GatedProblem:
@@ -110,27 +92,27 @@ class GatedProblem:
         self._K: NDArray[Any] | None = None
         self._beta: Array | None = None
 
-    def evaluate(self, V: Array) -> Look:
+    def evaluate(self, V: Array) -> GatedEvaluation:
         """Solve the machine under the gates of V, starting from the last β."""
         gates = self.gating.values(V, self.Z)
         self._K = self.stack.combine_gated(gates, out=self._K)
         solution = self.machine.solve(self._K, self._beta, self.tol)
         self._beta = solution.beta
         self.n_solves += 1
-        return Look(solution.objective, gates, solution)
+        return GatedEvaluation(V, solution, solution.objective, np.empty(0), gates=gates)
 
-    def gate_slopes(self, look: Look) -> Array:
+    def gate_slopes(self, at: GatedEvaluation) -> Array:
         """Return ∂J/∂η_m(x_i), of shape (n, P); zero where β is, so only the support's rows are read."""
-        beta = look.solution.beta
+        beta = at.solution.beta
         support = np.flatnonzero(beta if beta.ndim == 1 else np.any(beta != 0, axis=1))
-        each = beta[support] * self.stack.gated_products(beta, look.gates, support)
-        G = np.zeros_like(look.gates)
+        each = beta[support] * self.stack.gated_products(beta, at.gates, support)
+        G = np.zeros_like(at.gates)
         G[support] = -np.sum(each, axis=tuple(range(2, each.ndim))).T
         return G
 
-    def slope(self, V: Array, look: Look) -> Array:
+    def slope(self, at: GatedEvaluation) -> Array:
         """Return ∂J/∂V."""
-        return self.gating.vjp(V, self.Z, self.gate_slopes(look))
+        return self.gating.vjp(at.theta, self.Z, self.gate_slopes(at))
 
 
 class GateLearner:
@@ -197,15 +179,26 @@ class GateLearner:
         moves = run.gate_step.n_moves or self.max_iter
         with self._progress() as advance:
             converged = run.descend(moves, self.tol, self.n_short, advance)
-        kernel_set = None if projections is None else projections.kernel_set
-        return LearnedGates(run.V, run.look, converged, problem.n_solves, kernel_set, run.history)
+        at = run.at
+        return LearnedGates(
+            at.gates.mean(axis=0),
+            at.solution,
+            at.upper,
+            at.solution.gap,
+            problem.n_solves,
+            run.history,
+            V=at.theta,
+            gates=at.gates,
+            converged=converged,
+            kernel_set=None if projections is None else projections.kernel_set,
+        )
 
     def _progress(self) -> AbstractContextManager[Callable[[float, float], None]]:
         return _progress_line(self.tol) if self.verbose else nullcontext(lambda value, decrease: None)
 
 
 class _Run:
-    """The state of one descent: V, the projections, the machine's solution there."""
+    """The state of one descent: the gates with the machine's solution under them, and the projections."""
 
     def __init__(
         self,
@@ -216,63 +209,62 @@ class _Run:
         rng: np.random.RandomState,
     ) -> None:
         self.problem = problem
-        self.V = V
         self.gate_step = make_step(step)
         self.projections = projections
         self.projection_step = make_step(step)
         if projections is not None:
             self.W = projections.start(rng)
             projections.write(self.W)
-        self.look = problem.evaluate(V)
+        self.at = problem.evaluate(V)
         self.history = [self._line()]
 
     def descend(self, moves: int, tol: float, n_short: int, advance: Callable[[float, float], None]) -> bool:
         """Take steps until so many in a row gain less than the tolerance, and return whether that came about."""
         short = 0
         for _ in range(moves):
-            before = self.look.value
+            before = self.at.upper
             moved = self._move_projections()
             moved = self._move_gates() or moved
             if not moved:
                 return True
             self.history.append(self._line())
-            decrease = (before - self.look.value) / max(abs(before), np.finfo(float).tiny)
-            advance(self.look.value, decrease)
+            decrease = (before - self.at.upper) / max(abs(before), np.finfo(float).tiny)
+            advance(self.at.upper, decrease)
             short = short + 1 if decrease < tol else 0
             if self.gate_step.monotone and short >= n_short:
                 return True
         return not self.gate_step.monotone
 
     def _move_gates(self) -> bool:
-        if self.V.size == 0:
+        V = self.at.theta
+        if V.size == 0:
             return False
-        shape = self.V.shape
-        slope = self.problem.slope(self.V, self.look).ravel()
-        moved = self.gate_step.move(self.V.ravel(), self.look, slope, lambda x: self.problem.evaluate(x.reshape(shape)))
+        slope = self.problem.slope(self.at).ravel()
+        moved = self.gate_step.move(V.ravel(), self.at, slope, lambda x: self.problem.evaluate(x.reshape(V.shape)))
         if moved is None:
             return False
-        self.V, self.look = moved[0].reshape(shape), moved[1]
+        self.at = moved[1]
         return True
 
     def _move_projections(self) -> bool:
         if self.projections is None:
             return False
-        projections = self.projections
+        projections, V = self.projections, self.at.theta
 
-        def evaluate(x: Array) -> Look:
+        def evaluate(x: Array) -> GatedEvaluation:
             projections.write(x)
-            return self.problem.evaluate(self.V)
+            return self.problem.evaluate(V)
 
-        slope = projections.slope(self.look.solution.beta, self.look.gates)
-        moved = self.projection_step.move(self.W, self.look, slope, evaluate)
+        slope = projections.slope(self.at.solution.beta, self.at.gates)
+        moved = self.projection_step.move(self.W, self.at, slope, evaluate)
         if moved is not None:
-            self.W, self.look = moved
+            self.W, self.at = moved
         # The last trial of a line search need not be the point it returns.
         projections.write(self.W)
         return moved is not None
 
     def _line(self) -> Iteration:
-        return Iteration(self.look.value, self.look.solution.gap)
+        return Iteration(self.at.upper, self.at.solution.gap)
 
 
 @contextmanager

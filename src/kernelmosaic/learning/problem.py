@@ -250,6 +250,10 @@ class Problem(ABC):
         """Return weights of the set from some beside it."""
         return self.norm.retract(theta)
 
+    def share_kernel(self, other: Problem) -> None:
+        """Take over what another problem on the same stack has combined, where that is kept."""
+        return
+
     @abstractmethod
     def solve(self, theta: Weights, warm_start: Any, tol: float) -> Any:
         """Solve the machine at θ to a relative gap of `tol`."""
@@ -306,6 +310,9 @@ class MachineProblem(Problem):
         if self._K is None or self.machine.program.target.any():
             return 0.0
         return _NOISE * float(self._K.diagonal().mean())
+
+    def share_kernel(self, other: Any) -> None:
+        self._K, self._at = other._K, other._at
 
     def combine(self, theta: Weights) -> Any:
         """Return the combined kernel at θ, made anew only when θ has changed."""

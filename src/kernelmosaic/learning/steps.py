@@ -5,31 +5,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-Vector = NDArray[np.float64]
+from kernelmosaic.learning.problem import Evaluation, line_search
 
-#: Share of the decrease promised by the slope that a step must deliver.
-_SUFFICIENT = 1e-4
+Vector = NDArray[np.float64]
+At = TypeVar("At", bound=Evaluation)
+
 #: Most evaluations in one line search.
 _TRIALS = 20
 #: Length of the very first step, in the units of standardised gates, whatever the objective's scale.
 _FIRST_LENGTH = 0.5
-#: Most doublings of a step that keeps paying, before the curvature is known.
-_DOUBLINGS = 6
-
-
-class Evaluated(Protocol):
-    """Anything with the objective's value."""
-
-    @property
-    def value(self) -> float: ...
-
-
-Look = TypeVar("Look", bound=Evaluated)
 
 
 class Step(ABC):
@@ -41,9 +30,7 @@ class Step(ABC):
     n_moves: int | None = None
 
     @abstractmethod
-    def move(
-        self, x: Vector, at: Look, slope: Vector, evaluate: Callable[[Vector], Look]
-    ) -> tuple[Vector, Look] | None:
+    def move(self, x: Vector, at: At, slope: Vector, evaluate: Callable[[Vector], At]) -> tuple[Vector, At] | None:
         """Return the next point with its evaluation, or None where no step gains."""
 
     def fresh(self) -> Step:
@@ -61,9 +48,7 @@ class FixedStep(Step):
         self.size = size
         self.n_moves = n_moves
 
-    def move(
-        self, x: Vector, at: Look, slope: Vector, evaluate: Callable[[Vector], Look]
-    ) -> tuple[Vector, Look] | None:
+    def move(self, x: Vector, at: At, slope: Vector, evaluate: Callable[[Vector], At]) -> tuple[Vector, At] | None:
         there = x - self.size * slope
         return there, evaluate(there)
 
@@ -77,19 +62,16 @@ class ArmijoStep(Step):
     def __init__(self) -> None:
         self.size: float | None = None
 
-    def move(
-        self, x: Vector, at: Look, slope: Vector, evaluate: Callable[[Vector], Look]
-    ) -> tuple[Vector, Look] | None:
+    def move(self, x: Vector, at: At, slope: Vector, evaluate: Callable[[Vector], At]) -> tuple[Vector, At] | None:
         norm = float(np.linalg.norm(slope))
         if norm == 0:
             return None
         first = _FIRST_LENGTH / norm if self.size is None else 2.0 * self.size
-        found = _search(x, at, -slope, -(norm**2), evaluate, first)
+        found = line_search(lambda size: evaluate(x - size * slope), at, -(norm**2), attempts=_TRIALS, size=first)
         if found is None:
             return None
-        size, there, look = found
-        self.size = size
-        return there, look
+        self.size = found[0]
+        return x - self.size * slope, found[1]
 
 
 class QuasiNewtonStep(Step):
@@ -108,25 +90,28 @@ class QuasiNewtonStep(Step):
     def fresh(self) -> Step:
         return QuasiNewtonStep(self.pairs.maxlen or 20)
 
-    def move(
-        self, x: Vector, at: Look, slope: Vector, evaluate: Callable[[Vector], Look]
-    ) -> tuple[Vector, Look] | None:
+    def move(self, x: Vector, at: At, slope: Vector, evaluate: Callable[[Vector], At]) -> tuple[Vector, At] | None:
         self._learn(x, slope)
         norm = float(np.linalg.norm(slope))
         if norm == 0:
             return None
+
+        def search(direction: Vector, size: float, grow: bool) -> tuple[Vector, At] | None:
+            steep = float(direction @ slope)
+            found = line_search(
+                lambda size: evaluate(x + size * direction), at, steep, attempts=_TRIALS, size=size, grow=grow
+            )
+            return None if found is None else (x + found[0] * direction, found[1])
+
         direction = self._direction(slope)
-        steep = float(direction @ slope)
-        known = bool(self.pairs) and steep < 0
-        if not known:
-            direction, steep = -slope, -(norm**2)
-        first = 1.0 if known else _FIRST_LENGTH / norm
-        found = _search(x, at, direction, steep, evaluate, first, grow=not known)
-        if found is None and known:
+        if not self.pairs or float(direction @ slope) >= 0:
+            return search(-slope, _FIRST_LENGTH / norm, grow=True)
+        found = search(direction, 1.0, grow=False)
+        if found is None:
             # What was learned of the curvature does not hold here: start again downhill.
             self.pairs.clear()
-            found = _search(x, at, -slope, -(norm**2), evaluate, _FIRST_LENGTH / norm)
-        return None if found is None else found[1:]
+            found = search(-slope, _FIRST_LENGTH / norm, grow=False)
+        return found
 
     def _learn(self, x: Vector, slope: Vector) -> None:
         if self.last is not None:
@@ -149,46 +134,6 @@ class QuasiNewtonStep(Step):
         for (s, y), a in zip(self.pairs, reversed(kept), strict=True):
             q += (a - (y @ q) / (s @ y)) * s
         return -q
-
-
-def _search(
-    x: Vector,
-    at: Look,
-    direction: Vector,
-    steep: float,
-    evaluate: Callable[[Vector], Look],
-    size: float,
-    grow: bool = False,
-) -> tuple[float, Vector, Look] | None:
-    """Return a step that decreases the objective enough, its end and the evaluation there; None if none is found."""
-    for trial in range(_TRIALS):
-        there = x + size * direction
-        look = evaluate(there)
-        if np.isfinite(look.value) and look.value <= at.value + _SUFFICIENT * size * steep and look.value < at.value:
-            return _grown(x, direction, evaluate, size, there, look) if grow and trial == 0 else (size, there, look)
-        size *= _shrinking(size, steep, look.value - at.value)
-    return None
-
-
-def _grown(
-    x: Vector, direction: Vector, evaluate: Callable[[Vector], Look], size: float, there: Vector, look: Look
-) -> tuple[float, Vector, Look]:
-    """Double a step as long as that pays."""
-    for _ in range(_DOUBLINGS):
-        further = x + 2.0 * size * direction
-        beyond = evaluate(further)
-        if not beyond.value < look.value:
-            break
-        size, there, look = 2.0 * size, further, beyond
-    return size, there, look
-
-
-def _shrinking(size: float, steep: float, rise: float) -> float:
-    """Return the factor to where a parabola through what is known has its minimum, within reason."""
-    curvature = rise - size * steep
-    if not np.isfinite(curvature) or curvature <= 0:
-        return 0.5
-    return float(np.clip(-0.5 * size * steep / curvature, 0.1, 0.5))
 
 
 #: Steps by the name an estimator's `step` gives them.

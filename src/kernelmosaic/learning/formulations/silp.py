@@ -27,8 +27,8 @@ class SILP(Learner):
     the machine solved at any weights bounds it from above. The master's own weights jump from corner to corner of the
     simplex, so the machine is asked part of the way from the best weights to them instead.
 
-    In discriminant analysis the plane of β is Σ_j (2 h_jᵀβ_j − λ β_jᵀβ_j) − Σ_i s_i Σ_j β_jᵀN_iβ_j, which is −4λ times
-    the constraint of Ye et al., and finding the worst one is a Cholesky factorisation.
+    In discriminant analysis the plane of β is Σ_j (2 h_jᵀβ_j − λ β_jᵀβ_j) − Σ_i s_i Σ_j β_jᵀN_iβ_j, the constraint of
+    Ye et al. up to factors of β and of the whole; the worst one is a Cholesky factorisation away.
 
     References
     ----------
