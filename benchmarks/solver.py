@@ -122,7 +122,7 @@ def memory(n: int) -> None:
     SVC(y, 10.0).solve(K)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    allowed = stack.matrices.nbytes + K.nbytes
+    allowed = stack.matrices.nbytes + K.matrix.nbytes
     print(
         f"peak memory at n = {n}: {peak / 2**20:.0f} MiB; stack and one combined matrix: {allowed / 2**20:.0f} MiB "
         f"({peak / allowed:.3f} of it)"
