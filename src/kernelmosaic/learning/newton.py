@@ -104,7 +104,7 @@ class NewtonSearch(BoundTracker):
 
     def step(self) -> bool:
         """Lower the value by a Newton step, or find out why none does; False if nothing is left to try."""
-        here = self.best
+        here, before = self.best, self.lower
         watched = here.watched
         direction = np.zeros_like(here.theta)
         direction[watched] = self.problem.norm.newton_direction(
@@ -124,7 +124,7 @@ class NewtonSearch(BoundTracker):
         if found is not None:
             self.best = found[1]
             return True
-        return self.gap <= self.tol or (not self.problem.exact and self._recover())
+        return self.gap <= self.tol or (self.lower > before if self.problem.exact else self._recover())
 
     def _recover(self) -> bool:
         """Go on where no Newton step pays; False if that, too, has nothing left to try.
