@@ -1,5 +1,6 @@
 """The scikit-learn face."""
 
+from kernelmosaic.estimators.bayesian import BayesianMKLClassifier
 from kernelmosaic.estimators.bilinear import BilinearMKLClassifier
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.discriminant import DiscriminantMKLClassifier
@@ -9,6 +10,7 @@ from kernelmosaic.estimators.posterior import PosteriorMKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
 
 __all__ = [
+    "BayesianMKLClassifier",
     "BilinearMKLClassifier",
     "DiscriminantMKLClassifier",
     "LocalizedMKLClassifier",
