@@ -159,7 +159,8 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
             )
 
     def _gate_inputs(self, data: TrainingSet) -> GateInputs:
-        if isinstance(make_gating(self.gating), Constant):
+        gating = make_gating(self.gating)
+        if isinstance(gating, Constant):
             return GateInputs.none()
         kinds = set(super()._kernels_take("input_kind"))
         if self.gating_kernel is None and self.gating_columns is None and kinds != {"numbers"}:
@@ -168,7 +169,13 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
                 "gate in its space, or name numeric gating_columns."
             )
         return GateInputs.fit(
-            data.samples, data.table, self.gating_columns, self.gating_kernel, data.weight, self.random_state
+            data.samples,
+            data.table,
+            self.gating_columns,
+            self.gating_kernel,
+            data.weight,
+            self.random_state,
+            gating.standardize,
         )
 
     def _learn(self, data: TrainingSet, machines: list[Machine]) -> tuple[list[Any], str | None]:
