@@ -331,7 +331,7 @@ def test_standardising_is_a_matter_of_units(kernel):
     for standardize in (True, False):
         gating = Sigmoid(scale=0.0, standardize=standardize)
         model = LocalizedMKLClassifier(
-            [Linear(), Polynomial()], gating=gating, gating_kernel=kernel, n_init=1, step="fixed"
+            [Linear(), Polynomial()], gating=gating, gating_kernel=kernel, n_init=1, step="fixed", tol=1e-9
         )
         gates.append(model.fit(X, y).gate(X))
     if kernel is None:
