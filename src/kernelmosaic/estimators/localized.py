@@ -559,6 +559,8 @@ class LocalizedMKLOneClass(BaseLocalized, MKLOneClass):
     gating : {"softmax", "sigmoid", "constant", "gaussian"} or Gating, default="sigmoid"
         As in :class:`LocalizedMKLClassifier`. Softmax gates divide the one class into regions that no longer resemble
         one another, and detect less for it.
+    slack : {1, 2}, default=1
+        As in :class:`MKLOneClass`.
     gating_columns, gating_kernel, step, n_init, normalize, approximation, rank
         As in :class:`LocalizedMKLClassifier`, but ``normalize="centered"``.
     tol, n_iter_no_change, max_iter, memory_budget, device, verbose, random_state
@@ -583,6 +585,7 @@ objective_, duality_gap_, n_iter_, n_solves_, history_
         gating_kernel: Any = None,
         step: Any = "lbfgs",
         n_init: int = 3,
+        slack: int = 1,
         normalize: str | None = "trace",
         approximation: str | None = None,
         rank: Any = 500,
@@ -601,6 +604,7 @@ objective_, duality_gap_, n_iter_, n_solves_, history_
         self.gating_kernel = gating_kernel
         self.step = step
         self.n_init = n_init
+        self.slack = slack
         self.normalize = normalize
         self.approximation = approximation
         self.rank = rank
