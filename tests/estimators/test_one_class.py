@@ -121,7 +121,8 @@ def test_squared_slacks_reach_the_optimum_of_a_conic_program(solver):
     beta[model.support_] = model.dual_coef_[0]
     primal = 0.5 * beta @ K @ beta + np.sum(slack**2) / (2 * 0.3) + model.intercept_[0]
     assert primal == pytest.approx(best, rel=1e-4)
-    # At the optimum β = ξ / ν, and a gap of g leaves β within √(2g/ν) of it: the samples below the boundary, and no other, support it.
+    # At the optimum β = ξ / ν: the samples below the boundary, and no other, support it. A gap of g leaves β within
+    # √(2g/ν) of it.
     np.testing.assert_allclose(beta, slack / 0.3, atol=1e-3)
 
 
