@@ -19,6 +19,7 @@ from kernelmosaic.machines.discriminant import (
     total_scatter_value,
     trace_value,
     within_class_value,
+    within_from_least_squares,
 )
 
 
@@ -111,6 +112,8 @@ def test_within_class_criterion_equals_explicit_features_and_relates_to_total_sc
     counts = np.bincount(labels)
     g, c = first / m, counts[0] * counts[1] / m
     assert total_scatter_value(K, binary_targets(labels), m * alpha) == pytest.approx(g / (1 + c * g), rel=1e-8)
+    least = least_squares_value(K, binary_targets(labels), m * alpha)
+    assert within_from_least_squares(least, counts) == pytest.approx(explicit, rel=1e-8)
 
 
 def test_one_factorisation_solves_every_target():

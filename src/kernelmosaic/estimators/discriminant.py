@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from kernelmosaic.estimators._base import BaseMKLClassifier
 from kernelmosaic.estimators._training_set import Counted, TrainingSet
 from kernelmosaic.gram.device import to_host
+from kernelmosaic.learning.base import Iteration
 from kernelmosaic.learning.discriminant import (
     DiscriminantFixed,
     DiscriminantLearned,
@@ -27,7 +28,13 @@ from kernelmosaic.learning.factory import make_discriminant_learner
 from kernelmosaic.learning.fixed import given_weights
 from kernelmosaic.machines import LeastSquares, Machine
 from kernelmosaic.machines.base import check_count, check_positive
-from kernelmosaic.machines.discriminant import Discriminant, Projection, discriminant_projection
+from kernelmosaic.machines.discriminant import (
+    Discriminant,
+    Projection,
+    discriminant_projection,
+    within_from_least_squares,
+)
+from kernelmosaic.solvers import relative_gap
 
 
 class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseMKLClassifier):
@@ -91,7 +98,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     trace_shares_ : ndarray of shape (P,)
         θ_i r_i, what each kernel has of the combined kernel's centred trace.
     alpha_ : float
-        λ, given or learned.
+        λ, given or learned; with ``"kim"`` that of the within-class criterion, as given.
     kernel_names_ : list of str
         Names of the kernels.
     dual_coef_ : ndarray of shape (outputs, n_samples)
@@ -104,7 +111,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         Share of each discriminant direction in the criterion F₄*.
     objective_ : float
         F₃* or F₆* at the weights; F₇* or F₉* with ``alpha="learn"``; the program's own value with
-        ``"sdp_approximate"``.
+        ``"sdp_approximate"``; F₁*, which is maximised, with ``"kim"``.
     duality_gap_ : float
         Certified relative duality gap, weights included.
     n_iter_, n_solves_ : int
@@ -194,7 +201,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         learner = self._learner(traces)
         learned = learner.learn(problem)
         self.kernel_names_ = data.kernel_set.names
-        self._keep_learned(learned, traces)
+        self._keep_learned(learned, traces, problem.machine.counts)
         self._keep_rule(data, problem, learned)
         if not self.duality_gap_ <= self.tol:
             warnings.warn(
@@ -248,10 +255,13 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             theta = theta / max(float(theta @ traces), 1e-300)
         return DiscriminantFixed(theta)
 
-    def _keep_learned(self, learned: DiscriminantLearned, traces: NDArray[np.float64]) -> None:
+    def _keep_learned(self, learned: DiscriminantLearned, traces: NDArray[np.float64], counts: NDArray[Any]) -> None:
         self.weights_ = learned.weights
         self.trace_shares_ = learned.weights * traces
         self.alpha_ = learned.alpha
+        if self._is_kim():
+            self.alpha_ = float(self.alpha)
+            learned = _as_kim_writes(learned, counts)
         self._keep_history([learned], [1.0])
 
     def _keep_rule(self, data: TrainingSet, problem: DiscriminantProblem, learned: DiscriminantLearned) -> None:
@@ -276,8 +286,10 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Machine]:
         """Return what `fit` solves for all targets at once: one least-squares machine a target."""
-        discriminant = Discriminant(np.searchsorted(self.classes_, y), self.alpha_)
-        return [LeastSquares(column, self.alpha_) for column in discriminant.targets.T]
+        alpha = self._ridge(len(y)) or self.alpha_
+        return [
+            LeastSquares(column, alpha) for column in Discriminant(np.searchsorted(self.classes_, y), alpha).targets.T
+        ]
 
     # Predictions out -----------------------------------------------------------------------------------------------
 
@@ -336,6 +348,19 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def _outputs(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self)
         return np.asarray(self._expansion.values(self._validate(X, reset=False)) @ self._slopes.T + self.intercept_)
+
+
+def _as_kim_writes(learned: DiscriminantLearned, counts: NDArray[Any]) -> DiscriminantLearned:
+    """Return the same with F₁*, which is maximised, for F₃* in the objectives, and the gaps of the former."""
+
+    def step(value: float, gap: float) -> Iteration:
+        reached = within_from_least_squares(value, counts)
+        most = within_from_least_squares(value * (1.0 - gap), counts) if gap < 1 else np.inf
+        return Iteration(reached, relative_gap(most, reached))
+
+    last = step(learned.objective, learned.gap)
+    history = [step(one.objective, one.gap) for one in learned.history]
+    return replace(learned, objective=last.objective, gap=last.gap, history=history)
 
 
 # How classes are assigned in the discriminant space: both rules are linear in the projections -------------------------

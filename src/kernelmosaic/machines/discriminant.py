@@ -226,6 +226,12 @@ def within_class_value(K: Matrix, labels: NDArray[Any], alpha: float) -> float:
     return float((a @ Ga - (J @ Ga) @ inner) / alpha)
 
 
+def within_from_least_squares(value: float, counts: NDArray[Any]) -> float:
+    """Return F₁* from F₃*, whose regulariser is m times that of F₁*: m (1/(c F₃*) − 1)/c with c = m₊m₋/m."""
+    m, c = float(counts.sum()), float(counts.prod() / counts.sum())
+    return m * (1.0 / (c * value) - 1.0) / c
+
+
 def within_class_matrix(labels: NDArray[Any]) -> Matrix:
     """Return J: every class centred by itself, over √m."""
     same = labels[:, np.newaxis] == labels
