@@ -275,6 +275,14 @@ def test_errors(parameters, message):
         BayesianMKLClassifier(kernels, **parameters).fit(X, y)
 
 
+def test_verbose_says_how_far_the_bound_is(capsys):
+    X, y, kernels = two_views(40)
+    BayesianMKLClassifier(kernels, tol=1e-2, verbose=True).fit(X, y)
+    assert "BayesianMKLClassifier" in capsys.readouterr().out
+    BayesianMKLClassifier(kernels, tol=1e-2).fit(X, y)
+    assert capsys.readouterr().out == ""
+
+
 def test_model_files_summary_and_displays(tmp_path):
     pytest.importorskip("skops")
     X, y, kernels = two_views(60)

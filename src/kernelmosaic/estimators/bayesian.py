@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -197,7 +196,8 @@ class BayesianMKLClassifier(BaseMKLClassifier):
     def _run(self, inference: Inference) -> None:
         self.history_: list[dict[str, Any]] = []
         previous = -np.inf
-        with progress(type(self).__name__, self.max_iter) if self.verbose else _silent() as show:
+        shown: Any = progress(type(self).__name__, self.max_iter) if self.verbose else nullcontext(lambda *state: None)
+        with shown as show:
             for iteration in range(1, self.max_iter + 1):
                 elbo = inference.sweep()
                 rise = (elbo - previous) / abs(elbo) if np.isfinite(previous) else np.inf
@@ -471,8 +471,3 @@ def _prior(name: str, value: Any) -> tuple[float, float]:
     except (TypeError, ValueError):
         raise ValueError(f"{name}={value!r}: give two positive numbers, the shape and the rate.") from None
     return check_positive(f"{name}[0]", shape), check_positive(f"{name}[1]", rate)
-
-
-@contextmanager
-def _silent() -> Iterator[Any]:
-    yield lambda state, completed=None, total=None: None
