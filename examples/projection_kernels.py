@@ -6,8 +6,7 @@ discriminant analysis (LFDA), each followed by a support vector machine, against
 
     python examples/projection_kernels.py [FOLDER] [--task EO|SL] [--dimensions 1 2 5 10] [--train 1000]
 
-FOLDER holds usps.npz; see docs/datasets.md. In the manner of Gönen (2010), thesis; LFDA after Sugiyama (2007),
-"Dimensionality reduction of multimodal labeled data by local Fisher discriminant analysis".
+FOLDER holds usps.npz; see docs/datasets.md. In the manner of Gönen (2010), thesis.
 """
 
 from __future__ import annotations
@@ -15,66 +14,17 @@ from __future__ import annotations
 import argparse
 import warnings
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from scipy.linalg import eigh
-from scipy.spatial.distance import cdist
-from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import make_pipeline
 
 from kernelmosaic import LocalizedMKLClassifier, MKLClassifier
 from kernelmosaic.datasets import load
+from kernelmosaic.estimators import LFDA
 from kernelmosaic.kernels import Linear, Projected
-
-
-class LFDA(TransformerMixin, BaseEstimator):
-    """Local Fisher discriminant analysis: max tr((Wᵀ S_w W)⁻¹ Wᵀ S_b W) with scatters weighted by local affinity.
-
-    Pairs of one class count by how near they are, so a class may consist of several clusters.
-
-    Parameters
-    ----------
-    n_components : int, default=2
-        Dimensions to keep.
-    n_neighbors : int, default=7
-        Whose distance scales the affinity of a sample.
-    shrinkage : float, default=1e-2
-        Added to the within-class scatter, relative to its mean diagonal.
-    """
-
-    def __init__(self, n_components: int = 2, n_neighbors: int = 7, shrinkage: float = 1e-2) -> None:
-        self.n_components = n_components
-        self.n_neighbors = n_neighbors
-        self.shrinkage = shrinkage
-
-    def fit(self, X: Any, y: Any) -> Self:
-        X, y = np.asarray(X, dtype=float), np.asarray(y)
-        n, d = X.shape
-        near = np.full((n, n), 0.0)
-        far = np.full((n, n), 1.0 / n)
-        for label in np.unique(y):
-            mine = np.flatnonzero(y == label)
-            distances = cdist(X[mine], X[mine], "sqeuclidean")
-            reach = np.sqrt(np.sort(distances, axis=1)[:, min(self.n_neighbors, len(mine) - 1)])
-            affinity = np.exp(-distances / np.maximum(np.outer(reach, reach), 1e-12))
-            near[np.ix_(mine, mine)] = affinity / len(mine)
-            far[np.ix_(mine, mine)] = affinity * (1.0 / n - 1.0 / len(mine))
-        within, between = _scatter(X, near), _scatter(X, far)
-        ridge = self.shrinkage * np.trace(within) / d
-        _, W = eigh(between, within + ridge * np.eye(d), subset_by_index=(d - self.n_components, d - 1))
-        self.components_ = W[:, ::-1]
-        return self
-
-    def transform(self, X: Any) -> np.ndarray:
-        return np.asarray(X) @ self.components_
-
-
-def _scatter(X: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return ½ Σ_ij w_ij (x_i − x_j)(x_i − x_j)ᵀ."""
-    return X.T @ (weights.sum(axis=1)[:, np.newaxis] * X) - X.T @ weights @ X
 
 
 def models(R: int, C: float) -> dict[str, Any]:

@@ -197,6 +197,7 @@ RUN: dict[str, Callable[[], dict[str, Any]]] = {
     "regularized.md": samples,
     "localized.md": dict,
     "discriminant.md": a_few_kernels,
+    "bayesian.md": dict,
     "extending.md": dict,
 }
 

@@ -63,7 +63,7 @@ def each(estimators, *cases):
             PENALISED,
             ({"C": 0}, ValueError, "C=0: must be positive"),
             ({"C": -1.0}, ValueError, "C=-1.0: must be positive"),
-            ({"C": np.inf}, ValueError, "C=inf: .*finite"),
+            ({"C": np.nan}, ValueError, "C=nan: .*finite"),
             ({"C": None}, TypeError, "C=None: give a number"),
             ({"slack": 3}, ValueError, "slack=3: .*give 1 or 2"),
         ),
@@ -77,6 +77,7 @@ def each(estimators, *cases):
         ),
         *each(
             [MKLRegressor],
+            ({"C": np.inf}, ValueError, "C=inf: .*finite"),
             ({"epsilon": -0.1}, ValueError, "epsilon=-0.1: must be zero or positive"),
             ({"epsilon": None}, TypeError, "epsilon=None"),
             ({"C": "1"}, TypeError, "C='1': give a number"),

@@ -27,6 +27,7 @@ from sklearn.svm import SVC
 
 import kernelmosaic
 from kernelmosaic import (
+    BayesianMKLClassifier,
     BilinearMKLClassifier,
     DiscriminantMKLClassifier,
     LocalizedMKLClassifier,
@@ -84,6 +85,7 @@ MODELS = {
         Y,
     ),
     "gated in a kernel": (LocalizedMKLClassifier([Spectrum(2)] * 2, gating_kernel=Spectrum(1), **FAST), WORDS, TWO),
+    "bayesian": (BayesianMKLClassifier(), X, Y),
     "bilinear": (BilinearMKLClassifier(), X, Y),
     "discriminant": (DiscriminantMKLClassifier(alpha="learn"), X, Y),
     "posterior": (PosteriorMKLClassifier(), X, Y),

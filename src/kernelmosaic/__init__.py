@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kernelmosaic.estimators import (
+        BayesianMKLClassifier,
         BilinearMKLClassifier,
         DiscriminantMKLClassifier,
         LocalizedMKLClassifier,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "BayesianMKLClassifier",
     "BilinearMKLClassifier",
     "DiscriminantMKLClassifier",
     "LocalizedMKLClassifier",
@@ -55,6 +57,7 @@ __all__ = [
 #: Where each public name is defined; sub-packages stand for themselves.
 _HOMES = dict.fromkeys(
     (
+        "BayesianMKLClassifier",
         "BilinearMKLClassifier",
         "DiscriminantMKLClassifier",
         "LocalizedMKLClassifier",

@@ -21,8 +21,10 @@ class Gating(BaseEstimator, ABC):  # type: ignore[misc]
     A new gating is a subclass with `init`, `values` and `vjp`; nothing else needs to know of it, since a machine hands
     over only ∂J/∂η. Gates may have any sign: Σ_m η_m(x) k_m(x, z) η_m(z) is a kernel whatever they are.
 
-    The inputs Z are standardised: mean 0 and standard deviation 1, column by column.
+    The inputs Z are standardised, mean 0 and standard deviation 1 column by column, unless `standardize` is False.
     """
+
+    standardize: bool = True
 
     @abstractmethod
     def init(self, rng: np.random.RandomState, n_features: int, n_kernels: int) -> Array:
@@ -47,18 +49,24 @@ class LinearGating(Gating):
     Parameters
     ----------
     scale : float, default=1.0
-        Standard deviation of the random v_m at the start. Copies of one kernel start apart only by chance, so it
+        Standard deviation of the random scores at the start. Copies of one kernel start apart only by chance, so it
         should not be small.
+    standardize : bool, default=True
+        Whether the gates read their columns with mean 0 and standard deviation 1. If not, they read them as they are,
+        and `scale` is the standard deviation of all of V at the start, the v_m0 included.
     """
 
-    def __init__(self, scale: float = 1.0) -> None:
+    def __init__(self, scale: float = 1.0, standardize: bool = True) -> None:
         self.scale = scale
+        self.standardize = standardize
 
     def init(self, rng: np.random.RandomState, n_features: int, n_kernels: int) -> Array:
         if not 0 <= self.scale < np.inf:
             raise ValueError(
                 f"scale={self.scale!r}: the spread of the first coefficients must be finite and not negative."
             )
+        if not self.standardize:
+            return rng.normal(scale=self.scale, size=(n_kernels, n_features + 1))
         # A score's spread over the samples is then `scale`, whatever the number of features.
         V = rng.normal(scale=self.scale / np.sqrt(max(n_features, 1)), size=(n_kernels, n_features + 1))
         V[:, -1] = 0.0
@@ -103,6 +111,9 @@ class Softmax(LinearGating):
     ----------
     scale : float, default=1.0
         Standard deviation of the random scores at the start.
+    standardize : bool, default=True
+        Whether the gates read their columns with mean 0 and standard deviation 1. If not, they read them as they are,
+        and `scale` is the standard deviation of all coefficients at the start; 0.01 is a small one.
 
     References
     ----------
@@ -128,6 +139,9 @@ class Sigmoid(LinearGating):
     ----------
     scale : float, default=1.0
         Standard deviation of the random scores at the start.
+    standardize : bool, default=True
+        Whether the gates read their columns with mean 0 and standard deviation 1. If not, they read them as they are,
+        and `scale` is the standard deviation of all coefficients at the start; 0.01 is a small one.
 
     References
     ----------

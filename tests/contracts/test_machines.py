@@ -80,7 +80,12 @@ EXAMPLES: dict[type, list[Example]] = {
             Huber(TARGET, 2.0, 0.4, WEIGHT), lambda half, f, b: half + 2.0 * WEIGHT @ huber(np.abs(TARGET - f), 0.4)
         )
     ],
-    OneClass: [Example(OneClass(N, 4.0 / N), lambda half, f, b: half + 4.0 / N * excess(-f).sum() + b)],
+    OneClass: [
+        Example(OneClass(N, 4.0 / N), lambda half, f, b: half + 4.0 / N * excess(-f).sum() + b),
+        Example(
+            OneClass(N, 4.0 / N, WEIGHT, slack=2), lambda half, f, b: half + 2.0 / N * WEIGHT @ excess(-f) ** 2 + b
+        ),
+    ],
     LeastSquares: [
         Example(
             LeastSquares(TARGET, 0.3, sample_weight=WEIGHT),

@@ -14,7 +14,7 @@ ESTIMATORS = [
     # Fixed weights, squared slack, other norms and normalisations are the same code in all three.
     MKLClassifier(weights="uniform"),
     MKLRegressor(slack=2, norm=2),
-    MKLOneClass(norm=2, normalize="diagonal"),
+    MKLOneClass(norm=2, slack=2, normalize="diagonal"),
     MKLClassifier([("line", Linear()), ("bell", Gaussian("median"))], normalize="centered", class_weight="balanced"),
 ]
 

@@ -16,7 +16,12 @@ from sklearn.preprocessing import StandardScaler
 
 from kernelmosaic import DiscriminantMKLClassifier
 from kernelmosaic.kernels import Gaussian, Linear, Precomputed, family
-from kernelmosaic.machines.discriminant import binary_targets, class_targets, least_squares_value
+from kernelmosaic.machines.discriminant import (
+    binary_targets,
+    class_targets,
+    least_squares_value,
+    within_class_value,
+)
 
 WIDTHS = [0.5, 2.0, 8.0]
 
@@ -148,7 +153,22 @@ def test_kim_learns_on_the_plain_simplex():
     X, y = make_data(2, n=40)
     model = make_model(formulation="kim", alpha=0.01).fit(X, y)
     assert model.weights_.sum() == pytest.approx(1.0)
-    assert model.alpha_ == pytest.approx(0.01 * len(y))
+    # λ and the value are those of the within-class criterion, of which no other weights have more.
+    assert model.alpha_ == 0.01
+    labels = np.searchsorted(model.classes_, y)
+
+    def value(theta):
+        return within_class_value(np.tensordot(theta, grams(X), 1), labels, 0.01)
+
+    assert model.objective_ == pytest.approx(value(model.weights_), rel=1e-8)
+    assert model.history_[-1]["objective"] == model.objective_
+    rivals = np.random.RandomState(0).dirichlet(np.ones(len(model.weights_)), 50)
+    best = max(map(value, [*rivals, *np.eye(len(model.weights_))]))
+    assert model.objective_ >= best * (1 - model.duality_gap_)
+    assert model.duality_gap_ <= model.tol
+    # The rule is that of least squares with m times this λ.
+    plain = make_model(weights=model.weights_, alpha=0.01 * len(y)).fit(X, y)
+    np.testing.assert_allclose(model.decision_function(X), plain.decision_function(X), rtol=1e-7, atol=1e-9)
     with pytest.raises(ValueError, match="two classes"):
         make_model(formulation="kim").fit(*make_data(3, n=40))
 

@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR, OneClassSVM
 
 from kernelmosaic import (
@@ -23,7 +24,7 @@ from kernelmosaic import (
     MKLRegressor,
 )
 from kernelmosaic.datasets import make_gaussians
-from kernelmosaic.gating import Constant, Softmax
+from kernelmosaic.gating import Constant, Sigmoid, Softmax
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed, Projected, Spectrum
 
 X, Y = make_gaussians(4, 120, random_state=0)
@@ -285,3 +286,55 @@ def test_a_small_memory_budget_changes_nothing():
     stored = clone(model).fit(X, Y)
     computed = clone(model).set_params(memory_budget=1.5 * 8 * 120**2).fit(X, Y)
     assert_allclose(computed.objective_, stored.objective_, rtol=1e-3)
+
+
+def naive_alternation(kernels, Z, y, V, C, n_steps=50, size=0.01):
+    """The published algorithm written out: solve the machine, then a fixed step down the printed gradient."""
+    A = np.column_stack([Z, np.ones(len(Z))])
+    for _ in range(n_steps):
+        scores = A @ V.T
+        eta = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+        K = sum(np.outer(eta[:, m], eta[:, m]) * kernels[m] for m in range(len(kernels)))
+        machine = SVC(C=C, kernel="precomputed", tol=1e-9).fit(K, y)
+        b = np.zeros(len(y))
+        b[machine.support_] = machine.dual_coef_[0]
+        slope = np.zeros_like(V)
+        for m in range(len(V)):
+            for k in range(len(V)):
+                W = np.outer(b * eta[:, k], b * eta[:, k]) * kernels[k]
+                part = float(m == k) - eta[:, m]
+                slope[m] -= 0.5 * ((W.sum(axis=1) * part) @ A + (W.sum(axis=0) * part) @ A)
+        V = V - size * slope
+    return V
+
+
+def test_inputs_as_they_are_and_a_small_start_are_the_published_algorithm():
+    rng = np.random.RandomState(0)
+    X = np.column_stack([3.0 + rng.standard_normal(40), 0.2 * rng.standard_normal(40)])
+    y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)
+    gating = Softmax(scale=0.01, standardize=False)
+    options = {"normalize": None, "step": "fixed", "n_init": 1, "C": 2.0, "tol": 1e-9, "gating_columns": [0, 1]}
+    model = LocalizedMKLClassifier([Linear(), Polynomial()], gating=gating, **options).fit(X, y)
+    seed = np.random.RandomState(0).randint(np.iinfo(np.int32).max, size=1)[0]
+    V = np.random.RandomState(seed).normal(scale=0.01, size=(2, 3))
+    V = naive_alternation([X @ X.T, (X @ X.T + 1.0) ** 2], X, y, V, 2.0)
+    assert_allclose(model.gating_params_["coef"], V[:, :-1], rtol=1e-4, atol=1e-5)
+    assert_allclose(model.gating_params_["intercept"], V[:, -1], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kernel", [None, Gaussian(1.0)])
+def test_standardising_is_a_matter_of_units(kernel):
+    # Columns of mean 0 and deviation 1 are what they are either way.
+    X = StandardScaler().fit_transform(np.random.RandomState(0).standard_normal((50, 2)))
+    y = X[:, 0] * X[:, 1] > 0
+    gates = []
+    for standardize in (True, False):
+        gating = Sigmoid(scale=0.0, standardize=standardize)
+        model = LocalizedMKLClassifier(
+            [Linear(), Polynomial()], gating=gating, gating_kernel=kernel, n_init=1, step="fixed", tol=1e-9
+        )
+        gates.append(model.fit(X, y).gate(X))
+    if kernel is None:
+        assert_allclose(*gates, atol=1e-6)
+    else:
+        assert np.abs(gates[0] - gates[1]).max() > 1e-3

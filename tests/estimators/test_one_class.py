@@ -10,10 +10,12 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wi
 from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import OneClassSVM
+from tests.reference.conic import solve_mkl_conic
 
 from kernelmosaic import LocalizedMKLOneClass, MKLOneClass
 from kernelmosaic.datasets import make_ringnorm, make_waveform
 from kernelmosaic.kernels import Correlation, Gaussian, Linear, Polynomial, Precomputed
+from kernelmosaic.solvers import Program
 
 BOTH = [MKLOneClass, LocalizedMKLOneClass]
 #: A set and which of its classes is the normal one.
@@ -97,3 +99,43 @@ def test_samples_of_no_weight_are_not_looked_at():
         with warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)
             MKLOneClass([Linear()], approximation=approximation).fit(far, sample_weight=weight)
+
+
+def squared_problem(n, nu):
+    """The dual of min ½‖w‖² + 1/(2ν) Σ ξ² + b: coefficients without a bound, ridge ν."""
+    return Program(np.zeros(n), np.zeros(n), np.full(n, np.inf), np.full(n, nu), total=1.0)
+
+
+@pytest.mark.parametrize("solver", ["newton", "reduced_gradient", "silp", "qcqp"])
+def test_squared_slacks_reach_the_optimum_of_a_conic_program(solver):
+    kernels = [Gaussian(0.5), Gaussian(1.5), Correlation()]
+    model = MKLOneClass(kernels, nu=0.3, slack=2, tol=1e-7, solver=solver).fit(X)
+    Ks = [MKLOneClass([kernel], weights="uniform").fit(X).kernel_matrix(X) for kernel in kernels]
+    best, weights, _ = solve_mkl_conic(Ks, squared_problem(len(X), 0.3))
+    assert model.objective_ == pytest.approx(best, rel=1e-5)
+    np.testing.assert_allclose(model.weights_, weights, atol=1e-2)
+    f = model.decision_function(X)
+    slack = np.maximum(-f, 0.0)
+    K = model.kernel_matrix(X)
+    beta = np.zeros(len(X))
+    beta[model.support_] = model.dual_coef_[0]
+    primal = 0.5 * beta @ K @ beta + np.sum(slack**2) / (2 * 0.3) + model.intercept_[0]
+    assert primal == pytest.approx(best, rel=1e-4)
+    # At the optimum β = ξ / ν: the samples below the boundary, and no other, support it. A gap of g leaves β within
+    # √(2g/ν) of it.
+    np.testing.assert_allclose(beta, slack / 0.3, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_squared_slacks_with_weights_of_samples_and_in_features(kind):
+    weight = np.tile([1.0, 2.0], 15)
+    options = {"slack": 2, "n_init": 1, "tol": 1e-6} if kind is LocalizedMKLOneClass else {"slack": 2, "tol": 1e-8}
+    options |= {"gating": "constant"} if kind is LocalizedMKLOneClass else {}
+    repeated = kind([Gaussian()], **options).fit(np.repeat(X, [1, 2] * 15, axis=0))
+    weighted = kind([Gaussian()], **options).fit(X, sample_weight=weight)
+    np.testing.assert_allclose(weighted.decision_function(X), repeated.decision_function(X), atol=1e-5)
+    features = kind([Gaussian()], approximation="nystroem", rank=30, **options).fit(X)
+    exact = kind([Gaussian()], **options).fit(X)
+    np.testing.assert_allclose(features.objective_, exact.objective_, rtol=1e-4)
+    with pytest.raises(ValueError, match="slack=3"):
+        kind(slack=3).fit(X)

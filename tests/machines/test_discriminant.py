@@ -14,10 +14,12 @@ from kernelmosaic.machines.discriminant import (
     center,
     class_targets,
     discriminant_projection,
+    joint_ratio_value,
     least_squares_value,
     total_scatter_value,
     trace_value,
     within_class_value,
+    within_from_least_squares,
 )
 
 
@@ -77,6 +79,28 @@ def test_multi_class_criteria_agree(classes):
     assert least_squares_value(K, H, alpha) == pytest.approx(np.sum(H * H) - explicit, rel=1e-9)
 
 
+@pytest.mark.parametrize("classes", [2, 4])
+def test_joint_ratio_equals_explicit_features_and_ranks_kernels_as_least_squares_does(classes):
+    X, labels = make_problem(classes=classes)
+    H = class_targets(labels)
+
+    def explicit(X, tau):
+        total, _ = scatters(X, labels)
+        means = X.T @ H
+        return np.trace(means.T @ np.linalg.solve(tau * total + np.eye(X.shape[1]), means))
+
+    taus = [0.05, 0.3, 2.0]
+    found = [joint_ratio_value(X @ X.T, H, tau) for tau in taus]
+    np.testing.assert_allclose(found, [explicit(X, tau) for tau in taus], rtol=1e-9)
+    assert found[0] > found[1] > found[2]
+    # Of kernels, the one with the higher ratio has the lower F₉* = Σ hᵀ(I/τ + G̃)⁻¹h.
+    parts = [X[:, :2] @ X[:, :2].T, X[:, 2:] @ X[:, 2:].T]
+    ratios = [joint_ratio_value(K, H, 0.3) for K in parts]
+    joint = [np.trace(H.T @ np.linalg.solve(np.eye(len(X)) / 0.3 + center(K.copy()), H)) for K in parts]
+    assert np.argmax(ratios) == np.argmin(joint)
+    np.testing.assert_allclose(ratios, [(np.sum(H * H) - value / 0.3) / 0.3 for value in joint], rtol=1e-9)
+
+
 def test_within_class_criterion_equals_explicit_features_and_relates_to_total_scatter():
     X, labels = make_problem(n=31)
     alpha, m, K = 0.05, len(labels), X @ X.T
@@ -88,6 +112,8 @@ def test_within_class_criterion_equals_explicit_features_and_relates_to_total_sc
     counts = np.bincount(labels)
     g, c = first / m, counts[0] * counts[1] / m
     assert total_scatter_value(K, binary_targets(labels), m * alpha) == pytest.approx(g / (1 + c * g), rel=1e-8)
+    least = least_squares_value(K, binary_targets(labels), m * alpha)
+    assert within_from_least_squares(least, counts) == pytest.approx(explicit, rel=1e-8)
 
 
 def test_one_factorisation_solves_every_target():

@@ -11,7 +11,7 @@ from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.exceptions import FitFailedWarning
-from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, StratifiedShuffleSplit, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -120,6 +120,35 @@ def test_random_splits_are_drawn_once():
 
     ResponseSurfaceSearchCV(ScoredByFormula(bowl), on=["p1"], cv=Spy(2, shuffle=True)).fit(X, y)
     assert len(seen) == 1
+
+
+class Counting(MKLClassifier):
+    """Notes with how many samples of each class it is fitted."""
+
+    sizes: list = []  # noqa: RUF012 — shared on purpose: searches clone the estimator
+
+    def fit(self, X, y, sample_weight=None):
+        type(self).sizes.append(np.bincount(y > 0).tolist())
+        return super().fit(X, y, sample_weight)
+
+
+def test_settings_may_be_compared_on_a_part_and_the_best_fitted_to_all():
+    X, y = make_gaussians(n_components=3, n_samples=200, random_state=0)
+    part = StratifiedShuffleSplit(2, train_size=0.3, test_size=0.3, random_state=0)
+    Counting.sizes.clear()
+    search = ResponseSurfaceSearchCV(Counting(THREE), on="penalties", cv=part, max_iter=2).fit(X, y)
+    counts = np.bincount(y > 0)
+    *tried, refit = Counting.sizes
+    assert len(tried) == 2 * len(search.cv_results_["params"])
+    # Three tenths of each class in every fit but the last.
+    np.testing.assert_allclose(tried, np.tile(0.3 * counts, (len(tried), 1)), atol=1.0)
+    assert refit == counts.tolist()
+    # The last is the plain machine on all samples at the penalties found.
+    alone = MKLClassifier(THREE, penalties=search.best_params_["penalties"]).fit(X, y)
+    np.testing.assert_allclose(search.best_estimator_.weights_, alone.weights_)
+    by_hand = cross_val_score(MKLClassifier(THREE, **search.best_params_), X, y, cv=part).mean()
+    assert search.best_score_ == pytest.approx(by_hand)
+    assert search.best_score_ >= search.cv_results_["mean_test_score"][0]
 
 
 def test_penalties_keep_the_first_at_one_and_the_sum_rule(toy):

@@ -1,14 +1,18 @@
 """The scikit-learn face."""
 
+from kernelmosaic.estimators.bayesian import BayesianMKLClassifier
 from kernelmosaic.estimators.bilinear import BilinearMKLClassifier
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.discriminant import DiscriminantMKLClassifier
+from kernelmosaic.estimators.lfda import LFDA
 from kernelmosaic.estimators.localized import LocalizedMKLClassifier, LocalizedMKLOneClass, LocalizedMKLRegressor
 from kernelmosaic.estimators.one_class import MKLOneClass
 from kernelmosaic.estimators.posterior import PosteriorMKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
 
 __all__ = [
+    "LFDA",
+    "BayesianMKLClassifier",
     "BilinearMKLClassifier",
     "DiscriminantMKLClassifier",
     "LocalizedMKLClassifier",

@@ -110,10 +110,11 @@ class GateInputs:
         kernel: Kernel | None,
         weight: Array,
         random_state: Any = None,
+        standardize: bool = True,
         space_rows: int = SPACE_ROWS,
         strip_bytes: int = STRIP_BYTES,
     ) -> GateInputs:
-        """Learn the scale; `table` has the names of X's columns.
+        """Learn the scale, or leave the inputs as they are; `table` has the names of X's columns.
 
         Samples in a RowSource are read in strips of about `strip_bytes`, and a kernel's space is learned from at most
         `space_rows` of them, drawn by `random_state`.
@@ -127,10 +128,14 @@ class GateInputs:
             view = take_columns(X, spec.columns)
             space = KernelSpace.fit(kernel, view, weight)
             Z = space.coordinates(view)
+            if not standardize:
+                return cls(spec.columns, space, np.zeros(Z.shape[1]), np.ones(Z.shape[1]))
             # One scale for all coordinates: the leading ones shall weigh more, as they do in the kernel's space.
             leading = float(np.sqrt(np.average(Z[:, 0] ** 2, weights=weight))) if Z.shape[1] else 1.0
             return cls(spec.columns, space, np.zeros(Z.shape[1]), np.full(Z.shape[1], leading or 1.0))
         dense = np.concatenate([_numbers(view) for view in _views(X, spec.columns, strip_bytes)])
+        if not standardize:
+            return cls(spec.columns, None, np.zeros(dense.shape[1]), np.ones(dense.shape[1]))
         mean = np.average(dense, axis=0, weights=weight)
         spread = np.sqrt([np.average((x - m) ** 2, weights=weight) for x, m in zip(dense.T, mean, strict=True)])
         # A column that does not vary is left out by a scale of one: it is zero after centring, up to rounding.

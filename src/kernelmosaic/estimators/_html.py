@@ -41,12 +41,15 @@ class FittedSummaryMixin(BaseEstimator):
 
 def summary_html(model: Any) -> str:
     """Return facts and weights of a fitted estimator as HTML without scripts; nothing for an unfitted one."""
-    if not all(hasattr(model, name) for name in ("weights_", "kernel_names_", "duality_gap_", "history_")):
+    certificate = "elbo_" if hasattr(model, "elbo_") else "duality_gap_"
+    if not all(hasattr(model, name) for name in ("weights_", "kernel_names_", certificate, "history_")):
         return ""
     return f'<div class="km-summary">{_STYLE}{_facts(model)}{_weights(model)}</div>'
 
 
 def _facts(model: Any) -> str:
+    if hasattr(model, "elbo_"):
+        return _table([("evidence lower bound", f"{model.elbo_:.6g}"), ("iterations", f"{model.n_iter_}")])
     gap = f"{model.duality_gap_:.2g}"
     if hasattr(model, "gate"):
         rows = [("gap of the machine under the gates", gap)]
@@ -60,6 +63,10 @@ def _facts(model: Any) -> str:
         ("support vectors", f"{n_support} ({100 * model.support_fraction_:.0f} % of the distinct samples)"),
         ("iterations", f"{model.n_iter_} (machine solves: {model.n_solves_})"),
     ]
+    return _table(rows)
+
+
+def _table(rows: list[tuple[str, str]]) -> str:
     cells = "".join(f'<tr><th scope="row">{name}</th><td>{value}</td></tr>' for name, value in rows)
     return f"<table>{cells}</table>"
 

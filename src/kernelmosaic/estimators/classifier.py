@@ -12,6 +12,8 @@ from sklearn.utils import compute_class_weight
 from kernelmosaic.estimators._base import BaseMKLClassifier
 from kernelmosaic.estimators._training_set import TrainingSet
 from kernelmosaic.learning import Parameters
+from kernelmosaic.learning.fixed import given_weights
+from kernelmosaic.learning.hard_margin import learn_hard_margin
 from kernelmosaic.machines import SVC
 from kernelmosaic.machines.base import check_positive
 from kernelmosaic.machines.multiclass import CrammerSinger, MulticlassMachine, PairwiseSlack
@@ -36,7 +38,8 @@ class MKLClassifier(BaseMKLClassifier):
         1, 2 and 4 times the median distance between training samples.
     C : float or "learn", default=1.0
         Weight of the slack in the objective. ``"learn"``, with ``slack=2``, learns it with the weights: the identity
-        is one more kernel.
+        is one more kernel. ``np.inf`` allows no slack: the hard margin, for classes that the kernels separate, told
+        apart one versus rest; `slack` and the weights of samples and classes then say nothing.
     norm : float or "elastic", default=1
         1 for sparse weights (Σ d_m² η_m = 1), p > 1 for weights of p-norm one, ``"elastic"`` for sparse weights that
         are less uneven: l1_ratio · Σ θ_m + (1 − l1_ratio) · ‖θ‖₂ = 1 with θ_m = d_m² η_m.
@@ -214,8 +217,15 @@ class MKLClassifier(BaseMKLClassifier):
         """Whether all classes share one problem; two classes are the binary machine whatever `multi_class` says."""
         return self.multi_class in _JOINT and len(self.classes_) > 2
 
+    def _is_hard(self) -> bool:
+        return isinstance(self.C, float | np.floating) and bool(np.isposinf(self.C))
+
     def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Any]:
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
+        if self._is_hard():
+            if self.multi_class != "ovr" and len(positive) > 1:
+                raise ValueError(f"C=inf is served by multi_class='ovr', not by multi_class={self.multi_class!r}.")
+            return [SVC(np.where(y == c, 1.0, -1.0), sample_weight=(weight > 0).astype(np.float64)) for c in positive]
         sample_C = weight * self._class_factors(y, weight)
         shared = self.multi_class == "ovr-shared" and len(positive) > 1
         if isinstance(self.C, str) and (self.C != "learn" or self.weights is not None or shared or self._is_joint()):
@@ -236,6 +246,19 @@ class MKLClassifier(BaseMKLClassifier):
         if self.slack != 1:
             raise ValueError(f"slack={self.slack!r}: multi_class={self.multi_class!r} has slacks of norm 1 only.")
         return _JOINT[self.multi_class](labels, check_positive("C", self.C), len(self.classes_), sample_C)
+
+    def _learn(self, data: TrainingSet, machines: list[Any]) -> tuple[list[Any], str | None]:
+        if not self._is_hard():
+            return super()._learn(data, machines)
+        learner = self._make_learner(data.stack, machines)
+        diagonals = data.diagonals().mean(axis=1) * (
+            1.0 if self.weights is None else given_weights(self.weights, data.stack.n_kernels)
+        )
+        scale = float(diagonals.max()) or 1.0
+        learned = [
+            learn_hard_margin(learner, data.stack, machine.program.target, scale, self.tol) for machine in machines
+        ]
+        return learned, self._complaint(learner, max(learned, key=lambda one: one.gap))
 
     def _keep(self, data: TrainingSet, learned: list[Any], machines: list[Any]) -> None:
         super()._keep(data, learned, machines)

@@ -21,9 +21,16 @@ from kernelmosaic.learning import Learned, Learner, Parameters, make_learner
 from kernelmosaic.learning.discriminant import centered_traces, trace_penalties
 from kernelmosaic.learning.factory import solver_class
 from kernelmosaic.learning.fixed import given_weights
+from kernelmosaic.learning.problem import Iteration
 from kernelmosaic.machines import LeastSquares, Machine
 from kernelmosaic.machines.base import check_count, check_positive
-from kernelmosaic.machines.discriminant import Discriminant, Projection, discriminant_projection
+from kernelmosaic.machines.discriminant import (
+    Discriminant,
+    Projection,
+    discriminant_projection,
+    within_from_least_squares,
+)
+from kernelmosaic.solvers import relative_gap
 
 
 class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseMKLClassifier):
@@ -87,7 +94,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     trace_shares_ : ndarray of shape (P,)
         θ_i r_i, what each kernel has of the combined kernel's centred trace.
     alpha_ : float
-        λ, given or learned.
+        λ, given or learned; with ``"kim"`` that of the within-class criterion, as given.
     kernel_names_ : list of str
         Names of the kernels.
     dual_coef_ : ndarray of shape (outputs, n_samples)
@@ -100,7 +107,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         Share of each discriminant direction in the criterion F₄*.
     objective_ : float
         F₃* or F₆* at the weights; F₇* or F₉* with ``alpha="learn"``; the program's own value with
-        ``"sdp_approximate"``.
+        ``"sdp_approximate"``; F₁*, which is maximised, with ``"kim"``.
     duality_gap_ : float
         Certified relative duality gap, weights included.
     n_iter_, n_solves_ : int
@@ -192,10 +199,11 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self.kernel_names_ = data.kernel_set.names
         self.weights_ = learned.weights
         self.trace_shares_ = learned.weights * traces
-        self.alpha_ = learned.solution.alpha
-        self._keep_history([learned], [machine.objective_scale])
+        self.alpha_ = float(self.alpha) if self._is_kim() else learned.solution.alpha
+        written = _as_kim_writes(learned, machine) if self._is_kim() else learned
+        self._keep_history([written], [1.0 if self._is_kim() else machine.objective_scale])
         self._keep_rule(data, machine, learned)
-        complaint = self._complaint(learner, learned)
+        complaint = self._complaint(learner, written)
         if complaint is not None:
             warnings.warn(f"{type(self).__name__}{complaint}", ConvergenceWarning, stacklevel=2)
         return self
@@ -261,8 +269,10 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Machine]:
         """Return what `fit` solves for all targets at once: one least-squares machine a target."""
-        discriminant = Discriminant(np.searchsorted(self.classes_, y), self.alpha_)
-        return [LeastSquares(column, self.alpha_) for column in discriminant.targets.T]
+        alpha = self._ridge(len(y)) or self.alpha_
+        return [
+            LeastSquares(column, alpha) for column in Discriminant(np.searchsorted(self.classes_, y), alpha).targets.T
+        ]
 
     # Predictions out -----------------------------------------------------------------------------------------------
 
@@ -321,6 +331,20 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def _outputs(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self)
         return np.asarray(self._expansion.values(self._validate(X, reset=False)) @ self._slopes.T + self.intercept_)
+
+
+def _as_kim_writes(learned: Learned, machine: Discriminant) -> Learned:
+    """Return the same with F₁*, which is maximised, for F₃* in the objectives, and the gaps of the former."""
+
+    def step(objective: float, gap: float) -> Iteration:
+        value, counts = machine.objective_scale * objective, machine.counts
+        reached = within_from_least_squares(value, counts)
+        most = within_from_least_squares(value * (1.0 - gap), counts) if gap < 1 else np.inf
+        return Iteration(reached, relative_gap(most, reached))
+
+    last = step(learned.objective, learned.gap)
+    history = [step(one.objective, one.gap) for one in learned.history]
+    return replace(learned, objective=last.objective, gap=last.gap, history=history)
 
 
 # How classes are assigned in the discriminant space: both rules are linear in the projections -------------------------

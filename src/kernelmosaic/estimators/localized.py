@@ -137,7 +137,8 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
             )
 
     def _gate_inputs(self, data: TrainingSet) -> GateInputs:
-        if isinstance(make_gating(self.gating), Constant):
+        gating = make_gating(self.gating)
+        if isinstance(gating, Constant):
             return GateInputs.none()
         kinds = set(super()._kernels_take("input_kind"))
         if self.gating_kernel is None and self.gating_columns is None and kinds != {"numbers"}:
@@ -146,7 +147,13 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
                 "gate in its space, or name numeric gating_columns."
             )
         return GateInputs.fit(
-            data.samples, data.table, self.gating_columns, self.gating_kernel, data.weight, self.random_state
+            data.samples,
+            data.table,
+            self.gating_columns,
+            self.gating_kernel,
+            data.weight,
+            self.random_state,
+            gating.standardize,
         )
 
     def _learn(self, data: TrainingSet, machines: list[Machine]) -> tuple[list[Any], str | None]:
@@ -530,6 +537,8 @@ class LocalizedMKLOneClass(BaseLocalized, MKLOneClass):
     gating : {"softmax", "sigmoid", "constant", "gaussian"} or Gating, default="sigmoid"
         As in :class:`LocalizedMKLClassifier`. Softmax gates divide the one class into regions that no longer resemble
         one another, and detect less for it.
+    slack : {1, 2}, default=1
+        As in :class:`MKLOneClass`.
     gating_columns, gating_kernel, step, n_init, normalize, approximation, rank
         As in :class:`LocalizedMKLClassifier`, but ``normalize="centered"``.
     tol, n_iter_no_change, max_iter, memory_budget, device, verbose, random_state
@@ -554,6 +563,7 @@ objective_, duality_gap_, n_iter_, n_solves_, history_
         gating_kernel: Any = None,
         step: Any = "lbfgs",
         n_init: int = 3,
+        slack: int = 1,
         normalize: str | None = "trace",
         approximation: str | None = None,
         rank: Any = 500,
@@ -572,6 +582,7 @@ objective_, duality_gap_, n_iter_, n_solves_, history_
         self.gating_kernel = gating_kernel
         self.step = step
         self.n_init = n_init
+        self.slack = slack
         self.normalize = normalize
         self.approximation = approximation
         self.rank = rank

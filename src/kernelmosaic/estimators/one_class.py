@@ -23,7 +23,8 @@ _ROUNDING = {"double": 1e-9, "single": 1e-5}
 class MKLOneClass(OutlierMixin, BaseMKL):
     """One-class support vector machine on a weighted sum of kernels.
 
-    Minimises ½ (Σ_m d_m ‖w_m‖)² + 1/(ν n) Σ ξ_i + b subject to f(x_i) = Σ_m ⟨w_m, φ_m(x_i)⟩ + b ≥ −ξ_i.
+    Minimises ½ (Σ_m d_m ‖w_m‖)² + 1/(ν n) Σ ξ_i + b subject to f(x_i) = Σ_m ⟨w_m, φ_m(x_i)⟩ + b ≥ −ξ_i; with
+    ``slack=2``, ½ (Σ_m d_m ‖w_m‖)² + 1/(2ν) Σ ξ_i² + b.
 
     Parameters
     ----------
@@ -34,7 +35,10 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         `fit` warns of such kernels unless ``normalize="diagonal"``.
     nu : float, default=0.5
         In (0, 1]: at most this share of the training samples is called novel, at least this share supports the
-        boundary.
+        boundary. With ``slack=2`` it is what is added to the diagonal of the combined kernel, and bounds no share: the
+        samples called novel are those that support the boundary.
+    slack : {1, 2}, default=1
+        Norm of the slack.
     norm, l1_ratio, weights, penalties, penalty_power, solver, normalize, approximation, rank
         As in :class:`MKLClassifier`, but ``normalize="centered"``, which would put the origin in the samples' midst.
     tol, max_iter, memory_budget, device, random_state, verbose
@@ -52,8 +56,9 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         As in :class:`MKLClassifier`.
     """
 
-    # Models that version 0.1 saved do not have it.
+    # Models that version 0.1 saved do not have these.
     l1_ratio: Any = 0.5
+    slack: Any = 1
 
     def __init__(
         self,
@@ -65,6 +70,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         weights: Any = None,
         penalties: Any = None,
         penalty_power: float = 0.5,
+        slack: int = 1,
         solver: str = "newton",
         normalize: str | None = "trace",
         approximation: str | None = None,
@@ -83,6 +89,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         self.weights = weights
         self.penalties = penalties
         self.penalty_power = penalty_power
+        self.slack = slack
         self.solver = solver
         self.normalize = normalize
         self.approximation = approximation
@@ -128,7 +135,9 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         return data
 
     def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Machine]:
-        return [OneClass(len(weight), 1.0 / (self.nu * float(weight.sum())), weight)]
+        # A price per share of the samples bounds how many are novel; of squared slacks it would have all of them be.
+        counted = float(weight.sum()) if self.slack == 1 else 1.0
+        return [OneClass(len(weight), 1.0 / (self.nu * counted), weight, self.slack)]
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the signed distances: negative for novel samples."""

@@ -204,6 +204,16 @@ def total_scatter_value(K: Matrix, targets: Matrix, alpha: float) -> float:
     return float(ratios.sum())
 
 
+def joint_ratio_value(K: Matrix, targets: Matrix, tau: float) -> float:
+    """Return F₈* = Σ_i h_iᵀ(h_i − (I + τG̃)⁻¹h_i)/τ, the Fisher ratio over τΣ_K + I, with λ = 1/τ in the data term.
+
+    At a fixed τ kernels rank by it as by F₉*. It falls with τ for every kernel, so it is not what to choose τ by: that
+    is F₉*, the objective of ``alpha="learn"``.
+    """
+    T = targets.reshape(len(K), -1)
+    return (float(np.sum(T * T)) - least_squares_value(K, T, 1.0 / tau)) / tau
+
+
 def trace_value(K: Matrix, H: Matrix, alpha: float) -> float:
     """Return F₄* = tr(S_t⁺S_b) with S_t = GΠG + λG and S_b = GHHᵀG."""
     G = np.asarray(K, dtype=np.float64)
@@ -221,6 +231,12 @@ def within_class_value(K: Matrix, labels: NDArray[Any], alpha: float) -> float:
     Ga = G @ a
     inner = np.linalg.solve(alpha * np.eye(len(G)) + J @ G @ J, J @ Ga)
     return float((a @ Ga - (J @ Ga) @ inner) / alpha)
+
+
+def within_from_least_squares(value: float, counts: NDArray[Any]) -> float:
+    """Return F₁* from F₃*, whose regulariser is m times that of F₁*: m (1/(c F₃*) − 1)/c with c = m₊m₋/m."""
+    m, c = float(counts.sum()), float(counts.prod() / counts.sum())
+    return m * (1.0 / (c * value) - 1.0) / c
 
 
 def within_class_matrix(labels: NDArray[Any]) -> Matrix:

@@ -260,6 +260,7 @@ class ConvergenceDisplay:
         gated = hasattr(model, "gate")
         # Under gates the gap is the machine's, which the tolerance on the gates does not speak of.
         name = "gap of the machine" if gated else "relative duality gap"
+        name = "relative rise of the bound" if hasattr(model, "elbo_") else name
         tol = None if gated else float(model.tol)
         return cls(_courses(history, getattr(model, "classes_", None)), tol, name).plot(ax=ax, **style)
 
