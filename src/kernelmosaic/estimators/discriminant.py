@@ -9,9 +9,11 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from kernelmosaic.backend import to_host
 from kernelmosaic.estimators._base import BaseMKLClassifier
@@ -26,6 +28,7 @@ from kernelmosaic.machines import LeastSquares, Machine
 from kernelmosaic.machines.base import check_count, check_positive
 from kernelmosaic.machines.discriminant import (
     Discriminant,
+    LabelDiscriminant,
     Projection,
     discriminant_projection,
     within_from_least_squares,
@@ -42,6 +45,10 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     scatter, F₂* = aᵀa − F₃* (F₄* = F₅* = Σ h_jᵀh_j − F₆*); over the within-class scatter it is the same with λ/m, m
     samples. With ``alpha="learn"`` the identity is one more kernel, of trace m, its weight is λ, and F₇* (F₉*) = Σ_j
     h_jᵀ(λI + G̃)⁻¹h_j is minimised over all of them together.
+
+    Samples may have several labels, or none: fitted to indicators Y of shape (n_samples, labels), H is
+    √n Π Y (YᵀY)^(−½), which for one label per sample is the same as with classes, and a label is predicted where its
+    least-squares fit exceeds one half.
 
     Plain regularised kernel discriminant analysis is this estimator with one kernel, or with ``weights="uniform"`` or
     given.
@@ -169,6 +176,8 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     # Single precision would leave nothing of a small λ.
     _stack_dtype = np.float64
+    # Fitted to labels, of which a sample may have several; models that version 0.1 saved were not.
+    _has_labels = False
 
     # Fitting -------------------------------------------------------------------------------------------------------
 
@@ -179,21 +188,19 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
             Samples; with `approximation` also a memory map, the path of a Parquet file, or a Dask collection.
-        y : array-like of shape (n_samples,)
-            Classes.
+        y : array-like of shape (n_samples,) or (n_samples, labels)
+            Classes, or the indicators of labels of which a sample may have several, or none.
 
         Returns
         -------
         self
         """
         original = to_host(X)
-        X, y = self._validate(X, y, reset=True)
-        self.classes_ = self._find_classes(y)
-        labels = np.searchsorted(self.classes_, y)
+        X, y = self._validate(X, y, reset=True, multi_output=True)
         self._check_params()
-        data = self._training_set(X, original, Counted.everyone(len(labels), None))
+        machine = self._discriminant(y)
+        data = self._training_set(X, original, Counted.everyone(len(y), None))
         traces = centered_traces(data.stack, data.diagonals())
-        machine = Discriminant(labels, self._ridge(len(labels)))
         learner = self._trace_learner(data.stack, traces)
         learned = learner.learn(data.stack, machine)
         self.kernel_names_ = data.kernel_set.names
@@ -207,6 +214,21 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         if complaint is not None:
             warnings.warn(f"{type(self).__name__}{complaint}", ConvergenceWarning, stacklevel=2)
         return self
+
+    def _discriminant(self, y: Any) -> Discriminant:
+        self._has_labels = np.ndim(y) == 2 and np.shape(y)[1] > 1
+        if not self._has_labels:
+            y = column_or_1d(y, warn=True)
+            self.classes_ = self._find_classes(y)
+            return Discriminant(np.searchsorted(self.classes_, y), self._ridge(len(y)))
+        if type_of_target(y) != "multilabel-indicator":
+            raise ValueError(
+                f"y has shape {np.shape(y)}: give one class per sample, or indicators, 0 and 1, one column per label."
+            )
+        if self.decision != "least_squares":
+            raise ValueError(f"decision={self.decision!r} tells classes apart; labels need 'least_squares'.")
+        self.classes_ = np.arange(y.shape[1])
+        return LabelDiscriminant(y.toarray() if issparse(y) else y, self._ridge(y.shape[0]))
 
     def _check_params(self) -> None:
         check_positive("tol", self.tol)
@@ -275,6 +297,15 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         ]
 
     # Predictions out -----------------------------------------------------------------------------------------------
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of each sample; fitted to labels, their indicators, of shape (n_samples, labels)."""
+        return (self._outputs(X) > 0).astype(int) if self._has_labels else super().predict(X)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = self.decision == "least_squares" and not self._is_kim()
+        return tags
 
     def transform(self, X: Any) -> NDArray[np.float64]:
         """Project samples to the discriminant space.
@@ -370,6 +401,8 @@ def least_squares_rule(Z: Matrix, machine: Discriminant, projection: Projection)
     counts, n = machine.counts, len(Z)
     # A = βC with the columns of C orthogonal, so the targets' own fit is Z times eigenvalues times Cᵀ.
     fit = projection.rotation * projection.eigenvalues
+    if isinstance(machine, LabelDiscriminant):
+        return LinearRule(2.0 * machine.root @ fit, 2.0 * counts / n - 1.0)
     if len(counts) == 2:
         return LinearRule(2.0 * counts[0] * counts[1] / n * fit, np.array([(counts[1] - counts[0]) / n]))
     return LinearRule(np.sqrt(counts / n)[:, np.newaxis] * fit, counts / n)

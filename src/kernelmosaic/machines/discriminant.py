@@ -84,6 +84,8 @@ class Discriminant:
 
     # β has one column per target, and all samples are in all of them.
     can_be_subsampled = False
+    #: Whether every sample has one class; else it may have several labels.
+    has_classes = True
 
     def primal_value(self, solution: Any) -> float:
         """Return the value of a solution, no less than the optimum at its weights."""
@@ -92,6 +94,44 @@ class Discriminant:
     def solve(self, K: Any, alpha: float) -> Factored:
         """Return β = (λI + G̃)⁻¹ targets for a kernel in whatever form a stack gives it; see `solve_centred`."""
         return solve_centred(K, self.targets, alpha)
+
+
+class LabelDiscriminant(Discriminant):
+    """The same for samples that may have several labels, or none.
+
+    H = √n Π Y (YᵀY)^(−½) for the indicators Y: labels that go together share directions. Where every sample has one
+    label, YᵀY holds the counts, and H is `class_targets`.
+
+    Parameters
+    ----------
+    indicators : array of shape (n, labels)
+        Y, of zeros and ones; no column is constant.
+    alpha : float or None
+        See `Discriminant`.
+
+    Attributes
+    ----------
+    root : ndarray of shape (labels, labels)
+        (YᵀY)^½ / √n, with which targets become indicators again.
+    """
+
+    def __init__(self, indicators: NDArray[Any], alpha: float | None) -> None:
+        Y = np.asarray(indicators, dtype=np.float64)
+        n = len(Y)
+        self.counts = Y.sum(axis=0)
+        if np.any((self.counts == 0) | (self.counts == n)):
+            constant = int(np.flatnonzero((self.counts == 0) | (self.counts == n))[0])
+            raise ValueError(f"y: the label in column {constant} is the same for all samples; leave it out.")
+        self.alpha = None if alpha is None else check_positive("alpha", alpha)
+        self.objective_scale = 1.0 if self.alpha is None else self.alpha
+        eigenvalues, V = eigh(Y.T @ Y / n)
+        known = eigenvalues > _RANK * eigenvalues[-1]
+        roots = np.sqrt(np.where(known, eigenvalues, 0.0))
+        self.root = (V * roots) @ V.T
+        inverse = (V * np.divide(1.0, roots, out=np.zeros_like(roots), where=known)) @ V.T
+        self.targets = (Y - Y.mean(axis=0)) @ inverse
+
+    has_classes = False
 
 
 def solve_centred(K: Any, targets: Matrix, alpha: float) -> Factored:

@@ -188,7 +188,7 @@ class DiscriminantKim(Learner):
     advice = DiscriminantSDP.advice
 
     def learn(self, stack: GramStack, machine: Discriminant, warm_start: Any = None) -> Learned:
-        if machine.alpha is None or len(machine.counts) != 2:
+        if machine.alpha is None or not machine.has_classes or len(machine.counts) != 2:
             raise ValueError("formulation='kim' serves two classes and a given alpha; use formulation='sdp'.")
         _require_small("kim", [stack.n_samples + 1], stack.n_kernels)
         problem = DiscriminantProblem(stack, machine, self.options)
