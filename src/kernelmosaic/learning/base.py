@@ -16,6 +16,12 @@ from kernelmosaic.learning.progress import GapProgress, gap_progress
 from kernelmosaic.solvers import Solution
 from kernelmosaic.solvers.multiclass_program import MulticlassSolution
 
+#: What to do where rounding ends a search.
+ROUNDING = (
+    "rounding hides what is left to gain; accept a larger tol. Where the gap is far above it, lower C or use "
+    "normalize='trace', which puts the kernels on one scale."
+)
+
 
 @dataclass(frozen=True)
 class Iteration:

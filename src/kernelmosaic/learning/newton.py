@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack
-from kernelmosaic.learning.base import Learned, Learner, Options
+from kernelmosaic.learning.base import ROUNDING, Learned, Learner, Options
 from kernelmosaic.learning.multiclass import MulticlassProblem
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import BoundTracker, Evaluation, Problem, line_search
@@ -45,7 +45,7 @@ class Newton(Learner):
     """
 
     machine_needs = ()
-    stalled = "rounding is all that is left to gain; accept a larger tol."
+    stalled = ROUNDING
 
     def __init__(self, options: Options) -> None:
         self.options = options

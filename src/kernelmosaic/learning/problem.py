@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -15,6 +16,7 @@ from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.progress import GapProgress
 from kernelmosaic.solvers import Solution, relative_gap
 from kernelmosaic.solvers.free_block import free_samples
+from kernelmosaic.solvers.smo import most_steps
 
 #: A kernel whose slope is below this share of the steepest cannot enter soon, and is not asked every time.
 _WATCHED = 0.8
@@ -22,6 +24,10 @@ _WATCHED = 0.8
 _NOISE = 1e-10
 #: Sufficient decrease in a line search: the share of what the slope promises.
 _ARMIJO = 1e-4
+
+
+class ExhaustedError(Exception):
+    """Machines were solved for so long without reaching their gap that more solves would be in vain, too."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,7 @@ class Problem:
         self.norm = options.norm
         self.scale = 1.0 / options.penalties**2
         self.n_solves = 0
+        self._vain_steps = 0
         self._K: Any = None
         self._at: Weights | None = None
 
@@ -96,9 +103,18 @@ class Problem:
         return self._K
 
     def solve(self, theta: Weights, warm_start: NDArray[np.float64] | None, tol: float) -> Solution:
-        """Solve the machine at θ to a relative gap of `tol`."""
+        """Solve the machine at θ to a relative gap of `tol`.
+
+        Raises
+        ------
+        ExhaustedError
+            If solves that did not reach their gap have used up the steps of two.
+        """
+        if self._vain_steps >= 2 * most_steps(self.stack.n_samples):
+            raise ExhaustedError
         solution: Solution = self.machine.solve(self.combine(theta), warm_start, tol)
         self.n_solves += 1
+        self._vain_steps += solution.n_iter if solution.gap > tol else 0
         return solution
 
     def evaluate(
@@ -246,7 +262,7 @@ class BoundTracker(Generic[Evaluated]):
 
     def improve(self, step: Callable[[], bool], tol: float, max_iter: int, progress: GapProgress) -> None:
         """Record step after step until the gap is `tol`, the history has `max_iter` lines, or a step says False."""
-        with progress as advance:
+        with progress as advance, suppress(ExhaustedError):
             advance(self.gap)
             while self.gap > tol and len(self.history) < max_iter and step():
                 advance(self.record())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,10 @@ from scipy import sparse
 
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.base import Learned, Learner, Options
-from kernelmosaic.learning.problem import BoundTracker, Problem
+from kernelmosaic.learning.problem import BoundTracker, ExhaustedError, Problem
 from kernelmosaic.machines import Machine
 from kernelmosaic.solvers import Program
-from kernelmosaic.solvers.conic import ConicProgram
+from kernelmosaic.solvers.conic import ConicError, ConicProgram
 from kernelmosaic.solvers.program import Vector
 
 #: Entries of the kernels' factors: beyond it the interior-point solver's own matrices outgrow an ordinary machine.
@@ -28,7 +29,8 @@ class QCQP(Learner):
     """Maximise ⟨t, β⟩ − ε‖β‖₁ − ½ Σ ρβ² − γ over the program's β and γ with ½ βᵀK_mβ ≤ d_m² γ, by interior points.
 
     The multipliers of the constraints are the weights η, with Σ d_m² η_m = 1. The machine is then solved once at these
-    weights, which certifies them.
+    weights, which certifies them. Where the conic program is too badly conditioned to have a point, the weights stay
+    equal, and the gap says how far from the optimum they may be.
 
     References
     ----------
@@ -50,13 +52,14 @@ class QCQP(Learner):
         found = BoundTracker(problem, problem.evaluate(options.norm.start(stack.n_kernels), warm_start, inner))
         with options.progress(type(machine).__name__) as advance:
             advance(found.gap)
-            theta, beta = self._solve(problem, scale=float(found.best.theta @ found.best.q))
-            found.bound(problem.guarantee(beta))
-            found.see(problem.evaluate(theta, beta, inner))
-            advance(found.record())
-            if found.gap > options.tol:
-                found.see(problem.evaluate(theta, found.best.solution.beta, 1e-3 * options.tol))
+            with suppress(ConicError, ExhaustedError):
+                theta, beta = self._solve(problem, scale=float(found.best.theta @ found.best.q))
+                found.bound(problem.guarantee(beta))
+                found.see(problem.evaluate(theta, beta, inner))
                 advance(found.record())
+                if found.gap > options.tol:
+                    found.see(problem.evaluate(theta, found.best.solution.beta, 1e-3 * options.tol))
+                    advance(found.record())
         return problem.learned(found.best, found.gap, found.history)
 
     def _solve(self, problem: Problem, scale: float) -> tuple[Vector, Vector]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kernelmosaic.gram import GramStack
-from kernelmosaic.learning.base import Learned, Learner, Options
+from kernelmosaic.learning.base import ROUNDING, Learned, Learner, Options
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import BoundTracker, Evaluation, Problem
 from kernelmosaic.machines import Machine
@@ -36,6 +36,7 @@ class ReducedGradient(Learner):
     """
 
     norm_needs = ("sums_to_one",)
+    stalled = ROUNDING
 
     def __init__(self, options: Options) -> None:
         self.options = options

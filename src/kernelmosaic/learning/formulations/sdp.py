@@ -13,7 +13,7 @@ from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.base import Iteration, Learned, Learner, Options
 from kernelmosaic.machines import Machine
 from kernelmosaic.solvers import Program, relative_gap
-from kernelmosaic.solvers.conic import ConicProgram, pack_symmetric, unpack_symmetric
+from kernelmosaic.solvers.conic import ConicError, ConicProgram, pack_symmetric, unpack_symmetric
 from kernelmosaic.solvers.program import Vector
 
 #: The interior-point solver factorises a matrix of order n²/2.
@@ -57,15 +57,27 @@ class SDP(Learner):
             )
         Ks = np.array([np.asarray(stack.row_block(m, slice(0, n)), dtype=np.float64) for m in range(stack.n_kernels)])
         with self.options.progress(type(machine).__name__) as advance:
-            eta, beta, W = _solve(Ks, machine.program)
+            try:
+                eta, beta, W = _solve(Ks, machine.program)
+            except ConicError:  # too badly conditioned to have a point: equal shares of the trace, honestly certified
+                eta, beta, W = _equal_shares(Ks), None, None
             K = np.ascontiguousarray(np.tensordot(eta, Ks, 1))
             solution = machine.solve(K, beta, 0.01 * self.options.tol)
             upper = machine.program.primal_value(
                 0.5 * float(solution.beta @ solution.values), solution.values, solution.intercept
             )
+            if beta is None or W is None:
+                beta, W = solution.beta, 0.5 * np.outer(solution.beta, solution.beta)
             gap = relative_gap(upper, _lower_bound(Ks, machine.program, beta, W))
             advance(gap)
         return Learned(eta, solution, upper, gap, 1, [Iteration(upper, gap)])
+
+
+def _equal_shares(Ks: NDArray[np.float64]) -> Vector:
+    """Return weights that give every kernel that has a trace the same share of it."""
+    r = np.trace(Ks, axis1=1, axis2=2) / Ks.shape[1]
+    shares = np.divide(1.0, r, out=np.zeros(len(r)), where=r > 0)
+    return np.asarray(shares / max(np.count_nonzero(shares), 1))
 
 
 def _solve(Ks: NDArray[np.float64], program: Program) -> tuple[Vector, Vector, NDArray[np.float64]]:
