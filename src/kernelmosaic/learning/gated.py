@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack, KernelSet
 from kernelmosaic.learning.base import Iteration
+from kernelmosaic.learning.problem import ExhaustedError, Patience
 from kernelmosaic.learning.progress import progress
 from kernelmosaic.learning.projections import Projections
 from kernelmosaic.learning.steps import Step, make_step
@@ -107,6 +108,7 @@ class GatedProblem:
         self.gating = gating
         self.Z = Z
         self.tol = tol
+        self.patience = Patience(stack.n_samples)
         self.n_solves = 0
         self._K: NDArray[Any] | None = None
         self._beta: Array | None = None
@@ -115,7 +117,9 @@ class GatedProblem:
         """Solve the machine under the gates of V, starting from the last β."""
         gates = self.gating.values(V, self.Z)
         self._K = self.stack.combine_gated(gates, out=self._K)
+        self.patience.require()
         solution = self.machine.solve(self._K, self._beta, self.tol)
+        self.patience.note(solution, self.tol)
         self._beta = solution.beta
         self.n_solves += 1
         return Look(solution.objective, gates, solution)
@@ -232,8 +236,11 @@ class _Run:
         short = 0
         for _ in range(moves):
             before = self.look.value
-            moved = self._move_projections()
-            moved = self._move_gates() or moved
+            try:
+                moved = self._move_projections()
+                moved = self._move_gates() or moved
+            except ExhaustedError:  # rounding hides the machines' values: there is nothing to descend on
+                return False
             if not moved:
                 return True
             self.history.append(self._line())

@@ -24,10 +24,36 @@ _WATCHED = 0.8
 _NOISE = 1e-10
 #: Sufficient decrease in a line search: the share of what the slope promises.
 _ARMIJO = 1e-4
+#: So many solves that end at a gap above this are enough, however few steps they took.
+_HOPELESS_SOLVES, _HOPELESS = 4, 0.1
 
 
 class ExhaustedError(Exception):
     """Machines were solved for so long without reaching their gap that more solves would be in vain, too."""
+
+
+class Patience:
+    """Counts the steps of solves that did not reach their gap.
+
+    Parameters
+    ----------
+    n_samples : int
+        Of the machine, which says how many steps one solve may take: so many in vain are enough.
+    """
+
+    def __init__(self, n_samples: int) -> None:
+        self.left = self.whole = most_steps(n_samples)
+
+    def require(self) -> None:
+        """Raise an `ExhaustedError` if there is none left."""
+        if self.left <= 0:
+            raise ExhaustedError
+
+    def note(self, solution: Any, tol: float) -> None:
+        """Take note of a solve to a relative gap of `tol`."""
+        if solution.gap > tol:
+            # Solvers of other kernels than stored matrices count other steps than those of pairs.
+            self.left -= max(solution.n_iter, self.whole // _HOPELESS_SOLVES if solution.gap > _HOPELESS else 0)
 
 
 @dataclass(frozen=True)
@@ -77,7 +103,7 @@ class Problem:
         self.norm = options.norm
         self.scale = 1.0 / options.penalties**2
         self.n_solves = 0
-        self._vain_steps = 0
+        self.patience = Patience(stack.n_samples)
         self._K: Any = None
         self._at: Weights | None = None
 
@@ -108,13 +134,12 @@ class Problem:
         Raises
         ------
         ExhaustedError
-            If solves that did not reach their gap have used up the steps of two.
+            If solves that did not reach their gap have used up the steps that one may take.
         """
-        if self._vain_steps >= 2 * most_steps(self.stack.n_samples):
-            raise ExhaustedError
+        self.patience.require()
         solution: Solution = self.machine.solve(self.combine(theta), warm_start, tol)
         self.n_solves += 1
-        self._vain_steps += solution.n_iter if solution.gap > tol else 0
+        self.patience.note(solution, tol)
         return solution
 
     def evaluate(

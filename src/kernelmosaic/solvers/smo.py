@@ -22,8 +22,8 @@ _NEWTON_AFTER = 3
 _NEWTON_FREE = 4000
 #: ... and the factorisation's |F|³ is at most this multiple of steps × samples: it then takes no longer than they did.
 _FLOPS_A_STEP = 20
-#: Most steps, in all and per sample: about ten times what the hardest problems take that rounding does not hide.
-_MOST_STEPS, _MOST_STEPS_A_SAMPLE = 100_000, 1000
+#: Most steps, in all and per sample: about five times what the hardest problems take that rounding does not hide.
+_MOST_STEPS, _MOST_STEPS_A_SAMPLE = 50_000, 500
 
 
 def solve_smo(
