@@ -24,8 +24,8 @@ _WATCHED = 0.8
 _NOISE = 1e-10
 #: Sufficient decrease in a line search: the share of what the slope promises.
 _ARMIJO = 1e-4
-#: So many solves that end at a gap above this are enough, however few steps they took.
-_HOPELESS_SOLVES, _HOPELESS = 4, 0.1
+#: So many solves in vain that end above such a gap are enough, however few steps they took.
+_HOPELESS = {0.1: 4, 1e-3: 16}
 
 
 class ExhaustedError(Exception):
@@ -53,7 +53,8 @@ class Patience:
         """Take note of a solve to a relative gap of `tol`."""
         if solution.gap > tol:
             # Solvers of other kernels than stored matrices count other steps than those of pairs.
-            self.left -= max(solution.n_iter, self.whole // _HOPELESS_SOLVES if solution.gap > _HOPELESS else 0)
+            enough = next((count for gap, count in _HOPELESS.items() if solution.gap > gap), self.whole)
+            self.left -= max(solution.n_iter, self.whole // enough)
 
 
 @dataclass(frozen=True)
