@@ -68,7 +68,8 @@ class SDP(Learner):
             )
             if beta is None or W is None:
                 beta, W = solution.beta, 0.5 * np.outer(solution.beta, solution.beta)
-            gap = relative_gap(upper, _lower_bound(Ks, machine.program, beta, W))
+            # Rounding may lift the bound above what the machine at these weights is certified to.
+            gap = max(relative_gap(upper, _lower_bound(Ks, machine.program, beta, W)), solution.gap)
             advance(gap)
         return Learned(eta, solution, upper, gap, 1, [Iteration(upper, gap)])
 
