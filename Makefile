@@ -2,7 +2,7 @@
 # Another interpreter:  make test PYTHON=python3.13
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs linkcheck format bench benchname reproduce clean
+.PHONY: help demo test lint docs linkcheck format bench benchname reproduce campaign clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -55,8 +55,12 @@ reproduce: $(DEV) ## tables of the papers run again: make reproduce NAME=000-tab
 	@test -n "$(NAME)" || { echo "make reproduce NAME=…, one or several of:" >&2; $(BIN)/python -m reproduction --list >&2; exit 2; }
 	$(BIN)/python -m reproduction $(NAME)
 
+N ?= 1000
+campaign: $(DEV) ## random problems, each checked by other means: make campaign N=10000
+	$(BIN)/python -m tests.campaign --count $(N) --n-jobs 2 --log campaign.jsonl $(if $(SEED),--seed $(SEED))
+
 clean: ## remove .venv, caches and what was built
-	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache kernelmosaic-demo.html docs/_build docs/auto_examples docs/generated
+	rm -rf $(VENV) build dist campaign.jsonl .hypothesis .mypy_cache .pytest_cache .ruff_cache kernelmosaic-demo.html docs/_build docs/auto_examples docs/generated
 	find src reproduction tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are written last: a failed or interrupted step is simply done again.

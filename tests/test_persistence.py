@@ -342,6 +342,36 @@ def test_another_scikit_learn_is_warned_of(model_file):
         load(model_file)
 
 
+@pytest.mark.parametrize(("version", "warns"), [("99.0.0", True), ("99.1.0rc1", True), ("0.1.0", False)])
+def test_a_newer_kernelmosaic_is_warned_of(model_file, version, warns):
+    rewritten(model_file, lambda members, header: header.update(kernelmosaic_version=version))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        load(model_file)
+    said = [str(one.message) for one in caught if "newer than" in str(one.message)]
+    assert len(said) == warns
+    assert not warns or f"kernelmosaic {version}" in said[0]
+
+
+def test_a_small_file_that_unpacks_to_gigabytes_is_not_unpacked(model_file, monkeypatch):
+    with zipfile.ZipFile(model_file, "a", zipfile.ZIP_DEFLATED) as archive, archive.open("zeros", "w") as member:
+        for _ in range(8):
+            member.write(bytes(2**20))
+    assert model_file.stat().st_size < 2**20
+    monkeypatch.setattr(zipfile.ZipFile, "read", lambda *arguments: pytest.fail("was unpacked"))
+    for read in (load, persistence.info):
+        with pytest.raises(ValueError, match=r"unpacks to 8 MiB, above max_bytes=4194304"):
+            read(model_file, max_bytes=2**22)
+
+
+def test_a_file_is_read_up_to_the_size_allowed(model_file):
+    with zipfile.ZipFile(model_file) as archive:
+        size = sum(member.file_size for member in archive.infolist())
+    load(model_file, max_bytes=size)
+    with pytest.raises(ValueError, match="give load a larger max_bytes"):
+        load(model_file, max_bytes=size - 1)
+
+
 class Innocent(BaseEstimator):
     pass
 

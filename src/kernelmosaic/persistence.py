@@ -13,6 +13,7 @@ import io
 import json
 import os
 import platform
+import re
 import sys
 import uuid
 import warnings
@@ -38,6 +39,8 @@ FORMAT_VERSION = 1
 
 _HEADER = "kernelmosaic.json"
 _MODEL = "the path of a file that save or `kernelmosaic fit` wrote"
+#: Bytes that a model file may unpack to, unless `max_bytes` says otherwise: a small file may hold many zeros.
+MAX_BYTES = 2**31
 #: Packages and modules whose classes a model may hold. Stacks, learners and readers of files are not among them: a
 #: model holds none, and building a reader opens its file.
 _HOMES = (
@@ -158,7 +161,7 @@ def save(estimator: Any, path: str | os.PathLike[str], *, trusted: Iterable[str]
     _replace_file(Path(path), _with_header(data, _type_name(type(estimator))))
 
 
-def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> Any:
+def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = (), max_bytes: int = MAX_BYTES) -> Any:
     """Read an estimator that `save` wrote.
 
     Nothing in the file is run: only objects of listed types are rebuilt, from arrays, numbers and text.
@@ -169,6 +172,9 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> Any:
         The file.
     trusted : iterable of str, default=()
         Full names of further types to rebuild. Name only what you know to be harmless.
+    max_bytes : int, default=2**31
+        Most bytes that the file may unpack to. The sizes it states are added up before anything is unpacked, and no
+        more than these are read.
 
     Returns
     -------
@@ -178,17 +184,27 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> Any:
     Raises
     ------
     ValueError
-        If the file is not a model file, is damaged or changed, holds other types, or is of a newer form.
+        If the file is not a model file, is damaged or changed, holds other types, is of a newer form, or unpacks to
+        more than `max_bytes`.
 
     Warns
     -----
     InconsistentVersionWarning
         If another version of scikit-learn wrote it.
+    UserWarning
+        If a newer version of kernelmosaic wrote it.
     """
     skops_io = _skops_io()
     trusted = _names(trusted)
     data = _read_file(path)
-    header = _read_header(data, path)
+    header = _read_header(data, path, max_bytes)
+    if _release(header.kernelmosaic_version) > _release(__version__):
+        warnings.warn(
+            f"{path} was written by kernelmosaic {header.kernelmosaic_version}, newer than {__version__}, which may "
+            "not know all of it: update kernelmosaic, or check the predictions.",
+            UserWarning,
+            stacklevel=2,
+        )
     if header.kernelmosaic_version.startswith("0.1."):
         data = _with_new_names(data)
     try:
@@ -218,9 +234,9 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> Any:
     return estimator
 
 
-def info(path: str | os.PathLike[str]) -> ModelFileInfo:
-    """Return what a model file says of itself, without rebuilding anything."""
-    return _read_header(_read_file(path), path)
+def info(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> ModelFileInfo:
+    """Return what a model file says of itself, without rebuilding anything; `max_bytes` as in `load`."""
+    return _read_header(_read_file(path), path, max_bytes)
 
 
 @cache
@@ -325,11 +341,32 @@ def _digest(archive: zipfile.ZipFile) -> str:
     return total.hexdigest()
 
 
-def _read_header(data: bytes, path: Any) -> ModelFileInfo:
+def _release(version: str) -> tuple[int, ...]:
+    """Return the numbers a version begins with."""
+    return tuple(int(part) for part in re.findall(r"\d+", re.split(r"[^\d.]", version, maxsplit=1)[0]))
+
+
+def _check_size(archive: zipfile.ZipFile, path: Any, max_bytes: int) -> None:
+    total = sum(member.file_size for member in archive.infolist())
+    if total > max_bytes:
+        raise _TooLargeError(
+            f"{path} unpacks to {total / 2**20:,.0f} MiB, above max_bytes={max_bytes} ({max_bytes / 2**20:,.0f} MiB): "
+            "if you know who wrote it, give load a larger max_bytes."
+        )
+
+
+class _TooLargeError(ValueError):
+    """The file would unpack to more than is allowed."""
+
+
+def _read_header(data: bytes, path: Any, max_bytes: int) -> ModelFileInfo:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            _check_size(archive, path, max_bytes)
             text = archive.read(_HEADER) if _HEADER in archive.namelist() else None
             digest = _digest(archive)
+    except _TooLargeError:
+        raise
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, OverflowError, ValueError) as error:
         fault = str(error).removesuffix(".")
         raise ValueError(f"{path} is not a model file, or a damaged one: {fault}; give {_MODEL}.") from error

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from kernelmosaic.kernels.base import is_number
 from kernelmosaic.reports import existing_file, write_bytes, write_text
 
+#: How an empty cell may be written.
+MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
 #: Numbers are read as they were written, which pandas 3.1 does by itself and warns of being asked for.
 _TO_THE_LAST_DIGIT: dict[str, Any] = (
     {"float_precision": "round_trip"} if [*map(int, pd.__version__.split(".")[:2])] < [3, 1] else {}
 )
-#: How an empty cell may be written.
-MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
 NUMBERS, CATEGORIES, SEQUENCES, TEXT = "numbers", "categories", "sequences", "free text"
 #: A column is one of categories if it has at most this many different texts, each twice on average.
 _MOST_CATEGORIES = 50
@@ -36,6 +36,8 @@ _MOSTLY = 0.5
 _DECIMAL_COMMA = r"\s*[+-]?\d*,\d+\s*"
 #: Above this, a sum of squares overflows.
 _LARGEST = 1e150
+#: How a cell begins that spreadsheets take for a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 #: Whole numbers are classes if there are at most this many of them, each twice on average.
 _MOST_CLASSES = 20
 
@@ -69,8 +71,27 @@ def write_table(table: pd.DataFrame, path: Path) -> None:
 
 
 def table_text(table: pd.DataFrame, delimiter: str = ",") -> str:
-    """Return a table as delimited text."""
-    return str(table.to_csv(index=False, sep=delimiter, lineterminator="\n"))
+    """Return a table as delimited text, in which no cell is a formula to a spreadsheet."""
+    harmless = table.copy()
+    for name in table.columns:
+        if not pd.api.types.is_numeric_dtype(table[name].dtype):
+            harmless[name] = [_harmless(value) for value in table[name]]
+    harmless.columns = [_harmless(name) for name in table.columns]
+    # A carriage return ends a row, too, unless it is quoted, which pandas does of itself for the other sign only.
+    split = any(isinstance(cell, str) and "\r" in cell for cell in [*harmless.columns, *harmless.to_numpy().flat])
+    quoting = csv.QUOTE_NONNUMERIC if split else csv.QUOTE_MINIMAL
+    return str(harmless.to_csv(index=False, sep=delimiter, lineterminator="\n", quoting=quoting))
+
+
+def _harmless(cell: Any) -> Any:
+    """Return a text that a spreadsheet would run with an apostrophe before it; numbers stay numbers."""
+    if not isinstance(cell, str) or not cell.startswith(_FORMULA):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
 
 
 def _check_there(path: Path) -> None:
@@ -317,9 +338,17 @@ def refuse_missing(missing: NDArray[np.bool_], name: str, where: Any) -> None:
 
 
 def looks_like_an_index(column: pd.Series) -> bool:
-    """Whether a column is what some program wrote to number the rows."""
+    """Whether a column is what some program wrote to number or name the rows; one without a name may hold data."""
     name = str(column.name).strip().lower()
-    return (name in ("", "id", "index") or name.startswith("unnamed: ")) and column.nunique() == len(column)
+    nameless = not name or name.startswith("unnamed: ")
+    if not (nameless or name in ("id", "index")) or column.nunique() != len(column):
+        return False
+    if not pd.api.types.is_numeric_dtype(column.dtype):
+        return not nameless or kind_of(column) != SEQUENCES
+    values = column.to_numpy(dtype=np.float64)
+    if np.any(values != np.floor(values)):
+        return False
+    return not nameless or bool(np.ptp(values) == len(values) - 1)
 
 
 # Targets ------------------------------------------------------------------------------------------------------------

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.exceptions import ConvergenceWarning
 
 from kernelmosaic import MKLClassifier
 from kernelmosaic.gram import StoredStack
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.learning.formulations.conic import QCQP, SDP, _lower_bound
-from kernelmosaic.solvers.conic import ConicProgram, pack_symmetric, unpack_symmetric
+from kernelmosaic.solvers.conic import ConicError, ConicProgram, pack_symmetric, unpack_symmetric
 
 pytest.importorskip("clarabel")
 from tests.learning.problems import KINDS, learn, make_problem, options
@@ -105,4 +108,40 @@ def test_infeasible_is_said():
     model = ConicProgram(np.ones(1), np.zeros(1))
     model.require("nonnegative", np.array([[1.0], [-1.0]]), np.array([-1.0, -1.0]))
     with pytest.raises(RuntimeError, match="Infeasible"):
+        model.solve()
+
+
+@pytest.mark.parametrize("solver", ["qcqp", "sdp"])
+@pytest.mark.parametrize("status", ["DualInfeasible", "InsufficientProgress"])
+def test_where_the_conic_solver_breaks_down_the_fit_warns_with_an_honest_gap(monkeypatch, solver, status):
+    def break_down(self, *arguments, **options):
+        raise ConicError(f"Clarabel stopped with the status {status!r}")
+
+    rng = np.random.RandomState(0)
+    X = rng.standard_normal((16, 2))
+    y = (X[:, 0] + 0.3 * rng.standard_normal(16) > 0).astype(int)
+    kernels = [Linear(), Gaussian(1.0), Gaussian(10.0)]
+    best = MKLClassifier(kernels, solver=solver).fit(X, y)
+    monkeypatch.setattr(ConicProgram, "solve", break_down)
+    with pytest.warns(ConvergenceWarning, match=r"relative duality gap of .* solver='newton'"):
+        model = MKLClassifier(kernels, solver=solver).fit(X, y)
+    assert_allclose(model.weights_, np.full(3, 1 / 3))
+    assert model.objective_ > best.objective_
+    assert model.objective_ - best.objective_ <= model.duality_gap_ * model.objective_
+
+
+def test_a_point_that_is_not_finite_is_none(monkeypatch):
+    clarabel = pytest.importorskip("clarabel")
+
+    class Broken:
+        def __init__(self, *arguments):
+            pass
+
+        def solve(self):
+            return SimpleNamespace(status="InsufficientProgress", x=[np.nan], z=[0.0, 0.0], iterations=3)
+
+    monkeypatch.setattr(clarabel, "DefaultSolver", Broken)
+    model = ConicProgram(np.ones(1), np.zeros(1))
+    model.require("nonnegative", np.array([[1.0], [-1.0]]), np.array([1.0, 1.0]))
+    with pytest.raises(ConicError, match="InsufficientProgress"):
         model.solve()

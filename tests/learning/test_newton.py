@@ -122,3 +122,19 @@ def test_a_part_without_a_feasible_machine_is_no_start(monkeypatch):
     monkeypatch.setattr(newton, "_LEAST_PART", 20)
     found = learn(Newton, Ks, OneClass(100, 0.9, weight), tol=1e-6)
     assert found.gap <= 1e-6
+
+
+@pytest.mark.parametrize("solver", ["newton", "reduced_gradient", "silp"])
+def test_machines_that_cannot_be_solved_are_not_solved_again_and_again(solver):
+    from sklearn.exceptions import ConvergenceWarning
+
+    from kernelmosaic import MKLClassifier
+
+    rng = np.random.RandomState(0)
+    X = 1e8 * rng.standard_normal((20, 3))
+    y = (rng.standard_normal(20) > 0).astype(int)
+    with pytest.warns(ConvergenceWarning, match=r"relative duality gap of .* normalize='trace'"):
+        model = MKLClassifier(normalize=None, solver=solver).fit(X, y)
+    assert model.duality_gap_ > model.tol
+    assert model.n_solves_ <= 4
+    assert np.all(np.isfinite(model.decision_function(X)))

@@ -9,6 +9,7 @@ import pytest
 from tests.reference.programs import MAKERS, assert_feasible, gram, labels, make_case, one_class, svm
 
 from kernelmosaic.solvers import solve_smo
+from kernelmosaic.solvers.smo import most_steps
 
 
 @pytest.fixture(scope="module")
@@ -159,3 +160,21 @@ def test_one_class_of_labels_needs_no_coefficients():
     assert not solution.beta.any()
     assert solution.gap == 0.0
     assert np.all(solution.values + solution.intercept >= 1.0)
+
+
+def test_a_kernel_beyond_rounding_ends_the_solve_with_its_gap():
+    # Entries of 10³² times coefficients of one cannot cancel to margins of one.
+    rng = np.random.RandomState(0)
+    X = 1e8 * rng.standard_normal((30, 3))
+    K = (X @ X.T + 1.0) ** 2
+    solution = solve_smo(K, svm(np.where(rng.standard_normal(30) > 0, 1.0, -1.0), 1.0))
+    assert solution.n_iter <= most_steps(30) == 50_000
+    assert solution.gap > 0.1
+
+
+def test_no_sample_that_counts_makes_no_noise():
+    p = svm(np.array([1.0, -1.0]), 1.0)
+    nothing = replace(p, target=np.zeros(2), lower=np.zeros(2), upper=np.zeros(2))
+    solution = solve_smo(np.eye(2), nothing)
+    assert solution.gap == 0.0
+    assert not solution.beta.any()

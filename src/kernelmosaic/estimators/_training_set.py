@@ -7,7 +7,6 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -111,6 +110,9 @@ class TrainingSet(ABC):
     kernel_set: Any
     samples: Any
     table: Any
+    # Kept by hand: a thread that makes a stack would hold the lock of Python 3.11's `cached_property`, one for all
+    # instances, and a process forked meanwhile would wait for it for ever.
+    _stack: Any = None
 
     def __init__(self, options: KernelOptions, counted: Counted) -> None:
         self.kept, self.weight = counted.rows, counted.weight
@@ -166,9 +168,14 @@ class ExactSet(TrainingSet):
         self.views = self.kernel_set.views(X)
         self.dtype = options.dtype
 
-    @cached_property
+    @property
     def stack(self) -> GramStack:
-        return make_stack(self.kernel_set, self.views, dtype=self.dtype, budget=self.budget, device=self.device)
+        if self._stack is None:
+            self._stack = make_stack(
+                self.kernel_set, self.views, dtype=self.dtype, budget=self.budget, device=self.device
+            )
+        made: GramStack = self._stack
+        return made
 
     @property
     def shareable(self) -> bool:
@@ -221,9 +228,12 @@ class FeatureSet(TrainingSet):
             budget,
         )
 
-    @cached_property
+    @property
     def stack(self) -> FeatureStack:
-        return make_feature_stack(self.kernel_set, self.rows, self.budget, self.device)
+        if self._stack is None:
+            self._stack = make_feature_stack(self.kernel_set, self.rows, self.budget, self.device)
+        made: FeatureStack = self._stack
+        return made
 
     @property
     def shareable(self) -> bool:

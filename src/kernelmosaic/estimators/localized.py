@@ -26,6 +26,7 @@ from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.projected import Projected
 from kernelmosaic.kernels.spelling import suggest_kernel
 from kernelmosaic.learning.gated import GateLearner, LearnedGates
+from kernelmosaic.learning.problem import ROUNDING
 from kernelmosaic.learning.projections import projected_kernels
 from kernelmosaic.learning.steps import make_step
 from kernelmosaic.machines import Machine
@@ -187,6 +188,12 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
         found = Parallel(n_jobs=workers, require="sharedmem")(delayed(attempt)(*task) for task in tasks)
         starts = [found[i : i + len(seeds)] for i in range(0, len(found), len(seeds))]
         learned = [_best_start(group, data.weight) for group in starts]
+        gap = max(one.gap for one in learned)
+        if gap > self.tol:
+            return learned, (
+                f" stopped at a relative duality gap of {gap:.2g} of the machine under its gates, above "
+                f"tol={self.tol:g}: {ROUNDING}"
+            )
         if all(one.converged for one in learned):
             return learned, None
         return learned, (

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack, KernelSet
-from kernelmosaic.learning.problem import Evaluation, Iteration, Learned, progress
+from kernelmosaic.learning.problem import Evaluation, ExhaustedError, Iteration, Learned, Patience, progress
 from kernelmosaic.learning.projections import Projections
 from kernelmosaic.learning.steps import Step, make_step
 from kernelmosaic.machines import Machine
@@ -88,6 +88,7 @@ class GatedProblem:
         self.gating = gating
         self.Z = Z
         self.tol = tol
+        self.patience = Patience(stack.n_samples)
         self.n_solves = 0
         self._K: NDArray[Any] | None = None
         self._beta: Array | None = None
@@ -96,7 +97,9 @@ class GatedProblem:
         """Solve the machine under the gates of V, starting from the last β."""
         gates = self.gating.values(V, self.Z)
         self._K = self.stack.combine_gated(gates, out=self._K)
+        self.patience.require()
         solution = self.machine.solve(self._K, self._beta, self.tol)
+        self.patience.note(solution, self.tol)
         self._beta = solution.beta
         self.n_solves += 1
         return GatedEvaluation(V, solution, solution.objective, np.empty(0), gates=gates)
@@ -223,8 +226,11 @@ class _Run:
         short = 0
         for _ in range(moves):
             before = self.at.upper
-            moved = self._move_projections()
-            moved = self._move_gates() or moved
+            try:
+                moved = self._move_projections()
+                moved = self._move_gates() or moved
+            except ExhaustedError:  # rounding hides the machines' values: there is nothing to descend on
+                return False
             if not moved:
                 return True
             self.history.append(self._line())

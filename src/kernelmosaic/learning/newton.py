@@ -13,6 +13,7 @@ from kernelmosaic.learning.discriminant import DiscriminantProblem
 from kernelmosaic.learning.multiclass import MulticlassProblem
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import (
+    ROUNDING,
     BoundTracker,
     Evaluation,
     Learned,
@@ -38,6 +39,8 @@ _SHARPER = 0.03
 _SHARPEST = 1e-13
 #: Most evaluations in one line search.
 _ATTEMPTS = 8
+#: So many looks at the planes in a row, with machines as exact as can be, must lower the gap.
+_IDLE = 5
 #: How far to go from the best weights towards the lowest point of the planes, which jumps from corner to corner.
 _INWARD = 0.5
 
@@ -52,7 +55,7 @@ class Newton(Learner):
     """
 
     machine_needs = ()
-    stalled = "rounding is all that is left to gain; accept a larger tol."
+    stalled = ROUNDING
 
     def learn(self, stack: GramStack, machine: Any, warm_start: Any = None) -> Learned:
         problem = make_problem(stack, machine, self.options)
@@ -101,6 +104,7 @@ class NewtonSearch(BoundTracker):
         self.inner = _SHARPEST if problem.exact else max(min(_FIRST_TOL, 10 * tol), _SHARPEST)
         super().__init__(problem, problem.evaluate(problem.start() if theta is None else theta, warm_start, self.inner))
         self.planes = [problem.plane(self.best)]
+        self.idle = 0
 
     def step(self) -> bool:
         """Lower the value by a Newton step, or find out why none does; False if nothing is left to try."""
@@ -133,7 +137,7 @@ class NewtonSearch(BoundTracker):
         from now on. Or the value has a kink here, β being one of several: the planes of all β seen so far then know
         more than the slope of one, and where they are lowest is the next place to look.
         """
-        exact = self.inner <= _SHARPEST
+        exact, before = self.inner <= _SHARPEST, self.gap
         self.inner = max(_SHARPER * self.inner, _SHARPEST)
         self.best = self.problem.complete(self.best)
         self._note(self.best)
@@ -148,7 +152,9 @@ class NewtonSearch(BoundTracker):
         there = self.problem.complete(self._evaluate(theta, self.best))
         self._note(there)
         self.best = there if there.upper <= self.best.upper else self.best
-        return True
+        # Machines that rounding keeps from being exact would lead from plane to plane and back again.
+        self.idle = self.idle + 1 if exact and not self.gap < before else 0
+        return self.idle < _IDLE
 
     def _evaluate(self, theta: NDArray[np.float64], here: Evaluation) -> Evaluation:
         there = self.problem.evaluate(theta, here.solution.beta, self.inner, self.problem.watch(here))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from math import log10
 from typing import Any, Protocol
@@ -19,6 +19,7 @@ from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.norms import WeightNorm, Weights
 from kernelmosaic.solvers import Solution, relative_gap
 from kernelmosaic.solvers.free_block import free_samples
+from kernelmosaic.solvers.smo import most_steps
 
 #: A kernel whose slope is below this share of the steepest cannot enter soon, and is not asked every time.
 _WATCHED = 0.8
@@ -30,6 +31,13 @@ _ARMIJO = 1e-4
 _DOUBLINGS = 6
 #: So many iterations in a row that leave the gap as it was mean that rounding is reached.
 _PATIENCE = 20
+#: So many solves in vain that end above such a gap are enough, however few steps they took.
+_HOPELESS = {0.1: 4, 1e-3: 16}
+#: What to do where rounding ends a search.
+ROUNDING = (
+    "rounding hides what is left to gain; accept a larger tol. Where the gap is far above it, lower C or use "
+    "normalize='trace', which puts the kernels on one scale."
+)
 
 
 # What learners are told, and what they return ------------------------------------------------------------------------
@@ -164,6 +172,35 @@ _SERVED = {
 # The problem, and its evaluations ------------------------------------------------------------------------------------
 
 
+class ExhaustedError(Exception):
+    """Machines were solved for so long without reaching their gap that more solves would be in vain, too."""
+
+
+class Patience:
+    """Counts the steps of solves that did not reach their gap.
+
+    Parameters
+    ----------
+    n_samples : int
+        Of the machine, which says how many steps one solve may take: so many in vain are enough.
+    """
+
+    def __init__(self, n_samples: int) -> None:
+        self.left = self.whole = most_steps(n_samples)
+
+    def require(self) -> None:
+        """Raise an `ExhaustedError` if there is none left."""
+        if self.left <= 0:
+            raise ExhaustedError
+
+    def note(self, solution: Any, tol: float) -> None:
+        """Take note of a solve to a relative gap of `tol`."""
+        if solution.gap > tol:
+            # Solvers of other kernels than stored matrices count other steps than those of pairs.
+            enough = next((count for gap, count in _HOPELESS.items() if solution.gap > gap), self.whole)
+            self.left -= max(solution.n_iter, self.whole // enough)
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """The machine solved at weights θ.
@@ -237,6 +274,7 @@ class Problem(ABC):
         self.norm = options.norm
         self.scale = 1.0 / options.penalties**2
         self.n_solves = 0
+        self.patience = Patience(stack.n_samples)
 
     @property
     def n_kernels(self) -> int:
@@ -322,9 +360,17 @@ class MachineProblem(Problem):
         return self._K
 
     def solve(self, theta: Weights, warm_start: NDArray[np.float64] | None, tol: float) -> Solution:
-        """Solve the machine at θ to a relative gap of `tol`."""
+        """Solve the machine at θ to a relative gap of `tol`.
+
+        Raises
+        ------
+        ExhaustedError
+            If solves that did not reach their gap have used up the steps that one may take.
+        """
+        self.patience.require()
         solution: Solution = self.machine.solve(self.combine(theta), warm_start, tol)
         self.n_solves += 1
+        self.patience.note(solution, tol)
         return solution
 
     def evaluate(
@@ -467,7 +513,7 @@ class BoundTracker:
     def improve(self, step: Callable[[], bool], options: Options) -> None:
         """Record step after step until the gap is met, the history is full, a step says False, or nothing changes."""
         idle = 0
-        with options.progress(self.problem.machine) as advance:
+        with options.progress(self.problem.machine) as advance, suppress(ExhaustedError):
             advance(self.gap)
             while self.gap > options.tol and len(self.history) < options.max_iter and idle < _PATIENCE:
                 before = self.gap

@@ -21,6 +21,10 @@ _CONES = {
 _USABLE = ("Solved", "AlmostSolved", "InsufficientProgress", "MaxIterations")
 
 
+class ConicError(RuntimeError):
+    """Clarabel finds a program infeasible or unbounded, or breaks down before it has a point."""
+
+
 @dataclass(frozen=True)
 class ConicSolution:
     """Where the solver stopped.
@@ -70,7 +74,7 @@ class ConicProgram:
 
         Raises
         ------
-        RuntimeError
+        ConicError
             If Clarabel finds the program infeasible or unbounded, or breaks down before it has a point.
         """
         clarabel = import_clarabel()
@@ -83,13 +87,13 @@ class ConicProgram:
         b = np.concatenate([b for _, _, b in self._blocks])
         P = sparse.diags(self.quadratic, format="csc")
         found = clarabel.DefaultSolver(P, self.linear, A, b, cones, settings).solve()
-        status = str(found.status)
-        if status not in _USABLE:
-            raise RuntimeError(
+        status, x, z = str(found.status), np.array(found.x), np.array(found.z)
+        if status not in _USABLE or not (np.all(np.isfinite(x)) and np.all(np.isfinite(z))):
+            raise ConicError(
                 f"Clarabel stopped with the status {status!r}: the conic program has no optimum it can reach."
             )
         ends = np.cumsum([len(b) for _, _, b in self._blocks])[:-1]
-        return ConicSolution(np.array(found.x), np.split(np.array(found.z), ends), status, int(found.iterations))
+        return ConicSolution(x, np.split(z, ends), status, int(found.iterations))
 
 
 def pack_symmetric(M: NDArray[Any]) -> Vector:

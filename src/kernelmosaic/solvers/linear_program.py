@@ -41,21 +41,23 @@ class Master:
         costs, floor = np.append(np.zeros(n_weights), 1.0), np.append(np.zeros(n_weights), -infinity)
         self._highs.addCols(n_weights + 1, costs, floor, np.full(n_weights + 1, infinity), 0, none, none, np.empty(0))
         self._highs.addRow(1.0, 1.0, n_weights, everyone[:-1], np.ones(n_weights))
-        self._everyone, self._infinity = everyone, infinity
+        self._everyone, self._infinity, self._refused = everyone, infinity, highspy.HighsStatus.kError
 
     def add(self, constant: float, slopes: Vector) -> None:
         """Add the plane constant − ⟨slopes, θ⟩."""
         if not self._scale:
             self._scale = max(abs(constant), float(np.abs(slopes).max())) or 1.0
-        self.constants.append(float(constant))
-        self.slopes.append(slopes)
-        self._highs.addRow(
+        status = self._highs.addRow(
             constant / self._scale,
             self._infinity,
             self.n_weights + 1,
             self._everyone,
             np.append(slopes / self._scale, 1.0),
         )
+        # Numbers beyond 10¹⁵ are refused; the bound of the other planes holds without this one.
+        if status != self._refused:
+            self.constants.append(float(constant))
+            self.slopes.append(slopes)
 
     def solve(self) -> tuple[Vector, float]:
         """Return a minimiser and a lower bound of the minimum.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -60,9 +60,12 @@ class Program:
         vectors = {name: backend.asarray(getattr(self, name)) for name in ("target", "lower", "upper", "ridge")}
         return replace(self, **vectors)
 
-    @cached_property
+    @property
     def has_ridge(self) -> bool:
-        return bool(self.ridge.any())
+        # Kept by hand: the lock of Python 3.11's `cached_property`, one for all instances, may be held at a fork.
+        if "_has_ridge" not in self.__dict__:
+            self.__dict__["_has_ridge"] = bool(self.ridge.any())
+        return bool(self.__dict__["_has_ridge"])
 
     def linear_term(self, beta: Any) -> Any:
         """Everything in the objective that does not read the kernel: ⟨t, β⟩ − ε‖β‖₁ − ½Σρβ²."""

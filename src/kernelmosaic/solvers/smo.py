@@ -41,6 +41,10 @@ class SMOOptions:
     flops_per_step: float = 20
 
 
+#: Most steps, in all and per sample: about five times what the hardest problems take that rounding does not hide.
+_MOST_STEPS, _MOST_STEPS_PER_SAMPLE = 50_000, 500
+
+
 def solve_smo(
     K: NDArray[Any],
     program: Program,
@@ -62,7 +66,7 @@ def solve_smo(
     tol : float
         The relative duality gap at which to stop.
     max_iter : int, optional
-        Most steps to take; by default max(10⁷, 1000 n). A gap above `tol` in the answer tells that they did not do.
+        Most steps to take; by default `most_steps(n)`. A gap above `tol` in the answer tells that they did not do.
     options : SMOOptions, optional
         When larger steps are taken than those of pairs.
 
@@ -71,8 +75,13 @@ def solve_smo(
     Solution
     """
     start = initial_point(program) if warm_start is None else program.feasible(warm_start)
-    limit = max(10_000_000, 1000 * program.n_samples) if max_iter is None else max_iter
+    limit = most_steps(program.n_samples) if max_iter is None else max_iter
     return SMOState(_readable(K, program), program, start, options or SMOOptions()).solve(tol, limit)
+
+
+def most_steps(n_samples: int) -> int:
+    """Return the steps after which a solve ends, converged or not: rounding keeps it from converging then."""
+    return max(_MOST_STEPS, _MOST_STEPS_PER_SAMPLE * n_samples)
 
 
 def initial_point(program: Program) -> Vector:
@@ -160,11 +169,15 @@ class SMOState:
         """The relative gap with the intercept the slopes suggest: an upper bound, cheaper than the best intercept."""
         _require_numbers(self.residual)
         rising, falling = self.slopes()
-        intercept = 0.0 if self.program.total is None else 0.5 * (rising.max() + falling.min())
         self.violation = self._violation(rising, falling)
         values = self.values()
         quadratic = 0.5 * float(self.beta @ values)
-        if not np.isfinite(intercept):
+        highest, lowest = float(rising.max()), float(falling.min())
+        if self.program.total is None:
+            intercept = 0.0
+        elif np.isfinite(highest) and np.isfinite(lowest):
+            intercept = 0.5 * (highest + lowest)
+        else:  # no coefficient may grow, or none may shrink
             return np.inf
         dual = self.program.linear_value(self.beta) - quadratic
         return relative_gap(self.program.primal_value(quadratic, values, intercept), dual, self.noise())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,18 @@ from scipy import sparse
 from scipy.linalg import eigvalsh
 
 from kernelmosaic.gram import GramStack
-from kernelmosaic.learning.problem import BoundTracker, Iteration, Learned, Learner, MachineProblem, Options
+from kernelmosaic.learning.problem import (
+    BoundTracker,
+    ExhaustedError,
+    Iteration,
+    Learned,
+    Learner,
+    MachineProblem,
+    Options,
+)
 from kernelmosaic.machines import Machine
 from kernelmosaic.solvers import Program, relative_gap
-from kernelmosaic.solvers.conic import ConicProgram, pack_symmetric, unpack_symmetric
+from kernelmosaic.solvers.conic import ConicError, ConicProgram, pack_symmetric, unpack_symmetric
 from kernelmosaic.solvers.program import Vector
 
 #: Entries of the kernels' factors: beyond it the interior-point solver's own matrices outgrow an ordinary machine.
@@ -32,7 +41,8 @@ class QCQP(Learner):
     """Maximise ⟨t, β⟩ − ε‖β‖₁ − ½ Σ ρβ² − γ over the program's β and γ with ½ βᵀK_mβ ≤ d_m² γ, by interior points.
 
     The multipliers of the constraints are the weights η, with Σ d_m² η_m = 1. The machine is then solved once at these
-    weights, which certifies them.
+    weights, which certifies them. Where the conic program is too badly conditioned to have a point, the weights stay
+    equal, and the gap says how far from the optimum they may be.
 
     References
     ----------
@@ -51,13 +61,14 @@ class QCQP(Learner):
         found = BoundTracker(problem, problem.evaluate(problem.start(), warm_start, inner))
         with options.progress(machine) as advance:
             advance(found.gap)
-            theta, beta = self._solve(problem, scale=float(found.best.theta @ found.best.q))
-            found.bound(problem.guarantee(beta))
-            found.see(problem.evaluate(theta, beta, inner))
-            advance(found.record())
-            if found.gap > options.tol:
-                found.see(problem.evaluate(theta, found.best.solution.beta, 1e-3 * options.tol))
+            with suppress(ConicError, ExhaustedError):
+                theta, beta = self._solve(problem, scale=float(found.best.theta @ found.best.q))
+                found.bound(problem.guarantee(beta))
+                found.see(problem.evaluate(theta, beta, inner))
                 advance(found.record())
+                if found.gap > options.tol:
+                    found.see(problem.evaluate(theta, found.best.solution.beta, 1e-3 * options.tol))
+                    advance(found.record())
         return found.learned()
 
     def _solve(self, problem: MachineProblem, scale: float) -> tuple[Vector, Vector]:
@@ -155,15 +166,28 @@ class SDP(Learner):
             )
         Ks = np.array([np.asarray(stack.row_block(m, slice(0, n)), dtype=np.float64) for m in range(stack.n_kernels)])
         with self.options.progress(machine) as advance:
-            eta, beta, W = _solve(Ks, machine.program)
+            try:
+                eta, beta, W = _solve(Ks, machine.program)
+            except ConicError:  # too badly conditioned to have a point: equal shares of the trace, honestly certified
+                eta, beta, W = _equal_shares(Ks), None, None
             K = np.ascontiguousarray(np.tensordot(eta, Ks, 1))
             solution = machine.solve(K, beta, 0.01 * self.options.tol)
             upper = machine.program.primal_value(
                 0.5 * float(solution.beta @ solution.values), solution.values, solution.intercept
             )
-            gap = relative_gap(upper, _lower_bound(Ks, machine.program, beta, W))
+            if beta is None or W is None:
+                beta, W = solution.beta, 0.5 * np.outer(solution.beta, solution.beta)
+            # Rounding may lift the bound above what the machine at these weights is certified to.
+            gap = max(relative_gap(upper, _lower_bound(Ks, machine.program, beta, W)), solution.gap)
             advance(gap)
         return Learned(eta, solution, upper, gap, 1, [Iteration(upper, gap)])
+
+
+def _equal_shares(Ks: NDArray[np.float64]) -> Vector:
+    """Return weights that give every kernel that has a trace the same share of it."""
+    r = np.trace(Ks, axis1=1, axis2=2) / Ks.shape[1]
+    shares = np.divide(1.0, r, out=np.zeros(len(r)), where=r > 0)
+    return np.asarray(shares / max(np.count_nonzero(shares), 1))
 
 
 def _solve(Ks: NDArray[np.float64], program: Program) -> tuple[Vector, Vector, NDArray[np.float64]]:

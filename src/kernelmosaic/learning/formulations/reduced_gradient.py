@@ -9,6 +9,7 @@ import numpy as np
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import (
+    ROUNDING,
     BoundTracker,
     Evaluation,
     Learned,
@@ -42,6 +43,7 @@ class ReducedGradient(Learner):
     """
 
     norm_needs = ("sums_to_one",)
+    stalled = ROUNDING
 
     def learn(self, stack: GramStack, machine: Machine, warm_start: Any = None) -> Learned:
         descent = _Descent(MachineProblem(stack, machine, self.options), self.options.tol, warm_start)

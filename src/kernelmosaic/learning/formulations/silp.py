@@ -9,7 +9,7 @@ import numpy as np
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.newton import make_problem
 from kernelmosaic.learning.norms import Weights
-from kernelmosaic.learning.problem import BoundTracker, Evaluation, Learned, Learner, Problem
+from kernelmosaic.learning.problem import ROUNDING, BoundTracker, Evaluation, Learned, Learner, Problem
 from kernelmosaic.solvers.linear_program import Master
 
 #: The machine is solved to this share of the gap asked for.
@@ -38,6 +38,7 @@ class SILP(Learner):
     """
 
     norm_needs = ("sums_to_one",)
+    stalled = ROUNDING
 
     def learn(self, stack: GramStack, machine: Any, warm_start: Any = None) -> Learned:
         problem = make_problem(stack, machine, self.options)

@@ -1,0 +1,60 @@
+"""`python -m tests.campaign`: many random problems, or one of them again."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from tests.campaign.problems import draw
+from tests.campaign.runner import Outcome, report, run_many, run_one
+
+
+def main() -> int:
+    """Run what the command line asks for; 1 if anything failed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.campaign", description=__doc__)
+    parser.add_argument("--seed", type=int, default=None, help="of the problems; drawn anew if not given")
+    parser.add_argument("--index", type=int, help="run this one problem here and print what becomes of it")
+    parser.add_argument("--count", type=int, default=1000, help="how many problems")
+    parser.add_argument("--n-jobs", type=int, default=2, help="worker processes")
+    parser.add_argument("--without-joint", action="store_true", help="leave out problems of all classes at once")
+    parser.add_argument("--log", type=Path, help="keep outcomes in this file, and go on where it ends")
+    given = parser.parse_args()
+    known = _read(given.log) if given.log else []
+    seed = given.seed if given.seed is not None else known[0].seed if known else secrets.randbelow(2**31)
+    if given.index is not None:
+        outcome = run_one(seed, given.index)
+        print(outcome)
+        return int(outcome.failed)
+    outcomes = [one for one in known if one.seed == seed and one.index < given.count]
+    todo = sorted(set(range(given.count)) - {one.index for one in outcomes})
+    if given.without_joint:
+        todo = [index for index in todo if not draw(seed, index).joint]
+
+    total = len(outcomes) + len(todo)
+
+    def each(outcome: Outcome) -> None:
+        outcomes.append(outcome)
+        if given.log:
+            with given.log.open("a") as file:
+                file.write(json.dumps(asdict(outcome)) + "\n")
+        failed = sum(one.failed for one in outcomes)
+        print(f"\r{len(outcomes)} of {total} problems of seed {seed}, {failed} failed", end="", flush=True)
+
+    try:
+        run_many(seed, todo, given.n_jobs, each)
+    except KeyboardInterrupt:
+        print("\ninterrupted")
+    print("\n" + report(outcomes))
+    return int(any(one.failed for one in outcomes))
+
+
+def _read(log: Path) -> list[Outcome]:
+    return [Outcome(**json.loads(line)) for line in log.read_text().splitlines()] if log.exists() else []
+
+
+if __name__ == "__main__":
+    sys.exit(main())
