@@ -71,7 +71,8 @@ class ClassWiseProblem(Problem):
     def __init__(self, stack: GramStack, machine: MulticlassMachine, options: Options) -> None:
         super().__init__(stack, machine, options)
         self.n_classes = machine.program.n_classes
-        self.single = options.tol >= SINGLE and stack.n_samples > FEW
+        # Also for few samples: a class without weights has a curvature of rounding, which a coarser one hides.
+        self.single = options.tol >= SINGLE
         self._K = np.empty((0, 0, 0))
         if stack.writes_matrices:
             shape = (self.n_classes, stack.n_samples, stack.n_samples)

@@ -15,7 +15,7 @@ from kernelmosaic.solvers.multiclass_newton import free_coefficients, multiclass
 
 #: Down to this gap of the whole problem single precision does for curvatures, and for matrices of classes, ...
 SINGLE = 1e-4
-#: ... and pays, with more samples than this.
+#: ... which pays with more samples than this.
 FEW = 500
 #: Samples with free coefficients beyond which factorising their blocks costs more than the solves it saves.
 LARGEST = 4000
