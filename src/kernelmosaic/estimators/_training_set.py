@@ -24,6 +24,7 @@ from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.row_blocks import ArrayRows, RowSource, open_rows
 from kernelmosaic.kernels.base import Kernel, StatisticKernel
 from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs, take_columns
+from kernelmosaic.learning import Learned, Learner
 from kernelmosaic.learning.projections import Projections
 
 Array = NDArray[np.float64]
@@ -117,10 +118,31 @@ class TrainingSet(ABC):
     def __init__(self, options: KernelOptions, counted: Counted) -> None:
         self.kept, self.weight = counted.rows, counted.weight
         self.budget, self.device = options.memory_budget, options.device
+        # Machines and what they learned from these samples, by learner and output, if other fits are to start from it.
+        self.starts: dict[Any, tuple[Any, Learned]] | None = None
+
+    def learn(self, learner: Learner, machine: Any, output: int = 0) -> Learned:
+        """Learn the weights of a machine, from where the last fit to these samples ended, if there was one."""
+        if self.starts is None:
+            return learner.learn(self.stack, machine)
+        key = (type(learner), str(learner.options.norm), type(machine), output)
+        before = self.starts.get(key)
+        if before is None:
+            found = learner.learn(self.stack, machine)
+        else:
+            earlier, last = before
+            found = learner.learn_on(self.stack, machine, machine.continued(last.solution.beta, earlier), last.weights)
+        self.starts[key] = machine, found
+        return found
 
     @property
     @abstractmethod
     def stack(self) -> GramStack: ...
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the matrices, or features, that are kept by now."""
+        return 0 if self._stack is None else int(self._stack.nbytes)
 
     @property
     @abstractmethod
@@ -501,11 +523,11 @@ def warn_of_scales(estimator: str, specs: Sequence[KernelSpec], samples: Any, ta
         f"standard deviations of {large:.3g} and {small:.3g}: next to the first the second hardly counts. Scale them, "
         f"as in make_pipeline(StandardScaler(), {estimator}(...)), or give them kernels of their own.",
         UserWarning,
-        stacklevel=_level_of_caller(),
+        stacklevel=level_of_caller(),
     )
 
 
-def _level_of_caller() -> int:
+def level_of_caller() -> int:
     """The `stacklevel` of whoever called the estimator; fits get here by ways of different length."""
     level, frame = 0, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("kernelmosaic."):

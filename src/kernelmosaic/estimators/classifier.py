@@ -205,9 +205,11 @@ class MKLClassifier(BaseMKLClassifier):
         """
         original = X
         X, y = self._validate(X, y, reset=True)
+        return self._fit_validated(X, y, self._sample_weight(sample_weight, X), original)
+
+    def _fit_validated(self, X: Any, y: Any, weight: NDArray[np.float64] | None, original: Any) -> Self:
         if self.multi_class not in ("ovr", "ovr-shared", *_JOINT):
             raise ValueError(f"multi_class={self.multi_class!r}: give 'ovr', 'ovr-shared', 'joint' or 'pairwise'.")
-        weight = self._sample_weight(sample_weight, X)
         self.classes_ = self._find_classes(y, weight)
         self._fit(X, y, weight, original)
         self._count_support(y)

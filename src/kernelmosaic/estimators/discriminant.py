@@ -195,14 +195,18 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         -------
         self
         """
-        original = to_host(X)
+        original = X
         X, y = self._validate(X, y, reset=True, multi_output=True)
+        return self._fit_validated(X, y, None, original)
+
+    def _fit_validated(self, X: Any, y: Any, weight: None, original: Any) -> Self:
         self._check_params()
+        original = to_host(original)
         machine = self._discriminant(y)
         data = self._training_set(X, original, Counted.everyone(len(y), None))
         traces = centered_traces(data.stack, data.diagonals())
         learner = self._trace_learner(data.stack, traces)
-        learned = learner.learn(data.stack, machine)
+        learned = data.learn(learner, machine)
         self.kernel_names_ = data.kernel_set.names
         self.weights_ = learned.weights
         self.trace_shares_ = learned.weights * traces
@@ -212,7 +216,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self._keep_rule(data, machine, learned)
         complaint = self._complaint(learner, written)
         if complaint is not None:
-            warnings.warn(f"{type(self).__name__}{complaint}", ConvergenceWarning, stacklevel=2)
+            warnings.warn(f"{type(self).__name__}{complaint}", ConvergenceWarning, stacklevel=level_of_caller())
         return self
 
     def _discriminant(self, y: Any) -> Discriminant:
@@ -359,9 +363,8 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         single = replace(self._expansion, eta=self._expansion.eta[:1])
         return np.asarray(single.combined(X, X if Y is None else self._validate(Y, reset=False))[0])
 
-    def _outputs(self, X: Any) -> NDArray[np.float64]:
-        check_is_fitted(self)
-        return np.asarray(self._expansion.values(self._validate(X, reset=False)) @ self._slopes.T + self.intercept_)
+    def _outputs_of(self, X: Any) -> NDArray[np.float64]:
+        return np.asarray(self._expansion.values(X) @ self._slopes.T + self.intercept_)
 
 
 def _as_kim_writes(learned: Learned, machine: Discriminant) -> Learned:

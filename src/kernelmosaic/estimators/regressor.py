@@ -125,8 +125,11 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         with refuse_text(X, y):
             X, y = self._validate(X, y, reset=True, y_numeric=True, multi_output=True)
             target = np.asarray(y, dtype=np.float64)
-        self._is_flat = target.ndim == 1
-        self._fit(X, target, self._sample_weight(sample_weight, X), original)
+        return self._fit_validated(X, target, self._sample_weight(sample_weight, X), original)
+
+    def _fit_validated(self, X: Any, y: Any, weight: NDArray[np.float64] | None, original: Any) -> Self:
+        self._is_flat = y.ndim == 1
+        self._fit(X, y, weight, original)
         self.n_support_ = np.array([len(self.support_)])
         return self
 

@@ -58,8 +58,16 @@ class Newton(Learner):
     stalled = ROUNDING
 
     def learn(self, stack: GramStack, machine: Any, warm_start: Any = None) -> Learned:
+        return self._search(stack, machine, warm_start, self._from_a_part(stack, machine))
+
+    def learn_on(self, stack: GramStack, machine: Any, warm_start: Any, weights: Weights) -> Learned:
+        # A kernel without a weight may have an infinite penalty.
+        theta = np.where(weights > 0, weights * np.where(weights > 0, self.options.penalties, 1.0) ** 2, 0.0)
+        return self._search(stack, machine, warm_start, self.options.norm.retract(theta))
+
+    def _search(self, stack: GramStack, machine: Any, warm_start: Any, theta: Weights | None) -> Learned:
         problem = make_problem(stack, machine, self.options)
-        search = NewtonSearch(problem, self.options.tol, warm_start, self._from_a_part(stack, machine))
+        search = NewtonSearch(problem, self.options.tol, warm_start, theta)
         search.improve(search.step, self.options)
         return search.learned()
 

@@ -149,6 +149,10 @@ class Learner(ABC):
     @abstractmethod
     def learn(self, stack: GramStack, machine: Any, warm_start: Any = None) -> Learned: ...
 
+    def learn_on(self, stack: GramStack, machine: Any, warm_start: Any, weights: Weights) -> Learned:
+        """Learn from where a problem like this one ended: β and the weights, where these are a start, too."""
+        return self.learn(stack, machine, warm_start)
+
     @classmethod
     def require(cls, solver: str, norm: WeightNorm | None = None, machine: Any = None) -> None:
         """Raise a ValueError that names what the solver needs, if the norm or the machine does not declare it."""

@@ -1,0 +1,143 @@
+"""From decision values to probabilities: functions of a few numbers, fitted to values of samples that were held out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_softmax
+
+Array = NDArray[np.float64]
+
+#: What there is to choose from.
+CALIBRATIONS = ("sigmoid", "isotonic")
+#: Newton steps, which end long before.
+_STEPS = 100
+#: Relative change of the loss at which they end.
+_SMALL = 1e-10
+#: Isotonic probabilities keep this far from zero and one, so that no logarithm is infinite.
+_CLIP = 1e-6
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Probabilities of classes as a function of decision values.
+
+    ``"sigmoid"`` fits p ∝ exp(a f_c + b_c) with one slope a and one constant per class, by the likelihood; for two
+    classes that is Platt's sigmoid. The targets are moved towards the class frequencies as Platt's are, so that
+    separated classes do not ask for an infinite slope. ``"isotonic"`` fits one monotone step function per class.
+
+    Attributes
+    ----------
+    method : {"sigmoid", "isotonic"}
+        See above.
+    slope : float
+        a of the sigmoid.
+    constants : ndarray of shape (classes,)
+        b of the sigmoid.
+    steps : list of (ndarray, ndarray)
+        Per class, the knots of the monotone function, for two classes of the second alone.
+    """
+
+    method: str
+    slope: float = 1.0
+    constants: Array | None = None
+    steps: tuple[tuple[Array, Array], ...] = ()
+
+    @classmethod
+    def fit(cls, outputs: Array, labels: NDArray[np.intp], n_classes: int, weight: Any, method: str) -> Calibration:
+        """Fit to decision values of held-out samples.
+
+        Parameters
+        ----------
+        outputs : ndarray of shape (n,) or (n, classes)
+            Decision values; one column for two classes, positive for the second.
+        labels : ndarray of shape (n,)
+            Classes as numbers.
+        n_classes : int
+        weight : ndarray of shape (n,) or None
+            How much each sample counts.
+        method : {"sigmoid", "isotonic"}
+        """
+        weight = np.ones(len(labels)) if weight is None else np.asarray(weight, dtype=np.float64)
+        if method == "sigmoid":
+            slope, constants = _fit_softmax(_columns(outputs), labels, n_classes, weight)
+            return cls(method, slope, constants)
+        from sklearn.isotonic import isotonic_regression
+
+        steps = []
+        for c, f in _each_class(outputs):
+            # Samples of equal values have one probability.
+            knots, at = np.unique(f, return_inverse=True)
+            total = np.bincount(at, weights=weight)
+            counted = total > 0
+            hits = np.bincount(at, weights=weight * (labels == c))
+            heights = isotonic_regression(hits[counted] / total[counted], sample_weight=total[counted])
+            steps.append((knots[counted], heights))
+        return cls(method, steps=tuple(steps))
+
+    def probabilities(self, outputs: Array) -> Array:
+        """Return the probabilities of the classes, of shape (n, classes), for decision values."""
+        if self.method == "sigmoid":
+            assert self.constants is not None
+            return np.asarray(np.exp(log_softmax(self.slope * _columns(outputs) + self.constants, axis=1)))
+        fitted = zip(_each_class(outputs), self.steps, strict=True)
+        p = np.column_stack([np.interp(f, knots, heights) for (_, f), (knots, heights) in fitted])
+        p = np.clip(p, _CLIP, 1.0 - _CLIP)
+        return np.hstack([1.0 - p, p]) if p.shape[1] == 1 else p / p.sum(axis=1, keepdims=True)
+
+
+def check_calibration(calibration: Any) -> str:
+    """Return the name of a calibration, or raise naming the ones there are."""
+    if not isinstance(calibration, str) or calibration not in CALIBRATIONS:
+        raise ValueError(f"calibration={calibration!r}: choose {' or '.join(map(repr, CALIBRATIONS))}.")
+    return calibration
+
+
+def _columns(outputs: Array) -> Array:
+    """One column per class; of two classes that share an output, each has half of the difference."""
+    return np.column_stack([-0.5 * outputs, 0.5 * outputs]) if outputs.ndim == 1 else outputs
+
+
+def _each_class(outputs: Array) -> list[tuple[int, Array]]:
+    return [(1, outputs)] if outputs.ndim == 1 else list(enumerate(outputs.T))
+
+
+def _fit_softmax(F: Array, labels: NDArray[np.intp], k: int, weight: Array) -> tuple[float, Array]:
+    """Minimise the cross-entropy of p ∝ exp(a F + b) over a ≥ 0 and b by Newton's method."""
+    counts = np.bincount(labels, weights=weight, minlength=k)
+    # Platt's targets: (n_c + 1) / (n_c + 2) for the sample's own class, the rest shared by the others.
+    own = (counts + 1.0) / (counts + 2.0)
+    T = np.repeat(((1.0 - own) / (k - 1))[labels][:, np.newaxis], k, axis=1)
+    T[np.arange(len(labels)), labels] = own[labels]
+    scale = float(np.sqrt(np.average(F**2, weights=np.repeat(weight[:, np.newaxis], k, axis=1)))) or 1.0
+    G = F / scale
+    x = np.concatenate([[1.0], np.log((counts + 1.0) / (counts.sum() + k))])
+
+    def loss(x: Array) -> float:
+        return -float(weight @ np.sum(T * log_softmax(x[0] * G + x[1:], axis=1), axis=1))
+
+    value = loss(x)
+    for _ in range(_STEPS):
+        P = np.exp(log_softmax(x[0] * G + x[1:], axis=1))
+        R, PG = weight[:, np.newaxis] * (P - T), P * G
+        gradient = np.concatenate([[np.sum(R * G)], R.sum(axis=0)])
+        H = np.empty((k + 1, k + 1))
+        H[0, 0] = weight @ (np.sum(PG * G, axis=1) - PG.sum(axis=1) ** 2)
+        H[0, 1:] = H[1:, 0] = weight @ (PG - P * PG.sum(axis=1)[:, np.newaxis])
+        H[1:, 1:] = np.diag(weight @ P) - (P * weight[:, np.newaxis]).T @ P
+        # Constants are known up to a common one only.
+        H += 1e-9 * max(float(np.trace(H)), 1e-300) * np.eye(k + 1)
+        step = np.linalg.solve(H, gradient)
+        size = 1.0
+        while size > 1e-6 and loss(x - size * step) > value:
+            size *= 0.5
+        x, before, value = x - size * step, value, min(value, loss(x - size * step))
+        if before - value <= _SMALL * abs(value):
+            break
+    # Decision values that tell nothing, or the wrong way round, are no evidence: class frequencies are left.
+    if x[0] <= 0:
+        return 0.0, np.log((counts + 1.0) / (counts.sum() + k))
+    return float(x[0] / scale), x[1:] - x[1:].mean()
