@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from kernelmosaic.estimators._scaling import Standardizer
-from kernelmosaic.estimators._shared import SharedKernels
+from kernelmosaic.estimators._shared import OneTrainingSet
 from kernelmosaic.estimators._training_set import TrainingSet, named_columns
 from kernelmosaic.kernels.views import lay_specs
 
@@ -80,7 +80,14 @@ class HeldOut:
     n_solves: int
 
 
-def follow_path(models: Sequence[Any], samples: Samples, train: Rows, held: Rows, scale: bool) -> list[HeldOut]:
+def follow_path(
+    models: Sequence[Any],
+    samples: Samples,
+    train: Rows,
+    held: Rows,
+    scale: bool,
+    like: Sequence[HeldOut] | None = None,
+) -> list[HeldOut]:
     """Fit models one after the other to some samples, and return what each says of those held out.
 
     The models differ in what the kernels do not depend on, such as C: kernels are computed once, the outputs of all
@@ -96,21 +103,32 @@ def follow_path(models: Sequence[Any], samples: Samples, train: Rows, held: Rows
         Row numbers of those to fit to, and of those held out.
     scale : bool
         Whether columns of numbers are standardised, by the samples fitted to.
+    like : sequence of HeldOut, optional
+        The same path of another fold: weights differ less from fold to fold than from one C to the next.
     """
     inside, outside = samples.take(train), samples.X[held]
     if scale:
         standardizer = inside.standardizer(models[0])
         inside, outside = inside.scaled(standardizer), standardizer(outside)
-    with SharedKernels() as shared, warnings.catch_warnings():
+    with OneTrainingSet() as shared, warnings.catch_warnings():
         # Gaps are kept, and the search speaks of them once.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        for model in models:
+        for i, model in enumerate(models):
+            shared.likely_weights = None if like is None else _guess(models[:i], like[: i + 1])
             model._fit_validated(inside.X, inside.y, inside.weight, inside.original)
         outputs = _outputs(models, shared.training_sets, len(train), outside)
     return [
         HeldOut(values, getattr(model, "classes_", None), model.weights_, model.duality_gap_, model.n_solves_)
         for model, values in zip(models, outputs, strict=True)
     ]
+
+
+def _guess(done: Sequence[Any], like: Sequence[HeldOut]) -> Array:
+    """Return where the weights will be that the last fit left: they move about as those of the other fold did."""
+    if not done or done[-1].weights_.shape != like[-1].weights.shape:
+        return like[-1].weights
+    moved: Array = np.maximum(done[-1].weights_ + like[-1].weights - like[-2].weights, 0.0)
+    return moved if np.all(moved.sum(axis=-1) > 0) else like[-1].weights
 
 
 def _outputs(models: Sequence[Any], sets: Sequence[TrainingSet], n: int, X: Any) -> list[Array]:

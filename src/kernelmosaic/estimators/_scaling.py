@@ -18,7 +18,7 @@ _CONSTANT = 1e-12
 
 @dataclass(frozen=True)
 class Standardizer:
-    """Subtracts the mean of a column and divides by its standard deviation, of the columns that kernels read as numbers.
+    """Subtracts the means of columns and divides by their standard deviations, where kernels read them as numbers.
 
     Attributes
     ----------

@@ -49,6 +49,8 @@ class SharedKernels:
 
     def __init__(self, memory_budget: float | None = None) -> None:
         self.memory_budget = memory_budget
+        #: What the weights of the next fit will probably be like, if that is known.
+        self.likely_weights: Any = None
         self._sets: OrderedDict[str, TrainingSet] = OrderedDict()
         self._entered: list[Token[SharedKernels | None]] = []
 
@@ -70,20 +72,34 @@ class SharedKernels:
 
     def find(self, options: KernelOptions, X: Any, original: Any, counted: Counted) -> TrainingSet:
         """Return the training set that a fit asks for, made anew only if none like it is kept."""
-        key = _key(options, X, original, counted)
+        key = self._key(options, X, original, counted)
         data = self._sets.get(key)
         if data is None:
             data = read_training_set(options, X, original, counted)
             data.starts = {}
+        data.likely_weights = self.likely_weights
         self._sets[key] = data
         self._sets.move_to_end(key)
         self._shrink()
         return data
 
+    def _key(self, options: KernelOptions, X: Any, original: Any, counted: Counted) -> str:
+        """Return what tells kernels of samples apart: all that they are made of, by content."""
+        said = {one.name: getattr(options, one.name) for one in fields(options) if one.name != "estimator"}
+        names = [str(name) for name in getattr(original, "columns", ())]
+        return str(content_hash([said, X, names, counted.rows, counted.weight]))
+
     def _shrink(self) -> None:
         allowed = _SHARE * default_budget() if self.memory_budget is None else self.memory_budget
         while len(self._sets) > 1 and sum(data.nbytes for data in self._sets.values()) > allowed:
             self._sets.popitem(last=False)
+
+
+class OneTrainingSet(SharedKernels):
+    """The same for fits of which it is known that they have one training set: nothing need be looked up."""
+
+    def _key(self, options: KernelOptions, X: Any, original: Any, counted: Counted) -> str:
+        return ""
 
 
 _ACTIVE: ContextVar[SharedKernels | None] = ContextVar("kernelmosaic_shared_kernels", default=None)
@@ -97,10 +113,3 @@ def shared_training_set(options: KernelOptions, X: Any, original: Any, counted: 
     if active is None or is_streamed(X) or not fixed:
         return read_training_set(options, X, original, counted)
     return active.find(options, X, original, counted)
-
-
-def _key(options: KernelOptions, X: Any, original: Any, counted: Counted) -> str:
-    """Return what tells kernels of samples apart: all that they are made of, by content."""
-    said = {one.name: getattr(options, one.name) for one in fields(options) if one.name != "estimator"}
-    names = [str(name) for name in getattr(original, "columns", ())]
-    return str(content_hash([said, X, names, counted.rows, counted.weight]))

@@ -7,6 +7,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +26,7 @@ from kernelmosaic.gram.row_blocks import ArrayRows, RowSource, open_rows
 from kernelmosaic.kernels.base import Kernel, StatisticKernel
 from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs, take_columns
 from kernelmosaic.learning import Learned, Learner
+from kernelmosaic.learning.problem import Problem
 from kernelmosaic.learning.projections import Projections
 
 Array = NDArray[np.float64]
@@ -120,19 +122,24 @@ class TrainingSet(ABC):
         self.budget, self.device = options.memory_budget, options.device
         # Machines and what they learned from these samples, by learner and output, if other fits are to start from it.
         self.starts: dict[Any, tuple[Any, Learned]] | None = None
+        self.last_problem: Problem | None = None
+        # What the weights will probably be like, of shape (P,) or (outputs, P).
+        self.likely_weights: Array | None = None
 
     def learn(self, learner: Learner, machine: Any, output: int = 0) -> Learned:
         """Learn the weights of a machine, from where the last fit to these samples ended, if there was one."""
         if self.starts is None:
             return learner.learn(self.stack, machine)
         key = (type(learner), str(learner.options.norm), type(machine), output)
-        before = self.starts.get(key)
-        if before is None:
-            found = learner.learn(self.stack, machine)
-        else:
-            earlier, last = before
-            found = learner.learn_on(self.stack, machine, machine.continued(last.solution.beta, earlier), last.weights)
-        self.starts[key] = machine, found
+        beta, weights = None, None if self.likely_weights is None else np.atleast_2d(self.likely_weights)[output]
+        if key in self.starts:
+            earlier, last = self.starts[key]
+            beta = machine.continued(last.solution.beta, earlier)
+            weights = last.weights if weights is None else weights
+        learn = learner.learn if weights is None else partial(learner.learn_on, weights=weights)
+        learner.last_problem = self.last_problem
+        found = learn(self.stack, machine, beta)
+        self.starts[key], self.last_problem = (machine, found), learner.last_problem
         return found
 
     @property

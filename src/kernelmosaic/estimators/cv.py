@@ -17,7 +17,6 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import Bunch, check_random_state
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic.estimators._calibration import Calibration, check_calibration
 from kernelmosaic.estimators._path import HeldOut, Samples, follow_path
@@ -28,7 +27,7 @@ from kernelmosaic.estimators.discriminant import DiscriminantMKLClassifier
 from kernelmosaic.estimators.localized import LocalizedMKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
 from kernelmosaic.learning.problem import progress
-from kernelmosaic.machines.base import check_count, check_positive
+from kernelmosaic.machines.base import check_count
 
 Array = NDArray[np.float64]
 
@@ -55,6 +54,7 @@ class PathCV(BaseEstimator):
     scale: Any
     calibration: Any = None
     verbose: Any
+    C_: Any
 
     _model_class: ClassVar[Any]
     #: The parameter that is searched, its range, and whether large values come first: paths begin with what is smooth.
@@ -76,12 +76,10 @@ class PathCV(BaseEstimator):
         order = self.Cs_[::-1] if self._falls else self.Cs_
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         model = partial(self._model, samples, seed=seed)
-        tasks = (
-            delayed(follow_path)([model(C, norm) for C in order], samples, train, held, bool(self.scale))
-            for train, held in folds
-            for norm in norms
-        )
-        found = list(self._run(tasks, len(folds) * len(norms)))
+        tasks = [
+            ([model(C, norm) for C in order], samples, *fold, bool(self.scale)) for fold in folds for norm in norms
+        ]
+        found = list(self._run(tasks, len(norms)))
         paths = [found[i : i + len(norms)] for i in range(0, len(found), len(norms))]
         if self._falls:
             paths = [[path[::-1] for path in fold] for fold in paths]
@@ -113,40 +111,57 @@ class PathCV(BaseEstimator):
         if not norms:
             raise ValueError(f"norms={self.norms!r}: give at least one, such as 1, 2 or 'uniform'.")
         # A single kernel has nothing to weigh.
-        return norms if len(self._read_kernels()) > 1 else norms[:1]  # type: ignore[attr-defined]
+        return norms if len(self._read_kernels()) > 1 else norms[:1]
 
     def _model(self, samples: Samples, C: float, norm: Any, seed: int) -> Any:
         """Return the model of a point of the path, not yet fitted."""
         params = {name: value for name, value in self.get_params(deep=False).items() if name not in _SEARCH}
         if norm is not None:
-            params |= {"weights": "uniform"} if norm == "uniform" else {"norm": norm}
+            params |= self._variant(norm)
         # All fits draw the same landmarks.
         params |= {self._along: float(C), "random_state": seed}
         model = self._model_class(**params)
-        model._fit_device, model._fit_input = self._fit_device, self._fit_input  # type: ignore[attr-defined]
+        model._fit_device, model._fit_input = self._fit_device, self._fit_input
         return model
 
-    def _run(self, tasks: Iterator[Any], total: int) -> Iterator[Any]:
-        done = Parallel(n_jobs=self.n_jobs, return_as="generator")(tasks)
-        shown: Any = progress(type(self).__name__, total) if self.verbose else nullcontext(lambda *state: None)
+    def _variant(self, norm: Any) -> dict[str, Any]:
+        """Return the parameters that stand for one of the norms."""
+        return {"weights": "uniform"} if norm == "uniform" else {"norm": norm}
+
+    def _run(self, tasks: list[Any], n_norms: int) -> Iterator[list[HeldOut]]:
+        """Yield path by path; the first of every norm leads the way for those of the other folds."""
+        shown: Any = progress(type(self).__name__, len(tasks)) if self.verbose else nullcontext(lambda *state: None)
+        leaders: list[list[HeldOut]] = []
         with shown as show:
-            for count, path in enumerate(done, start=1):
-                show(f"{count} of {total} paths of {len(self.Cs_)} fits", count)
-                yield path
+            for some in (tasks[:n_norms], tasks[n_norms:]):
+                like = [leaders[i % n_norms] if leaders else None for i in range(len(some))]
+                found = Parallel(n_jobs=self.n_jobs, return_as="generator")(
+                    delayed(follow_path)(*task, leader) for task, leader in zip(some, like, strict=True)
+                )
+                for path in found:
+                    leaders += [path] if len(leaders) < len(tasks) else []
+                    show(f"{len(leaders)} of {len(tasks)} paths of {len(path)} fits", len(leaders))
+                    yield path
 
     def _choose(
         self, paths: list[list[list[HeldOut]]], norms: list[Any], folds: Sequence[Any], samples: Samples, routed: Any
     ) -> None:
+        scorer = self._scorer()
         scores = np.array(
             [
-                [[self._score(paths, f, m, i, folds, samples, routed) for i in range(len(self.Cs_))] for f in _all(folds)]
+                [
+                    [self._score(paths, f, m, i, folds, samples, routed, scorer) for i in _all(self.Cs_)]
+                    for f in _all(folds)
+                ]
                 for m in _all(norms)
             ]
         )
         # Of equal scores the first norm and the smoothest machine.
         means = scores.mean(axis=1)[:, :: -1 if self._falls else 1]
         if np.all(np.isnan(means)):
-            raise ValueError(f"scoring={self.scoring!r} gives no number in any fold; check the folds, or choose another.")
+            raise ValueError(
+                f"scoring={self.scoring!r} gives no number in any fold; check the folds, or choose another."
+            )
         m, i = np.unravel_index(int(np.nanargmax(means)), means.shape)
         i = len(self.Cs_) - 1 - i if self._falls else i
         self.C_, self.norm_ = float(self.Cs_[i]), norms[m]
@@ -169,6 +184,7 @@ class PathCV(BaseEstimator):
         folds: Sequence[Any],
         samples: Samples,
         routed: dict[str, Any],
+        scorer: Any,
     ) -> float:
         """Return the score of fold f with norm m and the i-th C."""
         held = folds[f][1]
@@ -179,7 +195,7 @@ class PathCV(BaseEstimator):
 
         stand_in = self._stand_in(paths[f][m][i], others)
         params = {name: np.asarray(value)[held] for name, value in routed.items() if value is not None}
-        return float(self._scorer()(stand_in, samples.X[held], samples.y[held], **params))
+        return float(scorer(stand_in, samples.X[held], samples.y[held], **params))
 
     def _stand_in(self, held: HeldOut, calibration: Callable[[], Calibration]) -> Any:
         raise NotImplementedError
@@ -195,12 +211,12 @@ class PathCV(BaseEstimator):
 
     def _warn_of_gaps(self, found: list[list[HeldOut]]) -> None:
         gaps = np.array([one.gap for path in found for one in path])
-        loose = int(np.sum(gaps > self.tol))  # type: ignore[attr-defined]
+        loose = int(np.sum(gaps > self.tol))
         if loose:
             warnings.warn(
-                f"{type(self).__name__}: {loose} of {len(gaps)} fits stopped above tol={self.tol:g}, "  # type: ignore[attr-defined]
-                f"the loosest at a relative duality gap of {gaps.max():.2g}; raise max_iter, accept a larger tol, or try "
-                "smaller Cs.",
+                f"{type(self).__name__}: {loose} of {len(gaps)} fits stopped above tol={self.tol:g}, "
+                f"the loosest at a relative duality gap of {gaps.max():.2g}; raise max_iter, accept a larger tol, or "
+                "try smaller Cs.",
                 ConvergenceWarning,
                 stacklevel=level_of_caller(),
             )
@@ -212,7 +228,7 @@ class PathCV(BaseEstimator):
         scaled = samples.scaled(self._standardizer)
         model._fit_validated(scaled.X, scaled.y, scaled.weight, scaled.original)
         own = model.get_params(deep=False)
-        vars(self).update({name: value for name, value in vars(model).items() if name not in own})
+        self.__dict__.update({name: value for name, value in vars(model).items() if name not in own})
 
     # scikit-learn's conventions ------------------------------------------------------------------------------------
 
@@ -226,7 +242,7 @@ class PathCV(BaseEstimator):
             )
 
     def _validate(self, X: Any, *y: Any, reset: bool, **checks: Any) -> Any:
-        found = super()._validate(X, *y, reset=reset, **checks)  # type: ignore[misc]
+        found = super()._validate(X, *y, reset=reset, **checks)
         return found if reset or self._standardizer is None else self._standardizer(found)
 
     def _routed(self, params: dict[str, Any], sample_weight: Any) -> Bunch:
@@ -254,7 +270,7 @@ class PathCV(BaseEstimator):
         return router.add(splitter=cv, method_mapping=to_split).add(scorer=self._scorer(), method_mapping=to_score)
 
 
-def _all(items: Sequence[Any]) -> range:
+def _all(items: Any) -> range:
     return range(len(items))
 
 
@@ -279,7 +295,7 @@ class _HeldOutClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> NDArray[Any]:
         if self.labels:
-            return (self.outputs > 0).astype(int)
+            return np.asarray(self.outputs > 0, dtype=int)
         one = self.outputs.ndim == 1
         return np.asarray(self.classes[(self.outputs > 0).astype(int) if one else self.outputs.argmax(axis=1)])
 
@@ -300,8 +316,8 @@ class ClassifierPathCV(PathCV):
         check_calibration(self.calibration)
         original = X
         X, y = self._validate(X, y, reset=True)
-        weight = self._sample_weight(sample_weight, X)  # type: ignore[attr-defined]
-        self.classes_ = self._find_classes(y, weight)  # type: ignore[attr-defined]
+        weight = self._sample_weight(sample_weight, X)
+        self.classes_ = self._find_classes(y, weight)
         return self._search(Samples(X, y, weight, original), params, weight)
 
     def _stand_in(self, held: HeldOut, calibration: Callable[[], Calibration]) -> Any:
@@ -479,3 +495,356 @@ class MKLClassifierCV(ClassifierPathCV, MKLClassifier):
         self
         """
         return self._fit_classes(X, y, sample_weight, params)
+
+
+class LocalizedMKLClassifierCV(ClassifierPathCV, LocalizedMKLClassifier):
+    """:class:`LocalizedMKLClassifier` with C chosen by cross-validation, and with probabilities.
+
+    As :class:`MKLClassifierCV`, but for the norm, which gates do not have. Gates are learned from the same random
+    starts at every C, since the problem is not convex; only kernels are shared.
+
+    Parameters
+    ----------
+    kernels : list, default=None
+        As in :class:`LocalizedMKLClassifier`.
+    Cs : int or array-like, default=20
+        The values of C to try, or how many: so many from 0.1 to 1000, evenly on a logarithmic scale.
+    cv, scoring, n_jobs, refit, scale, calibration
+        As in :class:`MKLClassifierCV`.
+    gating, gating_columns, gating_kernel, step, n_init, slack, multi_class, normalize, approximation, rank
+        As in :class:`LocalizedMKLClassifier`.
+    class_weight, tol, n_iter_no_change, max_iter, memory_budget, device, random_state
+        As in :class:`LocalizedMKLClassifier`.
+    verbose : bool, default=False
+        Show how many paths are done.
+
+    Attributes
+    ----------
+    C_, Cs_, scores_, best_score_, weights_path_, weights_paths_, duality_gaps_
+        As in :class:`MKLClassifierCV`; the weights are mean gates.
+    weights_, gating_params_, kernel_names_, dual_coef_, support_, intercept_, objective_, duality_gap_, classes_
+        Of the fit to all samples, as in :class:`LocalizedMKLClassifier`.
+    """
+
+    _model_class = LocalizedMKLClassifier
+    _range = (0.1, 1e3)
+
+    def __init__(
+        self,
+        kernels: Any = None,
+        *,
+        Cs: Any = 20,
+        cv: Any = 5,
+        scoring: Any = None,
+        n_jobs: int | None = None,
+        refit: bool = True,
+        scale: bool = True,
+        calibration: str = "sigmoid",
+        gating: Any = "softmax",
+        gating_columns: Any = None,
+        gating_kernel: Any = None,
+        step: Any = "lbfgs",
+        n_init: int = 3,
+        slack: int = 1,
+        multi_class: str = "ovr",
+        normalize: str | None = "trace",
+        approximation: str | None = None,
+        rank: Any = 500,
+        class_weight: Any = None,
+        tol: float = 1e-3,
+        n_iter_no_change: int = 3,
+        max_iter: int = 100,
+        memory_budget: float | None = None,
+        device: str | None = None,
+        verbose: bool = False,
+        random_state: Any = 0,
+    ) -> None:
+        self.kernels = kernels
+        self.Cs = Cs
+        self.cv = cv
+        self.scoring = scoring
+        self.n_jobs = n_jobs
+        self.refit = refit
+        self.scale = scale
+        self.calibration = calibration
+        self.gating = gating
+        self.gating_columns = gating_columns
+        self.gating_kernel = gating_kernel
+        self.step = step
+        self.n_init = n_init
+        self.slack = slack
+        self.multi_class = multi_class
+        self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
+        self.class_weight = class_weight
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Self:
+        """Choose C by cross-validation, and fit to all samples; see :meth:`MKLClassifierCV.fit`."""
+        return self._fit_classes(X, y, sample_weight, params)
+
+
+class DiscriminantMKLClassifierCV(ClassifierPathCV, DiscriminantMKLClassifier):
+    """:class:`DiscriminantMKLClassifier` with its regulariser chosen by cross-validation, and with probabilities.
+
+    As :class:`MKLClassifierCV`. Paths begin with the strongest regulariser.
+
+    Parameters
+    ----------
+    kernels : list, default=None
+        As in :class:`DiscriminantMKLClassifier`.
+    Cs : int or array-like, default=20
+        The values of `alpha` to try, or how many: so many from 10⁻⁴ to 10², evenly on a logarithmic scale.
+    norms : sequence, default=(1, "uniform")
+        1 learns the weights, ``"uniform"`` gives all kernels the same.
+    cv, scoring, n_jobs, refit, scale, calibration
+        As in :class:`MKLClassifierCV`.
+    formulation, decision, normalize, approximation, rank, tol, max_iter, memory_budget, device, random_state
+        As in :class:`DiscriminantMKLClassifier`.
+    verbose : bool, default=False
+        Show how many paths are done.
+
+    Attributes
+    ----------
+    C_ : float
+        The chosen regulariser; ``alpha_`` is the same.
+    norm_, Cs_, scores_, best_score_, weights_path_, weights_paths_, duality_gaps_
+        As in :class:`MKLClassifierCV`.
+    weights_, kernel_names_, dual_coef_, intercept_, objective_, duality_gap_, explained_ratio_, classes_
+        Of the fit to all samples, as in :class:`DiscriminantMKLClassifier`.
+    """
+
+    _model_class = DiscriminantMKLClassifier
+    _along = "alpha"
+    _range = (1e-4, 1e2)
+    _falls = True
+
+    def __init__(
+        self,
+        kernels: Any = None,
+        *,
+        Cs: Any = 20,
+        norms: Any = (1, "uniform"),
+        cv: Any = 5,
+        scoring: Any = None,
+        n_jobs: int | None = None,
+        refit: bool = True,
+        scale: bool = True,
+        calibration: str = "sigmoid",
+        formulation: str = "newton",
+        decision: str = "least_squares",
+        normalize: str | None = "trace",
+        approximation: str | None = None,
+        rank: Any = 500,
+        tol: float = 5e-4,
+        max_iter: int = 100,
+        memory_budget: float | None = None,
+        device: str | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.kernels = kernels
+        self.Cs = Cs
+        self.norms = norms
+        self.cv = cv
+        self.scoring = scoring
+        self.n_jobs = n_jobs
+        self.refit = refit
+        self.scale = scale
+        self.calibration = calibration
+        self.formulation = formulation
+        self.decision = decision
+        self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, **params: Any) -> Self:
+        """Choose the regulariser and whether to learn weights by cross-validation, and fit to all samples.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Samples.
+        y : array-like of shape (n_samples,)
+            Classes.
+        **params : dict
+            ``groups`` for the splitter; with metadata routing enabled, whatever splitter and scorer ask for.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit_classes(X, y, None, params)
+
+    def _variant(self, norm: Any) -> dict[str, Any]:
+        if norm not in (1, "uniform"):
+            raise ValueError(f"norms={self.norms!r}: discriminant analysis has the norms 1, learned, and 'uniform'.")
+        return {"weights": "uniform" if norm == "uniform" else None}
+
+
+# Regression ----------------------------------------------------------------------------------------------------------
+
+
+class _HeldOutRegressor(RegressorMixin, BaseEstimator):
+    """A regressor that knows the predictions for the samples held out, and nothing else; what scorers are given."""
+
+    def __init__(self, outputs: Any = None) -> None:
+        self.outputs = outputs
+
+    def predict(self, X: Any) -> Array:
+        return np.asarray(self.outputs)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+
+class MKLRegressorCV(PathCV, MKLRegressor):
+    """:class:`MKLRegressor` with C and the norm of its weights chosen by cross-validation.
+
+    Every fold follows a path of warm-started fits along C, one path per norm, and the best pair is fitted to all
+    samples.
+
+    Parameters
+    ----------
+    kernels : list, default=None
+        As in :class:`MKLRegressor`.
+    Cs : int or array-like, default=20
+        The values of C to try, or how many: so many from 0.01 to 1000 standard deviations of y, evenly on a logarithmic
+        scale.
+    norms : sequence, default=(1, 2, "uniform")
+        The norms of the weights to try, ``"elastic"`` among them; ``"uniform"`` gives all kernels the same weight.
+    cv : int, splitter or iterable, default=5
+        As in :class:`~sklearn.model_selection.GridSearchCV`.
+    scoring : str or callable, default=None
+        As in :class:`~sklearn.model_selection.GridSearchCV`; None means R². A function is called with an estimator that
+        knows the predictions for the samples held out.
+    n_jobs, refit, scale
+        As in :class:`MKLClassifierCV`.
+    epsilon : float or "auto", default="auto"
+        As in :class:`MKLRegressor`; ``"auto"`` stands for a tenth of the standard deviation of y.
+    loss, l1_ratio, penalties, penalty_power, slack, solver, normalize, approximation, rank
+        As in :class:`MKLRegressor`.
+    tol, max_iter, memory_budget, device, random_state
+        As in :class:`MKLRegressor`.
+    verbose : bool, default=False
+        Show how many paths are done.
+
+    Attributes
+    ----------
+    C_, norm_, Cs_, scores_, scores_by_norm_, best_score_, weights_path_, weights_paths_, duality_gaps_
+        As in :class:`MKLClassifierCV`.
+    weights_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_, objective_, duality_gap_
+        Of the fit to all samples, as in :class:`MKLRegressor`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from kernelmosaic import MKLRegressorCV
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> bool(MKLRegressorCV(Cs=5, cv=3).fit(X[:200], y[:200]).best_score_ > 0.3)
+    True
+    """
+
+    _model_class = MKLRegressor
+
+    def __init__(
+        self,
+        kernels: Any = None,
+        *,
+        Cs: Any = 20,
+        norms: Any = (1, 2, "uniform"),
+        cv: Any = 5,
+        scoring: Any = None,
+        n_jobs: int | None = None,
+        refit: bool = True,
+        scale: bool = True,
+        epsilon: float | str = "auto",
+        loss: str = "epsilon",
+        l1_ratio: float = 0.5,
+        penalties: Any = None,
+        penalty_power: float = 0.5,
+        slack: int = 1,
+        solver: str = "newton",
+        normalize: str | None = "trace",
+        approximation: str | None = None,
+        rank: Any = 500,
+        tol: float = 1e-3,
+        max_iter: int = 100,
+        memory_budget: float | None = None,
+        device: str | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.kernels = kernels
+        self.Cs = Cs
+        self.norms = norms
+        self.cv = cv
+        self.scoring = scoring
+        self.n_jobs = n_jobs
+        self.refit = refit
+        self.scale = scale
+        self.epsilon = epsilon
+        self.loss = loss
+        self.l1_ratio = l1_ratio
+        self.penalties = penalties
+        self.penalty_power = penalty_power
+        self.slack = slack
+        self.solver = solver
+        self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Self:
+        """Choose C and the norm by cross-validation, and fit to all samples.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Samples.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), optional
+            Factors of C, sample by sample; they count in the scores as well.
+        **params : dict
+            ``groups`` for the splitter; with metadata routing enabled, whatever splitter and scorer ask for.
+
+        Returns
+        -------
+        self
+        """
+        self._begin(X)
+        X, target, weight, original = self._validated(X, y, sample_weight)
+        return self._search(Samples(X, target, weight, original), params, weight)
+
+    def _unit(self, y: Any) -> float:
+        return float(np.std(y, axis=0).mean()) or 1.0
+
+    def _model(self, samples: Samples, C: float, norm: Any, seed: int) -> Any:
+        model = super()._model(samples, C, norm, seed)
+        if isinstance(self.epsilon, str):
+            if self.epsilon != "auto":
+                raise ValueError(f"epsilon={self.epsilon!r}: give a number, or 'auto'.")
+            model.epsilon = _TUBE * self._unit(samples.y)
+        return model
+
+    def _stand_in(self, held: HeldOut, calibration: Callable[[], Calibration]) -> Any:
+        return _HeldOutRegressor(held.outputs)

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from kernelmosaic.backend import to_host
 from kernelmosaic.estimators._base import BaseMKLClassifier
-from kernelmosaic.estimators._training_set import Counted, TrainingSet
+from kernelmosaic.estimators._training_set import Counted, TrainingSet, level_of_caller
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning import Learned, Learner, Parameters, make_learner
 from kernelmosaic.learning.discriminant import centered_traces, trace_penalties

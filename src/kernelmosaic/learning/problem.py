@@ -145,6 +145,8 @@ class Learner(ABC):
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        #: The last problem, whose combined kernel the next one on the same stack may take over.
+        self.last_problem: Problem | None = None
 
     @abstractmethod
     def learn(self, stack: GramStack, machine: Any, warm_start: Any = None) -> Learned: ...
