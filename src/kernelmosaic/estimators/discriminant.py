@@ -220,19 +220,13 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return self
 
     def _discriminant(self, y: Any) -> Discriminant:
-        self._has_labels = np.ndim(y) == 2 and np.shape(y)[1] > 1
+        y = check_discriminant_targets(y, self.decision)
+        self._has_labels = y.ndim == 2
         if not self._has_labels:
-            y = column_or_1d(y, warn=True)
             self.classes_ = self._find_classes(y)
             return Discriminant(np.searchsorted(self.classes_, y), self._ridge(len(y)))
-        if type_of_target(y) != "multilabel-indicator":
-            raise ValueError(
-                f"y has shape {np.shape(y)}: give one class per sample, or indicators, 0 and 1, one column per label."
-            )
-        if self.decision != "least_squares":
-            raise ValueError(f"decision={self.decision!r} tells classes apart; labels need 'least_squares'.")
         self.classes_ = np.arange(y.shape[1])
-        return LabelDiscriminant(y.toarray() if issparse(y) else y, self._ridge(y.shape[0]))
+        return LabelDiscriminant(y, self._ridge(y.shape[0]))
 
     def _check_params(self) -> None:
         check_positive("tol", self.tol)
@@ -365,6 +359,19 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     def _outputs_of(self, X: Any) -> NDArray[np.float64]:
         return np.asarray(self._expansion.values(X) @ self._slopes.T + self.intercept_)
+
+
+def check_discriminant_targets(y: Any, decision: str) -> NDArray[Any]:
+    """Return classes, of shape (n,), or indicators of labels, of shape (n, labels)."""
+    if np.ndim(y) != 2 or np.shape(y)[1] == 1:
+        return np.asarray(column_or_1d(y, warn=True))
+    if type_of_target(y) != "multilabel-indicator":
+        raise ValueError(
+            f"y has shape {np.shape(y)}: give one class per sample, or indicators, 0 and 1, one column per label."
+        )
+    if decision != "least_squares":
+        raise ValueError(f"decision={decision!r} tells classes apart; labels need 'least_squares'.")
+    return np.asarray(y.toarray() if issparse(y) else y)
 
 
 def _as_kim_writes(learned: Learned, machine: Discriminant) -> Learned:
