@@ -108,6 +108,7 @@ def violations(
 @njit(cache=True, nogil=True)
 def ascend(
     K: NDArray[Any],
+    shift: float,
     labels: NDArray[Any],
     sample_C: Vector,
     tops: Vector,
@@ -118,7 +119,8 @@ def ascend(
 ) -> int:
     """Solve the samples of the order that violate optimality by more than the threshold, one after the other.
 
-    K has shape (1, n, n) where the classes share their kernel, else (classes, n, n). Returns the number of steps.
+    K has shape (1, n, n) where the classes share their kernel, else (classes, n, n); `shift` is added to every entry.
+    Returns the number of steps.
     """
     k = beta.shape[1]
     slopes, curvature, new = np.empty(k), np.empty(k), np.empty(k)
@@ -128,7 +130,7 @@ def ascend(
             continue
         largest = 0.0
         for c in range(k):
-            curvature[c] = K[c % K.shape[0], i, i]
+            curvature[c] = K[c % K.shape[0], i, i] + shift
             largest = max(largest, curvature[c])
         for c in range(k):
             curvature[c] = max(curvature[c], _FLOOR * largest, 1e-300 if largest > 0.0 else _FLOOR)
@@ -138,7 +140,7 @@ def ascend(
         for c in range(k):
             change = new[c] - beta[i, c]
             if change != 0.0:
-                subtract_row(K[c % K.shape[0], i], change, residual[c])
+                subtract_row(K[c % K.shape[0], i], shift, change, residual[c])
                 beta[i, c] = new[c]
                 moved = True
         # A sample that cannot move by less than rounding is no step: counting it would never end.
@@ -149,6 +151,7 @@ def ascend(
 @njit(cache=True, nogil=True)
 def ascend_in_rounds(
     K: NDArray[Any],
+    shift: float,
     labels: NDArray[Any],
     sample_C: Vector,
     tops: Vector,
@@ -175,7 +178,7 @@ def ascend_in_rounds(
         order = order[np.argsort(-v[order])]
         before = taken
         for _ in range(repeats):
-            steps = ascend(K, labels, sample_C, tops, beta, residual, order, threshold)
+            steps = ascend(K, shift, labels, sample_C, tops, beta, residual, order, threshold)
             taken += steps
             if steps == 0:
                 break
@@ -186,7 +189,7 @@ def ascend_in_rounds(
 
 # Forced inline: see `_numba_smo`.
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, forceinline=True)
-def subtract_row(row: NDArray[Any], change: float, residual: Vector) -> None:
+def subtract_row(row: NDArray[Any], shift: float, change: float, residual: Vector) -> None:
     """Take a change of one coefficient out of its class's residual."""
     for j in range(residual.shape[0]):
-        residual[j] -= change * row[j]
+        residual[j] -= change * (row[j] + shift)
