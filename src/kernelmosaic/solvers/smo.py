@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic.backend import TINY
 from kernelmosaic.solvers.free_block import free_newton_step, free_samples
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify, relative_gap
 
@@ -155,7 +156,10 @@ class SMOState:
         self.refreshed_at = self.n_iter
 
     def _subtract(self, rows: NDArray[np.intp], changes: Vector) -> None:
-        self.loops.subtract_rows(self.K, rows, changes, self.residual)
+        if len(self.K) <= TINY:
+            self.residual -= changes @ self.K[rows]
+        else:
+            self.loops.subtract_rows(self.K, rows, changes, self.residual)
         self.residual[rows] -= self.program.ridge[rows] * changes
 
     def slopes(self) -> tuple[Vector, Vector]:
