@@ -156,8 +156,8 @@ def _ascend(
 ) -> int:
     """Solve the samples of the order that violate optimality by more than the threshold, one after the other.
 
-    K has shape (1, n, n) where the classes share their kernel, else (classes, n, n); `shift` is added to every entry. The
-    last three arrays are room for the classes of one sample. Returns the number of steps.
+    K has shape (1, n, n) where the classes share their kernel, else (classes, n, n); `shift` is added to every entry.
+    The last three arrays are room for the classes of one sample. Returns the number of steps.
     """
     k = beta.shape[1]
     steps = 0
