@@ -138,7 +138,7 @@ def test_localized():
     seed = np.random.RandomState(5).randint(np.iinfo(np.int32).max)
     expected = grid_scores(plain.set_params(random_state=int(seed)), "C", [1.0, 10.0], X, y)
     np.testing.assert_array_equal(model.scores_, expected)
-    assert not hasattr(model, "norm_") or model.norm_ is None
+    assert not hasattr(model, "norm_")
     assert model.gate(X).shape == (100, 2)
 
 

@@ -83,10 +83,10 @@ class PathCV(BaseEstimator):
         paths = [found[i : i + len(norms)] for i in range(0, len(found), len(norms))]
         if self._falls:
             paths = [[path[::-1] for path in fold] for fold in paths]
-        self._choose(paths, norms, folds, samples, routed.scorer.score)
+        norm = self._choose(paths, norms, folds, samples, routed.scorer.score)
         self._warn_of_gaps(found)
         if self.refit:
-            self._take_over(model(self.C_, self.norm_), samples)
+            self._take_over(model(self.C_, norm), samples)
         return self
 
     def _values(self, samples: Samples) -> Array:
@@ -145,7 +145,8 @@ class PathCV(BaseEstimator):
 
     def _choose(
         self, paths: list[list[list[HeldOut]]], norms: list[Any], folds: Sequence[Any], samples: Samples, routed: Any
-    ) -> None:
+    ) -> Any:
+        """Score every point of the paths, keep what was found, and return the norm that was chosen."""
         scorer = self._scorer()
         scores = np.array(
             [
@@ -164,9 +165,11 @@ class PathCV(BaseEstimator):
             )
         m, i = np.unravel_index(int(np.nanargmax(means)), means.shape)
         i = len(self.Cs_) - 1 - i if self._falls else i
-        self.C_, self.norm_ = float(self.Cs_[i]), norms[m]
+        self.C_ = float(self.Cs_[i])
         self.scores_, self.best_score_ = scores[m], float(scores[m, :, i].mean())
-        self.scores_by_norm_ = {norm: scores[j] for j, norm in enumerate(norms)}
+        if norms[m] is not None:
+            self.norm_ = norms[m]
+            self.scores_by_norm_ = {norm: scores[j] for j, norm in enumerate(norms)}
         chosen = [fold[m] for fold in paths]
         self.weights_paths_ = np.array([[self._aligned_weights(one) for one in path] for path in chosen])
         self.weights_path_ = np.nanmean(self.weights_paths_, axis=0)
@@ -174,6 +177,7 @@ class PathCV(BaseEstimator):
         self._out_of_fold = [path[i] for path in chosen], [held for _, held in folds]
         self._calibrate(samples)
         del self._out_of_fold
+        return norms[m]
 
     def _score(
         self,

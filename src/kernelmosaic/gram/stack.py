@@ -329,7 +329,7 @@ class ComputedStack(MatrixStack):
         β, at the support, has one column or several.
         """
         place = self.backend.asarray
-        columns, factors = place(beta.reshape(len(support), -1)), place(inner[support])
+        columns, factors = place(beta.reshape(len(support), *(beta.shape[1:] or (1,)))), place(inner[support])
         right = {int(m): factors[:, m : m + 1] * columns for m in np.flatnonzero(np.any(inner != 0, axis=0))}
         out = self.backend.zeros((self.n_kernels, self.n_samples, columns.shape[1]))
         self._multiply(right, slice(0, self.n_samples), support, out, np.float64)
