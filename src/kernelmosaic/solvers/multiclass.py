@@ -47,14 +47,14 @@ _SINGLE = 1e-4
 _MOST_STEPS, _MOST_STEPS_PER_SAMPLE = 100_000, 3000
 #: With at most this many coefficients, interior points take over ...
 _SMALL = 1500
-#: ... after so many steps and so many per entry of the kernel, which take about as long.
-_FIRST_STEPS, _FIRST_STEPS_PER_ENTRY = 3000, 2
-#: Most rounds of multipliers, ...
-_MULTIPLIER_ROUNDS = 60
-#: ... in which the machine with the constants given is solved to this share of the gap that is left, ...
+#: ... after so many steps, and one more for so many entries of the kernel, which take about as long as they do.
+_FIRST_STEPS, _ENTRIES_PER_STEP = 3000, 2
+#: The machine with its constants given is solved to this share of the gap that is left.
 _SHARE = 0.2
-#: ... and unless the gap falls to this share of what it was, the sums of the classes are penalised by so much more.
+#: Unless the gap falls to this share of what it was, the sums of the classes are penalised by so much more, ...
 _FALLS, _STIFFER = 0.5, 3.0
+#: ... until it has not fallen at all so many times in a row.
+_IDLE = 10
 
 
 def class_products(K: NDArray[Any], beta: Matrix) -> Matrix:
@@ -104,23 +104,38 @@ def solve_multiclass(
     The sample's problem is Algorithm 1 of the bilinear multi-class formulation (methods: Crammer and Singer 2001), with
     a floor where a class's diagonal vanishes.
     """
+    n, k = program.n_samples, program.n_classes
+    small = max_iter is None and program.margins.size <= _SMALL
+    exact = None
     if isinstance(K, Gram):
-        if K.matrix is None or K.backend is not NUMPY:
+        exact = K
+        if K.matrix is not None and K.backend is NUMPY:
+            K, exact = K.matrix, None
+        elif small:
+            K = np.asarray(K.backend.to_numpy(K.block(np.arange(n))))
+        else:
             return solve_multiclass_working_set(K, program, warm_start, tol, max_iter, values)
-        K = K.matrix
     if not isinstance(K, np.ndarray):
         raise TypeError(f"K is of type {type(K).__name__}: give a Gram or an array.")
-    n, k = program.n_samples, program.n_classes
     if K.shape not in ((n, n), (k, n, n)):
         raise ValueError(f"K has shape {K.shape}; {n} samples of {k} classes ask for {(n, n)} or {(k, n, n)}.")
-    kind = K.dtype if K.dtype in (np.float32, np.float64) else np.dtype(np.float64)
+    kind = np.float32 if K.dtype == np.float32 and not small else np.float64
     A = np.ascontiguousarray(K, dtype=kind)
 
     def climb(some: MulticlassProgram, beta: Matrix, f: Matrix | None, gap: float, most: int, shift: float) -> Any:
         return _WholeMatrix(A, some, beta, f, shift).solve(gap, most)
 
-    whole = _Kernel(climb, lambda beta: class_products(A, beta), lambda: A, lambda: _mean_diagonal(A))
-    return _solve(whole, program, warm_start, tol, max_iter, values)
+    def products(beta: Matrix) -> Matrix:
+        return class_products(A, beta) if exact is None else np.asarray(exact.products(beta, exact=True))
+
+    kernel = _Kernel(climb, products, float(np.diagonal(A, axis1=-2, axis2=-1).mean(dtype=np.float64)))
+    limit = _FIRST_STEPS + n**2 // _ENTRIES_PER_STEP if small else step_limit(n, max_iter)
+    found = _solve(kernel, program, warm_start, tol, limit, values)
+    if found.gap <= tol or not small:
+        return found
+    inside = solve_interior(A, products, program, tol)
+    best = inside if inside.gap < found.gap else found
+    return replace(best, n_iter=found.n_iter + inside.n_iter * n)
 
 
 def step_limit(n_samples: int, max_iter: int | None) -> int:
@@ -142,20 +157,13 @@ class _Kernel:
         number added to all entries of the kernel to the solution.
     products : callable
         From β to K_c β_c, as exactly as can be.
-    matrix : callable
-        Returns all entries, of shape (n, n), (1, n, n) or (classes, n, n).
-    mean_diagonal : callable
-        Returns the mean of the diagonals.
+    mean_diagonal : float
+        The mean of the diagonals.
     """
 
     climb: Callable[[MulticlassProgram, Matrix, Matrix | None, float, int, float], MulticlassSolution]
     products: Callable[[Matrix], Matrix]
-    matrix: Callable[[], NDArray[Any]]
-    mean_diagonal: Callable[[], float]
-
-
-def _mean_diagonal(K: NDArray[Any]) -> float:
-    return float(np.diagonal(K, axis1=-2, axis2=-1).mean(dtype=np.float64))
+    mean_diagonal: float
 
 
 def _solve(
@@ -163,22 +171,14 @@ def _solve(
     program: MulticlassProgram,
     warm_start: Matrix | None,
     tol: float,
-    max_iter: int | None,
+    limit: int,
     values: Matrix | None,
 ) -> MulticlassSolution:
-    """Climb, and leave it to interior points where that takes too long and the problem is small."""
-    n, small = program.n_samples, max_iter is None and program.margins.size <= _SMALL
-    limit = _FIRST_STEPS + _FIRST_STEPS_PER_ENTRY * n**2 if small else step_limit(n, max_iter)
+    """Climb, with constants or without."""
     beta = program.start(warm_start)
     if program.constants:
-        found = _climb_with_constants(kernel, program, beta, tol, limit)
-    else:
-        found = kernel.climb(program, beta, None if warm_start is None else values, tol, limit, 0.0)
-    if found.gap <= tol or not small:
-        return found
-    inside = solve_interior(kernel.matrix(), kernel.products, program, tol)
-    best = inside if inside.gap < found.gap else found
-    return replace(best, n_iter=found.n_iter + inside.n_iter * n)
+        return _climb_with_constants(kernel, program, beta, tol, limit)
+    return kernel.climb(program, beta, None if warm_start is None else values, tol, limit, 0.0)
 
 
 def _climb_with_constants(
@@ -197,17 +197,16 @@ def _climb_with_constants(
     best = at = certified(program.balanced(beta), np.zeros(program.n_classes), 0)
     # Both the kernel and, where prices are small, the margins can say what a sum of coefficients is worth.
     reach = float(program.sample_C.sum()) / program.n_classes
-    rho = kernel.mean_diagonal() + (float(np.abs(program.margins).max()) / reach if reach > 0 else 0.0)
-    b, steps = at.intercept, 0
-    for _ in range(_MULTIPLIER_ROUNDS):
-        if best.gap <= tol or steps >= limit:
-            break
+    rho = kernel.mean_diagonal + (float(np.abs(program.margins).max()) / reach if reach > 0 else 0.0)
+    b, steps, idle = at.intercept, 0, 0
+    while best.gap > tol and steps < limit and idle < _IDLE:
         inner = _SHARE * min(max(best.gap, tol), 1.0)
         found = kernel.climb(program.given(b), at.beta.copy(), at.values, inner, limit - steps, rho)
         steps += found.n_iter
         b = b + rho * found.beta.sum(axis=0)
         at = certified(program.balanced(found.beta), b, steps)
         rho *= _STIFFER if at.gap > _FALLS * best.gap else 1.0
+        idle = 0 if at.gap < best.gap else idle + 1
         best = at if at.gap < best.gap else best
     return replace(best, n_iter=steps)
 
@@ -332,20 +331,16 @@ def solve_multiclass_working_set(
     """
     kind = np.float32 if tol >= _SINGLE else np.float64
     options = OPTIONS if options is None else options
-    n = program.n_samples
 
     def climb(some: MulticlassProgram, beta: Matrix, f: Matrix | None, gap: float, most: int, shift: float) -> Any:
         rounds = SeveralOutputs(gram, some, beta, f, options, kind, shift)
         return rounds.solve(gap, lambda: rounds.n_iter >= most)
 
-    def matrix() -> NDArray[Any]:
-        return np.asarray(gram.backend.to_numpy(gram.block(np.arange(n))))
-
     def products(beta: Matrix) -> Matrix:
         return np.asarray(gram.products(beta, exact=True))
 
-    several = _Kernel(climb, products, matrix, lambda: float(gram.diagonal().mean()))
-    return _solve(several, program, warm_start, tol, max_iter, values)
+    kernel = _Kernel(climb, products, float(gram.diagonal().mean()))
+    return _solve(kernel, program, warm_start, tol, step_limit(program.n_samples, max_iter), values)
 
 
 class SeveralOutputs(WorkingSet[Evaluation, MulticlassSolution]):

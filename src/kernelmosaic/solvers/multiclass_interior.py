@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import lu_factor, lu_solve
 
 from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram, MulticlassSolution, certify_multiclass
 from kernelmosaic.solvers.program import Vector
@@ -20,10 +21,10 @@ from kernelmosaic.solvers.program import Vector
 _MOST = 80
 #: How much of the way to the nearest bound a step may take.
 _INSIDE = 0.995
-#: Relative to the mean diagonal, and to the margins: what is added to the diagonals, so that a step along which
-#: neither the kernel nor the barrier bends the value is short, ...
-_JITTER = 1e-10
-#: ... and how often what rounding leaves of a step's equations is solved for again.
+#: Relative to the mean diagonal and the margins: what is added to the diagonals, so that a step along which neither the
+#: kernel nor the barrier bends the value is short; and less, which rounding bears less often, if these are too short.
+_JITTERS = 1e-10, 1e-13
+#: How often what rounding leaves of a step's equations is solved for again.
 _REFINED = 2
 #: Once the gap left to the barrier is this multiple of the one asked for, steps are certified, ...
 _CLOSE = 3.0
@@ -69,45 +70,57 @@ def solve_interior(
             full = program.best_constants(values, full)
         return certify_multiclass(program, beta, values, n_iter, full)
 
-    best = certified(np.zeros((len(counted), len(classes))), np.zeros(len(classes)), 0)
+    best = most = certified(np.zeros((len(counted), len(classes))), np.zeros(len(classes)), 0)
     if len(counted) == 0 or len(classes) < 2:
         return best
     part = program.part(counted)
     labels = np.searchsorted(classes, part.labels)
     each = classes if len(K) > 1 else np.zeros(1, dtype=np.intp)
     kernels = K[np.ix_(each, counted, counted)].astype(np.float64)
-    state = _State(kernels, part.target[:, classes], labels, part, len(classes))
-    n_iter, left = 0, np.inf
-    while n_iter < _MOST and best.gap > tol and left > _BEYOND * tol:
-        with np.errstate(all="ignore"):
-            moved = state.step()
-        if not moved:
-            break
-        n_iter, left = n_iter + 1, state.gap()
-        if left <= _CLOSE * tol:
+    n_iter = 0
+    for jitter in _JITTERS:
+        state, left = _State(kernels, part.target[:, classes], labels, part, jitter), np.inf
+        while n_iter < _MOST and best.gap > tol and left > _BEYOND * tol:
+            with np.errstate(all="ignore"):
+                moved = state.step()
+            if not moved:
+                break
+            n_iter, left = n_iter + 1, state.gap()
+            if left > _CLOSE * tol:
+                continue
             # Coefficients that are exactly at their bounds are what makes a machine sparse.
-            there = certified(state.scale * state.snapped(), state.b, n_iter)
-            best = there if there.gap < best.gap else best
-    if best.gap > tol:
-        inside = certified(state.scale * state.x, state.b, n_iter)
-        best = inside if inside.gap < best.gap else best
-    return replace(best, n_iter=n_iter)
+            best = min(best, certified(state.scale * state.snapped(), state.b, n_iter), key=_gap)
+            inside = certified(state.scale * state.x, state.b, n_iter) if best.gap > tol else best
+            most = min(most, inside, key=_gap)
+        if min(best.gap, most.gap) <= tol:
+            break
+    return replace(best if best.gap <= tol else min(best, most, key=_gap), n_iter=n_iter)
+
+
+def _gap(solution: MulticlassSolution) -> float:
+    return solution.gap
 
 
 class _State:
     """Coefficients in units of the mean price, their multipliers, and those of the sums."""
 
     def __init__(
-        self, K: NDArray[np.float64], target: Matrix, labels: NDArray[np.intp], program: MulticlassProgram, k: int
+        self,
+        K: NDArray[np.float64],
+        target: Matrix,
+        labels: NDArray[np.intp],
+        program: MulticlassProgram,
+        jitter: float,
     ) -> None:
-        n, rows = len(labels), np.arange(len(labels))
+        n, k = target.shape
+        rows = np.arange(n)
         self.scale = float(program.sample_C.mean())
         price = (program.sample_C / self.scale)[:, np.newaxis]
         top = price * (k - 1) if program.pairwise else price
         self.lower, self.upper = np.tile(-price, k), np.zeros((n, k))
         self.lower[rows, labels], self.upper[rows, labels] = 0.0, top[:, 0]
         self.K, self.target, self.constants = self.scale * K, target, program.constants
-        self.jitter = _JITTER * (float(np.diagonal(self.K, axis1=1, axis2=2).mean()) + float(np.abs(target).max()))
+        self.jitter = jitter * float(np.diagonal(self.K, axis1=1, axis2=2).mean() + np.abs(target).max())
         # In the middle, every sample's coefficients sum to zero.
         self.x = np.tile(-0.5 * top / (k - 1), k)
         self.x[rows, labels] = 0.5 * top[:, 0]
@@ -144,37 +157,35 @@ class _State:
         S[:n, :n] = inverses.sum(axis=0)
         S[:n, n:], S[n:, :n] = ones[:free].T, ones[:free]
         S[n:, n:] = np.diag(ones[:free].sum(axis=1))
+        factor = lu_factor(S, check_finite=False)
         slopes = self.target - _times(self.K, self.x) - self.nu[:, np.newaxis] - self.b
 
         def solved(right: Matrix, sums: Vector, totals: Vector) -> tuple[Matrix, Vector, Vector]:
             alone = _times(inverses, right)
             missing = np.concatenate([alone.sum(axis=1) - sums, (alone.sum(axis=0) - totals)[:free]])
-            pulls = np.linalg.solve(S, missing)
+            pulls = lu_solve(factor, missing, check_finite=False)
             b = np.concatenate([pulls[n:], np.zeros(k - free)])
             pulled = _times(inverses, pulls[:n, np.newaxis] + b)
             return alone - pulled, pulls[:n], b
 
-        def direction(right: Matrix) -> tuple[Matrix, Vector, Vector]:
+        def direction(right: Matrix, refined: int = _REFINED) -> tuple[Matrix, Vector, Vector]:
             sums, totals = -self.x.sum(axis=1), -self.x.sum(axis=0)
             dx, dnu, db = solved(right, sums, totals)
-            for _ in range(_REFINED):
+            for _ in range(refined):
                 left = right - _times(A, dx) - dnu[:, np.newaxis] - db
                 more = solved(left, sums - dx.sum(axis=1), totals - dx.sum(axis=0))
                 dx, dnu, db = dx + more[0], dnu + more[1], db + more[2]
             return dx, dnu, db
 
-        try:
-            dx, _, _ = direction(slopes)
-            below, above = -self.below - self.below * dx / a, -self.above + self.above * dx / e
-            mu = float(np.sum(self.below * a) + np.sum(self.above * e)) / (2 * n * k)
-            size = self._reach(dx, below, above, 1.0)
-            after = np.sum((self.below + size * below) * (a + size * dx))
-            after += np.sum((self.above + size * above) * (e - size * dx))
-            centre = mu * (float(after) / (2 * n * k) / mu) ** 3
-            low, high = centre - dx * below, centre + dx * above
-            dx, dnu, db = direction(slopes + low / a - high / e)
-        except np.linalg.LinAlgError:
-            return False
+        dx, _, _ = direction(slopes, refined=0)
+        below, above = -self.below - self.below * dx / a, -self.above + self.above * dx / e
+        mu = float(np.sum(self.below * a) + np.sum(self.above * e)) / (2 * n * k)
+        size = self._reach(dx, below, above, 1.0)
+        after = np.sum((self.below + size * below) * (a + size * dx))
+        after += np.sum((self.above + size * above) * (e - size * dx))
+        centre = mu * (float(after) / (2 * n * k) / mu) ** 3
+        low, high = centre - dx * below, centre + dx * above
+        dx, dnu, db = direction(slopes + low / a - high / e)
         below = low / a - self.below - self.below * dx / a
         above = high / e - self.above + self.above * dx / e
         size = self._reach(dx, below, above, _INSIDE)
