@@ -19,9 +19,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from kernelmosaic.solvers.pair_steps import FLAT
-
-Vector = NDArray[np.float64]
+from kernelmosaic.solvers.program import FLAT, Vector
 
 #: Samples handled at once: the keys of a strip stay in the first-level cache.
 STRIP = 512

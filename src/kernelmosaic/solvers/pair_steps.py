@@ -8,11 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.backend import TINY
+from kernelmosaic.solvers.program import FLAT, Vector
 
-Vector = NDArray[np.float64]
-
-#: Below this curvature a direction counts as flat: the kernel is positive semi-definite only up to rounding.
-FLAT = 1e-12
 #: Steps in this process that NumPy takes before loading Numba pays, which takes half a second, or two to compile.
 _WORTH_COMPILING = 30_000
 

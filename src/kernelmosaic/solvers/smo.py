@@ -155,7 +155,8 @@ class SMOState:
 
     def _subtract(self, rows: NDArray[np.intp], changes: Vector) -> None:
         if len(self.K) <= TINY:
-            self.residual -= changes @ self.K[rows]
+            with np.errstate(invalid="ignore"):  # infinity times zero: the residual is refused once it is read
+                self.residual -= changes @ self.K[rows]
         else:
             from kernelmosaic.solvers._numba_smo import subtract_rows
 
