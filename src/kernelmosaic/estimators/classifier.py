@@ -60,8 +60,8 @@ class MKLClassifier(BaseMKLClassifier):
     multi_class : {"ovr", "ovr-shared", "joint", "pairwise"}, default="ovr"
         How more than two classes are handled: one versus rest, each with weights of its own; one versus rest with one
         weight per kernel for all classes, which minimise the sum of their objectives; or all in one problem with
-        shared weights, without constants, with one slack per sample (``"joint"``, Crammer and Singer) or per sample and
-        class (``"pairwise"``, Weston and Watkins).
+        shared weights and a constant per class, with one slack per sample (``"joint"``, Crammer and Singer) or per
+        sample and class (``"pairwise"``, Weston and Watkins).
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"
         How kernels are put on one scale: mean diagonal 1 on the training set; unit diagonal; centred, then mean
         diagonal 1. A kernel that is constant on the training set is zero once centred.
@@ -205,9 +205,11 @@ class MKLClassifier(BaseMKLClassifier):
         """
         original = X
         X, y = self._validate(X, y, reset=True)
+        return self._fit_validated(X, y, self._sample_weight(sample_weight, X), original)
+
+    def _fit_validated(self, X: Any, y: Any, weight: NDArray[np.float64] | None, original: Any) -> Self:
         if self.multi_class not in ("ovr", "ovr-shared", *_JOINT):
             raise ValueError(f"multi_class={self.multi_class!r}: give 'ovr', 'ovr-shared', 'joint' or 'pairwise'.")
-        weight = self._sample_weight(sample_weight, X)
         self.classes_ = self._find_classes(y, weight)
         self._fit(X, y, weight, original)
         self._count_support(y)
@@ -245,7 +247,8 @@ class MKLClassifier(BaseMKLClassifier):
     def _multiclass_machine(self, labels: NDArray[np.intp], sample_C: NDArray[np.float64]) -> MulticlassMachine:
         if self.slack != 1:
             raise ValueError(f"slack={self.slack!r}: multi_class={self.multi_class!r} has slacks of norm 1 only.")
-        return _JOINT[self.multi_class](labels, check_positive("C", self.C), len(self.classes_), sample_C)
+        C = check_positive("C", self.C)
+        return _JOINT[self.multi_class](labels, C, len(self.classes_), sample_C, constants=True)
 
     def _learn(self, data: TrainingSet, machines: list[Any]) -> tuple[list[Any], str | None]:
         if not self._is_hard():

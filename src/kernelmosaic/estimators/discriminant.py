@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from kernelmosaic.backend import to_host
 from kernelmosaic.estimators._base import BaseMKLClassifier
-from kernelmosaic.estimators._training_set import Counted, TrainingSet
+from kernelmosaic.estimators._training_set import Counted, TrainingSet, level_of_caller
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning import Learned, Learner, Parameters, make_learner
 from kernelmosaic.learning.discriminant import centered_traces, trace_penalties
@@ -195,14 +195,18 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         -------
         self
         """
-        original = to_host(X)
+        original = X
         X, y = self._validate(X, y, reset=True, multi_output=True)
+        return self._fit_validated(X, y, None, original)
+
+    def _fit_validated(self, X: Any, y: Any, weight: None, original: Any) -> Self:
         self._check_params()
+        original = to_host(original)
         machine = self._discriminant(y)
         data = self._training_set(X, original, Counted.everyone(len(y), None))
         traces = centered_traces(data.stack, data.diagonals())
         learner = self._trace_learner(data.stack, traces)
-        learned = learner.learn(data.stack, machine)
+        learned = data.learn(learner, machine)
         self.kernel_names_ = data.kernel_set.names
         self.weights_ = learned.weights
         self.trace_shares_ = learned.weights * traces
@@ -212,23 +216,17 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self._keep_rule(data, machine, learned)
         complaint = self._complaint(learner, written)
         if complaint is not None:
-            warnings.warn(f"{type(self).__name__}{complaint}", ConvergenceWarning, stacklevel=2)
+            warnings.warn(f"{type(self).__name__}{complaint}", ConvergenceWarning, stacklevel=level_of_caller())
         return self
 
     def _discriminant(self, y: Any) -> Discriminant:
-        self._has_labels = np.ndim(y) == 2 and np.shape(y)[1] > 1
+        y = check_discriminant_targets(y, self.decision)
+        self._has_labels = y.ndim == 2
         if not self._has_labels:
-            y = column_or_1d(y, warn=True)
             self.classes_ = self._find_classes(y)
             return Discriminant(np.searchsorted(self.classes_, y), self._ridge(len(y)))
-        if type_of_target(y) != "multilabel-indicator":
-            raise ValueError(
-                f"y has shape {np.shape(y)}: give one class per sample, or indicators, 0 and 1, one column per label."
-            )
-        if self.decision != "least_squares":
-            raise ValueError(f"decision={self.decision!r} tells classes apart; labels need 'least_squares'.")
         self.classes_ = np.arange(y.shape[1])
-        return LabelDiscriminant(y.toarray() if issparse(y) else y, self._ridge(y.shape[0]))
+        return LabelDiscriminant(y, self._ridge(y.shape[0]))
 
     def _check_params(self) -> None:
         check_positive("tol", self.tol)
@@ -359,9 +357,21 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         single = replace(self._expansion, eta=self._expansion.eta[:1])
         return np.asarray(single.combined(X, X if Y is None else self._validate(Y, reset=False))[0])
 
-    def _outputs(self, X: Any) -> NDArray[np.float64]:
-        check_is_fitted(self)
-        return np.asarray(self._expansion.values(self._validate(X, reset=False)) @ self._slopes.T + self.intercept_)
+    def _outputs_of(self, X: Any) -> NDArray[np.float64]:
+        return np.asarray(self._expansion.values(X) @ self._slopes.T + self.intercept_)
+
+
+def check_discriminant_targets(y: Any, decision: str) -> NDArray[Any]:
+    """Return classes, of shape (n,), or indicators of labels, of shape (n, labels)."""
+    if np.ndim(y) != 2 or np.shape(y)[1] == 1:
+        return np.asarray(column_or_1d(y, warn=True))
+    if type_of_target(y) != "multilabel-indicator":
+        raise ValueError(
+            f"y has shape {np.shape(y)}: give one class per sample, or indicators, 0 and 1, one column per label."
+        )
+    if decision != "least_squares":
+        raise ValueError(f"decision={decision!r} tells classes apart; labels need 'least_squares'.")
+    return np.asarray(y.toarray() if issparse(y) else y)
 
 
 def _as_kim_writes(learned: Learned, machine: Discriminant) -> Learned:

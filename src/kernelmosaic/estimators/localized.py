@@ -121,6 +121,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
     random_state: Any
 
     _first_iteration = 0
+    _has_plain_outputs = False
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -242,9 +243,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
             return [(self._expansions[0], gates)]
         return [(part, gates[c : c + 1]) for c, part in enumerate(self._expansions)]
 
-    def _outputs(self, X: Any) -> Array:
-        check_is_fitted(self)
-        X = self._validate(X, reset=False)
+    def _outputs_of(self, X: Any) -> Array:
         values = np.hstack([part.values(X, own) for part, own in self._parts(self._gates(X))])
         return np.asarray(values + self.intercept_)
 

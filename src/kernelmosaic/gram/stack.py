@@ -69,6 +69,8 @@ class GramStack(ABC):
     writes_matrices: bool = True
     #: The number of features of every kernel; None where the kernels are matrices.
     widths: NDArray[np.intp] | None = None
+    #: Bytes of the matrices, or features, that are stored.
+    nbytes: int = 0
 
     @abstractmethod
     def blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
@@ -407,6 +409,7 @@ class StoredStack(MatrixStack):
         self.matrices, self.exact, self.backend = matrices, exact, backend_of(matrices)
         self.n_kernels, self.n_samples, _ = (int(size) for size in matrices.shape)
         self.dtype = self.backend.dtype(matrices)
+        self.nbytes = self.n_kernels * self.n_samples**2 * self.dtype.itemsize
         self.writes_matrices = self.backend is NUMPY
         if exact is not None:
             self.entries = exact.entries

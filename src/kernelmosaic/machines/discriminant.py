@@ -87,6 +87,10 @@ class Discriminant:
     #: Whether every sample has one class; else it may have several labels.
     has_classes = True
 
+    def continued(self, beta: Matrix, before: Discriminant) -> None:
+        """Nothing: a linear system needs no start."""
+        return
+
     def primal_value(self, solution: Any) -> float:
         """Return the value of a solution, no less than the optimum at its weights."""
         return float(solution.value)

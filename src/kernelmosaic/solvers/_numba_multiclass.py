@@ -142,6 +142,7 @@ def _fill_violations(
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def _ascend(
     K: NDArray[Any],
+    shift: float,
     labels: NDArray[Any],
     sample_C: Vector,
     tops: Vector,
@@ -155,8 +156,8 @@ def _ascend(
 ) -> int:
     """Solve the samples of the order that violate optimality by more than the threshold, one after the other.
 
-    K has shape (1, n, n) where the classes share their kernel, else (classes, n, n). The last three arrays are room for
-    the classes of one sample. Returns the number of steps.
+    K has shape (1, n, n) where the classes share their kernel, else (classes, n, n); `shift` is added to every entry.
+    The last three arrays are room for the classes of one sample. Returns the number of steps.
     """
     k = beta.shape[1]
     steps = 0
@@ -166,7 +167,7 @@ def _ascend(
             continue
         largest = 0.0
         for c in range(k):
-            curvature[c] = K[c % K.shape[0], i, i]
+            curvature[c] = K[c % K.shape[0], i, i] + shift
             largest = curvature[c] if curvature[c] > largest else largest
         least = max(_FLOOR * largest, 1e-300) if largest > 0.0 else _FLOOR
         for c in range(k):
@@ -179,7 +180,7 @@ def _ascend(
             if change != 0.0:
                 row, slope = K[c % K.shape[0], i], residual[c]
                 for j in range(slope.shape[0]):
-                    slope[j] -= change * row[j]
+                    slope[j] -= change * (row[j] + shift)
                 beta[i, c] = new[c]
                 moved = True
         # A sample that cannot move by less than rounding is no step: counting it would never end.
@@ -189,6 +190,7 @@ def _ascend(
 
 def ascend_in_rounds(
     K: NDArray[Any],
+    shift: float,
     labels: NDArray[Any],
     sample_C: Vector,
     tops: Vector,
@@ -216,7 +218,7 @@ def ascend_in_rounds(
         order = order[np.argsort(-v[order], kind="stable")]
         before = taken
         for _ in range(repeats):
-            steps = _ascend(K, labels, sample_C, tops, beta, residual, order, threshold, *room)
+            steps = _ascend(K, shift, labels, sample_C, tops, beta, residual, order, threshold, *room)
             taken += steps
             if steps == 0:
                 break

@@ -204,6 +204,12 @@ class Program:
             beta = nearest.conjugate_argmax(beta)
         return beta
 
+    def continued(self, beta: Vector, before: Program) -> Vector:
+        """Return a start near the solution β of a program with other bounds: coefficients at one go to the new one."""
+        moved = np.where((beta >= before.upper) & (beta > 0), self.upper, beta)
+        moved = np.where((beta <= before.lower) & (beta < 0), self.lower, moved)
+        return np.clip(np.where(np.isfinite(moved), moved, beta), self.lower, self.upper)
+
     def subsampled(self, rows: NDArray[np.intp]) -> Program:
         """Return the program of some samples in which each stands for as many as were left out beside it."""
         share = self.n_samples / len(rows)
