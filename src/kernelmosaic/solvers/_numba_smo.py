@@ -7,8 +7,8 @@ is looked up only in its strip.
 
 Compiling takes seconds where Numba's cache is empty, so each climb is one compiled function with its parts written into
 it (``inline="always"``): a part with a function of its own would be compiled twice, alone and within its caller, and
-linked to the one or the other copy, which round differently, as the cache is cold or warm. NumPy allocates and fills
-the arrays beforehand: what Numba puts in the place of `np.diag` or `min` is compiled anew for every function.
+linked to the one or the other copy, which round differently, as the cache is cold or warm. Whoever calls allocates and
+fills the arrays: what Numba puts in the place of `np.diag` or `min` is compiled anew for every function.
 """
 
 from __future__ import annotations
@@ -19,12 +19,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-Vector = NDArray[np.float64]
+from kernelmosaic.solvers.program import FLAT, Vector
 
-#: Below this curvature a direction counts as flat: the kernel is positive semi-definite only up to rounding.
-_FLAT = 1e-12
 #: Samples handled at once: the keys of a strip stay in the first-level cache.
-_STRIP = 512
+STRIP = 512
 #: No `ninf`: infinities are how fixed coefficients are left out.
 _MATH = {"nnan", "nsz", "reassoc", "contract", "arcp"}
 
@@ -43,13 +41,6 @@ def _falling_shift(beta: float, lower: float, epsilon: float) -> float:
     if beta <= lower:
         return np.inf
     return -epsilon if beta > 0.0 else epsilon
-
-
-def _shifts(beta: Vector, lower: Vector, upper: Vector, epsilon: float) -> tuple[Vector, Vector]:
-    """Return the shifts of all slopes as β grows and as it shrinks."""
-    rising = np.where(beta >= upper, -np.inf, np.where(beta >= 0.0, -epsilon, epsilon))
-    falling = np.where(beta <= lower, np.inf, np.where(beta > 0.0, -epsilon, epsilon))
-    return rising, falling
 
 
 @njit(inline="always")
@@ -93,14 +84,14 @@ def _partner(
     n = residual.shape[0]
     best = 0
     where = -1
-    for start in range(0, n, _STRIP):
-        size = n - start if n - start < _STRIP else _STRIP
+    for start in range(0, n, STRIP):
+        size = n - start if n - start < STRIP else STRIP
         r, f, k_i, d = residual[start:], falling[start:], row[start:], diagonal[start:]
         for s in range(size):
             drop = steepest - (r[s] + f[s])
             drop = drop if drop > 0.0 else 0.0
             curvature = own + d[s] - 2.0 * k_i[s]
-            curvature = curvature if curvature > _FLAT else _FLAT
+            curvature = curvature if curvature > FLAT else FLAT
             keys[s] = drop * drop / curvature
         top = 0
         for s in range(size):
@@ -133,8 +124,8 @@ def _subtract_two(
     n = residual.shape[0]
     best = -1
     where = -1
-    for start in range(0, n, _STRIP):
-        size = n - start if n - start < _STRIP else _STRIP
+    for start in range(0, n, STRIP):
+        size = n - start if n - start < STRIP else STRIP
         r, f, k_i, k_j = residual[start:], rising[start:], row_i[start:], row_j[start:]
         for s in range(size):
             value = r[s] - (change_i * k_i[s] + change_j * k_j[s])
@@ -189,35 +180,9 @@ def _place(
     return change
 
 
-def ascend_pairs(
-    K: NDArray[Any],
-    ridge: Vector,
-    beta: Vector,
-    residual: Vector,
-    lower: Vector,
-    upper: Vector,
-    epsilon: float,
-    tolerance: float,
-    max_steps: int,
-) -> tuple[int, float]:
-    """Move pairs of coefficients, keeping their sum, until no pair climbs steeper than the tolerance.
-
-    beta and residual = t − Kβ − ρβ are updated in place. The pair is the steepest riser and the partner that promises
-    the largest gain to second order. Returns the steps taken and the steepness left.
-    """
-    rising, falling = _shifts(beta, lower, upper, epsilon)
-    diagonal, keys = np.diagonal(K) + ridge, np.empty(_STRIP)
-    bits = keys.view(np.int64)
-    steps: int = _climb_pairs(
-        K, diagonal, ridge, beta, residual, rising, falling, lower, upper, epsilon, tolerance, max_steps, keys, bits
-    )
-    with np.errstate(invalid="ignore"):  # whoever reads the residual refuses what is no number
-        left = (residual + rising).max(initial=-np.inf) - (residual + falling).min(initial=np.inf)
-    return steps, max(float(left), 0.0)
-
-
-@njit(cache=True, nogil=True, fastmath=_MATH)
-def _climb_pairs(
+# No `fastmath`: `pair_steps.climb_pairs` takes the same steps in NumPy, to the last bit.
+@njit(cache=True, nogil=True)
+def climb_pairs(
     K: NDArray[Any],
     diagonal: Vector,
     ridge: Vector,
@@ -233,7 +198,7 @@ def _climb_pairs(
     keys: Vector,
     bits: NDArray[np.int64],
 ) -> int:
-    """As `ascend_pairs`, given the shifts of the slopes and room for the keys of a strip and for their bits."""
+    """As `pair_steps.climb_pairs`, with room for the keys of a strip and for the bits of the keys."""
     n = beta.shape[0]
     start, stop = 0, n
     for step in range(max_steps):
@@ -246,7 +211,7 @@ def _climb_pairs(
                 return step
         floor = residual[j] + falling[j]
         curvature = diagonal[i] + diagonal[j] - 2.0 * K[i, j]
-        size = (steepest - floor) / (curvature if curvature > _FLAT else _FLAT)
+        size = (steepest - floor) / (curvature if curvature > FLAT else FLAT)
         new_i, new_j = _pair_ends(beta[i], beta[j], upper[i], lower[j], epsilon, size)
         change_i = _place(i, new_i, beta, residual, rising, falling, ridge, lower, upper, epsilon)
         change_j = _place(j, new_j, beta, residual, rising, falling, ridge, lower, upper, epsilon)
@@ -256,7 +221,7 @@ def _climb_pairs(
         strip = _subtract_two(K[i], K[j], change_i, change_j, residual, rising, floor, keys, bits)
         start, stop = 0, n
         if strip >= 0:
-            start, stop = strip, (strip + _STRIP if strip + _STRIP < n else n)
+            start, stop = strip, (strip + STRIP if strip + STRIP < n else n)
     return max_steps
 
 
@@ -268,7 +233,7 @@ def _best_single(diagonal: Vector, residual: Vector, rising: Vector, falling: Ve
     where = -1
     step = 0.0
     for k in range(residual.shape[0]):
-        curvature = diagonal[k] if diagonal[k] > _FLAT else _FLAT
+        curvature = diagonal[k] if diagonal[k] > FLAT else FLAT
         up = residual[k] + rising[k]
         down = residual[k] + falling[k]
         slope = up if up > 0.0 else (down if down < 0.0 else 0.0)
@@ -280,30 +245,8 @@ def _best_single(diagonal: Vector, residual: Vector, rising: Vector, falling: Ve
     return where, step, violation
 
 
-def ascend_singles(
-    K: NDArray[Any],
-    ridge: Vector,
-    beta: Vector,
-    residual: Vector,
-    lower: Vector,
-    upper: Vector,
-    epsilon: float,
-    tolerance: float,
-    max_steps: int,
-) -> tuple[int, float]:
-    """As `ascend_pairs`, one coefficient at a time, for programs whose sum is free."""
-    rising, falling = _shifts(beta, lower, upper, epsilon)
-    diagonal = np.diagonal(K) + ridge
-    steps: int = _climb_singles(
-        K, diagonal, ridge, beta, residual, rising, falling, lower, upper, epsilon, tolerance, max_steps
-    )
-    with np.errstate(invalid="ignore"):
-        left = max((residual + rising).max(initial=0.0), -(residual + falling).min(initial=0.0))
-    return steps, float(left)
-
-
 @njit(cache=True, nogil=True, fastmath=_MATH)
-def _climb_singles(
+def climb_singles(
     K: NDArray[Any],
     diagonal: Vector,
     ridge: Vector,
@@ -317,7 +260,7 @@ def _climb_singles(
     tolerance: float,
     max_steps: int,
 ) -> int:
-    """As `ascend_singles`, given the shifts of the slopes."""
+    """As `pair_steps.ascend_singles`, given the shifts of the slopes."""
     n = beta.shape[0]
     for step in range(max_steps):
         i, change, violation = _best_single(diagonal, residual, rising, falling)
