@@ -73,6 +73,11 @@ class MulticlassMachine:
         """
         return solve_multiclass(K, self.program, warm_start, tol, values=values)
 
+    def continued(self, beta: Array, before: MulticlassMachine) -> Array:
+        """Return coefficients to start from where the solution of a like machine, with another C say, ended."""
+        C, former = self.program.sample_C, before.program.sample_C
+        return beta * np.divide(C, former, out=np.zeros(len(C)), where=former > 0)[:, np.newaxis]
+
     def primal_value(self, solution: MulticlassSolution) -> float:
         """Return the primal value of a solution: no less than the optimum for its kernel."""
         return self.program.primal_value(0.5 * float(np.sum(solution.beta * solution.values)), solution.values)
