@@ -14,15 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from kernelmosaic.backend import require_device, tensor_device, to_host
 from kernelmosaic.estimators._calibration import Calibration
+from kernelmosaic.estimators._cross_fitting import CrossFit
 from kernelmosaic.estimators._expansion import Expansion
 from kernelmosaic.estimators._html import FittedSummaryMixin
+from kernelmosaic.estimators._path import Samples
 from kernelmosaic.estimators._shared import shared_training_set
 from kernelmosaic.estimators._training_set import (
     Counted,
@@ -394,7 +396,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
 
 def _has_probabilities(estimator: Any) -> bool:
     """Whether a classifier knows probabilities, or raise an AttributeError that says how to get them."""
-    if estimator.calibration is None:
+    if estimator.calibration is None and not estimator._knows_probabilities:
         name = type(estimator).__name__
         tuned = f", or use {name}CV" if name in ("MKLClassifier", "LocalizedMKLClassifier") else ""
         raise AttributeError(
@@ -408,9 +410,10 @@ class BaseMKLClassifier(ClassifierMixin, BaseMKL):
     """What classifiers share: the classes, and the one with the largest output."""
 
     classes_: NDArray[Any]
-    # How decision values become probabilities: the parameter, and what was fitted.
+    # How decision values become probabilities: the parameter, and what was fitted; whether it needs no parameter.
     calibration: Any = None
     _calibration: Calibration | None = None
+    _knows_probabilities = False
 
     def _find_classes(self, y: NDArray[Any], weight: NDArray[np.float64] | None = None) -> NDArray[Any]:
         """Return the classes of the samples that count, in order, or raise if y holds no classes or a single one."""
@@ -421,6 +424,20 @@ class BaseMKLClassifier(ClassifierMixin, BaseMKL):
                 f"y holds one class only, {classes.tolist()}: {type(self).__name__} needs at least two classes."
             )
         return classes
+
+    def _fit_validated(self, X: Any, y: Any, weight: Any, original: Any) -> Self:
+        """Fit to validated samples, without probabilities."""
+        raise NotImplementedError
+
+    def _fit_calibrated(self, X: Any, y: Any, weight: NDArray[np.float64] | None, original: Any) -> Self:
+        """Fit to validated samples, and to folds of them for probabilities if `calibration` asks for these."""
+        self._calibration = None
+        if self.calibration is None:
+            return self._fit_validated(X, y, weight, original)
+        crossed = CrossFit(self, Samples(X, y, weight, original), self._find_classes(y, weight))
+        self._fit_validated(X, y, weight, original)
+        self._calibration = crossed.calibration()
+        return self
 
     def _count_support(self, y: Any) -> None:
         labels = np.searchsorted(self.classes_, np.asarray(y)[self.support_])
@@ -443,7 +460,10 @@ class BaseMKLClassifier(ClassifierMixin, BaseMKL):
 
     def _probabilities(self, outputs: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the probabilities that decision values stand for."""
-        assert self._calibration is not None
+        if self._calibration is None:
+            raise NotFittedError(
+                f"{type(self).__name__} was fitted without calibration and knows no probabilities: call 'fit' again."
+            )
         return self._calibration.probabilities(outputs)
 
     def predict(self, X: Any) -> NDArray[Any]:

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from kernelmosaic.estimators._scaling import Standardizer
 from kernelmosaic.estimators._shared import OneTrainingSet
-from kernelmosaic.estimators._training_set import TrainingSet, count_samples, named_columns
+from kernelmosaic.estimators._training_set import Likely, TrainingSet, count_samples, named_columns
 from kernelmosaic.kernels.views import lay_specs
 
 Array = NDArray[np.float64]
@@ -89,6 +89,7 @@ def follow_path(
     held: Rows,
     scale: bool,
     like: Sequence[HeldOut] | None = None,
+    whole: Likely | None = None,
 ) -> list[HeldOut]:
     """Fit models one after the other to some samples, and return what each says of those held out.
 
@@ -107,16 +108,21 @@ def follow_path(
         Whether columns of numbers are standardised, by the samples fitted to.
     like : sequence of HeldOut, optional
         The same path of another fold: weights differ less from fold to fold than from one C to the next.
+    whole : Likely, optional
+        What a fit to all samples has found, from which the first model starts.
     """
     inside, outside = samples.take(train), samples.X[held]
     if scale:
         standardizer = inside.standardizer(models[0])
         inside, outside = inside.scaled(standardizer), standardizer(outside)
+    start = None
+    if whole is not None:
+        start = Likely(whole.weights, None if whole.coefficients is None else whole.coefficients[:, train])
     with OneTrainingSet() as shared, warnings.catch_warnings():
         # Gaps are kept, and the search speaks of them once.
         warnings.simplefilter("ignore", ConvergenceWarning)
         for i, model in enumerate(models):
-            shared.likely_weights = None if like is None else _guess(models[:i], like[: i + 1])
+            shared.likely = start if like is None else Likely(_guess(models[:i], like[: i + 1]))
             model._fit_validated(inside.X, inside.y, inside.weight, inside.original)
         outputs = _outputs(models, shared.training_sets, len(train), outside)
     return [

@@ -11,7 +11,14 @@ import numpy as np
 from joblib import hash as content_hash
 
 from kernelmosaic.backend import default_budget
-from kernelmosaic.estimators._training_set import Counted, KernelOptions, TrainingSet, is_streamed, read_training_set
+from kernelmosaic.estimators._training_set import (
+    Counted,
+    KernelOptions,
+    Likely,
+    TrainingSet,
+    is_streamed,
+    read_training_set,
+)
 from kernelmosaic.machines.base import check_positive
 
 #: Share of a stack's usual budget that the kernels kept may take: every fit needs memory besides.
@@ -49,8 +56,8 @@ class SharedKernels:
 
     def __init__(self, memory_budget: float | None = None) -> None:
         self.memory_budget = memory_budget
-        #: What the weights of the next fit will probably be like, if that is known.
-        self.likely_weights: Any = None
+        #: What the next fit will probably find, if that is known.
+        self.likely: Likely | None = None
         self._sets: OrderedDict[str, TrainingSet] = OrderedDict()
         self._entered: list[Token[SharedKernels | None]] = []
 
@@ -77,7 +84,7 @@ class SharedKernels:
         if data is None:
             data = read_training_set(options, X, original, counted)
             data.starts = {}
-        data.likely_weights = self.likely_weights
+        data.likely = self.likely
         self._sets[key] = data
         self._sets.move_to_end(key)
         self._shrink()

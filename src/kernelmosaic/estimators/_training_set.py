@@ -84,6 +84,29 @@ class KernelOptions:
     estimator: str
 
 
+@dataclass(frozen=True)
+class Likely:
+    """What a fit will probably find, since one to much the same samples did.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (P,) or (outputs, P)
+        Its weights.
+    coefficients : ndarray of shape (outputs, n) or None
+        Its coefficients of all samples given.
+    """
+
+    weights: Array
+    coefficients: Array | None = None
+
+    def start(self, machine: Any, output: int, kept: NDArray[np.intp]) -> tuple[Array | None, Array]:
+        """Return the β, if known, and the weights to start a machine from: of all outputs where it has several."""
+        beta = None if self.coefficients is None else self.coefficients[:, kept]
+        if machine.has_one_output:
+            return None if beta is None else beta[output], np.atleast_2d(self.weights)[output]
+        return None if beta is None else beta.T, self.weights
+
+
 class TrainingSet(ABC):
     """The samples that count, with the kernels fitted to them.
 
@@ -123,15 +146,15 @@ class TrainingSet(ABC):
         # Machines and what they learned from these samples, by learner and output, if other fits are to start from it.
         self.starts: dict[Any, tuple[Any, Learned]] | None = None
         self.last_problem: Problem | None = None
-        # What the weights will probably be like, of shape (P,) or (outputs, P).
-        self.likely_weights: Array | None = None
+        # What the next fit will probably find.
+        self.likely: Likely | None = None
 
     def learn(self, learner: Learner, machine: Any, output: int = 0) -> Learned:
         """Learn the weights of a machine, from where the last fit to these samples ended, if there was one."""
         if self.starts is None:
             return learner.learn(self.stack, machine)
         key = (type(learner), str(learner.options.norm), type(machine), output)
-        beta, weights = None, None if self.likely_weights is None else np.atleast_2d(self.likely_weights)[output]
+        beta, weights = (None, None) if self.likely is None else self.likely.start(machine, output, self.kept)
         if key in self.starts:
             earlier, last = self.starts[key]
             beta = machine.continued(last.solution.beta, earlier)

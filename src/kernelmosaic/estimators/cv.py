@@ -19,6 +19,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.parallel import Parallel, delayed
 
 from kernelmosaic.estimators._calibration import Calibration, check_calibration
+from kernelmosaic.estimators._cross_fitting import aligned, calibration_of
 from kernelmosaic.estimators._path import HeldOut, Samples, follow_path
 from kernelmosaic.estimators._scaling import Standardizer
 from kernelmosaic.estimators._training_set import is_streamed, level_of_caller
@@ -296,10 +297,9 @@ def _all(items: Any) -> range:
 class _HeldOutClassifier(ClassifierMixin, BaseEstimator):
     """A classifier that knows the answers for the samples held out, and nothing else; what scorers are given."""
 
-    def __init__(self, outputs: Any = None, classes: Any = None, labels: bool = False, calibration: Any = None) -> None:
+    def __init__(self, outputs: Any = None, classes: Any = None, calibration: Any = None) -> None:
         self.outputs = outputs
         self.classes = classes
-        self.labels = labels
         self.calibration = calibration
 
     @property
@@ -310,8 +310,6 @@ class _HeldOutClassifier(ClassifierMixin, BaseEstimator):
         return np.asarray(self.outputs)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        if self.labels:
-            return np.asarray(self.outputs > 0, dtype=int)
         one = self.outputs.ndim == 1
         return np.asarray(self.classes[(self.outputs > 0).astype(int) if one else self.outputs.argmax(axis=1)])
 
@@ -324,8 +322,6 @@ class _HeldOutClassifier(ClassifierMixin, BaseEstimator):
 
 class ClassifierPathCV(PathCV):
     """The search of classifiers, which are calibrated by what is known of every sample from the fold that held it."""
-
-    _several_labels = False
 
     def _fit_classes(self, X: Any, y: Any, sample_weight: Any, params: dict[str, Any]) -> Self:
         original = X = self._begin(X)
@@ -340,22 +336,7 @@ class ClassifierPathCV(PathCV):
         return X, y
 
     def _stand_in(self, held: HeldOut, calibration: Callable[[], Calibration]) -> Any:
-        outputs = self._aligned(held)
-        return _HeldOutClassifier(outputs, self.classes_, self._several_labels, calibration)
-
-    def _aligned(self, held: HeldOut) -> Array:
-        """Return outputs of shape (n,) for two classes, else with one column per class."""
-        outputs = held.outputs
-        if self._several_labels or outputs.shape[1] == len(self.classes_):
-            return outputs
-        if len(self.classes_) == 2:
-            return outputs[:, 0]
-        assert held.classes is not None
-        # Classes that the fold had no sample of come last.
-        full = np.full((len(outputs), len(self.classes_)), outputs.min() - 1.0)
-        own = np.column_stack([-outputs[:, 0], outputs[:, 0]]) if outputs.shape[1] == 1 else outputs
-        full[:, np.searchsorted(self.classes_, held.classes)] = own
-        return full
+        return _HeldOutClassifier(aligned(held, self.classes_), self.classes_, calibration)
 
     def _aligned_weights(self, held: HeldOut) -> Array:
         if held.classes is None or len(held.classes) == len(self.classes_) or len(self.classes_) == 2:
@@ -369,11 +350,7 @@ class ClassifierPathCV(PathCV):
         self._calibration = self._calibration_of(*self._out_of_fold, samples)
 
     def _calibration_of(self, outputs: list[HeldOut], held: list[NDArray[np.intp]], samples: Samples) -> Calibration:
-        rows = np.concatenate(held)
-        labels = samples.y[rows] if self._several_labels else np.searchsorted(self.classes_, samples.y[rows])
-        weight = None if samples.weight is None else samples.weight[rows]
-        values = np.concatenate([self._aligned(one) for one in outputs])
-        return Calibration.fit(values, labels, len(self.classes_), weight, check_calibration(self.calibration))
+        return calibration_of(outputs, held, samples, self.classes_, self.calibration)
 
 
 class MKLClassifierCV(ClassifierPathCV, MKLClassifier):

@@ -346,6 +346,8 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         Maximum number of features per kernel.
     class_weight : dict, "balanced" or None, default=None
         Factors of C, class by class.
+    calibration : {"sigmoid", "isotonic"} or None, default=None
+        How decision values become the probabilities of :meth:`predict_proba`; see :class:`MKLClassifier`.
     tol : float, default=1e-3
         The convergence parameter τ: an iteration is short if J(t) > (1 − τ) J(t − 1), that is, if the objective J falls
         by less than this share of itself.
@@ -415,6 +417,7 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         approximation: str | None = None,
         rank: Any = 500,
         class_weight: Any = None,
+        calibration: str | None = None,
         tol: float = 1e-3,
         n_iter_no_change: int = 3,
         max_iter: int = 100,
@@ -436,6 +439,7 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         self.approximation = approximation
         self.rank = rank
         self.class_weight = class_weight
+        self.calibration = calibration
         self.tol = tol
         self.n_iter_no_change = n_iter_no_change
         self.max_iter = max_iter

@@ -83,6 +83,7 @@ class Discriminant:
         self.targets = binary_targets(self.labels)[:, np.newaxis] if two else class_targets(self.labels)
 
     # β has one column per target, and all samples are in all of them.
+    has_one_output = False
     can_be_subsampled = False
     #: Whether every sample has one class; else it may have several labels.
     has_classes = True

@@ -1,0 +1,261 @@
+"""Probabilities: calibration against independent solvers, cross-fitting against a naive loop, reliability."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import minimize
+from scipy.sparse import csr_matrix
+from scipy.special import expit, log_softmax
+from sklearn.base import clone
+from sklearn.datasets import load_iris, make_classification
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.isotonic import IsotonicRegression
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from kernelmosaic import (
+    BilinearMKLClassifier,
+    LocalizedMKLClassifier,
+    MKLClassifier,
+    MKLClassifierCV,
+    load,
+    save,
+)
+from kernelmosaic.estimators._calibration import Calibration
+from kernelmosaic.estimators._cross_fitting import CrossFit
+from kernelmosaic.estimators._path import Samples
+from kernelmosaic.kernels import Gaussian, Linear
+
+KERNELS = [("line", Linear()), ("bell", Gaussian())]
+
+
+def blobs(n_classes: int, n: int = 90, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    return make_classification(
+        n, 4, n_informative=3, n_redundant=0, n_classes=n_classes, class_sep=0.7, random_state=seed
+    )
+
+
+# The functions -------------------------------------------------------------------------------------------------------
+
+
+def platt_loss(outputs: np.ndarray, y: np.ndarray, weight: np.ndarray):
+    """Platt's log-loss of 1 / (1 + exp(−a f − b)), as he writes it."""
+    positive, negative = weight[y == 1].sum(), weight[y == 0].sum()
+    target = np.where(y == 1, (positive + 1) / (positive + 2), 1 / (negative + 2))
+
+    def loss(x: np.ndarray) -> float:
+        z = x[0] * outputs + x[1]
+        return float(weight @ (np.logaddexp(0, z) - target * z))
+
+    return loss
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_two_classes_are_platts_sigmoid(weighted):
+    random = np.random.RandomState(0)
+    f = random.standard_normal(80)
+    y = (random.uniform(size=80) < expit(2 * f - 0.7)).astype(int)
+    weight = random.uniform(0.2, 3, 80) if weighted else None
+    found = Calibration.fit(f, y, 2, weight, "sigmoid")
+    best = minimize(platt_loss(f, y, np.ones(80) if weight is None else weight), [1.0, 0.0], tol=1e-12).x
+    grid = np.linspace(-3, 3, 13)
+    assert_allclose(found.probabilities(grid)[:, 1], expit(best[0] * grid + best[1]), atol=1e-5)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_isotonic_is_that_of_scikit_learn(n_classes):
+    random = np.random.RandomState(1)
+    F = np.round(random.standard_normal((120, n_classes)), 1)  # with ties
+    y = np.array([random.choice(n_classes, p=np.exp(log_softmax(row))) for row in F])
+    weight = random.uniform(0.5, 2, 120)
+    outputs = F[:, 1] if n_classes == 2 else F
+    found = Calibration.fit(outputs, y, n_classes, weight, "isotonic")
+    new = random.standard_normal((50, n_classes))
+    given = new[:, 1] if n_classes == 2 else new
+    columns = [(1, outputs, given)] if n_classes == 2 else [(c, F[:, c], new[:, c]) for c in range(n_classes)]
+    p = np.column_stack(
+        [
+            IsotonicRegression(out_of_bounds="clip").fit(f, y == c, sample_weight=weight).predict(at)
+            for c, f, at in columns
+        ]
+    )
+    p = np.clip(p, 1e-6, 1 - 1e-6)
+    expected = np.hstack([1 - p, p]) if n_classes == 2 else p / p.sum(axis=1, keepdims=True)
+    assert_allclose(found.probabilities(given), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["sigmoid", "isotonic"])
+@pytest.mark.parametrize("outputs", [np.zeros(20), np.r_[-np.ones(10), np.ones(10)], np.r_[np.ones(10), -np.ones(10)]])
+def test_values_that_tell_nothing_everything_or_the_wrong_way_round(method, outputs):
+    y = np.repeat([0, 1], 10)
+    p = Calibration.fit(outputs, y, 2, None, method).probabilities(np.array([-2.0, 0.0, 2.0]))
+    assert np.all((p > 0) & (p < 1))
+    assert_allclose(p.sum(axis=1), 1)
+    assert np.all(np.diff(p[:, 1]) >= 0)
+
+
+# Cross-fitting -------------------------------------------------------------------------------------------------------
+
+MODELS = {
+    "binary": (2, MKLClassifier(KERNELS, tol=1e-6)),
+    "weights": (2, MKLClassifier(KERNELS, tol=1e-6, class_weight="balanced", C=3.0)),
+    "slack": (2, MKLClassifier(KERNELS, tol=1e-6, slack=2, norm=2)),
+    "learned C": (2, MKLClassifier(KERNELS, tol=1e-6, slack=2, C="learn")),
+    "ovr": (3, MKLClassifier(KERNELS, tol=1e-6)),
+    "shared": (3, MKLClassifier(KERNELS, tol=1e-6, multi_class="ovr-shared")),
+    "joint": (3, MKLClassifier(KERNELS, tol=1e-6, multi_class="joint")),
+    "pairwise": (3, MKLClassifier(KERNELS, tol=1e-6, multi_class="pairwise")),
+    "features": (3, MKLClassifier(KERNELS, tol=1e-6, approximation="nystroem", rank=20, random_state=0)),
+    "bilinear": (3, BilinearMKLClassifier(KERNELS, tol=1e-6)),
+    "bilinear, two": (2, BilinearMKLClassifier(KERNELS, tol=1e-6)),
+    "localized": (2, LocalizedMKLClassifier(KERNELS, tol=1e-4, n_init=1, random_state=0)),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_cross_fitting_is_a_loop_of_plain_fits(name):
+    n_classes, model = MODELS[name]
+    X, y = blobs(n_classes)
+    samples = Samples(X, y, None, X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = clone(model).set_params(calibration="sigmoid").fit(X, y)
+        crossed = CrossFit(found, samples, found.classes_)
+        assert len(crossed.folds) == 5
+        outputs = [None] * len(y)
+        for train, held in crossed.folds:
+            rows, others = crossed.rows[train], crossed.rows[held]
+            values = clone(model).fit(X[rows], y[rows]).decision_function(X[others])
+            for i, value in zip(others, values, strict=True):
+                outputs[i] = value
+    expected = Calibration.fit(np.array(outputs), y, n_classes, None, "sigmoid")
+    decisions = clone(model).fit(X, y).decision_function(X)
+    assert_allclose(found.predict_proba(X), expected.probabilities(decisions), atol=5e-3)
+    assert_allclose(found.decision_function(X), decisions, atol=1e-10)
+    assert_allclose(found.predict_log_proba(X), np.log(found.predict_proba(X)))
+
+
+@pytest.mark.parametrize("calibration", ["sigmoid", "isotonic"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_probabilities_of_classes_in_order(calibration, n_classes):
+    X, y = blobs(n_classes, 150)
+    names = np.array(["c", "a", "b"])[y]
+    model = MKLClassifier(KERNELS, calibration=calibration).fit(X, names)
+    p = model.predict_proba(X)
+    assert p.shape == (150, n_classes)
+    assert_allclose(p.sum(axis=1), 1)
+    assert np.all((p > 0) & (p < 1))
+    assert np.mean(model.classes_[p.argmax(axis=1)] == names) > 0.7
+    if n_classes == 2:
+        # Monotone in the decision values: one threshold tells the classes apart.
+        order = np.argsort(model.decision_function(X))
+        assert np.all(np.diff(p[order, 1]) >= 0)
+
+
+def test_weights_are_repetitions_and_order_does_not_matter():
+    X, y = blobs(3)
+    random = np.random.RandomState(0)
+    weight = random.randint(0, 4, len(y))
+    model = MKLClassifier(KERNELS, calibration="sigmoid", tol=1e-6)
+    weighted = clone(model).fit(X, y, sample_weight=weight).predict_proba(X)
+    assert_allclose(clone(model).fit(X.repeat(weight, 0), y.repeat(weight)).predict_proba(X), weighted, atol=1e-6)
+    order = random.permutation(len(y))
+    assert_allclose(
+        clone(model).fit(X[order], y[order]).predict_proba(X), clone(model).fit(X, y).predict_proba(X), atol=1e-3
+    )
+
+
+def test_sparse_samples_frames_and_model_files(tmp_path):
+    X, y = blobs(2)
+    model = MKLClassifier(KERNELS, calibration="sigmoid").fit(X, y)
+    expected = model.predict_proba(X)
+    assert_allclose(clone(model).fit(csr_matrix(X), y).predict_proba(csr_matrix(X)), expected, atol=1e-3)
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    columns = [("line", Linear(), ["a", "b"]), ("bell", Gaussian(), ["b", "c", "d"])]
+    named = MKLClassifier(columns, calibration="isotonic").fit(frame, y)
+    numbered = MKLClassifier([("line", Linear(), [0, 1]), ("bell", Gaussian(), [1, 2, 3])], calibration="isotonic").fit(
+        X, y
+    )
+    assert_allclose(named.predict_proba(frame), numbered.predict_proba(X), atol=1e-6)
+    for fitted, samples in ((model, X), (named, frame)):
+        save(fitted, tmp_path / "model.kmosaic")
+        assert_array_equal(load(tmp_path / "model.kmosaic").predict_proba(samples), fitted.predict_proba(samples))
+
+
+def test_the_search_serves_machines_of_all_classes_and_classes_that_a_fold_lacks():
+    X, y = load_iris(return_X_y=True)
+    X, y = X[::3], y[::3]
+    rows = np.arange(len(y))
+    folds = [(np.flatnonzero(y != 0), np.flatnonzero(y == 0)), (rows[::2], rows[1::2]), (rows[1::2], rows[::2])]
+    model = MKLClassifierCV(KERNELS, Cs=[1.0, 10.0], norms=(1,), cv=folds, multi_class="joint").fit(X, y)
+    assert_allclose(model.predict_proba(X).sum(axis=1), 1)
+
+
+# What is refused -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [MKLClassifier, LocalizedMKLClassifier, BilinearMKLClassifier])
+def test_without_calibration_an_error_says_how_to_get_probabilities(kind):
+    X, y = blobs(2, 30)
+    model = kind(KERNELS)
+    for method in ("predict_proba", "predict_log_proba"):
+        assert not hasattr(model, method)
+        with pytest.raises(AttributeError) as error:
+            getattr(model, method)
+        assert "calibration='sigmoid'" in str(error.value.__cause__ or error.value)
+    model.fit(X, y).set_params(calibration="sigmoid")
+    with pytest.raises(NotFittedError, match="without calibration"):
+        model.predict_proba(X)
+
+
+def test_parameters_that_are_refused():
+    X, y = blobs(2, 30)
+    with pytest.raises(ValueError, match="calibration='platt': choose 'sigmoid' or 'isotonic'"):
+        MKLClassifier(calibration="platt").fit(X, y)
+    names = np.where(np.arange(30) == 4, "rare", "common")
+    with pytest.raises(ValueError, match=r"calibration='sigmoid'.*class 'rare' has one"):
+        MKLClassifier(calibration="sigmoid").fit(X, names)
+    few = np.where(np.arange(30) < 3, "rare", "common")
+    model = MKLClassifier(calibration="sigmoid")
+    assert len(CrossFit(model, Samples(X, few, None, X), np.unique(few)).folds) == 3
+    assert model.fit(X, few).predict_proba(X).shape == (30, 2)
+
+
+# Reliability ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", [MKLClassifier(calibration="sigmoid"), MKLClassifier(calibration="isotonic")])
+def test_probabilities_are_those_of_the_source(model):
+    random = np.random.RandomState(0)
+
+    def draw(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        X = random.standard_normal((n, 2))
+        p = expit(1.5 * X[:, 0] - X[:, 1] - 0.8)
+        return X, p, (random.uniform(size=n) < p).astype(int)
+
+    X, _, y = draw(400)
+    A, truth, b = draw(4000)
+    p = model.fit(X, y).predict_proba(A)[:, 1]
+    assert np.mean(np.abs(p - truth)) < 0.1
+    bins = np.digitize(p, [0.2, 0.4, 0.6, 0.8])
+    for i in range(5):
+        assert abs(p[bins == i].mean() - b[bins == i].mean()) < 0.12
+
+
+#: Both are a matter of what the check asks for, and are tested above.
+REASONS = {
+    "check_classifiers_train": "constants of the classes move probabilities, not decisions, near the boundary",
+    "check_sample_weight_equivalence_on_dense_data": "a class has one distinct sample there",
+    "check_sample_weight_equivalence_on_sparse_data": "a class has one distinct sample there",
+}
+
+
+@parametrize_with_checks(
+    [MKLClassifier([Linear()], calibration="sigmoid")], expected_failed_checks=lambda estimator: REASONS
+)
+def test_estimator(estimator, check):
+    check(estimator)
