@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.optimize import minimize
+from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_matrix
 from scipy.special import expit, log_softmax
 from sklearn.base import clone
@@ -42,28 +42,34 @@ def blobs(n_classes: int, n: int = 90, seed: int = 0) -> tuple[np.ndarray, np.nd
 # The functions -------------------------------------------------------------------------------------------------------
 
 
-def platt_loss(outputs: np.ndarray, y: np.ndarray, weight: np.ndarray):
-    """Platt's log-loss of 1 / (1 + exp(−a f − b)), as he writes it."""
-    positive, negative = weight[y == 1].sum(), weight[y == 0].sum()
-    target = np.where(y == 1, (positive + 1) / (positive + 2), 1 / (negative + 2))
+def smoothed_loss(F: np.ndarray, y: np.ndarray, weight: np.ndarray):
+    """The log-loss of p ∝ exp(a f) with Platt's targets, sample by sample."""
+    k = F.shape[1]
+    counts = [weight[y == c].sum() for c in range(k)]
 
-    def loss(x: np.ndarray) -> float:
-        z = x[0] * outputs + x[1]
-        return float(weight @ (np.logaddexp(0, z) - target * z))
+    def loss(a: float) -> float:
+        total = 0.0
+        for f, c, w in zip(F, y, weight, strict=True):
+            own = (counts[c] + 1) / (counts[c] + 2)
+            target = [own if d == c else (1 - own) / (k - 1) for d in range(k)]
+            total -= w * np.dot(target, log_softmax(a * f))
+        return total
 
     return loss
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_two_classes_are_platts_sigmoid(weighted):
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_the_slope_is_the_most_likely_one(weighted, n_classes):
     random = np.random.RandomState(0)
-    f = random.standard_normal(80)
-    y = (random.uniform(size=80) < expit(2 * f - 0.7)).astype(int)
+    F = random.standard_normal((80, n_classes))
+    y = np.array([random.choice(n_classes, p=np.exp(log_softmax(2 * row))) for row in F])
     weight = random.uniform(0.2, 3, 80) if weighted else None
-    found = Calibration.fit(f, y, 2, weight, "sigmoid")
-    best = minimize(platt_loss(f, y, np.ones(80) if weight is None else weight), [1.0, 0.0], tol=1e-12).x
-    grid = np.linspace(-3, 3, 13)
-    assert_allclose(found.probabilities(grid)[:, 1], expit(best[0] * grid + best[1]), atol=1e-5)
+    outputs = F[:, 1] - F[:, 0] if n_classes == 2 else F
+    found = Calibration.fit(outputs, y, n_classes, weight, "sigmoid")
+    loss = smoothed_loss(F, y, np.ones(80) if weight is None else weight)
+    best = minimize_scalar(loss, bounds=(0, 10), method="bounded", options={"xatol": 1e-9}).x
+    assert_allclose(found.probabilities(outputs), np.exp(log_softmax(best * F, axis=1)), atol=1e-5)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -132,7 +138,10 @@ def test_cross_fitting_is_a_loop_of_plain_fits(name):
             values = clone(model).fit(X[rows], y[rows]).decision_function(X[others])
             for i, value in zip(others, values, strict=True):
                 outputs[i] = value
-    expected = Calibration.fit(np.array(outputs), y, n_classes, None, "sigmoid")
+    weight = None
+    if getattr(model, "class_weight", None) == "balanced":
+        weight = len(y) / (n_classes * np.bincount(y))[y]
+    expected = Calibration.fit(np.array(outputs), y, n_classes, weight, "sigmoid")
     decisions = clone(model).fit(X, y).decision_function(X)
     assert_allclose(found.predict_proba(X), expected.probabilities(decisions), atol=5e-3)
     assert_allclose(found.decision_function(X), decisions, atol=1e-10)
@@ -246,16 +255,6 @@ def test_probabilities_are_those_of_the_source(model):
         assert abs(p[bins == i].mean() - b[bins == i].mean()) < 0.12
 
 
-#: Both are a matter of what the check asks for, and are tested above.
-REASONS = {
-    "check_classifiers_train": "constants of the classes move probabilities, not decisions, near the boundary",
-    "check_sample_weight_equivalence_on_dense_data": "a class has one distinct sample there",
-    "check_sample_weight_equivalence_on_sparse_data": "a class has one distinct sample there",
-}
-
-
-@parametrize_with_checks(
-    [MKLClassifier([Linear()], calibration="sigmoid")], expected_failed_checks=lambda estimator: REASONS
-)
+@parametrize_with_checks([MKLClassifier([Linear()], calibration="sigmoid")])
 def test_estimator(estimator, check):
     check(estimator)

@@ -297,9 +297,10 @@ def _all(items: Any) -> range:
 class _HeldOutClassifier(ClassifierMixin, BaseEstimator):
     """A classifier that knows the answers for the samples held out, and nothing else; what scorers are given."""
 
-    def __init__(self, outputs: Any = None, classes: Any = None, calibration: Any = None) -> None:
+    def __init__(self, outputs: Any = None, classes: Any = None, labels: bool = False, calibration: Any = None) -> None:
         self.outputs = outputs
         self.classes = classes
+        self.labels = labels
         self.calibration = calibration
 
     @property
@@ -310,6 +311,8 @@ class _HeldOutClassifier(ClassifierMixin, BaseEstimator):
         return np.asarray(self.outputs)
 
     def predict(self, X: Any) -> NDArray[Any]:
+        if self.labels:
+            return np.asarray(self.outputs > 0, dtype=int)
         one = self.outputs.ndim == 1
         return np.asarray(self.classes[(self.outputs > 0).astype(int) if one else self.outputs.argmax(axis=1)])
 
@@ -322,6 +325,8 @@ class _HeldOutClassifier(ClassifierMixin, BaseEstimator):
 
 class ClassifierPathCV(PathCV):
     """The search of classifiers, which are calibrated by what is known of every sample from the fold that held it."""
+
+    _several_labels = False
 
     def _fit_classes(self, X: Any, y: Any, sample_weight: Any, params: dict[str, Any]) -> Self:
         original = X = self._begin(X)
@@ -336,10 +341,12 @@ class ClassifierPathCV(PathCV):
         return X, y
 
     def _stand_in(self, held: HeldOut, calibration: Callable[[], Calibration]) -> Any:
-        return _HeldOutClassifier(aligned(held, self.classes_), self.classes_, calibration)
+        outputs = held.outputs if self._several_labels else aligned(held, self.classes_)
+        return _HeldOutClassifier(outputs, self.classes_, self._several_labels, calibration)
 
     def _aligned_weights(self, held: HeldOut) -> Array:
-        if held.classes is None or len(held.classes) == len(self.classes_) or len(self.classes_) == 2:
+        every = held.classes is None or len(held.classes) == len(self.classes_)
+        if every or len(self.classes_) == 2 or getattr(self, "multi_class", "joint") != "ovr":
             return held.weights
         # Classes that the fold had no sample of have none.
         full = np.full((len(self.classes_), held.weights.shape[-1]), np.nan)
@@ -350,7 +357,7 @@ class ClassifierPathCV(PathCV):
         self._calibration = self._calibration_of(*self._out_of_fold, samples)
 
     def _calibration_of(self, outputs: list[HeldOut], held: list[NDArray[np.intp]], samples: Samples) -> Calibration:
-        return calibration_of(outputs, held, samples, self.classes_, self.calibration)
+        return calibration_of(outputs, held, samples, self, self.calibration)
 
 
 class MKLClassifierCV(ClassifierPathCV, MKLClassifier):
