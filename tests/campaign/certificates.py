@@ -57,7 +57,9 @@ class Bounds:
 def check_fit(problem: Any, model: Any) -> str:
     """Raise `Dishonest` unless everything the fitted model states holds; return how the gap was shown."""
     _check_numbers(problem, model)
-    codes = model.posteriors_ if problem.name == "PosteriorMKLClassifier" else problem.y
+    codes = problem.y
+    if problem.name == "PosteriorMKLClassifier":
+        codes = np.column_stack([codes, model.posteriors_])
     rows, weight = _distinct(problem, codes)
     if not set(model.support_) <= set(rows):
         raise Dishonest("support_ names a sample of weight zero, or not the first of repeated ones")
@@ -470,13 +472,12 @@ def _learned_C(
 def _joint(problem: Any, model: Any, rows: np.ndarray, weight: np.ndarray, beta: np.ndarray, Ks: np.ndarray) -> Bounds:
     p, n, k = problem.parameters, len(rows), len(model.classes_)
     everyone = np.arange(n)
+    labels = np.searchsorted(model.classes_, problem.y[rows])
     pairwise = problem.name == "PosteriorMKLClassifier" or p.get("multi_class") == "pairwise"
     if problem.name == "PosteriorMKLClassifier":
         posteriors = model.posteriors_[rows]
-        labels = posteriors.argmax(axis=1)
-        margins = 2.0 * (posteriors.max(axis=1)[:, np.newaxis] - posteriors)
+        margins = 2.0 * (posteriors[everyone, labels][:, np.newaxis] - posteriors)
     else:
-        labels = np.searchsorted(model.classes_, problem.y[rows])
         margins = np.full((n, k), 2.0 if pairwise else 1.0)
     margins[everyone, labels] = 0.0
     C = (p["kappa"] if problem.name == "BilinearMKLClassifier" else p["C"]) * weight

@@ -184,6 +184,19 @@ def test_the_multi_class_program_is_the_published_one():
     assert small.objective_ == pytest.approx(optimum, rel=1e-5)
 
 
+def test_labels_stay_what_they_are_where_their_posteriors_doubt_them():
+    joint = pytest.importorskip("tests.reference.joint")
+    rng = np.random.default_rng(6)
+    A, y = rng.normal(size=(40, 2)), rng.integers(3, size=40)
+    model = PosteriorMKLClassifier([Gaussian(1.0)], C=0.7, n_neighbors=6, tol=1e-7).fit(A, y)
+    P = model.posteriors_
+    assert np.any(P.argmax(axis=1) != y)
+    margins = np.array([[2.0 * (P[i, y[i]] - P[i, c]) for c in range(3)] for i in range(40)])
+    optimum = joint.solve_joint_conic(model.kernel_matrix(A), y, 3, np.full(40, 0.7), margins, True, constants=True)
+    assert model.objective_ == pytest.approx(optimum, rel=1e-5)
+    assert model.n_support_.tolist() == np.bincount(y[model.support_], minlength=3).tolist()
+
+
 def test_posteriors_of_neighbours_against_a_loop():
     rng = np.random.default_rng(2)
     A, y = rng.normal(size=(30, 2)), rng.integers(3, size=30)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lu_factor, lu_solve
 
+from kernelmosaic.solvers import lapack
 from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram, MulticlassSolution, certify_multiclass
 from kernelmosaic.solvers.program import Vector
 
@@ -147,9 +148,13 @@ class _State:
         A = np.repeat(self.K, k, axis=0) if len(self.K) == 1 else self.K.copy()
         A[:, np.arange(n), np.arange(n)] += D.T
         try:
-            inverses = np.asarray(np.linalg.inv(A), dtype=np.float64)
+            for one in A:
+                lapack.factorise(one)
+                lapack.invert(one)
         except np.linalg.LinAlgError:
             return False
+        # The upper halves are what they were.
+        inverses = np.tril(A) + np.swapaxes(np.tril(A, -1), 1, 2)
         ones = inverses.sum(axis=2)
         # Of the classes' sums the last follows from the others and the samples'.
         free = k - 1 if self.constants else 0
@@ -172,7 +177,7 @@ class _State:
             sums, totals = -self.x.sum(axis=1), -self.x.sum(axis=0)
             dx, dnu, db = solved(right, sums, totals)
             for _ in range(refined):
-                left = right - _times(A, dx) - dnu[:, np.newaxis] - db
+                left = right - _times(self.K, dx) - D * dx - dnu[:, np.newaxis] - db
                 more = solved(left, sums - dx.sum(axis=1), totals - dx.sum(axis=0))
                 dx, dnu, db = dx + more[0], dnu + more[1], db + more[2]
             return dx, dnu, db
