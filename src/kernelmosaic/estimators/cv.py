@@ -12,8 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import check_scoring
-from sklearn.model_selection import check_cv
 from sklearn.utils import Bunch, check_random_state
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.parallel import Parallel, delayed
@@ -72,7 +70,7 @@ class PathCV(BaseEstimator):
         self.Cs_ = self._values(samples)
         norms = self._distinct_norms()
         routed = self._routed(params, given_weight)
-        cv = check_cv(self.cv, samples.y, classifier=is_classifier(self))
+        cv = self._splitter(samples.y)
         folds = list(cv.split(samples.X, samples.y, **routed.splitter.split))
         order = self.Cs_[::-1] if self._falls else self.Cs_
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
@@ -215,7 +213,15 @@ class PathCV(BaseEstimator):
     def _calibration_of(self, outputs: list[HeldOut], held: list[NDArray[np.intp]], samples: Samples) -> Calibration:
         raise NotImplementedError
 
+    def _splitter(self, y: Any = None) -> Any:
+        # Loads a good part of scikit-learn, which the estimators that choose nothing do without.
+        from sklearn.model_selection import check_cv
+
+        return check_cv(self.cv, y, classifier=is_classifier(self))
+
     def _scorer(self) -> Any:
+        from sklearn.metrics import check_scoring
+
         return check_scoring(self, scoring=self.scoring)
 
     def _warn_of_gaps(self, found: list[list[HeldOut]]) -> None:
@@ -283,7 +289,7 @@ class PathCV(BaseEstimator):
         to_split = MethodMapping().add(caller="fit", callee="split")
         to_score = MethodMapping().add(caller="fit", callee="score")
         router = MetadataRouter(owner=type(self).__name__).add_self_request(self)
-        cv = check_cv(self.cv, classifier=is_classifier(self))
+        cv = self._splitter()
         return router.add(splitter=cv, method_mapping=to_split).add(scorer=self._scorer(), method_mapping=to_score)
 
 
