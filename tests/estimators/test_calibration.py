@@ -19,16 +19,19 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kernelmosaic import (
     BilinearMKLClassifier,
+    DiscriminantMKLClassifier,
+    DiscriminantMKLClassifierCV,
     LocalizedMKLClassifier,
     MKLClassifier,
     MKLClassifierCV,
+    PosteriorMKLClassifier,
     load,
     save,
 )
 from kernelmosaic.estimators._calibration import Calibration
 from kernelmosaic.estimators._cross_fitting import CrossFit
 from kernelmosaic.estimators._path import Samples
-from kernelmosaic.kernels import Gaussian, Linear
+from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed
 
 KERNELS = [("line", Linear()), ("bell", Gaussian())]
 
@@ -64,6 +67,37 @@ def test_two_classes_are_platts_sigmoid(weighted):
     best = minimize(platt_loss(f, y, np.ones(80) if weight is None else weight), [1.0, 0.0], tol=1e-12).x
     grid = np.linspace(-3, 3, 13)
     assert_allclose(found.probabilities(grid)[:, 1], expit(best[0] * grid + best[1]), atol=1e-5)
+
+
+def test_several_classes_have_the_least_cross_entropy():
+    random = np.random.RandomState(2)
+    F = 2 * random.standard_normal((150, 3))
+    F[:, 1] *= 0.3
+    y = np.array([random.choice(3, p=np.exp(log_softmax(row))) for row in F * [1.0, 2.0, 0.5] + [0.5, 0, -0.5]])
+    weight = random.uniform(0.2, 3, 150)
+    found = Calibration.fit(F, y, 3, weight, "sigmoid")
+    counts = np.bincount(y, weights=weight)
+    T = np.repeat((1 / (2 * (counts + 2)))[y][:, np.newaxis], 3, axis=1)
+    T[np.arange(150), y] = ((counts + 1) / (counts + 2))[y]
+    size = np.sqrt(np.average(F**2, weights=np.repeat(weight[:, np.newaxis], 3, axis=1)))
+
+    def loss(x: np.ndarray) -> float:
+        penalty = 0.5 * size**2 * np.sum((x[:3] - x[:3].mean()) ** 2)
+        return penalty - float(weight @ np.sum(T * log_softmax(x[:3] * F + x[3:], axis=1), axis=1))
+
+    best = minimize(loss, np.r_[np.ones(3), np.zeros(3)], tol=1e-10).x
+    new = random.standard_normal((20, 3))
+    assert_allclose(found.probabilities(new), np.exp(log_softmax(best[:3] * new + best[3:], axis=1)), atol=1e-4)
+
+
+def test_values_of_one_class_that_tell_the_wrong_way_round_are_not_believed():
+    random = np.random.RandomState(3)
+    F = random.standard_normal((300, 3))
+    y = np.array([random.choice(3, p=np.exp(log_softmax(row))) for row in F * [3.0, -1.0, 3.0]])
+    slopes = Calibration.fit(F, y, 3, None, "sigmoid").slopes
+    assert slopes[1] == 0
+    assert slopes[0] > 0
+    assert slopes[2] > 0
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -246,9 +280,107 @@ def test_probabilities_are_those_of_the_source(model):
         assert abs(p[bins == i].mean() - b[bins == i].mean()) < 0.12
 
 
+# Natively ------------------------------------------------------------------------------------------------------------
+
+
+def rest(n: int, i: int) -> np.ndarray:
+    return np.delete(np.arange(n), i)
+
+
+def left_out_values(model: DiscriminantMKLClassifier, K: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Decision values of every sample by fits to all others, at the weights of the fit to all."""
+    n = len(y)
+    values = [clone(model).fit(rest(n, i)[:, np.newaxis], y[rest(n, i)]).decision_function([[i]])[0] for i in range(n)]
+    return np.array(values)
+
+
+@pytest.mark.parametrize("kind", ["two classes", "three classes", "labels"])
+def test_discriminant_values_of_samples_left_out_equal_refits(kind):
+    n = 24
+    X, y = blobs(3 if kind == "three classes" else 2, n)
+    y = np.column_stack([y, X[:, 0] > 0, X[:, 1] > 0.3]).astype(int) if kind == "labels" else y
+    K = np.exp(-((X[:, np.newaxis] - X) ** 2).sum(axis=2) / 9)
+    # Row numbers for samples: the kernel stays that of all samples when one is left out.
+    model = DiscriminantMKLClassifier([Precomputed(K)], alpha=0.3, weights=[1.0], normalize=None)
+    found = clone(model).fit(np.arange(n)[:, np.newaxis], y)
+    values = left_out_values(model, K, y)
+    new = np.linspace(-1.5, 1.5, 7)
+    if kind == "labels":
+        for j, one in enumerate(found._calibrations):
+            expected = Calibration.fit(values[:, j], y[:, j], 2, None, "sigmoid")
+            assert_allclose(one.probabilities(new), expected.probabilities(new), atol=1e-6)
+        p = found.predict_proba(np.arange(n)[:, np.newaxis])
+        assert p.shape == (n, 3)
+        assert np.all((p > 0) & (p < 1))
+        return
+    outputs = new if kind == "two classes" else np.column_stack([new, new[::-1], 0 * new])
+    expected = Calibration.fit(values, y, len(np.unique(y)), None, "sigmoid")
+    assert_allclose(found._calibrations[0].probabilities(outputs), expected.probabilities(outputs), atol=1e-6)
+
+
+@pytest.mark.parametrize("formulation", ["newton", "silp"])
+@pytest.mark.parametrize("decision", ["least_squares", "centroid"])
+def test_discriminant_in_features_and_with_either_rule(formulation, decision):
+    X, y = blobs(3, 60)
+    exact = DiscriminantMKLClassifier(KERNELS, formulation=formulation, decision=decision, alpha=1e-3).fit(X, y)
+    p = exact.predict_proba(X)
+    assert_allclose(p.sum(axis=1), 1)
+    assert np.mean(p.argmax(axis=1) == y) > 0.7
+    assert_allclose(exact.predict_log_proba(X), np.log(p))
+    # Fewer features than samples, so that the system is one of features.
+    few = [("line", Linear()), ("square", Polynomial(2))]
+    options = {"alpha": 1e-3, "decision": decision, "weights": "uniform"}
+    features = DiscriminantMKLClassifier(few, approximation="nystroem", rank=20, random_state=0, **options).fit(X, y)
+    same = DiscriminantMKLClassifier(few, **options).fit(X, y)
+    assert_allclose(features.predict_proba(X), same.predict_proba(X), atol=1e-4)
+
+
+def test_the_discriminant_search_keeps_its_own_probabilities():
+    X, y = blobs(2, 60)
+    model = DiscriminantMKLClassifierCV(KERNELS, Cs=[1e-3, 1e-1], norms=("uniform",), cv=3, scale=False).fit(X, y)
+    assert not model._calibrations
+    assert_allclose(model.predict_proba(X), model._calibration.probabilities(model.decision_function(X)))
+
+
+def test_discriminant_model_files(tmp_path):
+    X, y = blobs(3, 60)
+    model = DiscriminantMKLClassifier(KERNELS).fit(X, y)
+    save(model, tmp_path / "model.kmosaic")
+    assert_array_equal(load(tmp_path / "model.kmosaic").predict_proba(X), model.predict_proba(X))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_posteriors_come_back(n_classes):
+    random = np.random.RandomState(0)
+    X = random.uniform(-1, 1, (80, 2))
+    scores = np.column_stack([X[:, 0], 0.8 * X[:, 1], -X[:, 0] - X[:, 1]])[:, :n_classes]
+    truth = np.exp(log_softmax(1.5 * scores, axis=1))
+    model = PosteriorMKLClassifier(KERNELS, C=10.0).fit(X, truth)
+    p = model.predict_proba(X)
+    assert_allclose(p.sum(axis=1), 1)
+    assert p.min() > 0
+    assert np.mean(np.abs(p - truth)) < 0.06
+    assert np.mean(p.argmax(axis=1) == model.predict(X)) > 0.98
+    # The nearest point of the simplex, by a solver.
+    outputs = model.decision_function(X[:5])
+    V = 0.5 * (np.column_stack([-outputs, outputs]) if n_classes == 2 else outputs)
+    for v, found in zip(V, p[:5], strict=True):
+        nearest = minimize(
+            lambda q, v=v: np.sum((q - v) ** 2),
+            np.full(n_classes, 1 / n_classes),
+            bounds=[(0, 1)] * n_classes,
+            constraints={"type": "eq", "fun": lambda q: q.sum() - 1},
+            tol=1e-12,
+        ).x
+        assert_allclose(found, nearest, atol=5e-3)
+    far = model.predict_proba(50 * X)
+    assert far.min() > 0
+    assert np.all(np.isfinite(model.predict_log_proba(50 * X)))
+
+
 #: Both are a matter of what the check asks for, and are tested above.
 REASONS = {
-    "check_classifiers_train": "constants of the classes move probabilities, not decisions, near the boundary",
+    "check_classifiers_train": "slopes and constants of the classes move probabilities, not decisions",
     "check_sample_weight_equivalence_on_dense_data": "a class has one distinct sample there",
     "check_sample_weight_equivalence_on_sparse_data": "a class has one distinct sample there",
 }

@@ -17,6 +17,8 @@ CALIBRATIONS = ("sigmoid", "isotonic")
 _STEPS = 100
 #: Relative change of the loss at which they end.
 _SMALL = 1e-10
+#: Penalty on how far the slopes of the classes, for values of size one, lie apart.
+_TOGETHER = 1.0
 #: Isotonic probabilities keep this far from zero and one, so that no logarithm is infinite.
 _CLIP = 1e-6
 
@@ -25,15 +27,16 @@ _CLIP = 1e-6
 class Calibration:
     """Probabilities of classes as a function of decision values.
 
-    ``"sigmoid"`` fits p ∝ exp(a f_c + b_c) with one slope a and one constant per class, by the likelihood; for two
-    classes that is Platt's sigmoid. The targets are moved towards the class frequencies as Platt's are, so that
-    separated classes do not ask for an infinite slope. ``"isotonic"`` fits one monotone step function per class.
+    ``"sigmoid"`` fits p ∝ exp(a_c f_c + b_c) with a slope and a constant per class, by the likelihood; for two classes
+    that is Platt's sigmoid. The targets are moved towards the class frequencies as Platt's are, so that separated
+    classes do not ask for an infinite slope; slopes are not negative, and a mild penalty keeps those that few samples
+    tell of near the others. ``"isotonic"`` fits one monotone step function per class.
 
     Attributes
     ----------
     method : {"sigmoid", "isotonic"}
         See above.
-    slope : float
+    slopes : ndarray of shape (classes,)
         a of the sigmoid.
     constants : ndarray of shape (classes,)
         b of the sigmoid.
@@ -42,7 +45,7 @@ class Calibration:
     """
 
     method: str
-    slope: float = 1.0
+    slopes: Array | None = None
     constants: Array | None = None
     steps: tuple[tuple[Array, Array], ...] = ()
 
@@ -63,8 +66,7 @@ class Calibration:
         """
         weight = np.ones(len(labels)) if weight is None else np.asarray(weight, dtype=np.float64)
         if method == "sigmoid":
-            slope, constants = _fit_softmax(_columns(outputs), labels, n_classes, weight)
-            return cls(method, slope, constants)
+            return cls(method, *_fit_softmax(_columns(outputs), labels, n_classes, weight))
         from sklearn.isotonic import isotonic_regression
 
         steps = []
@@ -81,8 +83,9 @@ class Calibration:
     def probabilities(self, outputs: Array) -> Array:
         """Return the probabilities of the classes, of shape (n, classes), for decision values."""
         if self.method == "sigmoid":
+            assert self.slopes is not None
             assert self.constants is not None
-            return np.asarray(np.exp(log_softmax(self.slope * _columns(outputs) + self.constants, axis=1)))
+            return np.asarray(np.exp(log_softmax(self.slopes * _columns(outputs) + self.constants, axis=1)))
         fitted = zip(_each_class(outputs), self.steps, strict=True)
         p = np.column_stack([np.interp(f, knots, heights) for (_, f), (knots, heights) in fitted])
         p = np.clip(p, _CLIP, 1.0 - _CLIP)
@@ -105,39 +108,53 @@ def _each_class(outputs: Array) -> list[tuple[int, Array]]:
     return [(1, outputs)] if outputs.ndim == 1 else list(enumerate(outputs.T))
 
 
-def _fit_softmax(F: Array, labels: NDArray[np.intp], k: int, weight: Array) -> tuple[float, Array]:
-    """Minimise the cross-entropy of p ∝ exp(a F + b) over a ≥ 0 and b by Newton's method."""
+def _fit_softmax(F: Array, labels: NDArray[np.intp], k: int, weight: Array) -> tuple[Array, Array]:
+    """Minimise the cross-entropy of p ∝ exp(a F + b) over a ≥ 0 and b, each of shape (k,)."""
     counts = np.bincount(labels, weights=weight, minlength=k)
     # Platt's targets: (n_c + 1) / (n_c + 2) for the sample's own class, the rest shared by the others.
     own = (counts + 1.0) / (counts + 2.0)
     T = np.repeat(((1.0 - own) / (k - 1))[labels][:, np.newaxis], k, axis=1)
     T[np.arange(len(labels)), labels] = own[labels]
     scale = float(np.sqrt(np.average(F**2, weights=np.repeat(weight[:, np.newaxis], k, axis=1)))) or 1.0
-    G = F / scale
-    x = np.concatenate([[1.0], np.log((counts + 1.0) / (counts.sum() + k))])
+    x = np.concatenate([np.ones(k), np.log((counts + 1.0) / (counts.sum() + k))])
+    free = np.ones(2 * k, dtype=bool)
+    for _ in range(k + 1):
+        x = _newton(x, free, F / scale, T, weight)
+        wrong = free[:k] & (x[:k] < 0)
+        if not wrong.any():
+            break
+        # Values that tell nothing of a class, or the wrong way round, are no evidence of it.
+        x[:k][wrong], free[:k][wrong] = 0.0, False
+    return x[:k] / scale, x[k:] - x[k:].mean()
+
+
+def _newton(x: Array, free: NDArray[np.bool_], G: Array, T: Array, weight: Array) -> Array:
+    """Minimise −Σ w T log p + ½ρ Σ (a_c − ā)² over the free ones of (a, b), where p ∝ exp(a G + b)."""
+    k = G.shape[1]
+    ridge = _TOGETHER * (np.eye(k) - 1.0 / k)
 
     def loss(x: Array) -> float:
-        return -float(weight @ np.sum(T * log_softmax(x[0] * G + x[1:], axis=1), axis=1))
+        fit = weight @ np.sum(T * log_softmax(x[:k] * G + x[k:], axis=1), axis=1)
+        return 0.5 * float(x[:k] @ ridge @ x[:k]) - float(fit)
 
     value = loss(x)
     for _ in range(_STEPS):
-        P = np.exp(log_softmax(x[0] * G + x[1:], axis=1))
-        R, PG = weight[:, np.newaxis] * (P - T), P * G
-        gradient = np.concatenate([[np.sum(R * G)], R.sum(axis=0)])
-        H = np.empty((k + 1, k + 1))
-        H[0, 0] = weight @ (np.sum(PG * G, axis=1) - PG.sum(axis=1) ** 2)
-        H[0, 1:] = H[1:, 0] = weight @ (PG - P * PG.sum(axis=1)[:, np.newaxis])
-        H[1:, 1:] = np.diag(weight @ P) - (P * weight[:, np.newaxis]).T @ P
+        P = np.exp(log_softmax(x[:k] * G + x[k:], axis=1))
+        R = weight[:, np.newaxis] * (P - T)
+        gradient = np.concatenate([np.sum(R * G, axis=0) + ridge @ x[:k], R.sum(axis=0)])
+        PG = P * G
+        WPG, WP = weight[:, np.newaxis] * PG, weight[:, np.newaxis] * P
+        mixed = np.diag(WPG.sum(axis=0)) - WPG.T @ P
+        among_slopes = np.diag(np.sum(WPG * G, axis=0)) - WPG.T @ PG + ridge
+        H = np.block([[among_slopes, mixed], [mixed.T, np.diag(WP.sum(axis=0)) - WP.T @ P]])
         # Constants are known up to a common one only.
-        H += 1e-9 * max(float(np.trace(H)), 1e-300) * np.eye(k + 1)
-        step = np.linalg.solve(H, gradient)
+        H += 1e-9 * max(float(np.trace(H)), 1e-300) * np.eye(2 * k)
+        step = np.zeros(2 * k)
+        step[free] = np.linalg.solve(H[np.ix_(free, free)], gradient[free])
         size = 1.0
         while size > 1e-6 and loss(x - size * step) > value:
             size *= 0.5
         x, before, value = x - size * step, value, min(value, loss(x - size * step))
         if before - value <= _SMALL * abs(value):
             break
-    # Decision values that tell nothing, or the wrong way round, are no evidence: class frequencies are left.
-    if x[0] <= 0:
-        return 0.0, np.log((counts + 1.0) / (counts.sum() + k))
-    return float(x[0] / scale), x[1:] - x[1:].mean()
+    return x

@@ -354,7 +354,7 @@ class MKLClassifierCV(ClassifierPathCV, MKLClassifier):
         Whether to standardise the columns that kernels read as numbers, by the training samples of each fit; sparse
         samples are divided by the standard deviations only. Row numbers, strings and other columns stay as they are.
     calibration : {"sigmoid", "isotonic"}, default="sigmoid"
-        How decision values become probabilities: p ∝ exp(a f_c + b_c), or monotone step functions.
+        How decision values become probabilities: p ∝ exp(a_c f_c + b_c), or monotone step functions.
     l1_ratio, penalties, penalty_power, slack, solver, multi_class, normalize, approximation, rank, class_weight
         As in :class:`MKLClassifier`.
     tol, max_iter, memory_budget, device, random_state
