@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize, minimize_scalar
 from scipy.sparse import csr_matrix
 from scipy.special import expit, log_softmax
 from sklearn.base import clone
@@ -19,16 +19,19 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kernelmosaic import (
     BilinearMKLClassifier,
+    DiscriminantMKLClassifier,
+    DiscriminantMKLClassifierCV,
     LocalizedMKLClassifier,
     MKLClassifier,
     MKLClassifierCV,
+    PosteriorMKLClassifier,
     load,
     save,
 )
 from kernelmosaic.estimators._calibration import Calibration
 from kernelmosaic.estimators._cross_fitting import CrossFit
 from kernelmosaic.estimators._path import Samples
-from kernelmosaic.kernels import Gaussian, Linear
+from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed
 
 KERNELS = [("line", Linear()), ("bell", Gaussian())]
 
@@ -253,6 +256,104 @@ def test_probabilities_are_those_of_the_source(model):
     bins = np.digitize(p, [0.2, 0.4, 0.6, 0.8])
     for i in range(5):
         assert abs(p[bins == i].mean() - b[bins == i].mean()) < 0.12
+
+
+# Natively ------------------------------------------------------------------------------------------------------------
+
+
+def rest(n: int, i: int) -> np.ndarray:
+    return np.delete(np.arange(n), i)
+
+
+def left_out_values(model: DiscriminantMKLClassifier, K: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Decision values of every sample by fits to all others, at the weights of the fit to all."""
+    n = len(y)
+    values = [clone(model).fit(rest(n, i)[:, np.newaxis], y[rest(n, i)]).decision_function([[i]])[0] for i in range(n)]
+    return np.array(values)
+
+
+@pytest.mark.parametrize("kind", ["two classes", "three classes", "labels"])
+def test_discriminant_values_of_samples_left_out_equal_refits(kind):
+    n = 24
+    X, y = blobs(3 if kind == "three classes" else 2, n)
+    y = np.column_stack([y, X[:, 0] > 0, X[:, 1] > 0.3]).astype(int) if kind == "labels" else y
+    K = np.exp(-((X[:, np.newaxis] - X) ** 2).sum(axis=2) / 9)
+    # Row numbers for samples: the kernel stays that of all samples when one is left out.
+    model = DiscriminantMKLClassifier([Precomputed(K)], alpha=0.3, weights=[1.0], normalize=None)
+    found = clone(model).fit(np.arange(n)[:, np.newaxis], y)
+    values = left_out_values(model, K, y)
+    new = np.linspace(-1.5, 1.5, 7)
+    if kind == "labels":
+        for j, one in enumerate(found._calibrations):
+            expected = Calibration.fit(values[:, j], y[:, j], 2, None, "sigmoid")
+            assert_allclose(one.probabilities(new), expected.probabilities(new), atol=1e-6)
+        p = found.predict_proba(np.arange(n)[:, np.newaxis])
+        assert p.shape == (n, 3)
+        assert np.all((p > 0) & (p < 1))
+        return
+    outputs = new if kind == "two classes" else np.column_stack([new, new[::-1], 0 * new])
+    expected = Calibration.fit(values, y, len(np.unique(y)), None, "sigmoid")
+    assert_allclose(found._calibrations[0].probabilities(outputs), expected.probabilities(outputs), atol=1e-6)
+
+
+@pytest.mark.parametrize("formulation", ["newton", "silp"])
+@pytest.mark.parametrize("decision", ["least_squares", "centroid"])
+def test_discriminant_in_features_and_with_either_rule(formulation, decision):
+    X, y = blobs(3, 60)
+    exact = DiscriminantMKLClassifier(KERNELS, formulation=formulation, decision=decision, alpha=1e-3).fit(X, y)
+    p = exact.predict_proba(X)
+    assert_allclose(p.sum(axis=1), 1)
+    assert np.mean(p.argmax(axis=1) == y) > 0.7
+    assert_allclose(exact.predict_log_proba(X), np.log(p))
+    # Fewer features than samples, so that the system is one of features.
+    few = [("line", Linear()), ("square", Polynomial(2))]
+    options = {"alpha": 1e-3, "decision": decision, "weights": "uniform"}
+    features = DiscriminantMKLClassifier(few, approximation="nystroem", rank=20, random_state=0, **options).fit(X, y)
+    same = DiscriminantMKLClassifier(few, **options).fit(X, y)
+    assert_allclose(features.predict_proba(X), same.predict_proba(X), atol=1e-4)
+
+
+def test_the_discriminant_search_keeps_its_own_probabilities():
+    X, y = blobs(2, 60)
+    model = DiscriminantMKLClassifierCV(KERNELS, Cs=[1e-3, 1e-1], norms=("uniform",), cv=3, scale=False).fit(X, y)
+    assert not model._calibrations
+    assert_allclose(model.predict_proba(X), model._calibration.probabilities(model.decision_function(X)))
+
+
+def test_discriminant_model_files(tmp_path):
+    X, y = blobs(3, 60)
+    model = DiscriminantMKLClassifier(KERNELS).fit(X, y)
+    save(model, tmp_path / "model.kmosaic")
+    assert_array_equal(load(tmp_path / "model.kmosaic").predict_proba(X), model.predict_proba(X))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_posteriors_come_back(n_classes):
+    random = np.random.RandomState(0)
+    X = random.uniform(-1, 1, (80, 2))
+    scores = np.column_stack([X[:, 0], 0.8 * X[:, 1], -X[:, 0] - X[:, 1]])[:, :n_classes]
+    truth = np.exp(log_softmax(1.5 * scores, axis=1))
+    model = PosteriorMKLClassifier(KERNELS, C=10.0).fit(X, truth)
+    p = model.predict_proba(X)
+    assert_allclose(p.sum(axis=1), 1)
+    assert p.min() > 0
+    assert np.mean(np.abs(p - truth)) < 0.06
+    assert np.mean(p.argmax(axis=1) == model.predict(X)) > 0.98
+    # The nearest point of the simplex, by a solver.
+    outputs = model.decision_function(X[:5])
+    V = 0.5 * (np.column_stack([-outputs, outputs]) if n_classes == 2 else outputs)
+    for v, found in zip(V, p[:5], strict=True):
+        nearest = minimize(
+            lambda q, v=v: np.sum((q - v) ** 2),
+            np.full(n_classes, 1 / n_classes),
+            bounds=[(0, 1)] * n_classes,
+            constraints={"type": "eq", "fun": lambda q: q.sum() - 1},
+            tol=1e-12,
+        ).x
+        assert_allclose(found, nearest, atol=5e-3)
+    far = model.predict_proba(50 * X)
+    assert far.min() > 0
+    assert np.all(np.isfinite(model.predict_log_proba(50 * X)))
 
 
 #: A matter of what the checks ask for; what they are after is tested above.

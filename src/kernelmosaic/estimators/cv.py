@@ -351,8 +351,8 @@ class ClassifierPathCV(PathCV):
         return _HeldOutClassifier(outputs, self.classes_, self._several_labels, calibration)
 
     def _aligned_weights(self, held: HeldOut) -> Array:
-        every = held.classes is None or len(held.classes) == len(self.classes_)
-        if every or len(self.classes_) == 2 or getattr(self, "multi_class", "joint") != "ovr":
+        shared = len(self.classes_) == 2 or getattr(self, "multi_class", "joint") != "ovr"
+        if shared or held.classes is None or len(held.classes) == len(self.classes_):
             return held.weights
         # Classes that the fold had no sample of have none.
         full = np.full((len(self.classes_), held.weights.shape[-1]), np.nan)

@@ -40,6 +40,14 @@ class Factored:
         backend = backend_of(self.factor)
         return backend.to_numpy(backend.cho_solve(self.factor, backend.asarray(right)))
 
+    def response_diagonal(self) -> Vector:
+        """Return the diagonal of Q = Π(λI + G̃)⁻¹Π, with which β is Q times the targets."""
+        backend = backend_of(self.factor)
+        # With LLᵀ the matrix, it holds the squared columns of L⁻¹Π.
+        V = backend.invert_lower(self.factor)
+        V -= V.mean(1)[:, None]
+        return np.asarray(backend.to_numpy(backend.xp.einsum("ki,ki->i", V, V)), dtype=np.float64)
+
 
 class Discriminant:
     """Regularised kernel discriminant analysis as least squares on centred features.
