@@ -319,7 +319,10 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each sample; fitted to labels, their indicators, of shape (n_samples, labels)."""
-        return (self._outputs(X) > 0).astype(int) if self._has_labels else super().predict(X)
+        return super().predict(X)
+
+    def _predictions(self, outputs: NDArray[np.float64]) -> NDArray[Any]:
+        return (outputs > 0).astype(int) if self._has_labels else super()._predictions(outputs)
 
     def _probabilities(self, outputs: Matrix) -> Matrix:
         """Return the probabilities that decision values stand for: of the classes, or of each label by itself."""
