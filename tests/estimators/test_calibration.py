@@ -65,7 +65,7 @@ def test_two_classes_are_platts_sigmoid(weighted):
     weight = random.uniform(0.2, 3, 80) if weighted else None
     found = Calibration.fit(f, y, 2, weight, "sigmoid")
     best = minimize(platt_loss(f, y, np.ones(80) if weight is None else weight), [1.0, 0.0], tol=1e-12).x
-    grid = np.linspace(-3, 3, 13)
+    grid = np.linspace(-1.5, 1.5, 13)
     assert_allclose(found.probabilities(grid)[:, 1], expit(best[0] * grid + best[1]), atol=1e-5)
 
 
@@ -117,9 +117,16 @@ def test_isotonic_is_that_of_scikit_learn(n_classes):
             for c, f, at in columns
         ]
     )
-    p = np.clip(p, 1e-6, 1 - 1e-6)
-    expected = np.hstack([1 - p, p]) if n_classes == 2 else p / p.sum(axis=1, keepdims=True)
-    assert_allclose(found.probabilities(given), expected, atol=1e-9)
+    p = np.maximum(np.hstack([1 - p, p]) if n_classes == 2 else p, 1 / (n_classes * (1 + weight.sum())))
+    assert_allclose(found.probabilities(given), p / p.sum(axis=1, keepdims=True), atol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["sigmoid", "isotonic"])
+def test_no_class_is_ruled_out(method):
+    F = np.repeat(np.eye(3), 20, axis=0)
+    p = Calibration.fit(F, np.repeat([0, 1, 2], 20), 3, None, method).probabilities(np.array([[1e3, -1e3, 0.0]]))
+    assert np.all(p > 1 / 200)
+    assert p[0, 0] > 0.98
 
 
 @pytest.mark.parametrize("method", ["sigmoid", "isotonic"])

@@ -19,8 +19,6 @@ _STEPS = 100
 _SMALL = 1e-10
 #: Penalty on how far the slopes of the classes, for values of size one, lie apart.
 _TOGETHER = 1.0
-#: Isotonic probabilities keep this far from zero and one, so that no logarithm is infinite.
-_CLIP = 1e-6
 
 
 @dataclass(frozen=True)
@@ -32,10 +30,15 @@ class Calibration:
     classes do not ask for an infinite slope; slopes are not negative, and a mild penalty keeps those that few samples
     tell of near the others. ``"isotonic"`` fits one monotone step function per class.
 
+    No class is less probable than one sample more, of an unknown class, would make it: n samples held out cannot tell
+    how rare something is that none of them shows, and outliers have decision values of any size.
+
     Attributes
     ----------
     method : {"sigmoid", "isotonic"}
         See above.
+    least : float
+        The least probability.
     slopes : ndarray of shape (classes,)
         a of the sigmoid.
     constants : ndarray of shape (classes,)
@@ -45,6 +48,7 @@ class Calibration:
     """
 
     method: str
+    least: float
     slopes: Array | None = None
     constants: Array | None = None
     steps: tuple[tuple[Array, Array], ...] = ()
@@ -65,8 +69,9 @@ class Calibration:
         method : {"sigmoid", "isotonic"}
         """
         weight = np.ones(len(labels)) if weight is None else np.asarray(weight, dtype=np.float64)
+        least = 1.0 / (n_classes * (1.0 + float(weight.sum())))
         if method == "sigmoid":
-            return cls(method, *_fit_softmax(_columns(outputs), labels, n_classes, weight))
+            return cls(method, least, *_fit_softmax(_columns(outputs), labels, n_classes, weight))
         from sklearn.isotonic import isotonic_regression
 
         steps = []
@@ -78,18 +83,20 @@ class Calibration:
             hits = np.bincount(at, weights=weight * (labels == c))
             heights = isotonic_regression(hits[counted] / total[counted], sample_weight=total[counted])
             steps.append((knots[counted], heights))
-        return cls(method, steps=tuple(steps))
+        return cls(method, least, steps=tuple(steps))
 
     def probabilities(self, outputs: Array) -> Array:
         """Return the probabilities of the classes, of shape (n, classes), for decision values."""
         if self.method == "sigmoid":
             assert self.slopes is not None
             assert self.constants is not None
-            return np.asarray(np.exp(log_softmax(self.slopes * _columns(outputs) + self.constants, axis=1)))
-        fitted = zip(_each_class(outputs), self.steps, strict=True)
-        p = np.column_stack([np.interp(f, knots, heights) for (_, f), (knots, heights) in fitted])
-        p = np.clip(p, _CLIP, 1.0 - _CLIP)
-        return np.hstack([1.0 - p, p]) if p.shape[1] == 1 else p / p.sum(axis=1, keepdims=True)
+            p = np.exp(log_softmax(self.slopes * _columns(outputs) + self.constants, axis=1))
+        else:
+            fitted = zip(_each_class(outputs), self.steps, strict=True)
+            p = np.column_stack([np.interp(f, knots, heights) for (_, f), (knots, heights) in fitted])
+            p = np.hstack([1.0 - p, p]) if p.shape[1] == 1 else p
+        p = np.maximum(p, self.least)
+        return np.asarray(p / p.sum(axis=1, keepdims=True))
 
 
 def check_calibration(calibration: Any) -> str:
