@@ -65,8 +65,8 @@ def smoothed_loss(F: np.ndarray, y: np.ndarray, weight: np.ndarray):
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_the_slope_is_the_most_likely_one(weighted, n_classes):
     random = np.random.RandomState(0)
-    F = random.standard_normal((80, n_classes))
-    y = np.array([random.choice(n_classes, p=np.exp(log_softmax(2 * row))) for row in F])
+    F = np.clip(random.standard_normal((80, n_classes)), -1, 1)
+    y = np.array([random.choice(n_classes, p=np.exp(log_softmax(row))) for row in F])
     weight = random.uniform(0.2, 3, 80) if weighted else None
     outputs = F[:, 1] - F[:, 0] if n_classes == 2 else F
     found = Calibration.fit(outputs, y, n_classes, weight, "sigmoid")
@@ -92,9 +92,16 @@ def test_isotonic_is_that_of_scikit_learn(n_classes):
             for c, f, at in columns
         ]
     )
-    p = np.clip(p, 1e-6, 1 - 1e-6)
-    expected = np.hstack([1 - p, p]) if n_classes == 2 else p / p.sum(axis=1, keepdims=True)
-    assert_allclose(found.probabilities(given), expected, atol=1e-9)
+    p = np.maximum(np.hstack([1 - p, p]) if n_classes == 2 else p, 1 / (n_classes * (1 + weight.sum())))
+    assert_allclose(found.probabilities(given), p / p.sum(axis=1, keepdims=True), atol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["sigmoid", "isotonic"])
+def test_no_class_is_ruled_out(method):
+    F = np.repeat(np.eye(3), 20, axis=0)
+    p = Calibration.fit(F, np.repeat([0, 1, 2], 20), 3, None, method).probabilities(np.array([[1e3, -1e3, 0.0]]))
+    assert np.all(p > 1 / 200)
+    assert p[0, 0] > 0.98
 
 
 @pytest.mark.parametrize("method", ["sigmoid", "isotonic"])

@@ -19,8 +19,6 @@ _STEPS = 100
 _SMALL = 1e-10
 #: Decision values that tell nothing, or the wrong way round, have a slope of this share of where the search starts.
 _LEAST = 1e-6
-#: Isotonic probabilities keep this far from zero and one, so that no logarithm is infinite.
-_CLIP = 1e-6
 
 
 @dataclass(frozen=True)
@@ -32,10 +30,15 @@ class Calibration:
     (n_c + 1) / (n_c + 2), so that separated classes do not ask for an infinite slope. A constant per class was
     tried and does not lower the log-loss of held-out samples. ``"isotonic"`` fits one monotone function per class.
 
+    No class is less probable than one sample more, of an unknown class, would make it: n samples held out cannot tell
+    how rare something is that none of them shows, and outliers have decision values of any size.
+
     Attributes
     ----------
     method : {"sigmoid", "isotonic"}
         See above.
+    least : float
+        The least probability.
     slope : float
         a of the sigmoid.
     steps : tuple of (ndarray, ndarray)
@@ -45,6 +48,7 @@ class Calibration:
     """
 
     method: str
+    least: float = 0.0
     slope: float = 1.0
     steps: tuple[tuple[Array, Array], ...] = ()
     labels: tuple[Calibration, ...] = ()
@@ -68,8 +72,9 @@ class Calibration:
         if labels.ndim == 2:
             each = zip(outputs.T, labels.T, strict=True)
             return cls(method, labels=tuple(cls.fit(f, one.astype(np.intp), 2, weight, method) for f, one in each))
+        least = 1.0 / (n_classes * (1.0 + float(weight.sum())))
         if method == "sigmoid":
-            return cls(method, _fit_slope(_columns(outputs), labels, n_classes, weight))
+            return cls(method, least, _fit_slope(_columns(outputs), labels, n_classes, weight))
         from sklearn.isotonic import isotonic_regression
 
         steps = []
@@ -81,7 +86,7 @@ class Calibration:
             hits = np.bincount(at, weights=weight * (labels == c))
             heights = isotonic_regression(hits[counted] / total[counted], sample_weight=total[counted])
             steps.append((knots[counted], heights))
-        return cls(method, steps=tuple(steps))
+        return cls(method, least, steps=tuple(steps))
 
     def probabilities(self, outputs: Array) -> Array:
         """Return the probabilities of the classes, or labels, of shape (n, classes), for decision values."""
@@ -89,11 +94,13 @@ class Calibration:
             each = zip(outputs.T, self.labels, strict=True)
             return np.column_stack([one.probabilities(f)[:, 1] for f, one in each])
         if self.method == "sigmoid":
-            return np.asarray(np.exp(log_softmax(self.slope * _columns(outputs), axis=1)))
-        fitted = zip(_each_class(outputs), self.steps, strict=True)
-        p = np.column_stack([np.interp(f, knots, heights) for (_, f), (knots, heights) in fitted])
-        p = np.clip(p, _CLIP, 1.0 - _CLIP)
-        return np.hstack([1.0 - p, p]) if p.shape[1] == 1 else p / p.sum(axis=1, keepdims=True)
+            p = np.exp(log_softmax(self.slope * _columns(outputs), axis=1))
+        else:
+            fitted = zip(_each_class(outputs), self.steps, strict=True)
+            p = np.column_stack([np.interp(f, knots, heights) for (_, f), (knots, heights) in fitted])
+            p = np.hstack([1.0 - p, p]) if p.shape[1] == 1 else p
+        p = np.maximum(p, self.least)
+        return np.asarray(p / p.sum(axis=1, keepdims=True))
 
 
 def check_calibration(calibration: Any) -> str:
