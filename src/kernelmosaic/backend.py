@@ -26,6 +26,8 @@ _GATHERED = 2**26
 _SHARE = 0.85
 #: Reading this many bytes takes longer than starting threads.
 _WORTH_THREADS = 2**26
+#: Up to this many samples NumPy passes over a matrix about as fast as a compiled loop does, and waits for no compiler.
+TINY = 256
 
 
 class Backend:
@@ -118,6 +120,11 @@ class Backend:
     def cho_solve(self, factor: Any, right: Any) -> Any:
         """Return the solution of A x = right for the lower Cholesky factor of A; right is a vector or a matrix."""
         return cho_solve((factor, True), right, check_finite=False)
+
+    def invert_lower(self, factor: Any) -> Any:
+        """Return the inverse of a lower triangular matrix."""
+        (trtri,) = get_lapack_funcs(("trtri",), (factor,))
+        return trtri(factor, lower=True)[0]
 
     # Picking -------------------------------------------------------------------------------------------------------
 
@@ -220,6 +227,10 @@ class TorchBackend(Backend):
         columns = right[:, None] if right.ndim == 1 else right
         found = self.xp.cholesky_solve(columns, factor)
         return found[:, 0] if right.ndim == 1 else found
+
+    def invert_lower(self, factor: Any) -> Any:
+        one = self.xp.eye(len(factor), dtype=factor.dtype, device=factor.device)
+        return self.xp.linalg.solve_triangular(factor, one, upper=False)
 
     def top_k(self, values: Any, k: int) -> Any:
         return self.xp.topk(values, min(k, len(values)), sorted=False).indices

@@ -3,6 +3,12 @@
 from kernelmosaic.estimators.bayesian import BayesianMKLClassifier
 from kernelmosaic.estimators.bilinear import BilinearMKLClassifier
 from kernelmosaic.estimators.classifier import MKLClassifier
+from kernelmosaic.estimators.cv import (
+    DiscriminantMKLClassifierCV,
+    LocalizedMKLClassifierCV,
+    MKLClassifierCV,
+    MKLRegressorCV,
+)
 from kernelmosaic.estimators.discriminant import DiscriminantMKLClassifier
 from kernelmosaic.estimators.lfda import LFDA
 from kernelmosaic.estimators.localized import LocalizedMKLClassifier, LocalizedMKLOneClass, LocalizedMKLRegressor
@@ -15,11 +21,15 @@ __all__ = [
     "BayesianMKLClassifier",
     "BilinearMKLClassifier",
     "DiscriminantMKLClassifier",
+    "DiscriminantMKLClassifierCV",
     "LocalizedMKLClassifier",
+    "LocalizedMKLClassifierCV",
     "LocalizedMKLOneClass",
     "LocalizedMKLRegressor",
     "MKLClassifier",
+    "MKLClassifierCV",
     "MKLOneClass",
     "MKLRegressor",
+    "MKLRegressorCV",
     "PosteriorMKLClassifier",
 ]

@@ -14,13 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from kernelmosaic.backend import require_device, tensor_device, to_host
+from kernelmosaic.estimators._calibration import Calibration
+from kernelmosaic.estimators._cross_fitting import CrossFit
 from kernelmosaic.estimators._expansion import Expansion
 from kernelmosaic.estimators._html import FittedSummaryMixin
+from kernelmosaic.estimators._path import Samples
+from kernelmosaic.estimators._shared import shared_training_set
 from kernelmosaic.estimators._training_set import (
     Counted,
     KernelOptions,
@@ -28,7 +33,7 @@ from kernelmosaic.estimators._training_set import (
     check_approximation,
     count_samples,
     is_streamed,
-    read_training_set,
+    level_of_caller,
     validate_rows,
 )
 from kernelmosaic.gram import GramStack
@@ -146,6 +151,8 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
     # Of the Gram matrices; None leaves it to their number.
     _stack_dtype: Any = None
     _expansion: Expansion
+    # Whether an output is Σ_m η_m Σ_i β_i k_m(x, x_i) + b, of `weights_`, `dual_coef_` and `intercept_`.
+    _has_plain_outputs = True
     # Gates count their start as iteration zero.
     _first_iteration = 1
     # Where the last fit computed, which a tensor on a device may say, too.
@@ -172,7 +179,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         self.kernel_names_ = data.kernel_set.names
         self._keep(data, learned, machines)
         if complaint is not None:
-            warnings.warn(f"{type(self).__name__}{complaint}", ConvergenceWarning, stacklevel=3)
+            warnings.warn(f"{type(self).__name__}{complaint}", ConvergenceWarning, stacklevel=level_of_caller())
 
     def _check_parameters(self) -> None:
         check_positive("tol", self.tol)
@@ -180,7 +187,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
             check_positive("memory_budget", self.memory_budget)
 
     def _training_set(self, X: Any, original: Any, counted: Counted) -> TrainingSet:
-        return read_training_set(self._kernel_options(), X, original, counted)
+        return shared_training_set(self._kernel_options(), X, original, counted)
 
     def _kernel_options(self) -> KernelOptions:
         return KernelOptions(
@@ -216,7 +223,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
     def _learn(self, data: TrainingSet, machines: list[Machine]) -> tuple[list[Any], str | None]:
         """Return what was learned for each machine, and what to warn of after the estimator's name, if anything."""
         learner = self._make_learner(data.stack, machines)
-        learned = [learner.learn(data.stack, machine) for machine in machines]
+        learned = [data.learn(learner, machine, c) for c, machine in enumerate(machines)]
         return learned, self._complaint(learner, max(learned, key=lambda one: one.gap))
 
     def _complaint(self, learner: Any, loosest: Any) -> str | None:
@@ -322,8 +329,16 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
 
     def _outputs(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self)
-        values: NDArray[np.float64] = self._expansion.values(self._validate(X, reset=False)) + self.intercept_
+        return self._outputs_of(self._validate(X, reset=False))
+
+    def _outputs_of(self, X: Any) -> NDArray[np.float64]:
+        """Return the outputs for validated samples, of shape (n_samples, outputs)."""
+        values: NDArray[np.float64] = self._expansion.values(X) + self.intercept_
         return values
+
+    @abstractmethod
+    def _predictions(self, outputs: NDArray[np.float64]) -> NDArray[Any]:
+        """Return what outputs of shape (n_samples, outputs) predict."""
 
     def contributions(self, X: Any) -> NDArray[np.float64]:
         """Return each kernel's share of the decision.
@@ -383,10 +398,26 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         return tags
 
 
+def _has_probabilities(estimator: Any) -> bool:
+    """Whether a classifier knows probabilities, or raise an AttributeError that says how to get them."""
+    if estimator.calibration is None and not estimator._knows_probabilities:
+        name = type(estimator).__name__
+        tuned = f", or use {name}CV" if name in ("MKLClassifier", "LocalizedMKLClassifier") else ""
+        raise AttributeError(
+            f"{name} knows decision values, not probabilities: give calibration='sigmoid' or 'isotonic' before "
+            f"fitting{tuned}."
+        )
+    return True
+
+
 class BaseMKLClassifier(ClassifierMixin, BaseMKL):
     """What classifiers share: the classes, and the one with the largest output."""
 
     classes_: NDArray[Any]
+    # How decision values become probabilities: the parameter, and what was fitted; whether it needs no parameter.
+    calibration: Any = None
+    _calibration: Calibration | None = None
+    _knows_probabilities = False
 
     def _find_classes(self, y: NDArray[Any], weight: NDArray[np.float64] | None = None) -> NDArray[Any]:
         """Return the classes of the samples that count, in order, or raise if y holds no classes or a single one."""
@@ -398,6 +429,24 @@ class BaseMKLClassifier(ClassifierMixin, BaseMKL):
             )
         return classes
 
+    def _fit_validated(self, X: Any, y: Any, weight: Any, original: Any) -> Self:
+        """Fit to validated samples, without probabilities."""
+        raise NotImplementedError
+
+    def _fit_calibrated(self, X: Any, y: Any, weight: NDArray[np.float64] | None, original: Any) -> Self:
+        """Fit to validated samples, and to folds of them for probabilities if `calibration` asks for these."""
+        self._calibration = None
+        if self.calibration is None:
+            return self._fit_validated(X, y, weight, original)
+        crossed = CrossFit(self, Samples(X, y, weight, original), self._find_classes(y, weight))
+        self._fit_validated(X, y, weight, original)
+        self._calibration = crossed.calibration()
+        return self
+
+    def _class_factors(self, y: Any, weight: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the factor of C that `class_weight` gives each sample; ones where there is no such parameter."""
+        return np.ones(len(y))
+
     def _count_support(self, y: Any) -> None:
         labels = np.searchsorted(self.classes_, np.asarray(y)[self.support_])
         self.n_support_ = np.bincount(labels, minlength=len(self.classes_))
@@ -407,10 +456,31 @@ class BaseMKLClassifier(ClassifierMixin, BaseMKL):
         outputs = self._outputs(X)
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs
 
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probabilities of the classes, in the order of `classes_`, of shape (n_samples, classes)."""
+        return self._probabilities(self.decision_function(X))
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the logarithms of the probabilities of the classes, of shape (n_samples, classes)."""
+        return np.asarray(np.log(self.predict_proba(X)))
+
+    def _probabilities(self, outputs: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the probabilities that decision values stand for."""
+        if self._calibration is None:
+            raise NotFittedError(
+                f"{type(self).__name__} was fitted without calibration and knows no probabilities: call 'fit' again."
+            )
+        return self._calibration.probabilities(outputs)
+
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each sample."""
-        scores = self.decision_function(X)
-        return np.asarray(self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)])
+        return self._predictions(self._outputs(X))
+
+    def _predictions(self, outputs: NDArray[np.float64]) -> NDArray[Any]:
+        one = outputs.shape[1] == 1
+        return np.asarray(self.classes_[(outputs[:, 0] > 0).astype(int) if one else outputs.argmax(axis=1)])
 
 
 def _as_column(X: Any) -> Any:

@@ -7,6 +7,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +25,8 @@ from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.row_blocks import ArrayRows, RowSource, open_rows
 from kernelmosaic.kernels.base import Kernel, StatisticKernel
 from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs, take_columns
+from kernelmosaic.learning import Learned, Learner
+from kernelmosaic.learning.problem import Problem
 from kernelmosaic.learning.projections import Projections
 
 Array = NDArray[np.float64]
@@ -81,6 +84,29 @@ class KernelOptions:
     estimator: str
 
 
+@dataclass(frozen=True)
+class Likely:
+    """What a fit will probably find, since one to much the same samples did.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (P,) or (outputs, P)
+        Its weights.
+    coefficients : ndarray of shape (outputs, n) or None
+        Its coefficients of all samples given.
+    """
+
+    weights: Array
+    coefficients: Array | None = None
+
+    def start(self, machine: Any, output: int, kept: NDArray[np.intp]) -> tuple[Array | None, Array]:
+        """Return the β, if known, and the weights to start a machine from: of all outputs where it has several."""
+        beta = None if self.coefficients is None else self.coefficients[:, kept]
+        if machine.has_one_output:
+            return None if beta is None else beta[output], np.atleast_2d(self.weights)[output]
+        return None if beta is None else beta.T, self.weights
+
+
 class TrainingSet(ABC):
     """The samples that count, with the kernels fitted to them.
 
@@ -117,10 +143,39 @@ class TrainingSet(ABC):
     def __init__(self, options: KernelOptions, counted: Counted) -> None:
         self.kept, self.weight = counted.rows, counted.weight
         self.budget, self.device = options.memory_budget, options.device
+        # Machines and what they learned from these samples, by learner and output, if other fits are to start from it.
+        self.starts: dict[Any, tuple[Any, Learned]] | None = None
+        self.last_problem: Problem | None = None
+        # What the next fit will probably find.
+        self.likely: Likely | None = None
+
+    def learn(self, learner: Learner, machine: Any, output: int = 0) -> Learned:
+        """Learn the weights of a machine, from where the last fit to these samples ended, if there was one."""
+        if self.starts is None:
+            return learner.learn(self.stack, machine)
+        key = (type(learner), str(learner.options.norm), type(machine), output)
+        beta, weights = (None, None) if self.likely is None else self.likely.start(machine, output, self.kept)
+        if key in self.starts:
+            earlier, last = self.starts[key]
+            beta = machine.continued(last.solution.beta, earlier)
+            weights = last.weights if weights is None else weights
+        learn = learner.learn if weights is None else partial(learner.learn_on, weights=weights)
+        learner.last_problem = self.last_problem
+        found = learn(self.stack, machine, beta)
+        self.starts[key], self.last_problem = (machine, found), learner.last_problem
+        return found
 
     @property
     @abstractmethod
     def stack(self) -> GramStack: ...
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the matrices, or features, that are kept, or would be if they were stored."""
+        return self._stored_bytes() if self._stack is None else int(self._stack.nbytes)
+
+    @abstractmethod
+    def _stored_bytes(self) -> int: ...
 
     @property
     @abstractmethod
@@ -176,6 +231,9 @@ class ExactSet(TrainingSet):
             )
         made: GramStack = self._stack
         return made
+
+    def _stored_bytes(self) -> int:
+        return len(self.kernel_set) * len(self.kept) ** 2 * 8
 
     @property
     def shareable(self) -> bool:
@@ -234,6 +292,9 @@ class FeatureSet(TrainingSet):
             self._stack = make_feature_stack(self.kernel_set, self.rows, self.budget, self.device)
         made: FeatureStack = self._stack
         return made
+
+    def _stored_bytes(self) -> int:
+        return len(self.kept) * int(self.kernel_set.widths.sum()) * 8
 
     @property
     def shareable(self) -> bool:
@@ -501,11 +562,11 @@ def warn_of_scales(estimator: str, specs: Sequence[KernelSpec], samples: Any, ta
         f"standard deviations of {large:.3g} and {small:.3g}: next to the first the second hardly counts. Scale them, "
         f"as in make_pipeline(StandardScaler(), {estimator}(...)), or give them kernels of their own.",
         UserWarning,
-        stacklevel=_level_of_caller(),
+        stacklevel=level_of_caller(),
     )
 
 
-def _level_of_caller() -> int:
+def level_of_caller() -> int:
     """The `stacklevel` of whoever called the estimator; fits get here by ways of different length."""
     level, frame = 0, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("kernelmosaic."):

@@ -105,6 +105,7 @@ class BayesianMKLClassifier(BaseMKLClassifier):
     (1, 2)
     """
 
+    _knows_probabilities = True
     # What the training set asks for and is not a matter here.
     approximation = None
     rank = None

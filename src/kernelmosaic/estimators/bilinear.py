@@ -44,6 +44,8 @@ class BilinearMKLClassifier(BaseMKLClassifier):
         be a memory map, the path of a Parquet file or a folder of them, or a Dask collection.
     rank : int or sequence of P int, default=500
         Maximum number of features per kernel.
+    calibration : {"sigmoid", "isotonic"} or None, default=None
+        How decision values become the probabilities of :meth:`predict_proba`; see :class:`MKLClassifier`.
     tol : float, default=1e-3
         Relative duality gap at which to stop.
     max_iter : int, default=100
@@ -93,6 +95,7 @@ class BilinearMKLClassifier(BaseMKLClassifier):
         normalize: str | None = "trace",
         approximation: str | None = None,
         rank: Any = 500,
+        calibration: str | None = None,
         tol: float = 1e-3,
         max_iter: int = 100,
         memory_budget: float | None = None,
@@ -106,6 +109,7 @@ class BilinearMKLClassifier(BaseMKLClassifier):
         self.normalize = normalize
         self.approximation = approximation
         self.rank = rank
+        self.calibration = calibration
         self.tol = tol
         self.max_iter = max_iter
         self.memory_budget = memory_budget
@@ -131,9 +135,11 @@ class BilinearMKLClassifier(BaseMKLClassifier):
         """
         original = X
         X, y = self._validate(X, y, reset=True)
+        return self._fit_calibrated(X, y, self._sample_weight(sample_weight, X), original)
+
+    def _fit_validated(self, X: Any, y: Any, weight: NDArray[np.float64] | None, original: Any) -> Self:
         check_positive("kappa", self.kappa)
         solver_class(self._parameters())
-        weight = self._sample_weight(sample_weight, X)
         self.classes_ = self._find_classes(y, weight)
         self._fit(X, y, weight, original)
         self._count_support(y)

@@ -76,6 +76,11 @@ class MKLClassifier(BaseMKLClassifier):
         Maximum number of features per kernel.
     class_weight : dict, "balanced" or None, default=None
         Factors of C, class by class.
+    calibration : {"sigmoid", "isotonic"} or None, default=None
+        How decision values become the probabilities of :meth:`predict_proba`: p ∝ exp(a_c f_c + b_c), or monotone step
+        functions, for sets of a thousand samples and more. They are fitted to the decision values of samples held out,
+        in five folds whose fits start from that to all samples. Near the boundary the most probable class need not be
+        the one that :meth:`predict` decides on. None leaves `fit` at one fit, and no probabilities.
     tol : float, default=1e-3
         Relative duality gap at which to stop.
     max_iter : int, default=100
@@ -159,6 +164,7 @@ class MKLClassifier(BaseMKLClassifier):
         approximation: str | None = None,
         rank: Any = 500,
         class_weight: Any = None,
+        calibration: str | None = None,
         tol: float = 1e-3,
         max_iter: int = 100,
         memory_budget: float | None = None,
@@ -180,6 +186,7 @@ class MKLClassifier(BaseMKLClassifier):
         self.approximation = approximation
         self.rank = rank
         self.class_weight = class_weight
+        self.calibration = calibration
         self.tol = tol
         self.max_iter = max_iter
         self.memory_budget = memory_budget
@@ -205,9 +212,11 @@ class MKLClassifier(BaseMKLClassifier):
         """
         original = X
         X, y = self._validate(X, y, reset=True)
+        return self._fit_calibrated(X, y, self._sample_weight(sample_weight, X), original)
+
+    def _fit_validated(self, X: Any, y: Any, weight: NDArray[np.float64] | None, original: Any) -> Self:
         if self.multi_class not in ("ovr", "ovr-shared", *_JOINT):
             raise ValueError(f"multi_class={self.multi_class!r}: give 'ovr', 'ovr-shared', 'joint' or 'pairwise'.")
-        weight = self._sample_weight(sample_weight, X)
         self.classes_ = self._find_classes(y, weight)
         self._fit(X, y, weight, original)
         self._count_support(y)

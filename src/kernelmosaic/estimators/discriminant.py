@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -17,7 +17,8 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from kernelmosaic.backend import to_host
 from kernelmosaic.estimators._base import BaseMKLClassifier
-from kernelmosaic.estimators._training_set import Counted, TrainingSet
+from kernelmosaic.estimators._calibration import Calibration
+from kernelmosaic.estimators._training_set import Counted, TrainingSet, level_of_caller
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning import Learned, Learner, Parameters, make_learner
 from kernelmosaic.learning.discriminant import centered_traces, trace_penalties
@@ -49,6 +50,10 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     Samples may have several labels, or none: fitted to indicators Y of shape (n_samples, labels), H is
     √n Π Y (YᵀY)^(−½), which for one label per sample is the same as with classes, and a label is predicted where its
     least-squares fit exceeds one half.
+
+    :meth:`predict_proba` is the sigmoid p ∝ exp(a_c f_c + b_c) of the decision values, one for each label of several,
+    fitted to the decision value of every training sample by all others, which least squares has in closed form at the
+    weights learned.
 
     Plain regularised kernel discriminant analysis is this estimator with one kernel, or with ``weights="uniform"`` or
     given.
@@ -176,6 +181,9 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     # Single precision would leave nothing of a small λ.
     _stack_dtype = np.float64
+    _knows_probabilities = True
+    # One for all classes, or one per label; none in a search, which has its own, and in models of version 0.1.
+    _calibrations: Sequence[Calibration] = ()
     # Fitted to labels, of which a sample may have several; models that version 0.1 saved were not.
     _has_labels = False
 
@@ -195,40 +203,39 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         -------
         self
         """
-        original = to_host(X)
+        original = X
         X, y = self._validate(X, y, reset=True, multi_output=True)
+        return self._fit_validated(X, y, None, original, calibrated=True)
+
+    def _fit_validated(self, X: Any, y: Any, weight: None, original: Any, calibrated: bool = False) -> Self:
         self._check_params()
+        original = to_host(original)
         machine = self._discriminant(y)
         data = self._training_set(X, original, Counted.everyone(len(y), None))
         traces = centered_traces(data.stack, data.diagonals())
         learner = self._trace_learner(data.stack, traces)
-        learned = learner.learn(data.stack, machine)
+        learned = data.learn(learner, machine)
         self.kernel_names_ = data.kernel_set.names
         self.weights_ = learned.weights
         self.trace_shares_ = learned.weights * traces
         self.alpha_ = float(self.alpha) if self._is_kim() else learned.solution.alpha
         written = _as_kim_writes(learned, machine) if self._is_kim() else learned
         self._keep_history([written], [1.0 if self._is_kim() else machine.objective_scale])
-        self._keep_rule(data, machine, learned)
+        scores = self._keep_rule(data, machine, learned)
+        self._calibrations = self._calibrated(scores(), y) if calibrated else []
         complaint = self._complaint(learner, written)
         if complaint is not None:
-            warnings.warn(f"{type(self).__name__}{complaint}", ConvergenceWarning, stacklevel=2)
+            warnings.warn(f"{type(self).__name__}{complaint}", ConvergenceWarning, stacklevel=level_of_caller())
         return self
 
     def _discriminant(self, y: Any) -> Discriminant:
-        self._has_labels = np.ndim(y) == 2 and np.shape(y)[1] > 1
+        y = check_discriminant_targets(y, self.decision)
+        self._has_labels = y.ndim == 2
         if not self._has_labels:
-            y = column_or_1d(y, warn=True)
             self.classes_ = self._find_classes(y)
             return Discriminant(np.searchsorted(self.classes_, y), self._ridge(len(y)))
-        if type_of_target(y) != "multilabel-indicator":
-            raise ValueError(
-                f"y has shape {np.shape(y)}: give one class per sample, or indicators, 0 and 1, one column per label."
-            )
-        if self.decision != "least_squares":
-            raise ValueError(f"decision={self.decision!r} tells classes apart; labels need 'least_squares'.")
         self.classes_ = np.arange(y.shape[1])
-        return LabelDiscriminant(y.toarray() if issparse(y) else y, self._ridge(y.shape[0]))
+        return LabelDiscriminant(y, self._ridge(y.shape[0]))
 
     def _check_params(self) -> None:
         check_positive("tol", self.tol)
@@ -270,7 +277,8 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         penalties = trace_penalties(np.sign(traces) if self._is_kim() else traces)
         return make_learner(parameters, stack, penalties=penalties)
 
-    def _keep_rule(self, data: TrainingSet, machine: Discriminant, learned: Learned) -> None:
+    def _keep_rule(self, data: TrainingSet, machine: Discriminant, learned: Learned) -> Callable[[], Matrix]:
+        """Keep the rule, and return what finds the decision values of every sample by all others."""
         projection = discriminant_projection(machine.targets, learned.solution.beta, learned.solution.values)
         A = projection.coefficients
         everyone = np.arange(len(A))
@@ -288,6 +296,17 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self.support_fraction_ = 1.0
         self.n_support_ = machine.counts
         self._n_features_out = A.shape[1]
+        return lambda: learned.solution.left_out(machine.targets) @ projection.rotation @ rule.slopes.T + rule.constants
+
+    def _calibrated(self, scores: Matrix, y: Any) -> list[Calibration]:
+        """Return what turns decision values into probabilities, one for each label where there may be several."""
+        if self._has_labels:
+            Y = y.toarray() if issparse(y) else np.asarray(y)
+            pairs = zip(scores.T, Y.astype(np.intp).T, strict=True)
+            return [Calibration.fit(values, labels, 2, None, "sigmoid") for values, labels in pairs]
+        values = scores[:, 0] if scores.shape[1] == 1 else scores
+        labels = np.searchsorted(self.classes_, column_or_1d(y))
+        return [Calibration.fit(values, labels, len(self.classes_), None, "sigmoid")]
 
     def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Machine]:
         """Return what `fit` solves for all targets at once: one least-squares machine a target."""
@@ -300,7 +319,19 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each sample; fitted to labels, their indicators, of shape (n_samples, labels)."""
-        return (self._outputs(X) > 0).astype(int) if self._has_labels else super().predict(X)
+        return super().predict(X)
+
+    def _predictions(self, outputs: NDArray[np.float64]) -> NDArray[Any]:
+        return (outputs > 0).astype(int) if self._has_labels else super()._predictions(outputs)
+
+    def _probabilities(self, outputs: Matrix) -> Matrix:
+        """Return the probabilities that decision values stand for: of the classes, or of each label by itself."""
+        if self._calibration is not None or not self._calibrations:
+            return super()._probabilities(outputs)
+        if not self._has_labels:
+            return self._calibrations[0].probabilities(outputs)
+        each = zip(self._calibrations, outputs.T, strict=True)
+        return np.column_stack([one.probabilities(values)[:, 1] for one, values in each])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -359,9 +390,21 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         single = replace(self._expansion, eta=self._expansion.eta[:1])
         return np.asarray(single.combined(X, X if Y is None else self._validate(Y, reset=False))[0])
 
-    def _outputs(self, X: Any) -> NDArray[np.float64]:
-        check_is_fitted(self)
-        return np.asarray(self._expansion.values(self._validate(X, reset=False)) @ self._slopes.T + self.intercept_)
+    def _outputs_of(self, X: Any) -> NDArray[np.float64]:
+        return np.asarray(self._expansion.values(X) @ self._slopes.T + self.intercept_)
+
+
+def check_discriminant_targets(y: Any, decision: str) -> NDArray[Any]:
+    """Return classes, of shape (n,), or indicators of labels, of shape (n, labels)."""
+    if np.ndim(y) != 2 or np.shape(y)[1] == 1:
+        return np.asarray(column_or_1d(y, warn=True))
+    if type_of_target(y) != "multilabel-indicator":
+        raise ValueError(
+            f"y has shape {np.shape(y)}: give one class per sample, or indicators, 0 and 1, one column per label."
+        )
+    if decision != "least_squares":
+        raise ValueError(f"decision={decision!r} tells classes apart; labels need 'least_squares'.")
+    return np.asarray(y.toarray() if issparse(y) else y)
 
 
 def _as_kim_writes(learned: Learned, machine: Discriminant) -> Learned:

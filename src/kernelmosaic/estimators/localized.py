@@ -121,6 +121,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
     random_state: Any
 
     _first_iteration = 0
+    _has_plain_outputs = False
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -242,9 +243,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
             return [(self._expansions[0], gates)]
         return [(part, gates[c : c + 1]) for c, part in enumerate(self._expansions)]
 
-    def _outputs(self, X: Any) -> Array:
-        check_is_fitted(self)
-        X = self._validate(X, reset=False)
+    def _outputs_of(self, X: Any) -> Array:
         values = np.hstack([part.values(X, own) for part, own in self._parts(self._gates(X))])
         return np.asarray(values + self.intercept_)
 
@@ -347,6 +346,8 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         Maximum number of features per kernel.
     class_weight : dict, "balanced" or None, default=None
         Factors of C, class by class.
+    calibration : {"sigmoid", "isotonic"} or None, default=None
+        How decision values become the probabilities of :meth:`predict_proba`; see :class:`MKLClassifier`.
     tol : float, default=1e-3
         The convergence parameter τ: an iteration is short if J(t) > (1 − τ) J(t − 1), that is, if the objective J falls
         by less than this share of itself.
@@ -416,6 +417,7 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         approximation: str | None = None,
         rank: Any = 500,
         class_weight: Any = None,
+        calibration: str | None = None,
         tol: float = 1e-3,
         n_iter_no_change: int = 3,
         max_iter: int = 100,
@@ -437,6 +439,7 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         self.approximation = approximation
         self.rank = rank
         self.class_weight = class_weight
+        self.calibration = calibration
         self.tol = tol
         self.n_iter_no_change = n_iter_no_change
         self.max_iter = max_iter

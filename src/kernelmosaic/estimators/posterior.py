@@ -28,6 +28,8 @@ _DIGITS = 12
 _ENTRIES = 2**22
 #: Relative: outputs this near are equal up to rounding.
 _SAME = 1e-9
+#: No class is less probable than this: a few samples cannot rule it out.
+_LEAST = 1e-3
 
 
 class PosteriorMKLClassifier(MKLClassifier):
@@ -37,7 +39,8 @@ class PosteriorMKLClassifier(MKLClassifier):
     with ŷ = 2 Pr(+1 | x) − 1: min ½‖w‖² + C Σ ξ_i with ŷ_i f(x_i) ≥ ŷ_i² (1 − ξ_i). More classes, with a constant each
     and y the label, or the most probable class where posteriors are given instead: min ½ Σ_c ‖w_c‖² + C Σ_i Σ_c ξ_ic
     with f_y(x_i) − f_c(x_i) ≥ 2 (Pr(y | x_i) − Pr(c | x_i)) − ξ_ic. Hard posteriors give exactly
-    ``MKLClassifier(multi_class="pairwise")``.
+    ``MKLClassifier(multi_class="pairwise")``. :meth:`predict_proba` has the posteriors that the outputs stand for:
+    (1 ± f)/2 within [0, 1], or the nearest point of the simplex to f/2.
 
     Parameters
     ----------
@@ -86,6 +89,7 @@ class PosteriorMKLClassifier(MKLClassifier):
 
     # The one form of the joint machine that posteriors have.
     multi_class = "pairwise"
+    _knows_probabilities = True
     slack = 1
     class_weight = None
 
@@ -204,11 +208,32 @@ class PosteriorMKLClassifier(MKLClassifier):
 
         A sample whose two best posteriors are equal asks for outputs that are: ties are a matter of course here.
         """
-        scores = self.decision_function(X)
-        if scores.ndim == 1:
-            return super().predict(X)
-        best = scores.max(axis=1, keepdims=True)
-        return np.asarray(self.classes_[(scores >= best - _SAME * (1.0 + np.abs(best))).argmax(axis=1)])
+        return super().predict(X)
+
+    def _predictions(self, outputs: Array) -> NDArray[Any]:
+        if outputs.shape[1] == 1:
+            return super()._predictions(outputs)
+        best = outputs.max(axis=1, keepdims=True)
+        return np.asarray(self.classes_[(outputs >= best - _SAME * (1.0 + np.abs(best))).argmax(axis=1)])
+
+    def _probabilities(self, outputs: Array) -> Array:
+        """Return the posteriors that outputs stand for, kept away from zero.
+
+        Two classes: f is fitted to 2 Pr(+1 | x) − 1. More: f_c to 2 Pr(c | x) up to a constant of the sample, which
+        the nearest point of the simplex does not depend on.
+        """
+        halves = np.column_stack([-outputs, outputs]) if outputs.ndim == 1 else outputs
+        P = np.maximum(project_to_simplex(0.5 * halves), _LEAST)
+        return np.asarray(P / P.sum(axis=1, keepdims=True))
+
+
+def project_to_simplex(V: Array) -> Array:
+    """Return the nearest points to the rows of V that are not negative and sum to one."""
+    falling = -np.sort(-V, axis=1)
+    # max(v − t, 0) with the t for which it sums to one: that of the largest entries that stay above it.
+    t = (np.cumsum(falling, axis=1) - 1.0) / np.arange(1, V.shape[1] + 1)
+    last = np.sum(falling > t, axis=1, keepdims=True) - 1
+    return np.asarray(np.maximum(V - np.take_along_axis(t, last, axis=1), 0.0))
 
 
 def _check_posteriors(y: Any) -> Array:

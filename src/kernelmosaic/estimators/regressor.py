@@ -58,6 +58,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     # Models that version 0.1 saved do not have them.
     loss: Any = "epsilon"
     l1_ratio: Any = 0.5
+    epsilon: Any
     _is_flat: bool = True
 
     def __init__(
@@ -121,12 +122,18 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         -------
         self
         """
+        return self._fit_validated(*self._validated(X, y, sample_weight))
+
+    def _validated(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, NDArray[np.float64] | None, Any]:
         original = X
         with refuse_text(X, y):
             X, y = self._validate(X, y, reset=True, y_numeric=True, multi_output=True)
             target = np.asarray(y, dtype=np.float64)
-        self._is_flat = target.ndim == 1
-        self._fit(X, target, self._sample_weight(sample_weight, X), original)
+        return X, target, self._sample_weight(sample_weight, X), original
+
+    def _fit_validated(self, X: Any, y: Any, weight: NDArray[np.float64] | None, original: Any) -> Self:
+        self._is_flat = y.ndim == 1
+        self._fit(X, y, weight, original)
         self.n_support_ = np.array([len(self.support_)])
         return self
 
@@ -145,7 +152,9 @@ class MKLRegressor(RegressorMixin, BaseMKL):
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the predicted targets, in the shape of those the model was fitted to."""
-        outputs = self._outputs(X)
+        return self._predictions(self._outputs(X))
+
+    def _predictions(self, outputs: NDArray[np.float64]) -> NDArray[np.float64]:
         return outputs[:, 0] if self._is_flat else outputs
 
     def __sklearn_tags__(self) -> Any:

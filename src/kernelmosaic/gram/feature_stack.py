@@ -205,6 +205,7 @@ class StoredFeatures(FeatureStack):
         self.n_kernels, self.n_samples = len(arrays), len(arrays[0])
         self.dtype = self.backend.dtype(arrays[0])
         self.widths = np.array([int(Z.shape[1]) for Z in arrays], dtype=np.intp)
+        self.nbytes = self.n_samples * int(self.widths.sum()) * self.dtype.itemsize
         # How exactly single precision is multiplied changes for all at once, and products of many features keep every
         # core busy by themselves.
         few = int(self.widths.sum()) <= _FEW_FEATURES

@@ -185,7 +185,13 @@ class ClassWiseLearner(Learner):
     stalled = ROUNDING
 
     def learn(self, stack: GramStack, machine: MulticlassMachine, warm_start: Any = None) -> Learned:
-        search = ClassSearch(ClassWiseProblem(stack, machine, self.options), self.options, warm_start)
+        return self._search(stack, machine, warm_start, None)
+
+    def learn_on(self, stack: GramStack, machine: Any, warm_start: Any, weights: Array) -> Learned:
+        return self._search(stack, machine, warm_start, weights)
+
+    def _search(self, stack: GramStack, machine: MulticlassMachine, warm_start: Any, theta: Array | None) -> Learned:
+        search = ClassSearch(ClassWiseProblem(stack, machine, self.options), self.options, warm_start, theta)
         with self.options.progress(machine) as search.advance, suppress(_Done, ExhaustedError):
             search.go_on()
             self.minimise(search)
@@ -206,11 +212,11 @@ class ClassSearch(BoundTracker):
 
     problem: ClassWiseProblem
 
-    def __init__(self, problem: ClassWiseProblem, options: Options, warm_start: Any) -> None:
+    def __init__(self, problem: ClassWiseProblem, options: Options, warm_start: Any, theta: Array | None) -> None:
         self.tol, self.max_iter = options.tol, options.max_iter
         self.inner = _FIRST_TOL
         self.advance: Callable[[float], None] = lambda gap: None
-        self.last = problem.evaluate(problem.start(), warm_start, self.inner)
+        self.last = problem.evaluate(problem.start() if theta is None else theta, warm_start, self.inner)
         super().__init__(problem, self.last)
 
     def evaluate(self, theta: Array) -> Evaluation:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic.backend import row_strips
 from kernelmosaic.gram import GramStack
 from kernelmosaic.gram.linear import Cholesky
 from kernelmosaic.learning.norms import Weights
@@ -28,6 +29,8 @@ _CONSTANT = 1e-12
 _EXACT = 1e-10
 #: ... at most so often, and as long as every refinement halves the error.
 _REFINEMENTS = 5
+#: Entries of features held at once.
+_ENTRIES = 2**24
 
 
 class DiscriminantProblem(Problem):
@@ -191,6 +194,14 @@ class RidgeSolution(ABC):
     def responses(self, identity: bool) -> NDArray[np.float64]:
         """Return Σ_j (G̃_iβ_j)ᵀ(λI + G̃)⁻¹(G̃_lβ_j) for all pairs of kernels, the identity first if it is one."""
 
+    @abstractmethod
+    def response_diagonal(self) -> NDArray[np.float64]:
+        """Return the diagonal of Q = Π(λI + G̃)⁻¹Π, with which β = QH."""
+
+    def left_out(self, targets: Matrix) -> Matrix:
+        """Return what is fitted to the targets of each sample by all others: they leave the residual β_i / Q_ii."""
+        return np.asarray(targets - self.beta / self.response_diagonal()[:, np.newaxis])
+
 
 class Ridge(ABC):
     """min ‖H − φ̃w‖²/λ + ‖w‖² for every target of a machine, on the centred kernels of a stack.
@@ -240,6 +251,9 @@ class MatrixSolution(RidgeSolution):
         flat = V.transpose(1, 0, 2).reshape(V.shape[1], -1)
         answer = self.factored.solve(flat).reshape(V.shape[1], *V.shape[::2])
         return np.asarray(np.einsum("inj,nlj->il", V, answer))
+
+    def response_diagonal(self) -> NDArray[np.float64]:
+        return self.factored.response_diagonal()
 
 
 class MatrixRidge(Ridge):
@@ -377,3 +391,13 @@ class FeatureSolution(RidgeSolution):
         shape = (len(system.active), len(Y), -1)
         taken = np.einsum("dij,dlj->il", sides.reshape(shape), system.solve(sides).reshape(shape))
         return np.asarray((X - taken) / system.alpha)
+
+    def response_diagonal(self) -> NDArray[np.float64]:
+        # Of (I − 11ᵀ/n − Z̃R(λI + RZ̃ᵀZ̃R)⁻¹RZ̃ᵀ)/λ.
+        system, n = self.system, self.system.gram.n_samples
+        means = system.roots[:, 0] * system.ridge.means[system.active]
+        leverage = np.empty(n)
+        for strip in row_strips(n, _ENTRIES // max(len(means), 1)):
+            Z = system.gram.rows(np.arange(strip.start, strip.stop)) - means
+            leverage[strip] = np.einsum("ij,ji->i", Z, system.solve(Z.T))
+        return np.asarray(np.maximum(1.0 - 1.0 / n - leverage, _EXACT) / system.alpha)

@@ -12,13 +12,15 @@ from scipy.optimize import nnls
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.newton import make_problem
 from kernelmosaic.learning.norms import SumNorm, Weights, numbers
-from kernelmosaic.learning.problem import Iteration, Learned, Learner, Options, Problem
+from kernelmosaic.learning.problem import Iteration, Learned, Learner, Options
 from kernelmosaic.machines import Machine
 from kernelmosaic.machines.base import check_positive
 from kernelmosaic.solvers import Program, solve
 
 #: Directions of the kernels' Gram matrix below this share of the largest are rounding.
 _RANK = 1e-12
+#: Relative gaps below this are lost in rounding.
+_SHARPEST = 1e-12
 
 
 class FixedWeights(Learner):
@@ -38,14 +40,10 @@ class FixedWeights(Learner):
     def __init__(self, weights: Weights, tol: float = 1e-3) -> None:
         super().__init__(Options(SumNorm(), np.ones(len(weights)), tol))
         self.weights = weights
-        self._last: Problem | None = None
 
     def learn(self, stack: GramStack, machine: Any, warm_start: Any = None) -> Learned:
-        problem = make_problem(stack, machine, self.options)
         # The classes of a one-versus-rest problem share their kernel: combine it once.
-        if self._last is not None and self._last.stack is stack:
-            problem.share_kernel(self._last)
-        self._last = problem
+        problem = self.last_problem = make_problem(stack, machine, self.options, self.last_problem)
         solution = problem.solve(self.weights, warm_start, self.options.tol)
         value = machine.primal_value(solution)
         return Learned(self.weights, solution, value, solution.gap, 1, [Iteration(value, solution.gap)])
@@ -161,4 +159,6 @@ class EasyMKL(Learner):
         n = len(y)
         lower, upper = np.where(y > 0, 0.0, -np.inf), np.where(y > 0, np.inf, 0.0)
         hard = Program(y, lower, upper, np.full(n, self.lam / (1.0 - self.lam)))
-        return solve(stack.combine(np.ones(stack.n_kernels)), hard, tol=0.1 * self.options.tol).beta
+        # An error δ in the value is one of √δ in the mixtures, and so in the weights.
+        tol = max(self.options.tol**2, _SHARPEST)
+        return solve(stack.combine(np.ones(stack.n_kernels)), hard, tol=tol).beta

@@ -34,6 +34,8 @@ _LEAST_PART = 200
 _ROUGH = 1e-2
 #: The machine is first solved to this gap, ...
 _FIRST_TOL = 1e-2
+#: ... or to this share of the tolerance if it starts from the solution of a like problem, ...
+_WARM_SHARE = 0.3
 #: ... then sharpened by this factor whenever no step pays, down to rounding.
 _SHARPER = 0.03
 _SHARPEST = 1e-13
@@ -58,8 +60,16 @@ class Newton(Learner):
     stalled = ROUNDING
 
     def learn(self, stack: GramStack, machine: Any, warm_start: Any = None) -> Learned:
-        problem = make_problem(stack, machine, self.options)
-        search = NewtonSearch(problem, self.options.tol, warm_start, self._from_a_part(stack, machine))
+        return self._search(stack, machine, warm_start, self._from_a_part(stack, machine))
+
+    def learn_on(self, stack: GramStack, machine: Any, warm_start: Any, weights: Weights) -> Learned:
+        # A kernel without a weight may have an infinite penalty.
+        theta = np.where(weights > 0, weights * np.where(weights > 0, self.options.penalties, 1.0) ** 2, 0.0)
+        return self._search(stack, machine, warm_start, self.options.norm.retract(theta))
+
+    def _search(self, stack: GramStack, machine: Any, warm_start: Any, theta: Weights | None) -> Learned:
+        problem = self.last_problem = make_problem(stack, machine, self.options, self.last_problem)
+        search = NewtonSearch(problem, self.options.tol, warm_start, theta)
         search.improve(search.step, self.options)
         return search.learned()
 
@@ -77,11 +87,15 @@ class Newton(Learner):
         return found.weights * self.options.penalties**2
 
 
-def make_problem(stack: GramStack, machine: Any, options: Options) -> Problem:
-    """Return the problem that a machine poses with one weight per kernel."""
+def make_problem(stack: GramStack, machine: Any, options: Options, last: Problem | None = None) -> Problem:
+    """Return the problem that a machine poses with one weight per kernel, with what the last one had combined."""
     if isinstance(machine, Discriminant):
         return DiscriminantProblem(stack, machine, options)
-    return (MachineProblem if machine.has_independent_outputs else MulticlassProblem)(stack, machine, options)
+    kind = MachineProblem if machine.has_independent_outputs else MulticlassProblem
+    problem = kind(stack, machine, options)
+    if isinstance(last, MachineProblem) and last.stack is stack:
+        problem.share_kernel(last)
+    return problem
 
 
 class NewtonSearch(BoundTracker):
@@ -101,7 +115,9 @@ class NewtonSearch(BoundTracker):
 
     def __init__(self, problem: Problem, tol: float, warm_start: Any, theta: Weights | None = None) -> None:
         self.tol = tol
-        self.inner = _SHARPEST if problem.exact else max(min(_FIRST_TOL, 10 * tol), _SHARPEST)
+        is_warm = theta is not None and warm_start is not None
+        first = min(_FIRST_TOL, (_WARM_SHARE if is_warm else 10) * tol)
+        self.inner = _SHARPEST if problem.exact else max(first, _SHARPEST)
         super().__init__(problem, problem.evaluate(problem.start() if theta is None else theta, warm_start, self.inner))
         self.planes = [problem.plane(self.best)]
         self.idle = 0

@@ -145,9 +145,15 @@ class Learner(ABC):
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        #: The last problem, whose combined kernel the next one on the same stack may take over.
+        self.last_problem: Problem | None = None
 
     @abstractmethod
     def learn(self, stack: GramStack, machine: Any, warm_start: Any = None) -> Learned: ...
+
+    def learn_on(self, stack: GramStack, machine: Any, warm_start: Any, weights: Weights) -> Learned:
+        """Learn from where a problem like this one ended: β and the weights, where these are a start, too."""
+        return self.learn(stack, machine, warm_start)
 
     @classmethod
     def require(cls, solver: str, norm: WeightNorm | None = None, machine: Any = None) -> None:

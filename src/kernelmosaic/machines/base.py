@@ -56,6 +56,10 @@ class Machine:
         """Return the solution for the combined kernel K, in whatever form a stack gives it, to a gap of `tol`."""
         return solve(K, self.program, warm_start, tol)
 
+    def continued(self, beta: Vector, before: Machine) -> Vector:
+        """Return coefficients to start from where the solution of a like machine, with another C say, ended."""
+        return self.program.continued(beta, before.program)
+
     def subsampled(self, rows: NDArray[np.intp]) -> Machine:
         """Return the machine of some samples, each of which stands for several."""
         return SubsampledMachine(self, rows)

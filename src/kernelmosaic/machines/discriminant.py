@@ -40,6 +40,14 @@ class Factored:
         backend = backend_of(self.factor)
         return backend.to_numpy(backend.cho_solve(self.factor, backend.asarray(right)))
 
+    def response_diagonal(self) -> Vector:
+        """Return the diagonal of Q = Π(λI + G̃)⁻¹Π, with which β is Q times the targets."""
+        backend = backend_of(self.factor)
+        # With LLᵀ the matrix, it holds the squared columns of L⁻¹Π.
+        V = backend.invert_lower(self.factor)
+        V -= V.mean(1)[:, None]
+        return np.asarray(backend.to_numpy(backend.xp.einsum("ki,ki->i", V, V)), dtype=np.float64)
+
 
 class Discriminant:
     """Regularised kernel discriminant analysis as least squares on centred features.
@@ -83,9 +91,14 @@ class Discriminant:
         self.targets = binary_targets(self.labels)[:, np.newaxis] if two else class_targets(self.labels)
 
     # β has one column per target, and all samples are in all of them.
+    has_one_output = False
     can_be_subsampled = False
     #: Whether every sample has one class; else it may have several labels.
     has_classes = True
+
+    def continued(self, beta: Matrix, before: Discriminant) -> None:
+        """Nothing: a linear system needs no start."""
+        return
 
     def primal_value(self, solution: Any) -> float:
         """Return the value of a solution, no less than the optimum at its weights."""

@@ -78,6 +78,18 @@ class MulticlassMachine:
         """
         return solve_multiclass(K, self.program, warm_start, tol, values=values)
 
+    def continued(self, beta: Array, before: MulticlassMachine) -> Array:
+        """Return coefficients to start from where the solution of a like machine, with another C say, ended.
+
+        A sample whose coefficients are as large as they may be keeps them so; the others stay as they are.
+        """
+        sample_C, earlier = self.program.sample_C, before.program.sample_C
+        ratio = np.divide(sample_C, earlier, out=np.ones(len(sample_C)), where=earlier > 0)
+        full = -beta.min(axis=1) >= (1.0 - 1e-9) * earlier
+        if not self.pairwise:
+            full = beta.max(axis=1) >= (1.0 - 1e-9) * earlier
+        return beta * np.where(full, ratio, 1.0)[:, np.newaxis]
+
     def primal_value(self, solution: MulticlassSolution) -> float:
         """Return the primal value of a solution: no less than the optimum for its kernel."""
         quadratic = 0.5 * float(np.sum(solution.beta * solution.values))

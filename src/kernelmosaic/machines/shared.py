@@ -58,6 +58,11 @@ class SharedMachines:
         self.objective_scale, self.can_be_subsampled = first.objective_scale, first.can_be_subsampled
         self.has_targets, self.has_labels, self.has_one_slack = first.has_targets, False, first.has_one_slack
 
+    def continued(self, beta: Array, before: SharedMachines) -> Array:
+        """Return coefficients to start from where the solution of like machines, with another C say, ended."""
+        each = zip(self.machines, beta.T, before.machines, strict=True)
+        return np.column_stack([one.continued(own, other) for one, own, other in each])
+
     def subsampled(self, rows: NDArray[np.intp]) -> SharedMachines:
         """Return the machines of some samples, each of which stands for several."""
         return SharedMachines([one.subsampled(rows) for one in self.machines])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from kernelmosaic.estimators._shared import SharedKernels
 from kernelmosaic.model_selection.folds import FiveByTwoFold
 from kernelmosaic.model_selection.response_surface import ResponseSurfaceSearchCV
 from kernelmosaic.model_selection.surface import ResponseSurface
 
-__all__ = ["FiveByTwoFold", "ResponseSurface", "ResponseSurfaceSearchCV"]
+__all__ = ["FiveByTwoFold", "ResponseSurface", "ResponseSurfaceSearchCV", "SharedKernels"]

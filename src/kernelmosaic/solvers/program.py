@@ -14,6 +14,9 @@ from kernelmosaic.backend import NUMPY, Backend, backend_of
 
 Vector = NDArray[np.float64]
 
+#: Below this curvature a direction counts as flat: the kernel is positive semi-definite only up to rounding.
+FLAT = 1e-12
+
 #: Relative to the sizes summed: a sum of coefficients this near to the total meets it up to rounding.
 _ROUNDING = 1e-12
 #: With more samples than this the best intercept is first looked for among those of about so many, ...
@@ -200,6 +203,12 @@ class Program:
                 beta = beta - nearest.best_intercept(np.zeros(self.n_samples))
             beta = nearest.conjugate_argmax(beta)
         return beta
+
+    def continued(self, beta: Vector, before: Program) -> Vector:
+        """Return a start near the solution β of a program with other bounds: coefficients at one go to the new one."""
+        moved = np.where((beta >= before.upper) & (beta > 0), self.upper, beta)
+        moved = np.where((beta <= before.lower) & (beta < 0), self.lower, moved)
+        return np.clip(np.where(np.isfinite(moved), moved, beta), self.lower, self.upper)
 
     def subsampled(self, rows: NDArray[np.intp]) -> Program:
         """Return the program of some samples in which each stands for as many as were left out beside it."""
