@@ -155,7 +155,7 @@ class WorkingSet(ABC, Generic[At, Found]):
 # One output ----------------------------------------------------------------------------------------------------------
 
 #: The search for the intercept: so many candidates at once, so often. Few large steps: each waits for the device.
-_CANDIDATES, _NARROWINGS = 32, 8
+_CANDIDATES, _NARROWINGS = 32, 3
 
 
 def solve_working_set(
@@ -214,7 +214,6 @@ class OneOutput(WorkingSet[Slopes, Solution]):
         n = program.n_samples
         size = int(np.clip(options.share * n, options.least, options.largest)) if options.size is None else options.size
         self.size = min(n, size)
-        self.reach_beyond = _beyond(program)
         self.wait = self.waited = 0
         self._set_values(gram.products(self.beta) if np.any(beta) else self.backend.zeros((n,)))
 
@@ -233,15 +232,17 @@ class OneOutput(WorkingSet[Slopes, Solution]):
         rising = xp.where(beta < p.upper, self.residual - xp.where(beta >= 0, e, -e), -np.inf)
         falling = xp.where(beta > p.lower, self.residual - xp.where(beta > 0, e, -e), np.inf)
         values = self.values
-        quadratic = 0.5 * (beta @ values)
+        with np.errstate(invalid="ignore"):  # whoever certifies refuses what is no number
+            quadratic = 0.5 * (beta @ values)
+        top, bottom = rising.max(), falling.min()
         if p.has_losses:
-            intercept = self._intercept()
+            intercept = self._intercept(bottom, top)
             primal = quadratic + p.losses(values, intercept)
         else:
-            intercept = 0.5 * (rising.max() + falling.min())
+            intercept = 0.5 * (top + bottom)
             primal = quadratic
         # One transfer tells the host.
-        numbers = xp.stack([rising.max(), falling.min(), p.linear_term(beta) - quadratic, primal, intercept]).tolist()
+        numbers = xp.stack([top, bottom, p.linear_term(beta) - quadratic, primal, intercept]).tolist()
         highest, lowest, dual, value, b = numbers
         if not p.has_losses:
             value = self.program.primal_value(value, self.backend.to_numpy(values), b)
@@ -249,14 +250,17 @@ class OneOutput(WorkingSet[Slopes, Solution]):
         violation = max(highest, -lowest, 0.0) if free_sum else highest - lowest
         return Slopes(violation, dual, relative_gap(value, dual, self.noise()), rising, falling)
 
-    def _intercept(self) -> Any:
-        """Return about the intercept with the smallest losses: where the conjugate's u sum to the total."""
+    def _intercept(self, bottom: Any, top: Any) -> Any:
+        """Return about the intercept with the smallest losses: where the conjugate's u sum to the total.
+
+        Above the steepest rise all u are at most β, below the steepest fall at least: it lies between the two.
+        """
         total = self.program.total
         if self.backend is NUMPY or total is None:
             best = 0.0 if total is None else self.program.best_intercept(self.backend.to_numpy(self.values))
             return self.backend.asarray(best)
         z = self.residual + self.there.ridge * self.beta
-        low, high = z.min() - self.reach_beyond, z.max() + self.reach_beyond
+        low, high = self.backend.xp.stack([bottom, top]).sort().values
         shares = self.backend.asarray(np.linspace(0.0, 1.0, _CANDIDATES))
         for _ in range(_NARROWINGS):
             candidates = low + shares * (high - low)
@@ -444,13 +448,6 @@ def restricted(program: Program, samples: NDArray[np.intp], target: Vector, tota
     )
 
 
-def _beyond(program: Program) -> float:
-    """Return how far outside the residuals the best intercept may lie."""
-    bound = np.maximum(np.abs(program.lower), np.abs(program.upper))
-    bound = np.where(np.isfinite(bound), bound, abs(program.total or 0.0))
-    return float(program.epsilon + np.max(program.ridge * bound, initial=0.0))
-
-
 # Newton steps on the free coefficients --------------------------------------------------------------------------------
 
 #: Most Newton steps before everyone's slope is looked at again, each without those who met a bound.
@@ -458,6 +455,8 @@ _FOLLOWED = 4
 #: A step that gains less than this share of the first ends them.
 _WORTH = 0.02
 _HALVINGS = 60
+#: Vectors of a device up to this length are moved to the host for them.
+_ON_HOST = 20_000
 
 
 @dataclass
@@ -550,20 +549,14 @@ class FreeBlock:
 
     def _cut_back(self, direction: Any) -> Any:
         """Return the point of the box, with the same sum if there is one to keep, nearest to the direction's end."""
-        xp = self.xp
         end = self.beta + direction
         if not self.sums:
-            return xp.clip(end, self.lower, self.upper)
-        total = self.beta.sum()
-        # Moved down by more than the largest rise nobody is above where he was, so that the sum is met in between.
-        low, high = direction.min(), direction.max()
-        for _ in range(_HALVINGS):
-            middle = 0.5 * (low + high)
-            surplus = xp.clip(end - middle, self.lower, self.upper).sum() > total
-            low, high = xp.where(surplus, middle, low), xp.where(surplus, high, middle)
-        there = xp.clip(end - high, self.lower, self.upper)
-        inside = (there > self.lower) & (there < self.upper)
-        return there + inside * ((total - there.sum()) / xp.clip(inside.sum(), 1, None))
+            return self.xp.clip(end, self.lower, self.upper)
+        given = end, self.beta, self.lower, self.upper
+        if self.backend is NUMPY or len(end) > _ON_HOST:
+            return _nearest_of_same_sum(*given)
+        # Many small steps, each of which would wait for the device.
+        return self.backend.asarray(_nearest_of_same_sum(*map(self.backend.to_numpy, given)))
 
     def _follow(self, direction: Any) -> Any:
         """Return the part of the direction up to the first bound."""
@@ -572,3 +565,17 @@ class FreeBlock:
         moves = direction != 0
         room = xp.where(moves, (end - self.beta) / xp.where(moves, direction, 1.0), np.inf)
         return direction * xp.clip(room.min(), None, 1.0)
+
+
+def _nearest_of_same_sum(end: Any, beta: Any, lower: Any, upper: Any) -> Any:
+    """Return the point of the box nearest to `end` whose sum is that of β."""
+    xp, total = backend_of(end).xp, beta.sum()
+    # Moved down by more than the largest rise nobody is above where he was, so that the sum is met in between.
+    low, high = (end - beta).min(), (end - beta).max()
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        surplus = xp.clip(end - middle, lower, upper).sum() > total
+        low, high = xp.where(surplus, middle, low), xp.where(surplus, high, middle)
+    there = xp.clip(end - high, lower, upper)
+    inside = (there > lower) & (there < upper)
+    return there + inside * ((total - there.sum()) / xp.clip(inside.sum(), 1, None))
