@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -204,8 +205,14 @@ def test_import_costs_at_most_half_more_than_scikit_learns_svm():
     assert costs[1] <= 1.5 * reference
 
 
-def packages_after(statement: str) -> set[str]:
-    return {module.partition(".")[0] for module in fresh(f"import sys; {statement}; print(*sys.modules)").split()}
+@cache
+def modules_after(code: str) -> set[str]:
+    """Return the modules that a new interpreter has loaded after the code."""
+    return set(fresh(f"import sys\n{code}\nprint()\nprint(*sys.modules)").splitlines()[-1].split())
+
+
+def packages_after(code: str) -> set[str]:
+    return {module.partition(".")[0] for module in modules_after(code)}
 
 
 def test_import_brings_no_late_package_along():
@@ -216,6 +223,65 @@ def test_import_brings_no_late_package_along():
     assert set(LATE) & (ours - theirs) == set()
     assert "numba" not in ours
     assert set(LATE) & packages_after("import kernelmosaic") == set()
+
+
+#: Parts of this package and of scikit-learn that the fit of an estimator has no use for.
+ELSEWHERE = {f"kernelmosaic.{room}" for room in ("cli", "datasets", "plots", "reports", "stats", "tables")}
+ELSEWHERE |= {f"kernelmosaic.{room}" for room in ("demo", "model_selection", "persistence", "stacking")}
+ELSEWHERE |= {f"sklearn.{room}" for room in ("linear_model", "metrics", "model_selection", "neighbors", "svm")}
+#: What scikit-learn's base classes load by themselves.
+BASE = "import sklearn.base, sklearn.utils.multiclass, sklearn.utils.validation"
+FIT = """
+import numpy as np
+from kernelmosaic import {name}
+rng = np.random.RandomState(0)
+X = rng.standard_normal((200, 5))
+target = X[:, 0] + 0.5 * rng.standard_normal(200)
+two, three = target > 0, np.digitize(target, [-0.5, 0.5])
+model = {name}().fit(X, {target})
+model.predict(X)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [("MKLClassifier", "two"), ("MKLClassifier", "three"), ("MKLRegressor", "target"), ("MKLOneClass", "None")],
+)
+def test_a_fit_of_few_samples_loads_neither_a_compiler_nor_what_it_does_not_use(name, target):
+    loaded = modules_after(FIT.format(name=name, target=target))
+    assert "kernelmosaic.solvers.smo" in loaded
+    extra = loaded - modules_after(BASE)
+    assert extra & ELSEWHERE == set()
+    assert {module.partition(".")[0] for module in extra} & set(LATE) == set()
+
+
+COMMAND = """
+import os
+from kernelmosaic.cli import main
+os.chdir({folder!r})
+assert main({arguments!r}) == 0
+"""
+
+
+def test_the_command_line_loads_what_a_command_needs(tmp_path):
+    for package in ("typer", "rich", "pandas", "skops"):
+        pytest.importorskip(package)
+    rows = [f"{i % 7},{i % 5},{'yes' if i % 7 > 2 else 'no'}" for i in range(40)]
+    (tmp_path / "table.csv").write_text("\n".join(["a,b,y", *rows]), encoding="utf-8")
+
+    def after(*arguments: str) -> set[str]:
+        return modules_after(COMMAND.format(folder=str(tmp_path), arguments=list(arguments)))
+
+    bare = {module.partition(".")[0] for module in after("--version")}
+    assert bare & {"numpy", "scipy", "sklearn", "numba", "pandas", "matplotlib", "skops"} == set()
+    unused = {"kernelmosaic.plots", "kernelmosaic.datasets", "kernelmosaic.demo", "numba", "matplotlib", "torch"}
+    allowed = modules_after("import typer, rich, pandas, skops.io")
+    fitted = after("fit", "table.csv", "--target", "y", "--C", "1", "--folds", "0", "-o", "model.skops")
+    assert (fitted - allowed) & unused == set()
+    rows = [row.rpartition(",")[0] for row in rows]
+    (tmp_path / "table.csv").write_text("\n".join(["a,b", *rows]), encoding="utf-8")
+    predicted = after("predict", "model.skops", "table.csv", "-o", "out.csv")
+    assert (predicted - allowed) & (unused | {"kernelmosaic.cli.fit", "kernelmosaic.cli.report"}) == set()
 
 
 def test_public_names_resolve_and_unknown_ones_say_so():

@@ -26,6 +26,8 @@ _GATHERED = 2**26
 _SHARE = 0.85
 #: Reading this many bytes takes longer than starting threads.
 _WORTH_THREADS = 2**26
+#: Up to this many samples NumPy passes over a matrix about as fast as a compiled loop does, and waits for no compiler.
+TINY = 256
 
 
 class Backend:

@@ -108,13 +108,18 @@ EXAMPLES: dict[type, list[Example]] = {
         )
     ],
     CrammerSinger: [
-        Example(CrammerSinger(CLASSES, 1.5), lambda half, f, b: half + 1.5 * most_behind(f, 1.0).max(axis=1).sum())
+        Example(
+            CrammerSinger(CLASSES, 1.5, constants=constants),
+            lambda half, f, b: half + 1.5 * most_behind(f, 1.0).max(axis=1).sum(),
+        )
+        for constants in (False, True)
     ],
     PairwiseSlack: [
         Example(
-            PairwiseSlack(CLASSES, 1.5, sample_weight=WEIGHT),
+            PairwiseSlack(CLASSES, 1.5, sample_weight=WEIGHT, constants=constants),
             lambda half, f, b: half + 1.5 * WEIGHT @ most_behind(f, 2.0).sum(axis=1),
         )
+        for constants in (False, True)
     ],
 }
 EVERY = [
@@ -139,7 +144,8 @@ def optimum(example: Example) -> float:
     program = example.machine.program
     if isinstance(example.machine, MulticlassMachine):
         n_classes = program.margins.shape[1]
-        return solve_joint_conic(example.K, CLASSES, n_classes, program.sample_C, program.margins, program.pairwise)
+        given = CLASSES, n_classes, program.sample_C, program.margins, program.pairwise, program.constants
+        return solve_joint_conic(example.K, *given)
     return example.machine.objective_scale * solve_program_conic(example.K, program)[0]
 
 

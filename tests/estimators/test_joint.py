@@ -40,9 +40,11 @@ def test_contributions_and_coefficients_make_the_decision(model):
     K = model.kernel_matrix(X[:20], X[model.support_])
     if K.ndim == 2:
         assert model.weights_.shape == (3,)
-        assert_allclose(K @ model.dual_coef_.T, scores, atol=1e-8)
+        assert_allclose(K @ model.dual_coef_.T + model.intercept_, scores, atol=1e-8)
+        assert_allclose(model.dual_coef_.sum(axis=1), 0.0, atol=1e-10)
     else:
         assert model.weights_.shape == (3, 3)
+        assert not model.intercept_.any()
         assert_allclose(np.einsum("cij,cj->ic", K, model.dual_coef_), scores, atol=1e-8)
     assert_allclose(model.dual_coef_.sum(axis=0) if K.ndim == 2 else 0.0, 0.0, atol=1e-10)
     assert model.duality_gap_ <= 1e-3
@@ -53,6 +55,23 @@ def test_contributions_and_coefficients_make_the_decision(model):
 @pytest.mark.parametrize("model", JOINT)
 def test_works_under_cross_validation(model):
     assert cross_val_score(model, X, Y, cv=3).mean() > 0.9
+
+
+@pytest.mark.parametrize("multi_class", ["joint", "pairwise"])
+def test_classes_away_from_the_origin_need_their_constants(multi_class):
+    conic = pytest.importorskip("tests.reference.joint")
+    x = np.concatenate([np.random.default_rng(0).normal(c, 0.3, 30) for c in (5.0, 6.0, 7.0)])[:, None]
+    y = np.repeat([0, 1, 2], 30)
+    model = MKLClassifier([Linear()], multi_class=multi_class, normalize=None, tol=1e-6).fit(x, y)
+    assert model.score(x, y) > 0.9
+    assert model.intercept_.shape == (3,)
+    pairwise = multi_class == "pairwise"
+    margins = np.full((90, 3), 2.0 if pairwise else 1.0)
+    printed = conic.solve_joint_conic(x @ x.T, y, 3, np.ones(90), margins, pairwise, constants=True)
+    assert model.objective_ == pytest.approx(printed, rel=1e-5)
+    # On a line no plane through the origin can put one class between the others.
+    without = conic.solve_joint_conic(x @ x.T, y, 3, np.ones(90), margins, pairwise)
+    assert without > 1.005 * printed
 
 
 def test_renaming_the_classes_changes_nothing_else():
@@ -159,10 +178,23 @@ def test_the_multi_class_program_is_the_published_one():
     K = model.kernel_matrix(X)
     margins = 2.0 * (P.max(axis=1)[:, None] - P)
     sample_C = np.full(len(Y), 0.5)
-    optimum = joint.solve_joint_conic(K[:40, :40], P[:40].argmax(1), 3, sample_C[:40], margins[:40], True)
+    optimum = joint.solve_joint_conic(K[:40, :40], P[:40].argmax(1), 3, sample_C[:40], margins[:40], True, True)
     small = PosteriorMKLClassifier([Precomputed(K)], C=0.5, tol=1e-7, normalize=None)
     small.fit(np.arange(40).reshape(-1, 1), P[:40])
     assert small.objective_ == pytest.approx(optimum, rel=1e-5)
+
+
+def test_labels_stay_what_they_are_where_their_posteriors_doubt_them():
+    joint = pytest.importorskip("tests.reference.joint")
+    rng = np.random.default_rng(6)
+    A, y = rng.normal(size=(40, 2)), rng.integers(3, size=40)
+    model = PosteriorMKLClassifier([Gaussian(1.0)], C=0.7, n_neighbors=6, tol=1e-7).fit(A, y)
+    P = model.posteriors_
+    assert np.any(P.argmax(axis=1) != y)
+    margins = np.array([[2.0 * (P[i, y[i]] - P[i, c]) for c in range(3)] for i in range(40)])
+    optimum = joint.solve_joint_conic(model.kernel_matrix(A), y, 3, np.full(40, 0.7), margins, True, constants=True)
+    assert model.objective_ == pytest.approx(optimum, rel=1e-5)
+    assert model.n_support_.tolist() == np.bincount(y[model.support_], minlength=3).tolist()
 
 
 def test_posteriors_of_neighbours_against_a_loop():

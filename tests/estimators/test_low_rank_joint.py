@@ -73,11 +73,11 @@ def test_what_a_fitted_function_says_adds_up(name, approximation):
     model.set_params(approximation=approximation).fit(X, y)
     shares = model.contributions(NEW)
     assert shares.shape == (30, 3, 3)
-    np.testing.assert_allclose(shares.sum(axis=1), model.decision_function(NEW), atol=1e-10)
+    np.testing.assert_allclose(shares.sum(axis=1) + model.intercept_, model.decision_function(NEW), atol=1e-10)
     K = model.kernel_matrix(NEW, X[model.support_])
     matrices = K if K.ndim == 3 else [K] * 3
     dual = np.stack([k @ b for k, b in zip(matrices, model.dual_coef_, strict=True)], axis=1)
-    np.testing.assert_allclose(dual, model.decision_function(NEW), atol=1e-9)
+    np.testing.assert_allclose(dual + model.intercept_, model.decision_function(NEW), atol=1e-9)
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict(NEW), model.predict(NEW))
 

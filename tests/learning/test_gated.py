@@ -28,8 +28,8 @@ MACHINES = {
     "svc, squared slack": SVC(LABELS, C=2.0, slack=2),
     "svr": SVR(TARGETS, C=3.0, epsilon=0.05),
     "one class": OneClass(40, C=0.1),
-    "joint": CrammerSinger(CLASSES, C=2.0),
-    "pairwise": PairwiseSlack(CLASSES, C=2.0),
+    "joint": CrammerSinger(CLASSES, C=2.0, constants=True),
+    "pairwise": PairwiseSlack(CLASSES, C=2.0, constants=True),
 }
 KERNELS = [Linear(), Polynomial(), Gaussian(2.0)]
 WEIGHT = np.random.RandomState(5).uniform(0.5, 2.0, size=40)

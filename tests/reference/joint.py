@@ -20,8 +20,8 @@ def _solve(P, c, blocks):
     return solution.obj_val, np.array(solution.x)
 
 
-def _margin_rows(L, y, k, margins, slack_of, width):
-    """Rows of −(f_y − f_c) − ξ ≤ −margin, class by class; w is laid out class after class."""
+def _margin_rows(L, y, k, margins, slack_of, width, constants=False):
+    """Rows of −(f_y − f_c) − ξ ≤ −margin, class by class; w is laid out class after class, the b_c come last."""
     rows, bounds = [], []
     for i, own in enumerate(y):
         for c in range(k):
@@ -31,21 +31,28 @@ def _margin_rows(L, y, k, margins, slack_of, width):
             row[own * L.shape[1] : (own + 1) * L.shape[1]] -= L[i]
             row[c * L.shape[1] : (c + 1) * L.shape[1]] += L[i]
             row[k * L.shape[1] + slack_of(i, c)] = -1.0
+            if constants:
+                row[width - k + own], row[width - k + c] = -1.0, 1.0
             rows.append(row)
             bounds.append(-margins[i, c])
     return np.array(rows), np.array(bounds)
 
 
-def solve_joint_conic(K, y, k, sample_C, margins, pairwise):
-    """Return the optimum of ½ Σ‖w_c‖² + Σ price · slack, one slack per sample or one per sample and class."""
+def solve_joint_conic(K, y, k, sample_C, margins, pairwise, constants=False):
+    """Return the optimum of ½ Σ‖w_c‖² + Σ price · slack, one slack per sample or one per sample and class.
+
+    With constants f_c = ⟨w_c, φ⟩ + b_c, as Weston and Watkins print it, else without.
+    """
     L = factor(K)
     n, rank = L.shape
     slacks = n * k if pairwise else n
-    width = k * rank + slacks
-    P = np.concatenate([np.ones(k * rank), np.zeros(slacks)])
-    c = np.concatenate([np.zeros(k * rank), np.repeat(sample_C, k) if pairwise else sample_C])
-    A, b = _margin_rows(L, y, k, margins, (lambda i, c: i * k + c) if pairwise else (lambda i, c: i), width)
-    positive = np.hstack([np.zeros((slacks, k * rank)), -np.eye(slacks)])
+    last = k if constants else 0
+    width = k * rank + slacks + last
+    P = np.concatenate([np.ones(k * rank), np.zeros(slacks + last)])
+    c = np.concatenate([np.zeros(k * rank), np.repeat(sample_C, k) if pairwise else sample_C, np.zeros(last)])
+    slack_of = (lambda i, c: i * k + c) if pairwise else (lambda i, c: i)
+    A, b = _margin_rows(L, y, k, margins, slack_of, width, constants)
+    positive = np.hstack([np.zeros((slacks, k * rank)), -np.eye(slacks), np.zeros((slacks, last))])
     blocks = [(clarabel.NonnegativeConeT, A, b), (clarabel.NonnegativeConeT, positive, np.zeros(slacks))]
     return _solve(P, c, blocks)[0]
 
@@ -74,19 +81,20 @@ def solve_bilinear_conic(Ks, y, k, kappa):
     return value, x[k * rank + n :].reshape(k, P)
 
 
-def solve_joint_mkl_conic(Ks, y, k, sample_C, margins, pairwise):
+def solve_joint_mkl_conic(Ks, y, k, sample_C, margins, pairwise, constants=False):
     """Return the optimum of ½ (Σ_m (Σ_c ‖u_c^(m)‖²)^½)² + Σ price · slack: shared weights that sum to one."""
     factors = [factor(K) for K in Ks]
     L = np.hstack(factors)
     n, rank = L.shape
     P, slacks = len(Ks), n * k if pairwise else n
-    width = k * rank + slacks + P + 1
+    last = k * rank + slacks + P
+    width = last + 1 + (k if constants else 0)
     slack_of = (lambda i, c: i * k + c) if pairwise else (lambda i, c: i)
-    A, b = _margin_rows(L, y, k, margins, slack_of, width)
+    A, b = _margin_rows(L, y, k, margins, slack_of, width, constants)
     positive = np.zeros((slacks, width))
     positive[:, k * rank : k * rank + slacks] = -np.eye(slacks)
     total = np.zeros((1, width))
-    total[0, k * rank + slacks : -1], total[0, -1] = 1.0, -1.0
+    total[0, k * rank + slacks : last], total[0, last] = 1.0, -1.0
     blocks = [
         (clarabel.ZeroConeT, total, np.zeros(1)),
         (clarabel.NonnegativeConeT, A, b),
@@ -100,7 +108,8 @@ def solve_joint_mkl_conic(Ks, y, k, sample_C, margins, pairwise):
         cone[np.arange(1, len(columns) + 1), columns] = -1.0
         blocks.append((clarabel.SecondOrderConeT, cone, np.zeros(len(columns) + 1)))
     quadratic = np.zeros(width)
-    quadratic[-1] = 1.0
-    cost = np.concatenate([np.zeros(k * rank), np.repeat(sample_C, k) if pairwise else sample_C, np.zeros(P + 1)])
+    quadratic[last] = 1.0
+    cost = np.zeros(width)
+    cost[k * rank : k * rank + slacks] = np.repeat(sample_C, k) if pairwise else sample_C
     value, x = _solve(quadratic, cost, blocks)
-    return value, x[k * rank + slacks : -1] / x[-1]
+    return value, x[k * rank + slacks : last] / x[last]

@@ -25,10 +25,11 @@ def solve(machine, Ks, d):
     return K, beta, products, 0.5 * np.einsum("mic,ic->cm", products, beta)
 
 
+@pytest.mark.parametrize("constants", [False, True], ids=["without constants", "with constants"])
 @pytest.mark.parametrize("kind", [CrammerSinger, PairwiseSlack])
-def test_curvature_against_differences(kind):
+def test_curvature_against_differences(kind, constants):
     Ks, y = make_problem()
-    machine = kind(y, 1.0)
+    machine = kind(y, 1.0, constants=constants)
     d = np.random.default_rng(1).uniform(0.5, 1.5, (4, 3))
     K, beta, products, _ = solve(machine, Ks, d)
     H = multiclass_curvature(K, machine.program, beta, products)

@@ -19,13 +19,14 @@ _MODULES = sorted(
     ".".join(("kernelmosaic", *path.relative_to(_ROOT).with_suffix("").parts)) for path in _ROOT.rglob("_numba_*.py")
 )
 
-# One kernel compiles no more than the solver. Steps are many and the box is wide: a difference in the last bit shows.
+# One kernel compiles no more than the solver, which for fewer samples would not be compiled. Steps are many and the box
+# is wide: a difference in the last bit shows.
 _FIT = """
 from sklearn.datasets import make_classification
 from kernelmosaic import MKLClassifier
 from kernelmosaic.kernels import Gaussian
 
-X, y = make_classification(60, 8, n_informative=6, n_clusters_per_class=3, flip_y=0.2, random_state=0)
+X, y = make_classification(300, 8, n_informative=6, n_clusters_per_class=3, flip_y=0.2, random_state=0)
 model = MKLClassifier(Gaussian(), C=100, weights="uniform").fit(X, y)
 print(model.objective_.hex(), model.dual_coef_.tobytes().hex())
 """

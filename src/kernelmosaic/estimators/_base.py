@@ -439,6 +439,10 @@ class BaseMKLClassifier(ClassifierMixin, BaseMKL):
         self._calibration = crossed.calibration()
         return self
 
+    def _class_factors(self, y: Any, weight: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the factor of C that `class_weight` gives each sample; ones where there is no such parameter."""
+        return np.ones(len(y))
+
     def _count_support(self, y: Any) -> None:
         labels = np.searchsorted(self.classes_, np.asarray(y)[self.support_])
         self.n_support_ = np.bincount(labels, minlength=len(self.classes_))

@@ -15,20 +15,20 @@ Array = NDArray[np.float64]
 CALIBRATIONS = ("sigmoid", "isotonic")
 #: Newton steps, which end long before.
 _STEPS = 100
-#: Relative change of the loss at which they end.
+#: Relative change of the slope at which they end.
 _SMALL = 1e-10
-#: Penalty on how far the slopes of the classes, for values of size one, lie apart.
-_TOGETHER = 1.0
+#: Decision values that tell nothing, or the wrong way round, have a slope of this share of where the search starts.
+_LEAST = 1e-6
 
 
 @dataclass(frozen=True)
 class Calibration:
     """Probabilities of classes as a function of decision values.
 
-    ``"sigmoid"`` fits p ∝ exp(a_c f_c + b_c) with a slope and a constant per class, by the likelihood; for two classes
-    that is Platt's sigmoid. The targets are moved towards the class frequencies as Platt's are, so that separated
-    classes do not ask for an infinite slope; slopes are not negative, and a mild penalty keeps those that few samples
-    tell of near the others. ``"isotonic"`` fits one monotone step function per class.
+    ``"sigmoid"`` fits p ∝ exp(a f_c), by the likelihood; for two classes that is a sigmoid of the decision value. The
+    class of largest probability is the one that is predicted. As with Platt (2000), a sample's own class has the target
+    (n_c + 1) / (n_c + 2), so that separated classes do not ask for an infinite slope. A constant per class was
+    tried and does not lower the log-loss of held-out samples. ``"isotonic"`` fits one monotone function per class.
 
     No class is less probable than one sample more, of an unknown class, would make it: n samples held out cannot tell
     how rare something is that none of them shows, and outliers have decision values of any size.
@@ -39,19 +39,19 @@ class Calibration:
         See above.
     least : float
         The least probability.
-    slopes : ndarray of shape (classes,)
+    slope : float
         a of the sigmoid.
-    constants : ndarray of shape (classes,)
-        b of the sigmoid.
-    steps : list of (ndarray, ndarray)
-        Per class, the knots of the monotone function, for two classes of the second alone.
+    steps : tuple of (ndarray, ndarray)
+        Per class, the knots of the monotone function and its values there; for two classes of the second alone.
+    labels : tuple of Calibration
+        One per label, where a sample may have several.
     """
 
     method: str
-    least: float
-    slopes: Array | None = None
-    constants: Array | None = None
+    least: float = 0.0
+    slope: float = 1.0
     steps: tuple[tuple[Array, Array], ...] = ()
+    labels: tuple[Calibration, ...] = ()
 
     @classmethod
     def fit(cls, outputs: Array, labels: NDArray[np.intp], n_classes: int, weight: Any, method: str) -> Calibration:
@@ -61,17 +61,20 @@ class Calibration:
         ----------
         outputs : ndarray of shape (n,) or (n, classes)
             Decision values; one column for two classes, positive for the second.
-        labels : ndarray of shape (n,)
-            Classes as numbers.
+        labels : ndarray of shape (n,) or (n, labels)
+            Classes as numbers, or indicators of labels, whose decision values are then positive where they are given.
         n_classes : int
         weight : ndarray of shape (n,) or None
             How much each sample counts.
         method : {"sigmoid", "isotonic"}
         """
         weight = np.ones(len(labels)) if weight is None else np.asarray(weight, dtype=np.float64)
+        if labels.ndim == 2:
+            each = zip(outputs.T, labels.T, strict=True)
+            return cls(method, labels=tuple(cls.fit(f, one.astype(np.intp), 2, weight, method) for f, one in each))
         least = 1.0 / (n_classes * (1.0 + float(weight.sum())))
         if method == "sigmoid":
-            return cls(method, least, *_fit_softmax(_columns(outputs), labels, n_classes, weight))
+            return cls(method, least, _fit_slope(_columns(outputs), labels, n_classes, weight))
         from sklearn.isotonic import isotonic_regression
 
         steps = []
@@ -86,11 +89,12 @@ class Calibration:
         return cls(method, least, steps=tuple(steps))
 
     def probabilities(self, outputs: Array) -> Array:
-        """Return the probabilities of the classes, of shape (n, classes), for decision values."""
+        """Return the probabilities of the classes, or labels, of shape (n, classes), for decision values."""
+        if self.labels:
+            each = zip(outputs.T, self.labels, strict=True)
+            return np.column_stack([one.probabilities(f)[:, 1] for f, one in each])
         if self.method == "sigmoid":
-            assert self.slopes is not None
-            assert self.constants is not None
-            p = np.exp(log_softmax(self.slopes * _columns(outputs) + self.constants, axis=1))
+            p = np.exp(log_softmax(self.slope * _columns(outputs), axis=1))
         else:
             fitted = zip(_each_class(outputs), self.steps, strict=True)
             p = np.column_stack([np.interp(f, knots, heights) for (_, f), (knots, heights) in fitted])
@@ -115,53 +119,22 @@ def _each_class(outputs: Array) -> list[tuple[int, Array]]:
     return [(1, outputs)] if outputs.ndim == 1 else list(enumerate(outputs.T))
 
 
-def _fit_softmax(F: Array, labels: NDArray[np.intp], k: int, weight: Array) -> tuple[Array, Array]:
-    """Minimise the cross-entropy of p ∝ exp(a F + b) over a ≥ 0 and b, each of shape (k,)."""
+def _fit_slope(F: Array, labels: NDArray[np.intp], k: int, weight: Array) -> float:
+    """Minimise the cross-entropy of p ∝ exp(a F) over a > 0 by Newton's method; it is convex in a."""
     counts = np.bincount(labels, weights=weight, minlength=k)
-    # Platt's targets: (n_c + 1) / (n_c + 2) for the sample's own class, the rest shared by the others.
     own = (counts + 1.0) / (counts + 2.0)
     T = np.repeat(((1.0 - own) / (k - 1))[labels][:, np.newaxis], k, axis=1)
     T[np.arange(len(labels)), labels] = own[labels]
-    scale = float(np.sqrt(np.average(F**2, weights=np.repeat(weight[:, np.newaxis], k, axis=1)))) or 1.0
-    x = np.concatenate([np.ones(k), np.log((counts + 1.0) / (counts.sum() + k))])
-    free = np.ones(2 * k, dtype=bool)
-    for _ in range(k + 1):
-        x = _newton(x, free, F / scale, T, weight)
-        wrong = free[:k] & (x[:k] < 0)
-        if not wrong.any():
-            break
-        # Values that tell nothing of a class, or the wrong way round, are no evidence of it.
-        x[:k][wrong], free[:k][wrong] = 0.0, False
-    return x[:k] / scale, x[k:] - x[k:].mean()
-
-
-def _newton(x: Array, free: NDArray[np.bool_], G: Array, T: Array, weight: Array) -> Array:
-    """Minimise −Σ w T log p + ½ρ Σ (a_c − ā)² over the free ones of (a, b), where p ∝ exp(a G + b)."""
-    k = G.shape[1]
-    ridge = _TOGETHER * (np.eye(k) - 1.0 / k)
-
-    def loss(x: Array) -> float:
-        fit = weight @ np.sum(T * log_softmax(x[:k] * G + x[k:], axis=1), axis=1)
-        return 0.5 * float(x[:k] @ ridge @ x[:k]) - float(fit)
-
-    value = loss(x)
+    a = 1.0 / (float(np.abs(F - F.mean(axis=1, keepdims=True)).mean()) or 1.0)
+    least = _LEAST * a
     for _ in range(_STEPS):
-        P = np.exp(log_softmax(x[:k] * G + x[k:], axis=1))
-        R = weight[:, np.newaxis] * (P - T)
-        gradient = np.concatenate([np.sum(R * G, axis=0) + ridge @ x[:k], R.sum(axis=0)])
-        PG = P * G
-        WPG, WP = weight[:, np.newaxis] * PG, weight[:, np.newaxis] * P
-        mixed = np.diag(WPG.sum(axis=0)) - WPG.T @ P
-        among_slopes = np.diag(np.sum(WPG * G, axis=0)) - WPG.T @ PG + ridge
-        H = np.block([[among_slopes, mixed], [mixed.T, np.diag(WP.sum(axis=0)) - WP.T @ P]])
-        # Constants are known up to a common one only.
-        H += 1e-9 * max(float(np.trace(H)), 1e-300) * np.eye(2 * k)
-        step = np.zeros(2 * k)
-        step[free] = np.linalg.solve(H[np.ix_(free, free)], gradient[free])
-        size = 1.0
-        while size > 1e-6 and loss(x - size * step) > value:
-            size *= 0.5
-        x, before, value = x - size * step, value, min(value, loss(x - size * step))
-        if before - value <= _SMALL * abs(value):
+        P = np.exp(log_softmax(a * F, axis=1))
+        mean = np.sum(P * F, axis=1)
+        slope = float(weight @ (mean - np.sum(T * F, axis=1)))
+        curvature = float(weight @ (np.sum(P * F**2, axis=1) - mean**2))
+        # Far off, where the curvature vanishes, steps by a factor.
+        new = min(max(a - slope / curvature if curvature > 0 else 0.0, 0.1 * a), 10.0 * a)
+        done, a = abs(new - a) <= _SMALL * a, max(new, least)
+        if done or a == least:
             break
-    return x
+    return a

@@ -38,14 +38,21 @@ def aligned(held: HeldOut, classes: NDArray[Any]) -> Array:
 
 
 def calibration_of(
-    found: Sequence[HeldOut], held: Sequence[Rows], samples: Samples, classes: NDArray[Any], method: str
+    found: Sequence[HeldOut], held: Sequence[Rows], samples: Samples, model: Any, method: str
 ) -> Calibration:
-    """Return what turns decision values into probabilities, by those of samples while they were held out."""
-    rows = np.concatenate(held)
-    weight = None if samples.weight is None else samples.weight[rows]
+    """Return what turns decision values into probabilities, by those of samples while they were held out.
+
+    Samples count as they do in the fit: a decision value of zero is a probability of one half, whatever the weights of
+    the classes.
+    """
+    rows, classes = np.concatenate(held), model.classes_
+    weight = np.ones(len(samples.y)) if samples.weight is None else samples.weight
+    if samples.y.ndim == 2:
+        return Calibration.fit(np.concatenate([one.outputs for one in found]), samples.y[rows], 2, weight[rows], method)
+    weight = weight * model._class_factors(samples.y, weight)
     labels = np.searchsorted(classes, samples.y[rows])
     values = np.concatenate([aligned(one, classes) for one in found])
-    return Calibration.fit(values, labels, len(classes), weight, check_calibration(method))
+    return Calibration.fit(values, labels, len(classes), weight[rows], check_calibration(method))
 
 
 class CrossFit:
@@ -103,7 +110,7 @@ class CrossFit:
                 follow_path([self._part()], self.samples, train, held, scale=False, whole=whole)[0]
                 for train, held in self.folds
             ]
-        return calibration_of(found, [held for _, held in self.folds], self.samples, self.classes, self.method)
+        return calibration_of(found, [held for _, held in self.folds], self.samples, self.model, self.method)
 
     def _part(self) -> Any:
         """Return the classifier of a fold, not yet fitted."""

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from kernelmosaic.estimators._scaling import Standardizer
 from kernelmosaic.estimators._shared import OneTrainingSet
-from kernelmosaic.estimators._training_set import Likely, TrainingSet, named_columns
+from kernelmosaic.estimators._training_set import Likely, TrainingSet, count_samples, named_columns
 from kernelmosaic.kernels.views import lay_specs
 
 Array = NDArray[np.float64]
@@ -47,7 +47,9 @@ class Samples:
     def standardizer(self, model: Any) -> Standardizer:
         """Return what puts the columns of numbers that a model's kernels read on one scale."""
         table = self.original if len(getattr(self.original, "shape", ())) == 2 else named_columns(self.X)
-        return Standardizer.fit(lay_specs(model._read_kernels(), table), self.X, self.weight)
+        # Of distinct samples, in an order of their own: a sample of weight two and one given twice are the same.
+        counted = count_samples(None, self.X, self.y, self.weight)
+        return Standardizer.fit(lay_specs(model._read_kernels(), table), self.X[counted.rows], counted.weight)
 
     def scaled(self, standardizer: Standardizer | None) -> Samples:
         """Return the samples with their columns on one scale."""

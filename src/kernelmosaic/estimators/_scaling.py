@@ -33,14 +33,13 @@ class Standardizer:
     scale: NDArray[np.float64]
 
     @classmethod
-    def fit(cls, specs: Sequence[KernelSpec], X: Any, weight: NDArray[np.float64] | None = None) -> Standardizer:
+    def fit(cls, specs: Sequence[KernelSpec], X: Any, weight: NDArray[np.float64]) -> Standardizer:
         """Return that of the columns which all kernels reading them take as numbers."""
         read = {kind: np.zeros(X.shape[1], dtype=bool) for kind in ("numbers", "other")}
         for spec in specs:
             kind = "numbers" if spec.kernel.input_kind == "numbers" else "other"
             read[kind][slice(None) if spec.columns is None else spec.columns] = True
         columns = np.flatnonzero(read["numbers"] & ~read["other"])
-        weight = np.ones(X.shape[0]) if weight is None else weight
         taken = X[:, columns]
         if sparse.issparse(X):
             taken = sparse.csr_matrix(taken, dtype=np.float64)

@@ -171,8 +171,11 @@ class TrainingSet(ABC):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the matrices, or features, that are kept by now."""
-        return 0 if self._stack is None else int(self._stack.nbytes)
+        """Bytes of the matrices, or features, that are kept, or would be if they were stored."""
+        return self._stored_bytes() if self._stack is None else int(self._stack.nbytes)
+
+    @abstractmethod
+    def _stored_bytes(self) -> int: ...
 
     @property
     @abstractmethod
@@ -228,6 +231,9 @@ class ExactSet(TrainingSet):
             )
         made: GramStack = self._stack
         return made
+
+    def _stored_bytes(self) -> int:
+        return len(self.kernel_set) * len(self.kept) ** 2 * 8
 
     @property
     def shareable(self) -> bool:
@@ -286,6 +292,9 @@ class FeatureSet(TrainingSet):
             self._stack = make_feature_stack(self.kernel_set, self.rows, self.budget, self.device)
         made: FeatureStack = self._stack
         return made
+
+    def _stored_bytes(self) -> int:
+        return len(self.kept) * int(self.kernel_set.widths.sum()) * 8
 
     @property
     def shareable(self) -> bool:

@@ -60,8 +60,8 @@ class MKLClassifier(BaseMKLClassifier):
     multi_class : {"ovr", "ovr-shared", "joint", "pairwise"}, default="ovr"
         How more than two classes are handled: one versus rest, each with weights of its own; one versus rest with one
         weight per kernel for all classes, which minimise the sum of their objectives; or all in one problem with
-        shared weights, without constants, with one slack per sample (``"joint"``, Crammer and Singer) or per sample and
-        class (``"pairwise"``, Weston and Watkins).
+        shared weights and a constant per class, with one slack per sample (``"joint"``, Crammer and Singer) or per
+        sample and class (``"pairwise"``, Weston and Watkins).
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"
         How kernels are put on one scale: mean diagonal 1 on the training set; unit diagonal; centred, then mean
         diagonal 1. A kernel that is constant on the training set is zero once centred.
@@ -77,10 +77,9 @@ class MKLClassifier(BaseMKLClassifier):
     class_weight : dict, "balanced" or None, default=None
         Factors of C, class by class.
     calibration : {"sigmoid", "isotonic"} or None, default=None
-        How decision values become the probabilities of :meth:`predict_proba`: p ∝ exp(a_c f_c + b_c), or monotone step
+        How decision values become the probabilities of :meth:`predict_proba`: p ∝ exp(a f_c), or monotone step
         functions, for sets of a thousand samples and more. They are fitted to the decision values of samples held out,
-        in five folds whose fits start from that to all samples. Near the boundary the most probable class need not be
-        the one that :meth:`predict` decides on. None leaves `fit` at one fit, and no probabilities.
+        in five folds whose fits start from that to all samples. None leaves `fit` at one fit, and no probabilities.
     tol : float, default=1e-3
         Relative duality gap at which to stop.
     max_iter : int, default=100
@@ -254,7 +253,8 @@ class MKLClassifier(BaseMKLClassifier):
     def _multiclass_machine(self, labels: NDArray[np.intp], sample_C: NDArray[np.float64]) -> MulticlassMachine:
         if self.slack != 1:
             raise ValueError(f"slack={self.slack!r}: multi_class={self.multi_class!r} has slacks of norm 1 only.")
-        return _JOINT[self.multi_class](labels, check_positive("C", self.C), len(self.classes_), sample_C)
+        C = check_positive("C", self.C)
+        return _JOINT[self.multi_class](labels, C, len(self.classes_), sample_C, constants=True)
 
     def _learn(self, data: TrainingSet, machines: list[Any]) -> tuple[list[Any], str | None]:
         if not self._is_hard():

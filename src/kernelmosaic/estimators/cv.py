@@ -12,8 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import check_scoring
-from sklearn.model_selection import check_cv
 from sklearn.utils import Bunch, check_random_state
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.parallel import Parallel, delayed
@@ -24,7 +22,7 @@ from kernelmosaic.estimators._path import HeldOut, Samples, follow_path
 from kernelmosaic.estimators._scaling import Standardizer
 from kernelmosaic.estimators._training_set import is_streamed, level_of_caller
 from kernelmosaic.estimators.classifier import MKLClassifier
-from kernelmosaic.estimators.discriminant import DiscriminantMKLClassifier
+from kernelmosaic.estimators.discriminant import DiscriminantMKLClassifier, check_discriminant_targets
 from kernelmosaic.estimators.localized import LocalizedMKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
 from kernelmosaic.learning.problem import progress
@@ -69,10 +67,10 @@ class PathCV(BaseEstimator):
 
     def _search(self, samples: Samples, params: dict[str, Any], given_weight: Any) -> Self:
         """Follow the paths of all folds, choose, and fit the choice to all samples."""
-        self.Cs_ = self._values(samples.y)
+        self.Cs_ = self._values(samples)
         norms = self._distinct_norms()
         routed = self._routed(params, given_weight)
-        cv = check_cv(self.cv, samples.y, classifier=is_classifier(self))
+        cv = self._splitter(samples.y)
         folds = list(cv.split(samples.X, samples.y, **routed.splitter.split))
         order = self.Cs_[::-1] if self._falls else self.Cs_
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
@@ -84,17 +82,17 @@ class PathCV(BaseEstimator):
         paths = [found[i : i + len(norms)] for i in range(0, len(found), len(norms))]
         if self._falls:
             paths = [[path[::-1] for path in fold] for fold in paths]
-        self._choose(paths, norms, folds, samples, routed.scorer.score)
+        norm = self._choose(paths, norms, folds, samples, routed.scorer.score)
         self._warn_of_gaps(found)
         if self.refit:
-            self._take_over(model(self.C_, self.norm_), samples)
+            self._take_over(model(self.C_, norm), samples)
         return self
 
-    def _values(self, y: Any) -> Array:
+    def _values(self, samples: Samples) -> Array:
         """Return the values of C to try, in ascending order."""
         if isinstance(self.Cs, int | np.integer) and not isinstance(self.Cs, bool):
             low, high = np.log10(self._range)
-            return np.logspace(low, high, check_count("Cs", self.Cs)) * self._unit(y)
+            return np.logspace(low, high, check_count("Cs", self.Cs)) * self._unit(samples)
         try:
             values = np.unique(np.asarray(self.Cs, dtype=np.float64))
         except (TypeError, ValueError):
@@ -103,7 +101,7 @@ class PathCV(BaseEstimator):
             raise ValueError(f"Cs={self.Cs!r}: give how many values to try, or a list of positive numbers.")
         return values
 
-    def _unit(self, y: Any) -> float:
+    def _unit(self, samples: Samples) -> float:
         """What C is measured in, where `Cs` says only how many there are."""
         return 1.0
 
@@ -146,7 +144,8 @@ class PathCV(BaseEstimator):
 
     def _choose(
         self, paths: list[list[list[HeldOut]]], norms: list[Any], folds: Sequence[Any], samples: Samples, routed: Any
-    ) -> None:
+    ) -> Any:
+        """Score every point of the paths, keep what was found, and return the norm that was chosen."""
         scorer = self._scorer()
         scores = np.array(
             [
@@ -165,16 +164,19 @@ class PathCV(BaseEstimator):
             )
         m, i = np.unravel_index(int(np.nanargmax(means)), means.shape)
         i = len(self.Cs_) - 1 - i if self._falls else i
-        self.C_, self.norm_ = float(self.Cs_[i]), norms[m]
+        self.C_ = float(self.Cs_[i])
         self.scores_, self.best_score_ = scores[m], float(scores[m, :, i].mean())
-        self.scores_by_norm_ = {norm: scores[j] for j, norm in enumerate(norms)}
+        if norms[m] is not None:
+            self.norm_ = norms[m]
+            self.scores_by_norm_ = {norm: scores[j] for j, norm in enumerate(norms)}
         chosen = [fold[m] for fold in paths]
-        self.weights_paths_ = np.array([[one.weights for one in path] for path in chosen])
-        self.weights_path_ = self.weights_paths_.mean(axis=0)
+        self.weights_paths_ = np.array([[self._aligned_weights(one) for one in path] for path in chosen])
+        self.weights_path_ = np.nanmean(self.weights_paths_, axis=0)
         self.duality_gaps_ = np.array([[one.gap for one in path] for path in chosen])
         self._out_of_fold = [path[i] for path in chosen], [held for _, held in folds]
         self._calibrate(samples)
         del self._out_of_fold
+        return norms[m]
 
     def _score(
         self,
@@ -201,13 +203,25 @@ class PathCV(BaseEstimator):
     def _stand_in(self, held: HeldOut, calibration: Callable[[], Calibration]) -> Any:
         raise NotImplementedError
 
+    def _aligned_weights(self, held: HeldOut) -> Array:
+        """Return the weights, one row per class if every class has its own."""
+        return held.weights
+
     def _calibrate(self, samples: Samples) -> None:
         """Learn probabilities from what the chosen models say of the samples they have not seen."""
 
     def _calibration_of(self, outputs: list[HeldOut], held: list[NDArray[np.intp]], samples: Samples) -> Calibration:
         raise NotImplementedError
 
+    def _splitter(self, y: Any = None) -> Any:
+        # Loads a good part of scikit-learn, which the estimators that choose nothing do without.
+        from sklearn.model_selection import check_cv
+
+        return check_cv(self.cv, y, classifier=is_classifier(self))
+
     def _scorer(self) -> Any:
+        from sklearn.metrics import check_scoring
+
         return check_scoring(self, scoring=self.scoring)
 
     def _warn_of_gaps(self, found: list[list[HeldOut]]) -> None:
@@ -233,14 +247,22 @@ class PathCV(BaseEstimator):
 
     # scikit-learn's conventions ------------------------------------------------------------------------------------
 
-    def _begin(self, X: Any) -> None:
-        """Forget an earlier fit, and refuse samples that cannot be divided into folds."""
+    def __sklearn_is_fitted__(self) -> bool:
+        # Without a refit there are scores, and nothing to predict with.
+        return hasattr(self, "weights_")
+
+    def _begin(self, X: Any) -> Any:
+        """Forget an earlier fit, and return the samples, unless they cannot be divided into folds."""
+        self.__dict__.pop("weights_", None)
         self._standardizer = self._calibration = None
+        if isinstance(X, np.memmap):
+            return np.asarray(X)
         if is_streamed(X):
             raise ValueError(
                 f"X={type(X).__name__}: folds are taken of arrays, sparse matrices and data frames; load the samples, "
                 f"or fit {self._model_class.__name__} with a C of your choice."
             )
+        return X
 
     def _validate(self, X: Any, *y: Any, reset: bool, **checks: Any) -> Any:
         found = super()._validate(X, *y, reset=reset, **checks)
@@ -267,7 +289,7 @@ class PathCV(BaseEstimator):
         to_split = MethodMapping().add(caller="fit", callee="split")
         to_score = MethodMapping().add(caller="fit", callee="score")
         router = MetadataRouter(owner=type(self).__name__).add_self_request(self)
-        cv = check_cv(self.cv, classifier=is_classifier(self))
+        cv = self._splitter()
         return router.add(splitter=cv, method_mapping=to_split).add(scorer=self._scorer(), method_mapping=to_score)
 
 
@@ -281,9 +303,10 @@ def _all(items: Any) -> range:
 class _HeldOutClassifier(ClassifierMixin, BaseEstimator):
     """A classifier that knows the answers for the samples held out, and nothing else; what scorers are given."""
 
-    def __init__(self, outputs: Any = None, classes: Any = None, calibration: Any = None) -> None:
+    def __init__(self, outputs: Any = None, classes: Any = None, labels: bool = False, calibration: Any = None) -> None:
         self.outputs = outputs
         self.classes = classes
+        self.labels = labels
         self.calibration = calibration
 
     @property
@@ -294,6 +317,8 @@ class _HeldOutClassifier(ClassifierMixin, BaseEstimator):
         return np.asarray(self.outputs)
 
     def predict(self, X: Any) -> NDArray[Any]:
+        if self.labels:
+            return np.asarray(self.outputs > 0, dtype=int)
         one = self.outputs.ndim == 1
         return np.asarray(self.classes[(self.outputs > 0).astype(int) if one else self.outputs.argmax(axis=1)])
 
@@ -307,23 +332,38 @@ class _HeldOutClassifier(ClassifierMixin, BaseEstimator):
 class ClassifierPathCV(PathCV):
     """The search of classifiers, which are calibrated by what is known of every sample from the fold that held it."""
 
+    _several_labels = False
+
     def _fit_classes(self, X: Any, y: Any, sample_weight: Any, params: dict[str, Any]) -> Self:
-        self._begin(X)
+        original = X = self._begin(X)
         check_calibration(self.calibration)
-        original = X
-        X, y = self._validate(X, y, reset=True)
+        X, y = self._read_classes(X, y)
         weight = self._sample_weight(sample_weight, X)
-        self.classes_ = self._find_classes(y, weight)
+        self.classes_ = np.arange(y.shape[1]) if self._several_labels else self._find_classes(y, weight)
         return self._search(Samples(X, y, weight, original), params, weight)
 
+    def _read_classes(self, X: Any, y: Any) -> tuple[Any, Any]:
+        X, y = self._validate(X, y, reset=True)
+        return X, y
+
     def _stand_in(self, held: HeldOut, calibration: Callable[[], Calibration]) -> Any:
-        return _HeldOutClassifier(aligned(held, self.classes_), self.classes_, calibration)
+        outputs = held.outputs if self._several_labels else aligned(held, self.classes_)
+        return _HeldOutClassifier(outputs, self.classes_, self._several_labels, calibration)
+
+    def _aligned_weights(self, held: HeldOut) -> Array:
+        shared = len(self.classes_) == 2 or getattr(self, "multi_class", "joint") != "ovr"
+        if shared or held.classes is None or len(held.classes) == len(self.classes_):
+            return held.weights
+        # Classes that the fold had no sample of have none.
+        full = np.full((len(self.classes_), held.weights.shape[-1]), np.nan)
+        full[np.searchsorted(self.classes_, held.classes)] = held.weights
+        return full
 
     def _calibrate(self, samples: Samples) -> None:
         self._calibration = self._calibration_of(*self._out_of_fold, samples)
 
     def _calibration_of(self, outputs: list[HeldOut], held: list[NDArray[np.intp]], samples: Samples) -> Calibration:
-        return calibration_of(outputs, held, samples, self.classes_, self.calibration)
+        return calibration_of(outputs, held, samples, self, self.calibration)
 
 
 class MKLClassifierCV(ClassifierPathCV, MKLClassifier):
@@ -354,7 +394,7 @@ class MKLClassifierCV(ClassifierPathCV, MKLClassifier):
         Whether to standardise the columns that kernels read as numbers, by the training samples of each fit; sparse
         samples are divided by the standard deviations only. Row numbers, strings and other columns stay as they are.
     calibration : {"sigmoid", "isotonic"}, default="sigmoid"
-        How decision values become probabilities: p ∝ exp(a_c f_c + b_c), or monotone step functions.
+        How decision values become probabilities: p ∝ exp(a f_c), or monotone functions.
     l1_ratio, penalties, penalty_power, slack, solver, multi_class, normalize, approximation, rank, class_weight
         As in :class:`MKLClassifier`.
     tol, max_iter, memory_budget, device, random_state
@@ -655,8 +695,8 @@ class DiscriminantMKLClassifierCV(ClassifierPathCV, DiscriminantMKLClassifier):
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
             Samples.
-        y : array-like of shape (n_samples,)
-            Classes.
+        y : array-like of shape (n_samples,) or (n_samples, labels)
+            Classes, or the indicators of labels of which a sample may have several, or none.
         **params : dict
             ``groups`` for the splitter; with metadata routing enabled, whatever splitter and scorer ask for.
 
@@ -665,6 +705,12 @@ class DiscriminantMKLClassifierCV(ClassifierPathCV, DiscriminantMKLClassifier):
         self
         """
         return self._fit_classes(X, y, None, params)
+
+    def _read_classes(self, X: Any, y: Any) -> tuple[Any, Any]:
+        X, y = self._validate(X, y, reset=True, multi_output=True)
+        y = check_discriminant_targets(y, self.decision)
+        self._several_labels = y.ndim == 2
+        return X, y
 
     def _variant(self, norm: Any) -> dict[str, Any]:
         if norm not in (1, "uniform"):
@@ -808,20 +854,26 @@ class MKLRegressorCV(PathCV, MKLRegressor):
         -------
         self
         """
-        self._begin(X)
-        X, target, weight, original = self._validated(X, y, sample_weight)
+        X, target, weight, original = self._validated(self._begin(X), y, sample_weight)
         return self._search(Samples(X, target, weight, original), params, weight)
 
-    def _unit(self, y: Any) -> float:
-        return float(np.std(y, axis=0).mean()) or 1.0
+    def _unit(self, samples: Samples) -> float:
+        return float(np.mean([_deviation(y, samples.weight) for y in np.atleast_2d(samples.y.T)])) or 1.0
 
     def _model(self, samples: Samples, C: float, norm: Any, seed: int) -> Any:
         model = super()._model(samples, C, norm, seed)
         if isinstance(self.epsilon, str):
             if self.epsilon != "auto":
                 raise ValueError(f"epsilon={self.epsilon!r}: give a number, or 'auto'.")
-            model.epsilon = _TUBE * self._unit(samples.y)
+            model.epsilon = _TUBE * self._unit(samples)
         return model
 
     def _stand_in(self, held: HeldOut, calibration: Callable[[], Calibration]) -> Any:
         return _HeldOutRegressor(held.outputs)
+
+
+def _deviation(y: Array, weight: Array | None) -> float:
+    """Return the standard deviation; the same to the last digit for a sample of weight two and one given twice."""
+    values, at = np.unique(y, return_inverse=True)
+    counts = np.bincount(at, weights=weight)
+    return float(np.sqrt(np.average((values - np.average(values, weights=counts)) ** 2, weights=counts)))

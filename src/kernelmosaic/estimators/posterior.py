@@ -36,10 +36,11 @@ class PosteriorMKLClassifier(MKLClassifier):
     """Classification from class posteriors, on a weighted sum of kernels.
 
     Samples whose class is doubtful ask for a smaller margin, so that noisy labels move the boundary less. Two classes,
-    with ŷ = 2 Pr(+1 | x) − 1: min ½‖w‖² + C Σ ξ_i with ŷ_i f(x_i) ≥ ŷ_i² (1 − ξ_i). More classes, with y the most
-    probable one: min ½ Σ_c ‖w_c‖² + C Σ_i Σ_c ξ_ic with f_y(x_i) − f_c(x_i) ≥ 2 (Pr(y | x_i) − Pr(c | x_i)) − ξ_ic,
-    without constants. Hard posteriors give exactly ``MKLClassifier(multi_class="pairwise")``. :meth:`predict_proba` has
-    the posteriors that the outputs stand for: (1 ± f)/2 within [0, 1], or the nearest point of the simplex to f/2.
+    with ŷ = 2 Pr(+1 | x) − 1: min ½‖w‖² + C Σ ξ_i with ŷ_i f(x_i) ≥ ŷ_i² (1 − ξ_i). More classes, with a constant each
+    and y the label, or the most probable class where posteriors are given instead: min ½ Σ_c ‖w_c‖² + C Σ_i Σ_c ξ_ic
+    with f_y(x_i) − f_c(x_i) ≥ 2 (Pr(y | x_i) − Pr(c | x_i)) − ξ_ic. Hard posteriors give exactly
+    ``MKLClassifier(multi_class="pairwise")``. :meth:`predict_proba` has the posteriors that the outputs stand for:
+    (1 ± f)/2 within [0, 1], or the nearest point of the simplex to f/2.
 
     Parameters
     ----------
@@ -162,16 +163,19 @@ class PosteriorMKLClassifier(MKLClassifier):
             X, P = self._validate(X, _check_posteriors(given), reset=True, multi_output=True)
             weight = self._sample_weight(sample_weight, X)
             self.classes_ = np.arange(P.shape[1])
+            labels = P.argmax(axis=1)
         else:
             X, y = self._validate(X, y, reset=True)
             weight = self._sample_weight(sample_weight, X)
             self.classes_ = self._find_classes(y, weight)
             P = self._estimate(X, y, weight)
+            # Samples of weight zero may have classes of their own.
+            labels = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
         self.posteriors_ = P
-        # Samples are told apart by number: equal rows of posteriors have equal numbers.
-        self._distinct, codes = np.unique(P, axis=0, return_inverse=True)
+        # Samples are told apart by number: equal labels and rows of posteriors have equal numbers.
+        self._distinct, codes = np.unique(np.column_stack([labels, P]), axis=0, return_inverse=True)
         self._fit(X, codes.ravel(), weight, original)
-        self.n_support_ = np.bincount(P[self.support_].argmax(axis=1), minlength=len(self.classes_))
+        self.n_support_ = np.bincount(labels[self.support_], minlength=len(self.classes_))
         del self._distinct
         return self
 
@@ -196,7 +200,8 @@ class PosteriorMKLClassifier(MKLClassifier):
         return neighbor_posteriors(X, members, self.n_neighbors)
 
     def _machines(self, y: Any, weight: Array) -> list[Any]:
-        return [posterior_machine(self._distinct[y], check_positive("C", self.C), weight)]
+        labels, posteriors = self._distinct[y, 0].astype(np.intp), self._distinct[y, 1:]
+        return [posterior_machine(posteriors, check_positive("C", self.C), weight, labels)]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each sample; of classes whose outputs differ by rounding only, the first.

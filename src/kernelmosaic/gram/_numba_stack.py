@@ -220,8 +220,7 @@ def add_gated_rows(
                     row[k] += (own * others[k]) * source[k]
 
 
-# Forced inline: see `solvers._numba_smo`.
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, forceinline=True)
+@njit(inline="always")
 def _combine_strip(
     matrices: NDArray[Any], i: int, left: int, active: NDArray[Any], weights: NDArray[Any], row: NDArray[Any]
 ) -> None:
@@ -241,7 +240,7 @@ def _combine_strip(
             row[j] += weight * only[j]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def combine_rows(
     matrices: NDArray[Any],
     active: NDArray[Any],

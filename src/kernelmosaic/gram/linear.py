@@ -146,14 +146,15 @@ def multiply_rows(K: Any, rows: Any, coefficients: Any) -> Any:
     n = K.shape[0]
     height = max(1, _CHUNK // n)
     out = backend.zeros((n, *coefficients.shape[1:]))
-    if 2 * len(rows) > n:  # whole rows in order are faster than most of them picked out
-        full = backend.zeros((n, *coefficients.shape[1:]))
-        full[rows] = coefficients
-        for i in range(0, n, height):
-            out[i : i + height] = backend.astype(K[i : i + height], np.float64) @ full
-        return out
-    for i in range(0, len(rows), height):
-        out += backend.astype(K[rows[i : i + height]], np.float64).T @ coefficients[i : i + height]
+    with np.errstate(invalid="ignore"):  # infinity less infinity: whoever reads the answer refuses it
+        if 2 * len(rows) > n:  # whole rows in order are faster than most of them picked out
+            full = backend.zeros((n, *coefficients.shape[1:]))
+            full[rows] = coefficients
+            for i in range(0, n, height):
+                out[i : i + height] = backend.astype(K[i : i + height], np.float64) @ full
+            return out
+        for i in range(0, len(rows), height):
+            out += backend.astype(K[rows[i : i + height]], np.float64).T @ coefficients[i : i + height]
     return out
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic.backend import (
     NUMPY,
+    TINY,
     Backend,
     backend_of,
     default_budget,
@@ -328,7 +329,7 @@ class ComputedStack(MatrixStack):
         β, at the support, has one column or several.
         """
         place = self.backend.asarray
-        columns, factors = place(beta.reshape(len(support), -1)), place(inner[support])
+        columns, factors = place(beta.reshape(len(support), *(beta.shape[1:] or (1,)))), place(inner[support])
         right = {int(m): factors[:, m : m + 1] * columns for m in np.flatnonzero(np.any(inner != 0, axis=0))}
         out = self.backend.zeros((self.n_kernels, self.n_samples, columns.shape[1]))
         self._multiply(right, slice(0, self.n_samples), support, out, np.float64)
@@ -435,15 +436,15 @@ class StoredStack(MatrixStack):
         """Store what a stack computes."""
         n, backend = computed.n_samples, computed.backend
         matrices = backend.empty((computed.n_kernels, n, n), computed.dtype)
+        loops = _compiled(backend, n)
         for rows, columns in computed.pieces(n, n, lower=True):
             for m, block in computed.placed_blocks(range(computed.n_kernels), rows, columns):
                 matrices[m][rows, columns] = block
-                if backend is not NUMPY:
+                if loops is None:
                     mirror(matrices[m], rows, columns)
+        if loops is not None:
+            loops.mirror_all(matrices)
         if backend is NUMPY:
-            from kernelmosaic.gram._numba_stack import mirror_all
-
-            mirror_all(matrices)
             return cls(matrices)
         for K, one in zip(matrices, np.eye(computed.n_kernels), strict=True):
             computed._know_diagonal(K, one)
@@ -452,11 +453,7 @@ class StoredStack(MatrixStack):
     @property
     def loops(self) -> Any:
         """The compiled passes over stored matrices, or None where there are none."""
-        if self.backend is not NUMPY:
-            return None
-        from kernelmosaic.gram import _numba_stack
-
-        return _numba_stack
+        return _compiled(self.backend, self.n_samples)
 
     def placed_blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Any]]:
         rows, columns = self.backend.index(rows), self.backend.index(columns)
@@ -474,7 +471,14 @@ class StoredStack(MatrixStack):
         return StoredStack(matrices, None if self.exact is None else self.exact.taken(rows))
 
     def _fill(self, weights: NDArray[np.float64], K: Any) -> Any:
-        return super()._fill(weights, K) if self.loops is None else self.loops.combine(self.matrices, weights, K)
+        if self.loops is not None:
+            return self.loops.combine(self.matrices, weights, K)
+        if self.backend is not NUMPY:
+            return super()._fill(weights, K)
+        active = np.flatnonzero(weights)
+        matrices = self.matrices if len(active) == self.n_kernels else self.matrices[active]
+        factors = weights[active].astype(self.dtype)
+        return np.einsum("m,mij->ij", factors, matrices, out=K, casting="same_kind")
 
     def _fill_gated(self, gates: NDArray[np.float64], K: Any) -> Any:
         return (
@@ -503,6 +507,15 @@ class StoredStack(MatrixStack):
             for strip in row_strips(out.shape[1], 8 * self.entries // self.n_samples):
                 some = self.matrices[m][strip if isinstance(at, slice) else at[strip]]
                 out[m, strip] = self.backend.astype(some, self.backend.dtype(own)) @ full
+
+
+def _compiled(backend: Backend, n_samples: int) -> Any:
+    """Return the compiled passes over matrices of this many samples, None on a device or where there are few."""
+    if backend is not NUMPY or n_samples <= TINY:
+        return None
+    from kernelmosaic.gram import _numba_stack
+
+    return _numba_stack
 
 
 def mirror(K: Any, rows: slice, columns: slice) -> None:

@@ -134,13 +134,35 @@ def pairwise_statistic(name: str, X: Any, Y: Any, norms: tuple[Any, Any] | None 
         return block
     if name == "products":
         return np.asarray(safe_sparse_dot(X, Y.T, dense_output=True))
-    # Loads a good part of scikit-learn, which a stack of precomputed matrices does without.
+    dense = isinstance(X, np.ndarray) and isinstance(Y, np.ndarray)
+    if name == "squared_distances" and dense and np.result_type(X, Y) == np.float64:
+        return _squared_distances(X, Y)
+    # Loads a good part of scikit-learn, which most fits do without.
     from sklearn.metrics.pairwise import euclidean_distances, manhattan_distances
 
     if name == "manhattan_distances":
         return np.asarray(manhattan_distances(X, Y), dtype=np.result_type(X.dtype, Y.dtype))
-    X, Y = near_origin(X, Y)
     return np.asarray(euclidean_distances(X, None if Y is X else Y, squared=True))
+
+
+def _squared_distances(X: NDArray[np.float64], Y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the squared distances between two sets of samples, both less the mean of the second.
+
+    They are made of squared norms and inner products, which far from the origin swallow them. Sparse rows would lose
+    their zeros, and stay where they are; so do those in single precision, whose distances scikit-learn computes in
+    double, and lose no more than the samples' own rounding.
+    """
+    center = Y.mean(axis=0)
+    left = X - center
+    right = left if Y is X else Y - center
+    S: NDArray[np.float64] = left @ right.T
+    S *= -2.0
+    S += row_norms(left, squared=True)[:, np.newaxis]
+    S += row_norms(right, squared=True)
+    np.maximum(S, 0.0, out=S)
+    if Y is X:
+        np.fill_diagonal(S, 0.0)
+    return S
 
 
 def _tensor_statistic(name: str, X: Any, Y: Any, norms: tuple[Any, Any] | None) -> Any:
@@ -152,20 +174,6 @@ def _tensor_statistic(name: str, X: Any, Y: Any, norms: tuple[Any, Any] | None) 
         return xp.cdist(X, Y, p=1.0)
     left, right = ((X * X).sum(1), (Y * Y).sum(1)) if norms is None else norms
     return xp.addmm(right[None], X, Y.T, alpha=-2.0).add_(left[:, None]).clamp_(min=0.0)
-
-
-def near_origin(X: Any, Y: Any) -> tuple[Any, Any]:
-    """Return two sets of samples less the mean of the second, which leaves the distances between them as they are.
-
-    Squared distances are made of squared norms and inner products, which far from the origin swallow them. Sparse rows
-    would lose their zeros, and stay where they are; so do those in single precision, whose distances are computed in
-    double, and lose no more than the samples' own rounding.
-    """
-    if not (isinstance(X, np.ndarray) and isinstance(Y, np.ndarray)) or np.result_type(X, Y) != np.float64:
-        return X, Y
-    center = Y.mean(axis=0)
-    left = X - center
-    return left, left if Y is X else Y - center
 
 
 @contextmanager

@@ -15,8 +15,10 @@ from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.multiclass import LARGEST, SINGLE
 from kernelmosaic.learning.norms import damped, trusted_floor
 from kernelmosaic.learning.problem import (
+    ROUNDING,
     BoundTracker,
     Evaluation,
+    ExhaustedError,
     Iteration,
     Learned,
     Learner,
@@ -29,6 +31,8 @@ from kernelmosaic.solvers import Program, solve_smo
 from kernelmosaic.solvers.multiclass_newton import free_coefficients, multiclass_curvature
 from kernelmosaic.solvers.multiclass_program import MulticlassSolution, certify_multiclass
 
+#: Matrices of more samples are in single precision, if that will do.
+_FEW = 500
 #: The machine is first solved to this gap, ...
 _FIRST_TOL = 1e-2
 #: ... then sharpened by this factor when its error is what holds the weights up, down to rounding.
@@ -92,7 +96,14 @@ class ClassWiseProblem(Problem):
         return self._K[0] if shared else self._K
 
     def solve(self, theta: Array, warm_start: Array | None, tol: float) -> MulticlassSolution:
-        """Solve the machine at θ; the outputs of the last evaluation's τ follow from its products without a matrix."""
+        """Solve the machine at θ; the outputs of the last evaluation's τ follow from its products without a matrix.
+
+        Raises
+        ------
+        ExhaustedError
+            If solves that did not reach their gap have used up the steps that one may take.
+        """
+        self.patience.require()
         values = None
         if warm_start is None:
             warm_start = values = np.zeros((self.machine.program.n_samples, self.n_classes))
@@ -100,6 +111,7 @@ class ClassWiseProblem(Problem):
             values = _outputs(theta, self._last.products)
         solution: MulticlassSolution = self.machine.solve(self.combine(theta), warm_start, tol, values=values)
         self.n_solves += 1
+        self.patience.note(solution, tol)
         return solution
 
     def evaluate(
@@ -144,10 +156,11 @@ class ClassWiseProblem(Problem):
     def rescaled(self, at: Evaluation) -> tuple[Array, MulticlassSolution]:
         """Return θ / s and the solution with τ s: the same outputs, and the regulariser's two halves balanced."""
         square, total = 2.0 * np.sum(at.theta * at.q, axis=1), at.theta.sum(axis=1)
-        # A class whose kernels all have weight zero, or that is not told apart, stays as it is.
         usable = (square > 0) & (total > 0)
         s = np.sqrt(np.divide(total, square, out=np.ones(len(total)), where=usable))
-        return at.theta / s[:, np.newaxis], replace(at.solution, beta=at.solution.beta * s)
+        # A class without coefficients has no use for weights: its share of the regulariser is zero without them.
+        theta = np.where(usable[:, np.newaxis], at.theta / s[:, np.newaxis], 0.0)
+        return theta, replace(at.solution, beta=at.solution.beta * s)
 
     def learned(self, best: Evaluation, gap: float, history: list[Iteration]) -> Learned:
         """Return weights of shape (classes, P), rescaled so that ½ Σθ equals ½ Σ‖w_c‖² class by class."""
@@ -157,7 +170,7 @@ class ClassWiseProblem(Problem):
 
 def matrix_dtype(stack: GramStack, tol: float) -> np.dtype[Any]:
     """Return the precision of the classes' matrices: they tell the machine where to go, the stack's own certify it."""
-    return np.dtype(np.float32) if tol >= SINGLE else stack.dtype
+    return np.dtype(np.float32) if tol >= SINGLE and stack.n_samples > _FEW else stack.dtype
 
 
 def _outputs(theta: Array, products: Array) -> Array:
@@ -168,6 +181,7 @@ class ClassWiseLearner(Learner):
     """Finds the weights θ ≥ 0 of every class and kernel; `max_iter` counts solves of the inner machine."""
 
     machine_needs = ()
+    stalled = ROUNDING
 
     def learn(self, stack: GramStack, machine: MulticlassMachine, warm_start: Any = None) -> Learned:
         return self._search(stack, machine, warm_start, None)
@@ -177,7 +191,7 @@ class ClassWiseLearner(Learner):
 
     def _search(self, stack: GramStack, machine: MulticlassMachine, warm_start: Any, theta: Array | None) -> Learned:
         search = ClassSearch(ClassWiseProblem(stack, machine, self.options), self.options, warm_start, theta)
-        with self.options.progress(machine) as search.advance, suppress(_Done):
+        with self.options.progress(machine) as search.advance, suppress(_Done, ExhaustedError):
             search.go_on()
             self.minimise(search)
         return search.learned()

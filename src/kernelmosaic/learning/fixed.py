@@ -19,6 +19,8 @@ from kernelmosaic.solvers import Program, solve
 
 #: Directions of the kernels' Gram matrix below this share of the largest are rounding.
 _RANK = 1e-12
+#: Relative gaps below this are lost in rounding.
+_SHARPEST = 1e-12
 
 
 class FixedWeights(Learner):
@@ -157,4 +159,6 @@ class EasyMKL(Learner):
         n = len(y)
         lower, upper = np.where(y > 0, 0.0, -np.inf), np.where(y > 0, np.inf, 0.0)
         hard = Program(y, lower, upper, np.full(n, self.lam / (1.0 - self.lam)))
-        return solve(stack.combine(np.ones(stack.n_kernels)), hard, tol=0.1 * self.options.tol).beta
+        # An error δ in the value is one of √δ in the mixtures, and so in the weights.
+        tol = max(self.options.tol**2, _SHARPEST)
+        return solve(stack.combine(np.ones(stack.n_kernels)), hard, tol=tol).beta

@@ -41,7 +41,7 @@ class MulticlassProblem(MachineProblem):
         products = self.stack.products(solution.beta, support) * self.scale[:, np.newaxis, np.newaxis]
         q = np.maximum(0.5 * np.einsum("mic,ic->m", products, solution.beta[support]), 0.0)
         program: Any = self.machine.program
-        upper = program.primal_value(float(theta @ q), solution.values)
+        upper = program.primal_value(float(theta @ q), solution.values, solution.intercept)
         there = Evaluation(theta, solution, upper, q, products, support)
         self._learn_from(there)
         return there

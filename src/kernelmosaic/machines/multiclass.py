@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 
 class MulticlassMachine:
-    """A machine with one output per class and no constants: everything of the training problem but the kernel.
+    """A machine with one output per class: everything of the training problem but the kernel.
 
     As with every machine only β crosses to whoever learns the kernel, here with one column per class:
     ∂J/∂K = −½ Σ_c β_c β_cᵀ.
@@ -32,6 +32,8 @@ class MulticlassMachine:
         Factors of C, sample by sample; zero takes a sample out.
     margins : array of shape (n, classes), optional
         By how much the sample's class should be ahead of each other class; by default `margin`.
+    constants : bool, default=False
+        Whether every output has a constant, f_c = ⟨w_c, φ⟩ + b_c.
     """
 
     objective_scale: float = 1.0
@@ -51,6 +53,8 @@ class MulticlassMachine:
         n_classes: int | None = None,
         sample_weight: Array | None = None,
         margins: Array | None = None,
+        *,
+        constants: bool = False,
     ) -> None:
         check_positive("C", C)
         labels = np.asarray(y, dtype=np.intp)
@@ -62,7 +66,8 @@ class MulticlassMachine:
             margins = np.full((len(labels), k), self.margin)
         if margins.shape != (len(labels), k):
             raise ValueError(f"margins has shape {margins.shape}; {len(labels)} samples of {k} classes are given.")
-        self.program = MulticlassProgram(labels, np.asarray(margins, dtype=np.float64), sample_C, self.pairwise)
+        margins = np.asarray(margins, dtype=np.float64)
+        self.program = MulticlassProgram(labels, margins, sample_C, self.pairwise, constants)
 
     def solve(
         self, K: Any, warm_start: Array | None = None, tol: float = 1e-3, values: Array | None = None
@@ -74,13 +79,21 @@ class MulticlassMachine:
         return solve_multiclass(K, self.program, warm_start, tol, values=values)
 
     def continued(self, beta: Array, before: MulticlassMachine) -> Array:
-        """Return coefficients to start from where the solution of a like machine, with another C say, ended."""
-        C, former = self.program.sample_C, before.program.sample_C
-        return beta * np.divide(C, former, out=np.zeros(len(C)), where=former > 0)[:, np.newaxis]
+        """Return coefficients to start from where the solution of a like machine, with another C say, ended.
+
+        A sample whose coefficients are as large as they may be keeps them so; the others stay as they are.
+        """
+        sample_C, earlier = self.program.sample_C, before.program.sample_C
+        ratio = np.divide(sample_C, earlier, out=np.ones(len(sample_C)), where=earlier > 0)
+        full = -beta.min(axis=1) >= (1.0 - 1e-9) * earlier
+        if not self.pairwise:
+            full = beta.max(axis=1) >= (1.0 - 1e-9) * earlier
+        return beta * np.where(full, ratio, 1.0)[:, np.newaxis]
 
     def primal_value(self, solution: MulticlassSolution) -> float:
         """Return the primal value of a solution: no less than the optimum for its kernel."""
-        return self.program.primal_value(0.5 * float(np.sum(solution.beta * solution.values)), solution.values)
+        quadratic = 0.5 * float(np.sum(solution.beta * solution.values))
+        return self.program.primal_value(quadratic, solution.values, solution.intercept)
 
 
 class CrammerSinger(MulticlassMachine):
@@ -92,7 +105,7 @@ class CrammerSinger(MulticlassMachine):
 
 class PairwiseSlack(MulticlassMachine):
     """One slack per sample and class: min ½ Σ_c ‖w_c‖² + C Σᵢ Σ_c ξᵢ_c with f_y(xᵢ) − f_c(xᵢ) ≥ 2 − ξᵢ_c (Weston and
-    Watkins 1998; Bredensteiner and Bennett 1999), without constants. Two classes are worth twice the binary machine."""
+    Watkins 1998; Bredensteiner and Bennett 1999). Two classes are worth twice the binary machine."""
 
     margin = 2.0
     pairwise = True

@@ -44,15 +44,18 @@ class PosteriorSVC(Machine):
         return self._program
 
 
-def posterior_machine(posteriors: Array, C: float, sample_weight: Array | None = None) -> Machine | PairwiseSlack:
+def posterior_machine(
+    posteriors: Array, C: float, sample_weight: Array | None = None, labels: NDArray[np.intp] | None = None
+) -> Machine | PairwiseSlack:
     """Return the machine for posteriors of shape (n, classes): of one output for two classes, else of one per class.
 
-    With more than two classes it is f_y(xᵢ) − f_c(xᵢ) ≥ 2 (Pr(y | xᵢ) − Pr(c | xᵢ)) − ξᵢ_c (Gönen et al. 2008), where
-    y is the sample's most probable class.
+    With more than two classes it is f_y(xᵢ) − f_c(xᵢ) ≥ 2 (Pr(y | xᵢ) − Pr(c | xᵢ)) − ξᵢ_c (Gönen et al. 2008), with a
+    constant per class, where y is the sample's label or, without labels, its most probable class. The margin asked of
+    a label that is not the most probable class is negative.
     """
     if posteriors.shape[1] == 2:
         # The difference, not 2 Pr − 1: exactly ±1 for hard posteriors and exactly 0 for even ones.
         return PosteriorSVC(posteriors[:, 1] - posteriors[:, 0], C, sample_weight)
-    labels = posteriors.argmax(axis=1)
-    margins = 2.0 * (posteriors.max(axis=1)[:, np.newaxis] - posteriors)
-    return PairwiseSlack(labels, C, posteriors.shape[1], sample_weight, margins)
+    labels = posteriors.argmax(axis=1) if labels is None else labels
+    margins = 2.0 * (posteriors[np.arange(len(labels)), labels][:, np.newaxis] - posteriors)
+    return PairwiseSlack(labels, C, posteriors.shape[1], sample_weight, margins, constants=True)

@@ -1,4 +1,8 @@
-"""The compiled loops of the multi-class solver. Imported only when a program is solved: Numba is slow to import."""
+"""The compiled loops of the multi-class solver. Imported only when a program is solved: Numba is slow to import.
+
+As in `_numba_smo`, a compiled function holds its parts, and what NumPy does as well is left to it: a sort in compiled
+code takes longer to compile than the solver itself.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ _NEAR = 1e-12
 _ROUNDING = 1e-15
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def _rate(floored: float, slope: float, shift: float, low: float, high: float) -> tuple[float, bool]:
     """Return the class's coefficient at a multiplier, and whether it is free there."""
     value = (slope - shift) / floored
@@ -31,7 +35,7 @@ def _rate(floored: float, slope: float, shift: float, low: float, high: float) -
     return value, True
 
 
-@njit(cache=True, nogil=True)
+@njit(inline="always")
 def solve_sample(slopes: Vector, curvature: Vector, label: int, price: float, top: float, out: Vector) -> None:
     """Maximise Σ_c slopes_c β_c − ½ curvature_c β_c² where Σβ = 0, −price ≤ β_c ≤ 0 and 0 ≤ β_label ≤ top.
 
@@ -39,8 +43,15 @@ def solve_sample(slopes: Vector, curvature: Vector, label: int, price: float, to
     set of free classes, bracketed so that it cannot run astray, and on that set the multiplier is in closed form.
     """
     k = slopes.shape[0]
-    low, high = slopes.min() - curvature.max() * max(top, price), slopes.max() + curvature.max() * max(top, price)
+    low, high, stiffest = slopes[0], slopes[0], curvature[0]
+    for c in range(1, k):
+        low = slopes[c] if slopes[c] < low else low
+        high = slopes[c] if slopes[c] > high else high
+        stiffest = curvature[c] if curvature[c] > stiffest else stiffest
+    reach = stiffest * (top if top > price else price)
+    low, high = low - reach, high + reach
     shift = slopes[label]
+    balanced = False
     for _ in range(_NEWTON):
         total, size, rate = 0.0, 0.0, 0.0
         for c in range(k):
@@ -49,8 +60,9 @@ def solve_sample(slopes: Vector, curvature: Vector, label: int, price: float, to
             total += out[c]
             size += abs(out[c])
             rate += 1.0 / curvature[c] if free else 0.0
-        if abs(total) <= _ROUNDING * size:
-            return
+        balanced = abs(total) <= _ROUNDING * size
+        if balanced:
+            break
         if total > 0.0:
             low = shift
         else:
@@ -58,27 +70,43 @@ def solve_sample(slopes: Vector, curvature: Vector, label: int, price: float, to
         shift = shift + total / rate if rate > 0.0 else 0.5 * (low + high)
         if not low < shift < high:
             shift = 0.5 * (low + high)
-    _balance(out, curvature, label, price, top)
+    if not balanced:
+        _balance(out, curvature, label, price, top)
 
 
-@njit(cache=True, nogil=True)
+@njit(inline="always")
 def _balance(out: Vector, curvature: Vector, label: int, price: float, top: float) -> None:
     """Make the coefficients sum to zero: the rest, rounding of a nearly vanishing diagonal, goes where it fits.
 
     It goes to free classes first: one that left its bound by a rounding error would look as if it had much to gain.
     """
-    rest = -out.sum()
-    for only_free in (True, False):
-        for c in np.argsort(curvature):
-            floor, ceiling = (0.0, top) if c == label else (-price, 0.0)
-            if only_free and not floor < out[c] < ceiling:
-                continue
-            moved = min(max(out[c] + rest, floor), ceiling)
-            rest -= moved - out[c]
-            out[c] = moved
+    k = out.shape[0]
+    rest = 0.0
+    for c in range(k):
+        rest -= out[c]
+    last, c = -np.inf, -1
+    for visit in range(2 * k):
+        if visit == k:
+            last, c = -np.inf, -1
+        # The flattest class that comes after the last one.
+        following = -1
+        for other in range(k):
+            later = curvature[other] > last or (curvature[other] == last and other > c)
+            if later and (following < 0 or curvature[other] < curvature[following]):
+                following = other
+        c = following
+        last = curvature[c]
+        floor, ceiling = (0.0, top) if c == label else (-price, 0.0)
+        if visit < k and not floor < out[c] < ceiling:
+            continue
+        moved = out[c] + rest
+        moved = floor if moved < floor else moved
+        moved = ceiling if moved > ceiling else moved
+        rest -= moved - out[c]
+        out[c] = moved
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def _violation(beta: Vector, residual: NDArray[Any], i: int, label: int, price: float, top: float) -> float:
     rise, fall = -np.inf, np.inf
     near = _NEAR * price
@@ -94,20 +122,27 @@ def _violation(beta: Vector, residual: NDArray[Any], i: int, label: int, price: 
     return rise - fall if rise > fall else 0.0
 
 
-@njit(cache=True, nogil=True)
 def violations(
     beta: NDArray[Any], residual: NDArray[Any], labels: NDArray[Any], sample_C: Vector, tops: Vector
 ) -> Vector:
     """Return the slope of each sample's steepest exchange between two classes; 0 where it is optimal."""
     out = np.empty(beta.shape[0])
-    for i in range(beta.shape[0]):
-        out[i] = _violation(beta[i], residual, i, labels[i], sample_C[i], tops[i])
+    _fill_violations(beta, residual, labels, sample_C, tops, out)
     return out
 
 
 @njit(cache=True, nogil=True)
-def ascend(
+def _fill_violations(
+    beta: NDArray[Any], residual: NDArray[Any], labels: NDArray[Any], sample_C: Vector, tops: Vector, out: Vector
+) -> None:
+    for i in range(beta.shape[0]):
+        out[i] = _violation(beta[i], residual, i, labels[i], sample_C[i], tops[i])
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _ascend(
     K: NDArray[Any],
+    shift: float,
     labels: NDArray[Any],
     sample_C: Vector,
     tops: Vector,
@@ -115,30 +150,37 @@ def ascend(
     residual: NDArray[Any],
     order: NDArray[Any],
     threshold: float,
+    slopes: Vector,
+    curvature: Vector,
+    new: Vector,
 ) -> int:
     """Solve the samples of the order that violate optimality by more than the threshold, one after the other.
 
-    K has shape (1, n, n) where the classes share their kernel, else (classes, n, n). Returns the number of steps.
+    K has shape (1, n, n) where the classes share their kernel, else (classes, n, n); `shift` is added to every entry.
+    The last three arrays are room for the classes of one sample. Returns the number of steps.
     """
     k = beta.shape[1]
-    slopes, curvature, new = np.empty(k), np.empty(k), np.empty(k)
     steps = 0
-    for i in order:
+    for o in range(order.shape[0]):
+        i = order[o]
         if _violation(beta[i], residual, i, labels[i], sample_C[i], tops[i]) <= threshold:
             continue
         largest = 0.0
         for c in range(k):
-            curvature[c] = K[c % K.shape[0], i, i]
-            largest = max(largest, curvature[c])
+            curvature[c] = K[c % K.shape[0], i, i] + shift
+            largest = curvature[c] if curvature[c] > largest else largest
+        least = max(_FLOOR * largest, 1e-300) if largest > 0.0 else _FLOOR
         for c in range(k):
-            curvature[c] = max(curvature[c], _FLOOR * largest, 1e-300 if largest > 0.0 else _FLOOR)
+            curvature[c] = curvature[c] if curvature[c] > least else least
             slopes[c] = residual[c, i] + curvature[c] * beta[i, c]
         solve_sample(slopes, curvature, labels[i], sample_C[i], tops[i], new)
         moved = False
         for c in range(k):
             change = new[c] - beta[i, c]
             if change != 0.0:
-                subtract_row(K[c % K.shape[0], i], change, residual[c])
+                row, slope = K[c % K.shape[0], i], residual[c]
+                for j in range(slope.shape[0]):
+                    slope[j] -= change * (row[j] + shift)
                 beta[i, c] = new[c]
                 moved = True
         # A sample that cannot move by less than rounding is no step: counting it would never end.
@@ -146,9 +188,9 @@ def ascend(
     return steps
 
 
-@njit(cache=True, nogil=True)
 def ascend_in_rounds(
     K: NDArray[Any],
+    shift: float,
     labels: NDArray[Any],
     sample_C: Vector,
     tops: Vector,
@@ -165,6 +207,7 @@ def ascend_in_rounds(
     most `repeats` times. Rounds go on until `least` steps are taken, some have one and certifying costs more than that,
     or until no violation is above `enough`. Returns the number of steps, zero if no sample has anything to gain.
     """
+    room = np.empty((3, beta.shape[1]))
     taken = 0
     while taken < least:
         v = violations(beta, residual, labels, sample_C, tops)
@@ -172,21 +215,13 @@ def ascend_in_rounds(
             break
         threshold = visited * v.max()
         order = np.flatnonzero(v > threshold)
-        order = order[np.argsort(-v[order])]
+        order = order[np.argsort(-v[order], kind="stable")]
         before = taken
         for _ in range(repeats):
-            steps = ascend(K, labels, sample_C, tops, beta, residual, order, threshold)
+            steps = _ascend(K, shift, labels, sample_C, tops, beta, residual, order, threshold, *room)
             taken += steps
             if steps == 0:
                 break
         if taken == before:
             break
     return taken
-
-
-# Forced inline: see `_numba_smo`.
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"}, forceinline=True)
-def subtract_row(row: NDArray[Any], change: float, residual: Vector) -> None:
-    """Take a change of one coefficient out of its class's residual."""
-    for j in range(residual.shape[0]):
-        residual[j] -= change * row[j]

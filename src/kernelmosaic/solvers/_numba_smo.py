@@ -5,9 +5,10 @@ their slope (plus or minus infinity for those that may not). Maxima are taken ov
 which order as integers do: LLVM vectorises integer maxima but not those of floating-point numbers. Where a maximum lies
 is looked up only in its strip.
 
-A loop that may reassociate and is called by another is forced inline. Else its calls are linked to whichever copy the
-process loaded first: the one compiled on its own where Numba's cache is cold, the one optimised again within its caller
-where it is warm; the two round differently.
+Compiling takes seconds where Numba's cache is empty, so each climb is one compiled function with its parts written into
+it (``inline="always"``): a part with a function of its own would be compiled twice, alone and within its caller, and
+linked to the one or the other copy, which round differently, as the cache is cold or warm. Whoever calls allocates and
+fills the arrays: what Numba puts in the place of `np.diag` or `min` is compiled anew for every function.
 """
 
 from __future__ import annotations
@@ -18,17 +19,15 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-Vector = NDArray[np.float64]
+from kernelmosaic.solvers.program import FLAT, Vector
 
-#: Below this curvature a direction counts as flat: the kernel is positive semi-definite only up to rounding.
-_FLAT = 1e-12
 #: Samples handled at once: the keys of a strip stay in the first-level cache.
-_STRIP = 512
+STRIP = 512
 #: No `ninf`: infinities are how fixed coefficients are left out.
 _MATH = {"nnan", "nsz", "reassoc", "contract", "arcp"}
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def _rising_shift(beta: float, upper: float, epsilon: float) -> float:
     """What to add to the residual for the slope of the objective as β grows."""
     if beta >= upper:
@@ -36,7 +35,7 @@ def _rising_shift(beta: float, upper: float, epsilon: float) -> float:
     return -epsilon if beta >= 0.0 else epsilon
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def _falling_shift(beta: float, lower: float, epsilon: float) -> float:
     """What to add to the residual for the slope of the objective as β shrinks."""
     if beta <= lower:
@@ -44,7 +43,7 @@ def _falling_shift(beta: float, lower: float, epsilon: float) -> float:
     return -epsilon if beta > 0.0 else epsilon
 
 
-@njit(cache=True, nogil=True)
+@njit(inline="always")
 def _steepest(residual: Vector, rising: Vector, start: int, stop: int) -> tuple[int, float]:
     """Return the sample in the range whose coefficient gains most by growing, and its slope."""
     best = -np.inf
@@ -57,7 +56,7 @@ def _steepest(residual: Vector, rising: Vector, start: int, stop: int) -> tuple[
     return where, best
 
 
-@njit(cache=True, nogil=True)
+@njit(inline="always")
 def _lowest(residual: Vector, falling: Vector) -> tuple[int, float]:
     """Return the sample whose coefficient gains most by shrinking, and its slope."""
     best = np.inf
@@ -70,7 +69,7 @@ def _lowest(residual: Vector, falling: Vector) -> tuple[int, float]:
     return where, best
 
 
-@njit(cache=True, nogil=True, fastmath=_MATH, forceinline=True)
+@njit(inline="always")
 def _partner(
     row: NDArray[Any],
     diagonal: Vector,
@@ -79,27 +78,24 @@ def _partner(
     steepest: float,
     own: float,
     keys: Vector,
+    bits: NDArray[np.int64],
 ) -> int:
     """Return the sample whose fall, paired with the steepest rise, gains most to second order; −1 if none gains."""
     n = residual.shape[0]
-    bits = keys.view(np.int64)
-    best = np.int64(0)
+    best = 0
     where = -1
-    for start in range(0, n, _STRIP):
-        size = min(_STRIP, n - start)
-        r = residual[start : start + size]
-        f = falling[start : start + size]
-        k_i = row[start : start + size]
-        d = diagonal[start : start + size]
+    for start in range(0, n, STRIP):
+        size = n - start if n - start < STRIP else STRIP
+        r, f, k_i, d = residual[start:], falling[start:], row[start:], diagonal[start:]
         for s in range(size):
             drop = steepest - (r[s] + f[s])
             drop = drop if drop > 0.0 else 0.0
             curvature = own + d[s] - 2.0 * k_i[s]
-            curvature = curvature if curvature > _FLAT else _FLAT
+            curvature = curvature if curvature > FLAT else FLAT
             keys[s] = drop * drop / curvature
-        top = np.int64(0)
+        top = 0
         for s in range(size):
-            top = max(top, bits[s])
+            top = bits[s] if bits[s] > top else top
         if top > best:
             best = top
             for s in range(size):
@@ -109,7 +105,7 @@ def _partner(
     return where
 
 
-@njit(cache=True, nogil=True, fastmath=_MATH, forceinline=True)
+@njit(inline="always")
 def _subtract_two(
     row_i: NDArray[Any],
     row_j: NDArray[Any],
@@ -119,47 +115,32 @@ def _subtract_two(
     rising: Vector,
     floor: float,
     keys: Vector,
+    bits: NDArray[np.int64],
 ) -> int:
     """residual −= change_i K_i + change_j K_j; return where the strip with the steepest rise starts.
 
     Rises to at most the floor do not count; −1 if there is no other.
     """
     n = residual.shape[0]
-    bits = keys.view(np.int64)
-    best = np.int64(-1)
+    best = -1
     where = -1
-    for start in range(0, n, _STRIP):
-        size = min(_STRIP, n - start)
-        r = residual[start : start + size]
-        f = rising[start : start + size]
-        k_i = row_i[start : start + size]
-        k_j = row_j[start : start + size]
+    for start in range(0, n, STRIP):
+        size = n - start if n - start < STRIP else STRIP
+        r, f, k_i, k_j = residual[start:], rising[start:], row_i[start:], row_j[start:]
         for s in range(size):
             value = r[s] - (change_i * k_i[s] + change_j * k_j[s])
             r[s] = value
             keys[s] = value + f[s] - floor
-        top = np.int64(-1)
+        top = -1
         for s in range(size):
-            top = max(top, bits[s])
+            top = bits[s] if bits[s] > top else top
         if top > best:
             best = top
             where = start
     return where
 
 
-@njit(cache=True, nogil=True)
-def _shifts(beta: Vector, lower: Vector, upper: Vector, epsilon: float) -> tuple[Vector, Vector]:
-    """Return the shifts of all slopes as β grows and as it shrinks."""
-    n = beta.shape[0]
-    rising = np.empty(n)
-    falling = np.empty(n)
-    for k in range(n):
-        rising[k] = _rising_shift(beta[k], upper[k], epsilon)
-        falling[k] = _falling_shift(beta[k], lower[k], epsilon)
-    return rising, falling
-
-
-@njit(cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def _pair_ends(
     beta_i: float, beta_j: float, upper_i: float, lower_j: float, epsilon: float, size: float
 ) -> tuple[float, float]:
@@ -167,14 +148,17 @@ def _pair_ends(
     # A coefficient stops where it changes sign: the slope jumps by 2ε there.
     end_i = 0.0 if epsilon > 0.0 and beta_i < 0.0 else upper_i
     end_j = 0.0 if epsilon > 0.0 and beta_j > 0.0 else lower_j
-    size = min(size, end_i - beta_i, beta_j - end_j)
+    room_i = end_i - beta_i
+    room_j = beta_j - end_j
+    size = room_i if room_i < size else size
+    size = room_j if room_j < size else size
     # Ends are met exactly, or rounding would leave a coefficient just inside its bound.
-    new_i = end_i if size == end_i - beta_i else beta_i + size
-    new_j = end_j if size == beta_j - end_j else beta_j - size
+    new_i = end_i if size >= room_i else beta_i + size
+    new_j = end_j if size >= room_j else beta_j - size
     return new_i, new_j
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def _place(
     k: int,
     new: float,
@@ -196,50 +180,52 @@ def _place(
     return change
 
 
+# No `fastmath`: `pair_steps.climb_pairs` takes the same steps in NumPy, to the last bit.
 @njit(cache=True, nogil=True)
-def ascend_pairs(
+def climb_pairs(
     K: NDArray[Any],
+    diagonal: Vector,
     ridge: Vector,
     beta: Vector,
     residual: Vector,
+    rising: Vector,
+    falling: Vector,
     lower: Vector,
     upper: Vector,
     epsilon: float,
     tolerance: float,
     max_steps: int,
-) -> tuple[int, float]:
-    """Move pairs of coefficients, keeping their sum, until no pair climbs steeper than the tolerance.
-
-    beta and residual = t − Kβ − ρβ are updated in place. The pair is the steepest riser and the partner that promises
-    the largest gain to second order. Returns the steps taken and the steepness left.
-    """
+    keys: Vector,
+    bits: NDArray[np.int64],
+) -> int:
+    """As `pair_steps.climb_pairs`, with room for the keys of a strip and for the bits of the keys."""
     n = beta.shape[0]
-    diagonal = np.diag(K) + ridge
-    rising, falling = _shifts(beta, lower, upper, epsilon)
-    keys = np.empty(_STRIP)
-    i, steepest = _steepest(residual, rising, 0, n)
+    start, stop = 0, n
     for step in range(max_steps):
-        j = _partner(K[i], diagonal, residual, falling, steepest, diagonal[i], keys)
+        i, steepest = _steepest(residual, rising, start, stop)
+        j = _partner(K[i], diagonal, residual, falling, steepest, diagonal[i], keys, bits)
         if j < 0 or steepest - (residual[j] + falling[j]) <= tolerance:
             # The best partner need not be the lowest one, and only the lowest one ends the climb.
             j, lowest = _lowest(residual, falling)
             if j < 0 or steepest - lowest <= tolerance or i == j:
-                return step, max(steepest - lowest, 0.0)
+                return step
         floor = residual[j] + falling[j]
-        size = (steepest - floor) / max(diagonal[i] + diagonal[j] - 2.0 * K[i, j], _FLAT)
+        curvature = diagonal[i] + diagonal[j] - 2.0 * K[i, j]
+        size = (steepest - floor) / (curvature if curvature > FLAT else FLAT)
         new_i, new_j = _pair_ends(beta[i], beta[j], upper[i], lower[j], epsilon, size)
         change_i = _place(i, new_i, beta, residual, rising, falling, ridge, lower, upper, epsilon)
         change_j = _place(j, new_j, beta, residual, rising, falling, ridge, lower, upper, epsilon)
         # A step too small for the coefficients' rounding would be chosen again for ever.
         if change_i == 0.0 and change_j == 0.0:
-            return step, steepest - floor
-        strip = _subtract_two(K[i], K[j], change_i, change_j, residual, rising, floor, keys)
-        start, stop = (strip, min(strip + _STRIP, n)) if strip >= 0 else (0, n)
-        i, steepest = _steepest(residual, rising, start, stop)
-    return max_steps, steepest - _lowest(residual, falling)[1]
+            return step
+        strip = _subtract_two(K[i], K[j], change_i, change_j, residual, rising, floor, keys, bits)
+        start, stop = 0, n
+        if strip >= 0:
+            start, stop = strip, (strip + STRIP if strip + STRIP < n else n)
+    return max_steps
 
 
-@njit(cache=True, nogil=True)
+@njit(inline="always")
 def _best_single(diagonal: Vector, residual: Vector, rising: Vector, falling: Vector) -> tuple[int, float, float]:
     """Return the sample that gains most by moving alone (−1 if none gains), its full step, and the steepest slope."""
     violation = 0.0
@@ -247,11 +233,11 @@ def _best_single(diagonal: Vector, residual: Vector, rising: Vector, falling: Ve
     where = -1
     step = 0.0
     for k in range(residual.shape[0]):
-        curvature = max(diagonal[k], _FLAT)
+        curvature = diagonal[k] if diagonal[k] > FLAT else FLAT
         up = residual[k] + rising[k]
         down = residual[k] + falling[k]
         slope = up if up > 0.0 else (down if down < 0.0 else 0.0)
-        violation = max(violation, abs(slope))
+        violation = abs(slope) if abs(slope) > violation else violation
         if slope * slope > best * curvature:
             best = slope * slope / curvature
             step = slope / curvature
@@ -260,25 +246,26 @@ def _best_single(diagonal: Vector, residual: Vector, rising: Vector, falling: Ve
 
 
 @njit(cache=True, nogil=True, fastmath=_MATH)
-def ascend_singles(
+def climb_singles(
     K: NDArray[Any],
+    diagonal: Vector,
     ridge: Vector,
     beta: Vector,
     residual: Vector,
+    rising: Vector,
+    falling: Vector,
     lower: Vector,
     upper: Vector,
     epsilon: float,
     tolerance: float,
     max_steps: int,
-) -> tuple[int, float]:
-    """As `ascend_pairs`, one coefficient at a time, for programs whose sum is free."""
+) -> int:
+    """As `pair_steps.ascend_singles`, given the shifts of the slopes."""
     n = beta.shape[0]
-    diagonal = np.diag(K) + ridge
-    rising, falling = _shifts(beta, lower, upper, epsilon)
     for step in range(max_steps):
         i, change, violation = _best_single(diagonal, residual, rising, falling)
         if i < 0 or violation <= tolerance:
-            return step, violation
+            return step
         if change > 0.0:
             end = 0.0 if epsilon > 0.0 and beta[i] < 0.0 else upper[i]
             new = end if change >= end - beta[i] else beta[i] + change
@@ -287,11 +274,11 @@ def ascend_singles(
             new = end if -change >= beta[i] - end else beta[i] + change
         change = _place(i, new, beta, residual, rising, falling, ridge, lower, upper, epsilon)
         if change == 0.0:
-            return step, violation
+            return step
         row = K[i]
         for k in range(n):
             residual[k] -= change * row[k]
-    return max_steps, _best_single(diagonal, residual, rising, falling)[2]
+    return max_steps
 
 
 @njit(cache=True, nogil=True, fastmath=_MATH)

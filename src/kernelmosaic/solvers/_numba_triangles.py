@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 
 @njit(cache=True, nogil=True)
-def take_lower(K: NDArray[Any], rows: NDArray[Any], out: NDArray[Any]) -> None:
-    """Fill the lower half of out = K[rows, rows]."""
+def take_lower(K: NDArray[Any], shift: float, rows: NDArray[Any], out: NDArray[Any]) -> None:
+    """Fill the lower half of out = K[rows, rows] + shift."""
     for i in range(len(rows)):
         source = K[rows[i]]
         for j in range(i + 1):
-            out[i, j] = source[rows[j]]
+            out[i, j] = source[rows[j]] + shift
 
 
 @njit(cache=True, nogil=True)

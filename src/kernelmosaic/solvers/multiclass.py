@@ -2,12 +2,14 @@
 
 A sample's problem, with everybody else standing still, is solved exactly (Algorithm 1 of the bilinear multi-class
 formulation; Crammer and Singer 2001), with a floor where a class's diagonal vanishes. Where that creeps, Newton steps
-move all free coefficients at once.
+move all free coefficients at once, and small problems are left to interior points. Constants are multipliers, found by
+the method of multipliers around these solvers.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.gram import Gram
+from kernelmosaic.solvers.multiclass_interior import solve_interior
 from kernelmosaic.solvers.multiclass_newton import DampedNewton, free_coefficients
 from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram, MulticlassSolution, certify_multiclass
 from kernelmosaic.solvers.working_set import Evaluation, Options, WorkingSet
@@ -40,6 +43,18 @@ _ROUNDS = 10
 _LARGEST_FREE = 4000
 #: Down to this gap blocks are in single precision: outputs never come from them.
 _SINGLE = 1e-4
+#: Most steps, in all and per sample; see `smo.most_steps`.
+_MOST_STEPS, _MOST_STEPS_PER_SAMPLE = 100_000, 3000
+#: With at most this many coefficients, interior points take over ...
+_SMALL = 1500
+#: ... after so many steps, and one more for so many entries of the kernel, which take about as long as they do.
+_FIRST_STEPS, _ENTRIES_PER_STEP = 3000, 2
+#: The machine with its constants given is solved to this share of the gap that is left.
+_SHARE = 0.2
+#: Unless the gap falls to this share of what it was, the sums of the classes are penalised by so much more, ...
+_FALLS, _STIFFER = 0.5, 3.0
+#: ... until it has not fallen at all so many times in a row.
+_IDLE = 10
 
 
 def class_products(K: NDArray[Any], beta: Matrix) -> Matrix:
@@ -74,7 +89,8 @@ def solve_multiclass(
     tol : float
         The relative duality gap at which to stop.
     max_iter : int, optional
-        Most samples to solve; by default 10 000 n, at least 10⁷. A gap above `tol` tells that they did not do.
+        Most samples to solve, where interior points do not take over; by default `step_limit(n)`. A gap above `tol`
+        tells that they did not do.
     values : ndarray of shape (n, classes), optional
         K_c β_c of a feasible warm start, where they are known; β is then not multiplied with K, neither at the start
         nor at the end, and whoever gave them certifies the answer.
@@ -88,17 +104,111 @@ def solve_multiclass(
     The sample's problem is Algorithm 1 of the bilinear multi-class formulation (methods: Crammer and Singer 2001), with
     a floor where a class's diagonal vanishes.
     """
+    n, k = program.n_samples, program.n_classes
+    small = max_iter is None and program.margins.size <= _SMALL
+    exact = None
     if isinstance(K, Gram):
-        if K.matrix is None or K.backend is not NUMPY:
+        exact = K
+        if K.matrix is not None and K.backend is NUMPY:
+            K, exact = K.matrix, None
+        elif small:
+            K = np.asarray(K.backend.to_numpy(K.block(np.arange(n))))
+        else:
             return solve_multiclass_working_set(K, program, warm_start, tol, max_iter, values)
-        K = K.matrix
     if not isinstance(K, np.ndarray):
         raise TypeError(f"K is of type {type(K).__name__}: give a Gram or an array.")
-    n, k = program.n_samples, program.n_classes
     if K.shape not in ((n, n), (k, n, n)):
         raise ValueError(f"K has shape {K.shape}; {n} samples of {k} classes ask for {(n, n)} or {(k, n, n)}.")
+    kind = np.float32 if K.dtype == np.float32 and not small else np.float64
+    A = np.ascontiguousarray(K, dtype=kind)
+
+    def climb(some: MulticlassProgram, beta: Matrix, f: Matrix | None, gap: float, most: int, shift: float) -> Any:
+        return _WholeMatrix(A, some, beta, f, shift).solve(gap, most)
+
+    def products(beta: Matrix) -> Matrix:
+        return class_products(A, beta) if exact is None else np.asarray(exact.products(beta, exact=True))
+
+    kernel = _Kernel(climb, products, float(np.diagonal(A, axis1=-2, axis2=-1).mean(dtype=np.float64)))
+    limit = _FIRST_STEPS + n**2 // _ENTRIES_PER_STEP if small else step_limit(n, max_iter)
+    found = _solve(kernel, program, warm_start, tol, limit, values)
+    if found.gap <= tol or not small:
+        return found
+    inside = solve_interior(A, products, program, tol)
+    best = inside if inside.gap < found.gap else found
+    return replace(best, n_iter=found.n_iter + inside.n_iter * n)
+
+
+def step_limit(n_samples: int, max_iter: int | None) -> int:
+    """Return how many samples may be solved, one after the other and over and over, if nobody says."""
+    return max(_MOST_STEPS, _MOST_STEPS_PER_SAMPLE * n_samples) if max_iter is None else max_iter
+
+
+# What all kernels share ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """What is asked of a kernel, whatever its form.
+
+    Attributes
+    ----------
+    climb : callable
+        From a program without constants, feasible β, their outputs if known, the gap to stop at, the most steps and a
+        number added to all entries of the kernel to the solution.
+    products : callable
+        From β to K_c β_c, as exactly as can be.
+    mean_diagonal : float
+        The mean of the diagonals.
+    """
+
+    climb: Callable[[MulticlassProgram, Matrix, Matrix | None, float, int, float], MulticlassSolution]
+    products: Callable[[Matrix], Matrix]
+    mean_diagonal: float
+
+
+def _solve(
+    kernel: _Kernel,
+    program: MulticlassProgram,
+    warm_start: Matrix | None,
+    tol: float,
+    limit: int,
+    values: Matrix | None,
+) -> MulticlassSolution:
+    """Climb, with constants or without."""
     beta = program.start(warm_start)
-    return _WholeMatrix(K, program, beta, None if warm_start is None else values).solve(tol, step_limit(n, max_iter))
+    if program.constants:
+        return _climb_with_constants(kernel, program, beta, tol, limit)
+    return kernel.climb(program, beta, None if warm_start is None else values, tol, limit, 0.0)
+
+
+def _climb_with_constants(
+    kernel: _Kernel, program: MulticlassProgram, beta: Matrix, tol: float, limit: int
+) -> MulticlassSolution:
+    """Solve with the constants given, ½ρ Σ_c (Σ_i β_ic)² taken off, and move them by ρ Σ_i β_ic, over and over.
+
+    Given constants are part of the margins, and the quadratic term adds ρ to every entry of the kernels: what is left
+    is the program without constants. The answers' sums are mended before they are certified.
+    """
+
+    def certified(beta: Matrix, b: NDArray[np.float64], n_iter: int) -> MulticlassSolution:
+        values = kernel.products(beta)
+        return certify_multiclass(program, beta, values, n_iter, program.best_constants(values, b))
+
+    best = at = certified(program.balanced(beta), np.zeros(program.n_classes), 0)
+    # Both the kernel and, where prices are small, the margins can say what a sum of coefficients is worth.
+    reach = float(program.sample_C.sum()) / program.n_classes
+    rho = kernel.mean_diagonal + (float(np.abs(program.margins).max()) / reach if reach > 0 else 0.0)
+    b, steps, idle = at.intercept, 0, 0
+    while best.gap > tol and steps < limit and idle < _IDLE:
+        inner = _SHARE * min(max(best.gap, tol), 1.0)
+        found = kernel.climb(program.given(b), at.beta.copy(), at.values, inner, limit - steps, rho)
+        steps += found.n_iter
+        b = b + rho * found.beta.sum(axis=0)
+        at = certified(program.balanced(found.beta), b, steps)
+        rho *= _STIFFER if at.gap > _FALLS * best.gap else 1.0
+        idle = 0 if at.gap < best.gap else idle + 1
+        best = at if at.gap < best.gap else best
+    return replace(best, n_iter=steps)
 
 
 # Kernels in arrays ---------------------------------------------------------------------------------------------------
@@ -117,43 +227,52 @@ class SampleSMO:
         Feasible coefficients.
     residual : ndarray of shape (classes, n)
         The slopes T − K_c β_c, whatever else has gone into T.
+    shift : float, default=0.0
+        Added to every entry of the kernels.
     """
 
-    def __init__(self, K: NDArray[Any], program: MulticlassProgram, beta: Matrix, residual: Matrix) -> None:
+    def __init__(
+        self, K: NDArray[Any], program: MulticlassProgram, beta: Matrix, residual: Matrix, shift: float = 0.0
+    ) -> None:
         from kernelmosaic.solvers import _numba_multiclass
 
         self.loops = _numba_multiclass
         self.K = K if K.ndim == 3 else K[np.newaxis]
-        self.program, self.beta, self.residual = program, beta, residual
+        self.program, self.beta, self.residual, self.shift = program, beta, residual, float(shift)
         self.bounds = program.labels.astype(np.int64), program.sample_C, program.tops
 
     def run_smo(self, least: int, enough: float = 0.0) -> int:
         """Take at least so many steps, if no violation is above `enough` sooner, and return how many."""
         rounds = self.loops.ascend_in_rounds
-        return int(rounds(self.K, *self.bounds, self.beta, self.residual, _VISITED, _REPEATS, least, enough))
+        state = self.K, self.shift, *self.bounds, self.beta, self.residual
+        return int(rounds(*state, _VISITED, _REPEATS, least, enough))
 
     def newton_step(self, newton: DampedNewton) -> float:
         """Take a Newton step on the free coefficients, and return what it gains."""
-        return newton.step(self.K, self.program, self.beta, self.residual)
+        return newton.step(self.K, self.program, self.beta, self.residual, self.shift)
 
 
 class _WholeMatrix:
     """The state of one solve: a climb of all samples, and how it is certified."""
 
-    def __init__(self, K: NDArray[Any], program: MulticlassProgram, beta: Matrix, values: Matrix | None = None) -> None:
-        kind = K.dtype if K.dtype in (np.float32, np.float64) else np.dtype(np.float64)
-        self.K = np.ascontiguousarray(K, dtype=kind)
+    def __init__(
+        self, K: NDArray[Any], program: MulticlassProgram, beta: Matrix, values: Matrix | None, shift: float
+    ) -> None:
+        self.K, self.shift = K, shift
         self.program = program
         self.target = np.ascontiguousarray(program.target.T)
         self.trusted = values is not None
-        values = class_products(self.K, beta) if values is None else values
-        self.samples = SampleSMO(self.K, program, beta, np.ascontiguousarray(self.target - values.T))
+        values = class_products(K, beta) if values is None else values
+        residual = np.ascontiguousarray(self.target - (values + shift * beta.sum(axis=0)).T)
+        self.samples = SampleSMO(K, program, beta, residual, shift)
         self.newton = DampedNewton()
         self.n_iter = self.n_runs = 0
 
     def refresh(self) -> None:
         """Recompute the residual from β: rounding gathers over many steps."""
-        self.samples.residual[...] = self.target - class_products(self.K, self.samples.beta).T
+        beta = self.samples.beta
+        values = class_products(self.K, beta) + self.shift * beta.sum(axis=0)
+        self.samples.residual[...] = self.target - values.T
 
     def solution(self) -> MulticlassSolution:
         return certify_multiclass(self.program, self.samples.beta, (self.target - self.samples.residual).T, self.n_iter)
@@ -210,17 +329,18 @@ def solve_multiclass_working_set(
     options : Options, optional
         How rounds are taken.
     """
-    start = program.start(warm_start)
     kind = np.float32 if tol >= _SINGLE else np.float64
     options = OPTIONS if options is None else options
-    rounds = SeveralOutputs(gram, program, start, None if warm_start is None else values, options, kind)
-    limit = step_limit(program.n_samples, max_iter)
-    return rounds.solve(tol, lambda: rounds.n_iter >= limit)
 
+    def climb(some: MulticlassProgram, beta: Matrix, f: Matrix | None, gap: float, most: int, shift: float) -> Any:
+        rounds = SeveralOutputs(gram, some, beta, f, options, kind, shift)
+        return rounds.solve(gap, lambda: rounds.n_iter >= most)
 
-def step_limit(n_samples: int, max_iter: int | None) -> int:
-    """Return how many samples may be solved, one after the other and over and over, if nobody says."""
-    return max(10_000_000, 10_000 * n_samples) if max_iter is None else max_iter
+    def products(beta: Matrix) -> Matrix:
+        return np.asarray(gram.products(beta, exact=True))
+
+    kernel = _Kernel(climb, products, float(gram.diagonal().mean()))
+    return _solve(kernel, program, warm_start, tol, step_limit(program.n_samples, max_iter), values)
 
 
 class SeveralOutputs(WorkingSet[Evaluation, MulticlassSolution]):
@@ -240,6 +360,8 @@ class SeveralOutputs(WorkingSet[Evaluation, MulticlassSolution]):
         How rounds are taken.
     dtype : dtype
         Precision of the blocks, to begin with.
+    shift : float
+        Added to every entry of the kernel.
     """
 
     program: MulticlassProgram
@@ -252,12 +374,13 @@ class SeveralOutputs(WorkingSet[Evaluation, MulticlassSolution]):
         values: Matrix | None = None,
         options: Options = OPTIONS,
         dtype: Any = np.float64,
+        shift: float = 0.0,
     ) -> None:
         from kernelmosaic.solvers import _numba_multiclass
 
         super().__init__(gram, program, options)
         self.loops = _numba_multiclass
-        self.beta, self.trusted, self.dtype = beta, values is not None, dtype
+        self.beta, self.trusted, self.dtype, self.shift = beta, values is not None, dtype, shift
         self.size = max(1, min(gram.block_samples, options.largest)) if options.size is None else options.size
         self.target = program.target
         self.labels, self.tops = program.labels.astype(np.int64), program.tops
@@ -265,11 +388,11 @@ class SeveralOutputs(WorkingSet[Evaluation, MulticlassSolution]):
         self.order = np.random.RandomState(0).permutation(program.n_samples)
         self.newton = DampedNewton()
         self._held: tuple[NDArray[np.intp], NDArray[Any]] | None = None
-        self.values = self._outputs() if values is None else values.copy()
+        self.values = self._outputs() if values is None else values + shift * beta.sum(axis=0)
 
     def _outputs(self) -> Matrix:
         out = self.gram.products(self.beta, exact=True) if self.beta.any() else np.zeros_like(self.beta)
-        return np.asarray(out)
+        return np.asarray(out + self.shift * self.beta.sum(axis=0))
 
     def evaluate(self) -> Evaluation:
         at = certify_multiclass(self.program, self.beta, self.values, self.n_iter)
@@ -311,12 +434,12 @@ class SeveralOutputs(WorkingSet[Evaluation, MulticlassSolution]):
         """Climb with these samples, bring everybody's outputs up to date, and return the steps taken."""
         beta = self.beta[which]
         slopes = np.ascontiguousarray(residual[:, which])
-        climb = SampleSMO(self._block(which), self.program.part(which), beta, slopes)
+        climb = SampleSMO(self._block(which), self.program.part(which), beta, slopes, self.shift)
         steps = self._climb(climb, enough, n_newton)
         change = np.zeros_like(self.beta)
         change[which] = beta - self.beta[which]
         self.beta[which] = beta
-        self.values += self.gram.products(change)
+        self.values += self.gram.products(change) + self.shift * change.sum(axis=0)
         self.n_iter += steps
         self.n_rounds += 1
         return steps

@@ -6,7 +6,7 @@ Both eliminate the free coefficients of every class from one system; see `Elimin
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
 
@@ -23,6 +23,8 @@ from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram
 _NEAR = 1e-9
 #: Relative to the mean diagonal: enough to factorise a block that is positive semi-definite only up to rounding.
 _JITTER = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-5}
+#: Relative to the largest: a direction of the constants that is this much flatter has no answer.
+_RANK = 1e-6
 #: What a factorisation computes in the time in which a byte is read.
 _FLOPS_A_BYTE = 16
 #: At least this much is added, so that a class without weights can be factorised, too.
@@ -52,7 +54,8 @@ def multiclass_curvature(
 
     Where the weights of class c change by δ, the free β_c answer with −K_c⁻¹(Σ_m δ_m K_mβ_c + ν), all on the free
     samples of the class. The multipliers ν, one a sample, keep the sums over the classes at zero; eliminating them
-    leaves one more system, Σ_c K_c⁻¹ with a side as long as there are samples.
+    leaves one more system, Σ_c K_c⁻¹ with a side as long as there are samples. Constants are multipliers, too: one
+    more right-hand side a class, of ones, is eliminated last.
 
     Parameters
     ----------
@@ -80,11 +83,28 @@ def multiclass_curvature(
     if len(shared) == 0:
         return np.zeros((k * P, k * P))
     blocks = FreeBlocks.of(K, shared)
-    system = Elimination(len(shared), k * P, np.dtype(np.float32) if single else blocks.dtype, blocks.scale)
+    sides = P + program.constants
+    system = Elimination(len(shared), k * sides, np.dtype(np.float32) if single else blocks.dtype, blocks.scale)
     given = np.arange(len(beta)) if rows is None else rows
+
+    def right(c: int, at: NDArray[np.intp]) -> NDArray[np.float64]:
+        V = np.ones((len(at), sides))
+        V[:, :P] = products[:, np.searchsorted(given, at), c].T
+        return V
+
     with one_blas_thread():
-        eliminate(system, blocks, free, shared, lambda c, at: products[:, np.searchsorted(given, at), c].T)
-        return system.curvature()
+        eliminate(system, blocks, free, shared, right)
+        H = system.curvature()
+    return _without_constants(H, k, P) if program.constants else H
+
+
+def _without_constants(H: NDArray[np.float64], k: int, P: int) -> NDArray[np.float64]:
+    """Eliminate the last of every class's right-hand sides; those of all classes together are none."""
+    last = np.arange(k) * (P + 1) + P
+    others = np.delete(np.arange(k * (P + 1)), last)
+    pull = H[np.ix_(others, last)]
+    least = np.linalg.lstsq(H[np.ix_(last, last)], pull.T, rcond=_RANK)[0]
+    return np.asarray(H[np.ix_(others, others)] - pull @ least)
 
 
 def eliminate(
@@ -118,10 +138,13 @@ class FreeBlocks:
         The kernels of q samples.
     samples : ndarray of shape (q,) or None
         Which samples these are, in ascending order; None for all.
+    shift : float
+        Added to every entry.
     """
 
     K: Any
     samples: NDArray[np.intp] | None
+    shift: float = 0.0
 
     @classmethod
     def of(cls, K: Any, shared: NDArray[np.intp]) -> FreeBlocks:
@@ -152,7 +175,7 @@ class FreeBlocks:
         if isinstance(self.K, FeatureBlock):
             return self.K.of_class(c, inside, dtype)
         A = np.empty((len(at), len(at)), dtype=dtype)
-        take_lower(self.K if self.K.ndim == 2 else self.K[c % len(self.K)], inside, A)
+        take_lower(self.K if self.K.ndim == 2 else self.K[c % len(self.K)], self.shift, inside, A)
         return A
 
 
@@ -240,7 +263,9 @@ class DampedNewton:
     def __init__(self) -> None:
         self.damping = _FIRST
 
-    def step(self, K: NDArray[Any], program: MulticlassProgram, beta: Matrix, residual: Matrix) -> float:
+    def step(
+        self, K: NDArray[Any], program: MulticlassProgram, beta: Matrix, residual: Matrix, shift: float = 0.0
+    ) -> float:
         """Take a step and return by how much the objective has risen; zero if there was none to take.
 
         Samples that would leave their bounds go as far as these, and a line search along what is left makes it an
@@ -256,6 +281,8 @@ class DampedNewton:
             Feasible coefficients, changed in place.
         residual : ndarray of shape (classes, n)
             The slopes T − K_c β_c, changed in place.
+        shift : float, default=0.0
+            Added to every entry of the kernels.
         """
         free = free_coefficients(program, beta)
         shared = np.flatnonzero(free.any(axis=1))
@@ -263,9 +290,9 @@ class DampedNewton:
             return 0.0
         some = program.part(shared)
         with one_blas_thread():
-            step = self._direction(K, free, shared, residual)
+            step = self._direction(K, free, shared, residual, shift)
             step *= _reach(some, beta[shared], step)[:, np.newaxis]
-            moves = _products(K, shared, step)
+            moves = _products(K, shared, step) + shift * step.sum(axis=0)[:, np.newaxis]
         slope = float(np.sum(residual[:, shared].T * step))
         bend = float(np.sum(moves[:, shared].T * step))
         if not 0.0 < slope < np.inf:
@@ -282,10 +309,10 @@ class DampedNewton:
         return size * (slope - 0.5 * size * bend)
 
     def _direction(
-        self, K: NDArray[Any], free: NDArray[np.bool_], shared: NDArray[np.intp], residual: Matrix
+        self, K: NDArray[Any], free: NDArray[np.bool_], shared: NDArray[np.intp], residual: Matrix, shift: float
     ) -> NDArray[np.float64]:
         """Return the step to the damped maximum, of shape (n_shared, classes); zeros if rounding is in the way."""
-        blocks = FreeBlocks.of(K, shared)
+        blocks = replace(FreeBlocks.of(K, shared), shift=shift)
         system = Elimination(len(shared), free.shape[1], blocks.dtype, blocks.scale, self.damping)
         try:
             eliminate(system, blocks, free, shared, lambda c, at: residual[c, at][:, np.newaxis])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,15 @@ from kernelmosaic.solvers.program import Vector, relative_gap, require_finite
 
 Matrix = NDArray[np.float64]
 
+#: Relative to the sizes summed: what is left of a class's sum of coefficients counts as rounding.
+_ROUNDING = 1e-14
+#: Most moves of coefficients between classes before what is left of their sums is shrunk away.
+_MOVES = 5
+#: Relative to the prices summed: slopes of the losses this small are none.
+_NOISE = 1e-12
+#: Most looks at the constants of all classes, one after the other.
+_SWEEPS = 3
+
 
 @dataclass(frozen=True)
 class MulticlassProgram:
@@ -18,7 +27,8 @@ class MulticlassProgram:
 
     With y the sample's class and p its price, β_iy ≥ 0, −p ≤ β_ic ≤ 0 for the other classes, and with one slack a
     sample (Crammer and Singer) also β_iy ≤ p. Both machines ask f_y(xᵢ) − f_c(xᵢ) ≥ margin_ic − ξ of every other class
-    c, so that T_ic = −margin_ic and T_iy = 0.
+    c, so that T_ic = −margin_ic and T_iy = 0. Where every class has a constant b_c, the coefficients of every class
+    sum to zero, too: Σ_i β_ic = 0, of which the b_c are the multipliers.
 
     Attributes
     ----------
@@ -30,12 +40,15 @@ class MulticlassProgram:
         The price of each sample's slack; zero takes it out.
     pairwise : bool
         Whether every other class has a slack of its own, or the sample one for the worst of them.
+    constants : bool
+        Whether every class has a constant.
     """
 
     labels: NDArray[np.intp]
     margins: Matrix
     sample_C: Vector
     pairwise: bool = False
+    constants: bool = False
 
     @property
     def n_samples(self) -> int:
@@ -63,18 +76,28 @@ class MulticlassProgram:
 
     def losses(self, values: Matrix) -> float:
         """Return what the slacks cost where the outputs, (n, classes), are these."""
-        behind = self.margins + values - values[np.arange(self.n_samples), self.labels][:, np.newaxis]
-        behind[np.arange(self.n_samples), self.labels] = 0.0
-        behind = np.maximum(behind, 0.0)
+        behind = np.maximum(self._behind(values), 0.0)
         return float(self.sample_C @ (behind.sum(axis=1) if self.pairwise else behind.max(axis=1)))
 
-    def primal_value(self, quadratic: float, values: Matrix) -> float:
-        """Return the primal objective of the outputs, where quadratic = ½ Σ_c ‖w_c‖²."""
-        return require_finite(quadratic + self.losses(values))
+    def _behind(self, values: Matrix) -> Matrix:
+        """Return by how much each sample's own class is too little ahead of every other, zero for itself."""
+        rows = np.arange(self.n_samples)
+        behind = self.margins + values - values[rows, self.labels][:, np.newaxis]
+        behind[rows, self.labels] = 0.0
+        return behind
+
+    def primal_value(self, quadratic: float, values: Matrix, constants: Vector) -> float:
+        """Return the primal objective of the outputs values + constants, where quadratic = ½ Σ_c ‖w_c‖²."""
+        return require_finite(quadratic + self.losses(values + constants))
 
     def part(self, which: NDArray[np.intp]) -> MulticlassProgram:
         """Return the program of some samples."""
-        return MulticlassProgram(self.labels[which], self.margins[which], self.sample_C[which], self.pairwise)
+        return replace(self, labels=self.labels[which], margins=self.margins[which], sample_C=self.sample_C[which])
+
+    def given(self, constants: Vector) -> MulticlassProgram:
+        """Return the program in which the constants are given: they are part of the margins."""
+        margins = self.margins + constants - constants[self.labels][:, np.newaxis]
+        return replace(self, margins=margins, constants=False)
 
     def start(self, warm_start: Matrix | None) -> Matrix:
         """Return the feasible point to start from, as an array of its own."""
@@ -93,6 +116,96 @@ class MulticlassProgram:
         out = -others
         out[rows, self.labels] = np.minimum(others.sum(axis=1), self.tops)
         return out
+
+    # Constants -------------------------------------------------------------------------------------------------------
+
+    @property
+    def prices(self) -> Vector:
+        """What the samples of each class may have as coefficients at most, one slack each, in sum."""
+        return np.asarray(np.bincount(self.labels, self.sample_C, self.n_classes), dtype=np.float64)
+
+    def balanced(self, beta: Matrix) -> Matrix:
+        """Return a feasible point near a feasible β at which every class's coefficients sum to zero, up to rounding.
+
+        The surplus of the classes is moved between coefficients of the same sample that have room, by the squares of
+        their room, so that none leaves its bounds by much. What then is left makes all coefficients smaller.
+        """
+        rows, beta = np.arange(self.n_samples), beta.copy()
+        # The coefficients of a class without samples are all of one sign.
+        beta[:, self.prices == 0.0] = 0.0
+        beta[rows, self.labels] = 0.0
+        beta[rows, self.labels] = -beta.sum(axis=1)
+        lower, upper = np.tile(-self.sample_C[:, np.newaxis], self.n_classes), np.zeros(beta.shape)
+        lower[rows, self.labels], upper[rows, self.labels] = 0.0, self.tops
+        for _ in range(_MOVES):
+            surplus = beta.sum(axis=0)
+            if np.abs(surplus).max() <= _ROUNDING * np.abs(beta).sum():
+                return beta
+            room = np.maximum(np.minimum(beta - lower, upper - beta), 0.0)
+            step = _exchange(surplus, room**2)
+            reach = np.divide(room, np.abs(step), out=np.ones_like(room), where=np.abs(step) > room)
+            beta = self.feasible(beta + float(reach.min()) * step)
+        return self._shrunk(beta)
+
+    def _shrunk(self, beta: Matrix) -> Matrix:
+        """Return t β plus, in the coefficients of each class's own samples, what its sum still lacks, t near one."""
+        surplus, prices = beta.sum(axis=0), self.prices
+        surplus -= surplus.mean()
+        lack, excess = np.maximum(-surplus, 0.0), np.maximum(surplus, 0.0)
+        if not excess.sum() > 0.0:
+            return beta
+        t = float(np.min(np.divide(prices, prices + lack, out=np.ones_like(prices), where=prices > 0)))
+        # The own samples of each class that lacks something take it, each by its price, from those with too much.
+        size = t * np.divide(lack, prices, out=np.zeros_like(prices), where=prices > 0)[self.labels] * self.sample_C
+        out = t * beta - np.outer(size, excess / excess.sum())
+        out[np.arange(self.n_samples), self.labels] += size
+        return self.feasible(out)
+
+    def best_constants(self, values: Matrix, start: Vector) -> Vector:
+        """Return constants of mean zero that cost no more than those to start from, class after class the best."""
+        b = start.copy()
+        for _ in range(_SWEEPS):
+            before = b.copy()
+            for c in range(self.n_classes):
+                b[c] = self._best_constant(values, b, c)
+            if np.array_equal(b, before):
+                break
+        return np.asarray(b - b.mean())
+
+    def _best_constant(self, values: Matrix, b: Vector, c: int) -> float:
+        """Return the best constant of one class, the others given; of several the nearest to what it is."""
+        behind = self._behind(values + b)
+        members = self.labels == c
+        others, own = behind[~members], np.delete(behind[members], c, axis=1)
+        if self.pairwise:
+            ends, starts = own.ravel(), -others[:, c]
+            falling = np.repeat(self.sample_C[members], self.n_classes - 1)
+        else:
+            rest = np.delete(others, c, axis=1).max(axis=1, initial=0.0)
+            ends, starts = own.max(axis=1, initial=-np.inf), np.maximum(rest, 0.0) - others[:, c]
+            falling = self.sample_C[members]
+        # As the constant grows by t, members' slacks fall until t is at their end, others' rise from their start on.
+        knots, prices = np.concatenate([ends, starts]), np.concatenate([falling, self.sample_C[~members]])
+        order = np.argsort(knots[prices > 0])
+        knots, prices = knots[prices > 0][order], prices[prices > 0][order]
+        # The slope before the first knot and after each.
+        slopes = np.concatenate([[0.0], np.cumsum(prices)]) - falling.sum()
+        noise = _NOISE * float(prices.sum())
+        ends = np.concatenate([[-np.inf], knots, [np.inf]])
+        low, high = ends[np.searchsorted(slopes, -noise)], ends[np.searchsorted(slopes, noise, side="right")]
+        return float(b[c] + np.clip(0.0, low, high))
+
+
+def _exchange(surplus: Vector, weight: Matrix) -> Matrix:
+    """Return the step that takes the surplus off the classes' sums and is least in Σ step²/weight, samples' sums kept.
+
+    It is −weight ∘ (u_c − the sample's mean of u), where u, one number per class, solves a system of the classes.
+    """
+    total = weight.sum(axis=1)
+    share = np.divide(weight, total[:, np.newaxis], out=np.zeros_like(weight), where=total[:, np.newaxis] > 0)
+    L = np.diag(weight.sum(axis=0)) - weight.T @ share
+    u = np.linalg.lstsq(L, surplus, rcond=None)[0]
+    return np.asarray(-weight * (u - (share @ u)[:, np.newaxis]))
 
 
 @dataclass(frozen=True)
@@ -123,9 +236,12 @@ class MulticlassSolution:
     n_iter: int
 
 
-def certify_multiclass(program: MulticlassProgram, beta: Matrix, values: Matrix, n_iter: int) -> MulticlassSolution:
-    """Return the solution with its certified relative duality gap, from β and the outputs K_c β_c."""
+def certify_multiclass(
+    program: MulticlassProgram, beta: Matrix, values: Matrix, n_iter: int, constants: Vector | None = None
+) -> MulticlassSolution:
+    """Return the solution with its certified relative duality gap, from β, the outputs K_c β_c and the constants."""
+    b = np.zeros(program.n_classes) if constants is None else constants
     quadratic = 0.5 * float(np.sum(beta * values))
     dual = program.linear_value(beta) - quadratic
-    gap = relative_gap(program.primal_value(quadratic, values), dual)
-    return MulticlassSolution(beta, np.zeros(program.n_classes), values, dual, gap, n_iter)
+    gap = relative_gap(program.primal_value(quadratic, values, b), dual)
+    return MulticlassSolution(beta, b, values, dual, gap, n_iter)

@@ -14,6 +14,9 @@ from kernelmosaic.backend import NUMPY, Backend, backend_of
 
 Vector = NDArray[np.float64]
 
+#: Below this curvature a direction counts as flat: the kernel is positive semi-definite only up to rounding.
+FLAT = 1e-12
+
 #: Relative to the sizes summed: a sum of coefficients this near to the total meets it up to rounding.
 _ROUNDING = 1e-12
 #: With more samples than this the best intercept is first looked for among those of about so many, ...

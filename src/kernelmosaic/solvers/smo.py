@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic.backend import TINY
 from kernelmosaic.solvers.free_block import free_newton_step, free_samples
+from kernelmosaic.solvers.pair_steps import ascend_pairs, ascend_singles
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify, relative_gap
 
 
@@ -113,10 +115,7 @@ class SMOState:
     """The state of one solve: β, the residual t − Kβ − ρβ, and the steepness aimed at."""
 
     def __init__(self, K: NDArray[Any], program: Program, beta: Vector, options: SMOOptions) -> None:
-        from kernelmosaic.solvers import _numba_smo
-
-        self.loops = _numba_smo
-        self.ascend = _numba_smo.ascend_singles if program.total is None else _numba_smo.ascend_pairs
+        self.ascend = ascend_singles if program.total is None else ascend_pairs
         self.K = K
         self.program = program
         self.beta = beta
@@ -155,7 +154,13 @@ class SMOState:
         self.refreshed_at = self.n_iter
 
     def _subtract(self, rows: NDArray[np.intp], changes: Vector) -> None:
-        self.loops.subtract_rows(self.K, rows, changes, self.residual)
+        if len(self.K) <= TINY:
+            with np.errstate(invalid="ignore"):  # infinity times zero: the residual is refused once it is read
+                self.residual -= changes @ self.K[rows]
+        else:
+            from kernelmosaic.solvers._numba_smo import subtract_rows
+
+            subtract_rows(self.K, rows, changes, self.residual)
         self.residual[rows] -= self.program.ridge[rows] * changes
 
     def slopes(self) -> tuple[Vector, Vector]:

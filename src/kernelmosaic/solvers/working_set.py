@@ -21,6 +21,7 @@ from kernelmosaic.gram.factored import FactoredGram
 from kernelmosaic.gram.gram import DenseGram, Gram
 from kernelmosaic.gram.linear import DEVICE, conjugate_gradients, multiply, regularised_cholesky, rounding_jitter
 from kernelmosaic.solvers.free_block import free_samples
+from kernelmosaic.solvers.pair_steps import ascend_pairs, ascend_singles
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify, relative_gap
 from kernelmosaic.solvers.smo import initial_point, solve_smo
 
@@ -204,10 +205,8 @@ class OneOutput(WorkingSet[Slopes, Solution]):
     program: Program
 
     def __init__(self, gram: Gram, program: Program, beta: Vector, options: Options) -> None:
-        from kernelmosaic.solvers import _numba_smo
-
         super().__init__(gram, program, options)
-        self.climb = _numba_smo.ascend_singles if program.total is None else _numba_smo.ascend_pairs
+        self.climb = ascend_singles if program.total is None else ascend_pairs
         self.backend = gram.backend
         self.there = program.placed(self.backend)
         self.beta = self.backend.asarray(np.array(beta))

@@ -1,0 +1,213 @@
+"""Interior points for the multi-class program of a few samples: a few dozen steps, however badly it is conditioned.
+
+Every coefficient is kept strictly inside its bounds by a barrier, which adds to the diagonals of the classes' kernels;
+a step solves one system per class, and one more for the multipliers of the samples' and the classes' sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lu_factor, lu_solve
+
+from kernelmosaic.solvers import lapack
+from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram, MulticlassSolution, certify_multiclass
+from kernelmosaic.solvers.program import Vector
+
+#: Most steps.
+_MOST = 80
+#: How much of the way to the nearest bound a step may take.
+_INSIDE = 0.995
+#: Relative to the mean diagonal and the margins: what is added to the diagonals, so that a step along which neither the
+#: kernel nor the barrier bends the value is short; and less, which rounding bears less often, if these are too short.
+_JITTERS = 1e-10, 1e-13
+#: How often what rounding leaves of a step's equations is solved for again.
+_REFINED = 2
+#: Once the gap left to the barrier is this multiple of the one asked for, steps are certified, ...
+_CLOSE = 3.0
+#: ... until it is this share of it: coefficients that are not at their bounds then do, too.
+_BEYOND = 1e-5
+
+
+def solve_interior(
+    K: NDArray[Any], products: Callable[[Matrix], Matrix], program: MulticlassProgram, tol: float
+) -> MulticlassSolution:
+    """Solve a multi-class dual to a relative gap of `tol`, if rounding allows, by primal-dual interior points.
+
+    Parameters
+    ----------
+    K : ndarray of shape (n, n), (1, n, n) or (classes, n, n)
+        The classes' kernels.
+    products : callable
+        From β to K_c β_c, for the certificate.
+    program : MulticlassProgram
+        The rest of the problem.
+    tol : float
+        The relative duality gap at which to stop.
+
+    Returns
+    -------
+    MulticlassSolution
+        The best that was seen; `n_iter` counts the steps.
+    """
+    K = K if K.ndim == 3 else K[np.newaxis]
+    counted = np.flatnonzero(program.sample_C > 0)
+    # Constants keep the coefficients of a class without samples at zero.
+    present = program.prices > 0 if program.constants else np.ones(program.n_classes, dtype=bool)
+    classes = np.flatnonzero(present)
+
+    def certified(x: Matrix, b: Vector, n_iter: int) -> MulticlassSolution:
+        beta, full = np.zeros(program.margins.shape), np.zeros(program.n_classes)
+        beta[np.ix_(counted, classes)] = x
+        beta, full[classes] = program.feasible(beta), b
+        if program.constants:
+            beta = program.balanced(beta)
+        values = products(beta)
+        if program.constants:
+            full = program.best_constants(values, full)
+        return certify_multiclass(program, beta, values, n_iter, full)
+
+    best = most = certified(np.zeros((len(counted), len(classes))), np.zeros(len(classes)), 0)
+    if len(counted) == 0 or len(classes) < 2:
+        return best
+    part = program.part(counted)
+    labels = np.searchsorted(classes, part.labels)
+    each = classes if len(K) > 1 else np.zeros(1, dtype=np.intp)
+    kernels = K[np.ix_(each, counted, counted)].astype(np.float64)
+    n_iter = 0
+    for jitter in _JITTERS:
+        state, left = _State(kernels, part.target[:, classes], labels, part, jitter), np.inf
+        while n_iter < _MOST and best.gap > tol and left > _BEYOND * tol:
+            with np.errstate(all="ignore"):
+                moved = state.step()
+            if not moved:
+                break
+            n_iter, left = n_iter + 1, state.gap()
+            if left > _CLOSE * tol:
+                continue
+            # Coefficients that are exactly at their bounds are what makes a machine sparse.
+            best = min(best, certified(state.scale * state.snapped(), state.b, n_iter), key=_gap)
+            inside = certified(state.scale * state.x, state.b, n_iter) if best.gap > tol else best
+            most = min(most, inside, key=_gap)
+        if min(best.gap, most.gap) <= tol:
+            break
+    return replace(best if best.gap <= tol else min(best, most, key=_gap), n_iter=n_iter)
+
+
+def _gap(solution: MulticlassSolution) -> float:
+    return solution.gap
+
+
+class _State:
+    """Coefficients in units of the mean price, their multipliers, and those of the sums."""
+
+    def __init__(
+        self,
+        K: NDArray[np.float64],
+        target: Matrix,
+        labels: NDArray[np.intp],
+        program: MulticlassProgram,
+        jitter: float,
+    ) -> None:
+        n, k = target.shape
+        rows = np.arange(n)
+        self.scale = float(program.sample_C.mean())
+        price = (program.sample_C / self.scale)[:, np.newaxis]
+        top = price * (k - 1) if program.pairwise else price
+        self.lower, self.upper = np.tile(-price, k), np.zeros((n, k))
+        self.lower[rows, labels], self.upper[rows, labels] = 0.0, top[:, 0]
+        self.K, self.target, self.constants = self.scale * K, target, program.constants
+        self.jitter = jitter * float(np.diagonal(self.K, axis1=1, axis2=2).mean() + np.abs(target).max())
+        # In the middle, every sample's coefficients sum to zero.
+        self.x = np.tile(-0.5 * top / (k - 1), k)
+        self.x[rows, labels] = 0.5 * top[:, 0]
+        self.nu, self.b = np.zeros(n), np.zeros(k)
+        force = max(1.0, float(np.abs(self.target - _times(self.K, self.x)).max()))
+        self.below, self.above = np.full((n, k), force), np.full((n, k), force)
+
+    def gap(self) -> float:
+        """Return about the relative gap: what is left of the products, over the value."""
+        left = np.sum(self.below * (self.x - self.lower)) + np.sum(self.above * (self.upper - self.x))
+        value = abs(np.sum(self.target * self.x) - 0.5 * np.sum(self.x * _times(self.K, self.x)))
+        return float(left / max(value, 1e-300))
+
+    def snapped(self) -> Matrix:
+        """Return the coefficients, those at their bounds whose multipliers are larger than the distance to these."""
+        x = np.where(self.x - self.lower < self.below, self.lower, self.x)
+        return np.where(self.upper - self.x < self.above, self.upper, x)
+
+    def step(self) -> bool:
+        """Take a predictor and a corrector step; False if rounding is in the way."""
+        a, e = self.x - self.lower, self.upper - self.x
+        n, k = self.x.shape
+        D = self.below / a + self.above / e + self.jitter
+        A = np.repeat(self.K, k, axis=0) if len(self.K) == 1 else self.K.copy()
+        A[:, np.arange(n), np.arange(n)] += D.T
+        try:
+            for one in A:
+                lapack.factorise(one)
+                lapack.invert(one)
+        except np.linalg.LinAlgError:
+            return False
+        # The upper halves are what they were.
+        inverses = np.tril(A) + np.swapaxes(np.tril(A, -1), 1, 2)
+        ones = inverses.sum(axis=2)
+        # Of the classes' sums the last follows from the others and the samples'.
+        free = k - 1 if self.constants else 0
+        S = np.empty((n + free, n + free))
+        S[:n, :n] = inverses.sum(axis=0)
+        S[:n, n:], S[n:, :n] = ones[:free].T, ones[:free]
+        S[n:, n:] = np.diag(ones[:free].sum(axis=1))
+        factor = lu_factor(S, check_finite=False)
+        slopes = self.target - _times(self.K, self.x) - self.nu[:, np.newaxis] - self.b
+
+        def solved(right: Matrix, sums: Vector, totals: Vector) -> tuple[Matrix, Vector, Vector]:
+            alone = _times(inverses, right)
+            missing = np.concatenate([alone.sum(axis=1) - sums, (alone.sum(axis=0) - totals)[:free]])
+            pulls = lu_solve(factor, missing, check_finite=False)
+            b = np.concatenate([pulls[n:], np.zeros(k - free)])
+            pulled = _times(inverses, pulls[:n, np.newaxis] + b)
+            return alone - pulled, pulls[:n], b
+
+        def direction(right: Matrix, refined: int = _REFINED) -> tuple[Matrix, Vector, Vector]:
+            sums, totals = -self.x.sum(axis=1), -self.x.sum(axis=0)
+            dx, dnu, db = solved(right, sums, totals)
+            for _ in range(refined):
+                left = right - _times(self.K, dx) - D * dx - dnu[:, np.newaxis] - db
+                more = solved(left, sums - dx.sum(axis=1), totals - dx.sum(axis=0))
+                dx, dnu, db = dx + more[0], dnu + more[1], db + more[2]
+            return dx, dnu, db
+
+        dx, _, _ = direction(slopes, refined=0)
+        below, above = -self.below - self.below * dx / a, -self.above + self.above * dx / e
+        mu = float(np.sum(self.below * a) + np.sum(self.above * e)) / (2 * n * k)
+        size = self._reach(dx, below, above, 1.0)
+        after = np.sum((self.below + size * below) * (a + size * dx))
+        after += np.sum((self.above + size * above) * (e - size * dx))
+        centre = mu * (float(after) / (2 * n * k) / mu) ** 3
+        low, high = centre - dx * below, centre + dx * above
+        dx, dnu, db = direction(slopes + low / a - high / e)
+        below = low / a - self.below - self.below * dx / a
+        above = high / e - self.above + self.above * dx / e
+        size = self._reach(dx, below, above, _INSIDE)
+        if not (np.isfinite(size) and np.all(np.isfinite(dx)) and np.all(np.isfinite(dnu)) and mu > 0):
+            return False
+        self.x = self.x + size * dx
+        self.below, self.above = self.below + size * below, self.above + size * above
+        self.nu, self.b = self.nu + size * dnu, self.b + size * db
+        return bool(np.all(self.x > self.lower) and np.all(self.x < self.upper))
+
+    def _reach(self, dx: Matrix, below: Matrix, above: Matrix, share: float) -> float:
+        """Return how much of a step may be taken, at most all of it."""
+        pairs = ((self.x - self.lower, dx), (self.upper - self.x, -dx), (self.below, below), (self.above, above))
+        ratios = [np.min(np.where(change < 0, -room / change, np.inf)) for room, change in pairs]
+        return min(1.0, share * float(min(ratios)))
+
+
+def _times(K: NDArray[np.float64], x: Matrix) -> Matrix:
+    """Return K_c x_c, of the shape of x."""
+    return np.asarray((K @ x.T[:, :, np.newaxis])[:, :, 0].T)

@@ -1,0 +1,168 @@
+"""Climbing by steps of one coefficient or two: what sequential minimal optimisation does between certificates."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelmosaic.backend import TINY
+from kernelmosaic.solvers.program import FLAT, Vector
+
+#: Steps in this process that NumPy takes before loading Numba pays, which takes half a second, or two to compile.
+_WORTH_COMPILING = 30_000
+
+
+def ascend_pairs(
+    K: NDArray[Any],
+    ridge: Vector,
+    beta: Vector,
+    residual: Vector,
+    lower: Vector,
+    upper: Vector,
+    epsilon: float,
+    tolerance: float,
+    max_steps: int,
+) -> tuple[int, float]:
+    """Move pairs of coefficients, keeping their sum, until no pair climbs steeper than the tolerance.
+
+    beta and residual = t − Kβ − ρβ are updated in place. The pair is the steepest riser and the partner that promises
+    the largest gain to second order. Returns the steps taken and the steepness left.
+    """
+    rising, falling = _shifts(beta, lower, upper, epsilon)
+    diagonal = np.diagonal(K) + ridge
+    given = K, diagonal, ridge, beta, residual, rising, falling, lower, upper, epsilon, tolerance, max_steps
+    steps = _climb(*given)
+    with np.errstate(invalid="ignore"):  # whoever reads the residual refuses what is no number
+        left = (residual + rising).max(initial=-np.inf) - (residual + falling).min(initial=np.inf)
+    return steps, max(float(left), 0.0)
+
+
+def ascend_singles(
+    K: NDArray[Any],
+    ridge: Vector,
+    beta: Vector,
+    residual: Vector,
+    lower: Vector,
+    upper: Vector,
+    epsilon: float,
+    tolerance: float,
+    max_steps: int,
+) -> tuple[int, float]:
+    """As `ascend_pairs`, one coefficient at a time, for programs whose sum is free."""
+    from kernelmosaic.solvers._numba_smo import climb_singles
+
+    rising, falling = _shifts(beta, lower, upper, epsilon)
+    diagonal = np.diagonal(K) + ridge
+    steps: int = climb_singles(
+        K, diagonal, ridge, beta, residual, rising, falling, lower, upper, epsilon, tolerance, max_steps
+    )
+    with np.errstate(invalid="ignore"):
+        left = max((residual + rising).max(initial=0.0), -(residual + falling).min(initial=0.0))
+    return steps, float(left)
+
+
+def _shifts(beta: Vector, lower: Vector, upper: Vector, epsilon: float) -> tuple[Vector, Vector]:
+    """Return the shifts of all slopes as β grows and as it shrinks."""
+    rising = np.where(beta >= upper, -np.inf, np.where(beta >= 0.0, -epsilon, epsilon))
+    falling = np.where(beta <= lower, np.inf, np.where(beta > 0.0, -epsilon, epsilon))
+    return rising, falling
+
+
+class _PairSteps:
+    """Pair steps by NumPy while they are few, in the whole process, and by compiled code from then on.
+
+    Both take the same steps, to the last bit, so that nobody can tell when the one took over from the other.
+    """
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    def __call__(self, K: NDArray[Any], *given: Any) -> int:
+        if len(K) > TINY or self.taken > _WORTH_COMPILING:
+            return self.compiled(K, *given)
+        steps = climb_pairs(K, *given)
+        self.taken += steps
+        return steps
+
+    def compiled(self, *given: Any) -> int:
+        """Take the steps in compiled code, from the first time on whatever the number of samples."""
+        from kernelmosaic.solvers import _numba_smo
+
+        self.taken = _WORTH_COMPILING + 1
+        keys, loop = np.empty(_numba_smo.STRIP), cast(Any, _numba_smo.climb_pairs)
+        return int(loop(*given, keys, keys.view(np.int64)))
+
+
+_climb = _PairSteps()
+
+
+def climb_pairs(
+    K: NDArray[Any],
+    diagonal: Vector,
+    ridge: Vector,
+    beta: Vector,
+    residual: Vector,
+    rising: Vector,
+    falling: Vector,
+    lower: Vector,
+    upper: Vector,
+    epsilon: float,
+    tolerance: float,
+    max_steps: int,
+) -> int:
+    """Take the steps of `ascend_pairs`, given the shifts of the slopes, and return how many.
+
+    `_numba_smo.climb_pairs` does the same in the same order, and rounds alike.
+    """
+    if len(beta) == 0:
+        return 0
+    K = np.asarray(K, dtype=np.float64)  # so that products round in double precision
+    slopes, drops, keys, curvatures = np.empty((4, len(beta)))
+
+    def place(k: int, new: float) -> float:
+        change = new - float(beta[k])
+        beta[k] = new
+        residual[k] -= change * ridge[k]
+        rising[k] = -np.inf if new >= upper[k] else (-epsilon if new >= 0.0 else epsilon)
+        falling[k] = np.inf if new <= lower[k] else (-epsilon if new > 0.0 else epsilon)
+        return change
+
+    with np.errstate(all="ignore"):  # whoever reads the residual refuses what is no number
+        for step in range(max_steps):
+            np.add(residual, rising, out=slopes)
+            i = int(slopes.argmax())
+            steepest = slopes[i]
+            np.add(residual, falling, out=slopes)
+            np.subtract(steepest, slopes, out=drops)
+            np.maximum(drops, 0.0, out=drops)
+            np.add(diagonal, diagonal[i], out=curvatures)
+            np.multiply(K[i], 2.0, out=keys)
+            np.subtract(curvatures, keys, out=curvatures)
+            np.maximum(curvatures, FLAT, out=curvatures)
+            np.multiply(drops, drops, out=keys)
+            np.divide(keys, curvatures, out=keys)
+            j = int(keys.argmax())
+            if not keys[j] > 0.0 or drops[j] <= tolerance:
+                # The best partner need not be the lowest one, and only the lowest one ends the climb.
+                j = int(slopes.argmin())
+                if slopes[j] == np.inf or steepest - slopes[j] <= tolerance or i == j:
+                    return step
+            size = float((steepest - slopes[j]) / curvatures[j])
+            # A coefficient stops where it changes sign: the slope jumps by 2ε there.
+            end_i = 0.0 if epsilon > 0.0 and beta[i] < 0.0 else float(upper[i])
+            end_j = 0.0 if epsilon > 0.0 and beta[j] > 0.0 else float(lower[j])
+            room_i, room_j = end_i - float(beta[i]), float(beta[j]) - end_j
+            size = min(size, room_i, room_j)
+            # Ends are met exactly, or rounding would leave a coefficient just inside its bound.
+            change_i = place(i, end_i if size >= room_i else float(beta[i]) + size)
+            change_j = place(j, end_j if size >= room_j else float(beta[j]) - size)
+            # A step too small for the coefficients' rounding would be chosen again for ever.
+            if change_i == 0.0 and change_j == 0.0:
+                return step
+            np.multiply(K[i], change_i, out=slopes)
+            np.multiply(K[j], change_j, out=drops)
+            np.add(slopes, drops, out=slopes)
+            np.subtract(residual, slopes, out=residual)
+    return max_steps

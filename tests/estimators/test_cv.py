@@ -1,0 +1,436 @@
+"""Tuned estimators: the same scores as a plain grid search, whatever is shared between the fits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes, load_iris, make_classification
+from sklearn.metrics import log_loss, make_scorer, roc_auc_score
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, ShuffleSplit, StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from kernelmosaic import (
+    DiscriminantMKLClassifier,
+    DiscriminantMKLClassifierCV,
+    LocalizedMKLClassifier,
+    LocalizedMKLClassifierCV,
+    MKLClassifier,
+    MKLClassifierCV,
+    MKLRegressor,
+    MKLRegressorCV,
+    load,
+    save,
+)
+from kernelmosaic.estimators._calibration import Calibration
+from kernelmosaic.kernels import Gaussian, Linear, Precomputed, Spectrum
+from kernelmosaic.machines import SVC, SVR
+from kernelmosaic.model_selection import SharedKernels
+from kernelmosaic.solvers import Program
+
+CS = [0.03, 0.3, 3.0, 30.0]
+KERNELS = [("line", Linear()), ("near", Gaussian(factor=0.5)), ("far", Gaussian(factor=2.0))]
+
+
+def two_classes(n=150, **options):
+    return make_classification(n, 6, n_informative=4, flip_y=0.1, random_state=3, **options)
+
+
+def grid_scores(estimator, name, values, X, y, cv=3, **fit):
+    """Mean scores of scikit-learn's own search, one fit at a time."""
+    search = GridSearchCV(estimator, {name: values}, cv=cv, refit=False).fit(X, y, **fit)
+    folds = [search.cv_results_[f"split{f}_test_score"] for f in range(search.n_splits_)]
+    return np.array(folds)
+
+
+# Scores -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("norm", [1, 2, "elastic", "uniform"])
+def test_scores_are_those_of_a_grid_search(norm):
+    X, y = two_classes()
+    X = X * [1, 10, 1, 1, 100, 1] + 5
+    options = {"weights": "uniform"} if norm == "uniform" else {"norm": norm}
+    plain = make_pipeline(StandardScaler(), MKLClassifier(KERNELS, tol=1e-6, **options))
+    expected = grid_scores(plain, "mklclassifier__C", CS, X, y)
+    model = MKLClassifierCV(KERNELS, Cs=CS, norms=[norm], cv=3, tol=1e-6).fit(X, y)
+    np.testing.assert_array_equal(model.scores_, expected)
+    assert CS[int(np.argmax(expected.mean(axis=0)))] == model.C_
+    assert model.best_score_ == pytest.approx(expected.mean(axis=0).max())
+    plain.set_params(mklclassifier__C=model.C_).fit(X, y)
+    np.testing.assert_allclose(model.decision_function(X), plain.decision_function(X), atol=2e-3)
+    np.testing.assert_allclose(model.weights_, plain[-1].weights_, atol=2e-3)
+
+
+def test_decision_values_are_those_of_plain_fits():
+    # Areas under the curve see every decision value, not only its sign.
+    X, y = two_classes()
+    plain = MKLClassifier(KERNELS, tol=1e-7)
+    search = GridSearchCV(plain, {"C": CS}, cv=4, scoring="roc_auc", refit=False).fit(X, y)
+    model = MKLClassifierCV(KERNELS, Cs=CS, norms=[1], cv=4, scale=False, tol=1e-7, scoring="roc_auc").fit(X, y)
+    np.testing.assert_allclose(model.scores_.mean(axis=0), search.cv_results_["mean_test_score"], atol=2e-3)
+
+
+@pytest.mark.parametrize("options", [{}, {"multi_class": "ovr-shared"}, {"multi_class": "joint"}, {"slack": 2}])
+def test_several_classes(options):
+    X, y = load_iris(return_X_y=True)
+    expected = grid_scores(MKLClassifier(KERNELS, tol=1e-5, **options), "C", CS, X, y)
+    model = MKLClassifierCV(KERNELS, Cs=CS, norms=[1], cv=3, scale=False, tol=1e-5, **options).fit(X, y)
+    # A sample on the very border may fall to either side.
+    np.testing.assert_allclose(model.scores_, expected, atol=1.01 / 50)
+    assert model.predict_proba(X).shape == (150, 3)
+
+
+@pytest.mark.parametrize("options", [{}, {"slack": 2}, {"loss": "huber"}, {"loss": "squared"}])
+def test_regression(options):
+    X, y = load_diabetes(return_X_y=True)
+    X, y = X[:120], y[:120]
+    plain = make_pipeline(StandardScaler(), MKLRegressor(KERNELS, epsilon=5.0, tol=1e-6, **options))
+    expected = grid_scores(plain, "mklregressor__C", [1.0, 10.0, 100.0], X, y)
+    model = MKLRegressorCV(KERNELS, Cs=[1, 10, 100], norms=[1], epsilon=5.0, cv=3, tol=1e-6, **options).fit(X, y)
+    np.testing.assert_allclose(model.scores_, expected, atol=1e-3)
+
+
+def test_several_targets():
+    X, y = load_diabetes(return_X_y=True)
+    Y = np.column_stack([y, -y, X[:, 0]])[:100]
+    plain = MKLRegressor(KERNELS, epsilon=0.1, tol=1e-6)
+    expected = grid_scores(plain, "C", [1.0, 30.0], X[:100], Y)
+    model = MKLRegressorCV(KERNELS, Cs=[1, 30], norms=[1], epsilon=0.1, cv=3, tol=1e-6, scale=False).fit(X[:100], Y)
+    np.testing.assert_allclose(model.scores_, expected, atol=2e-3)
+    assert model.predict(X[:7]).shape == (7, 3)
+
+
+def test_discriminant():
+    X, y = load_iris(return_X_y=True)
+    alphas = [1e-3, 0.1, 10.0]
+    expected = grid_scores(DiscriminantMKLClassifier(KERNELS, tol=1e-6), "alpha", alphas, X, y)
+    uniform = grid_scores(DiscriminantMKLClassifier(KERNELS, weights="uniform"), "alpha", alphas, X, y)
+    model = DiscriminantMKLClassifierCV(KERNELS, Cs=alphas, cv=3, scale=False, tol=1e-6).fit(X, y)
+    np.testing.assert_array_equal(model.scores_by_norm_[1], expected)
+    np.testing.assert_array_equal(model.scores_by_norm_["uniform"], uniform)
+    assert model.alpha_ == model.C_
+    with pytest.raises(ValueError, match="norms=\\(2,\\)"):
+        DiscriminantMKLClassifierCV(norms=(2,)).fit(X, y)
+
+
+def test_several_labels():
+    X, y = load_iris(return_X_y=True)
+    Y = np.column_stack([y == 0, y >= 1, X[:, 0] > 6]).astype(int)
+    folds = KFold(3, shuffle=True, random_state=0)
+    expected = grid_scores(DiscriminantMKLClassifier(KERNELS, tol=1e-6), "alpha", [0.01, 1.0], X, Y, cv=folds)
+    model = DiscriminantMKLClassifierCV(KERNELS, Cs=[0.01, 1], cv=folds, norms=[1], scale=False, tol=1e-6).fit(X, Y)
+    np.testing.assert_allclose(model.scores_, expected, atol=1.01 / 50)
+    assert model.predict(X).shape == model.predict_proba(X).shape == (150, 3)
+
+
+def test_localized():
+    X, y = two_classes(100)
+    kernels, options = [Linear(), Gaussian()], {"n_init": 1, "max_iter": 15}
+    plain = LocalizedMKLClassifier(kernels, tol=1e-2, **options)
+    model = LocalizedMKLClassifierCV(kernels, Cs=[1, 10], cv=3, scale=False, tol=1e-2, random_state=5, **options)
+    model.fit(X, y)
+    seed = np.random.RandomState(5).randint(np.iinfo(np.int32).max)
+    expected = grid_scores(plain.set_params(random_state=int(seed)), "C", [1.0, 10.0], X, y)
+    np.testing.assert_array_equal(model.scores_, expected)
+    assert not hasattr(model, "norm_")
+    assert model.gate(X).shape == (100, 2)
+
+
+# The choice ---------------------------------------------------------------------------------------------------------
+
+
+def test_norms_are_tried_and_the_best_is_kept():
+    X, y = two_classes()
+    model = MKLClassifierCV(KERNELS, Cs=CS, cv=3).fit(X, y)
+    assert list(model.scores_by_norm_) == [1, 2, "uniform"]
+    means = {norm: scores.mean(axis=0).max() for norm, scores in model.scores_by_norm_.items()}
+    assert means[model.norm_] == max(means.values()) == pytest.approx(model.best_score_)
+    np.testing.assert_array_equal(model.scores_, model.scores_by_norm_[model.norm_])
+    one = MKLClassifierCV([Gaussian()], Cs=CS, cv=3).fit(X, y)
+    assert list(one.scores_by_norm_) == [1]
+
+
+def test_equal_scores_choose_the_smoothest():
+    X = np.array([[-1.0], [1.0]] * 15) + np.linspace(0, 0.1, 30)[:, np.newaxis]
+    y = np.tile([0, 1], 15)
+    assert MKLClassifierCV([Linear()], Cs=[1, 10, 100], cv=3).fit(X, y).C_ == 1.0
+    assert DiscriminantMKLClassifierCV([Linear()], Cs=[0.01, 0.1, 1], cv=3).fit(X, y).C_ == 1.0
+
+
+def test_every_fit_is_certified():
+    X, y = two_classes()
+    model = MKLClassifierCV(KERNELS, Cs=CS, norms=[1], cv=3, tol=1e-4, scale=False).fit(X, y)
+    assert model.duality_gaps_.shape == model.scores_.shape == (3, 4)
+    assert model.duality_gaps_.max() <= 1e-4
+    train, _ = next(StratifiedKFold(3).split(X, y))
+    for i, C in enumerate(CS):
+        alone = MKLClassifier(KERNELS, C=C, tol=1e-6).fit(X[train], y[train])
+        np.testing.assert_allclose(model.weights_paths_[0, i], alone.weights_, atol=0.05)
+    np.testing.assert_allclose(model.weights_path_, model.weights_paths_.mean(axis=0))
+
+
+def test_loose_fits_are_spoken_of_once():
+    X, y = two_classes()
+    model = MKLClassifierCV(KERNELS, Cs=[1, 1000], norms=[2], cv=3, tol=1e-9, max_iter=1, refit=False)
+    with pytest.warns(sklearn.exceptions.ConvergenceWarning, match=r"of 6 fits stopped above tol=1e-09") as seen:
+        model.fit(X, y)
+    assert len(seen) == 1
+
+
+# What scikit-learn's users expect -----------------------------------------------------------------------------------
+
+
+@parametrize_with_checks(
+    [
+        MKLClassifierCV(Cs=[1, 10], norms=[1], cv=2, multi_class="ovr-shared"),
+        MKLRegressorCV(Cs=[1, 10], norms=["uniform"], cv=2),
+        DiscriminantMKLClassifierCV(Cs=[0.1, 1], norms=["uniform"], cv=2),
+        LocalizedMKLClassifierCV([Linear(), Gaussian()], Cs=[1], cv=2, n_init=1, max_iter=2, multi_class="ovr-shared"),
+    ]
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:The least populated class:UserWarning")
+def test_sklearn_checks(estimator, check):
+    check(estimator)
+
+
+def test_splitters_and_groups():
+    X, y = two_classes()
+    groups = np.arange(150) % 7
+    expected = grid_scores(MKLClassifier(KERNELS), "C", CS, X, y, cv=GroupKFold(4), groups=groups)
+    model = MKLClassifierCV(KERNELS, Cs=CS, norms=[1], cv=GroupKFold(4), scale=False)
+    np.testing.assert_allclose(model.fit(X, y, groups=groups).scores_, expected, atol=1.01 / 37)
+    assert MKLClassifierCV(KERNELS, Cs=[1], cv=ShuffleSplit(6, random_state=0)).fit(X, y).scores_.shape == (6, 1)
+    assert MKLClassifierCV(KERNELS, Cs=[1], cv=list(KFold(3).split(X))).fit(X, y).scores_.shape == (3, 1)
+    with pytest.raises(TypeError, match="'colour'"):
+        MKLClassifierCV(KERNELS).fit(X, y, colour="red")
+
+
+def test_metadata_routing():
+    X, y = two_classes()
+    groups, weight = np.arange(150) % 5, np.linspace(0.5, 1.5, 150)
+    with sklearn.config_context(enable_metadata_routing=True):
+        scorer = make_scorer(roc_auc_score, response_method="decision_function").set_score_request(sample_weight=True)
+        splitter = GroupKFold(3).set_split_request(groups=True)
+        model = MKLClassifierCV(KERNELS, Cs=CS, cv=splitter, scoring=scorer, norms=[1])
+        model.set_fit_request(sample_weight=True)
+        model.fit(X, y, sample_weight=weight, groups=groups)
+    train, held = next(GroupKFold(3).split(X, y, groups))
+    standard = StandardScaler().fit(X[train], sample_weight=weight[train])
+    one = MKLClassifier(KERNELS, C=CS[1], tol=1e-7).fit(standard.transform(X[train]), y[train], weight[train])
+    score = roc_auc_score(y[held], one.decision_function(standard.transform(X[held])), sample_weight=weight[held])
+    assert model.scores_[0, 1] == pytest.approx(score, abs=5e-3)
+
+
+def test_a_weight_of_zero_is_no_sample():
+    X, y = two_classes()
+    weight = np.r_[np.zeros(30), np.full(120, 2.0)]
+    folds = [(np.arange(30, 110), np.arange(110, 150)), (np.arange(70, 150), np.arange(30, 70))]
+    with_zeros = [(np.r_[np.arange(30), train], held) for train, held in folds]
+    without = [(train - 30, held - 30) for train, held in folds]
+    options = {"kernels": KERNELS, "Cs": CS, "norms": [1], "tol": 1e-6}
+    model = MKLClassifierCV(cv=with_zeros, **options).fit(X, y, sample_weight=weight)
+    other = MKLClassifierCV(cv=without, **options).fit(X[30:], y[30:], sample_weight=weight[30:])
+    np.testing.assert_allclose(model.scores_, other.scores_, atol=1e-12)
+    np.testing.assert_allclose(model.decision_function(X), other.decision_function(X), atol=1e-4)
+
+
+def test_jobs_change_nothing():
+    X, y = two_classes()
+    one = MKLClassifierCV(KERNELS, Cs=CS, cv=3, norms=[1, "uniform"]).fit(X, y)
+    two = MKLClassifierCV(KERNELS, Cs=CS, cv=3, norms=[1, "uniform"], n_jobs=2).fit(X, y)
+    np.testing.assert_allclose(one.weights_paths_, two.weights_paths_, atol=1e-6)
+    np.testing.assert_allclose(one.predict_proba(X), two.predict_proba(X), atol=1e-6)
+
+
+def test_without_a_refit_there_are_scores_alone():
+    X, y = two_classes()
+    model = MKLClassifierCV(KERNELS, Cs=CS, cv=3, refit=False).fit(X, y)
+    assert model.scores_.shape == (3, 4)
+    with pytest.raises(sklearn.exceptions.NotFittedError):
+        model.predict(X)
+
+
+def test_scorers_see_calibrated_probabilities_of_the_other_folds():
+    X, y = two_classes()
+    model = MKLClassifierCV(KERNELS, Cs=[1.0], norms=[1], cv=3, scoring="neg_log_loss", scale=False, tol=1e-6)
+    model.fit(X, y)
+    folds = list(StratifiedKFold(3).split(X, y))
+    outside = [MKLClassifier(KERNELS, tol=1e-6).fit(X[t], y[t]).decision_function(X[h]) for t, h in folds]
+    rest = Calibration.fit(np.r_[outside[1], outside[2]], np.r_[y[folds[1][1]], y[folds[2][1]]], 2, None, "sigmoid")
+    loss = log_loss(y[folds[0][1]], rest.probabilities(outside[0]))
+    assert model.scores_[0, 0] == pytest.approx(-loss, abs=1e-3)
+
+
+def test_a_fold_without_a_class():
+    X, y = load_iris(return_X_y=True)
+    rows = np.r_[0:50, 50:100, 100:103]
+    model = MKLClassifierCV(KERNELS, Cs=[1, 10], cv=KFold(3), norms=[1]).fit(X[rows], y[rows])
+    assert model.predict_proba(X[rows]).shape == (103, 3)
+    assert model.score(X[rows], y[rows]) > 0.9
+
+
+# Samples ------------------------------------------------------------------------------------------------------------
+
+
+def test_columns_are_standardised_inside():
+    X, y = two_classes()
+    wild = X * np.logspace(-3, 6, 6) + 1e3
+    tame = MKLClassifierCV(KERNELS, Cs=CS, cv=3).fit(X, y)
+    model = MKLClassifierCV(KERNELS, Cs=CS, cv=3).fit(wild, y)
+    np.testing.assert_allclose(model.scores_, tame.scores_, atol=1.01 / 50)
+    np.testing.assert_allclose(model.decision_function(wild), tame.decision_function(X), atol=1e-2)
+    unscaled = sparse.csr_matrix(np.where(X > 0, wild, 0.0))
+    assert MKLClassifierCV(KERNELS, Cs=CS, cv=3).fit(unscaled, y).best_score_ > 0.6
+    single = MKLClassifierCV(KERNELS, Cs=CS, cv=3).fit(X.astype(np.float32), y)
+    np.testing.assert_allclose(single.scores_, tame.scores_, atol=1.01 / 50)
+
+
+def test_what_is_no_number_is_left_alone():
+    rng = np.random.RandomState(0)
+    y = np.tile([0, 1], 40)
+    text = ["".join(rng.choice(list("AACG" if c else "ACGG"), 12)) for c in y]
+    measured = y + rng.randn(80)
+    K = np.outer(measured, measured) + 1.0
+    table = pd.DataFrame({"text": text, "measured": 1e4 * measured + 7, "row": np.arange(80), "ignored": ["?"] * 80})
+    kernels = [
+        ("words", Spectrum(2), ["text"]),
+        ("number", Gaussian(), ["measured"]),
+        ("given", Precomputed(K), ["row"]),
+    ]
+    model = MKLClassifierCV(kernels, Cs=[1, 10], cv=3).fit(table, y)
+    assert model.best_score_ > 0.6
+    np.testing.assert_array_equal(model._standardizer.columns, [1])
+    assert model.predict(table.iloc[:3]).shape == (3,)
+
+
+def test_low_rank():
+    X, y = two_classes()
+    model = MKLClassifierCV(KERNELS, Cs=CS, cv=3, norms=[1], approximation="nystroem", rank=150, scale=False, tol=1e-5)
+    exact = MKLClassifierCV(KERNELS, Cs=CS, cv=3, norms=[1], scale=False, tol=1e-5).fit(X, y)
+    np.testing.assert_allclose(model.fit(X, y).scores_, exact.scores_, atol=1.01 / 50)
+
+
+def test_model_files(tmp_path):
+    X, y = load_iris(return_X_y=True)
+    for method in ("sigmoid", "isotonic"):
+        model = MKLClassifierCV(KERNELS, Cs=[1, 10], cv=3, calibration=method).fit(X, y)
+        save(model, tmp_path / "model.kmz")
+        again = load(tmp_path / "model.kmz")
+        np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    model = MKLRegressorCV(KERNELS, Cs=[1, 10], cv=3).fit(X, X[:, 0])
+    save(model, tmp_path / "model.kmz")
+    np.testing.assert_array_equal(load(tmp_path / "model.kmz").predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"Cs": [0, 1]}, "Cs=\\[0, 1\\]"),
+        ({"Cs": "many"}, "Cs='many'"),
+        ({"Cs": 0}, "Cs=0"),
+        ({"norms": ()}, "norms=\\(\\)"),
+        ({"calibration": None}, "calibration=None"),
+        ({"calibration": "platt"}, "calibration='platt'"),
+        ({"scoring": "goodness"}, "goodness"),
+    ],
+)
+def test_wrong_parameters(params, message):
+    X, y = two_classes(60)
+    with pytest.raises(ValueError, match=message):
+        MKLClassifierCV(KERNELS, **params).fit(X, y)
+
+
+def test_wrong_epsilon_and_samples(tmp_path):
+    X, y = two_classes(60)
+    with pytest.raises(ValueError, match="epsilon='wide'"):
+        MKLRegressorCV(epsilon="wide").fit(X, y)
+    with pytest.raises(ValueError, match="folds are taken of"):
+        MKLClassifierCV(approximation="nystroem").fit(str(tmp_path / "X.parquet"), y)
+
+
+# Sharing ------------------------------------------------------------------------------------------------------------
+
+
+class Counting(Linear):
+    """A kernel that counts the entries it computes."""
+
+    entries = 0
+
+    def __call__(self, X, Y):
+        K = super().__call__(X, Y)
+        Counting.entries += K.size
+        return K
+
+    def from_statistic(self, *args, **kwargs):
+        K = super().from_statistic(*args, **kwargs)
+        Counting.entries += K.size
+        return K
+
+
+def test_shared_kernels_are_computed_once():
+    X, y = two_classes()
+    model = MKLClassifier([Counting(), Gaussian()], tol=1e-6)
+    Counting.entries = 0
+    plain = GridSearchCV(model, {"C": CS}, cv=3, scoring="roc_auc", refit=False).fit(X, y)
+    alone, Counting.entries = Counting.entries, 0
+    with SharedKernels():
+        shared = GridSearchCV(model, {"C": CS}, cv=3, scoring="roc_auc", refit=False).fit(X, y)
+    together, Counting.entries = Counting.entries, 0
+    MKLClassifierCV([Counting(), Gaussian()], Cs=CS, cv=3, norms=[1], scoring="roc_auc", refit=False).fit(X, y)
+    assert together < 0.7 * alone
+    # Per fold the training samples once, and those held out once.
+    assert Counting.entries < 0.4 * alone
+    np.testing.assert_allclose(shared.cv_results_["mean_test_score"], plain.cv_results_["mean_test_score"], atol=2e-3)
+
+
+def test_sharing_tells_samples_and_kernels_apart():
+    X, y = two_classes()
+    weight = np.linspace(0.5, 1.5, 150)
+    fits = [
+        (MKLClassifier(KERNELS, tol=1e-6), X, None),
+        (MKLClassifier(KERNELS[:2], tol=1e-6), X, None),
+        (MKLClassifier(KERNELS, normalize="centered", tol=1e-6), X, None),
+        (MKLClassifier(KERNELS, tol=1e-6), X + 1e-3 * np.arange(6), None),
+        (MKLClassifier(KERNELS, tol=1e-6), X, weight),
+        (MKLClassifier([("line", Gaussian(3.0)), *KERNELS[1:]], tol=1e-6), X, None),
+    ]
+    expected = [clone(model).fit(Z, y, weight).decision_function(Z) for model, Z, weight in fits]
+    with SharedKernels():
+        for _ in range(2):
+            for (model, Z, weight), values in zip(fits, expected, strict=True):
+                np.testing.assert_allclose(clone(model).fit(Z, y, weight).decision_function(Z), values, atol=1e-3)
+
+
+def test_what_is_kept_fits_the_budget():
+    X, y = two_classes()
+    with SharedKernels(memory_budget=3 * 150**2 * 8 * 1.5) as shared:
+        for shift in range(4):
+            MKLClassifier(KERNELS).fit(X + 0.1 * shift, y)
+            assert sum(data.nbytes for data in shared.training_sets) <= shared.memory_budget
+        assert len(shared.training_sets) == 1
+    assert shared.training_sets == []
+    with pytest.raises(ValueError, match="memory_budget=-1"), SharedKernels(memory_budget=-1):
+        pass
+
+
+def test_coefficients_at_a_bound_move_with_it():
+    y = np.array([1.0, 1.0, -1.0, -1.0])
+    before, after = SVC(y, 2.0), SVC(y, 8.0)
+    beta = np.array([2.0, 0.5, -2.0, -0.5])
+    np.testing.assert_array_equal(after.continued(beta, before), [8.0, 0.5, -8.0, -0.5])
+    np.testing.assert_array_equal(before.continued(after.continued(beta, before), after), beta)
+    np.testing.assert_array_equal(SVC(y, 0.25).continued(beta, before), [0.25, 0.25, -0.25, -0.25])
+    free = SVC(y, 1.0, slack=2)
+    np.testing.assert_array_equal(free.continued(beta, free), beta)
+    tube = SVR(np.arange(4.0), 1.0)
+    assert isinstance(tube.program, Program)
+    np.testing.assert_array_equal(
+        SVR(np.arange(4.0), 3.0).continued(np.array([1.0, -1, 0, 0.5]), tube), [3, -3, 0, 0.5]
+    )

@@ -1,0 +1,95 @@
+"""Pair steps by NumPy and by compiled code: the same to the last bit, so that either may take over from the other."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kernelmosaic
+from kernelmosaic.solvers import pair_steps
+
+SOURCES = str(Path(kernelmosaic.__file__).parents[1])
+
+
+def problem(n, C, epsilon, ridge, dtype, seed):
+    """Return the arguments of `ascend_pairs` up to the bounds, for a Gaussian kernel and a start that is not zero."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    K = np.exp(-((X[:, None] - X) ** 2).sum(-1)).astype(dtype)
+    t = X[:, 0] + 0.3 * rng.normal(size=n)
+    t = t if epsilon else np.where(t > 0, 1.0, -1.0)
+    lower, upper = (np.full(n, -C), np.full(n, C)) if epsilon else (np.minimum(C * t, 0), np.maximum(C * t, 0))
+    size = min(int((t > 0).sum()), int((t < 0).sum()))
+    beta = np.zeros(n)
+    beta[np.flatnonzero(t > 0)[:size]], beta[np.flatnonzero(t < 0)[:size]] = C / 3, -C / 3
+    rho = np.full(n, ridge)
+    return K, rho, beta, t - K.astype(float) @ beta - rho * beta, lower, upper
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("C", "epsilon", "ridge"), [(1.0, 0.0, 0.0), (100.0, 0.0, 0.0), (10.0, 0.1, 0.0), (1.0, 0.0, 0.5)]
+)
+def test_numpy_and_compiled_code_take_the_same_steps(C, epsilon, ridge, dtype, monkeypatch):
+    ended = set()
+    for n, most in ((1, 50), (2, 50), (40, 7), (150, 100_000)):
+        found = []
+        for few in (0, 300):
+            monkeypatch.setattr(pair_steps, "TINY", few)
+            monkeypatch.setattr(pair_steps, "_climb", pair_steps._PairSteps())
+            K, rho, beta, residual, lower, upper = problem(n, C, epsilon, ridge, dtype, n)
+            steps, left = pair_steps.ascend_pairs(K, rho, beta, residual, lower, upper, epsilon, 1e-6, most)
+            assert beta.sum() == pytest.approx(0.0, abs=1e-9 * C * n)
+            found.append((steps, left, beta.tobytes(), residual.tobytes()))
+            ended.add(left <= 1e-6)
+        assert found[0] == found[1]
+    assert ended == {True, False}  # by the tolerance, and by the number of steps
+
+
+def test_compiled_code_takes_over_and_stays(monkeypatch):
+    calls = []
+    monkeypatch.setattr(pair_steps, "_WORTH_COMPILING", 20)
+    climb = pair_steps._PairSteps()
+    monkeypatch.setattr(pair_steps, "_climb", climb)
+    plain, compiled = pair_steps.climb_pairs, climb.compiled
+    monkeypatch.setattr(pair_steps, "climb_pairs", lambda *given: (calls.append("plain"), plain(*given))[1])
+    monkeypatch.setattr(climb, "compiled", lambda *given: (calls.append("compiled"), compiled(*given))[1])
+    for most in (15, 15, 5, 5):
+        pair_steps.ascend_pairs(*problem(60, 1.0, 0.0, 0.0, float, 0), 0.0, 1e-9, most)
+    assert calls == ["plain", "plain", "compiled", "compiled"]
+
+
+def test_an_empty_problem_is_solved():
+    none = np.zeros(0)
+    assert pair_steps.ascend_pairs(np.zeros((0, 0)), none, none, none, none, none, 0.0, 1e-3, 10) == (0, 0.0)
+
+
+FITS = """
+import numpy as np, sys
+from kernelmosaic import MKLClassifier
+from kernelmosaic.solvers import pair_steps
+pair_steps._WORTH_COMPILING = {limit}
+rng = np.random.RandomState(0)
+X = rng.standard_normal((120, 4))
+y = X[:, 0] + 0.5 * rng.standard_normal(120) > 0
+model = MKLClassifier(C=100).fit(X, y)
+print(model.objective_.hex(), model.dual_coef_.tobytes().hex(), "numba" in sys.modules)
+"""
+
+
+def test_a_fit_is_the_same_whoever_takes_the_steps():
+    env = os.environ | {"PYTHONPATH": SOURCES}
+
+    def fit(limit):
+        code = FITS.format(limit=limit)
+        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+    plain, compiled, both = fit(10**9), fit(-1), fit(300)
+    assert [one.pop() for one in (plain, compiled, both)] == ["False", "True", "True"]
+    assert plain == compiled == both
