@@ -20,7 +20,7 @@ def main() -> int:
     parser.add_argument("--index", type=int, help="run this one problem here and print what becomes of it")
     parser.add_argument("--count", type=int, default=1000, help="how many problems")
     parser.add_argument("--n-jobs", type=int, default=2, help="worker processes")
-    parser.add_argument("--without-joint", action="store_true", help="leave out problems of all classes at once")
+    parser.add_argument("--joint", action="store_true", help="only problems of all classes at once")
     parser.add_argument("--log", type=Path, help="keep outcomes in this file, and go on where it ends")
     given = parser.parse_args()
     known = _read(given.log) if given.log else []
@@ -31,8 +31,8 @@ def main() -> int:
         return int(outcome.failed)
     outcomes = [one for one in known if one.seed == seed and one.index < given.count]
     todo = sorted(set(range(given.count)) - {one.index for one in outcomes})
-    if given.without_joint:
-        todo = [index for index in todo if not draw(seed, index).joint]
+    if given.joint:
+        todo = [index for index in todo if draw(seed, index).joint]
 
     total = len(outcomes) + len(todo)
 

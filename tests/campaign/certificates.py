@@ -143,8 +143,6 @@ def _check_numbers(problem: Any, model: Any) -> None:
     if not np.all(np.isfinite(values)) or (predicted.dtype.kind == "f" and not np.all(np.isfinite(predicted))):
         raise Dishonest("predictions are not finite")
     intercept = model.intercept_
-    if problem.name == "BilinearMKLClassifier" and len(intercept) == 2:
-        intercept = np.diff(intercept)
     total = terms.sum(axis=1) + (intercept if terms.ndim == 3 else intercept[0])
     size = np.abs(terms).sum(axis=1) + np.abs(intercept if terms.ndim == 3 else intercept[0])
     if not np.all(np.abs(total - values) <= 1e-8 * size + 1e-300):

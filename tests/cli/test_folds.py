@@ -1,9 +1,8 @@
-"""Kernels shared by the fits of a fold: the same answers as without, and no more memory than allowed."""
+"""Kernels and solutions shared by the fits of a fold: the same answers as without."""
 
 from __future__ import annotations
 
 import warnings
-import weakref
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +14,7 @@ from tests.cli.tables import curve, done, flowers, strings, write
 from kernelmosaic.cli import fit as training
 from kernelmosaic.cli.fit import Columns, Request, _pipeline, make_folds, read_material
 from kernelmosaic.cli.methods import Wishes, check_method, price_name
-from kernelmosaic.model_selection import folds as shared_folds
-from kernelmosaic.model_selection.folds import is_shareable, shared_fold
+from kernelmosaic.gram.stack import StoredStack
 
 PRICES = [0.1, 10.0]
 
@@ -35,9 +33,9 @@ class Case:
         self.folds = make_folds(self.wishes, self.y)
 
     def curve(self, sample_C=PRICES):
-        """What the command line's cross-validation finds; small tables stand in for those whose kernels take long."""
+        """What the command line's cross-validation finds."""
         arguments = (self.pipeline, self.parameter, sample_C, self.folds, self.wishes, self.table, self.y)
-        return training._cross_validate(*arguments, lambda what, n: None, wide=1)
+        return training._cross_validate(*arguments, lambda what, n: None)
 
     def naive(self, price):
         """Every row's prediction by a whole pipeline fitted to the other parts, one fit after the other."""
@@ -81,9 +79,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_answers_are_those_of_whole_fits(tmp_path, monkeypatch, name):
-    made = []
-    monkeypatch.setattr(training, "shared_fold", lambda *a: made.append(shared_fold(*a)) or made[-1])
+def test_the_answers_are_those_of_whole_fits(tmp_path, name):
     case = Case(tmp_path, *CASES[name])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -92,7 +88,6 @@ def test_the_answers_are_those_of_whole_fits(tmp_path, monkeypatch, name):
                 np.testing.assert_allclose(point.predictions, case.naive(point.price), atol=2e-2 * np.std(case.y))
             else:
                 case.assert_same_classes(point)
-    assert len(made) == 3  # one per fold, not one per fit
 
 
 def test_matrices_that_were_given_stay_beside_those_computed(tmp_path):
@@ -100,94 +95,26 @@ def test_matrices_that_were_given_stay_beside_those_computed(tmp_path):
     X = table[["noise_a", "noise_b"]].to_numpy()
     np.save(tmp_path / "K.npy", np.exp(-((X[:, None] - X) ** 2).sum(-1)))
     case = Case(tmp_path, table, "kind", views=("s=shape_*:gauss",), kernels=(f"k={tmp_path / 'K.npy'}",))
-    fold = shared_fold(case.pipeline, case.table, *case.folds[0])
-    ours, given = (kernel for _, kernel, _ in fold.pipeline[-1].kernels)
-    assert len(ours.K) == 60
-    assert given.K is case.pipeline[-1].kernels[1][1].K
     for point in case.curve():
         case.assert_same_classes(point)
 
 
 def test_widths_and_scales_are_learned_without_the_held_out_part(tmp_path):
-    table = flowers()
-    case = Case(tmp_path, table, "kind", views=("s=shape_*:gauss",))
-    rows, held = case.folds[0]
-    case.table.iloc[held] *= 1000.0  # what nobody may look at
-    fold = shared_fold(case.pipeline, case.table, rows, held)
-    X = table[["shape_a", "shape_b"]].to_numpy()[rows]
-    Z = (X - X.mean(axis=0)) / X.std(axis=0)
-    distances = np.array([[np.linalg.norm(a - b) for b in Z] for a in Z])
-    width = np.median([distances[i, j] for i in range(len(Z)) for j in range(i)])
-    K = fold.pipeline[-1].kernels[0][1].K
-    np.testing.assert_allclose(K[: len(rows), : len(rows)], np.exp(-((distances / width) ** 2)), atol=1e-12)
-    np.testing.assert_allclose(K[len(rows) :, : len(rows)], 0.0, atol=1e-12)
+    case = Case(tmp_path, flowers(), "kind", views=("s=shape_*:gauss",))
+    _, held = case.folds[0]
+    case.folds = case.folds[:1]
+    predictions = case.curve()[0].predictions
+    case.table.iloc[held[1:]] *= 1000.0  # what nobody may look at
+    assert case.curve()[0].predictions[held[0]] == predictions[held[0]]
+    case.assert_same_classes(case.curve()[0])
 
 
-def test_equal_samples_have_one_number(tmp_path):
-    case = Case(tmp_path, repeated(flowers()), "kind", views=("s=shape_*:gauss",))
-    fold = shared_fold(case.pipeline, case.table, *case.folds[0])
-    number = np.concatenate([fold.train, fold.held])[:, -1].astype(int)
-    order = np.concatenate(case.folds[0])
-    same = number[:, None] == number
-    values = case.table.to_numpy()[order]
-    np.testing.assert_array_equal(same, np.all(values[:, None] == values, axis=-1))
-    assert len(fold.pipeline[-1].kernels[0][1].K) == 60
-
-
-# Memory -------------------------------------------------------------------------------------------------------------
-
-
-def test_what_fits_is_what_all_folds_at_once_need(tmp_path):
-    case = Case(tmp_path, flowers(), "kind", views=("s=shape_*:linear+gauss",))
-    need = 2 * 3 * 60 * 60 * 8  # two kernels, three folds
-    assert is_shareable(case.pipeline, 60, 3, need, wide=1)
-    assert not is_shareable(case.pipeline, 60, 3, need - 1, wide=1)
-    assert is_shareable(case.pipeline, 60, 3, wide=1)
-
-
-def test_only_kernels_that_take_long_are_shared(tmp_path):
-    wide = pd.DataFrame({f"x{i}": np.arange(20.0) * (i + 1) for i in range(100)}).assign(kind=list("ab") * 10)
-    for table, target, views, expected in (
-        (flowers(), "kind", ("s=shape_*:linear+gauss",), False),
-        (wide, "kind", ("w=x*:linear",), True),
-        (wide, "kind", ("w=x1*:linear",), False),
-        (strings(), "motif", ("d=dna:spectrum(2)",), True),
-    ):
-        case = Case(tmp_path, table, target, views=views)
-        assert is_shareable(case.pipeline, len(table), 1) == expected
-    np.save(tmp_path / "K.npy", np.eye(60))
-    given = Case(tmp_path, flowers(), "kind", kernels=(f"k={tmp_path / 'K.npy'}",))
-    assert not is_shareable(given.pipeline, 60, 1)
-
-
-def test_without_the_memory_every_fit_computes_its_own(tmp_path, monkeypatch):
-    case = Case(tmp_path, flowers(), "kind")
-    shared = [point.predictions for point in case.curve()]
-    monkeypatch.setattr(shared_folds, "default_budget", lambda: 10_000)
-    monkeypatch.setattr(training, "shared_fold", None)
-    for point, expected in zip(case.curve(), shared, strict=True):
-        np.testing.assert_array_equal(point.predictions, expected)
-
-
-def test_one_price_has_nothing_to_share(tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "shared_fold", None)
-    assert len(Case(tmp_path, flowers(), "kind").curve([1.0])) == 1
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_no_more_folds_are_held_than_worked_on(tmp_path, monkeypatch, jobs):
-    held, most = [], []
-
-    def watch(*arguments):
-        fold = shared_fold(*arguments)
-        held.append(weakref.ref(fold.pipeline[-1].kernels[0][1].K.base))
-        most.append(sum(one() is not None for one in held))
-        return fold
-
-    monkeypatch.setattr(training, "shared_fold", watch)
-    Case(tmp_path, flowers(), "kind", jobs=jobs).curve([0.01, 0.1, 1.0, 10.0])
-    assert len(most) == 3
-    assert max(most) <= jobs
+def test_every_fold_computes_its_kernels_once(tmp_path, monkeypatch):
+    made = []
+    fill = StoredStack.fill
+    monkeypatch.setattr(StoredStack, "fill", lambda *a, **k: made.append(a) or fill(*a, **k))
+    Case(tmp_path, flowers(), "kind").curve([0.01, 0.1, 1.0, 10.0])
+    assert len(made) == 3
 
 
 def test_from_the_command_line_with_threads(capsys, tmp_path):

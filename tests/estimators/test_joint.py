@@ -107,9 +107,39 @@ def test_bilinear_with_two_classes_and_precomputed_kernels():
     model = BilinearMKLClassifier([Precomputed(K), Precomputed((K + 1.0) ** 2)]).fit(rows, Y[two])
     scores = model.decision_function(rows)
     assert scores.shape == (len(rows),)
-    assert_allclose(model.contributions(rows).sum(axis=1), scores, atol=1e-10)
+    assert model.intercept_.shape == (1,)
+    assert_allclose(model.contributions(rows).sum(axis=1) + model.intercept_, scores, atol=1e-10)
     assert model.weights_.shape == (2, 2)
     assert (model.predict(rows) == Y[two]).all()
+
+
+@pytest.mark.parametrize("multi_class", ["joint", "pairwise"])
+def test_a_price_at_which_no_slack_is_left(multi_class):
+    conic = pytest.importorskip("tests.reference.joint")
+    model = MKLClassifier([Gaussian(1.0), Polynomial(2)], C=1e12, multi_class=multi_class, weights="uniform").fit(X, Y)
+    assert model.duality_gap_ <= 1e-3
+    assert model.score(X, Y) == 1.0
+    # Beyond some price the optimum stays what it is.
+    pairwise = multi_class == "pairwise"
+    margins = np.full((len(Y), 3), 2.0 if pairwise else 1.0)
+    prices = np.full(len(Y), 1e4)
+    K, labels = model.kernel_matrix(X), np.unique(Y, return_inverse=True)[1]
+    optimum = conic.solve_joint_conic(K, labels, 3, prices, margins, pairwise, constants=True)
+    assert model.objective_ == pytest.approx(optimum, rel=2e-3)
+    learned = MKLClassifier([Gaussian(1.0), Polynomial(2), Linear()], C=1e12, multi_class=multi_class).fit(X, Y)
+    assert learned.duality_gap_ <= 1e-3
+
+
+def test_a_class_that_no_kernel_tells_apart_has_no_weights():
+    model = BilinearMKLClassifier([Precomputed(np.ones((6, 6)))], normalize=None).fit(
+        np.arange(6).reshape(-1, 1), [0, 0, 1, 1, 2, 2]
+    )
+    # Samples that are all alike are worth one slack each; no output is.
+    assert model.objective_ == pytest.approx(6.0, rel=1e-3)
+    K = model.kernel_matrix(np.arange(6).reshape(-1, 1))
+    beta = np.zeros((3, 6))
+    beta[:, model.support_] = model.dual_coef_
+    assert_allclose(model.weights_.sum(axis=1), [b @ k @ b for b, k in zip(beta, K, strict=True)], atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -44,7 +43,7 @@ from kernelmosaic.cli.views import (
     read_given_kernels,
     read_views,
 )
-from kernelmosaic.model_selection.folds import WIDE, Later, is_shareable, plain_fold, shared_fold
+from kernelmosaic.estimators._path import HeldOut, Samples, follow_path
 
 #: How exactly the fits that only choose a price are solved.
 _LOOSE = 1e-2
@@ -197,46 +196,39 @@ def _cross_validate(
     table: Any,
     y: Any,
     advance: Any,
-    wide: int = WIDE,
 ) -> list[PricePoint]:
     quick = {} if wishes.method == "localized" else {"model__tol": _LOOSE}
     quick |= {"model__n_init": 1} if wishes.method == "localized" else {}
-    at_once = min(effective_n_jobs(wishes.jobs), len(folds))
-    shares = len(Cs) > 1 and is_shareable(estimator, len(y), at_once, wide=wide)
-    make = shared_fold if shares else plain_fold
 
-    def attempt(i: int, f: int, fold: Later) -> tuple[int, int, Any, bool]:
-        given = fold.get()
-        model = clone(given.pipeline).set_params(**{parameter: Cs[i]}, **quick)
-        model.fit(given.train, None if wishes.task == ONE_CLASS else y[folds[f][0]])
-        inner = model.named_steps["model"]
-        return i, f, model.predict(given.held), not inner.duality_gap_ <= inner.tol
+    def follow(rows: NDArray[np.intp], held: NDArray[np.intp]) -> list[HeldOut]:
+        # What the preparation learns it learns from the rows of the fold, too.
+        prepare = clone(estimator[:-1]).fit(table.iloc[rows])
+        X = np.vstack([prepare.transform(table.iloc[rows]), prepare.transform(table.iloc[held])])
+        target = None if wishes.task == ONE_CLASS else np.concatenate([y[rows], y[held]])
+        models = [clone(estimator).set_params(**{parameter: C}, **quick).named_steps["model"] for C in Cs]
+        every = np.arange(len(X))
+        return follow_path(models, Samples.read(models, X, target), every[: len(rows)], every[len(rows) :], scale=False)
 
-    def tasks() -> Iterator[Any]:
-        # Fold by fold, and no fold is held here: its matrices go as soon as its last price is done.
-        for f, (rows, held) in enumerate(folds):
-            fold = Later(partial(make, estimator, table, rows, held))
-            yield from (delayed(attempt)(i, f, fold) for i in range(len(Cs)))
-
-    found: dict[tuple[int, int], tuple[Any, bool]] = {}
+    found = []
     # Threads: the compiled loops let others run, and nothing has to be copied or started.
-    workers = Parallel(n_jobs=wishes.jobs, prefer="threads", return_as="generator_unordered")
+    workers = Parallel(n_jobs=wishes.jobs, prefer="threads", return_as="generator")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what stopped early is counted
-        for done, (i, f, predicted, loose) in enumerate(workers(tasks()), start=1):
-            found[i, f] = predicted, loose
-            advance("cross-validation", done)
+        for done, path in enumerate(workers(delayed(follow)(*fold) for fold in folds), start=1):
+            found.append(path)
+            advance("cross-validation", done * len(Cs))
     if not folds:
         return []
-    return [_gather(price, [found[i, f] for f in range(len(folds))], folds, wishes, y) for i, price in enumerate(Cs)]
+    tol = clone(estimator).set_params(**quick).named_steps["model"].tol
+    return [_gather(price, [path[i] for path in found], folds, wishes, y, tol) for i, price in enumerate(Cs)]
 
 
-def _gather(price: float, found: Any, folds: Any, wishes: Wishes, y: Any) -> PricePoint:
-    predictions = np.empty(len(y), dtype=np.asarray(found[0][0]).dtype)
-    for (predicted, _), (_, held) in zip(found, folds, strict=True):
-        predictions[held] = predicted
+def _gather(price: float, found: list[HeldOut], folds: Any, wishes: Wishes, y: Any, tol: float) -> PricePoint:
+    predictions = np.empty(len(y), dtype=found[0].predicted.dtype)
+    for one, (_, held) in zip(found, folds, strict=True):
+        predictions[held] = one.predicted
     scores = np.array([score_of(wishes.task, y[held], predictions[held]) for _, held in folds])
-    return PricePoint(price, scores, predictions, sum(loose for _, loose in found))
+    return PricePoint(price, scores, predictions, sum(not one.gap <= tol for one in found))
 
 
 def _fit(model: Any, table: Any, y: Any, task: str) -> list[str]:

@@ -336,6 +336,10 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         values: NDArray[np.float64] = self._expansion.values(X) + self.intercept_
         return values
 
+    @abstractmethod
+    def _predictions(self, outputs: NDArray[np.float64]) -> NDArray[Any]:
+        """Return what outputs of shape (n_samples, outputs) predict."""
+
     def contributions(self, X: Any) -> NDArray[np.float64]:
         """Return each kernel's share of the decision.
 
@@ -472,8 +476,11 @@ class BaseMKLClassifier(ClassifierMixin, BaseMKL):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each sample."""
-        scores = self.decision_function(X)
-        return np.asarray(self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)])
+        return self._predictions(self._outputs(X))
+
+    def _predictions(self, outputs: NDArray[np.float64]) -> NDArray[Any]:
+        one = outputs.shape[1] == 1
+        return np.asarray(self.classes_[(outputs[:, 0] > 0).astype(int) if one else outputs.argmax(axis=1)])
 
 
 def _as_column(X: Any) -> Any:

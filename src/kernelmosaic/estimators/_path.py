@@ -26,7 +26,7 @@ class Samples:
 
     Attributes
     ----------
-    X, y : array, or sparse matrix; ndarray of shape (n,) or (n, targets)
+    X, y : array, or sparse matrix; ndarray of shape (n,) or (n, targets), or None
         Samples and targets.
     weight : ndarray of shape (n,) or None
         How much each counts.
@@ -39,10 +39,17 @@ class Samples:
     weight: Array | None
     original: Any
 
+    @classmethod
+    def read(cls, models: Sequence[Any], X: Any, y: Any) -> Samples:
+        """Return samples as the models take them, which differ in nothing that samples are checked by."""
+        for model in models:
+            validated = model._validate(X, reset=True)
+        return cls(validated, y, None, X)
+
     def take(self, rows: Rows) -> Samples:
         """Return some of the samples."""
         weight = None if self.weight is None else self.weight[rows]
-        return Samples(self.X[rows], self.y[rows], weight, self.original)
+        return Samples(self.X[rows], None if self.y is None else self.y[rows], weight, self.original)
 
     def standardizer(self, model: Any) -> Standardizer:
         """Return what puts the columns of numbers that a model's kernels read on one scale."""
@@ -65,6 +72,8 @@ class HeldOut:
     ----------
     outputs : ndarray of shape (n_held, outputs)
         Decision values, or predicted targets.
+    predicted : ndarray of shape (n_held,) or (n_held, targets)
+        What it predicts.
     classes : ndarray or None
         The classes of the training samples, of a classifier.
     weights : ndarray of shape (P,) or (classes, P)
@@ -76,6 +85,7 @@ class HeldOut:
     """
 
     outputs: Array
+    predicted: NDArray[Any]
     classes: NDArray[Any] | None
     weights: Array
     gap: float
@@ -125,10 +135,12 @@ def follow_path(
             shared.likely = start if like is None else Likely(_guess(models[:i], like[: i + 1]))
             model._fit_validated(inside.X, inside.y, inside.weight, inside.original)
         outputs = _outputs(models, shared.training_sets, len(train), outside)
-    return [
-        HeldOut(values, getattr(model, "classes_", None), model.weights_, model.duality_gap_, model.n_solves_)
-        for model, values in zip(models, outputs, strict=True)
-    ]
+    return [_held_out(model, values) for model, values in zip(models, outputs, strict=True)]
+
+
+def _held_out(model: Any, outputs: Array) -> HeldOut:
+    predicted, classes = model._predictions(outputs), getattr(model, "classes_", None)
+    return HeldOut(outputs, predicted, classes, model.weights_, model.duality_gap_, model.n_solves_)
 
 
 def _guess(done: Sequence[Any], like: Sequence[HeldOut]) -> Array:

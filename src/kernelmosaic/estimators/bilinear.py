@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic.backend import default_budget, format_bytes
 from kernelmosaic.estimators._base import BaseMKLClassifier
+from kernelmosaic.estimators._training_set import TrainingSet
 from kernelmosaic.gram import GramStack, StoredStack
 from kernelmosaic.learning import Learner, Parameters, make_learner
 from kernelmosaic.learning.class_wise import matrix_dtype
@@ -62,13 +63,15 @@ class BilinearMKLClassifier(BaseMKLClassifier):
     Attributes
     ----------
     weights_ : ndarray of shape (classes, P)
-        The weights d, scaled so that Σ_r d_cr = ‖w_c‖².
+        The weights d, scaled so that Σ_r d_cr = ‖w_c‖²: all zero for a class that no kernel tells apart.
     dual_coef_ : ndarray of shape (classes, n_support)
         The coefficients τ of the support vectors.
     objective_, duality_gap_ : float
         Value of the training problem, and its certified relative duality gap.
-    kernel_names_, support_, n_support_, support_fraction_, intercept_, n_iter_, n_solves_, history_, classes_
-        As in `MKLClassifier`; the intercepts are zero, the model has none.
+    intercept_ : ndarray of shape (classes,), or (1,) for two classes
+        Zeros, one per column of the decision function: the model has no constants.
+    kernel_names_, support_, n_support_, support_fraction_, n_iter_, n_solves_, history_, classes_
+        As in `MKLClassifier`.
 
     References
     ----------
@@ -162,6 +165,11 @@ class BilinearMKLClassifier(BaseMKLClassifier):
                 f"One combined matrix for each of {len(self.classes_)} classes needs {format_bytes(need)}, the budget "
                 f"leaves {format_bytes(left)}: use fewer samples, raise memory_budget, or use approximation='nystroem'."
             )
+
+    def _keep(self, data: TrainingSet, learned: list[Any], machines: list[Any]) -> None:
+        super()._keep(data, learned, machines)
+        if len(self.classes_) == 2:
+            self.intercept_ = np.diff(self.intercept_)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the outputs, one column per class; for two classes, by how much the second is ahead."""

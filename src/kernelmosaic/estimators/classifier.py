@@ -252,7 +252,10 @@ class MKLClassifier(BaseMKLClassifier):
 
     def _multiclass_machine(self, labels: NDArray[np.intp], sample_C: NDArray[np.float64]) -> MulticlassMachine:
         if self.slack != 1:
-            raise ValueError(f"slack={self.slack!r}: multi_class={self.multi_class!r} has slacks of norm 1 only.")
+            raise ValueError(
+                f"slack={self.slack!r}: multi_class={self.multi_class!r} has slacks of norm 1 only, as printed; give "
+                "slack=1, or multi_class='ovr' or 'ovr-shared'."
+            )
         C = check_positive("C", self.C)
         return _JOINT[self.multi_class](labels, C, len(self.classes_), sample_C, constants=True)
 

@@ -310,7 +310,10 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each sample; fitted to labels, their indicators, of shape (n_samples, labels)."""
-        return (self._outputs(X) > 0).astype(int) if self._has_labels else super().predict(X)
+        return super().predict(X)
+
+    def _predictions(self, outputs: NDArray[np.float64]) -> NDArray[Any]:
+        return (outputs > 0).astype(int) if self._has_labels else super()._predictions(outputs)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

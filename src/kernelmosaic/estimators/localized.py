@@ -335,7 +335,7 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         Norm of the slack.
     multi_class : {"ovr", "ovr-shared", "joint", "pairwise"}, default="ovr"
         How more than two classes are handled: one versus rest, each with gates of its own; or all in one problem with
-        shared gates, without constants, as in :class:`MKLClassifier`.
+        shared gates and a constant per class, as in :class:`MKLClassifier`.
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"
         How kernels are put on one scale; see :class:`MKLClassifier`.
     approximation : {"nystroem", "fourier"} or None, default=None

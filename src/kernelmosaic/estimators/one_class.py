@@ -112,7 +112,10 @@ class MKLOneClass(OutlierMixin, BaseMKL):
             )
         original = X
         X = self._validate(X, reset=True)
-        self._fit(X, None, self._sample_weight(sample_weight, X), original)
+        return self._fit_validated(X, None, self._sample_weight(sample_weight, X), original)
+
+    def _fit_validated(self, X: Any, y: None, weight: NDArray[np.float64] | None, original: Any) -> Self:
+        self._fit(X, None, weight, original)
         self.n_support_ = np.array([len(self.support_)])
         self.offset_ = -float(self.intercept_[0])
         return self
@@ -141,11 +144,16 @@ class MKLOneClass(OutlierMixin, BaseMKL):
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the signed distances: negative for novel samples."""
-        values = self._outputs(X)[:, 0]
-        # The boundary runs through samples, which must fall on the same side however many are asked about at once.
         rounding = _ROUNDING["single" if getattr(X, "dtype", None) == np.float32 else "double"]
-        values[np.abs(values) <= rounding * abs(self.offset_)] = 0.0
-        return values
+        return self._distances(self._outputs(X), rounding)
+
+    def _distances(self, outputs: NDArray[np.float64], rounding: float) -> NDArray[np.float64]:
+        values = outputs[:, 0]
+        # The boundary runs through samples, which must fall on the same side however many are asked about at once.
+        return np.where(np.abs(values) <= rounding * abs(self.offset_), 0.0, values)
+
+    def _predictions(self, outputs: NDArray[np.float64]) -> NDArray[np.int64]:
+        return np.where(self._distances(outputs, _ROUNDING["double"]) >= 0, 1, -1)
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """Return the unshifted scores: the decision function plus `offset_`."""

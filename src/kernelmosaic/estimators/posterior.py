@@ -208,11 +208,13 @@ class PosteriorMKLClassifier(MKLClassifier):
 
         A sample whose two best posteriors are equal asks for outputs that are: ties are a matter of course here.
         """
-        scores = self.decision_function(X)
-        if scores.ndim == 1:
-            return super().predict(X)
-        best = scores.max(axis=1, keepdims=True)
-        return np.asarray(self.classes_[(scores >= best - _SAME * (1.0 + np.abs(best))).argmax(axis=1)])
+        return super().predict(X)
+
+    def _predictions(self, outputs: Array) -> NDArray[Any]:
+        if outputs.shape[1] == 1:
+            return super()._predictions(outputs)
+        best = outputs.max(axis=1, keepdims=True)
+        return np.asarray(self.classes_[(outputs >= best - _SAME * (1.0 + np.abs(best))).argmax(axis=1)])
 
     def _probabilities(self, outputs: Array) -> Array:
         """Return the posteriors that outputs stand for, kept away from zero.

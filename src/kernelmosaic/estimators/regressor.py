@@ -152,7 +152,9 @@ class MKLRegressor(RegressorMixin, BaseMKL):
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the predicted targets, in the shape of those the model was fitted to."""
-        outputs = self._outputs(X)
+        return self._predictions(self._outputs(X))
+
+    def _predictions(self, outputs: NDArray[np.float64]) -> NDArray[np.float64]:
         return outputs[:, 0] if self._is_flat else outputs
 
     def __sklearn_tags__(self) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack
-from kernelmosaic.learning.multiclass import LARGEST, SINGLE
+from kernelmosaic.learning.multiclass import FEW, LARGEST, SINGLE
 from kernelmosaic.learning.norms import damped, trusted_floor
 from kernelmosaic.learning.problem import (
     ROUNDING,
@@ -31,8 +31,6 @@ from kernelmosaic.solvers import Program, solve_smo
 from kernelmosaic.solvers.multiclass_newton import free_coefficients, multiclass_curvature
 from kernelmosaic.solvers.multiclass_program import MulticlassSolution, certify_multiclass
 
-#: Matrices of more samples are in single precision, if that will do.
-_FEW = 500
 #: The machine is first solved to this gap, ...
 _FIRST_TOL = 1e-2
 #: ... then sharpened by this factor when its error is what holds the weights up, down to rounding.
@@ -73,6 +71,7 @@ class ClassWiseProblem(Problem):
     def __init__(self, stack: GramStack, machine: MulticlassMachine, options: Options) -> None:
         super().__init__(stack, machine, options)
         self.n_classes = machine.program.n_classes
+        # Also for few samples: a class without weights has a curvature of rounding, which a coarser one hides.
         self.single = options.tol >= SINGLE
         self._K = np.empty((0, 0, 0))
         if stack.writes_matrices:
@@ -121,8 +120,10 @@ class ClassWiseProblem(Problem):
         products = self.stack.products(found.beta)
         # Rounding can make the form of a positive semi-definite matrix negative.
         q = np.maximum(0.5 * np.einsum("mic,ic->cm", products, found.beta), 0.0)
-        solution = certify_multiclass(program, found.beta, _outputs(theta, products), found.n_iter)
         norms = np.sqrt(2.0 * np.sum(theta * q, axis=1))
+        # What rounding leaves of the outputs of a class without a norm is no output.
+        outputs = _outputs(theta, products) * (norms > 0)
+        solution = certify_multiclass(program, found.beta, outputs, found.n_iter)
         upper = float(np.sqrt(theta.sum(axis=1)) @ norms) + program.losses(solution.values)
         self._last = Evaluation(theta, solution, upper, q, products)
         return self._last
@@ -170,7 +171,7 @@ class ClassWiseProblem(Problem):
 
 def matrix_dtype(stack: GramStack, tol: float) -> np.dtype[Any]:
     """Return the precision of the classes' matrices: they tell the machine where to go, the stack's own certify it."""
-    return np.dtype(np.float32) if tol >= SINGLE and stack.n_samples > _FEW else stack.dtype
+    return np.dtype(np.float32) if tol >= SINGLE and stack.n_samples > FEW else stack.dtype
 
 
 def _outputs(theta: Array, products: Array) -> Array:

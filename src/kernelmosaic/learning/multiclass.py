@@ -13,8 +13,10 @@ from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import Evaluation, MachineProblem, Options
 from kernelmosaic.solvers.multiclass_newton import free_coefficients, multiclass_curvature
 
-#: Down to this gap of the whole problem single precision does for curvatures.
+#: Down to this gap of the whole problem single precision does for curvatures, and for matrices of classes, ...
 SINGLE = 1e-4
+#: ... which pays with more samples than this.
+FEW = 500
 #: Samples with free coefficients beyond which factorising their blocks costs more than the solves it saves.
 LARGEST = 4000
 #: A secant is used if its curvature is at least this share of what its slopes would allow.
@@ -28,7 +30,7 @@ class MulticlassProblem(MachineProblem):
 
     def __init__(self, stack: GramStack, machine: Any, options: Options) -> None:
         super().__init__(stack, machine, options)
-        self.single = options.tol >= SINGLE
+        self.single = options.tol >= SINGLE and stack.n_samples > FEW
         self._H: NDArray[np.float64] | None = None
         self._seen: Evaluation | None = None
 

@@ -18,6 +18,7 @@ from sklearn.model_selection import check_cv
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils.validation import _check_method_params
 
+from kernelmosaic.estimators._shared import SharedKernels
 from kernelmosaic.kernels.views import PerColumn, default_kernels, lay_specs, read_kernels
 from kernelmosaic.learning.problem import progress
 from kernelmosaic.model_selection.surface import Exploration, Terrain
@@ -304,7 +305,9 @@ class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
         # The bar says it all; scikit-learn's own line for every batch would only tear it.
         self._show, self.verbose = self.verbose, False
         try:
-            super().fit(X, y, **params)
+            # The points meet the same folds, whose kernels need be computed once.
+            with SharedKernels():
+                super().fit(X, y, **params)
             self._append_failed()
         finally:
             self.verbose = self._show

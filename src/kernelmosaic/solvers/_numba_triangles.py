@@ -24,3 +24,11 @@ def add_lower(block: NDArray[Any], rows: NDArray[Any], out: NDArray[Any]) -> Non
         target = out[rows[i]]
         for j in range(i + 1):
             target[rows[j]] += block[i, j]
+
+
+@njit(cache=True, nogil=True)
+def mirror_lower(A: NDArray[Any]) -> None:
+    """Fill the upper half of a symmetric matrix by its lower half."""
+    for i in range(len(A)):
+        for j in range(i):
+            A[j, i] = A[i, j]

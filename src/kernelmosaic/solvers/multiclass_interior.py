@@ -113,6 +113,9 @@ class _State:
         program: MulticlassProgram,
         jitter: float,
     ) -> None:
+        from kernelmosaic.solvers import _numba_triangles
+
+        self.loops = _numba_triangles
         n, k = target.shape
         rows = np.arange(n)
         self.scale = float(program.sample_C.mean())
@@ -151,10 +154,10 @@ class _State:
             for one in A:
                 lapack.factorise(one)
                 lapack.invert(one)
+                self.loops.mirror_lower(one)
         except np.linalg.LinAlgError:
             return False
-        # The upper halves are what they were.
-        inverses = np.tril(A) + np.swapaxes(np.tril(A, -1), 1, 2)
+        inverses = A
         ones = inverses.sum(axis=2)
         # Of the classes' sums the last follows from the others and the samples'.
         free = k - 1 if self.constants else 0
