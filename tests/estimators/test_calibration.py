@@ -72,7 +72,7 @@ def test_the_slope_is_the_most_likely_one(weighted, n_classes):
     found = Calibration.fit(outputs, y, n_classes, weight, "sigmoid")
     loss = smoothed_loss(F, y, np.ones(80) if weight is None else weight)
     best = minimize_scalar(loss, bounds=(0, 10), method="bounded", options={"xatol": 1e-9}).x
-    assert_allclose(found.probabilities(outputs), np.exp(log_softmax(best * F, axis=1)), atol=1e-5)
+    assert_allclose(found.slope, best, rtol=1e-5)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -291,7 +291,7 @@ def test_discriminant_values_of_samples_left_out_equal_refits(kind):
     values = left_out_values(model, K, y)
     new = np.linspace(-1.5, 1.5, 7)
     if kind == "labels":
-        for j, one in enumerate(found._calibrations):
+        for j, one in enumerate(found._calibration.labels):
             expected = Calibration.fit(values[:, j], y[:, j], 2, None, "sigmoid")
             assert_allclose(one.probabilities(new), expected.probabilities(new), atol=1e-6)
         p = found.predict_proba(np.arange(n)[:, np.newaxis])
@@ -300,7 +300,7 @@ def test_discriminant_values_of_samples_left_out_equal_refits(kind):
         return
     outputs = new if kind == "two classes" else np.column_stack([new, new[::-1], 0 * new])
     expected = Calibration.fit(values, y, len(np.unique(y)), None, "sigmoid")
-    assert_allclose(found._calibrations[0].probabilities(outputs), expected.probabilities(outputs), atol=1e-6)
+    assert_allclose(found._calibration.probabilities(outputs), expected.probabilities(outputs), atol=1e-6)
 
 
 @pytest.mark.parametrize("formulation", ["newton", "silp"])
@@ -322,8 +322,10 @@ def test_discriminant_in_features_and_with_either_rule(formulation, decision):
 
 def test_the_discriminant_search_keeps_its_own_probabilities():
     X, y = blobs(2, 60)
-    model = DiscriminantMKLClassifierCV(KERNELS, Cs=[1e-3, 1e-1], norms=("uniform",), cv=3, scale=False).fit(X, y)
-    assert not model._calibrations
+    model = DiscriminantMKLClassifierCV(KERNELS, Cs=[1e-3, 1e-1], norms=("uniform",), cv=3, calibration="isotonic").fit(
+        X, y
+    )
+    assert model._calibration.method == "isotonic"
     assert_allclose(model.predict_proba(X), model._calibration.probabilities(model.decision_function(X)))
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import check_random_state
 
 from kernelmosaic.estimators._calibration import Calibration, check_calibration
@@ -73,6 +72,9 @@ class CrossFit:
     """
 
     def __init__(self, model: Any, samples: Samples, classes: NDArray[Any]) -> None:
+        # Loads a good part of scikit-learn, which fits without probabilities do without.
+        from sklearn.model_selection import StratifiedKFold
+
         self.method = check_calibration(model.calibration)
         # Folds of a memory map are copies, which fit the memory as arrays do.
         X = np.asarray(samples.X.X) if isinstance(samples.X, ArrayRows) else samples.X

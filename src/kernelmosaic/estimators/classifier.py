@@ -77,10 +77,9 @@ class MKLClassifier(BaseMKLClassifier):
     class_weight : dict, "balanced" or None, default=None
         Factors of C, class by class.
     calibration : {"sigmoid", "isotonic"} or None, default=None
-        How decision values become the probabilities of :meth:`predict_proba`: p ∝ exp(a_c f_c + b_c), or monotone step
+        How decision values become the probabilities of :meth:`predict_proba`: p ∝ exp(a f_c), or monotone step
         functions, for sets of a thousand samples and more. They are fitted to the decision values of samples held out,
-        in five folds whose fits start from that to all samples. Near the boundary the most probable class need not be
-        the one that :meth:`predict` decides on. None leaves `fit` at one fit, and no probabilities.
+        in five folds whose fits start from that to all samples. None leaves `fit` at one fit, and no probabilities.
     tol : float, default=1e-3
         Relative duality gap at which to stop.
     max_iter : int, default=100

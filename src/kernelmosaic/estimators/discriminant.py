@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -51,7 +51,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     √n Π Y (YᵀY)^(−½), which for one label per sample is the same as with classes, and a label is predicted where its
     least-squares fit exceeds one half.
 
-    :meth:`predict_proba` is the sigmoid p ∝ exp(a_c f_c + b_c) of the decision values, one for each label of several,
+    :meth:`predict_proba` is the sigmoid p ∝ exp(a f_c) of the decision values, one for each label of several,
     fitted to the decision value of every training sample by all others, which least squares has in closed form at the
     weights learned.
 
@@ -182,8 +182,6 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     # Single precision would leave nothing of a small λ.
     _stack_dtype = np.float64
     _knows_probabilities = True
-    # One for all classes, or one per label; none in a search, which has its own, and in models of version 0.1.
-    _calibrations: Sequence[Calibration] = ()
     # Fitted to labels, of which a sample may have several; models that version 0.1 saved were not.
     _has_labels = False
 
@@ -209,7 +207,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     def _fit_validated(self, X: Any, y: Any, weight: None, original: Any, calibrated: bool = False) -> Self:
         self._check_params()
-        original = to_host(original)
+        original, y = to_host(original), check_discriminant_targets(y, self.decision)
         machine = self._discriminant(y)
         data = self._training_set(X, original, Counted.everyone(len(y), None))
         traces = centered_traces(data.stack, data.diagonals())
@@ -222,14 +220,17 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         written = _as_kim_writes(learned, machine) if self._is_kim() else learned
         self._keep_history([written], [1.0 if self._is_kim() else machine.objective_scale])
         scores = self._keep_rule(data, machine, learned)
-        self._calibrations = self._calibrated(scores(), y) if calibrated else []
+        if calibrated:
+            labels = y if self._has_labels else np.searchsorted(self.classes_, y)
+            values = scores()
+            values = values[:, 0] if values.shape[1] == 1 else values
+            self._calibration = Calibration.fit(values, labels, len(self.classes_), None, "sigmoid")
         complaint = self._complaint(learner, written)
         if complaint is not None:
             warnings.warn(f"{type(self).__name__}{complaint}", ConvergenceWarning, stacklevel=level_of_caller())
         return self
 
     def _discriminant(self, y: Any) -> Discriminant:
-        y = check_discriminant_targets(y, self.decision)
         self._has_labels = y.ndim == 2
         if not self._has_labels:
             self.classes_ = self._find_classes(y)
@@ -298,16 +299,6 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self._n_features_out = A.shape[1]
         return lambda: learned.solution.left_out(machine.targets) @ projection.rotation @ rule.slopes.T + rule.constants
 
-    def _calibrated(self, scores: Matrix, y: Any) -> list[Calibration]:
-        """Return what turns decision values into probabilities, one for each label where there may be several."""
-        if self._has_labels:
-            Y = y.toarray() if issparse(y) else np.asarray(y)
-            pairs = zip(scores.T, Y.astype(np.intp).T, strict=True)
-            return [Calibration.fit(values, labels, 2, None, "sigmoid") for values, labels in pairs]
-        values = scores[:, 0] if scores.shape[1] == 1 else scores
-        labels = np.searchsorted(self.classes_, column_or_1d(y))
-        return [Calibration.fit(values, labels, len(self.classes_), None, "sigmoid")]
-
     def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Machine]:
         """Return what `fit` solves for all targets at once: one least-squares machine a target."""
         alpha = self._ridge(len(y)) or self.alpha_
@@ -323,15 +314,6 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     def _predictions(self, outputs: NDArray[np.float64]) -> NDArray[Any]:
         return (outputs > 0).astype(int) if self._has_labels else super()._predictions(outputs)
-
-    def _probabilities(self, outputs: Matrix) -> Matrix:
-        """Return the probabilities that decision values stand for: of the classes, or of each label by itself."""
-        if self._calibration is not None or not self._calibrations:
-            return super()._probabilities(outputs)
-        if not self._has_labels:
-            return self._calibrations[0].probabilities(outputs)
-        each = zip(self._calibrations, outputs.T, strict=True)
-        return np.column_stack([one.probabilities(values)[:, 1] for one, values in each])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
