@@ -121,6 +121,7 @@ class WorkingSet(ABC, Generic[At, Found]):
         """Go on more exactly after a certificate that disappoints; False if nothing more exact is to be had."""
         return True
 
+    @np.errstate(invalid="ignore")  # what is no number is refused
     def solve(self, tol: float, exhausted: Callable[[], bool]) -> Found:
         """Take rounds until the certified gap is at most `tol`, the steps are used up, or rounding hides the rest."""
         options = self.options
@@ -232,8 +233,7 @@ class OneOutput(WorkingSet[Slopes, Solution]):
         rising = xp.where(beta < p.upper, self.residual - xp.where(beta >= 0, e, -e), -np.inf)
         falling = xp.where(beta > p.lower, self.residual - xp.where(beta > 0, e, -e), np.inf)
         values = self.values
-        with np.errstate(invalid="ignore"):  # whoever certifies refuses what is no number
-            quadratic = 0.5 * (beta @ values)
+        quadratic = 0.5 * (beta @ values)
         top, bottom = rising.max(), falling.min()
         if p.has_losses:
             intercept = self._intercept(bottom, top)
