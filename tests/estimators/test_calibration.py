@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
 from scipy.special import expit, log_softmax
 from sklearn.base import clone
@@ -45,34 +45,46 @@ def blobs(n_classes: int, n: int = 90, seed: int = 0) -> tuple[np.ndarray, np.nd
 # The functions -------------------------------------------------------------------------------------------------------
 
 
+def bent(f: float, slopes: np.ndarray) -> float:
+    """An increasing function with these slopes below −1, from −1 to 0, from 0 to 1 and above, zero at zero."""
+    below, left, right, above = slopes
+    if f < 0:
+        return left * max(f, -1.0) + below * min(f + 1.0, 0.0)
+    return right * min(f, 1.0) + above * max(f - 1.0, 0.0)
+
+
 def smoothed_loss(F: np.ndarray, y: np.ndarray, weight: np.ndarray):
-    """The log-loss of p ∝ exp(a f) with Platt's targets, sample by sample."""
+    """The log-loss of p ∝ exp(h(f)) with Platt's targets, sample by sample, and the penalty on the slopes of h."""
     k = F.shape[1]
     counts = [weight[y == c].sum() for c in range(k)]
 
-    def loss(a: float) -> float:
-        total = 0.0
+    def loss(slopes: np.ndarray) -> float:
+        total = 0.05 * np.sum((slopes - slopes.mean()) ** 2)
         for f, c, w in zip(F, y, weight, strict=True):
             own = (counts[c] + 1) / (counts[c] + 2)
             target = [own if d == c else (1 - own) / (k - 1) for d in range(k)]
-            total -= w * np.dot(target, log_softmax(a * f))
-        return total
+            total -= w * np.dot(target, log_softmax([bent(one, slopes) for one in f]))
+        return float(total)
 
     return loss
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("n_classes", [2, 4])
-def test_the_slope_is_the_most_likely_one(weighted, n_classes):
+def test_the_slopes_are_the_most_likely_ones(weighted, n_classes):
     random = np.random.RandomState(0)
-    F = np.clip(random.standard_normal((80, n_classes)), -1, 1)
+    F = 1.2 * random.standard_normal((60, n_classes))
+    F[:, 0] *= n_classes > 2  # of two classes the second has the output
     y = np.array([random.choice(n_classes, p=np.exp(log_softmax(row))) for row in F])
-    weight = random.uniform(0.2, 3, 80) if weighted else None
-    outputs = F[:, 1] - F[:, 0] if n_classes == 2 else F
+    weight = random.uniform(0.2, 3, 60) if weighted else None
+    outputs = F[:, 1] if n_classes == 2 else F
     found = Calibration.fit(outputs, y, n_classes, weight, "sigmoid")
-    loss = smoothed_loss(F, y, np.ones(80) if weight is None else weight)
-    best = minimize_scalar(loss, bounds=(0, 10), method="bounded", options={"xatol": 1e-9}).x
-    assert_allclose(found.slope, best, rtol=1e-5)
+    loss = smoothed_loss(F, y, np.ones(60) if weight is None else weight)
+    best = minimize(loss, np.ones(4), bounds=[(1e-6, None)] * 4, method="SLSQP", options={"ftol": 1e-12}).x
+    assert loss(found.slopes) == pytest.approx(loss(best), rel=1e-6)
+    expected = [[bent(f, found.slopes) for f in row] for row in F]
+    assert_allclose(found.probabilities(outputs), np.exp(log_softmax(expected, axis=1)), atol=5e-3)
+    assert_array_equal(found.probabilities(outputs).argmax(axis=1), F.argmax(axis=1))
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

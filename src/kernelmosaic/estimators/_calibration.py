@@ -13,11 +13,11 @@ Array = NDArray[np.float64]
 
 #: What there is to choose from.
 CALIBRATIONS = ("sigmoid", "isotonic")
-#: Newton steps, which end long before.
-_STEPS = 100
-#: Relative change of the slope at which they end.
-_SMALL = 1e-10
-#: Decision values that tell nothing, or the wrong way round, have a slope of this share of where the search starts.
+#: Where the increasing function of decision values may bend: at the margins of a machine, and between them.
+_KNOTS = (-1.0, 0.0, 1.0)
+#: Penalty on how far the slopes between the knots lie apart.
+_TOGETHER = 0.1
+#: No slope is less: the class predicted is the most probable one, be it by ever so little.
 _LEAST = 1e-6
 
 
@@ -25,11 +25,10 @@ _LEAST = 1e-6
 class Calibration:
     """Probabilities of classes as a function of decision values.
 
-    ``"sigmoid"`` fits p ∝ exp(a f_c), by the likelihood; for two classes that is a sigmoid of the decision value. The
-    class of largest probability is the one that is predicted. As with Platt (2000), a sample's own class has the target
-    (n_c + 1) / (n_c + 2), so that separated classes do not ask for an infinite slope. A slope and a constant per
-    class lower the log-loss, by 6 % over the sets of docs/probabilities.md, but the most probable class would then be
-    another than the one predicted for some samples. ``"isotonic"`` fits one monotone function per class.
+    ``"sigmoid"`` fits p ∝ exp(h(f_c)) by the likelihood; for two classes that is a sigmoid of h(f). The same increasing
+    function h, which may bend at −1, 0 and 1, serves all classes, so that the class of largest probability is the one
+    that is predicted. As with Platt (2000), a sample's own class has the target (n_c + 1) / (n_c + 2), so that
+    separated classes do not ask for infinite slopes. ``"isotonic"`` fits one monotone function per class.
 
     No class is less probable than one sample more, of an unknown class, would make it: n samples held out cannot tell
     how rare something is that none of them shows, and outliers have decision values of any size.
@@ -40,8 +39,8 @@ class Calibration:
         See above.
     least : float
         The least probability.
-    slope : float
-        a of the sigmoid.
+    slopes : ndarray of shape (4,)
+        Of h, between its knots.
     steps : tuple of (ndarray, ndarray)
         Per class, the knots of the monotone function and its values there; for two classes of the second alone.
     labels : tuple of Calibration
@@ -50,7 +49,7 @@ class Calibration:
 
     method: str
     least: float = 0.0
-    slope: float = 1.0
+    slopes: Array | None = None
     steps: tuple[tuple[Array, Array], ...] = ()
     labels: tuple[Calibration, ...] = ()
 
@@ -75,7 +74,7 @@ class Calibration:
             return cls(method, labels=tuple(cls.fit(f, one.astype(np.intp), 2, weight, method) for f, one in each))
         least = 1.0 / (n_classes * (1.0 + float(weight.sum())))
         if method == "sigmoid":
-            return cls(method, least, _fit_slope(_columns(outputs), labels, n_classes, weight))
+            return cls(method, least, _fit_slopes(_pieces(_columns(outputs)), labels, weight))
         from sklearn.isotonic import isotonic_regression
 
         steps = []
@@ -95,7 +94,8 @@ class Calibration:
             each = zip(outputs.T, self.labels, strict=True)
             return np.column_stack([one.probabilities(f)[:, 1] for f, one in each])
         if self.method == "sigmoid":
-            p = np.exp(log_softmax(self.slope * _columns(outputs), axis=1))
+            assert self.slopes is not None
+            p = np.exp(log_softmax(np.tensordot(self.slopes, _pieces(_columns(outputs)), axes=1), axis=1))
         else:
             fitted = zip(_each_class(outputs), self.steps, strict=True)
             p = np.column_stack([np.interp(f, knots, heights) for (_, f), (knots, heights) in fitted])
@@ -112,30 +112,41 @@ def check_calibration(calibration: Any) -> str:
 
 
 def _columns(outputs: Array) -> Array:
-    """One column per class; of two classes that share an output, each has half of the difference."""
-    return np.column_stack([-0.5 * outputs, 0.5 * outputs]) if outputs.ndim == 1 else outputs
+    """One column per class; of two classes that share an output, the second has it."""
+    return np.column_stack([np.zeros_like(outputs), outputs]) if outputs.ndim == 1 else outputs
 
 
 def _each_class(outputs: Array) -> list[tuple[int, Array]]:
     return [(1, outputs)] if outputs.ndim == 1 else list(enumerate(outputs.T))
 
 
-def _fit_slope(F: Array, labels: NDArray[np.intp], k: int, weight: Array) -> float:
-    """Minimise the cross-entropy of p ∝ exp(a F) over a > 0 by Newton's method; it is convex in a."""
+def _pieces(F: Array) -> Array:
+    """Return the parts of the values that lie between the knots, one after the other; they add up to the values."""
+    low, middle, high = _KNOTS
+    return np.array(
+        [np.minimum(F - low, 0.0), np.clip(F, low, middle), np.clip(F, middle, high), np.maximum(F - high, 0.0)]
+    )
+
+
+def _fit_slopes(pieces: Array, labels: NDArray[np.intp], weight: Array) -> Array:
+    """Minimise the cross-entropy of p ∝ exp(Σ_j a_j F_j) over slopes a ≥ 0, in which it is convex."""
+    from scipy.optimize import minimize
+
+    k = pieces.shape[2]
     counts = np.bincount(labels, weights=weight, minlength=k)
     own = (counts + 1.0) / (counts + 2.0)
     T = np.repeat(((1.0 - own) / (k - 1))[labels][:, np.newaxis], k, axis=1)
     T[np.arange(len(labels)), labels] = own[labels]
-    a = 1.0 / (float(np.abs(F - F.mean(axis=1, keepdims=True)).mean()) or 1.0)
-    least = _LEAST * a
-    for _ in range(_STEPS):
-        P = np.exp(log_softmax(a * F, axis=1))
-        mean = np.sum(P * F, axis=1)
-        slope = float(weight @ (mean - np.sum(T * F, axis=1)))
-        curvature = float(weight @ (np.sum(P * F**2, axis=1) - mean**2))
-        # Far off, where the curvature vanishes, steps by a factor.
-        new = min(max(a - slope / curvature if curvature > 0 else 0.0, 0.1 * a), 10.0 * a)
-        done, a = abs(new - a) <= _SMALL * a, max(new, least)
-        if done or a == least:
-            break
-    return a
+    # In units in which every part is about one.
+    unit = np.maximum(np.sqrt(np.mean(pieces**2, axis=(1, 2))), 1e-3)
+
+    def loss(x: Array) -> tuple[float, Array]:
+        slopes = x / unit
+        log_p = log_softmax(np.tensordot(slopes, pieces, axes=1), axis=1)
+        apart = slopes - slopes.mean()
+        value = 0.5 * _TOGETHER * float(apart @ apart) - float(weight @ np.sum(T * log_p, axis=1))
+        gradient = _TOGETHER * apart + np.tensordot(pieces, weight[:, np.newaxis] * (np.exp(log_p) - T), axes=2)
+        return value, gradient / unit
+
+    found = minimize(loss, unit, jac=True, bounds=[(_LEAST, None)] * 4, options={"ftol": 1e-13, "gtol": 1e-9})
+    return np.asarray(found.x / unit)
