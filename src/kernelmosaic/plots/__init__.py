@@ -5,6 +5,7 @@ from __future__ import annotations
 from kernelmosaic.plots.decision_region import DecisionRegionDisplay
 from kernelmosaic.plots.gates import GatingDisplay, LocalKernelDisplay
 from kernelmosaic.plots.learned import ConvergenceDisplay, KernelWeightsDisplay
+from kernelmosaic.plots.paths import ValidationPathDisplay, WeightsPathDisplay
 from kernelmosaic.plots.projection import ProjectionDisplay
 from kernelmosaic.plots.response_surface import ResponseSurfaceDisplay
 
@@ -16,4 +17,6 @@ __all__ = [
     "LocalKernelDisplay",
     "ProjectionDisplay",
     "ResponseSurfaceDisplay",
+    "ValidationPathDisplay",
+    "WeightsPathDisplay",
 ]

@@ -1,0 +1,60 @@
+"""Pictures of searches along C: what is drawn is what was found."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from kernelmosaic import DiscriminantMKLClassifierCV, LocalizedMKLClassifierCV, MKLClassifier, MKLClassifierCV
+from kernelmosaic.kernels import Gaussian, Linear
+from kernelmosaic.plots import ValidationPathDisplay, WeightsPathDisplay
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("agg")
+
+X, Y = load_iris(return_X_y=True)
+TWO = Y > 0
+KERNELS = [("line", Linear()), ("bell", Gaussian())]
+
+
+@pytest.fixture(scope="module")
+def searched():
+    return MKLClassifierCV(KERNELS, Cs=[0.1, 1, 10], cv=3).fit(X, Y)
+
+
+def test_scores_of_every_norm(searched):
+    display = ValidationPathDisplay.from_estimator(searched)
+    assert list(display.lines_) == [1, 2, "uniform"]
+    for norm, line in display.lines_.items():
+        np.testing.assert_allclose(line.get_xdata(), [0.1, 1, 10])
+        np.testing.assert_allclose(line.get_ydata(), searched.scores_by_norm_[norm].mean(axis=0))
+    assert display.ax_.get_xlabel() == "C"
+    dot = display.ax_.lines[-1]
+    assert (dot.get_xdata()[0], dot.get_ydata()[0]) == (searched.C_, pytest.approx(searched.best_score_))
+
+
+def test_weights_of_a_class_and_their_mean(searched):
+    display = WeightsPathDisplay.from_estimator(searched)
+    for m, line in zip(display.shown_, display.lines_, strict=True):
+        np.testing.assert_allclose(line.get_ydata(), searched.weights_path_[:, :, m].mean(axis=1))
+        assert line.get_label() == KERNELS[m][0]
+    one = WeightsPathDisplay.from_estimator(searched, of_class=1, max_kernels=1)
+    assert len(one.lines_) == 1
+    np.testing.assert_allclose(one.lines_[0].get_ydata(), searched.weights_path_[:, 1, one.shown_[0]])
+    with pytest.raises(ValueError, match="of_class=7"):
+        WeightsPathDisplay.from_estimator(searched, of_class=7)
+
+
+def test_other_searches_and_pipelines():
+    search = DiscriminantMKLClassifierCV(KERNELS, Cs=[0.1, 1], cv=2).fit(X, TWO)
+    assert ValidationPathDisplay.from_estimator(search).ax_.get_xlabel() == "alpha"
+    local = LocalizedMKLClassifierCV(KERNELS, Cs=[1, 10], cv=2, n_init=1, tol=0.1)
+    pipeline = make_pipeline(StandardScaler(), local)
+    pipeline.fit(X, TWO)
+    assert len(ValidationPathDisplay.from_estimator(pipeline).lines_) == 1
+    assert len(WeightsPathDisplay.from_estimator(pipeline).lines_) == 2
+    with pytest.raises(TypeError, match="Cs_"):
+        ValidationPathDisplay.from_estimator(MKLClassifier(KERNELS).fit(X, TWO))
