@@ -401,12 +401,12 @@ def _one_output(
     heuristic = p.get("solver") in ("alignment", "easymkl", "sdp")
     fixed = gated or p.get("weights") is not None or heuristic
     if fixed:
-        lower, optimum = linear - quadratic, lambda: scale * solve_program_conic(K, program)[0]
+        lower, optimum = linear - quadratic, lambda: scale * _optimum(p, K[np.newaxis], program)
     else:
         d = np.asarray(p.get("penalties", np.ones(len(Ks))))
         q = np.maximum(0.5 * np.einsum("i,mij,j->m", beta, Ks, beta), 0.0) / d**2
         lower = linear - _support(p, q)
-        optimum = lambda: scale * _mkl_optimum(p, Ks, program, d)  # noqa: E731
+        optimum = lambda: scale * _optimum(p, Ks / (d**2)[:, np.newaxis, np.newaxis], program)  # noqa: E731
     norms = np.sqrt(np.maximum(np.diag(K), 0.0))
     reach = float(np.abs(beta) @ norms)
     slopes = np.where(np.isfinite(program.upper - program.lower), program.upper - program.lower, np.abs(beta))
@@ -424,14 +424,26 @@ def _one_output(
     return Bounds(scale * upper, scale * lower, scale * rounding, optimum, certain=fixed)
 
 
-def _mkl_optimum(p: dict[str, Any], Ks: np.ndarray, program: SimpleNamespace, d: np.ndarray) -> float:
-    norm = p.get("norm", 1)
-    scaled = Ks / (d**2)[:, np.newaxis, np.newaxis]
-    if norm == 1:
-        return solve_mkl_conic(scaled, program)[0]
-    return (
-        solve_mkl_elastic(scaled, program, 0.5) if norm == "elastic" else solve_mkl_lp_generic(scaled, program, norm)
-    )[0]
+def _optimum(p: dict[str, Any], Ks: np.ndarray, program: SimpleNamespace) -> float:
+    """Return the optimum by a conic solver, over the weights if there are several kernels.
+
+    Its accuracy is absolute, and kernels of 10⁸ make for values of 10⁻⁸: with β = γ/u the value is 1/u times that of
+    kernels and ridge divided by u, and bounds multiplied with it.
+    """
+    unit = float(np.einsum("mii->m", Ks).max()) / Ks.shape[1]
+    unit = unit if unit > 1.0 and not program.total else 1.0
+    parts = {"lower": unit * program.lower, "upper": unit * program.upper, "ridge": program.ridge / unit}
+    program, norm = SimpleNamespace(**(vars(program) | parts)), p.get("norm", 1)
+    if len(Ks) == 1:
+        found = solve_program_conic(Ks[0] / unit, program)
+    elif norm == 1:
+        found = solve_mkl_conic(Ks / unit, program)
+    elif norm == "elastic":
+        found = solve_mkl_elastic(Ks / unit, program, 0.5)
+    else:
+        found = solve_mkl_lp_generic(Ks / unit, program, norm)
+    # Coefficients of zero are feasible unless they have a sum to meet, and worth nothing.
+    return float(found[0]) / unit if program.total else max(float(found[0]) / unit, 0.0)
 
 
 def _learned_C(

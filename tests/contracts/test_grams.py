@@ -14,6 +14,7 @@ from tests.contracts.discovery import concrete_subclasses
 import kernelmosaic.gram
 from kernelmosaic.gram import KernelSet, StoredStack, make_feature_stack
 from kernelmosaic.gram.class_grams import ClassGram, StackClasses
+from kernelmosaic.gram.factored import DenseFactors
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.gram import DenseGram, Gram
 from kernelmosaic.gram.row_blocks import open_rows
@@ -190,6 +191,14 @@ def test_linear_systems_in_a_block(name, rows):
     assert found.dtype == np.float64
     # "Roughly": the diagonal is lifted by at most 1e-5 of its mean, and the ridge keeps the system well-conditioned.
     assert_allclose(found, expected, atol=1e-3 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("n_features", [2, 2 * N], ids=["few features", "many features"])
+def test_a_block_of_zeros_has_no_inverse_and_is_not_asked_for_one(n_features):
+    gram = DenseFactors(np.zeros((N, n_features)))
+    np.testing.assert_array_equal(gram.solve_free(MANY, np.zeros(len(MANY)), BETA[MANY]), 0.0)
+    # With a ridge there is one.
+    assert_allclose(gram.solve_free(MANY, np.full(len(MANY), 2.0), BETA[MANY]), BETA[MANY] / 2.0, rtol=1e-4)
 
 
 @one_matrix

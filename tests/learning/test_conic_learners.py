@@ -130,6 +130,15 @@ def test_where_the_conic_solver_breaks_down_the_fit_warns_with_an_honest_gap(mon
     assert model.objective_ - best.objective_ <= model.duality_gap_ * model.objective_
 
 
+def test_kernels_that_are_all_zero_leave_the_machine_without_them():
+    # Centred, a constant column is nothing. Without a kernel the best there is is the constant of the larger class.
+    X, y = np.ones((9, 2)), np.repeat([0, 1], [3, 6])
+    model = MKLClassifier([Linear(), Linear()], C=2.0, normalize="centered", solver="sdp").fit(X, y)
+    assert model.objective_ == pytest.approx(2.0 * 2.0 * 3)
+    assert model.duality_gap_ <= 1e-6
+    assert_allclose(model.decision_function(X), 1.0)
+
+
 def test_a_point_that_is_not_finite_is_none(monkeypatch):
     clarabel = pytest.importorskip("clarabel")
 

@@ -52,6 +52,20 @@ def test_few_features_are_solved_from_afar():
         assert solve_factored(gram, program, start, 1e-5).objective == pytest.approx(cold.objective, rel=3e-5)
 
 
+def test_outputs_do_not_keep_the_rounding_of_much_larger_ones():
+    # From coefficients of C to some of 10⁻¹³: outputs of 10²³ round to 10⁷, which the last must not carry along.
+    Z = np.array([[2496.83], [2498.42]]) ** 3
+    y = np.array([-20.9, 76.2])
+    program = SVR(y, C=5e4, epsilon=0.0).program
+    gram = StoredFeatures([Z]).combine(np.ones(1))
+    near = _Near(gram, program, np.array([-5e4, 5e4]))
+    near.improve(1e-4, 3)
+    found = near.solution
+    np.testing.assert_allclose(found.values, Z @ (Z.T @ found.beta), rtol=1e-12)
+    b = float(np.ptp(y)) / float(np.ptp(Z)) ** 2
+    np.testing.assert_allclose(found.beta, [-b, b], rtol=1e-6)
+
+
 @pytest.mark.torch
 @pytest.mark.parametrize("total", [0.0, None], ids=["intercept", "no intercept"])
 def test_matrices_of_features_stay_on_the_device(total, monkeypatch):

@@ -15,6 +15,8 @@ from kernelmosaic.gram.linear import Cholesky
 
 #: Relative to the mean diagonal: softens systems that are solved in the features.
 _JITTER = 1e-5
+#: A block whose mean diagonal is below this has no inverse to speak of.
+_NOTHING = 1e-290
 
 
 class FactoredGram(Gram):
@@ -116,7 +118,10 @@ class FactoredGram(Gram):
             return super().solve_free(rows, ridge, right)
         # Through the features, of which there are fewer; every step is a pass over the rows, wherever they are.
         ridge = ridge if self.shift is None else ridge + self.shift[rows]
-        softened = ridge + _JITTER * (float(self.squared_norms()[rows].mean()) + float(ridge.mean()))
+        size = float(self.squared_norms()[rows].mean()) + float(ridge.mean())
+        if size < _NOTHING:
+            return np.zeros_like(right)
+        softened = ridge + _JITTER * size
         place, scaled = self.backend.asarray, right / softened[:, np.newaxis]
         theta, spread = np.zeros(self.n_samples), np.zeros((self.n_samples, right.shape[1]))
         theta[rows], spread[rows] = 1.0 / softened, scaled

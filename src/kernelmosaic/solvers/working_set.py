@@ -157,6 +157,8 @@ class WorkingSet(ABC, Generic[At, Found]):
 
 #: The search for the intercept: so many candidates at once, so often. Few large steps: each waits for the device.
 _CANDIDATES, _NARROWINGS = 32, 3
+#: Outputs that have shrunk to this share of the largest since they were computed keep the rounding of those.
+_SHRUNK = 1e-3
 
 
 def solve_working_set(
@@ -379,6 +381,7 @@ class FreeFirst(OneOutput):
         self.n_iter = n_iter
         self.sharper = 1.0
         self.solution = self._certify(beta, self.backend.to_numpy(self.values))
+        self.largest = float(np.abs(self.solution.values).max())
 
     def improve(self, tol: float, patience: int) -> bool:
         """Take rounds until the gap is at most `tol`; False if they do not get there, or get there slowly."""
@@ -426,7 +429,12 @@ class FreeFirst(OneOutput):
         change, beta = np.zeros_like(at.beta), at.beta.copy()
         change[working], beta[working] = found - own, found
         self.n_iter += 1
-        self.solution = self._certify(beta, at.values + self.gram.products(change))
+        values = at.values + self.gram.products(change)
+        self.largest = max(self.largest, float(np.abs(values).max()))
+        if float(np.abs(values).max()) < _SHRUNK * self.largest:
+            values = self.gram.products(beta, exact=True)
+            self.largest = float(np.abs(values).max())
+        self.solution = self._certify(beta, values)
 
     def solve_inside(self, part: FactoredGram, inside: Program, beta: Vector, tol: float) -> Vector:
         """Solve the working set's own program from β, by its block of K."""

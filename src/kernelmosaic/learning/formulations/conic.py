@@ -247,7 +247,8 @@ def _lower_bound(Ks: NDArray[np.float64], program: Program, beta: Vector, W: NDA
     """Return the dual value of β with the best γ that a correction of Z = W − ½ββᵀ can vouch for."""
     r = np.trace(Ks, axis1=1, axis2=2) / program.n_samples
     forms = np.tensordot(Ks, W, 2)
-    gamma = float(forms @ r / (r @ r))
+    # Kernels that are zero ask nothing of Z.
+    gamma = float(forms @ r / (r @ r)) if r.any() else 0.0
     # Z must meet all equalities exactly: correct it within the kernels' span ...
     gram = np.tensordot(Ks, Ks, ([1, 2], [1, 2]))
     share = np.linalg.lstsq(gram, gamma * r - forms, rcond=None)[0]
