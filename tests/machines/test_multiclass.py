@@ -182,3 +182,18 @@ def test_newton_steps_save_others_where_these_are_short(monkeypatch):
     alone = solve_multiclass(K, program, tol=1e-3, max_iter=10**6)
     assert found.objective == pytest.approx(alone.objective, rel=2e-3)
     assert found.n_iter < 0.7 * alone.n_iter
+
+
+@pytest.mark.parametrize("constants", [False, True])
+def test_interior_points_take_over_before_single_steps_cost_more(monkeypatch, constants):
+    # At this price single steps creep; interior points need a few dozen of theirs whatever came before.
+    from kernelmosaic.solvers import multiclass
+
+    X, y, _ = make_problem(11, n=100, k=4)
+    K = np.exp(-((X[:, None] - X) ** 2).sum(-1) / 200.0)
+    inside = []
+    solve_interior = multiclass.solve_interior
+    monkeypatch.setattr(multiclass, "solve_interior", lambda *a: inside.append(solve_interior(*a)) or inside[0])
+    found = CrammerSinger(y, 1e4, constants=constants).solve(K, tol=1e-6)
+    assert found.gap <= 1e-6
+    assert 0 < found.n_iter - inside[0].n_iter * len(y) <= 2000

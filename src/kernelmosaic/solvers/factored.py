@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic.backend import NUMPY, TINY
 from kernelmosaic.gram.factored import FactoredGram
 from kernelmosaic.gram.linear import Cholesky
 from kernelmosaic.solvers.free_block import free_samples
@@ -70,7 +71,9 @@ def solve_factored(
         passes = near.solution.n_iter
     best: Solution | None = None
     softened = _softened(gram, program)
-    central = CentralPath(gram, softened)
+    # Few samples are side by side in one array before their features are combined kernel by kernel, step after step.
+    few = gram.stored and gram.backend is NUMPY and gram.n_samples <= TINY
+    central = CentralPath(gram.part(np.arange(gram.n_samples)) if few else gram, softened)
     for share in _SHARES if gram.shift is None else _SHARES_SHIFTED:
         path = central.follow(share * min(tol, _CRUDE))
         near = _Near(gram, program, round_to_bounds(gram, softened, path), n_iter=passes + path.n_iter)

@@ -47,8 +47,9 @@ _SINGLE = 1e-4
 _MOST_STEPS, _MOST_STEPS_PER_SAMPLE = 100_000, 3000
 #: With at most this many coefficients, interior points take over ...
 _SMALL = 1500
-#: ... after so many steps, and one more for so many entries of the kernel, which take about as long as they do.
-_FIRST_STEPS, _ENTRIES_PER_STEP = 3000, 2
+#: ... after so many steps, and one more for so many entries of the kernel, which take no longer than they do: what has
+#: not been found by then mostly is not found by many times as many.
+_FIRST_STEPS, _ENTRIES_PER_STEP = 500, 20
 #: The machine with its constants given is solved to this share of the gap that is left.
 _SHARE = 0.2
 #: Unless the gap falls to this share of what it was, the sums of the classes are penalised by so much more, ...
