@@ -16,7 +16,7 @@ from typing import Protocol as Interface
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
-from kernelmosaic.backend import allowed_threads
+from kernelmosaic.backend import blas_threads
 from reproduction.experiment import Measurement, Protocol, Record, Settings, Unit
 
 #: How often a unit may die with its worker before it counts as failed.
@@ -43,13 +43,13 @@ def execute(task: Task) -> Record:
         warnings.simplefilter("ignore", ConvergenceWarning)
         # Nor of scales, which are the protocols' to choose.
         warnings.filterwarnings("ignore", "X: columns", UserWarning)
-        allowed_threads.cache_clear()
+        blas_threads.cache_clear()
         try:
             measurements = task.protocol.run(task.unit, task.settings)
             failure = _not_finite(measurements)
         except Exception as error:  # whatever it is, the other units go on
             failure = f"{type(error).__name__}: {' '.join(str(error).split())}"
-    allowed_threads.cache_clear()
+    blas_threads.cache_clear()
     kept = () if failure else tuple(measurements)
     return Record(task.unit, kept, perf_counter() - start, failure)
 

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from pathlib import Path
+from threading import local
 from typing import Any
 
 import numpy as np
@@ -382,8 +383,31 @@ def run_threads(work: Callable[[Any], None], items: Iterable[Any], n_bytes: int)
         list(pool.map(work, items))
 
 
-@lru_cache(maxsize=1)
+def map_threads(work: Callable[[Any], Any], items: Iterable[Any], n_threads: int) -> list[Any]:
+    """Return work(item) of every item, so many at a time; whatever each of them starts keeps to its one thread."""
+    items = list(items)
+    if min(n_threads, len(items)) <= 1:
+        return [work(item) for item in items]
+
+    def alone(item: Any) -> Any:
+        _THREAD.is_one_of_several = True
+        return work(item)
+
+    with one_blas_thread(), ThreadPoolExecutor(min(n_threads, len(items))) as pool:
+        return list(pool.map(alone, items))
+
+
+#: What this thread knows of the others.
+_THREAD = local()
+
+
 def allowed_threads() -> int:
+    """Return the threads that work may be spread over: as many as the BLAS may use, one inside of `map_threads`."""
+    return 1 if getattr(_THREAD, "is_one_of_several", False) else blas_threads()
+
+
+@lru_cache(maxsize=1)
+def blas_threads() -> int:
     """Return the threads the BLAS may use in this process: where joblib or the user limits those, ours are too."""
     blas = [int(library["num_threads"]) for library in threadpool_info() if library["user_api"] == "blas"]
     return min(blas, default=1)
@@ -395,7 +419,7 @@ def one_blas_thread() -> AbstractContextManager[Any]:
     For many small products: the libraries' own threads wait for each other, which costs much where cores are busy.
     """
     # The count is taken before it is lowered: our own threads keep to it.
-    allowed_threads()
+    blas_threads()
     context: AbstractContextManager[Any] = _libraries().limit(limits=1, user_api="blas")
     return context
 

@@ -11,6 +11,7 @@ from inspect import signature
 from typing import Any, Self
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -19,7 +20,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from kernelmosaic.backend import require_device, tensor_device, to_host
+from kernelmosaic.backend import map_threads, require_device, tensor_device, to_host
 from kernelmosaic.estimators._calibration import Calibration
 from kernelmosaic.estimators._cross_fitting import CrossFit
 from kernelmosaic.estimators._expansion import Expansion
@@ -148,6 +149,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
     penalties: Any
     penalty_power: Any
     solver: Any
+    n_jobs: Any = None
     # Of the Gram matrices; None leaves it to their number.
     _stack_dtype: Any = None
     _expansion: Expansion
@@ -223,8 +225,22 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
     def _learn(self, data: TrainingSet, machines: list[Machine]) -> tuple[list[Any], str | None]:
         """Return what was learned for each machine, and what to warn of after the estimator's name, if anything."""
         learner = self._make_learner(data.stack, machines)
-        learned = [data.learn(learner, machine, c) for c, machine in enumerate(machines)]
+        workers = self._workers(data, 1)
+        if workers == 1 or len(machines) == 1:
+            learned = [data.learn(learner, machine, c) for c, machine in enumerate(machines)]
+        else:
+            # Each with a learner, and so a combined kernel, of its own.
+            def learn(task: tuple[int, Machine]) -> Any:
+                return data.learn(self._make_learner(data.stack, machines), task[1], task[0])
+
+            learned = map_threads(learn, enumerate(machines), workers)
         return learned, self._complaint(learner, max(learned, key=lambda one: one.gap))
+
+    def _workers(self, data: TrainingSet, default: int) -> int:
+        """Return how many threads `n_jobs` asks for; one where they would be in each other's way."""
+        if self.verbose or not data.shareable:
+            return 1
+        return default if self.n_jobs is None else effective_n_jobs(self.n_jobs)
 
     def _complaint(self, learner: Any, loosest: Any) -> str | None:
         """Return what to say of a gap above the tolerance, None if there is none."""

@@ -6,6 +6,7 @@ import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -145,7 +146,8 @@ class TrainingSet(ABC):
         self.budget, self.device = options.memory_budget, options.device
         # Machines and what they learned from these samples, by learner and output, if other fits are to start from it.
         self.starts: dict[Any, tuple[Any, Learned]] | None = None
-        self.last_problem: Problem | None = None
+        # The last problem, whose combined kernel the next may take over.
+        self._last_problem: list[Problem | None] = []
         # What the next fit will probably find.
         self.likely: Likely | None = None
 
@@ -160,9 +162,11 @@ class TrainingSet(ABC):
             beta = machine.continued(last.solution.beta, earlier)
             weights = last.weights if weights is None else weights
         learn = learner.learn if weights is None else partial(learner.learn_on, weights=weights)
-        learner.last_problem = self.last_problem
+        with suppress(IndexError):  # another thread may have it
+            learner.last_problem = self._last_problem.pop()
         found = learn(self.stack, machine, beta)
-        self.starts[key], self.last_problem = (machine, found), learner.last_problem
+        self.starts[key] = machine, found
+        self._last_problem[:] = [learner.last_problem]
         return found
 
     @property

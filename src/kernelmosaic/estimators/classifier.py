@@ -92,8 +92,11 @@ class MKLClassifier(BaseMKLClassifier):
         with torch on the host. Samples that are already a tensor on a GPU are computed there without being told.
     random_state : int, RandomState or None, default=None
         Draws landmarks and frequencies; exact kernels need none.
+    n_jobs : int, default=None
+        Classes told apart from the rest at the same time, on threads, each with a combined matrix of its own; None
+        means one after the other, -1 all cores.
     verbose : bool, default=False
-        Show a progress bar.
+        Show a progress bar; classes are then learned one after the other.
 
     Attributes
     ----------
@@ -169,6 +172,7 @@ class MKLClassifier(BaseMKLClassifier):
         memory_budget: float | None = None,
         device: str | None = None,
         random_state: Any = None,
+        n_jobs: int | None = None,
         verbose: bool = False,
     ) -> None:
         self.kernels = kernels
@@ -191,6 +195,7 @@ class MKLClassifier(BaseMKLClassifier):
         self.memory_budget = memory_budget
         self.device = device
         self.random_state = random_state
+        self.n_jobs = n_jobs
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:

@@ -7,14 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import TransformerMixin
 from sklearn.utils import TransformerTags, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from kernelmosaic.backend import allowed_threads
+from kernelmosaic.backend import allowed_threads, map_threads
 from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators._gate_inputs import GateInputs
 from kernelmosaic.estimators._training_set import ExactSet, TrainingSet
@@ -185,8 +184,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
             return learner.learn(stack, machine, Z, np.random.RandomState(seed), own)
 
         tasks = [(machine, seed) for machine in machines for seed in seeds]
-        workers = 1 if self.verbose or not data.shareable else max(1, min(allowed_threads(), len(tasks)))
-        found = Parallel(n_jobs=workers, require="sharedmem")(delayed(attempt)(*task) for task in tasks)
+        found = map_threads(lambda task: attempt(*task), tasks, self._workers(data, allowed_threads()))
         starts = [found[i : i + len(seeds)] for i in range(0, len(found), len(seeds))]
         learned = [_best_start(group, data.weight) for group in starts]
         gap = max(one.gap for one in learned)
@@ -359,6 +357,9 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         Bytes the Gram matrices, or features, may take; None means half of the free memory.
     device : str, default=None
         As in `MKLClassifier`; projected kernels are learned on the host only.
+    n_jobs : int, default=None
+        Starts, and classes with gates of their own, learned at the same time, on threads; None means as many as the
+        linear algebra may use, -1 all cores.
     verbose : bool, default=False
         Show the progress; starts then run one after the other.
     random_state : int, RandomState or None, default=0
@@ -423,6 +424,7 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         max_iter: int = 100,
         memory_budget: float | None = None,
         device: str | None = None,
+        n_jobs: int | None = None,
         verbose: bool = False,
         random_state: Any = 0,
     ) -> None:
@@ -445,6 +447,7 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         self.max_iter = max_iter
         self.memory_budget = memory_budget
         self.device = device
+        self.n_jobs = n_jobs
         self.verbose = verbose
         self.random_state = random_state
 
@@ -471,7 +474,7 @@ class LocalizedMKLRegressor(BaseLocalized, MKLRegressor):
         As in :class:`MKLRegressor`.
     gating, gating_columns, gating_kernel, step, n_init, slack, normalize, approximation, rank
         As in :class:`LocalizedMKLClassifier`.
-    tol, n_iter_no_change, max_iter, memory_budget, device, verbose, random_state
+    tol, n_iter_no_change, max_iter, memory_budget, device, n_jobs, verbose, random_state
         As in :class:`LocalizedMKLClassifier`.
 
     Attributes
@@ -506,6 +509,7 @@ objective_, duality_gap_, n_iter_, n_solves_, history_
         max_iter: int = 100,
         memory_budget: float | None = None,
         device: str | None = None,
+        n_jobs: int | None = None,
         verbose: bool = False,
         random_state: Any = 0,
     ) -> None:
@@ -527,6 +531,7 @@ objective_, duality_gap_, n_iter_, n_solves_, history_
         self.max_iter = max_iter
         self.memory_budget = memory_budget
         self.device = device
+        self.n_jobs = n_jobs
         self.verbose = verbose
         self.random_state = random_state
 
@@ -551,7 +556,7 @@ class LocalizedMKLOneClass(BaseLocalized, MKLOneClass):
         As in :class:`MKLOneClass`.
     gating_columns, gating_kernel, step, n_init, normalize, approximation, rank
         As in :class:`LocalizedMKLClassifier`, but ``normalize="centered"``.
-    tol, n_iter_no_change, max_iter, memory_budget, device, verbose, random_state
+    tol, n_iter_no_change, max_iter, memory_budget, device, n_jobs, verbose, random_state
         As in :class:`LocalizedMKLClassifier`.
 
     Attributes
@@ -582,6 +587,7 @@ objective_, duality_gap_, n_iter_, n_solves_, history_
         max_iter: int = 100,
         memory_budget: float | None = None,
         device: str | None = None,
+        n_jobs: int | None = None,
         verbose: bool = False,
         random_state: Any = 0,
     ) -> None:
@@ -601,5 +607,6 @@ objective_, duality_gap_, n_iter_, n_solves_, history_
         self.max_iter = max_iter
         self.memory_budget = memory_budget
         self.device = device
+        self.n_jobs = n_jobs
         self.verbose = verbose
         self.random_state = random_state
