@@ -407,7 +407,9 @@ def _one_output(
         q = np.maximum(0.5 * np.einsum("i,mij,j->m", beta, Ks, beta), 0.0) / d**2
         lower = linear - _support(p, q)
         optimum = lambda: scale * _optimum(p, Ks / (d**2)[:, np.newaxis, np.newaxis], program)  # noqa: E731
-    norms = np.sqrt(np.maximum(np.diag(K), 0.0))
+    # Weights of both signs, which only solver="sdp" has, may cancel; what they multiply is rounded before.
+    sizes = K if gated else np.tensordot(np.abs(np.atleast_2d(model.weights_)[c]), Ks, 1)
+    norms = np.sqrt(np.maximum(np.diag(sizes), 0.0))
     reach = float(np.abs(beta) @ norms)
     slopes = np.where(np.isfinite(program.upper - program.lower), program.upper - program.lower, np.abs(beta))
     rounding = _ROUNDING * (reach**2 + float(slopes @ norms) * reach + float(np.abs(program.target) @ slopes))

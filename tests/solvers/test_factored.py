@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import sklearn.svm
 
 from kernelmosaic.gram.factored import DenseFactors
 from kernelmosaic.gram.feature_stack import StoredFeatures
@@ -50,6 +51,28 @@ def test_few_features_are_solved_from_afar():
     start = program.feasible(cold.beta + RNG.standard_normal(3000))
     for gram in (GRAM, remote):
         assert solve_factored(gram, program, start, 1e-5).objective == pytest.approx(cold.objective, rel=3e-5)
+
+
+def test_few_samples_are_solved_by_their_block(monkeypatch):
+    rows = np.arange(0, 3000, 25)
+    y = np.where(F[rows] > 0, 1.0, -1.0)
+    gram = StoredFeatures([Z[rows, :3], Z[rows, 3:]]).combine(np.ones(2))
+    monkeypatch.setattr(module, "CentralPath", lambda *whatever: pytest.fail("no interior points are needed here"))
+    found = solve_factored(gram, SVC(y, C=10.0).program, tol=1e-6)
+    assert found.gap <= 1e-6
+    libsvm = sklearn.svm.SVC(C=10.0, kernel="linear", tol=1e-6).fit(Z[rows], y)
+    np.testing.assert_allclose(found.values + found.intercept, libsvm.decision_function(Z[rows]), atol=1e-2)
+
+
+def test_few_samples_that_pair_steps_do_not_solve_are_left_to_interior_points(monkeypatch):
+    rows = np.arange(0, 3000, 25)
+    program = SVC(np.where(F[rows] > 0, 1.0, -1.0), C=10.0).program
+    gram = StoredFeatures([Z[rows]]).combine(np.ones(1))
+    exact = solve_factored(gram, program, tol=1e-8)
+    monkeypatch.setattr(module, "_PAIRS", 0)
+    found = solve_factored(gram, program, tol=1e-6)
+    assert found.gap <= 1e-6
+    assert found.objective == pytest.approx(exact.objective, rel=2e-6)
 
 
 def test_outputs_do_not_keep_the_rounding_of_much_larger_ones():

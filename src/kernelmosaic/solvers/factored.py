@@ -11,6 +11,7 @@ from kernelmosaic.gram.linear import Cholesky
 from kernelmosaic.solvers.free_block import free_samples
 from kernelmosaic.solvers.interior_point import CentralPath, Interior
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify
+from kernelmosaic.solvers.smo import solve_smo
 from kernelmosaic.solvers.working_set import FreeFirst, restricted
 
 #: The interior-point method stops at these shares of the gap asked for, one after the other: rounding coefficients to
@@ -33,6 +34,8 @@ _STEPS_COLD, _FLOPS_AN_ENTRY = 25, 50
 _ROUNDING = 1e-12
 #: Relative to the mean diagonal.
 _JITTER = 1e-5
+#: Pair steps for each of few samples before interior points are faster.
+_PAIRS = 50
 
 
 def solve_factored(
@@ -63,17 +66,22 @@ def solve_factored(
         return zero
     if not _has_interior(program):
         return _Near(gram, program, program.feasible(nothing)).solution
-    passes = 0
-    if warm_start is not None:
+    passes, everyone = 0, np.arange(gram.n_samples)
+    # Passes over few samples cost more than their arithmetic: they are taken from their block, or from one array.
+    few = gram.stored and gram.backend is NUMPY and gram.n_samples <= TINY
+    if few:
+        pairs = solve_smo(gram.block(everyone), program, warm_start, tol, max_iter=_PAIRS * gram.n_samples)
+        near = _Near(gram, program, pairs.beta, n_iter=pairs.n_iter)
+        if near.solution.gap <= tol:
+            return near.solution
+    elif warm_start is not None:
         near = _Near(gram, program, program.feasible(warm_start))
         if near.solution.gap <= tol or (not _is_narrow(gram) and near.improve(tol, _patience(gram))):
             return near.solution
         passes = near.solution.n_iter
     best: Solution | None = None
     softened = _softened(gram, program)
-    # Few samples are side by side in one array before their features are combined kernel by kernel, step after step.
-    few = gram.stored and gram.backend is NUMPY and gram.n_samples <= TINY
-    central = CentralPath(gram.part(np.arange(gram.n_samples)) if few else gram, softened)
+    central = CentralPath(gram.part(everyone) if few else gram, softened)
     for share in _SHARES if gram.shift is None else _SHARES_SHIFTED:
         path = central.follow(share * min(tol, _CRUDE))
         near = _Near(gram, program, round_to_bounds(gram, softened, path), n_iter=passes + path.n_iter)
