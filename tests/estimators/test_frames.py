@@ -22,8 +22,13 @@ NAMES = ["fac__0", "fac__1", "fou__0", "fou__1", "fou__2"]
 #: The gates' problem is not convex: after many steps rounding decides where they go, after one it does not.
 FAST = {"n_init": 1, "max_iter": 1, "tol": 1e-8}
 TIGHT = {"tol": 1e-8}
+#: One C by two folds, and columns as they are: sparse ones could not be centred.
+TUNED = {"Cs": [1.0], "cv": 2, "scale": False}
 ESTIMATORS = {
-    name: (getattr(kernelmosaic, name), FAST if name.startswith("Localized") else TIGHT)
+    name: (
+        getattr(kernelmosaic, name),
+        (FAST if name.startswith("Localized") else TIGHT) | (TUNED if name.endswith("CV") else {}),
+    )
     for name in sorted(kernelmosaic.__all__)
     if name[0].isupper()
 }

@@ -177,7 +177,7 @@ def test_memory_stays_within_the_budget(kind, n, budget, tmp_path, monkeypatch):
     y = (samples[:, 0] > 0).astype(int) + (samples[:, 1] > 0) + (samples[:, 2] > 1)
     kernels = [("some", Gaussian(2.0), [0, 1, 2]), ("all", Gaussian(30.0))]
     model = clone(kind).set_params(kernels=kernels, memory_budget=budget, **{**LOW, "rank": 60})
-    clone(model).fit(np.array(samples[:99]), y[:99])  # loads what is loaded on first use
+    clone(model).fit(np.array(samples[:600]), y[:600])  # loads what is loaded on first use
     tracemalloc.start()
     model.fit(samples, y)
     peak = tracemalloc.get_traced_memory()[1]

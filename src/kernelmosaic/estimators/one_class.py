@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import OutlierMixin
 
 from kernelmosaic.estimators._base import BaseMKL
-from kernelmosaic.estimators._training_set import Counted, TrainingSet
+from kernelmosaic.estimators._training_set import Counted, TrainingSet, level_of_caller
 from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.views import one_class_kernels
 from kernelmosaic.machines import Machine, OneClass
@@ -133,7 +133,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
                 "sample may look usual for being far from the origin alone; use kernels such as Gaussian() whose "
                 "k(x, x) is constant, or set normalize='diagonal', by which directions alone are compared.",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=level_of_caller(),
             )
         return data
 
