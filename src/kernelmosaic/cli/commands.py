@@ -101,9 +101,7 @@ Cost = Annotated[
 Test = Annotated[float, typer.Option(min=0.0, max=0.9, help="Share of the rows to hold out and score on.")]
 Folds = Annotated[int, typer.Option(min=0, max=50, callback=_not_one, help="Parts of the cross-validation; 0: none.")]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of folds, test rows and random starts.")]
-Jobs = Annotated[
-    int, typer.Option(min=-1, help="Parts of the cross-validation at a time; -1: all processors.")
-]
+Jobs = Annotated[int, typer.Option(min=-1, help="Parts of the cross-validation at a time; -1: all processors.")]
 Output = Annotated[Path, typer.Option("--output", "-o", callback=model_file, help="Where to write the model.")]
 Report = Annotated[Path | None, typer.Option(callback=writable_if_given, help="Where to write a report, an HTML page.")]
 
