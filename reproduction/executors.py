@@ -6,9 +6,11 @@ import logging
 import math
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
+from signal import SIG_IGN, SIGINT, signal
+from threading import current_thread, main_thread
 from time import perf_counter
 from typing import Any, Self
 from typing import Protocol as Interface
@@ -59,6 +61,18 @@ def _not_finite(measurements: Sequence[Measurement]) -> str | None:
     return f"ValueError: {', '.join(dict.fromkeys(odd))} not finite" if odd else None
 
 
+@contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    if current_thread() is not main_thread():  # which alone may say so
+        yield
+        return
+    before = signal(SIGINT, SIG_IGN)
+    try:
+        yield
+    finally:
+        signal(SIGINT, before)
+
+
 class Executor(Interface):
     """Runs tasks and yields their records in the order in which they finish."""
 
@@ -96,7 +110,9 @@ class Processes:
             # One task at a time: a batch would be written only when its last task is done.
             pool = Parallel(n_jobs=self.n_workers, batch_size=1, return_as="generator_unordered")
             try:
-                yield from pool(delayed(execute)(task) for task in tasks)
+                with _interrupts_ignored():  # which the processes started here inherit: interrupts are for this one
+                    records = pool(delayed(execute)(task) for task in tasks)
+                yield from records
             except BrokenProcessPool as error:
                 raise ChildProcessError(
                     f"one of {self.n_workers} processes died, perhaps for want of memory; what was finished is kept. "
