@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 def pytest_report_header() -> str:
     """Say how long it takes, as measured with `-n 2`."""
     return (
-        "kernelmosaic: about 7 CPU minutes for all tests, 4 minutes on 2 idle cores, lint left out; "
+        "kernelmosaic: about 12 CPU minutes for all tests, 6 to 7 minutes on 2 idle cores, lint left out; "
         "the first run compiles the loops, half a CPU minute more in each worker"
     )
 
