@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from kernelmosaic.estimators._calibration import Calibration, check_calibration
-from kernelmosaic.estimators._path import HeldOut, Rows, Samples, follow_path
+from kernelmosaic.estimators._path import HeldOut, Rows, Samples, follow_paths
 from kernelmosaic.estimators._training_set import Likely, count_samples, is_streamed
 from kernelmosaic.gram.row_blocks import ArrayRows
 
@@ -109,7 +109,7 @@ class CrossFit:
             # The fit to all samples has said it.
             warnings.simplefilter("ignore")
             found = [
-                follow_path([self._part()], self.samples, train, held, scale=False, whole=whole)[0]
+                follow_paths([[self._part()]], self.samples, train, held, scale=False, whole=whole)[0][0]
                 for train, held in self.folds
             ]
         return calibration_of(found, [held for _, held in self.folds], self.samples, self.model, self.method)

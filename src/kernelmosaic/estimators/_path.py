@@ -92,38 +92,43 @@ class HeldOut:
     n_solves: int
 
 
-def follow_path(
-    models: Sequence[Any],
+def follow_path(models: Sequence[Any], samples: Samples, train: Rows, held: Rows, scale: bool) -> list[HeldOut]:
+    """Follow one path of models; see `follow_paths`."""
+    return follow_paths([models], samples, train, held, scale)[0]
+
+
+def follow_paths(
+    paths: Sequence[Sequence[Any]],
     samples: Samples,
     train: Rows,
     held: Rows,
     scale: bool,
-    like: Sequence[HeldOut] | None = None,
+    like: Sequence[Sequence[HeldOut]] | None = None,
     whole: Likely | None = None,
-) -> list[HeldOut]:
+) -> list[list[HeldOut]]:
     """Fit models one after the other to some samples, and return what each says of those held out.
 
     The models differ in what the kernels do not depend on, such as C: kernels are computed once, the outputs of all
-    models from one evaluation of them, and each model starts where the one before it ended.
+    models from one evaluation of them, and each model of a path starts where the one before it ended.
 
     Parameters
     ----------
-    models : sequence of estimators
-        To be fitted.
+    paths : sequence of sequences of estimators
+        To be fitted; those of one path differ in C.
     samples : Samples
         All of them.
     train, held : ndarray of int
         Row numbers of those to fit to, and of those held out.
     scale : bool
         Whether columns of numbers are standardised, by the samples fitted to.
-    like : sequence of HeldOut, optional
-        The same path of another fold: weights differ less from fold to fold than from one C to the next.
+    like : sequence of sequences of HeldOut, optional
+        The same paths of another fold: weights differ less from fold to fold than from one C to the next.
     whole : Likely, optional
         What a fit to all samples has found, from which the first model starts.
     """
     inside, outside = samples.take(train), samples.X[held]
     if scale:
-        standardizer = inside.standardizer(models[0])
+        standardizer = inside.standardizer(paths[0][0])
         inside, outside = inside.scaled(standardizer), standardizer(outside)
     start = None
     if whole is not None:
@@ -131,11 +136,16 @@ def follow_path(
     with OneTrainingSet() as shared, warnings.catch_warnings():
         # Gaps are kept, and the search speaks of them once.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        for i, model in enumerate(models):
-            shared.likely = start if like is None else Likely(_guess(models[:i], like[: i + 1]))
-            model._fit_validated(inside.X, inside.y, inside.weight, inside.original)
-        outputs = _outputs(models, shared.training_sets, len(train), outside)
-    return [_held_out(model, values) for model, values in zip(models, outputs, strict=True)]
+        for p, models in enumerate(paths):
+            for i, model in enumerate(models):
+                shared.likely = start if like is None else Likely(_guess(models[:i], like[p][: i + 1]))
+                model._fit_validated(inside.X, inside.y, inside.weight, inside.original)
+                if model._has_plain_outputs:
+                    # It holds support samples, and the outputs of all models are computed at once.
+                    del model._expansion
+        every = [model for models in paths for model in models]
+        outputs = iter(_outputs(every, shared.training_sets, len(train), outside))
+    return [[_held_out(model, next(outputs)) for model in models] for models in paths]
 
 
 def _held_out(model: Any, outputs: Array) -> HeldOut:
@@ -153,9 +163,9 @@ def _guess(done: Sequence[Any], like: Sequence[HeldOut]) -> Array:
 
 def _outputs(models: Sequence[Any], sets: Sequence[TrainingSet], n: int, X: Any) -> list[Array]:
     """Return the outputs of every model, from one evaluation of the kernels where that will do."""
-    if len(sets) != 1 or not all(model._has_plain_outputs for model in models):
+    if not all(model._has_plain_outputs for model in models):
         return [model._outputs_of(X) for model in models]
-    data = sets[0]
+    (data,) = sets
     place = np.zeros(n, dtype=np.intp)
     place[data.kept] = np.arange(len(data.kept))
     beta, eta, ends = [], [], []

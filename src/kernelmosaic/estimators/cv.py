@@ -18,7 +18,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from kernelmosaic.estimators._calibration import Calibration, check_calibration
 from kernelmosaic.estimators._cross_fitting import aligned, calibration_of
-from kernelmosaic.estimators._path import HeldOut, Samples, follow_path
+from kernelmosaic.estimators._path import HeldOut, Samples, follow_paths
 from kernelmosaic.estimators._scaling import Standardizer
 from kernelmosaic.estimators._training_set import is_streamed, level_of_caller
 from kernelmosaic.estimators.classifier import MKLClassifier
@@ -75,15 +75,15 @@ class PathCV(BaseEstimator):
         order = self.Cs_[::-1] if self._falls else self.Cs_
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         model = partial(self._model, samples, seed=seed)
-        tasks = [
-            ([model(C, norm) for C in order], samples, *fold, bool(self.scale)) for fold in folds for norm in norms
-        ]
-        found = list(self._run(tasks, len(norms)))
-        paths = [found[i : i + len(norms)] for i in range(0, len(found), len(norms))]
+        # Made one fold after the other: fitted models are large, and go when their fold is done.
+        tasks = (
+            ([[model(C, norm) for C in order] for norm in norms], samples, *fold, bool(self.scale)) for fold in folds
+        )
+        paths = list(self._run(tasks, len(folds)))
+        self._warn_of_gaps(paths)
         if self._falls:
             paths = [[path[::-1] for path in fold] for fold in paths]
         norm = self._choose(paths, norms, folds, samples, routed.scorer.score)
-        self._warn_of_gaps(found)
         if self.refit:
             self._take_over(model(self.C_, norm), samples)
         return self
@@ -127,20 +127,19 @@ class PathCV(BaseEstimator):
         """Return the parameters that stand for one of the norms."""
         return {"weights": "uniform"} if norm == "uniform" else {"norm": norm}
 
-    def _run(self, tasks: list[Any], n_norms: int) -> Iterator[list[HeldOut]]:
-        """Yield path by path; the first of every norm leads the way for those of the other folds."""
-        shown: Any = progress(type(self).__name__, len(tasks)) if self.verbose else nullcontext(lambda *state: None)
-        leaders: list[list[HeldOut]] = []
+    def _run(self, tasks: Iterator[Any], total: int) -> Iterator[list[list[HeldOut]]]:
+        """Yield the paths of every fold; the first leads the way for the others."""
+        shown: Any = progress(type(self).__name__, total) if self.verbose else nullcontext(lambda *state: None)
         with shown as show:
-            for some in (tasks[:n_norms], tasks[n_norms:]):
-                like = [leaders[i % n_norms] if leaders else None for i in range(len(some))]
-                found = Parallel(n_jobs=self.n_jobs, return_as="generator")(
-                    delayed(follow_path)(*task, leader) for task, leader in zip(some, like, strict=True)
-                )
-                for path in found:
-                    leaders += [path] if len(leaders) < len(tasks) else []
-                    show(f"{len(leaders)} of {len(tasks)} paths of {len(path)} fits", len(leaders))
-                    yield path
+            leader = follow_paths(*next(tasks))
+            show(f"1 of {total} folds", 1)
+            yield leader
+            rest = Parallel(n_jobs=self.n_jobs, return_as="generator")(
+                delayed(follow_paths)(*task, leader) for task in tasks
+            )
+            for done, paths in enumerate(rest, start=2):
+                show(f"{done} of {total} folds", done)
+                yield paths
 
     def _choose(
         self, paths: list[list[list[HeldOut]]], norms: list[Any], folds: Sequence[Any], samples: Samples, routed: Any
@@ -224,8 +223,8 @@ class PathCV(BaseEstimator):
 
         return check_scoring(self, scoring=self.scoring)
 
-    def _warn_of_gaps(self, found: list[list[HeldOut]]) -> None:
-        gaps = np.array([one.gap for path in found for one in path])
+    def _warn_of_gaps(self, found: list[list[list[HeldOut]]]) -> None:
+        gaps = np.array([one.gap for fold in found for path in fold for one in path])
         loose = int(np.sum(gaps > self.tol))
         if loose:
             warnings.warn(
@@ -387,7 +386,7 @@ class MKLClassifierCV(ClassifierPathCV, MKLClassifier):
         estimator that knows the samples held out: its `predict`, `decision_function` and `predict_proba`, which is
         calibrated by the other folds.
     n_jobs : int, default=None
-        Paths followed at the same time, in processes of their own.
+        Folds worked on at the same time, in processes of their own.
     refit : bool, default=True
         Whether to fit the choice to all samples; else there are scores, and no predictions.
     scale : bool, default=True
@@ -400,7 +399,7 @@ class MKLClassifierCV(ClassifierPathCV, MKLClassifier):
     tol, max_iter, memory_budget, device, random_state
         As in :class:`MKLClassifier`.
     verbose : bool, default=False
-        Show how many paths are done.
+        Show how many folds are done.
 
     Attributes
     ----------
@@ -533,7 +532,7 @@ class LocalizedMKLClassifierCV(ClassifierPathCV, LocalizedMKLClassifier):
     class_weight, tol, n_iter_no_change, max_iter, memory_budget, device, random_state
         As in :class:`LocalizedMKLClassifier`.
     verbose : bool, default=False
-        Show how many paths are done.
+        Show how many folds are done.
 
     Attributes
     ----------
@@ -626,7 +625,7 @@ class DiscriminantMKLClassifierCV(ClassifierPathCV, DiscriminantMKLClassifier):
     formulation, decision, normalize, approximation, rank, tol, max_iter, memory_budget, device, random_state
         As in :class:`DiscriminantMKLClassifier`.
     verbose : bool, default=False
-        Show how many paths are done.
+        Show how many folds are done.
 
     Attributes
     ----------
@@ -763,7 +762,7 @@ class MKLRegressorCV(PathCV, MKLRegressor):
     tol, max_iter, memory_budget, device, random_state
         As in :class:`MKLRegressor`.
     verbose : bool, default=False
-        Show how many paths are done.
+        Show how many folds are done.
 
     Attributes
     ----------
