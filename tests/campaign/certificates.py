@@ -239,7 +239,8 @@ def _amplified(problem: Any, rows: np.ndarray, weight: np.ndarray) -> float:
         K = drawn.formula(A, A)
         level = share @ np.diag(K)
         left = level - share @ K @ share
-        factors.append(level / left if left > 1e-14 * level else 1.0)
+        # Of a kernel that is constant up to rounding nothing but rounding may be left.
+        factors.append(level / max(left, np.finfo(float).eps * level) if level > 0 else 1.0)
     return max(factors)
 
 
@@ -412,7 +413,9 @@ def _one_output(
     norms = np.sqrt(np.maximum(np.diag(sizes), 0.0))
     reach = float(np.abs(beta) @ norms)
     slopes = np.where(np.isfinite(program.upper - program.lower), program.upper - program.lower, np.abs(beta))
-    rounding = _ROUNDING * (reach**2 + float(slopes @ norms) * reach + float(np.abs(program.target) @ slopes))
+    # The matrices of a fit may differ from those formed here by the rounding of the kernels' own formulas.
+    digits = max(_ROUNDING, *(drawn.noise for drawn in problem.kernels))
+    rounding = digits * (reach**2 + float(slopes @ norms) * reach) + _ROUNDING * float(np.abs(program.target) @ slopes)
     rounding += _ROUNDING * abs(b) * float(slopes.sum()) + abs(b) * abs(beta.sum() - program.total)
     if program.ridge.any():  # a quadratic loss: outputs that are off by δ cost about δ²/(2ρ)
         off = _ROUNDING * (norms * reach + abs(b))
