@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.backend import NUMPY, backend_of
+from kernelmosaic.backend import NUMPY, TINY, backend_of
 from kernelmosaic.gram.factored import FactoredGram
 from kernelmosaic.gram.gram import DenseGram, Gram
 from kernelmosaic.gram.linear import DEVICE, conjugate_gradients, multiply, regularised_cholesky, rounding_jitter
@@ -440,7 +440,9 @@ class FreeFirst(OneOutput):
         """Solve the working set's own program from β, by its block of K."""
         K = part.block(np.arange(part.n_samples))
         if self.backend is NUMPY:
-            return solve_smo(K, inside, beta, tol, max_iter=200 * part.n_samples).beta
+            # Few samples have had their pair steps before; interior points take over sooner.
+            most = 30 if part.n_samples <= TINY else 200
+            return solve_smo(K, inside, beta, tol, max_iter=most * part.n_samples).beta
         return solve_working_set(DenseGram(K), inside, beta, tol).beta
 
 
