@@ -172,9 +172,7 @@ class PathCV(BaseEstimator):
         self.weights_paths_ = np.array([[self._aligned_weights(one) for one in path] for path in chosen])
         self.weights_path_ = np.nanmean(self.weights_paths_, axis=0)
         self.duality_gaps_ = np.array([[one.gap for one in path] for path in chosen])
-        self._out_of_fold = [path[i] for path in chosen], [held for _, held in folds]
-        self._calibrate(samples)
-        del self._out_of_fold
+        self._calibrate([path[i] for path in chosen], [held for _, held in folds], samples)
         return norms[m]
 
     def _score(
@@ -206,7 +204,7 @@ class PathCV(BaseEstimator):
         """Return the weights, one row per class if every class has its own."""
         return held.weights
 
-    def _calibrate(self, samples: Samples) -> None:
+    def _calibrate(self, outputs: list[HeldOut], held: list[NDArray[np.intp]], samples: Samples) -> None:
         """Learn probabilities from what the chosen models say of the samples they have not seen."""
 
     def _calibration_of(self, outputs: list[HeldOut], held: list[NDArray[np.intp]], samples: Samples) -> Calibration:
@@ -358,8 +356,8 @@ class ClassifierPathCV(PathCV):
         full[np.searchsorted(self.classes_, held.classes)] = held.weights
         return full
 
-    def _calibrate(self, samples: Samples) -> None:
-        self._calibration = self._calibration_of(*self._out_of_fold, samples)
+    def _calibrate(self, outputs: list[HeldOut], held: list[NDArray[np.intp]], samples: Samples) -> None:
+        self._calibration = self._calibration_of(outputs, held, samples)
 
     def _calibration_of(self, outputs: list[HeldOut], held: list[NDArray[np.intp]], samples: Samples) -> Calibration:
         return calibration_of(outputs, held, samples, self, self.calibration)
