@@ -37,7 +37,7 @@ Kernels = Sequence[int] | NDArray[Any]
 #: Bytes of a block that is worked on at once: it stays in the second-level cache.
 _CACHE_BYTES = 2**19
 #: Up to this many samples matrices are small enough to keep in double precision without thinking.
-_SMALL = 2000
+_SMALL = 1000
 #: Side of the squares that a device works on at once, which stay in its cache.
 _TILE = {"cuda": 2048, "cpu": 512}
 #: What to do where not even one combined matrix fits.
