@@ -57,7 +57,7 @@ class Options:
     """
 
     size: int | None = None
-    share: float = 1 / 12
+    share: float = 1 / 4
     least: int = 1024
     largest: int = 4096
     inner: float = 0.1
@@ -155,8 +155,8 @@ class WorkingSet(ABC, Generic[At, Found]):
 
 # One output ----------------------------------------------------------------------------------------------------------
 
-#: The search for the intercept: so many candidates at once, so often. Few large steps: each waits for the device.
-_CANDIDATES, _NARROWINGS = 32, 3
+#: The search for the intercept: so many candidates at once. One large step: many would wait for the device.
+_CANDIDATES = 64
 #: Outputs that have shrunk to this share of the largest since they were computed keep the rounding of those.
 _SHRUNK = 1e-3
 
@@ -263,15 +263,12 @@ class OneOutput(WorkingSet[Slopes, Solution]):
             return self.backend.asarray(best)
         z = self.residual + self.there.ridge * self.beta
         low, high = self.backend.xp.stack([bottom, top]).sort().values
-        shares = self.backend.asarray(np.linspace(0.0, 1.0, _CANDIDATES))
-        for _ in range(_NARROWINGS):
-            candidates = low + shares * (high - low)
-            # The sum falls with the intercept, so counting those above the total says where it crosses.
-            above = (self.there.conjugate_argmax(z - candidates[:, None]).sum(1) > total).sum()
-            ends = self.backend.xp.stack([above - 1, above]).clip(0, _CANDIDATES - 1)
-            # Picked on the device: a number as an index would have to come to the host first.
-            low, high = candidates[ends]
-        return 0.5 * (low + high)
+        candidates = low + self.backend.asarray(np.linspace(0.0, 1.0, _CANDIDATES)) * (high - low)
+        # The sum falls with the intercept, so counting those above the total says where it crosses.
+        above = (self.there.conjugate_argmax(z - candidates[:, None]).sum(1) > total).sum()
+        ends = self.backend.xp.stack([above - 1, above]).clip(0, _CANDIDATES - 1)
+        # Picked on the device: a number as an index would have to come to the host first.
+        return candidates[ends].mean()
 
     def noise(self) -> float:
         """What a value of zero may come out as; see `solve_smo`."""
@@ -579,13 +576,18 @@ class FreeBlock:
 
 def _nearest_of_same_sum(end: Any, beta: Any, lower: Any, upper: Any) -> Any:
     """Return the point of the box nearest to `end` whose sum is that of β."""
-    xp, total = backend_of(end).xp, beta.sum()
+    xp, total = backend_of(end).xp, float(beta.sum())
     # Moved down by more than the largest rise nobody is above where he was, so that the sum is met in between.
-    low, high = (end - beta).min(), (end - beta).max()
+    low, high = float((end - beta).min()), float((end - beta).max())
+    shift = min(max(0.0, low), high)
     for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        surplus = xp.clip(end - middle, lower, upper).sum() > total
-        low, high = xp.where(surplus, middle, low), xp.where(surplus, high, middle)
-    there = xp.clip(end - high, lower, upper)
-    inside = (there > lower) & (there < upper)
-    return there + inside * ((total - there.sum()) / xp.clip(inside.sum(), 1, None))
+        there = xp.clip(end - shift, lower, upper)
+        inside = (there > lower) & (there < upper)
+        surplus, count = float(there.sum()) - total, int(inside.sum())
+        low, high = (shift, high) if surplus > 0 else (low, shift)
+        # The sum is linear in the shift from bound to bound: Newton's step, or half the way where it leads out.
+        best = shift + surplus / count if count else np.inf
+        if best == shift or not low < high:
+            break
+        shift = best if low <= best <= high else 0.5 * (low + high)
+    return there + inside * ((total - float(there.sum())) / max(count, 1))
