@@ -21,13 +21,15 @@ _MATH = {"nnan", "nsz", "reassoc", "contract", "arcp"}
 _STRIP, _GATED_STRIP, _CLASS_STRIP = 4096, 2048, 512
 #: Side of the squares in which a triangle is mirrored.
 _SQUARE = 32
+#: Rows and columns that are transposed at once: a cache line of single precision.
+_BUNDLE = 16
 #: Above this share of support samples a product reads whole rows.
 _DENSE_SHARE = 0.3
 
 
-def mirror_all(matrices: NDArray[Any]) -> None:
+def mirror_all(matrices: Sequence[NDArray[Any]]) -> None:
     """Copy the lower triangle of every matrix into the upper."""
-    run_threads(lambda K: mirror_lower(K, 0, len(K)), matrices, matrices.nbytes)
+    run_threads(lambda K: mirror_lower(K, 0, len(K)), matrices, sum(K.nbytes for K in matrices))
 
 
 def combine(matrices: NDArray[Any], weights: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
@@ -147,6 +149,27 @@ def mirror_lower(out: NDArray[Any], first: int, last: int) -> None:
             for i in range(top, bottom):
                 for k in range(left, min(left + _SQUARE, i)):
                     out[k, i] = out[i, k]
+
+
+@njit(cache=True, nogil=True)
+def write_transposed(block: NDArray[Any], out: NDArray[Any], top: int, left: int) -> None:
+    """Write the transpose of a block into out, from (top, left) on, a bundle of rows and of columns at a time.
+
+    What a bundle writes to a row is one vector, and so few rows at once are ones that memory keeps up with.
+    """
+    height, width = block.shape
+    whole = height - height % _BUNDLE
+    for start in range(0, width, _BUNDLE):
+        stop = min(start + _BUNDLE, width)
+        for i in range(0, whole, _BUNDLE):
+            bundle = block[i : i + _BUNDLE, start:stop]
+            for k in range(stop - start):
+                row = out[top + start + k, left + i : left + i + _BUNDLE]
+                for r in range(_BUNDLE):
+                    row[r] = bundle[r, k]
+        for i in range(whole, height):
+            for k in range(start, stop):
+                out[top + k, left + i] = block[i, k]
 
 
 @njit(cache=True, nogil=True, fastmath=_MATH)

@@ -14,6 +14,7 @@ from sklearn.base import clone
 from kernelmosaic.backend import NUMPY, Backend, is_tensor
 from kernelmosaic.gram.normalizing import Centered, Normalization, make_normalization
 from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel, pairwise_statistic
+from kernelmosaic.kernels.gaussian import measured_once
 from kernelmosaic.kernels.views import KernelSpec, take_columns
 
 #: The samples as each kernel sees them. Kernels on the same columns hold the same object.
@@ -92,11 +93,12 @@ class KernelSet:
         make_normalization(normalize)
         views = _views(specs, X)
         fitted = []
-        for tile, view in zip(specs, views, strict=True):
-            with _named(tile.name):
-                kernel = clone(tile.kernel).fit(view)
-            scale = make_normalization(normalize).fit(kernel, view, sample_weight)
-            fitted.append(FittedKernel(tile.name, kernel, tile.columns, scale))
+        with measured_once():
+            for tile, view in zip(specs, views, strict=True):
+                with _named(tile.name):
+                    kernel = clone(tile.kernel).fit(view)
+                scale = make_normalization(normalize).fit(kernel, view, sample_weight)
+                fitted.append(FittedKernel(tile.name, kernel, tile.columns, scale))
         return cls(tuple(fitted))
 
     @property

@@ -161,6 +161,7 @@ class Precomputed(MatrixRows):
     """
 
     matrix_parameter: ClassVar[str] = "K"
+    costs_by_entries: ClassVar[bool] = True
 
     def __init__(self, K: Any) -> None:
         self.K = K
