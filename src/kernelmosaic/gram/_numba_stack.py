@@ -19,10 +19,10 @@ from kernelmosaic.backend import one_blas_thread, row_strips, run_threads
 _MATH = {"nnan", "nsz", "reassoc", "contract", "arcp"}
 #: Columns accumulated at once: they stay in the first-level cache while the kernels pass by, or the classes.
 _STRIP, _GATED_STRIP, _CLASS_STRIP = 4096, 2048, 512
-#: Side of the squares in which a triangle is mirrored.
-_SQUARE = 32
-#: Rows and columns that are transposed at once: a cache line of single precision.
-_BUNDLE = 16
+#: Side of the squares in which a triangle is mirrored, or a block transposed: a cache line of single precision.
+_SQUARE = 16
+#: Whole rows of so few kernels are read faster than half of them are mirrored.
+_FEW = 3
 #: Above this share of support samples a product reads whole rows.
 _DENSE_SHARE = 0.3
 
@@ -35,6 +35,9 @@ def mirror_all(matrices: Sequence[NDArray[Any]]) -> None:
 def combine(matrices: NDArray[Any], weights: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
     """Write Σ_m weights_m K_m."""
     active = np.flatnonzero(weights)
+    if len(active) <= _FEW:
+        combine_classes(matrices, weights[np.newaxis], out[np.newaxis])
+        return out
     factors = weights[active].astype(matrices.dtype)
 
     def fill(rows: slice) -> None:
@@ -146,27 +149,33 @@ def mirror_lower(out: NDArray[Any], first: int, last: int) -> None:
     for top in range(first, last, _SQUARE):
         bottom = min(top + _SQUARE, last)
         for left in range(0, bottom, _SQUARE):
-            for i in range(top, bottom):
-                for k in range(left, min(left + _SQUARE, i)):
-                    out[k, i] = out[i, k]
+            if bottom - top == _SQUARE and left + _SQUARE <= top:
+                source, target = out[top:bottom, left : left + _SQUARE], out[left : left + _SQUARE, top:bottom]
+                for k in range(_SQUARE):
+                    for i in range(_SQUARE):
+                        target[k, i] = source[i, k]
+            else:
+                for i in range(top, bottom):
+                    for k in range(left, min(left + _SQUARE, i)):
+                        out[k, i] = out[i, k]
 
 
 @njit(cache=True, nogil=True)
 def write_transposed(block: NDArray[Any], out: NDArray[Any], top: int, left: int) -> None:
-    """Write the transpose of a block into out, from (top, left) on, a bundle of rows and of columns at a time.
+    """Write the transpose of a block into out, from (top, left) on, square by square.
 
-    What a bundle writes to a row is one vector, and so few rows at once are ones that memory keeps up with.
+    What a square writes to a row is one vector, and so few rows at once are ones that memory keeps up with.
     """
     height, width = block.shape
-    whole = height - height % _BUNDLE
-    for start in range(0, width, _BUNDLE):
-        stop = min(start + _BUNDLE, width)
-        for i in range(0, whole, _BUNDLE):
-            bundle = block[i : i + _BUNDLE, start:stop]
+    whole = height - height % _SQUARE
+    for start in range(0, width, _SQUARE):
+        stop = min(start + _SQUARE, width)
+        for i in range(0, whole, _SQUARE):
+            square = block[i : i + _SQUARE, start:stop]
             for k in range(stop - start):
-                row = out[top + start + k, left + i : left + i + _BUNDLE]
-                for r in range(_BUNDLE):
-                    row[r] = bundle[r, k]
+                row = out[top + start + k, left + i : left + i + _SQUARE]
+                for r in range(_SQUARE):
+                    row[r] = square[r, k]
         for i in range(whole, height):
             for k in range(start, stop):
                 out[top + k, left + i] = block[i, k]

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.backend import NUMPY, TINY, backend_of
-from kernelmosaic.gram.factored import FactoredGram
 from kernelmosaic.gram.gram import DenseGram, Gram
 from kernelmosaic.gram.linear import DEVICE, conjugate_gradients, multiply, regularised_cholesky, rounding_jitter
 from kernelmosaic.solvers.free_block import free_samples
@@ -57,7 +56,7 @@ class Options:
     """
 
     size: int | None = None
-    share: float = 1 / 12
+    share: float = 1 / 4
     least: int = 1024
     largest: int = 4096
     inner: float = 0.1
@@ -155,8 +154,14 @@ class WorkingSet(ABC, Generic[At, Found]):
 
 # One output ----------------------------------------------------------------------------------------------------------
 
-#: The search for the intercept: so many candidates at once, so often. Few large steps: each waits for the device.
-_CANDIDATES, _NARROWINGS = 32, 3
+#: The search for the intercept: so many candidates at once. One large step: many would wait for the device.
+_CANDIDATES = 64
+#: Rounds without a stored kernel: they must halve the gap in so many, and ...
+_SLOW = 30
+#: ... aim below what is asked for, since the certificate sees what single precision does not, at most so often.
+_ROOM, _CERTIFICATES = 0.9, 3
+#: All free samples are in a round unless they take more than this share of it.
+_FREE_SHARE = 0.8
 #: Outputs that have shrunk to this share of the largest since they were computed keep the rounding of those.
 _SHRUNK = 1e-3
 
@@ -263,15 +268,12 @@ class OneOutput(WorkingSet[Slopes, Solution]):
             return self.backend.asarray(best)
         z = self.residual + self.there.ridge * self.beta
         low, high = self.backend.xp.stack([bottom, top]).sort().values
-        shares = self.backend.asarray(np.linspace(0.0, 1.0, _CANDIDATES))
-        for _ in range(_NARROWINGS):
-            candidates = low + shares * (high - low)
-            # The sum falls with the intercept, so counting those above the total says where it crosses.
-            above = (self.there.conjugate_argmax(z - candidates[:, None]).sum(1) > total).sum()
-            ends = self.backend.xp.stack([above - 1, above]).clip(0, _CANDIDATES - 1)
-            # Picked on the device: a number as an index would have to come to the host first.
-            low, high = candidates[ends]
-        return 0.5 * (low + high)
+        candidates = low + self.backend.asarray(np.linspace(0.0, 1.0, _CANDIDATES)) * (high - low)
+        # The sum falls with the intercept, so counting those above the total says where it crosses.
+        above = (self.there.conjugate_argmax(z - candidates[:, None]).sum(1) > total).sum()
+        ends = self.backend.xp.stack([above - 1, above]).clip(0, _CANDIDATES - 1)
+        # Picked on the device: a number as an index would have to come to the host first.
+        return candidates[ends].mean()
 
     def noise(self) -> float:
         """What a value of zero may come out as; see `solve_smo`."""
@@ -368,15 +370,34 @@ class OneOutput(WorkingSet[Slopes, Solution]):
         self.residual -= self.gram.products(change)
 
 
-class FreeFirst(OneOutput):
-    """Rounds that hold all free samples and solve their program to the end, for kernels in factors.
+def solve_on_demand(gram: Gram, program: Program, warm_start: Vector | None = None, tol: float = 1e-3) -> Solution:
+    """Solve the dual program for a kernel that is not stored, to a relative duality gap of `tol`.
 
-    There a product costs a pass over all rows, and a solution from nearby needs but a few rounds.
+    Rounds are as large as memory allows, each solved to the end by the solver of stored matrices. The certificate takes
+    one more pass, in double precision.
+    """
+    beta = initial_point(program) if warm_start is None else program.feasible(warm_start)
+    rounds = FreeFirst(gram, program, beta)
+    found: list[Solution] = []
+    for _ in range(_CERTIFICATES):
+        reached = rounds.improve(_ROOM * tol, _SLOW)
+        rounds.solution = rounds.certified()
+        found.append(rounds.solution)
+        if rounds.solution.gap <= tol or not reached:
+            break
+        rounds.sharper *= 0.1
+    return min(found, key=lambda one: one.gap)
+
+
+class FreeFirst(OneOutput):
+    """Rounds that hold all free samples and solve their program to the end, for kernels that are not stored.
+
+    There a product costs a pass over all samples, and a solution from nearby needs but a few rounds. Where more samples
+    are free than a block has room for, a kernel in factors is better solved by other means, and one on demand takes
+    those of them that have most to gain.
     """
 
-    gram: FactoredGram
-
-    def __init__(self, gram: FactoredGram, program: Program, beta: Vector, n_iter: int = 0) -> None:
+    def __init__(self, gram: Gram, program: Program, beta: Vector, n_iter: int = 0) -> None:
         super().__init__(gram, program, beta, Options(size=min(gram.block_samples, program.n_samples)))
         self.n_iter = n_iter
         self.sharper = 1.0
@@ -405,15 +426,21 @@ class FreeFirst(OneOutput):
         """The free samples, then those that violate optimality most; none if the free ones are too many."""
         p, at = self.program, self.solution
         free = free_samples(p, at.beta)
-        if len(free) > self.gram.block_samples or not self.gram.block_samples:
+        if not self.size or (self.gram.factored and len(free) > self.size):
             return np.zeros(0, dtype=np.intp)
         residual = p.target - at.values - p.ridge * at.beta - at.intercept
         rising = np.where(at.beta < p.upper, residual - np.where(at.beta >= 0, p.epsilon, -p.epsilon), -np.inf)
         falling = np.where(at.beta > p.lower, np.where(at.beta > 0, p.epsilon, -p.epsilon) - residual, -np.inf)
-        violation = np.maximum(rising, falling)
-        violation[free] = np.inf
-        chosen = NUMPY.top_k(violation, self.size)
-        return np.sort(chosen[violation[chosen] > -np.inf])
+        most = self.size if self.gram.factored else _FREE_SHARE * self.size
+        chosen = free if len(free) <= most else free[:0]
+        rising[chosen] = falling[chosen] = -np.inf
+        # Half by growing, half by shrinking: the one needs the other if the sum must be kept.
+        for gain, count in ((rising, (self.size - len(chosen) + 1) // 2), (falling, self.size)):
+            best = NUMPY.top_k(gain, min(count, self.size - len(chosen)))
+            best = best[gain[best] > -np.inf]
+            falling[best] = -np.inf
+            chosen = np.concatenate([chosen, best])
+        return np.sort(chosen)
 
     def solve_for(self, working: NDArray[np.intp], tol: float) -> None:
         """Maximise the objective over the working set, everyone else standing still."""
@@ -426,6 +453,7 @@ class FreeFirst(OneOutput):
         total = None if p.total is None else float(np.clip(own.sum(), *limits))
         inside = restricted(p, working, p.target[working] - theirs, total)
         found = self.solve_inside(part, inside, own, tol)
+        del part
         change, beta = np.zeros_like(at.beta), at.beta.copy()
         change[working], beta[working] = found - own, found
         self.n_iter += 1
@@ -436,9 +464,9 @@ class FreeFirst(OneOutput):
             self.largest = float(np.abs(values).max())
         self.solution = self._certify(beta, values)
 
-    def solve_inside(self, part: FactoredGram, inside: Program, beta: Vector, tol: float) -> Vector:
+    def solve_inside(self, part: Any, inside: Program, beta: Vector, tol: float) -> Vector:
         """Solve the working set's own program from β, by its block of K."""
-        K = part.block(np.arange(part.n_samples))
+        K = part.block(np.arange(part.n_samples)) if part.matrix is None else part.matrix
         if self.backend is NUMPY:
             # Few samples have had their pair steps before; interior points take over sooner.
             most = 30 if part.n_samples <= TINY else 200
@@ -579,13 +607,18 @@ class FreeBlock:
 
 def _nearest_of_same_sum(end: Any, beta: Any, lower: Any, upper: Any) -> Any:
     """Return the point of the box nearest to `end` whose sum is that of β."""
-    xp, total = backend_of(end).xp, beta.sum()
+    xp, total = backend_of(end).xp, float(beta.sum())
     # Moved down by more than the largest rise nobody is above where he was, so that the sum is met in between.
-    low, high = (end - beta).min(), (end - beta).max()
+    low, high = float((end - beta).min()), float((end - beta).max())
+    shift = min(max(0.0, low), high)
     for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        surplus = xp.clip(end - middle, lower, upper).sum() > total
-        low, high = xp.where(surplus, middle, low), xp.where(surplus, high, middle)
-    there = xp.clip(end - high, lower, upper)
-    inside = (there > lower) & (there < upper)
-    return there + inside * ((total - there.sum()) / xp.clip(inside.sum(), 1, None))
+        there = xp.clip(end - shift, lower, upper)
+        inside = (there > lower) & (there < upper)
+        surplus, count = float(there.sum()) - total, int(inside.sum())
+        low, high = (shift, high) if surplus > 0 else (low, shift)
+        # The sum is linear in the shift from bound to bound: Newton's step, or half the way where it leads out.
+        best = shift + surplus / count if count else np.inf
+        if best == shift or not low < high:
+            break
+        shift = best if low <= best <= high else 0.5 * (low + high)
+    return there + inside * ((total - float(there.sum())) / max(count, 1))
