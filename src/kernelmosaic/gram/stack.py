@@ -43,8 +43,6 @@ _CACHE_BYTES = 2**19
 _SMALL = 1000
 #: Side of the squares that a device works on at once, which stay in its cache.
 _TILE = {"cuda": 2048, "cpu": 512}
-#: Side of those by which the host fills a stack: a statistic and one kernel of it stay in the second-level cache.
-_SQUARE = 256
 #: Height and width of the blocks that the host computes at once where it stores nothing.
 _HOST_TILE = (256, 1024)
 #: A budget that has no room for several blocks of so many samples is an error.
@@ -635,7 +633,8 @@ def _fill_squares(computed: ComputedStack, kernels: list[int], matrices: NDArray
                 loops.write_transposed(block, matrices[m], columns.start, rows.start)
             matrices[m][rows, columns] = block
 
-    strips = list(row_strips(computed.n_samples, int(min(_SQUARE, computed.entries**0.5)))) if kernels else []
+    side = int(min(_CACHE_BYTES // computed.dtype.itemsize, computed.entries) ** 0.5)
+    strips = list(row_strips(computed.n_samples, max(side - side % 16, 1))) if kernels else []
     with one_blas_thread():
         run_threads(fill, [(a, b) for i, a in enumerate(strips) for b in strips[: i + 1]], matrices.nbytes)
 

@@ -201,10 +201,9 @@ class Gaussian(Radial):
     power: ClassVar[int] = 2
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        X = self.validate(X)
         super().fit(X, y)
         if sparse.issparse(X):
-            _warn_if_far(X, self.width_)
+            _warn_if_far(self.validate(X), self.width_)
         return self
 
     def draw_frequencies(

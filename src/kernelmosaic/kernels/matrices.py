@@ -20,7 +20,7 @@ ROUNDING = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 1e-6}
 #: Rows compared at a time, so that a check never holds a second matrix.
 _STRIP = 512
 #: Side of the squares that are compared with their mirror image in the cache.
-_SQUARE = 128
+_SQUARE = 256
 #: Up to this many samples a matrix is proved to be positive semi-definite; of more, so many are eliminated from others.
 _PROVED, _ELIMINATED = 500, 128
 #: Samples whose coefficients count in a quadratic form.
