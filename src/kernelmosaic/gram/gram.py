@@ -59,6 +59,10 @@ class Gram(ABC):
         """Return the kernel of some samples alone, at hand for solving their problem."""
         return DenseGram(self.block(rows))
 
+    def restricted(self, rows: Any) -> Gram:
+        """Return the same for row numbers of the backend, of any number of samples."""
+        return DenseGram(self.block(rows))
+
     @abstractmethod
     def diagonal(self) -> Array:
         """Return the diagonal, in this process."""

@@ -31,14 +31,17 @@ class OnDemandGram(Gram):
         The weights d, or the gates g.
     budget : float
         Bytes that blocks, and rows that are kept, may take.
+    keeps_rows : bool
+        Whether rows are kept, which a device never does.
     """
 
-    def __init__(self, stack: Any, factors: Array, budget: float) -> None:
+    def __init__(self, stack: Any, factors: Array, budget: float, keeps_rows: bool = True) -> None:
         self.stack, self.factors, self.budget = stack, factors, budget
         self.n_samples, self.backend, self.dtype = stack.n_samples, stack.backend, stack.dtype
         self.block_samples = most_in_a_block(self.n_samples, budget, self.dtype)
         self.shift: Array | None = None
-        kept = int(_SHARE * budget / self.dtype.itemsize / self.n_samples) if self.backend is NUMPY else 0
+        keeps = keeps_rows and self.backend is NUMPY
+        kept = int(_SHARE * budget / self.dtype.itemsize / self.n_samples) if keeps else 0
         self.rows = KeptRows(kept, self.n_samples, self.dtype)
 
     def products(self, beta: Any, exact: bool = False) -> Any:
@@ -75,6 +78,15 @@ class OnDemandGram(Gram):
         gated = self.factors.ndim == 2
         gram: DenseGram = some.combine_gated(self.factors[rows]) if gated else some.combine(self.factors)
         return gram if self.shift is None else gram.add_diagonal(self.shift[rows])
+
+    def restricted(self, rows: Any) -> Gram:
+        rows = np.asarray(rows) if self.backend is NUMPY else self.backend.to_numpy(rows)
+        if len(rows) <= self.block_samples:
+            return self.part(rows)
+        factors = self.factors[rows] if self.factors.ndim == 2 else self.factors
+        # Its products read every row once: none is worth keeping.
+        some = OnDemandGram(self.stack.taken(rows), factors, self.budget, keeps_rows=False)
+        return some if self.shift is None else some.add_diagonal(self.shift[rows])
 
     def block(self, rows: Any) -> Any:
         return self.part(np.asarray(rows) if self.backend is NUMPY else self.backend.to_numpy(rows)).matrix

@@ -83,6 +83,11 @@ class GramStack(ABC):
     #: What the kernels are kept as, and why, for a user who wants to know.
     form: str = ""
 
+    @property
+    def stores_combined(self) -> bool:
+        """Whether combined kernels are stored, in whatever form; else they are computed whenever they are needed."""
+        return True
+
     @abstractmethod
     def blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
         """Yield (m, K_m[rows][:, columns]) for the kernels asked for; the blocks must not be changed."""
@@ -324,7 +329,6 @@ class ComputedStack(MatrixStack):
 
     @property
     def stores_combined(self) -> bool:
-        """Whether a combined kernel fits the budget; else it, too, is computed whenever it is asked for."""
         return self.n_samples**2 * self.dtype.itemsize <= self.budget
 
     def combine(self, weights: NDArray[Any], out: Any = None) -> Any:

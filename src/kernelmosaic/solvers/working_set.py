@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic.backend import NUMPY, TINY, backend_of
 from kernelmosaic.gram.gram import DenseGram, Gram
-from kernelmosaic.gram.linear import DEVICE, conjugate_gradients, multiply, regularised_cholesky, rounding_jitter
+from kernelmosaic.gram.linear import DEVICE, HOST, regularised_cholesky, rounding_jitter, rounding_share
 from kernelmosaic.solvers.free_block import free_samples
 from kernelmosaic.solvers.pair_steps import ascend_pairs, ascend_singles
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify, relative_gap
@@ -352,7 +352,7 @@ class OneOutput(WorkingSet[Slopes, Solution]):
             lower = xp.where(beta > 0, xp.clip(lower, 0.0, None), lower)
             upper = xp.where(beta < 0, xp.clip(upper, None, 0.0), upper)
         slope = self.residual[free] - e * xp.sign(beta)
-        A, sums = self.gram.block(free), p.total is not None
+        A, sums = self.gram.restricted(free), p.total is not None
         block = FreeBlock(A, beta, slope, lower, upper, p.ridge[free], sums, self.options.factorised)
         new, steps = block.ascend()
         moved = new != beta
@@ -398,9 +398,11 @@ class FreeFirst(OneOutput):
     """
 
     def __init__(self, gram: Gram, program: Program, beta: Vector, n_iter: int = 0) -> None:
-        super().__init__(gram, program, beta, Options(size=min(gram.block_samples, program.n_samples)))
+        size = min(gram.block_samples, program.n_samples)
+        super().__init__(gram, program, beta, Options(size=size, newton_free=program.n_samples))
         self.n_iter = n_iter
-        self.sharper = 1.0
+        self.early, self.sharper = 0.01 if gram.factored else 0.1, 1.0
+        self.crowded = False
         self.solution = self._certify(beta, self.backend.to_numpy(self.values))
         self.largest = float(np.abs(self.solution.values).max())
 
@@ -412,8 +414,11 @@ class FreeFirst(OneOutput):
             if len(working) == 0:
                 return False
             # What the others leave undone is seen only afterwards: early sets need not be solved to the end.
-            early = 0.01 * min(gaps[-1], 1.0) if len(working) < len(self.solution.beta) else 0.0
+            early = self.early * min(gaps[-1], 1.0) if len(working) < len(self.solution.beta) else 0.0
+            before = self.solution.objective
             self.solve_for(working, self.sharper * max(0.1 * tol, early))
+            if self.crowded and self.solution.gap > tol:
+                self.move_together(self.solution.objective - before)
             gaps.append(self.solution.gap)
             if gaps[-1] > 0.5 * gaps[-2]:
                 # The working set's own value, to which its gap is relative, may be far larger than that of everyone.
@@ -431,8 +436,8 @@ class FreeFirst(OneOutput):
         residual = p.target - at.values - p.ridge * at.beta - at.intercept
         rising = np.where(at.beta < p.upper, residual - np.where(at.beta >= 0, p.epsilon, -p.epsilon), -np.inf)
         falling = np.where(at.beta > p.lower, np.where(at.beta > 0, p.epsilon, -p.epsilon) - residual, -np.inf)
-        most = self.size if self.gram.factored else _FREE_SHARE * self.size
-        chosen = free if len(free) <= most else free[:0]
+        self.crowded = not self.gram.factored and len(free) > _FREE_SHARE * self.size
+        chosen = free[:0] if self.crowded else free
         rising[chosen] = falling[chosen] = -np.inf
         # Half by growing, half by shrinking: the one needs the other if the sum must be kept.
         for gain, count in ((rising, (self.size - len(chosen) + 1) // 2), (falling, self.size)):
@@ -464,6 +469,18 @@ class FreeFirst(OneOutput):
             self.largest = float(np.abs(values).max())
         self.solution = self._certify(beta, values)
 
+    def move_together(self, gained: float) -> None:
+        """Take Newton steps on all free samples, which are too many for a round, unless rounds gain more than they."""
+        if self.waited < self.wait:
+            self.waited += 1
+            return
+        before = self.solution.objective
+        if self.newton_step():
+            self.solution = self._certify(self.backend.to_numpy(self.beta).copy(), self.backend.to_numpy(self.values))
+        worse = self.solution.objective - before < gained
+        self.wait = min(2 * self.wait + 1, self.options.longest_wait) if worse else 0
+        self.waited = 0
+
     def solve_inside(self, part: Any, inside: Program, beta: Vector, tol: float) -> Vector:
         """Solve the working set's own program from β, by its block of K."""
         K = part.block(np.arange(part.n_samples)) if part.matrix is None else part.matrix
@@ -471,7 +488,8 @@ class FreeFirst(OneOutput):
             # Few samples have had their pair steps before; interior points take over sooner.
             most = 30 if part.n_samples <= TINY else 200
             return solve_smo(K, inside, beta, tol, max_iter=most * part.n_samples).beta
-        return solve_working_set(DenseGram(K), inside, beta, tol).beta
+        options = Options(newton_free=part.n_samples)
+        return solve_working_set(DenseGram(K), inside, beta, tol, options=options).beta
 
 
 def restricted(program: Program, samples: NDArray[np.intp], target: Vector, total: float | None) -> Program:
@@ -503,19 +521,19 @@ class FreeBlock:
 
     Attributes
     ----------
-    A : array of shape (n_free, n_free)
+    A : Gram
         K between them.
     beta, slope, lower, upper, ridge : array of shape (n_free,)
         Theirs.
     sums : bool
         Whether the coefficients keep their sum.
     factorised : int
-        Blocks up to this many samples are factorised, larger ones take conjugate-gradient steps.
+        A stored block of up to this many samples is factorised, any other takes conjugate-gradient steps.
     left : array or None
         The slopes after the last step.
     """
 
-    A: Any
+    A: Gram
     beta: Any
     slope: Any
     lower: Any
@@ -526,7 +544,7 @@ class FreeBlock:
     left: Any = None
 
     def __post_init__(self) -> None:
-        self.backend = backend_of(self.A)
+        self.backend = self.A.backend
         self.xp = self.backend.xp
 
     def ascend(self) -> tuple[Any, int]:
@@ -552,7 +570,7 @@ class FreeBlock:
         best, best_gain = self.beta, 0.0
         self.left = None
         for move in (self._cut_back(direction) - self.beta, self._follow(direction)):
-            Am = multiply(self.A, move[:, None])[:, 0] + self.ridge * move
+            Am = self.A.products(move) + self.ridge * move
             steep, curvature = float(self.slope @ move), float(move @ Am)
             if not steep > 0:
                 continue
@@ -565,24 +583,51 @@ class FreeBlock:
         return best, best_gain
 
     def _without(self, beta: Any, stays: Any) -> FreeBlock:
-        kept = self.backend.nonzero(stays)
-        A = self.backend.take_block(self.A, kept, kept)
+        A = self.A.restricted(self.backend.nonzero(stays))
         beta, slope, lower, upper, ridge = (one[stays] for one in (beta, self.left, self.lower, self.upper, self.ridge))
         return FreeBlock(A, beta, slope, lower, upper, ridge, self.sums, self.factorised)
 
     def _direction(self) -> Any:
         """Return the step to the maximum over the free samples, their sum kept if there is one to keep."""
+        K = self.A.matrix
+        factor = None
+        if K is not None and len(K) <= self.factorised:
+            factor = regularised_cholesky(K, self.ridge, rounding_jitter(K, self.ridge))
+        if factor is None:
+            return self._iterate()
         sides = self.xp.stack([self.slope, self.xp.ones_like(self.slope)], axis=1)
-        jitter = rounding_jitter(self.A, self.ridge)
-        factor = regularised_cholesky(self.A, self.ridge, jitter) if len(self.A) <= self.factorised else None
-        if factor is not None:
-            found = self.backend.cho_solve(factor, sides)
-        else:
-            found = conjugate_gradients(self.A, self.ridge + jitter, sides)
-        x, ones = found[:, 0], found[:, 1]
+        x, ones = self.backend.cho_solve(factor, sides).T
         if self.sums:
             x = x - x.sum() / ones.sum() * ones
             x = x - x.mean()  # along a flat direction both terms are huge, and what they leave rounds badly
+        return x
+
+    def _iterate(self) -> Any:
+        """Return about the same by conjugate gradients within the directions that keep the sum, to a few digits."""
+        diagonal = self.backend.asarray(self.A.diagonal()) + self.ridge
+        share = rounding_share(self.A.dtype, len(diagonal))
+        ridge, inverse = self.ridge + share * diagonal.mean(), 1.0 / diagonal
+
+        def precondition(r: Any) -> Any:
+            z = inverse * r
+            return z - (z.sum() / inverse.sum()) * inverse if self.sums else z
+
+        x, r = self.xp.zeros_like(self.slope), self.backend.copy(self.slope)
+        z = precondition(r)
+        p, size = z, float(r @ z)
+        options = HOST if self.backend is NUMPY else DEVICE
+        goal = options.cg_tol**2 * size
+        for _ in range(options.cg_steps):
+            Ap = self.A.products(p) + ridge * p
+            curvature = float(p @ Ap)
+            if not curvature > 0:
+                break
+            x, r = x + (size / curvature) * p, r - (size / curvature) * Ap
+            z = precondition(r)
+            before, size = size, float(r @ z)
+            if not size > goal:
+                break
+            p = z + (size / before) * p
         return x
 
     def _cut_back(self, direction: Any) -> Any:
