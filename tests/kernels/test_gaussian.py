@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from tests.reference import naive_kernels as naive
 
-from kernelmosaic.kernels import Gaussian, Linear, family
+from kernelmosaic.kernels import Gaussian, Linear, family, gaussian
 
 RULES = {"nearest": naive.nearest_width, "median": naive.median_width}
 
@@ -158,3 +158,10 @@ def test_exponentials_too_small_to_be_normal_are_zero(dtype):
     assert K[K > 0].min() >= tiny
     assert K[0, 0] == 1
     assert np.all(K[0, exact[0] < tiny] == 0)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 10, 1001, 1002])
+def test_the_median_is_that_of_numpy(n):
+    values = np.random.RandomState(n).exponential(size=n)
+    for given in (values, np.round(values, 1), np.where(values > 1, np.inf, values)):
+        assert gaussian._median(given.copy()) == np.median(given)

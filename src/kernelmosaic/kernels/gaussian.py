@@ -129,11 +129,22 @@ def _median_distance(X: Any, metric: str) -> float:
     if not sparse.issparse(X):
         from scipy.spatial.distance import pdist
 
-        return float(np.median(pdist(X, "cityblock" if metric == "manhattan" else metric)))
+        return _median(pdist(X, "cityblock" if metric == "manhattan" else metric))
     from sklearn.metrics import pairwise_distances
 
     D = pairwise_distances(X, metric=metric)
-    return float(np.median(D[np.triu_indices_from(D, k=1)]))
+    return _median(D[np.triu_indices_from(D, k=1)])
+
+
+def _median(values: NDArray[np.float64]) -> float:
+    """Return what NumPy's median does, several times faster: it asks for three positions, which is not vectorised.
+
+    The values are put into another order.
+    """
+    middle = len(values) // 2
+    values.partition(middle)
+    upper = values[middle]
+    return float(upper if len(values) % 2 else np.mean([values[:middle].max(), upper]))
 
 
 _WIDTH_RULES = {"nearest": _mean_nearest_distance, "median": _median_distance}

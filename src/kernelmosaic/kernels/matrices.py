@@ -24,7 +24,7 @@ _SQUARE = 256
 #: Up to this many samples a matrix is proved to be positive semi-definite; of more, so many are eliminated from others.
 _PROVED, _ELIMINATED = 500, 128
 #: Samples whose coefficients count in a quadratic form.
-_WEIGHTED = 1000
+_WEIGHTED = 500
 
 
 class _Prepared:
@@ -304,26 +304,26 @@ def _check_positive(K: NDArray[Any], likely: bool) -> None:
     if len(K) <= _PROVED or not likely:
         _prove_positive(K)
     else:
-        _probe_positive(K, np.random.RandomState(0).permutation(len(K)))
+        _probe_positive(K, np.random.RandomState(0).choice(len(K), _ELIMINATED, replace=False))
 
 
 def _probe_positive(K: NDArray[Any], rows: NDArray[np.intp], coefficients: NDArray[Any] | None = None) -> None:
-    """Refuse a matrix that is not positive semi-definite between some samples, the first of them together.
+    """Refuse a matrix that is not positive semi-definite among some samples, or between them and another one.
 
-    The first samples are eliminated; what that leaves of the others' diagonal must not be negative, nor the quadratic
-    form of coefficients, where some are given. Whether a doubt is justified is for `_prove_positive` to say.
+    The first of them are eliminated; what that leaves of the diagonal must not be negative, nor the quadratic form of
+    coefficients, where some are given. Whether a doubt is justified is for `_prove_positive` to say.
     """
     allowed = _allowed(K)
     first = rows[:_ELIMINATED]
-    between = _without_dust(K[first][:, rows], allowed)
-    block = between[:, : len(first)].copy()
+    between = _without_dust(K[first], allowed)
+    block = between[:, first]
     block[np.diag_indices_from(block)] += K.dtype.type(allowed)
     with one_blas_thread():
         factor = NUMPY.cholesky(block)
         doubt = factor is None
         if factor is not None:
             eliminated = NUMPY.invert_lower(factor) @ between
-            doubt = bool(np.any(K[rows, rows] + allowed < np.einsum("ij,ij->j", eliminated, eliminated)))
+            doubt = bool(np.any(K.diagonal() + allowed < np.einsum("ij,ij->j", eliminated, eliminated)))
     if not doubt and coefficients is not None:
         some, c = rows[:_WEIGHTED], coefficients[:, :_WEIGHTED]
         doubt = bool(np.any(np.sum(c * (c @ K[np.ix_(some, some)]), axis=1) < -allowed * np.sum(c**2, axis=1)))
