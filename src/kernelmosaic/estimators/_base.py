@@ -177,6 +177,8 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         counted = count_samples(self.approximation, X, y, sample_weight)
         machines = self._machines(None if y is None else y[counted.rows], counted.weight)
         data = self._training_set(X, original, counted)
+        if self.verbose and data.stack.form:
+            print(f"{type(self).__name__}: {data.stack.form}.", flush=True)
         learned, complaint = self._learn(data, machines)
         self.kernel_names_ = data.kernel_set.names
         self._keep(data, learned, machines)

@@ -13,7 +13,7 @@ from kernelmosaic.backend import NUMPY, format_bytes
 from kernelmosaic.gram.gram import Array, DenseGram, Gram
 
 #: Share of the budget that the block of a working set may take; on the host, rows that are kept may take as much.
-_SHARE = 0.35
+_SHARE = 0.3
 
 
 class OnDemandGram(Gram):
@@ -80,7 +80,7 @@ class OnDemandGram(Gram):
         return gram if self.shift is None else gram.add_diagonal(self.shift[rows])
 
     def restricted(self, rows: Any) -> Gram:
-        rows = np.asarray(rows) if self.backend is NUMPY else self.backend.to_numpy(rows)
+        rows = self._numbers(rows)
         if len(rows) <= self.block_samples:
             return self.part(rows)
         factors = self.factors[rows] if self.factors.ndim == 2 else self.factors
@@ -89,7 +89,10 @@ class OnDemandGram(Gram):
         return some if self.shift is None else some.add_diagonal(self.shift[rows])
 
     def block(self, rows: Any) -> Any:
-        return self.part(np.asarray(rows) if self.backend is NUMPY else self.backend.to_numpy(rows)).matrix
+        return self.part(self._numbers(rows)).matrix
+
+    def _numbers(self, rows: Any) -> NDArray[np.intp]:
+        return rows if isinstance(rows, np.ndarray) else self.backend.to_numpy(rows)
 
     def diagonal(self) -> Array:
         each = self.stack.known_diagonals()

@@ -45,8 +45,8 @@ _SMALL = 1000
 _TILE = {"cuda": 2048, "cpu": 512}
 #: Height and width of the blocks that the host computes at once where it stores nothing.
 _HOST_TILE = (256, 1024)
-#: A budget that has no room for several blocks of so many samples is an error.
-_LEAST_BLOCK = 256
+#: A budget that has no room for a working set of so many samples is an error.
+_LEAST_BLOCK = 8
 #: Memory for the blocks worked on at once by the host where nothing is stored.
 _ON_DEMAND_BYTES = 2**24
 #: What to do then.
@@ -367,7 +367,7 @@ class ComputedStack(MatrixStack):
     def _multiply(self, right: dict[int, Any], rows: Rows, columns: Rows, out: Any, dtype: Any = None) -> None:
         dtype = self.dtype if dtype is None else dtype
         left, across = self.samples.take(rows), self.samples.take(columns)
-        if self._multiply_directly(right, left, across, dtype, out):
+        if not across.n_samples or self._multiply_directly(right, left, across, dtype, out):
             return
 
         height, width = self._tile(list(right), out.shape[1], across.n_samples)
@@ -709,29 +709,32 @@ def make_stack(
     budget = default_budget(backend) if budget is None else budget
     matrix = n * n * dtype.itemsize
     where = "" if device is None else f" on {backend.device}"
-    room = f"the budget is {format_bytes(budget)}{where}"
+    room = f"the budget is {format_bytes(budget)}"
     if matrix > budget:
-        if 8 * min(n, _LEAST_BLOCK) ** 2 * dtype.itemsize > budget:
-            raise MemoryError(f"A working set of {_LEAST_BLOCK} of the {n} samples has no room, {room}: {_SMALLER}.")
+        most = most_in_a_block(n, budget, dtype)
+        if most < min(n, _LEAST_BLOCK):
+            raise MemoryError(
+                f"One combined {n} x {n} kernel matrix needs {format_bytes(matrix)}{where}, {room}: not even a working "
+                f"set of {_LEAST_BLOCK} samples has room; {_SMALLER}."
+            )
         own = _ON_DEMAND_BYTES if working_bytes is None and device is None else working_bytes
         stack: MatrixStack = ComputedStack(kernel_set, views, dtype, own, backend, budget)
-        most = most_in_a_block(n, budget, dtype)
         stack.form = (
-            f"one combined {n} x {n} kernel matrix needs {format_bytes(matrix)}, {room}: entries are computed whenever "
-            f"they are needed, for working sets of up to {most} samples"
+            f"one combined {n} x {n} kernel matrix needs {format_bytes(matrix)}{where}, {room}: entries are computed "
+            f"whenever they are needed, for working sets of up to {most} samples"
         )
         return stack
     # Beside the stack one combined matrix, and on a device the blocks that the solver takes out of it.
     count = len(kernel_set) + (1 if device is None else 2)
     if count * matrix <= budget:
         stack = StoredStack.fill(kernel_set, views, dtype, backend, working_bytes)
-        stack.form = f"{len(kernel_set)} kernel matrices of {format_bytes(matrix)} are stored, {room}"
+        stack.form = f"{len(kernel_set)} kernel matrices of {format_bytes(matrix)} are stored{where}, {room}"
         return stack
     if working_bytes is None and device is None:
         working_bytes = max(int(min(budget - matrix, budget / 8)), 2**20)
     stack = ComputedStack(kernel_set, views, dtype, working_bytes, backend)
     stack.form = (
-        f"{count} kernel matrices would need {format_bytes(count * matrix)}, {room}: the combined one is stored, the "
-        "others are computed whenever they are needed"
+        f"{count} kernel matrices would need {format_bytes(count * matrix)}{where}, {room}: the combined one is "
+        "stored, the others are computed whenever they are needed"
     )
     return stack
