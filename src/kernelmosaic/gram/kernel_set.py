@@ -93,7 +93,7 @@ class KernelSet:
         views = _views(specs, X)
         fitted = []
         for tile, view in zip(specs, views, strict=True):
-            with _named(tile.name):
+            with named(tile.name):
                 kernel = clone(tile.kernel).fit(view)
             scale = make_normalization(normalize).fit(kernel, view, sample_weight)
             fitted.append(FittedKernel(tile.name, kernel, tile.columns, scale))
@@ -275,7 +275,7 @@ def _place(view: Any, centre: Any, backend: Backend) -> tuple[Any, Any]:
 
 
 @contextmanager
-def _named(name: str) -> Iterator[None]:
+def named(name: str) -> Iterator[None]:
     """Say of which kernel an error speaks: a kernel itself does not know its name."""
     try:
         yield
@@ -292,7 +292,7 @@ def _views(fitted: Sequence[KernelSpec | FittedKernel], X: Any) -> Views:
         kernel, columns = fitted_kernel.kernel, fitted_kernel.columns
         key = (kernel.validate.__func__, None if columns is None else columns.tobytes())  # type: ignore[attr-defined]
         if key not in cut or kernel.input_kind != "numbers":
-            with _named(fitted_kernel.name):
+            with named(fitted_kernel.name):
                 cut[key] = kernel.validate(take_columns(X, columns))
         views.append(cut[key])
     return views

@@ -67,6 +67,8 @@ class GramStack(ABC):
     dtype: np.dtype[Any]
     backend: Backend = NUMPY
     writes_matrices: bool = True
+    #: Whether the kernels are too many to be stored: `quadratic_forms` prices all, and a few are taken at a time.
+    is_generated: bool = False
     #: The number of features of every kernel; None where the kernels are matrices.
     widths: NDArray[np.intp] | None = None
     #: Bytes of the matrices, or features, that are stored.
