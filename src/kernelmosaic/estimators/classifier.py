@@ -149,6 +149,8 @@ class MKLClassifier(BaseMKLClassifier):
     # Models that version 0.1 saved do not have it.
     l1_ratio: Any = 0.5
 
+    _takes_subsets = True
+
     def __init__(
         self,
         kernels: Any = None,

@@ -33,6 +33,8 @@ _BATCH, _WORKING_BYTES = 256, 2**24
 _PER_KERNEL = 64
 #: Unit roundoff, and the smallest normal number, of single precision.
 _ROUNDOFF, _TINY = 2.0**-24, 2.0**-126
+#: Kernels of distances of at most one that fall off faster than this are left to double precision.
+_STEEPEST = -(2.0**100)
 #: What products of coefficients, at most one, are lost in.
 _NOTHING = 2.0**-60
 
@@ -175,8 +177,8 @@ class SubsetStack(GramStack):
         if len(support) == 0 or len(asked) == 0:
             return out
         found, error = self._single_forms(support, np.atleast_2d(beta[support].T), asked)
-        # Whatever is smaller by twice the error cannot be the largest; NaN, which nothing certifies, stays.
-        top = np.flatnonzero(found >= found.max() - 2.0 * error)
+        # Whatever is smaller even with its error cannot be the largest; NaN, which nothing certifies, stays.
+        top = np.flatnonzero(found + error >= (found - error).max())
         for some in row_strips(len(top), _BATCH):
             chosen = asked[top[some]]
             views = self.kernel_set.select_views([self.views[0][support]], chosen)
@@ -185,8 +187,8 @@ class SubsetStack(GramStack):
         out[asked] = found
         return out
 
-    def _single_forms(self, support: NDArray[np.intp], beta: Array, kernels: NDArray[np.intp]) -> tuple[Array, float]:
-        """Return the forms with every entry in single precision, and how far the largest may be off; β is (c, n)."""
+    def _single_forms(self, support: NDArray[np.intp], beta: Array, kernels: NDArray[np.intp]) -> tuple[Array, Array]:
+        """Return the forms with every entry in single precision, and how far each may be off; β is (c, n)."""
         power = self.kernel_set.family.kernel.power
         V = self.views[0][support].astype(np.float64)
         # Distances of at most one, and coefficients too: nothing overflows, whatever the scale of the samples.
@@ -194,8 +196,8 @@ class SubsetStack(GramStack):
         V = V / unit
         largest = float(np.abs(beta).max())
         B = beta / largest
-        lowest = float(np.finfo(np.float32).min)
-        rates = np.maximum(self.kernel_set.rates[kernels] * unit**power, lowest).astype(np.float32)
+        exact = self.kernel_set.rates[kernels] * unit**power
+        rates = np.maximum(exact, _STEEPEST).astype(np.float32)
         owners, starts = np.unique(kernels // len(self.kernel_set.family.settings), return_index=True)
         starts = np.append(starts, len(kernels)).astype(np.int64)
         subsets = self._subsets[owners]
@@ -212,7 +214,8 @@ class SubsetStack(GramStack):
             run_threads(partial(_add_prices, tile), parts, 4 * len(kernels) * len(left))
         size = subsets.shape[1]
         # Of a sum of so many terms, of the exponential and its argument, and of distances that are lost to underflow.
-        share = (_CHUNK + 2 * size + 12) * _ROUNDOFF + size * _TINY * float(np.abs(rates).max())
+        share = (_CHUNK + 2 * size + 12) * _ROUNDOFF - size * _TINY * rates.astype(np.float64)
+        share[exact < _STEEPEST] = np.inf
         return out * largest**2, share * weight * largest**2
 
 
@@ -260,7 +263,7 @@ def _measure(family: SubsetFamily, kernel: Any, X: NDArray[Any]) -> Array:
     def measure(some: slice) -> None:
         own = family.make({"width": kernel.width, "factor": 1.0})
         for s in range(some.start, some.stop):
-            found[s] = own.fit(X[:, family.subset(s * per_subset)[0]]).width_
+            found[s] = own.measure(X[:, family.subset(s * per_subset)[0]])
 
     run_threads(measure, row_strips(family.n_subsets, 1024), X.nbytes * family.n_subsets)
     return found

@@ -45,14 +45,26 @@ class Radial(StatisticKernel):
         self.factor = factor
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        self.width_ = self._resolve_width(self.validate(X))
+        self.width_ = self.measure(self.validate(X))
         return self
+
+    def measure(self, X: Any) -> float:
+        """Return the width, the factor included; one that is a word is measured on validated samples."""
+        if not is_positive(self.factor):
+            raise ValueError(f"factor={self.factor!r}: what multiplies the width must be a positive, finite number.")
+        if isinstance(self.width, str) and self.width in _WIDTH_RULES:
+            distance = _WIDTH_RULES[self.width](_distinct_rows(X), self.metric)
+            # One distinct sample has no neighbour: every width gives the same constant kernel.
+            return float(self.factor) * (distance if distance > 0 else 1.0)
+        if not is_positive(self.width):
+            raise ValueError(f"width={self.width!r}: give a positive, finite number, 'median' or 'nearest'.")
+        return float(self.factor) * float(self.width)
 
     def rate(self, dtype: Any) -> float:
         """Return what the statistic is multiplied with in the exponent, −1/width^power, in a precision's range."""
         if not hasattr(self, "width_") and isinstance(self.width, str):
             raise NotFittedError(f"{self!r} learns its width from the training set: call fit first.")
-        inverse = 1.0 / (self.width_ if hasattr(self, "width_") else self._resolve_width(None))
+        inverse = 1.0 / (self.width_ if hasattr(self, "width_") else self.measure(None))
         # Bounded, because 0 * inf would turn the diagonal of a very narrow kernel into NaN.
         return max(-math.prod([inverse] * self.power), float(np.finfo(dtype).min))
 
@@ -75,17 +87,6 @@ class Radial(StatisticKernel):
 
     def _diagonal(self, X: Any) -> NDArray[np.float64]:
         return np.ones(X.shape[0])
-
-    def _resolve_width(self, X: Any) -> float:
-        if not is_positive(self.factor):
-            raise ValueError(f"factor={self.factor!r}: what multiplies the width must be a positive, finite number.")
-        if isinstance(self.width, str) and self.width in _WIDTH_RULES:
-            distance = _WIDTH_RULES[self.width](_distinct_rows(X), self.metric)
-            # One distinct sample has no neighbour: every width gives the same constant kernel.
-            return float(self.factor) * (distance if distance > 0 else 1.0)
-        if not is_positive(self.width):
-            raise ValueError(f"width={self.width!r}: give a positive, finite number, 'median' or 'nearest'.")
-        return float(self.factor) * float(self.width)
 
 
 def _distinct_rows(X: Any) -> Any:
@@ -118,11 +119,18 @@ def _median_distance(X: Any, metric: str) -> float:
     if not sparse.issparse(X):
         from scipy.spatial.distance import pdist
 
-        return float(np.median(pdist(X, "cityblock" if metric == "manhattan" else metric)))
+        return _median(pdist(X, "cityblock" if metric == "manhattan" else metric))
     from sklearn.metrics import pairwise_distances
 
     D = pairwise_distances(X, metric=metric)
     return float(np.median(D[np.triu_indices_from(D, k=1)]))
+
+
+def _median(values: NDArray[np.float64]) -> float:
+    """Return the median as NumPy's does, which asks for both middle values at once and takes five times as long."""
+    half = len(values) // 2
+    parted = np.partition(values, half)
+    return float(parted[half] if len(values) % 2 else 0.5 * (parted[:half].max() + parted[half]))
 
 
 _WIDTH_RULES = {"nearest": _mean_nearest_distance, "median": _median_distance}

@@ -93,9 +93,7 @@ class Subsets(BaseEstimator):
         several = isinstance(self.size, Sequence | np.ndarray) and not isinstance(self.size, str)
         sizes = list(self.size) if several else [self.size]
         if not sizes or not all(is_whole(size) for size in sizes) or len(set(sizes)) < len(sizes):
-            raise ValueError(
-                f"size={self.size!r}: give a whole number of columns, such as 2, or distinct ones, (1, 2)."
-            )
+            raise ValueError(f"size={self.size!r}: give a number of columns, such as 2, or distinct ones, (1, 2).")
         if max(sizes) > n_columns:
             raise ValueError(f"size={self.size!r}: there are {n_columns} columns to take subsets of; give no more.")
         return tuple(int(size) for size in sizes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -124,17 +125,16 @@ def _check_generated(parameters: Parameters, norm: WeightNorm) -> None:
     """Raise a ValueError if kernels that are not stored are asked for what takes all of them at once."""
     asked = {
         f"{norm}": norm.sums_to_one,
-        f"{FAMILIES[parameters.family][0]}={parameters.solver!r}": parameters.solver == "newton",
-        f"weights={parameters.weights!r}": parameters.weights is None,
+        f"solver={parameters.solver!r}": parameters.solver == "newton",
+        f"weights={reprlib.repr(parameters.weights)}": parameters.weights is None,
         f"penalties={parameters.penalties!r}": not isinstance(parameters.penalties, str),
         "C='learn'": not parameters.learns_C,
-        f"an estimator of {parameters.family} weights": parameters.family == "plain",
     }
     wrong = next((what for what, served in asked.items() if not served), None)
     if wrong is not None:
         raise ValueError(
-            f"{wrong} needs all kernels at once, and those of Subsets(...) are not stored: use norm=1, solver='newton' "
-            "and weights=None in MKLClassifier, MKLRegressor or MKLOneClass, or give a list of kernels."
+            f"{wrong} needs all kernels at once, and those of Subsets(...) are not stored: use norm=1, "
+            "solver='newton', weights=None, a number for C and no penalties by rule, or give a list of kernels."
         )
 
 
