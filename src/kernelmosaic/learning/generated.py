@@ -14,8 +14,6 @@ from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import ROUNDING, Iteration, Learned, Learner
 from kernelmosaic.solvers import relative_gap
 
-#: Kernels to begin with, evenly spread over all, and most that enter at a time.
-_BATCH = 200
 #: The weights of the few are learned to this share of the gap that all have left, ...
 _SHARE = 0.1
 #: ... but not less exactly than this at first, ...
@@ -36,6 +34,11 @@ class ColumnGeneration(Learner):
     enter, and those without a weight leave. Most rounds ask only the kernels that were near the largest when all were
     last asked.
 
+    Attributes
+    ----------
+    batch : int
+        How many kernels to begin with, evenly spread over all, and most that enter at a time.
+
     References
     ----------
     Sonnenburg, Rätsch, Schäfer and Schölkopf (2006), "Large scale multiple kernel learning", section 2: column
@@ -45,9 +48,10 @@ class ColumnGeneration(Learner):
     norm_needs = ("sums_to_one",)
     machine_needs = ()
     stalled = ROUNDING
+    batch: int = 200
 
     def learn(self, stack: Any, machine: Any, warm_start: Any = None) -> Learned:
-        few = np.unique(np.linspace(0, stack.n_kernels - 1, _BATCH).astype(np.intp))
+        few = np.unique(np.linspace(0, stack.n_kernels - 1, self.batch).astype(np.intp))
         return self._search(stack, machine, warm_start, few, None)
 
     def learn_on(self, stack: Any, machine: Any, warm_start: Any, weights: Weights) -> Learned:
@@ -86,7 +90,7 @@ class ColumnGeneration(Learner):
                 if gap <= options.tol or len(history) >= options.max_iter or not (pays or inner > _SHARPEST):
                     return replace(best, gap=gap, n_solves=n_solves, history=history)
                 kept = active[found.weights > 0]
-                missing = _missing(q, kept)
+                missing = _missing(q, kept, self.batch)
                 if pays and len(missing):
                     inner = max(min(inner, _SHARE * near), min(inner, _LAST * options.tol))
                 else:  # what is left of the gap is that of the few
@@ -112,9 +116,9 @@ class ColumnGeneration(Learner):
         return found, learner.last_problem.noise
 
 
-def _missing(q: Weights, kept: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return the kernels of largest q that exceed those with a weight."""
+def _missing(q: Weights, kept: NDArray[np.intp], most: int) -> NDArray[np.intp]:
+    """Return the kernels, so many at most, whose q exceeds those of the kernels with a weight."""
     exceed = q > q[kept].max()
     exceed[kept] = False
     found = np.flatnonzero(exceed)
-    return found[np.argsort(-q[found], kind="stable")[:_BATCH]]
+    return found[np.argsort(-q[found], kind="stable")[:most]]
