@@ -2,11 +2,11 @@
 
     python benchmarks/many.py [--widths 3 30] [--C 1 10 100] [--size 3] [--tol 1e-3] [--median]
 
-3 widths are 102,660 kernels, 30 are 1,026,600. Columns are standardised; widths are spread evenly on a logarithmic scale
-from 0.3 to 10, or, with --median, factors from 0.1 to 3 of the median distance in the columns of each triple. Seconds are
-from raw samples to a fitted model, after one small fit that compiles the loops. SONAR is read as
-`datasets.load("sonar")` finds it (the environment variable KERNELMOSAIC_DATA may name a folder); where it does not, samples
-of the same size are generated, and the table says so.
+3 widths are 102,660 kernels, 30 are 1,026,600. Columns are standardised; widths are spread evenly on a logarithmic
+scale from 0.3 to 10, or, with --median, factors from 0.1 to 3 of the median distance in the columns of each triple.
+Seconds are from raw samples to a fitted model, after one small fit that compiles the loops. SONAR is read as
+`datasets.load("sonar")` finds it (the environment variable KERNELMOSAIC_DATA may name a folder); where it does not,
+samples of the same size are generated, and the table says so.
 
 Prints Markdown, as docs/scale.md has it.
 """
@@ -55,11 +55,9 @@ def main() -> None:
             model = MKLClassifier(subsets, C=C, tol=given.tol).fit(X, y)
             seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-            print(
-                f"| {len(model.weights_):,} | {C:g} | {seconds:.1f} | {cpu:.1f} | {model.n_iter_} | {model.n_solves_} | "
-                f"{model.duality_gap_:.1e} | {np.count_nonzero(model.weights_)} | {peak:.0f} |",
-                flush=True,
-            )
+            work = f"{seconds:.1f} | {cpu:.1f} | {model.n_iter_} | {model.n_solves_}"
+            found = f"{model.duality_gap_:.1e} | {np.count_nonzero(model.weights_)} | {peak:.0f}"
+            print(f"| {len(model.weights_):,} | {C:g} | {work} | {found} |", flush=True)
 
 
 if __name__ == "__main__":

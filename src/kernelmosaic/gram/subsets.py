@@ -257,13 +257,13 @@ def _rates(family: SubsetFamily, X: NDArray[Any]) -> Array:
 
 def _measure(family: SubsetFamily, kernel: Any, X: NDArray[Any]) -> Array:
     """Return the width of a rule for every subset, with a factor of one."""
-    per_subset = len(family.settings)
+    subsets, n_columns = family.table(), len(family.columns)
     found = np.empty(family.n_subsets)
 
     def measure(some: slice) -> None:
         own = family.make({"width": kernel.width, "factor": 1.0})
         for s in range(some.start, some.stop):
-            found[s] = own.measure(X[:, family.subset(s * per_subset)[0]])
+            found[s] = own.measure(X[:, subsets[s][subsets[s] < n_columns]])
 
     run_threads(measure, row_strips(family.n_subsets, 1024), X.nbytes * family.n_subsets)
     return found

@@ -53,7 +53,7 @@ class Radial(StatisticKernel):
         if not is_positive(self.factor):
             raise ValueError(f"factor={self.factor!r}: what multiplies the width must be a positive, finite number.")
         if isinstance(self.width, str) and self.width in _WIDTH_RULES:
-            distance = _WIDTH_RULES[self.width](_distinct_rows(X), self.metric)
+            distance = _WIDTH_RULES[self.width](X, self.metric)
             # One distinct sample has no neighbour: every width gives the same constant kernel.
             return float(self.factor) * (distance if distance > 0 else 1.0)
         if not is_positive(self.width):
@@ -104,6 +104,7 @@ def _distinct_rows(X: Any) -> Any:
 def _mean_nearest_distance(X: Any, metric: str) -> float:
     from sklearn.neighbors import NearestNeighbors
 
+    X = _distinct_rows(X)
     if X.shape[0] < 2:
         return 0.0
     # Far from the origin, squared norms swallow small distances; sparse data would lose its zeros by centring.
@@ -113,17 +114,28 @@ def _mean_nearest_distance(X: Any, metric: str) -> float:
 
 
 def _median_distance(X: Any, metric: str) -> float:
+    if 2 <= X.shape[0] <= _MEDIAN_SAMPLES and not sparse.issparse(X):
+        distances = _distances(X, metric)
+        # Where none is zero no sample is repeated, which saves looking for repeated ones.
+        if distances.min() > 0:
+            return _median(distances)
+    X = _distinct_rows(X)
     if X.shape[0] < 2:
         return 0.0
     X = X[np.unique(np.linspace(0, X.shape[0] - 1, _MEDIAN_SAMPLES).astype(int))]
+    return _median(_distances(X, metric))
+
+
+def _distances(X: Any, metric: str) -> NDArray[np.float64]:
+    """Return the distance between every two samples."""
     if not sparse.issparse(X):
         from scipy.spatial.distance import pdist
 
-        return _median(pdist(X, "cityblock" if metric == "manhattan" else metric))
+        return np.asarray(pdist(X, "cityblock" if metric == "manhattan" else metric))
     from sklearn.metrics import pairwise_distances
 
     D = pairwise_distances(X, metric=metric)
-    return float(np.median(D[np.triu_indices_from(D, k=1)]))
+    return np.asarray(D[np.triu_indices_from(D, k=1)])
 
 
 def _median(values: NDArray[np.float64]) -> float:
