@@ -55,6 +55,14 @@ class Gram(ABC):
     def block(self, rows: Any) -> Any:
         """Return K between these samples as an array of the backend, a copy."""
 
+    def part(self, rows: NDArray[np.intp]) -> Gram:
+        """Return the kernel of some samples alone, at hand for solving their problem."""
+        return DenseGram(self.block(rows))
+
+    def restricted(self, rows: Any) -> Gram:
+        """Return the same for row numbers of the backend, of any number of samples."""
+        return DenseGram(self.block(rows))
+
     @abstractmethod
     def diagonal(self) -> Array:
         """Return the diagonal, in this process."""
