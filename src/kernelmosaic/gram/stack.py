@@ -636,6 +636,11 @@ def _tile(backend: Backend) -> int:
     return _TILE[str(backend.device).partition(":")[0]]
 
 
+def matrix_dtype(n_samples: int, dtype: Any = None) -> np.dtype[Any]:
+    """Return the precision of stored matrices: that asked for, else double for small sets and single above."""
+    return np.dtype(dtype if dtype is not None else (np.float64 if n_samples <= _SMALL else np.float32))
+
+
 def make_stack(
     kernel_set: KernelSet,
     views: Views,
@@ -670,7 +675,7 @@ def make_stack(
         If not even a working set of few samples fits.
     """
     n = views[0].shape[0]
-    dtype = np.dtype(dtype if dtype is not None else (np.float64 if n <= _SMALL else np.float32))
+    dtype = matrix_dtype(n, dtype)
     backend = NUMPY if device is None else torch_backend(str(require_device(device)))
     budget = default_budget(backend) if budget is None else budget
     matrix = n * n * dtype.itemsize

@@ -10,10 +10,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.backend import default_budget, format_bytes, row_strips, run_threads
+from kernelmosaic.backend import (
+    NUMPY,
+    default_budget,
+    format_bytes,
+    require_device,
+    row_strips,
+    run_threads,
+    torch_backend,
+)
 from kernelmosaic.gram.kernel_set import FittedKernel, KernelSet, Views, named
 from kernelmosaic.gram.normalizing import Centered, make_normalization
-from kernelmosaic.gram.stack import ComputedStack, GramStack, Kernels, MatrixStack, Rows, make_stack, nonzero_rows
+from kernelmosaic.gram.stack import (
+    ComputedStack,
+    GramStack,
+    Kernels,
+    MatrixStack,
+    Rows,
+    make_stack,
+    matrix_dtype,
+    nonzero_rows,
+)
 from kernelmosaic.kernels.base import Block
 from kernelmosaic.kernels.subsets import FamilyNames, SubsetFamily
 from kernelmosaic.kernels.views import KernelSpec, take_columns
@@ -134,15 +151,22 @@ class SubsetStack(GramStack):
         device: str | None = None,
     ) -> None:
         self.kernel_set, self.views = kernel_set, views
-        self.options = {"dtype": dtype, "budget": budget, "device": device}
+        self.budget, self.device = budget, device
         self.n_samples, self.n_kernels = views[0].shape[0], len(kernel_set)
-        self.dtype = np.dtype(np.float64 if dtype is None else dtype)
+        self.dtype = matrix_dtype(self.n_samples, dtype)
         self._subsets = kernel_set.family.table()
+
+    @property
+    def room(self) -> int:
+        """How many kernels may have their matrices stored, beside a combined one."""
+        backend = NUMPY if self.device is None else torch_backend(str(require_device(self.device)))
+        budget = default_budget(backend) if self.budget is None else self.budget
+        return int(budget / (self.n_samples**2 * self.dtype.itemsize)) - 2
 
     def taken(self, kernels: Kernels) -> MatrixStack:
         """Return the stack of a few kernels, stored if they fit the memory budget."""
-        chosen = self.kernel_set.select(kernels), self.kernel_set.select_views(self.views, kernels)
-        return make_stack(*chosen, **self.options)
+        chosen, views = self.kernel_set.select(kernels), self.kernel_set.select_views(self.views, kernels)
+        return make_stack(chosen, views, dtype=self.dtype, budget=self.budget, device=self.device)
 
     def blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
         asked = [int(m) for m in kernels]

@@ -22,6 +22,8 @@ _FIRST = 1e-2
 _LAST = 0.3
 #: Rounding hides gaps below this.
 _SHARPEST = 1e-13
+#: At least so many enter at a time, whatever the memory.
+_LEAST = 8
 #: Kernels whose form is below this share of the largest are left out until the others have settled.
 _WATCHED = 0.7
 
@@ -37,7 +39,8 @@ class ColumnGeneration(Learner):
     Attributes
     ----------
     batch : int
-        How many kernels to begin with, evenly spread over all, and most that enter at a time.
+        How many kernels to begin with, evenly spread over all, and most that enter at a time; fewer where half as many
+        matrices fill the memory budget.
 
     References
     ----------
@@ -51,7 +54,7 @@ class ColumnGeneration(Learner):
     batch: int = 200
 
     def learn(self, stack: Any, machine: Any, warm_start: Any = None) -> Learned:
-        few = np.unique(np.linspace(0, stack.n_kernels - 1, self.batch).astype(np.intp))
+        few = np.unique(np.linspace(0, stack.n_kernels - 1, self._batch(stack)).astype(np.intp))
         return self._search(stack, machine, warm_start, few, None)
 
     def learn_on(self, stack: Any, machine: Any, warm_start: Any, weights: Weights) -> Learned:
@@ -90,7 +93,7 @@ class ColumnGeneration(Learner):
                 if gap <= options.tol or len(history) >= options.max_iter or not (pays or inner > _SHARPEST):
                     return replace(best, gap=gap, n_solves=n_solves, history=history)
                 kept = active[found.weights > 0]
-                missing = _missing(q, kept, self.batch)
+                missing = _missing(q, kept, self._batch(stack))
                 if pays and len(missing):
                     inner = max(min(inner, _SHARE * near), min(inner, _LAST * options.tol))
                 else:  # what is left of the gap is that of the few
@@ -98,6 +101,10 @@ class ColumnGeneration(Learner):
                 weights = np.append(found.weights[found.weights > 0], np.zeros(len(missing)))
                 active = np.append(kept, missing)
                 watched = np.union1d(active, np.flatnonzero(q >= _WATCHED * q.max())) if pays else every
+
+    def _batch(self, stack: SubsetStack) -> int:
+        # Matrices that are computed anew whenever they are read cost more than a few rounds.
+        return max(min(self.batch, stack.room // 2), _LEAST)
 
     def _learn_few(
         self,
