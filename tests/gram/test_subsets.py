@@ -68,12 +68,24 @@ def test_forms_of_some_kernels(samples):
     assert_array_equal(stack.quadratic_forms(np.zeros(25)), 0.0)
 
 
+def test_the_largest_by_its_factor(samples):
+    """Where forms are multiplied, it is the largest product that is right, be the factors what they may."""
+    X, beta = samples
+    subsets = Subsets(Gaussian(), size=2, width=WIDTHS)
+    stack, expected = make_stack(X, subsets), naive_forms(X, subsets, beta[:, 0])
+    for seed in range(5):
+        factors = np.exp(np.random.RandomState(seed).standard_normal(stack.n_kernels))
+        found = stack.prices(beta[:, 0], factors)
+        assert np.argmax(found) == np.argmax(expected * factors)
+        assert_allclose(found.max(), (expected * factors).max(), rtol=1e-12)
+
+
 def test_errors_are_within_their_bound(samples):
     X, beta = samples
     subsets = Subsets(Gaussian(), size=3, width=np.logspace(-2, 2, 9))
     stack = make_stack(X, subsets)
     support = np.flatnonzero(beta[:, 0])
-    found, error = stack._single_forms(support, beta[support, 0][np.newaxis], np.arange(stack.n_kernels))
+    found, error = stack._single_forms(support, beta[support, 0], np.arange(stack.n_kernels))
     assert np.all(np.abs(found - naive_forms(X, subsets, beta[:, 0])) <= error)
     assert error.max() <= 1e-4 * found.max()
 

@@ -190,7 +190,10 @@ class SubsetStack(GramStack):
         return out
 
     def quadratic_forms(self, beta: NDArray[Any], kernels: Kernels | None = None) -> Array:
-        """Return ½ Σ_c β_cᵀ K_m β_c for all kernels, or those asked for; zero for others.
+        return self.prices(beta, np.ones(self.n_kernels), kernels)
+
+    def prices(self, beta: NDArray[Any], factors: Array, kernels: Kernels | None = None) -> Array:
+        """Return ½ Σ_c β_cᵀ K_m β_c times a positive factor for all kernels, or those asked for; zero for others.
 
         All are computed in single precision first. Those that may be the largest, by a bound on the error, are then
         computed in double: the largest is right, and a certificate may be made of it.
@@ -200,26 +203,26 @@ class SubsetStack(GramStack):
         out = np.zeros(self.n_kernels)
         if len(support) == 0 or len(asked) == 0:
             return out
-        found, error = self._single_forms(support, np.atleast_2d(beta[support].T), asked)
+        found, error = (values * factors[asked] for values in self._single_forms(support, beta[support], asked))
         # Whatever is smaller even with its error cannot be the largest; NaN, which nothing certifies, stays.
         top = np.flatnonzero(found + error >= (found - error).max())
         for some in row_strips(len(top), _BATCH):
             chosen = asked[top[some]]
             views = self.kernel_set.select_views([self.views[0][support]], chosen)
             few = ComputedStack(self.kernel_set.select(chosen), views, np.dtype(np.float64), _WORKING_BYTES)
-            found[top[some]] = few.quadratic_forms(beta[support])
+            found[top[some]] = few.quadratic_forms(beta[support]) * factors[chosen]
         out[asked] = found
         return out
 
     def _single_forms(self, support: NDArray[np.intp], beta: Array, kernels: NDArray[np.intp]) -> tuple[Array, Array]:
-        """Return the forms with every entry in single precision, and how far each may be off; β is (c, n)."""
+        """Return the forms with every entry in single precision, and how far each may be off; β is of the support."""
         power = self.kernel_set.family.kernel.power
         V = self.views[0][support].astype(np.float64)
         # Distances of at most one, and coefficients too: nothing overflows, whatever the scale of the samples.
         unit = float(np.ptp(V, axis=0).max()) or 1.0
         V = V / unit
         largest = float(np.abs(beta).max())
-        B = beta / largest
+        B = np.atleast_2d(beta.T) / largest
         exact = self.kernel_set.rates[kernels] * unit**power
         rates = np.maximum(exact, _STEEPEST).astype(np.float32)
         owners, starts = np.unique(kernels // len(self.kernel_set.family.settings), return_index=True)

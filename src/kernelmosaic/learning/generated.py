@@ -55,9 +55,13 @@ class ColumnGeneration(Learner):
 
     def learn(self, stack: Any, machine: Any, warm_start: Any = None) -> Learned:
         few = np.unique(np.linspace(0, stack.n_kernels - 1, self._batch(stack)).astype(np.intp))
+        if len(few) == stack.n_kernels:
+            return Newton(self.options).learn(stack.taken(few), machine, warm_start)
         return self._search(stack, machine, warm_start, few, None)
 
     def learn_on(self, stack: Any, machine: Any, warm_start: Any, weights: Weights) -> Learned:
+        if stack.n_kernels <= self._batch(stack):
+            return Newton(self.options).learn_on(stack.taken(np.arange(stack.n_kernels)), machine, warm_start, weights)
         active = np.flatnonzero(weights)
         return self._search(stack, machine, warm_start, active, weights[active])
 
@@ -78,11 +82,11 @@ class ColumnGeneration(Learner):
                     best = replace(found, weights=np.zeros(stack.n_kernels))
                     best.weights[active] = found.weights
                 constant = machine.program.linear_value(beta)
-                q = stack.quadratic_forms(beta, watched) * scale
+                q = stack.prices(beta, scale, watched)
                 near = relative_gap(best.objective, constant - q.max(), noise)
                 # Once the kernels looked at would do, the others are asked whether they agree.
                 if len(watched) < len(every) and near <= max(options.tol, inner):
-                    q, watched = stack.quadratic_forms(beta) * scale, every
+                    q, watched = stack.prices(beta, scale), every
                     near = relative_gap(best.objective, constant - q.max(), noise)
                 if len(watched) == len(every):
                     before, lower = lower, max(lower, constant - options.norm.support(q))
