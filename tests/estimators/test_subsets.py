@@ -50,11 +50,12 @@ def many_rounds(monkeypatch):
         (MKLClassifier(C=5.0, penalties=np.linspace(1.0, 1.5, 108)), lambda f: f > 0),
         (MKLClassifier(C=2.0), lambda f: np.digitize(f, [-0.7, 0.7])),
         (MKLClassifier(C=2.0, multi_class="joint"), lambda f: np.digitize(f, [-0.7, 0.7])),
+        (MKLClassifier(C=2.0, multi_class="pairwise"), lambda f: np.digitize(f, [-0.7, 0.7])),
         (MKLRegressor(C=3.0), lambda f: f),
         (MKLRegressor(C=3.0, loss="squared"), lambda f: np.column_stack([f, f**2])),
         (MKLOneClass(nu=0.3), lambda f: None),
     ],
-    ids=["svc", "penalties", "ovr", "joint", "svr", "targets", "one class"],
+    ids=["svc", "penalties", "ovr", "joint", "pairwise", "svr", "targets", "one class"],
 )
 def test_the_same_as_the_list_of_kernels(samples, model, targets):
     X, f = samples
@@ -163,6 +164,15 @@ def test_with_tuning(samples):
     assert model.norm_ == 1
     assert model.weights_path_.shape == (3, 108)
     assert model.duality_gaps_.max() <= 1e-3
+
+
+@pytest.mark.usefixtures("many_rounds")
+def test_on_a_device(samples):
+    pytest.importorskip("torch")
+    X, f = samples
+    here, there = (MKLClassifier(PAIRS, tol=1e-4, device=device).fit(X, f > 0) for device in (None, "cpu"))
+    assert there.duality_gap_ <= 1e-4
+    assert_allclose(there.objective_, here.objective_, rtol=2e-4)
 
 
 def test_without_slack(samples):

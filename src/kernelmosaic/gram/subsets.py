@@ -68,14 +68,14 @@ class SubsetKernels:
         How they are put on one scale: their diagonals are one already.
     X : array of shape (n, n_columns)
         The training samples in the columns that subsets are taken of.
-    rates : ndarray of shape (P,)
-        What a kernel's distances are multiplied with in the exponent.
+    widths : ndarray of shape (P,)
+        Their widths, factors included.
     """
 
     family: SubsetFamily
     normalize: str | None
     X: NDArray[Any]
-    rates: Array
+    widths: Array
 
     @classmethod
     def fit(
@@ -99,7 +99,7 @@ class SubsetKernels:
             )
         with named(spec.name):
             V = family.validate(take_columns(X, spec.columns))
-        return cls(family, normalize, V, _rates(family, V))
+        return cls(family, normalize, V, _widths(family, V))
 
     @property
     def names(self) -> FamilyNames:
@@ -223,7 +223,8 @@ class SubsetStack(GramStack):
         V = V / unit
         largest = float(np.abs(beta).max())
         B = np.atleast_2d(beta.T) / largest
-        exact = self.kernel_set.rates[kernels] * unit**power
+        with np.errstate(over="ignore"):
+            exact = -((unit / self.kernel_set.widths[kernels]) ** power)
         rates = np.maximum(exact, _STEEPEST).astype(np.float32)
         owners, starts = np.unique(kernels // len(self.kernel_set.family.settings), return_index=True)
         starts = np.append(starts, len(kernels)).astype(np.int64)
@@ -267,28 +268,28 @@ def _pairs(n: int, count: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.in
         first = last
 
 
-def _rates(family: SubsetFamily, X: NDArray[Any]) -> Array:
-    """Return −1 / width^power of every kernel; a width that is a word is measured on the columns of each subset."""
-    rates = np.empty((family.n_subsets, len(family.settings)))
+def _widths(family: SubsetFamily, X: NDArray[Any]) -> Array:
+    """Return the width of every kernel; one that is a word is measured on the columns of each subset."""
+    widths = np.empty((family.n_subsets, len(family.settings)))
     measured: dict[str, Array] = {}
     for k, setting in enumerate(family.settings):
         kernel = family.make(setting)
         if not isinstance(kernel.width, str):
-            rates[:, k] = kernel.fit(X[:1]).rate(np.float64)
+            widths[:, k] = kernel.measure(X)
             continue
         if kernel.width not in measured:
-            measured[kernel.width] = _measure(family, kernel, X)
-        rates[:, k] = -((measured[kernel.width] * kernel.factor) ** -float(kernel.power))
-    return np.maximum(rates, np.finfo(np.float64).min).ravel()
+            measured[kernel.width] = _measure(family, kernel.width, X)
+        widths[:, k] = kernel.factor * measured[kernel.width]
+    return widths.ravel()
 
 
-def _measure(family: SubsetFamily, kernel: Any, X: NDArray[Any]) -> Array:
-    """Return the width of a rule for every subset, with a factor of one."""
+def _measure(family: SubsetFamily, rule: str, X: NDArray[Any]) -> Array:
+    """Return the width by a rule for every subset, with a factor of one."""
     subsets, n_columns = family.table(), len(family.columns)
     found = np.empty(family.n_subsets)
+    own = family.make({"width": rule, "factor": 1.0})
 
     def measure(some: slice) -> None:
-        own = family.make({"width": kernel.width, "factor": 1.0})
         for s in range(some.start, some.stop):
             found[s] = own.measure(X[:, subsets[s][subsets[s] < n_columns]])
 

@@ -44,8 +44,8 @@ class ColumnGeneration(Learner):
 
     References
     ----------
-    Sonnenburg, Rätsch, Schäfer and Schölkopf (2006), "Large scale multiple kernel learning", section 2: column
-    generation, here with Newton steps for the master problem.
+    Sonnenburg, Rätsch, Schäfer and Schölkopf (2006), "Large scale multiple kernel learning": columns are generated
+    there, too, one plane and one linear program at a time; here Newton's method solves what is generated.
     """
 
     norm_needs = ("sums_to_one",)
