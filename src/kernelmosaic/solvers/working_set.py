@@ -65,8 +65,8 @@ class Options:
     rounding: float = 1e-14
     lower: float = 0.9
     patience: int = 4
-    newton_free: int = 40_000
-    factorised: int = DEVICE.factorised
+    newton_free: int = 400_000
+    factorised: int = 6000
     longest_wait: int = 16
 
 
@@ -488,8 +488,7 @@ class FreeFirst(OneOutput):
             # Few samples have had their pair steps before; interior points take over sooner.
             most = 30 if part.n_samples <= TINY else 200
             return solve_smo(K, inside, beta, tol, max_iter=most * part.n_samples).beta
-        options = Options(newton_free=part.n_samples)
-        return solve_working_set(DenseGram(K), inside, beta, tol, options=options).beta
+        return solve_working_set(DenseGram(K), inside, beta, tol).beta
 
 
 def restricted(program: Program, samples: NDArray[np.intp], target: Vector, total: float | None) -> Program:
