@@ -34,8 +34,9 @@ class MKLClassifier(BaseMKLClassifier):
     ----------
     kernels : list, default=None
         Kernels, ``(name, kernel)`` or ``(name, kernel, columns)`` with columns as in
-        :class:`~sklearn.compose.ColumnTransformer`. None means linear, quadratic and Gaussians of
-        1, 2 and 4 times the median distance between training samples.
+        :class:`~sklearn.compose.ColumnTransformer`; or :class:`~kernelmosaic.kernels.Subsets`, for more kernels than
+        can be stored. None means linear, quadratic and Gaussians of 1, 2 and 4 times the median distance between
+        training samples.
     C : float or "learn", default=1.0
         Weight of the slack in the objective. ``"learn"``, with ``slack=2``, learns it with the weights: the identity
         is one more kernel. ``np.inf`` allows no slack: the hard margin, for classes that the kernels separate, told
@@ -148,6 +149,8 @@ class MKLClassifier(BaseMKLClassifier):
 
     # Models that version 0.1 saved do not have it.
     l1_ratio: Any = 0.5
+
+    _takes_subsets = True
 
     def __init__(
         self,

@@ -120,6 +120,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
     random_state: Any
 
     _first_iteration = 0
+    _takes_subsets = False
     _has_plain_outputs = False
 
     def _check_parameters(self) -> None:

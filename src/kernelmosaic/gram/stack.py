@@ -76,6 +76,8 @@ class GramStack(ABC):
     dtype: np.dtype[Any]
     backend: Backend = NUMPY
     writes_matrices: bool = True
+    #: Whether the kernels are too many to be stored: `quadratic_forms` prices all, and a few are taken at a time.
+    is_generated: bool = False
     #: The number of features of every kernel; None where the kernels are matrices.
     widths: NDArray[np.intp] | None = None
     #: Bytes of the matrices, or features, that are stored.
@@ -670,6 +672,11 @@ def _tile(backend: Backend) -> int:
     return _TILE[str(backend.device).partition(":")[0]]
 
 
+def matrix_dtype(n_samples: int, dtype: Any = None) -> np.dtype[Any]:
+    """Return the precision of stored matrices: that asked for, else double for small sets and single above."""
+    return np.dtype(dtype if dtype is not None else (np.float64 if n_samples <= _SMALL else np.float32))
+
+
 def make_stack(
     kernel_set: KernelSet,
     views: Views,
@@ -704,7 +711,7 @@ def make_stack(
         If not even a working set of few samples fits.
     """
     n = views[0].shape[0]
-    dtype = np.dtype(dtype if dtype is not None else (np.float64 if n <= _SMALL else np.float32))
+    dtype = matrix_dtype(n, dtype)
     backend = NUMPY if device is None else torch_backend(str(require_device(device)))
     budget = default_budget(backend) if budget is None else budget
     matrix = n * n * dtype.itemsize
