@@ -11,6 +11,7 @@ from kernelmosaic.gram.linear import Cholesky
 from kernelmosaic.solvers.free_block import free_samples
 from kernelmosaic.solvers.interior_point import CentralPath, Interior
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify
+from kernelmosaic.solvers.proximal_newton import ProximalNewton
 from kernelmosaic.solvers.smo import solve_smo
 from kernelmosaic.solvers.working_set import FreeFirst, restricted
 
@@ -30,6 +31,8 @@ _PATIENT_SHARE, _MOST_PATIENCE = 0.1, 15
 _POLISH_TOL = 1e-8
 #: Newton matrices that interior points take, and what an entry of a working set's block costs beside being formed.
 _STEPS_COLD, _FLOPS_AN_ENTRY = 25, 50
+#: Proximal Newton steps slow down below this gap, where working sets are at their best; with a ridge they never do.
+_SMOOTH = 3e-4
 #: Relative to the bounds' sums: a total this near to one of them is met by no β but the bounds.
 _ROUNDING = 1e-12
 #: Relative to the mean diagonal.
@@ -79,6 +82,14 @@ def solve_factored(
         if near.solution.gap <= tol or (not _is_narrow(gram) and near.improve(tol, _patience(gram))):
             return near.solution
         passes = near.solution.n_iter
+    if not few and _suits_newton(gram, program):
+        newton = ProximalNewton(gram, program, program.feasible(nothing if warm_start is None else warm_start))
+        found = newton.solve(max(tol, _SMOOTH) if newton.sigma else tol)
+        passes += found.n_iter
+        near = _Near(gram, program, found.beta, n_iter=passes)
+        if near.solution.gap <= tol or near.improve(tol, _patience(gram)):
+            return near.solution
+        passes = near.solution.n_iter
     best: Solution | None = None
     softened = _softened(gram, program)
     central = CentralPath(gram.part(everyone) if few else gram, softened)
@@ -110,6 +121,11 @@ def _softened(gram: FactoredGram, program: Program) -> Program:
         return program
     ridge = program.ridge + gram.shift
     return Program(program.target, program.lower, program.upper, ridge, program.epsilon, program.total)
+
+
+def _suits_newton(gram: FactoredGram, program: Program) -> bool:
+    """Whether proximal Newton steps serve: a device forms the matrices of interior points faster than it takes steps."""
+    return gram.backend is NUMPY and gram.shift is None and program.has_losses and bool(program.target.any())
 
 
 def _patience(gram: FactoredGram) -> int:
