@@ -69,30 +69,45 @@ def solve_factored(
         return zero
     if not _has_interior(program):
         return _Near(gram, program, program.feasible(nothing)).solution
-    passes, everyone = 0, np.arange(gram.n_samples)
     # Passes over few samples cost more than their arithmetic: they are taken from their block, or from one array.
     few = gram.stored and gram.backend is NUMPY and gram.n_samples <= TINY
-    if few:
-        pairs = solve_smo(gram.block(everyone), program, warm_start, tol, max_iter=_PAIRS * gram.n_samples)
-        near = _Near(gram, program, pairs.beta, n_iter=pairs.n_iter)
-        if near.solution.gap <= tol:
-            return near.solution
-    elif warm_start is not None:
-        near = _Near(gram, program, program.feasible(warm_start))
+    near = _by_pairs(gram, program, warm_start, tol) if few else _by_steps(gram, program, warm_start, tol)
+    if near is not None and near.gap <= tol:
+        return near
+    return _by_interior_points(gram, program, tol, few, near)
+
+
+def _by_pairs(gram: FactoredGram, program: Program, start: Vector | None, tol: float) -> Solution:
+    """Solve the program of few samples by pair steps in their block, up to where interior points are faster."""
+    K = gram.block(np.arange(gram.n_samples))
+    pairs = solve_smo(K, program, start, tol, max_iter=_PAIRS * gram.n_samples)
+    return _Near(gram, program, pairs.beta, n_iter=pairs.n_iter).solution
+
+
+def _by_steps(gram: FactoredGram, program: Program, start: Vector | None, tol: float) -> Solution | None:
+    """Go from a start to a nearby solution by working sets, or to any by Newton steps; None if neither serves."""
+    near: _Near | None = None
+    if start is not None:
+        near = _Near(gram, program, program.feasible(start))
         if near.solution.gap <= tol or (not _is_narrow(gram) and near.improve(tol, _patience(gram))):
             return near.solution
-        passes = near.solution.n_iter
-    if not few and _suits_newton(gram, program):
-        newton = ProximalNewton(gram, program, program.feasible(nothing if warm_start is None else warm_start))
+    # A device forms the matrices of interior points faster than it takes steps.
+    if gram.backend is NUMPY and gram.shift is None and program.has_losses and program.target.any():
+        passes = 0 if near is None else near.solution.n_iter
+        newton = ProximalNewton(gram, program, program.feasible(np.zeros(program.n_samples) if start is None else start))
         found = newton.solve(max(tol, _SMOOTH) if newton.sigma else tol)
-        passes += found.n_iter
-        near = _Near(gram, program, found.beta, n_iter=passes)
-        if near.solution.gap <= tol or near.improve(tol, _patience(gram)):
-            return near.solution
-        passes = near.solution.n_iter
-    best: Solution | None = None
+        near = _Near(gram, program, found.beta, n_iter=passes + found.n_iter)
+        near.improve(tol, _patience(gram))
+    return None if near is None else near.solution
+
+
+def _by_interior_points(
+    gram: FactoredGram, program: Program, tol: float, few: bool, best: Solution | None
+) -> Solution:
+    """Follow the central path and round its end to the bounds, more and more exactly until the gap is met."""
+    passes = 0 if best is None else best.n_iter
     softened = _softened(gram, program)
-    central = CentralPath(gram.part(everyone) if few else gram, softened)
+    central = CentralPath(gram.part(np.arange(gram.n_samples)) if few else gram, softened)
     for share in _SHARES if gram.shift is None else _SHARES_SHIFTED:
         path = central.follow(share * min(tol, _CRUDE))
         near = _Near(gram, program, round_to_bounds(gram, softened, path), n_iter=passes + path.n_iter)
@@ -104,7 +119,7 @@ def solve_factored(
     inside = _Near(gram, program, program.feasible(path.beta), n_iter=passes + path.n_iter).solution
     best = min(best or inside, inside, key=lambda one: one.gap)
     if best.gap > tol and gram.increase_precision():
-        return min(best, solve_factored(gram, program, None, tol), key=lambda one: one.gap)
+        return _by_interior_points(gram, program, tol, few, best)
     return best
 
 
@@ -121,11 +136,6 @@ def _softened(gram: FactoredGram, program: Program) -> Program:
         return program
     ridge = program.ridge + gram.shift
     return Program(program.target, program.lower, program.upper, ridge, program.epsilon, program.total)
-
-
-def _suits_newton(gram: FactoredGram, program: Program) -> bool:
-    """Whether proximal Newton steps serve: a device forms the matrices of interior points faster than it takes steps."""
-    return gram.backend is NUMPY and gram.shift is None and program.has_losses and bool(program.target.any())
 
 
 def _patience(gram: FactoredGram) -> int:

@@ -6,8 +6,8 @@ Each such problem is the same program with the ridge ρ + σ and the target t + 
     min_{w, b}  ½‖w‖² + Σ_i ℓ_i(t_i + σβ_ki − ⟨z_i, w⟩ − b),
 
 is continuous and piecewise linear: β is read off the residuals, sample by sample, and only samples whose β is between
-its bounds bend the loss. So the Newton matrix I + ZᵀΘZ is a sum over these few, where interior points sum over all. With
-a ridge there is nothing to soften: σ is zero, and a handful of steps do.
+its bounds bend the loss. So the Newton matrix I + ZᵀΘZ is a sum over these few, where interior points sum over all.
+With a ridge there is nothing to soften: σ is zero, and a handful of steps do.
 """
 
 from __future__ import annotations
