@@ -95,18 +95,18 @@ def test_nystroem_is_the_projection_onto_the_landmarks():
 
 
 def test_kernels_of_the_same_columns_have_landmarks_of_their_own():
-    k = lambda A, B, width: np.exp(-((A[:, None] - B[None]) ** 2).sum(-1) / width**2)  # noqa: E731
+    def projected(V, L, width):
+        k = lambda A, B: np.exp(-((A[:, None] - B[None]) ** 2).sum(-1) / width**2)  # noqa: E731
+        return k(V, L) @ np.linalg.pinv(k(L, L), 1e-12) @ k(L, V)
+
     kernel_set, stack = fit([Gaussian(2.0), Gaussian(3.0), ("part", Gaussian(2.0), [0, 1])], X, rank=[10, 15, 20])
-    pool = kernel_set.landmarks[0]
+    pool, part = kernel_set.landmarks[0], kernel_set.landmarks[2]
     assert len(np.unique(pool, axis=0)) == 25
-    first, second = pool[:10], pool[10:25]
     K = approximated(stack)
-    np.testing.assert_allclose(K[0], k(X, first, 2) @ np.linalg.pinv(k(first, first, 2)) @ k(first, X, 2), atol=1e-8)
-    np.testing.assert_allclose(K[1], k(X, second, 3) @ np.linalg.pinv(k(second, second, 3)) @ k(second, X, 3), atol=1e-8)
+    np.testing.assert_allclose(K[0], projected(X, pool[:10], 2), atol=1e-8)
+    np.testing.assert_allclose(K[1], projected(X, pool[10:25], 3), atol=1e-8)
     # Other columns may be those of the same samples.
-    part = kernel_set.landmarks[2][:20]
-    V = X[:, :2]
-    np.testing.assert_allclose(K[2], k(V, part, 2) @ np.linalg.pinv(k(part, part, 2), 1e-12) @ k(part, V, 2), atol=1e-8)
+    np.testing.assert_allclose(K[2], projected(X[:, :2], part[:20], 2), atol=1e-8)
 
 
 @pytest.mark.parametrize(("rank", "firsts"), [(20, [0, 20, 40]), (30, [0, 15, 30]), (60, [0, 0, 0]), (99, [0, 0, 0])])

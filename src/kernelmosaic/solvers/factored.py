@@ -94,16 +94,16 @@ def _by_steps(gram: FactoredGram, program: Program, start: Vector | None, tol: f
     # A device forms the matrices of interior points faster than it takes steps.
     if gram.backend is NUMPY and gram.shift is None and program.has_losses and program.target.any():
         passes = 0 if near is None else near.solution.n_iter
-        newton = ProximalNewton(gram, program, program.feasible(np.zeros(program.n_samples) if start is None else start))
+        newton = ProximalNewton(
+            gram, program, program.feasible(np.zeros(program.n_samples) if start is None else start)
+        )
         found = newton.solve(max(tol, _SMOOTH) if newton.sigma else tol)
         near = _Near(gram, program, found.beta, n_iter=passes + found.n_iter)
         near.improve(tol, _patience(gram))
     return None if near is None else near.solution
 
 
-def _by_interior_points(
-    gram: FactoredGram, program: Program, tol: float, few: bool, best: Solution | None
-) -> Solution:
+def _by_interior_points(gram: FactoredGram, program: Program, tol: float, few: bool, best: Solution | None) -> Solution:
     """Follow the central path and round its end to the bounds, more and more exactly until the gap is met."""
     passes = 0 if best is None else best.n_iter
     softened = _softened(gram, program)

@@ -157,6 +157,8 @@ class WorkingSet(ABC, Generic[At, Found]):
 
 #: The search for the intercept: so many candidates at once, so often. Few large steps: each waits for the device.
 _CANDIDATES, _NARROWINGS = 32, 3
+#: On the host, samples in a working set of the free ones: so many at least, and so many for each of them.
+_LEAST, _TIMES = 1000, 3
 #: Outputs that have shrunk to this share of the largest since they were computed keep the rounding of those.
 _SHRUNK = 1e-3
 
@@ -412,7 +414,9 @@ class FreeFirst(OneOutput):
         falling = np.where(at.beta > p.lower, np.where(at.beta > 0, p.epsilon, -p.epsilon) - residual, -np.inf)
         violation = np.maximum(rising, falling)
         violation[free] = np.inf
-        chosen = NUMPY.top_k(violation, self.size)
+        # On the host a block's samples cost their square, and few beside the free ones move.
+        size = self.size if self.backend is not NUMPY else min(self.size, max(_LEAST, _TIMES * len(free)))
+        chosen = NUMPY.top_k(violation, size)
         return np.sort(chosen[violation[chosen] > -np.inf])
 
     def solve_for(self, working: NDArray[np.intp], tol: float) -> None:
