@@ -1,4 +1,4 @@
-"""The program for a kernel in factors: interior points from a cold start, working sets from nearby, a certificate."""
+"""The program for a kernel in factors: working sets from nearby, Newton steps from anywhere, interior points else."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def solve_factored(
     program : Program
         The rest of the problem.
     warm_start : ndarray of shape (n,), optional
-        A β from nearby: working sets of samples that are free or violate optimality are then tried first, since
-        interior-point methods cannot begin at a bound; unless features are so few that these are as fast.
+        A β from nearby: working sets of samples that are free or violate optimality are then tried first, unless
+        features are so few that steps from anywhere are as fast.
     tol : float
         The relative duality gap at which to stop. A larger gap in the answer tells that rounding hides the rest.
     """

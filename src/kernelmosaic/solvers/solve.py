@@ -17,8 +17,8 @@ from kernelmosaic.solvers.working_set import solve_working_set
 def solve(K: Any, program: Program, warm_start: Vector | None = None, tol: float = 1e-3) -> Solution:
     """Solve the program for a kernel, a `Gram` or an array, to a relative duality gap of `tol`.
 
-    A matrix in this process is read whole by sequential minimal optimisation, factors by interior points and working
-    sets, any other form by working sets.
+    A matrix in this process is read whole by sequential minimal optimisation, factors by Newton steps in the
+    features, working sets and interior points, any other form by working sets.
     """
     gram: Any = as_gram(K)
     if gram.factored:
