@@ -20,7 +20,9 @@ _MATH = {"nnan", "nsz", "reassoc", "contract", "arcp"}
 #: Columns accumulated at once: they stay in the first-level cache while the kernels pass by, or the classes.
 _STRIP, _GATED_STRIP, _CLASS_STRIP = 4096, 2048, 512
 #: Side of the squares in which a triangle is mirrored.
-_SQUARE = 32
+_SQUARE = 16
+#: Whole rows of so few kernels are read faster than half of them are mirrored.
+_FEW = 3
 #: Above this share of support samples a product reads whole rows.
 _DENSE_SHARE = 0.3
 
@@ -33,6 +35,9 @@ def mirror_all(matrices: NDArray[Any]) -> None:
 def combine(matrices: NDArray[Any], weights: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
     """Write Σ_m weights_m K_m."""
     active = np.flatnonzero(weights)
+    if len(active) <= _FEW:
+        combine_classes(matrices, weights[np.newaxis], out[np.newaxis])
+        return out
     factors = weights[active].astype(matrices.dtype)
 
     def fill(rows: slice) -> None:
@@ -144,9 +149,15 @@ def mirror_lower(out: NDArray[Any], first: int, last: int) -> None:
     for top in range(first, last, _SQUARE):
         bottom = min(top + _SQUARE, last)
         for left in range(0, bottom, _SQUARE):
-            for i in range(top, bottom):
-                for k in range(left, min(left + _SQUARE, i)):
-                    out[k, i] = out[i, k]
+            if bottom - top == _SQUARE and left + _SQUARE <= top:
+                source, target = out[top:bottom, left : left + _SQUARE], out[left : left + _SQUARE, top:bottom]
+                for k in range(_SQUARE):
+                    for i in range(_SQUARE):
+                        target[k, i] = source[i, k]
+            else:
+                for i in range(top, bottom):
+                    for k in range(left, min(left + _SQUARE, i)):
+                        out[k, i] = out[i, k]
 
 
 @njit(cache=True, nogil=True, fastmath=_MATH)

@@ -55,6 +55,14 @@ class Gram(ABC):
     def block(self, rows: Any) -> Any:
         """Return K between these samples as an array of the backend, a copy."""
 
+    def part(self, rows: NDArray[np.intp]) -> Gram:
+        """Return the kernel of some samples alone, at hand for solving their problem."""
+        return DenseGram(self.block(rows))
+
+    def restricted(self, rows: Any) -> Gram:
+        """Return the same for row numbers of the backend, of any number of samples."""
+        return DenseGram(self.block(rows))
+
     @abstractmethod
     def diagonal(self) -> Array:
         """Return the diagonal, in this process."""
@@ -84,6 +92,8 @@ class DenseGram(Gram):
 
     #: Up to this many samples a block is copied to the host.
     block_samples = 4096
+    #: Up to this many samples are taken out of the matrix to be worked on by themselves.
+    copied = 6000
 
     def __init__(self, matrix: Any, exact: ExactProduct | None = None) -> None:
         self.matrix = matrix
@@ -120,6 +130,9 @@ class DenseGram(Gram):
         rows = self.backend.index(rows)
         return self.backend.take_block(self.matrix, rows, rows)
 
+    def restricted(self, rows: Any) -> Gram:
+        return SomeRows(self, rows) if len(rows) > self.copied else super().restricted(rows)
+
     def diagonal(self) -> Array:
         return self.backend.to_numpy(self.matrix.diagonal()).astype(np.float64)
 
@@ -138,6 +151,44 @@ class DenseGram(Gram):
             return out
 
         return DenseGram(self.matrix, shifted)
+
+
+class SomeRows(Gram):
+    """The part of a stored matrix that belongs to some samples, so many that reading all of it beats a copy of them.
+
+    Products are in the precision of the matrix.
+
+    Parameters
+    ----------
+    gram : DenseGram
+        The whole.
+    rows : array of int
+        Row numbers of the backend.
+    """
+
+    block_samples = DenseGram.block_samples
+
+    def __init__(self, gram: DenseGram, rows: Any) -> None:
+        self.gram, self.which = gram, rows
+        self.n_samples, self.backend, self.dtype = len(rows), gram.backend, gram.dtype
+
+    def products(self, beta: Any, exact: bool = False) -> Any:
+        full = self.backend.zeros((self.gram.n_samples, *beta.shape[1:]), self.dtype)
+        full[self.which] = self.backend.asarray(beta, self.dtype)
+        found = self.backend.astype((self.gram.matrix @ full)[self.which], np.float64)
+        return self.backend.to_numpy(found) if isinstance(beta, np.ndarray) else found
+
+    def block(self, rows: Any) -> Any:
+        return self.gram.block(self.which[rows])
+
+    def restricted(self, rows: Any) -> Gram:
+        return self.gram.restricted(self.which[rows])
+
+    def diagonal(self) -> Array:
+        return self.backend.to_numpy(self.gram.matrix.diagonal()[self.which]).astype(np.float64)
+
+    def add_diagonal(self, values: Array) -> Gram:
+        raise NotImplementedError("SomeRows.add_diagonal: add the numbers to the whole matrix.")
 
 
 def as_gram(K: Any) -> Gram:

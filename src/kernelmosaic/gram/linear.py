@@ -54,9 +54,13 @@ def rounding_jitter(A: Any, ridge: Any) -> float:
     """Return what must be added to the diagonal for the rounding of the entries not to matter."""
     dtype = backend_of(A).dtype(A)
     unit = float(A.diagonal().mean()) + float(ridge.mean())
+    return float(rounding_share(dtype, len(A)) * max(unit, 1e-300))
+
+
+def rounding_share(dtype: np.dtype[Any], n: int) -> float:
+    """Return the same for n samples, relative to the mean diagonal."""
     # Rounding errors that know nothing of each other add up to an eigenvalue that grows with the root of their number.
-    share = max(_JITTER[dtype], float(np.finfo(dtype).eps) * len(A) ** 0.5)
-    return float(share * max(unit, 1e-300))
+    return float(max(_JITTER[dtype], np.finfo(dtype).eps * n**0.5))
 
 
 def regularised_cholesky(A: Any, ridge: Any, jitter: float, tries: int = 4) -> Any | None:

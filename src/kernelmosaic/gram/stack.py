@@ -7,7 +7,7 @@ these where there are any: Numba's over matrices stored on the host, CUDA's over
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from typing import Any
 
@@ -21,14 +21,17 @@ from kernelmosaic.backend import (
     backend_of,
     default_budget,
     format_bytes,
+    one_blas_thread,
     require_device,
     row_strips,
+    run_threads,
     torch_backend,
 )
 from kernelmosaic.gram.class_grams import StackClasses
 from kernelmosaic.gram.gram import DenseGram
 from kernelmosaic.gram.kernel_set import KernelSet, Samples, Views
 from kernelmosaic.gram.normalizing import UnitTrace, Unscaled
+from kernelmosaic.gram.on_demand import OnDemandGram, most_in_a_block
 from kernelmosaic.kernels.base import Block
 from kernelmosaic.kernels.gaussian import Gaussian
 
@@ -37,10 +40,16 @@ Kernels = Sequence[int] | NDArray[Any]
 #: Bytes of a block that is worked on at once: it stays in the second-level cache.
 _CACHE_BYTES = 2**19
 #: Up to this many samples matrices are small enough to keep in double precision without thinking.
-_SMALL = 2000
+_SMALL = 1000
 #: Side of the squares that a device works on at once, which stay in its cache.
 _TILE = {"cuda": 2048, "cpu": 512}
-#: What to do where not even one combined matrix fits.
+#: Height and width of the blocks that the host computes at once where it stores nothing.
+_HOST_TILE = (256, 1024)
+#: A budget that has no room for several blocks of so many samples is an error.
+_LEAST_BLOCK = 256
+#: Memory for the blocks worked on at once by the host where nothing is stored.
+_ON_DEMAND_BYTES = 2**24
+#: What to do then.
 _SMALLER = "use approximation='nystroem', which needs no such matrix, or fewer samples, or raise memory_budget"
 
 
@@ -71,6 +80,13 @@ class GramStack(ABC):
     widths: NDArray[np.intp] | None = None
     #: Bytes of the matrices, or features, that are stored.
     nbytes: int = 0
+    #: What the kernels are kept as, and why, for a user who wants to know.
+    form: str = ""
+
+    @property
+    def stores_combined(self) -> bool:
+        """Whether combined kernels are stored, in whatever form; else they are computed whenever they are needed."""
+        return True
 
     @abstractmethod
     def blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
@@ -166,7 +182,7 @@ class MatrixStack(GramStack):
     def combine(self, weights: NDArray[Any], out: Any = None) -> DenseGram:
         weights = np.array(weights, dtype=np.float64)
         matrix = self._fill(weights, self._written(out))
-        return self._gram(matrix, np.broadcast_to(weights, (self.n_samples, self.n_kernels)), np.ones((1, 1)))
+        return self._gram(matrix, weights[np.newaxis], np.ones((1, 1)))
 
     def combine_gated(self, gates: NDArray[Any], out: Any = None) -> DenseGram:
         gates = np.array(gates, dtype=np.float64)
@@ -180,23 +196,26 @@ class MatrixStack(GramStack):
             mirror(K, rows, columns)
         return self._know_diagonal(K, weights)
 
-    def _accumulate(self, weights: NDArray[np.float64], rows: slice, columns: slice, out: Any) -> None:
+    def _accumulate(self, weights: NDArray[np.float64], rows: Rows, columns: Rows, out: Any) -> None:
         """out += Σ_m weights_m K_m[rows, columns]; kernels without a weight are not read."""
         for m, block in self.placed_blocks(np.flatnonzero(weights), rows, columns):
             self.backend.add_scaled(out, block, float(weights[m]))
 
     def _fill_gated(self, gates: NDArray[np.float64], K: Any) -> Any:
-        active = np.flatnonzero(np.any(gates != 0, axis=0))
-        g = self.backend.asarray(gates, self.dtype)
         for rows, columns in self.pieces(self.n_samples, self.n_samples, lower=True):
             part = K[rows, columns]
             part[...] = 0.0
-            for m, block in self.placed_blocks(active, rows, columns):
-                scaled = block * g[columns, m]
-                scaled *= g[rows, m][:, None]
-                part += scaled
+            self._accumulate_gated(gates, rows, columns, part)
             mirror(K, rows, columns)
         return self._know_diagonal(K, gates.T**2)
+
+    def _accumulate_gated(self, gates: NDArray[np.float64], rows: Rows, columns: Rows, out: Any) -> None:
+        """out += Σ_m g_m g_mᵀ ∘ K_m between rows and columns."""
+        left, right = (self.backend.asarray(gates[some], self.dtype) for some in (rows, columns))
+        for m, block in self.placed_blocks(np.flatnonzero(np.any(gates != 0, axis=0)), rows, columns):
+            scaled = block * right[:, m]
+            scaled *= left[:, m][:, None]
+            out += scaled
 
     def _know_diagonal(self, K: Any, factors: NDArray[np.float64]) -> Any:
         """Write the combined diagonal for factors of shape (P,) or (P, n), where it is known better than by blocks."""
@@ -226,7 +245,7 @@ class MatrixStack(GramStack):
         computed = exact
 
         def products(support: NDArray[np.intp], beta: NDArray[np.float64]) -> NDArray[np.float64]:
-            return computed.exact_products(support, beta, inner, outer)
+            return computed.combined_products(support, beta, inner, outer, np.dtype(np.float64))
 
         return DenseGram(K, products)
 
@@ -265,6 +284,8 @@ class ComputedStack(MatrixStack):
         Memory for the blocks worked on at once; by default what a device's cache holds.
     backend : Backend
         Where to compute.
+    budget : float, optional
+        Bytes that a combined kernel may take: one that takes more is not stored, either. By default it may take all.
     """
 
     def __init__(
@@ -274,18 +295,20 @@ class ComputedStack(MatrixStack):
         dtype: np.dtype[Any],
         working_bytes: int | None = None,
         backend: Backend = NUMPY,
+        budget: float = np.inf,
     ) -> None:
-        self.kernel_set, self.dtype, self.backend = kernel_set, dtype, backend
+        self.kernel_set, self.dtype, self.backend, self.budget = kernel_set, dtype, backend, budget
         here = kernel_set.samples(views)
         self.samples = kernel_set.samples(here, backend)
         self.n_samples, self.n_kernels = self.samples.n_samples, len(kernel_set)
         self.diagonals: Any = None
-        self.writes_matrices = backend is NUMPY
+        self.writes_matrices = backend is NUMPY and self.stores_combined
+        self._diagonals = None if self.writes_matrices else kernel_set.diagonals(here)
         if backend is not NUMPY:
             self.exact = self
             if all(self.samples.shares):
                 # Exact, where blocks know a sample's distance from itself up to rounding only.
-                self.diagonals = backend.asarray(kernel_set.diagonals(here))
+                self.diagonals = backend.asarray(self._diagonals)
         # The statistic, the kernel made of it and one temporary live at once, in double precision.
         self.entries = _tile(backend) ** 2 if working_bytes is None else max(1, working_bytes // (3 * 8))
 
@@ -293,6 +316,26 @@ class ComputedStack(MatrixStack):
         left, right = self.samples.take(rows), self.samples.take(columns)
         for m, block in self.kernel_set.blocks(left, right, [int(m) for m in kernels], self.dtype):
             yield m, self.backend.astype(block, self.dtype)
+
+    @property
+    def stores_combined(self) -> bool:
+        return self.n_samples**2 * self.dtype.itemsize <= self.budget
+
+    def combine(self, weights: NDArray[Any], out: Any = None) -> Any:
+        if self.stores_combined:
+            return super().combine(weights, out)
+        return OnDemandGram(self, np.array(weights, dtype=np.float64), self.budget)
+
+    def combine_gated(self, gates: NDArray[Any], out: Any = None) -> Any:
+        if self.stores_combined:
+            return super().combine_gated(gates, out)
+        return OnDemandGram(self, np.array(gates, dtype=np.float64), self.budget)
+
+    @property
+    def part_samples(self) -> int:
+        # On the host all matrices of a part are stored, on a device the combined one is.
+        numbers = self.budget / self.dtype.itemsize / (self.n_kernels + 1 if self.backend is NUMPY else 2)
+        return int(min(super().part_samples, numbers**0.5))
 
     def part(self, rows: NDArray[np.intp]) -> MatrixStack:
         # On the host the matrices of a part are stored: they fit where one of all samples will.
@@ -303,38 +346,93 @@ class ComputedStack(MatrixStack):
         some = copy(self)
         some.samples, some.n_samples = self.samples.take(rows), len(rows)
         some.diagonals = None if self.diagonals is None else self.diagonals[:, self.backend.index(rows)]
+        some._diagonals = None if self._diagonals is None else self._diagonals[:, rows]
         some.exact = None if self.exact is None else some
         return some
+
+    def known_diagonals(self) -> NDArray[np.float64]:
+        """Return the diagonals of all kernels, of shape (P, n)."""
+        return self.kernel_set.diagonals(self.samples) if self._diagonals is None else self._diagonals
 
     def _multiply(self, right: dict[int, Any], rows: Rows, columns: Rows, out: Any, dtype: Any = None) -> None:
         dtype = self.dtype if dtype is None else dtype
         left, across = self.samples.take(rows), self.samples.take(columns)
         if self._multiply_directly(right, left, across, dtype, out):
             return
-        for strip, below in self.pieces(out.shape[1], across.n_samples):
-            part = left.take(strip)
-            for m, block in self.kernel_set.blocks(part, across.take(below), list(right), dtype):
-                own = right[m][below]
-                out[m, strip] += self.backend.astype(block, self.backend.dtype(own)) @ own
 
-    def exact_products(
+        height, width = self._tile(list(right), out.shape[1], across.n_samples)
+
+        def multiply(strip: slice) -> None:
+            part = left.take(strip)
+            for below in row_strips(across.n_samples, width):
+                for m, block in self.kernel_set.blocks(part, across.take(below), list(right), dtype):
+                    own = right[m][below]
+                    out[m, strip] += self.backend.astype(block, self.backend.dtype(own)) @ own
+
+        self._each(multiply, row_strips(out.shape[1], height), list(right))
+
+    def _tile(self, kernels: Sequence[int], n_rows: int, n_columns: int) -> tuple[int, int]:
+        """Return the height and width of the blocks that are computed at once."""
+        if self._is_cheap(kernels):
+            return _HOST_TILE
+        rows, columns = next(self.pieces(n_rows, n_columns))
+        return rows.stop, columns.stop
+
+    def _is_cheap(self, kernels: Sequence[int]) -> bool:
+        """Whether kernels on the host may as well be computed in many small blocks, on any thread, as in few."""
+        return self.backend is NUMPY and all(
+            self.samples.shares[m] and isinstance(self.samples.views[m], np.ndarray) for m in kernels
+        )
+
+    def _each(self, work: Callable[[Any], None], items: Iterable[Any], kernels: Sequence[int]) -> None:
+        """Do some work on every item, on all cores where that pays."""
+        if not self._is_cheap(kernels):
+            for item in items:
+                work(item)
+            return
+        with one_blas_thread():
+            run_threads(work, items, self.n_samples * _HOST_TILE[1])
+
+    def combined_products(
         self,
         support: NDArray[np.intp],
         beta: NDArray[np.float64],
         inner: NDArray[np.float64],
         outer: NDArray[np.float64],
+        dtype: np.dtype[Any],
     ) -> NDArray[np.float64]:
-        """Return Σ_m outer_m ∘ K_m(inner_m ∘ β) with every entry in double precision, for (n, P) or (1, 1) factors.
+        """Return Σ_m outer_m ∘ K_m(inner_m ∘ β) with entries of a precision, for (n, P), (1, P) or (1, 1) factors.
 
         β, at the support, has one column or several.
         """
-        place = self.backend.asarray
-        columns, factors = place(beta.reshape(len(support), *(beta.shape[1:] or (1,)))), place(inner[support])
+        # A device sums in double precision, which takes it no longer.
+        kind = dtype if self.backend is NUMPY else np.float64
+        columns = self.backend.asarray(beta.reshape(len(support), *(beta.shape[1:] or (1,))), kind)
+        factors = self.backend.asarray(inner[support] if len(inner) > 1 else inner, kind)
         right = {int(m): factors[:, m : m + 1] * columns for m in np.flatnonzero(np.any(inner != 0, axis=0))}
         out = self.backend.zeros((self.n_kernels, self.n_samples, columns.shape[1]))
-        self._multiply(right, slice(0, self.n_samples), support, out, np.float64)
-        values = self.backend.to_numpy((out * place(outer.T)[:, :, None]).sum(0))
+        self._multiply(right, slice(0, self.n_samples), support, out, dtype)
+        if outer.size > 1:
+            out *= self.backend.asarray(outer.T)[:, :, None]
+        values = self.backend.to_numpy(out.sum(0))
         return values.reshape(self.n_samples, *beta.shape[1:])
+
+    def fill_rows(self, factors: NDArray[np.float64], rows: NDArray[np.intp], out: Any) -> None:
+        """Fill `out` with these rows of the combined kernel, for weights of shape (P,) or gates of shape (n, P)."""
+        out[...] = 0.0
+        gates = factors if factors.ndim == 2 else None
+
+        def fill(piece: tuple[slice, slice]) -> None:
+            some, columns = rows[piece[0]], piece[1]
+            if gates is None:
+                self._accumulate(factors, some, columns, out[piece])
+            else:
+                self._accumulate_gated(gates, some, columns, out[piece])
+
+        active = np.flatnonzero(factors if gates is None else np.any(gates != 0, axis=0)).tolist()
+        height, width = self._tile(active, len(rows), self.n_samples)
+        every = [(a, b) for a in row_strips(len(rows), height) for b in row_strips(self.n_samples, width)]
+        self._each(fill, every, active)
 
     # Gaussians on a device, whose compiled passes read the samples themselves -----------------------------------------
 
@@ -348,7 +446,7 @@ class ComputedStack(MatrixStack):
                 return K
         return super()._fill(weights, K)
 
-    def _accumulate(self, weights: NDArray[np.float64], rows: slice, columns: slice, out: Any) -> None:
+    def _accumulate(self, weights: NDArray[np.float64], rows: Rows, columns: Rows, out: Any) -> None:
         left, right = self.samples.take(rows), self.samples.take(columns)
         rest = np.flatnonzero(weights).tolist()
         for members in self._gaussians(rest):
@@ -545,7 +643,7 @@ def make_stack(
     device: str | None = None,
     working_bytes: int | None = None,
 ) -> MatrixStack:
-    """Return the stack of a training set: stored if it fits the budget, else recomputed in blocks.
+    """Return the stack of a training set: stored if it fits the budget, else computed whenever it is needed.
 
     Parameters
     ----------
@@ -567,22 +665,37 @@ def make_stack(
     Raises
     ------
     MemoryError
-        If not even one combined matrix fits.
+        If not even a working set of few samples fits.
     """
     n = views[0].shape[0]
     dtype = np.dtype(dtype if dtype is not None else (np.float64 if n <= _SMALL else np.float32))
     backend = NUMPY if device is None else torch_backend(str(require_device(device)))
     budget = default_budget(backend) if budget is None else budget
     matrix = n * n * dtype.itemsize
+    where = "" if device is None else f" on {backend.device}"
+    room = f"the budget is {format_bytes(budget)}{where}"
     if matrix > budget:
-        where = "" if device is None else f" on {backend.device}"
-        raise MemoryError(
-            f"One combined {n} x {n} kernel matrix needs {format_bytes(matrix)}{where}, the budget is "
-            f"{format_bytes(budget)}: {_SMALLER}."
+        if 8 * min(n, _LEAST_BLOCK) ** 2 * dtype.itemsize > budget:
+            raise MemoryError(f"A working set of {_LEAST_BLOCK} of the {n} samples has no room, {room}: {_SMALLER}.")
+        own = _ON_DEMAND_BYTES if working_bytes is None and device is None else working_bytes
+        stack: MatrixStack = ComputedStack(kernel_set, views, dtype, own, backend, budget)
+        most = most_in_a_block(n, budget, dtype)
+        stack.form = (
+            f"one combined {n} x {n} kernel matrix needs {format_bytes(matrix)}, {room}: entries are computed whenever "
+            f"they are needed, for working sets of up to {most} samples"
         )
+        return stack
     # Beside the stack one combined matrix, and on a device the blocks that the solver takes out of it.
-    if (len(kernel_set) + (1 if device is None else 2)) * matrix <= budget:
-        return StoredStack.fill(kernel_set, views, dtype, backend, working_bytes)
+    count = len(kernel_set) + (1 if device is None else 2)
+    if count * matrix <= budget:
+        stack = StoredStack.fill(kernel_set, views, dtype, backend, working_bytes)
+        stack.form = f"{len(kernel_set)} kernel matrices of {format_bytes(matrix)} are stored, {room}"
+        return stack
     if working_bytes is None and device is None:
         working_bytes = max(int(min(budget - matrix, budget / 8)), 2**20)
-    return ComputedStack(kernel_set, views, dtype, working_bytes, backend)
+    stack = ComputedStack(kernel_set, views, dtype, working_bytes, backend)
+    stack.form = (
+        f"{count} kernel matrices would need {format_bytes(count * matrix)}, {room}: the combined one is stored, the "
+        "others are computed whenever they are needed"
+    )
+    return stack

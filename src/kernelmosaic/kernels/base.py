@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -41,6 +42,13 @@ class Kernel(BaseEstimator, ABC):
     accepts_sparse: ClassVar[bool] = False
     # An array times a kernel is a mistake; NumPy would make it an array of kernels.
     __array_ufunc__: ClassVar[None] = None
+
+    @classmethod
+    @cache
+    def _get_param_names(cls) -> list[str]:
+        # Looked up for every kernel of every fit: reading a signature takes longer than many a formula.
+        names: list[str] = super()._get_param_names()
+        return names
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn what the formula needs to know of the training set; most kernels need nothing."""

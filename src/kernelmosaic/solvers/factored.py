@@ -215,6 +215,8 @@ def _compensation(gram: FactoredGram, program: Program, lost: Vector, beta: Vect
 class _Near(FreeFirst):
     """Working sets from nearby; those with many more samples than features are solved in their features."""
 
+    gram: FactoredGram
+
     def solve_inside(self, part: FactoredGram, inside: Program, beta: Vector, tol: float) -> Vector:
         narrow = part.n_samples <= self.gram.wide * part.n_features
         if narrow or part.shift is not None or not _has_interior(inside):

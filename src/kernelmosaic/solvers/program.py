@@ -20,7 +20,7 @@ FLAT = 1e-12
 #: Relative to the sizes summed: a sum of coefficients this near to the total meets it up to rounding.
 _ROUNDING = 1e-12
 #: With more samples than this the best intercept is first looked for among those of about so many, ...
-_MANY, _RULER = 20_000, 2000
+_MANY, _RULER = 4000, 1000
 #: ... this far to both sides of where these few would have it.
 _NEARBY = 8
 

@@ -11,19 +11,22 @@ from kernelmosaic.gram.gram import as_gram
 from kernelmosaic.solvers.factored import solve_factored, solve_factored_unbounded
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify
 from kernelmosaic.solvers.smo import solve_smo
-from kernelmosaic.solvers.working_set import solve_working_set
+from kernelmosaic.solvers.working_set import solve_on_demand, solve_working_set
 
 
 def solve(K: Any, program: Program, warm_start: Vector | None = None, tol: float = 1e-3) -> Solution:
     """Solve the program for a kernel, a `Gram` or an array, to a relative duality gap of `tol`.
 
-    A matrix in this process is read whole by sequential minimal optimisation, factors by Newton steps in the
-    features, working sets and interior points, any other form by working sets.
+    A matrix in this process is read whole by sequential minimal optimisation, one on a device in working sets, factors
+    by Newton steps in the features, working sets and interior points, and what is not stored in working sets as large
+    as memory allows.
     """
     gram: Any = as_gram(K)
     if gram.factored:
         return solve_factored(gram, program, warm_start, tol)
-    if gram.backend is NUMPY and gram.matrix is not None:
+    if gram.matrix is None:
+        return solve_on_demand(gram, program, warm_start, tol)
+    if gram.backend is NUMPY:
         return solve_smo(gram.matrix, program, warm_start, tol)
     return solve_working_set(gram, program, warm_start, tol)
 
@@ -36,7 +39,7 @@ def solve_unbounded(K: Any, program: Program) -> Solution:
     if gram.factored:
         return solve_factored_unbounded(gram, program)
     backend = gram.backend
-    A = backend.copy(gram.matrix, np.float64)
+    A = backend.copy(gram.block(np.arange(gram.n_samples)) if gram.matrix is None else gram.matrix, np.float64)
     diagonal = backend.diagonal_view(A)
     diagonal += backend.asarray(program.ridge)
     factor = backend.cholesky(A, overwrite=True)

@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.backend import NUMPY, TINY, backend_of
-from kernelmosaic.gram.factored import FactoredGram
 from kernelmosaic.gram.gram import DenseGram, Gram
-from kernelmosaic.gram.linear import DEVICE, conjugate_gradients, multiply, regularised_cholesky, rounding_jitter
+from kernelmosaic.gram.linear import DEVICE, HOST, regularised_cholesky, rounding_jitter, rounding_share
 from kernelmosaic.solvers.free_block import free_samples
 from kernelmosaic.solvers.pair_steps import ascend_pairs, ascend_singles
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify, relative_gap
@@ -57,7 +56,7 @@ class Options:
     """
 
     size: int | None = None
-    share: float = 1 / 12
+    share: float = 1 / 4
     least: int = 1024
     largest: int = 4096
     inner: float = 0.1
@@ -66,8 +65,8 @@ class Options:
     rounding: float = 1e-14
     lower: float = 0.9
     patience: int = 4
-    newton_free: int = 40_000
-    factorised: int = DEVICE.factorised
+    newton_free: int = 400_000
+    factorised: int = 6000
     longest_wait: int = 16
 
 
@@ -155,9 +154,15 @@ class WorkingSet(ABC, Generic[At, Found]):
 
 # One output ----------------------------------------------------------------------------------------------------------
 
-#: The search for the intercept: so many candidates at once, so often. Few large steps: each waits for the device.
-_CANDIDATES, _NARROWINGS = 32, 3
-#: On the host, samples in a working set of the free ones: so many at least, and so many for each of them.
+#: The search for the intercept: so many candidates at once. One large step: many would wait for the device.
+_CANDIDATES = 64
+#: Rounds without a stored kernel: they must halve the gap in so many, and ...
+_SLOW = 30
+#: ... aim below what is asked for, since the certificate sees what single precision does not, at most so often.
+_ROOM, _CERTIFICATES = 0.9, 3
+#: All free samples are in a round unless they take more than this share of it.
+_FREE_SHARE = 0.8
+#: In factors on the host, samples in a working set: so many at least, and so many for each free one.
 _LEAST, _TIMES = 1000, 3
 #: Outputs that have shrunk to this share of the largest since they were computed keep the rounding of those.
 _SHRUNK = 1e-3
@@ -265,15 +270,12 @@ class OneOutput(WorkingSet[Slopes, Solution]):
             return self.backend.asarray(best)
         z = self.residual + self.there.ridge * self.beta
         low, high = self.backend.xp.stack([bottom, top]).sort().values
-        shares = self.backend.asarray(np.linspace(0.0, 1.0, _CANDIDATES))
-        for _ in range(_NARROWINGS):
-            candidates = low + shares * (high - low)
-            # The sum falls with the intercept, so counting those above the total says where it crosses.
-            above = (self.there.conjugate_argmax(z - candidates[:, None]).sum(1) > total).sum()
-            ends = self.backend.xp.stack([above - 1, above]).clip(0, _CANDIDATES - 1)
-            # Picked on the device: a number as an index would have to come to the host first.
-            low, high = candidates[ends]
-        return 0.5 * (low + high)
+        candidates = low + self.backend.asarray(np.linspace(0.0, 1.0, _CANDIDATES)) * (high - low)
+        # The sum falls with the intercept, so counting those above the total says where it crosses.
+        above = (self.there.conjugate_argmax(z - candidates[:, None]).sum(1) > total).sum()
+        ends = self.backend.xp.stack([above - 1, above]).clip(0, _CANDIDATES - 1)
+        # Picked on the device: a number as an index would have to come to the host first.
+        return candidates[ends].mean()
 
     def noise(self) -> float:
         """What a value of zero may come out as; see `solve_smo`."""
@@ -352,7 +354,7 @@ class OneOutput(WorkingSet[Slopes, Solution]):
             lower = xp.where(beta > 0, xp.clip(lower, 0.0, None), lower)
             upper = xp.where(beta < 0, xp.clip(upper, None, 0.0), upper)
         slope = self.residual[free] - e * xp.sign(beta)
-        A, sums = self.gram.block(free), p.total is not None
+        A, sums = self.gram.restricted(free), p.total is not None
         block = FreeBlock(A, beta, slope, lower, upper, p.ridge[free], sums, self.options.factorised)
         new, steps = block.ascend()
         moved = new != beta
@@ -370,18 +372,39 @@ class OneOutput(WorkingSet[Slopes, Solution]):
         self.residual -= self.gram.products(change)
 
 
-class FreeFirst(OneOutput):
-    """Rounds that hold all free samples and solve their program to the end, for kernels in factors.
+def solve_on_demand(gram: Gram, program: Program, warm_start: Vector | None = None, tol: float = 1e-3) -> Solution:
+    """Solve the dual program for a kernel that is not stored, to a relative duality gap of `tol`.
 
-    There a product costs a pass over all rows, and a solution from nearby needs but a few rounds.
+    Rounds are as large as memory allows, each solved to the end by the solver of stored matrices. The certificate takes
+    one more pass, in double precision.
+    """
+    beta = initial_point(program) if warm_start is None else program.feasible(warm_start)
+    rounds = FreeFirst(gram, program, beta)
+    found: list[Solution] = []
+    for _ in range(_CERTIFICATES):
+        reached = rounds.improve(_ROOM * tol, _SLOW)
+        rounds.solution = rounds.certified()
+        found.append(rounds.solution)
+        if rounds.solution.gap <= tol or not reached:
+            break
+        rounds.sharper *= 0.1
+    return min(found, key=lambda one: one.gap)
+
+
+class FreeFirst(OneOutput):
+    """Rounds that hold all free samples and solve their program to the end, for kernels that are not stored.
+
+    There a product costs a pass over all samples, and a solution from nearby needs but a few rounds. Where more samples
+    are free than a block has room for, a kernel in factors is better solved by other means, and one on demand takes
+    those of them that have most to gain.
     """
 
-    gram: FactoredGram
-
-    def __init__(self, gram: FactoredGram, program: Program, beta: Vector, n_iter: int = 0) -> None:
-        super().__init__(gram, program, beta, Options(size=min(gram.block_samples, program.n_samples)))
+    def __init__(self, gram: Gram, program: Program, beta: Vector, n_iter: int = 0) -> None:
+        size = min(gram.block_samples, program.n_samples)
+        super().__init__(gram, program, beta, Options(size=size, newton_free=program.n_samples))
         self.n_iter = n_iter
-        self.sharper = 1.0
+        self.early, self.sharper = 0.01 if gram.factored else 0.1, 1.0
+        self.crowded = False
         self.solution = self._certify(beta, self.backend.to_numpy(self.values))
         self.largest = float(np.abs(self.solution.values).max())
 
@@ -393,8 +416,11 @@ class FreeFirst(OneOutput):
             if len(working) == 0:
                 return False
             # What the others leave undone is seen only afterwards: early sets need not be solved to the end.
-            early = 0.01 * min(gaps[-1], 1.0) if len(working) < len(self.solution.beta) else 0.0
+            early = self.early * min(gaps[-1], 1.0) if len(working) < len(self.solution.beta) else 0.0
+            before = self.solution.objective
             self.solve_for(working, self.sharper * max(0.1 * tol, early))
+            if self.crowded and self.solution.gap > tol:
+                self.move_together(self.solution.objective - before)
             gaps.append(self.solution.gap)
             if gaps[-1] > 0.5 * gaps[-2]:
                 # The working set's own value, to which its gap is relative, may be far larger than that of everyone.
@@ -407,17 +433,25 @@ class FreeFirst(OneOutput):
         """The free samples, then those that violate optimality most; none if the free ones are too many."""
         p, at = self.program, self.solution
         free = free_samples(p, at.beta)
-        if len(free) > self.gram.block_samples or not self.gram.block_samples:
+        if not self.size or (self.gram.factored and len(free) > self.size):
             return np.zeros(0, dtype=np.intp)
         residual = p.target - at.values - p.ridge * at.beta - at.intercept
         rising = np.where(at.beta < p.upper, residual - np.where(at.beta >= 0, p.epsilon, -p.epsilon), -np.inf)
         falling = np.where(at.beta > p.lower, np.where(at.beta > 0, p.epsilon, -p.epsilon) - residual, -np.inf)
-        violation = np.maximum(rising, falling)
-        violation[free] = np.inf
-        # On the host a block's samples cost their square, and few beside the free ones move.
-        size = self.size if self.backend is not NUMPY else min(self.size, max(_LEAST, _TIMES * len(free)))
-        chosen = NUMPY.top_k(violation, size)
-        return np.sort(chosen[violation[chosen] > -np.inf])
+        size = self.size
+        if self.gram.factored and self.backend is NUMPY:
+            # There a block's samples cost their square to form, and few beside the free ones move.
+            size = min(size, max(_LEAST, _TIMES * len(free)))
+        self.crowded = not self.gram.factored and len(free) > _FREE_SHARE * size
+        chosen = free[:0] if self.crowded else free
+        rising[chosen] = falling[chosen] = -np.inf
+        # Half by growing, half by shrinking: the one needs the other if the sum must be kept.
+        for gain, count in ((rising, (size - len(chosen) + 1) // 2), (falling, size)):
+            best = NUMPY.top_k(gain, min(count, size - len(chosen)))
+            best = best[gain[best] > -np.inf]
+            falling[best] = -np.inf
+            chosen = np.concatenate([chosen, best])
+        return np.sort(chosen)
 
     def solve_for(self, working: NDArray[np.intp], tol: float) -> None:
         """Maximise the objective over the working set, everyone else standing still."""
@@ -430,6 +464,7 @@ class FreeFirst(OneOutput):
         total = None if p.total is None else float(np.clip(own.sum(), *limits))
         inside = restricted(p, working, p.target[working] - theirs, total)
         found = self.solve_inside(part, inside, own, tol)
+        del part
         change, beta = np.zeros_like(at.beta), at.beta.copy()
         change[working], beta[working] = found - own, found
         self.n_iter += 1
@@ -440,9 +475,21 @@ class FreeFirst(OneOutput):
             self.largest = float(np.abs(values).max())
         self.solution = self._certify(beta, values)
 
-    def solve_inside(self, part: FactoredGram, inside: Program, beta: Vector, tol: float) -> Vector:
+    def move_together(self, gained: float) -> None:
+        """Take Newton steps on all free samples, which are too many for a round, unless rounds gain more than they."""
+        if self.waited < self.wait:
+            self.waited += 1
+            return
+        before = self.solution.objective
+        if self.newton_step():
+            self.solution = self._certify(self.backend.to_numpy(self.beta).copy(), self.backend.to_numpy(self.values))
+        worse = self.solution.objective - before < gained
+        self.wait = min(2 * self.wait + 1, self.options.longest_wait) if worse else 0
+        self.waited = 0
+
+    def solve_inside(self, part: Any, inside: Program, beta: Vector, tol: float) -> Vector:
         """Solve the working set's own program from β, by its block of K."""
-        K = part.block(np.arange(part.n_samples))
+        K = part.block(np.arange(part.n_samples)) if part.matrix is None else part.matrix
         if self.backend is NUMPY:
             # Few samples have had their pair steps before; interior points take over sooner.
             most = 30 if part.n_samples <= TINY else 200
@@ -479,19 +526,19 @@ class FreeBlock:
 
     Attributes
     ----------
-    A : array of shape (n_free, n_free)
+    A : Gram
         K between them.
     beta, slope, lower, upper, ridge : array of shape (n_free,)
         Theirs.
     sums : bool
         Whether the coefficients keep their sum.
     factorised : int
-        Blocks up to this many samples are factorised, larger ones take conjugate-gradient steps.
+        A stored block of up to this many samples is factorised, any other takes conjugate-gradient steps.
     left : array or None
         The slopes after the last step.
     """
 
-    A: Any
+    A: Gram
     beta: Any
     slope: Any
     lower: Any
@@ -502,7 +549,7 @@ class FreeBlock:
     left: Any = None
 
     def __post_init__(self) -> None:
-        self.backend = backend_of(self.A)
+        self.backend = self.A.backend
         self.xp = self.backend.xp
 
     def ascend(self) -> tuple[Any, int]:
@@ -528,7 +575,7 @@ class FreeBlock:
         best, best_gain = self.beta, 0.0
         self.left = None
         for move in (self._cut_back(direction) - self.beta, self._follow(direction)):
-            Am = multiply(self.A, move[:, None])[:, 0] + self.ridge * move
+            Am = self.A.products(move) + self.ridge * move
             steep, curvature = float(self.slope @ move), float(move @ Am)
             if not steep > 0:
                 continue
@@ -541,24 +588,51 @@ class FreeBlock:
         return best, best_gain
 
     def _without(self, beta: Any, stays: Any) -> FreeBlock:
-        kept = self.backend.nonzero(stays)
-        A = self.backend.take_block(self.A, kept, kept)
+        A = self.A.restricted(self.backend.nonzero(stays))
         beta, slope, lower, upper, ridge = (one[stays] for one in (beta, self.left, self.lower, self.upper, self.ridge))
         return FreeBlock(A, beta, slope, lower, upper, ridge, self.sums, self.factorised)
 
     def _direction(self) -> Any:
         """Return the step to the maximum over the free samples, their sum kept if there is one to keep."""
+        K = self.A.matrix
+        factor = None
+        if K is not None and len(K) <= self.factorised:
+            factor = regularised_cholesky(K, self.ridge, rounding_jitter(K, self.ridge))
+        if factor is None:
+            return self._iterate()
         sides = self.xp.stack([self.slope, self.xp.ones_like(self.slope)], axis=1)
-        jitter = rounding_jitter(self.A, self.ridge)
-        factor = regularised_cholesky(self.A, self.ridge, jitter) if len(self.A) <= self.factorised else None
-        if factor is not None:
-            found = self.backend.cho_solve(factor, sides)
-        else:
-            found = conjugate_gradients(self.A, self.ridge + jitter, sides)
-        x, ones = found[:, 0], found[:, 1]
+        x, ones = self.backend.cho_solve(factor, sides).T
         if self.sums:
             x = x - x.sum() / ones.sum() * ones
             x = x - x.mean()  # along a flat direction both terms are huge, and what they leave rounds badly
+        return x
+
+    def _iterate(self) -> Any:
+        """Return about the same by conjugate gradients within the directions that keep the sum, to a few digits."""
+        diagonal = self.backend.asarray(self.A.diagonal()) + self.ridge
+        share = rounding_share(self.A.dtype, len(diagonal))
+        ridge, inverse = self.ridge + share * diagonal.mean(), 1.0 / diagonal
+
+        def precondition(r: Any) -> Any:
+            z = inverse * r
+            return z - (z.sum() / inverse.sum()) * inverse if self.sums else z
+
+        x, r = self.xp.zeros_like(self.slope), self.backend.copy(self.slope)
+        z = precondition(r)
+        p, size = z, float(r @ z)
+        options = HOST if self.backend is NUMPY else DEVICE
+        goal = options.cg_tol**2 * size
+        for _ in range(options.cg_steps):
+            Ap = self.A.products(p) + ridge * p
+            curvature = float(p @ Ap)
+            if not curvature > 0:
+                break
+            x, r = x + (size / curvature) * p, r - (size / curvature) * Ap
+            z = precondition(r)
+            before, size = size, float(r @ z)
+            if not size > goal:
+                break
+            p = z + (size / before) * p
         return x
 
     def _cut_back(self, direction: Any) -> Any:
@@ -583,13 +657,18 @@ class FreeBlock:
 
 def _nearest_of_same_sum(end: Any, beta: Any, lower: Any, upper: Any) -> Any:
     """Return the point of the box nearest to `end` whose sum is that of β."""
-    xp, total = backend_of(end).xp, beta.sum()
+    xp, total = backend_of(end).xp, float(beta.sum())
     # Moved down by more than the largest rise nobody is above where he was, so that the sum is met in between.
-    low, high = (end - beta).min(), (end - beta).max()
+    low, high = float((end - beta).min()), float((end - beta).max())
+    shift = min(max(0.0, low), high)
     for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        surplus = xp.clip(end - middle, lower, upper).sum() > total
-        low, high = xp.where(surplus, middle, low), xp.where(surplus, high, middle)
-    there = xp.clip(end - high, lower, upper)
-    inside = (there > lower) & (there < upper)
-    return there + inside * ((total - there.sum()) / xp.clip(inside.sum(), 1, None))
+        there = xp.clip(end - shift, lower, upper)
+        inside = (there > lower) & (there < upper)
+        surplus, count = float(there.sum()) - total, int(inside.sum())
+        low, high = (shift, high) if surplus > 0 else (low, shift)
+        # The sum is linear in the shift from bound to bound: Newton's step, or half the way where it leads out.
+        best = shift + surplus / count if count else np.inf
+        if best == shift or not low < high:
+            break
+        shift = best if low <= best <= high else 0.5 * (low + high)
+    return there + inside * ((total - float(there.sum())) / max(count, 1))
