@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from kernelmosaic.gram import ComputedStack, KernelSet, take_rows
 from kernelmosaic.gram import kernel_set as kernel_set_module
-from kernelmosaic.kernels import Correlation, Gaussian, Linear, Polynomial, Precomputed, Spectrum
+from kernelmosaic.kernels import Correlation, Gaussian, Laplacian, Linear, Polynomial, Precomputed, Spectrum
+from kernelmosaic.kernels import gaussian as gaussian_module
 from kernelmosaic.kernels.views import lay_specs, read_kernels
 
 RNG = np.random.RandomState(0)
@@ -74,6 +76,31 @@ def test_kernels_on_the_same_columns_share_their_distances(monkeypatch):
             ("squared_distances", (n, 2)),
             ("squared_distances", (n, 4)),
         ]
+
+
+def test_distances_that_widths_follow_are_measured_once_a_set_of_columns(monkeypatch):
+    measured = []
+    for rule, measure in gaussian_module._WIDTH_RULES.items():
+        counting = lambda A, metric, rule=rule, measure=measure: (measured.append(rule), measure(A, metric))[1]  # noqa: E731
+        monkeypatch.setitem(gaussian_module._WIDTH_RULES, rule, counting)
+    kernels = [
+        *(Gaussian(factor=factor) for factor in (0.5, 1.0, 2.0)),
+        Gaussian("nearest"),
+        2.0 * Gaussian(factor=3.0) + Linear(),
+        Laplacian(),
+        Gaussian(0.7),
+    ]
+    fitted = fit([*kernels, ("part", Gaussian(), [0, 2]), ("same part", Gaussian(factor=2.0), [0, 2])]).fitted
+    # By Euclidean and by Manhattan distance, and on the other columns.
+    assert sorted(measured) == ["median", "median", "median", "nearest"]
+    for one in fitted:
+        at = slice(None) if one.columns is None else one.columns
+        alone = clone(one.kernel).fit(X[:, at])
+        assert getattr(alone, "width_", None) == getattr(one.kernel, "width_", None)
+    # Another fit measures anew: its samples may have changed in place.
+    before = len(measured)
+    fit([Gaussian()])
+    assert len(measured) == before + 1
 
 
 @pytest.mark.parametrize("normalize", ["trace", "diagonal", "centered"])

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from tests.reference import naive_kernels as naive
 
-from kernelmosaic.kernels import Gaussian, Linear, family
+from kernelmosaic.kernels import Gaussian, Linear, family, gaussian
 
 RULES = {"nearest": naive.nearest_width, "median": naive.median_width}
 
@@ -146,3 +146,22 @@ def test_the_fitted_width_serves_new_samples():
     new = np.random.RandomState(5).normal(size=(3, 4)) * 10
     expected = naive.block(lambda x, z: naive.gaussian(x, z, naive.median_width(X.tolist())), new.tolist(), X.tolist())
     assert_allclose(kernel(new, X), expected, rtol=1e-9, atol=1e-300)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_exponentials_too_small_to_be_normal_are_zero(dtype):
+    S = np.linspace(0.0, 2000.0, 4001, dtype=dtype).reshape(1, -1)
+    K = Gaussian(1.0).from_statistic(S)
+    tiny = np.finfo(dtype).tiny
+    exact = np.exp(-S.astype(np.longdouble))
+    np.testing.assert_allclose(K.astype(np.longdouble), exact, rtol=20 * np.finfo(dtype).eps, atol=3 * tiny)
+    assert K[K > 0].min() >= tiny
+    assert K[0, 0] == 1
+    assert np.all(K[0, exact[0] < tiny] == 0)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 10, 1001, 1002])
+def test_the_median_is_that_of_numpy(n):
+    values = np.random.RandomState(n).exponential(size=n)
+    for given in (values, np.round(values, 1), np.where(values > 1, np.inf, values)):
+        assert gaussian._median(given.copy()) == np.median(given)

@@ -163,7 +163,7 @@ def test_frames_and_memory_maps(tmp_path):
 def test_clones_share_the_matrix_and_one_check(monkeypatch):
     checks = []
     check = matrices._check_positive
-    monkeypatch.setattr(matrices, "_check_positive", lambda M: (checks.append(M), check(M)))
+    monkeypatch.setattr(matrices, "_check_positive", lambda M, likely: (checks.append(M), check(M, likely)))
     kernel = Precomputed(K)
     early = clone(kernel)  # before the first use, as a search clones
     assert early.K is K
@@ -205,7 +205,7 @@ def test_cross_validation_equals_scikit_learns_own_precomputed():
 
 def test_search_over_a_stack_of_matrices_copies_none(monkeypatch):
     checks = []
-    monkeypatch.setattr(matrices, "_check_positive", checks.append)
+    monkeypatch.setattr(matrices, "_check_positive", lambda M, likely: checks.append(M))
     noise = np.cov(rng.normal(size=(40, 80)))
     stack = [Precomputed(noise), Precomputed(K), Precomputed(K.astype(np.float32))]
     search = GridSearchCV(SVC(), {"kernel": stack, "C": [0.1, 1.0]}, cv=4).fit(ROWS, y)

@@ -249,14 +249,18 @@ class ExactSet(TrainingSet):
     def expansion(self, beta: Array, support: NDArray[np.intp], eta: Array) -> Expansion:
         kept = np.flatnonzero(np.any(eta != 0, axis=0))
         samples = take_rows(self.kernel_set.select_views(self.views, kept), support)
-        sums = SupportSums(self.kernel_set.select(kept), samples, beta[:, support])
+        kernel_set = self.kernel_set.select(kept)
+        kernel_set.doubt(samples, beta[:, support])
+        sums = SupportSums(kernel_set, samples, beta[:, support])
         return Expansion(sums, eta[:, kept], kept, eta.shape[1], self.device)
 
     def gated_expansion(
         self, machines: Sequence[tuple[Array, Array]], support: NDArray[np.intp], kernel_set: KernelSet | None = None
     ) -> Expansion:
+        samples = take_rows(self.views, support)
+        self.kernel_set.doubt(samples, np.concatenate([beta[:, support] for beta, _ in machines]))
         beta = np.concatenate([beta[:, np.newaxis, support] * gates[support].T for beta, gates in machines])
-        sums = SupportSums(kernel_set or self.kernel_set, take_rows(self.views, support), hide_rounding(beta))
+        sums = SupportSums(kernel_set or self.kernel_set, samples, hide_rounding(beta))
         # All kernels are kept: samples are transformed by learned projections whether predictions need them or not.
         return Expansion(sums, np.ones(beta.shape[:2]), np.arange(beta.shape[1]), beta.shape[1], self.device)
 

@@ -19,7 +19,7 @@ from kernelmosaic.backend import one_blas_thread, row_strips, run_threads
 _MATH = {"nnan", "nsz", "reassoc", "contract", "arcp"}
 #: Columns accumulated at once: they stay in the first-level cache while the kernels pass by, or the classes.
 _STRIP, _GATED_STRIP, _CLASS_STRIP = 4096, 2048, 512
-#: Side of the squares in which a triangle is mirrored.
+#: Side of the squares in which a triangle is mirrored, or a block transposed: a cache line of single precision.
 _SQUARE = 16
 #: Whole rows of so few kernels are read faster than half of them are mirrored.
 _FEW = 3
@@ -27,9 +27,9 @@ _FEW = 3
 _DENSE_SHARE = 0.3
 
 
-def mirror_all(matrices: NDArray[Any]) -> None:
+def mirror_all(matrices: Sequence[NDArray[Any]]) -> None:
     """Copy the lower triangle of every matrix into the upper."""
-    run_threads(lambda K: mirror_lower(K, 0, len(K)), matrices, matrices.nbytes)
+    run_threads(lambda K: mirror_lower(K, 0, len(K)), matrices, sum(K.nbytes for K in matrices))
 
 
 def combine(matrices: NDArray[Any], weights: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
@@ -158,6 +158,27 @@ def mirror_lower(out: NDArray[Any], first: int, last: int) -> None:
                 for i in range(top, bottom):
                     for k in range(left, min(left + _SQUARE, i)):
                         out[k, i] = out[i, k]
+
+
+@njit(cache=True, nogil=True)
+def write_transposed(block: NDArray[Any], out: NDArray[Any], top: int, left: int) -> None:
+    """Write the transpose of a block into out, from (top, left) on, square by square.
+
+    What a square writes to a row is one vector, and so few rows at once are ones that memory keeps up with.
+    """
+    height, width = block.shape
+    whole = height - height % _SQUARE
+    for start in range(0, width, _SQUARE):
+        stop = min(start + _SQUARE, width)
+        for i in range(0, whole, _SQUARE):
+            square = block[i : i + _SQUARE, start:stop]
+            for k in range(stop - start):
+                row = out[top + start + k, left + i : left + i + _SQUARE]
+                for r in range(_SQUARE):
+                    row[r] = square[r, k]
+        for i in range(whole, height):
+            for k in range(start, stop):
+                out[top + k, left + i] = block[i, k]
 
 
 @njit(cache=True, nogil=True, fastmath=_MATH)

@@ -14,6 +14,8 @@ from sklearn.base import clone
 from kernelmosaic.backend import NUMPY, Backend, is_tensor
 from kernelmosaic.gram.normalizing import Centered, Normalization, make_normalization
 from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel, pairwise_statistic
+from kernelmosaic.kernels.gaussian import measured_once
+from kernelmosaic.kernels.matrices import Precomputed
 from kernelmosaic.kernels.views import KernelSpec, take_columns
 
 #: The samples as each kernel sees them. Kernels on the same columns hold the same object.
@@ -92,11 +94,12 @@ class KernelSet:
         make_normalization(normalize)
         views = _views(specs, X)
         fitted = []
-        for tile, view in zip(specs, views, strict=True):
-            with _named(tile.name):
-                kernel = clone(tile.kernel).fit(view)
-            scale = make_normalization(normalize).fit(kernel, view, sample_weight)
-            fitted.append(FittedKernel(tile.name, kernel, tile.columns, scale))
+        with measured_once():
+            for tile, view in zip(specs, views, strict=True):
+                with _named(tile.name):
+                    kernel = clone(tile.kernel).fit(view)
+                scale = make_normalization(normalize).fit(kernel, view, sample_weight)
+                fitted.append(FittedKernel(tile.name, kernel, tile.columns, scale))
         return cls(tuple(fitted))
 
     @property
@@ -201,6 +204,21 @@ class KernelSet:
         assert isinstance(kernel, StatisticKernel)
         norms = None if left.norms[m] is None else (left.norms[m], right.norms[m])
         return pairwise_statistic(kernel.statistic, left.views[m], right.views[m], norms)
+
+    def doubt(self, views: Views, coefficients: NDArray[np.float64]) -> None:
+        """Raise if a given matrix is not positive semi-definite where a fit made use of it.
+
+        Parameters
+        ----------
+        views : list
+            The support samples as each kernel sees them.
+        coefficients : ndarray of shape (n_outputs, n_support)
+            Their coefficients.
+        """
+        for one, rows in zip(self.fitted, views, strict=True):
+            if isinstance(one.kernel, Precomputed):
+                with _named(one.name):
+                    one.kernel.doubt(rows, coefficients)
 
     def diagonals(self, X: Views | Samples) -> NDArray[np.float64]:
         """Return k_m(x, x) of samples in this process, of shape (P, n)."""

@@ -27,7 +27,8 @@ class Normalization(ABC):
     """
 
     @abstractmethod
-    def fit(self, kernel: Kernel, X: Any, sample_weight: NDArray[np.float64] | None) -> Self: ...
+    def fit(self, kernel: Kernel, X: Any, sample_weight: NDArray[np.float64] | None) -> Self:
+        """Learn the constants of a fitted kernel from samples in the form that it reads."""
 
     def side(self, X: Any) -> Diagonal | None:
         """Return what the rule needs to know of each sample, if it does."""
@@ -66,7 +67,7 @@ class UnitTrace(Normalization):
     """k divided by the mean of k(x, x) over the training set: one factor, which keeps the kernel's geometry."""
 
     def fit(self, kernel: Kernel, X: Any, sample_weight: NDArray[np.float64] | None) -> Self:
-        return self.learn(float(np.average(kernel.diag(X), weights=sample_weight)))
+        return self.learn(float(np.average(kernel._diagonal(X), weights=sample_weight)))
 
     def learn(self, mean: float) -> Self:
         """Take the mean diagonal from whoever knows it."""

@@ -313,9 +313,19 @@ class ComputedStack(MatrixStack):
         self.entries = _tile(backend) ** 2 if working_bytes is None else max(1, working_bytes // (3 * 8))
 
     def placed_blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Any]]:
-        left, right = self.samples.take(rows), self.samples.take(columns)
+        left = self.samples.take(rows)
+        right = left if rows is columns else self.samples.take(columns)
         for m, block in self.kernel_set.blocks(left, right, [int(m) for m in kernels], self.dtype):
             yield m, self.backend.astype(block, self.dtype)
+
+    def cheap_in_squares(self) -> list[int]:
+        """Return the kernels that may as well be computed in many small blocks, on any thread, as in few tall ones."""
+        cheap = [
+            one.kernel.costs_by_entries and isinstance(view, np.ndarray)
+            for one, view in zip(self.kernel_set.fitted, self.samples.views, strict=True)
+        ]
+        # A set with more fitted kernels than it has is a product of them.
+        return np.flatnonzero(cheap if len(cheap) == self.n_kernels else [all(cheap)]).tolist()
 
     @property
     def stores_combined(self) -> bool:
@@ -534,14 +544,18 @@ class StoredStack(MatrixStack):
         """Store what a stack computes."""
         n, backend = computed.n_samples, computed.backend
         matrices = backend.empty((computed.n_kernels, n, n), computed.dtype)
-        loops = _compiled(backend, n)
-        for rows, columns in computed.pieces(n, n, lower=True):
-            for m, block in computed.placed_blocks(range(computed.n_kernels), rows, columns):
+        loops, kernels = _compiled(backend, n), list(range(computed.n_kernels))
+        if loops is not None:
+            squares = computed.cheap_in_squares()
+            _fill_squares(computed, squares, matrices, loops)
+            kernels = [m for m in kernels if m not in squares]
+        for rows, columns in computed.pieces(n, n, lower=True) if kernels else ():
+            for m, block in computed.placed_blocks(kernels, rows, columns):
                 matrices[m][rows, columns] = block
                 if loops is None:
                     mirror(matrices[m], rows, columns)
         if loops is not None:
-            loops.mirror_all(matrices)
+            loops.mirror_all([matrices[m] for m in kernels])
         if backend is NUMPY:
             return cls(matrices)
         for K, one in zip(matrices, np.eye(computed.n_kernels), strict=True):
@@ -605,6 +619,28 @@ class StoredStack(MatrixStack):
             for strip in row_strips(out.shape[1], 8 * self.entries // self.n_samples):
                 some = self.matrices[m][strip if isinstance(at, slice) else at[strip]]
                 out[m, strip] = self.backend.astype(some, self.backend.dtype(own)) @ full
+
+
+def _fill_squares(computed: ComputedStack, kernels: list[int], matrices: NDArray[Any], loops: Any) -> None:
+    """Fill matrices on the host by squares: a statistic and the kernels that are functions of it stay in the cache.
+
+    Memory is written to once an entry, and never read.
+    """
+
+    def fill(square: tuple[slice, slice]) -> None:
+        rows, columns = square
+        for m, block in computed.placed_blocks(kernels, rows, columns):
+            block = np.ascontiguousarray(block)
+            if rows is columns:
+                loops.mirror_lower(block, 0, len(block))
+            else:
+                loops.write_transposed(block, matrices[m], columns.start, rows.start)
+            matrices[m][rows, columns] = block
+
+    side = int(min(_CACHE_BYTES // computed.dtype.itemsize, computed.entries) ** 0.5)
+    strips = list(row_strips(computed.n_samples, max(side - side % 16, 1))) if kernels else []
+    with one_blas_thread():
+        run_threads(fill, [(a, b) for i, a in enumerate(strips) for b in strips[: i + 1]], matrices.nbytes)
 
 
 def _compiled(backend: Backend, n_samples: int) -> Any:

@@ -32,6 +32,10 @@ class _Pair(Kernel):
     def accepts_sparse(self) -> bool:  # type: ignore[override]
         return self.left.accepts_sparse and self.right.accepts_sparse
 
+    @property
+    def costs_by_entries(self) -> bool:  # type: ignore[override]
+        return self.left.costs_by_entries and self.right.costs_by_entries
+
     def fit(self, X: Any, y: Any = None) -> Self:
         X = self.validate(X)
         self.left_ = clone(self.left).fit(X, y)
@@ -144,6 +148,10 @@ class Scaled(Kernel):
     @property
     def accepts_sparse(self) -> bool:  # type: ignore[override]
         return self.kernel.accepts_sparse
+
+    @property
+    def costs_by_entries(self) -> bool:  # type: ignore[override]
+        return self.kernel.costs_by_entries
 
     def fit(self, X: Any, y: Any = None) -> Self:
         self._check_parts()

@@ -36,10 +36,14 @@ class Kernel(BaseEstimator, ABC):
         What one sample is: a row of numbers, the number of a row of a given matrix, or a string.
     accepts_sparse : bool
         Whether the formula takes SciPy's compressed sparse rows.
+    costs_by_entries : bool
+        Whether many small blocks of dense samples cost what one large block of as many entries does, and several
+        threads may compute them at once; not if a formula describes every sample before it compares two.
     """
 
     input_kind: ClassVar[str] = "numbers"
     accepts_sparse: ClassVar[bool] = False
+    costs_by_entries: ClassVar[bool] = False
     # An array times a kernel is a mistake; NumPy would make it an array of kernels.
     __array_ufunc__: ClassVar[None] = None
 
@@ -118,6 +122,7 @@ class StatisticKernel(Kernel):
 
     statistic: ClassVar[str]
     accepts_sparse = True
+    costs_by_entries = True
 
     @abstractmethod
     def from_statistic(self, S: Block) -> Block:
@@ -163,8 +168,7 @@ def _squared_distances(X: NDArray[np.float64], Y: NDArray[np.float64]) -> NDArra
     center = Y.mean(axis=0)
     left = X - center
     right = left if Y is X else Y - center
-    S: NDArray[np.float64] = left @ right.T
-    S *= -2.0
+    S: NDArray[np.float64] = (-2.0 * left) @ right.T
     S += row_norms(left, squared=True)[:, np.newaxis]
     S += row_norms(right, squared=True)
     np.maximum(S, 0.0, out=S)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from numbers import Real
 from typing import Any, ClassVar, Self
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
+from kernelmosaic.backend import NUMPY, one_blas_thread, row_strips, run_threads
 from kernelmosaic.kernels.base import Block, Kernel, is_positive
 
 #: How far entries may be off, relative to the largest, and still be taken for rounded.
@@ -17,6 +19,12 @@ ROUNDING = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 1e-6}
 
 #: Rows compared at a time, so that a check never holds a second matrix.
 _STRIP = 512
+#: Side of the squares that are compared with their mirror image in the cache.
+_SQUARE = 256
+#: Up to this many samples a matrix is proved to be positive semi-definite; of more, so many are eliminated from others.
+_PROVED, _ELIMINATED = 500, 128
+#: Samples whose coefficients count in a quadratic form.
+_WEIGHTED = 500
 
 
 class _Prepared:
@@ -27,10 +35,15 @@ class _Prepared:
         self.result: Any = None
 
 
+#: What kernels in use have made of their matrices, by class and matrix: the numbers of objects that live are unique.
+_PREPARED: WeakValueDictionary[tuple[type, int], _Prepared] = WeakValueDictionary()
+
+
 class MatrixRows(Kernel):
     """A kernel between the rows of a matrix given at construction: X holds row numbers.
 
-    The matrix is checked, and what is computed from it is computed, once, at the first use; clones share both.
+    The matrix is checked, and what is computed from it is computed, once, at the first use; clones share both, and so
+    do other kernels of the same object as long as one of them lives.
     """
 
     input_kind: ClassVar[str] = "rows"
@@ -52,6 +65,7 @@ class MatrixRows(Kernel):
         shared = self._share()
         if shared.result is None:
             shared.result = self._prepare(shared.given)
+            _PREPARED[type(self), id(shared.given)] = shared
         return shared.result
 
     def _share(self) -> _Prepared:
@@ -59,7 +73,8 @@ class MatrixRows(Kernel):
         shared: _Prepared | None = self.__dict__.get("_shared")
         if shared is None or shared.given is not given:
             # Also after set_params, which must not leave the result of the former matrix in place.
-            shared = self._shared = _Prepared(given)
+            known = _PREPARED.get((type(self), id(given)))
+            shared = self._shared = _Prepared(given) if known is None else known
         return shared
 
     def __sklearn_clone__(self) -> Self:
@@ -102,8 +117,11 @@ def row_numbers(X: Any, n_rows: int, matrix: str) -> NDArray[np.intp]:
     return rows.astype(np.intp, copy=False)
 
 
-def square_matrix(given: Any, name: str, owner: str) -> NDArray[Any]:
-    """Return the given matrix as floats, not copied when it holds floats, after checking its shape and its numbers."""
+def square_matrix(given: Any, name: str, owner: str) -> tuple[NDArray[Any], bool]:
+    """Return the given matrix as floats, not copied when it holds floats, after checking its shape and its numbers.
+
+    And whether the numbers of every two samples alone are those of a positive semi-definite matrix, up to rounding.
+    """
     try:
         A = np.asarray(given)
         if A.dtype.kind == "c":
@@ -117,12 +135,46 @@ def square_matrix(given: Any, name: str, owner: str) -> NDArray[Any]:
             f"{name} has shape {A.shape}: {owner} needs a square matrix with a row and a column for every sample, "
             "training and test alike; X then says which rows are meant."
         )
-    _check_finite(A, name)
-    _check_symmetric(A, name)
-    return A
+    with np.errstate(invalid="ignore"):  # infinity less infinity
+        largest, off, excess = _scan(A)
+    if not np.isfinite(largest + off):
+        _refuse_infinite(A, name)
+    if off > ROUNDING[A.dtype] * largest:
+        _refuse_asymmetric(A, name, ROUNDING[A.dtype] * largest)
+    return A, excess <= 0
 
 
-def _check_finite(A: NDArray[Any], name: str) -> None:
+def _scan(A: NDArray[Any]) -> tuple[float, float, float]:
+    """Return the largest |A_ij|, |A_ij − A_ji| and |A_ij| − √(A_ii A_jj), all from squares while they are in the cache.
+
+    What an eigenvalue may be off by is on the diagonal for the last, which is infinite if that leaves it negative.
+    """
+    diagonal = A.diagonal() + A.dtype.type(_allowed(A))
+    norms = np.sqrt(np.maximum(diagonal, 0))
+    strips = list(row_strips(len(A), _SQUARE))
+    found = []
+
+    def scan(square: tuple[slice, slice]) -> None:
+        rows, columns = square
+        lower, left, above = A[rows, columns], norms[rows], norms[columns]
+        apart = lower - A[columns, rows].T
+        largest = _largest(lower)
+        excess = largest - left.min() * above.min()
+        if excess > 0:  # of an even diagonal it is not, and saves looking closer
+            excess = (np.abs(lower) - np.multiply.outer(left, above)).max()
+        found.append((largest, _largest(apart), excess))
+
+    run_threads(scan, [(a, b) for i, a in enumerate(strips) for b in strips[: i + 1]], A.nbytes)
+    largest, off, excess = np.max(found, axis=0)
+    return float(largest), float(off), float(excess) if diagonal.min() >= 0 else np.inf
+
+
+def _largest(A: NDArray[Any]) -> Any:
+    """Return the largest |A_ij|."""
+    return np.maximum(A.max(), -A.min())
+
+
+def _refuse_infinite(A: NDArray[Any], name: str) -> None:
     for start in range(0, A.shape[0], _STRIP):
         bad = ~np.isfinite(A[start : start + _STRIP])
         if bad.any():
@@ -133,8 +185,7 @@ def _check_finite(A: NDArray[Any], name: str) -> None:
             )
 
 
-def _check_symmetric(A: NDArray[Any], name: str) -> None:
-    allowed = ROUNDING[A.dtype] * max(np.abs(A[i : i + _STRIP]).max() for i in range(0, A.shape[0], _STRIP))
+def _refuse_asymmetric(A: NDArray[Any], name: str, allowed: float) -> None:
     for start in range(0, A.shape[0], _STRIP):
         off = np.abs(A[start : start + _STRIP] - A[:, start : start + _STRIP].T)
         if off.max() > allowed:
@@ -153,6 +204,10 @@ class Precomputed(MatrixRows):
     is checked once, at the first use, and never copied: clones share it. To search over matrices, give the search a
     list of `Precomputed` kernels rather than of arrays, which scikit-learn would copy.
 
+    Up to 500 rows the matrix is proved to be positive semi-definite. A larger one is looked at between every two
+    samples and among some of them together, and after a fit among those that the fit rests on: what is negative
+    elsewhere only may stay unseen.
+
     Parameters
     ----------
     K : array-like of shape (n, n)
@@ -161,6 +216,7 @@ class Precomputed(MatrixRows):
     """
 
     matrix_parameter: ClassVar[str] = "K"
+    costs_by_entries: ClassVar[bool] = True
 
     def __init__(self, K: Any) -> None:
         self.K = K
@@ -168,9 +224,24 @@ class Precomputed(MatrixRows):
     def _prepare(self, given: Any) -> NDArray[Any]:
         if sparse.issparse(given):
             raise ValueError("K is sparse: Precomputed needs a dense matrix; K.toarray() makes one.")
-        K = square_matrix(given, "K", "Precomputed")
-        _check_positive(K)
+        K, likely = square_matrix(given, "K", "Precomputed")
+        _check_positive(K, likely)
         return K
+
+    def doubt(self, rows: NDArray[np.intp], coefficients: NDArray[Any]) -> None:
+        """Raise if the matrix is not positive semi-definite where a fit made use of it.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n_support,)
+            Row numbers of the support samples.
+        coefficients : ndarray of shape (n_outputs, n_support)
+            Their coefficients.
+        """
+        K = self._prepared()
+        if len(K) > _PROVED and len(rows):
+            order = np.argsort(-np.abs(coefficients).max(axis=0), kind="stable")
+            _probe_positive(K, rows[order], coefficients[:, order])
 
     def _n_rows(self) -> int:
         return int(self._prepared().shape[0])
@@ -224,26 +295,71 @@ def _run(numbers: NDArray[np.intp]) -> slice | None:
     return slice(first, last + 1)
 
 
-def _check_positive(K: NDArray[Any]) -> None:
-    """Refuse a matrix with an eigenvalue that is negative beyond rounding.
+def _check_positive(K: NDArray[Any], likely: bool) -> None:
+    """Refuse a matrix with an eigenvalue that is negative beyond rounding, where that can be told at little cost.
 
-    Entries off by a relative r move the eigenvalues by at most n·r times the largest entry, which r·trace stands for.
+    That no eigenvalue is, a factorisation would have to prove, which for many samples takes longer than learning from
+    them. Large matrices are looked at in some samples, and once more in those that a fit has made use of.
     """
-    allowed = ROUNDING[K.dtype] * float(np.abs(K.diagonal()).sum(dtype=np.float64))
-    shifted = np.array(K, order="F", subok=False)
+    if len(K) <= _PROVED or not likely:
+        _prove_positive(K)
+    else:
+        _probe_positive(K, np.random.RandomState(0).choice(len(K), _ELIMINATED, replace=False))
+
+
+def _probe_positive(K: NDArray[Any], rows: NDArray[np.intp], coefficients: NDArray[Any] | None = None) -> None:
+    """Refuse a matrix that is not positive semi-definite among some samples, or between them and another one.
+
+    The first of them are eliminated; what that leaves of the diagonal must not be negative, nor the quadratic form of
+    coefficients, where some are given. Whether a doubt is justified is for `_prove_positive` to say.
+    """
+    allowed = _allowed(K)
+    first = rows[:_ELIMINATED]
+    between = _without_dust(K[first], allowed)
+    block = between[:, first]
+    block[np.diag_indices_from(block)] += K.dtype.type(allowed)
+    with one_blas_thread():
+        factor = NUMPY.cholesky(block)
+        doubt = factor is None
+        if factor is not None:
+            eliminated = NUMPY.invert_lower(factor) @ between
+            doubt = bool(np.any(K.diagonal() + allowed < np.einsum("ij,ij->j", eliminated, eliminated)))
+    if not doubt and coefficients is not None:
+        some, c = rows[:_WEIGHTED], coefficients[:, :_WEIGHTED]
+        doubt = bool(np.any(np.sum(c * (c @ K[np.ix_(some, some)]), axis=1) < -allowed * np.sum(c**2, axis=1)))
+    if doubt:
+        _prove_positive(K)
+
+
+def _prove_positive(K: NDArray[Any]) -> None:
+    """Refuse a matrix with an eigenvalue that is negative beyond rounding."""
+    allowed = _allowed(K)
+    shifted = _without_dust(np.array(K, order="C", subok=False), allowed)
     shifted[np.diag_indices_from(shifted)] += K.dtype.type(allowed)
-    try:
-        # Much cheaper than eigenvalues, and succeeds for every matrix that passes but the borderline ones.
-        linalg.cho_factor(shifted, lower=True, overwrite_a=True, check_finite=False)
+    # Much cheaper than eigenvalues, and succeeds for every matrix that passes but the borderline ones.
+    if NUMPY.cholesky(shifted, overwrite=True) is not None:
         return
-    except linalg.LinAlgError:
-        del shifted
+    del shifted
     smallest = float(linalg.eigvalsh(K, subset_by_index=(0, 0), check_finite=False)[0])
     if smallest < -allowed:
         raise ValueError(
             f"K has the eigenvalue {smallest:.3g}: a kernel matrix must be positive semi-definite. Add {-smallest:.3g} "
             "to its diagonal, set its negative eigenvalues to zero, or take K @ K.T, the inner products of its rows."
         )
+
+
+def _allowed(K: NDArray[Any]) -> float:
+    """Return by how much an eigenvalue may be negative.
+
+    Entries off by a relative r move the eigenvalues by at most n·r times the largest entry, which r·trace stands for.
+    """
+    return ROUNDING[K.dtype] * float(np.abs(K.diagonal()).sum(dtype=np.float64))
+
+
+def _without_dust(block: NDArray[Any], allowed: float) -> NDArray[Any]:
+    """Set entries to zero that together move no eigenvalue by a share of what is allowed: their products are slow."""
+    block[np.abs(block) < np.finfo(block.dtype).eps * allowed / block.shape[1]] = 0.0
+    return block
 
 
 class Diffusion(MatrixRows):
@@ -275,7 +391,7 @@ class Diffusion(MatrixRows):
         return super().fit(X, y)
 
     def _prepare(self, given: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        A = square_matrix(given.toarray() if sparse.issparse(given) else given, "adjacency", "Diffusion")
+        A = square_matrix(given.toarray() if sparse.issparse(given) else given, "adjacency", "Diffusion")[0]
         if A.min() < 0:
             i, j = np.unravel_index(np.argmin(A), A.shape)
             raise ValueError(f"adjacency[{i}, {j}] is {A[i, j]:.6g}: the weights of links must not be negative.")
