@@ -6,7 +6,7 @@ import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
-from kernelmosaic.backend import default_budget, is_dask
+from kernelmosaic.backend import default_budget, is_dask, one_blas_thread
 from kernelmosaic.estimators._expansion import ROUNDING, Expansion, FeatureSums, SupportSums, hide_rounding
 from kernelmosaic.gram import (
     GramStack,
@@ -45,6 +45,8 @@ Array = NDArray[np.float64]
 _EVEN = 1e-3
 #: About so many samples say whether a diagonal varies, where there may be more than fit the memory.
 _LOOKED_AT = 1000
+#: Beyond this many features, factorising their products is work for all cores.
+_MANY_FEATURES = 2000
 #: Repeated samples are looked for in sets up to this size.
 _SMALL_BYTES = 2**26
 #: Standard deviations this many times apart are warned of.
@@ -314,24 +316,38 @@ class FeatureSet(TrainingSet):
         self.samples = self.rows = open_rows(X)
         budget = default_budget() if self.budget is None else float(self.budget)
         assert options.approximation is not None
-        self.kernel_set = FeatureMaps.fit(
-            _rule(options),
-            specs,
-            self.rows,
-            options.normalize,
-            counted.weight,
-            options.approximation,
-            options.rank,
-            options.random_state,
-            budget,
-        )
+        with one_blas_thread():
+            self.kernel_set = FeatureMaps.fit(
+                _rule(options),
+                specs,
+                self.rows,
+                options.normalize,
+                counted.weight,
+                options.approximation,
+                options.rank,
+                options.random_state,
+                budget,
+            )
 
     @property
     def stack(self) -> FeatureStack:
         if self._stack is None:
-            self._stack = make_feature_stack(self.kernel_set, self.rows, self.budget, self.device)
+            with self._threads():
+                self._stack = make_feature_stack(self.kernel_set, self.rows, self.budget, self.device)
         made: FeatureStack = self._stack
         return made
+
+    def learn(self, learner: Learner, machine: Any, output: int = 0) -> Learned:
+        with self._threads():
+            return super().learn(learner, machine, output)
+
+    def _threads(self) -> AbstractContextManager[Any]:
+        """Return a context for passes over strips of few features, whose products keep no more than one core busy.
+
+        Where they are sums over all rows, several strips are worked on at once.
+        """
+        many = self.device is not None or int(self.kernel_set.widths.sum()) > _MANY_FEATURES
+        return nullcontext() if many else one_blas_thread()
 
     def _stored_bytes(self) -> int:
         return len(self.kept) * int(self.kernel_set.widths.sum()) * 8
