@@ -194,9 +194,14 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
             check_positive("memory_budget", self.memory_budget)
 
     def _training_set(self, X: Any, original: Any, counted: Counted) -> TrainingSet:
-        return shared_training_set(self._kernel_options(), X, original, counted)
+        return shared_training_set(self._kernel_options(len(counted.rows)), X, original, counted)
 
-    def _kernel_options(self) -> KernelOptions:
+    def _host_samples(self) -> int:
+        """Up to how many samples the host is faster than a GPU, which waits for it between small steps."""
+        return 2000
+
+    def _kernel_options(self, n_samples: int) -> KernelOptions:
+        on_gpu = str(self._fit_device).startswith("cuda") and self.approximation is None
         return KernelOptions(
             entries=self._read_kernels(),
             product=isinstance(self.weights, str) and self.weights == "product",
@@ -205,7 +210,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
             rank=self.rank,
             random_state=self.random_state,
             memory_budget=self.memory_budget,
-            device=self._fit_device,
+            device=None if on_gpu and n_samples <= self._host_samples() else self._fit_device,
             dtype=self._stack_dtype,
             estimator=type(self).__name__,
         )

@@ -90,7 +90,9 @@ class MKLClassifier(BaseMKLClassifier):
         in blocks.
     device : str, default=None
         None computes with NumPy; ``"cuda"`` keeps the Gram matrices on a GPU and solves there, ``"cpu"`` does the same
-        with torch on the host. Samples that are already a tensor on a GPU are computed there without being told.
+        with torch on the host. Samples that are already a tensor on a GPU are computed there without being told. So few
+        samples that the host is faster, 2000 or 5000 with all classes in one problem, are learned from there all the
+        same.
     random_state : int, RandomState or None, default=None
         Draws landmarks and frequencies; exact kernels need none.
     n_jobs : int, default=None
@@ -232,6 +234,9 @@ class MKLClassifier(BaseMKLClassifier):
     def _is_joint(self) -> bool:
         """Whether all classes share one problem; two classes are the binary machine whatever `multi_class` says."""
         return self.multi_class in _JOINT and len(self.classes_) > 2
+
+    def _host_samples(self) -> int:
+        return 5000 if self._is_joint() else super()._host_samples()
 
     def _is_hard(self) -> bool:
         return isinstance(self.C, float | np.floating) and bool(np.isposinf(self.C))

@@ -123,6 +123,9 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
     _takes_subsets = False
     _has_plain_outputs = False
 
+    def _host_samples(self) -> int:
+        return 3000
+
     def _check_parameters(self) -> None:
         super()._check_parameters()
         for name in ("n_init", "n_iter_no_change", "max_iter"):

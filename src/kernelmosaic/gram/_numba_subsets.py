@@ -2,36 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-#: Sums may be reordered, so that they vectorise.
-_MATH = {"nnan", "nsz", "reassoc", "contract", "arcp"}
+from kernelmosaic.gram._numba_gaussians import MATH, fast_exp
 
 
-@njit(inline="always")
-def _exp(x: Any) -> Any:
-    """max(exp(x), 2⁻⁶⁰) of x ≤ 0 in single precision, to about two units in the last place, as 2^k times a polynomial.
-
-    No branch, so that it vectorises. What is below 2⁻⁶⁰ would turn products into denormal numbers, which are slow.
-    """
-    y = max(x * np.float32(1.4426950408889634), np.float32(-60.0))
-    k = np.int32(y - np.float32(0.5))
-    f = y - np.float32(k)
-    p = np.float32(1.5403530393381606e-4)
-    p = p * f + np.float32(1.3333558146428443e-3)
-    p = p * f + np.float32(9.618129107628477e-3)
-    p = p * f + np.float32(5.550410866482158e-2)
-    p = p * f + np.float32(2.402265069591007e-1)
-    p = p * f + np.float32(6.931471805599453e-1)
-    p = p * f + np.float32(1.0)
-    return p * np.int32(np.int32(k + np.int32(127)) << np.int32(23)).view(np.float32)
-
-
-@njit(cache=True, nogil=True, fastmath=_MATH)
+@njit(cache=True, nogil=True, fastmath=MATH)
 def add_prices(
     D: NDArray[np.float32],
     w: NDArray[np.float32],
@@ -63,5 +41,5 @@ def add_prices(
                 rate = rates[k]
                 total = np.float32(0.0)
                 for i in range(b - a):
-                    total += factors[i] * _exp(rate * S[i])
+                    total += factors[i] * fast_exp(rate * S[i])
                 out[k] += total

@@ -304,6 +304,8 @@ class ComputedStack(MatrixStack):
         self.samples = kernel_set.samples(here, backend)
         self.n_samples, self.n_kernels = self.samples.n_samples, len(kernel_set)
         self.diagonals: Any = None
+        # Samples less their mean, with their squared norms, by view.
+        self._centred: dict[int, tuple[Any, Any]] = {}
         self.writes_matrices = backend is NUMPY and self.stores_combined
         self._diagonals = None if self.writes_matrices else kernel_set.diagonals(here)
         if backend is not NUMPY:
@@ -319,6 +321,12 @@ class ComputedStack(MatrixStack):
         right = left if rows is columns else self.samples.take(columns)
         for m, block in self.kernel_set.blocks(left, right, [int(m) for m in kernels], self.dtype):
             yield m, self.backend.astype(block, self.dtype)
+
+    def squares(self) -> list[tuple[slice, slice]]:
+        """Cut the lower triangle into squares for the host's cache; one on the diagonal has one slice twice."""
+        side = int(min(_CACHE_BYTES // self.dtype.itemsize, self.entries) ** 0.5)
+        strips = list(row_strips(self.n_samples, max(side - side % 16, 1)))
+        return [(rows, columns) for i, rows in enumerate(strips) for columns in strips[: i + 1]]
 
     def cheap_in_squares(self) -> list[int]:
         """Return the kernels that may as well be computed in many small blocks, on any thread, as in few tall ones."""
@@ -356,7 +364,7 @@ class ComputedStack(MatrixStack):
     def taken(self, rows: NDArray[np.intp]) -> ComputedStack:
         """Return the computed stack of some of the samples."""
         some = copy(self)
-        some.samples, some.n_samples = self.samples.take(rows), len(rows)
+        some.samples, some.n_samples, some._centred = self.samples.take(rows), len(rows), {}
         some.diagonals = None if self.diagonals is None else self.diagonals[:, self.backend.index(rows)]
         some._diagonals = None if self._diagonals is None else self._diagonals[:, rows]
         some.exact = None if self.exact is None else some
@@ -392,9 +400,7 @@ class ComputedStack(MatrixStack):
 
     def _is_cheap(self, kernels: Sequence[int]) -> bool:
         """Whether kernels on the host may as well be computed in many small blocks, on any thread, as in few."""
-        return self.backend is NUMPY and all(
-            self.samples.shares[m] and isinstance(self.samples.views[m], np.ndarray) for m in kernels
-        )
+        return self.backend is NUMPY and set(kernels) <= set(self.cheap_in_squares())
 
     def _each(self, work: Callable[[Any], None], items: Iterable[Any], kernels: Sequence[int]) -> None:
         """Do some work on every item, on all cores where that pays."""
@@ -417,6 +423,8 @@ class ComputedStack(MatrixStack):
 
         β, at the support, has one column or several.
         """
+        if self.backend is NUMPY and outer.size == 1 and dtype == self.dtype:
+            return self._weighted_products(inner[0], support, beta)
         # A device sums in double precision, which takes it no longer.
         kind = dtype if self.backend is NUMPY else np.float64
         columns = self.backend.asarray(beta.reshape(len(support), *(beta.shape[1:] or (1,))), kind)
@@ -429,39 +437,56 @@ class ComputedStack(MatrixStack):
         values = self.backend.to_numpy(out.sum(0))
         return values.reshape(self.n_samples, *beta.shape[1:])
 
-    def fill_rows(self, factors: NDArray[np.float64], rows: NDArray[np.intp], out: Any) -> None:
-        """Fill `out` with these rows of the combined kernel, for weights of shape (P,) or gates of shape (n, P)."""
-        out[...] = 0.0
-        gates = factors if factors.ndim == 2 else None
+    def _weighted_products(
+        self, weights: NDArray[np.float64], support: NDArray[np.intp], beta: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return Σ_m weights_m K_m β on the host: kernels are combined before they are multiplied."""
+        active, right = np.flatnonzero(weights).tolist(), beta.astype(self.dtype)
+        height, width = self._tile(active, self.n_samples, max(len(support), 1))
+        out = np.zeros((self.n_samples, *beta.shape[1:]))
 
-        def fill(piece: tuple[slice, slice]) -> None:
-            some, columns = rows[piece[0]], piece[1]
-            if gates is None:
-                self._accumulate(factors, some, columns, out[piece])
-            else:
-                self._accumulate_gated(gates, some, columns, out[piece])
+        def multiply(strip: slice) -> None:
+            for below in row_strips(len(support), width):
+                block = np.zeros((strip.stop - strip.start, below.stop - below.start), dtype=self.dtype)
+                self._accumulate(weights, strip, support[below], block)
+                out[strip] += block @ right[below]
 
-        active = np.flatnonzero(factors if gates is None else np.any(gates != 0, axis=0)).tolist()
-        height, width = self._tile(active, len(rows), self.n_samples)
-        every = [(a, b) for a in row_strips(len(rows), height) for b in row_strips(self.n_samples, width)]
-        self._each(fill, every, active)
+        self._each(multiply, row_strips(self.n_samples, height), active)
+        return out
 
     # Gaussians on a device, whose compiled passes read the samples themselves -----------------------------------------
 
     def _fill(self, weights: NDArray[np.float64], K: Any) -> Any:
         active = np.flatnonzero(weights).tolist()
-        if self._gaussians(active) == [active]:
+        if self.backend is not NUMPY and self._gaussians(active) == [active]:
             from kernelmosaic.gram._torch_cuda import combine_directly
 
             rates, factors = self._constants(active, weights)
             if combine_directly(self.samples.views[active[0]].T.contiguous(), rates, factors, K):
                 return K
-        return super()._fill(weights, K)
+        loops = _compiled(self.backend, self.n_samples)
+        if loops is None or not self._is_cheap(active):
+            return super()._fill(weights, K)
+
+        def fill(square: tuple[slice, slice]) -> None:
+            block = np.zeros([some.stop - some.start for some in square], dtype=K.dtype)
+            self._accumulate(weights, *square, block)
+            _write_square(K, square, block, loops)
+
+        self._each(fill, self.squares(), active)
+        return K
 
     def _accumulate(self, weights: NDArray[np.float64], rows: Rows, columns: Rows, out: Any) -> None:
-        left, right = self.samples.take(rows), self.samples.take(columns)
         rest = np.flatnonzero(weights).tolist()
-        for members in self._gaussians(rest):
+        groups = self._gaussians(rest)
+        if self.backend is NUMPY:
+            for members in groups:
+                self._add_gaussians(members[0], self._constants(members, weights), rows, columns, out)
+            rest = [m for m in rest if not any(m in members for members in groups)]
+            if not rest:
+                return
+        left, right = self.samples.take(rows), self.samples.take(columns)
+        for members in groups if self.backend is not NUMPY else ():
             from kernelmosaic.gram._torch_cuda import add_gaussians
 
             add_gaussians(self.kernel_set.statistic(members[0], left, right), *self._constants(members, weights), out)
@@ -469,9 +494,23 @@ class ComputedStack(MatrixStack):
         for m, block in self.kernel_set.blocks(left, right, rest, self.dtype):
             self.backend.add_scaled(out, block, float(weights[m]))
 
+    def _add_gaussians(self, m: int, constants: Any, rows: Rows, columns: Rows, out: NDArray[Any]) -> None:
+        """out += the sum of Gaussians with these constants, of the samples of kernel m, on the host."""
+        from kernelmosaic.gram._numba_gaussians import add_gaussians
+
+        view = self.samples.views[m]
+        if id(view) not in self._centred:
+            # Far from the origin, squared norms swallow small distances.
+            V = view - view.mean(axis=0)
+            self._centred[id(view)] = V, np.einsum("ij,ij->i", V, V)
+        V, norms = self._centred[id(view)]
+        rates, factors = (np.array(one, dtype=np.float32) for one in constants)
+        room = np.empty(out.shape[1], dtype=np.float32)
+        add_gaussians(V[rows] @ V[columns].T, norms[rows], norms[columns], rates, factors, out, room)
+
     def _multiply_directly(self, right: dict[int, Any], left: Samples, across: Samples, dtype: Any, out: Any) -> bool:
         members = list(right)
-        if out.shape[2] > 1 or self._gaussians(members) != [members]:
+        if self.backend is NUMPY or out.shape[2] > 1 or self._gaussians(members) != [members]:
             return False
         from kernelmosaic.gram._torch_cuda import multiply_directly
 
@@ -484,15 +523,21 @@ class ComputedStack(MatrixStack):
         return found is not None
 
     def _gaussians(self, kernels: Sequence[int]) -> list[list[int]]:
-        """Return the kernels on a device that are Gaussians up to one factor, in groups that read the same samples."""
+        """Return the kernels that are Gaussians up to one factor, in groups that read the same samples.
+
+        On the host only those in single precision, whose sums are compiled.
+        """
         groups: dict[int, list[int]] = {}
         # A set with more fitted kernels than it has is a product of them.
-        if self.backend is not NUMPY and self.n_kernels == len(self.kernel_set.fitted):
+        here = self.backend is NUMPY
+        served = not here or (self.dtype == np.float32 and self.n_samples > TINY)
+        if served and self.n_kernels == len(self.kernel_set.fitted):
             for m in kernels:
                 one = self.kernel_set.fitted[m]
                 # Subclasses may say something else than their parents.
                 plain = type(one.kernel) is Gaussian and isinstance(one.normalization, Unscaled | UnitTrace)
-                if plain and self.samples.shares[m]:
+                dense = not here or isinstance(self.samples.views[m], np.ndarray)
+                if plain and dense and self.samples.shares[m]:
                     groups.setdefault(id(self.samples.views[m]), []).append(m)
         return list(groups.values())
 
@@ -630,19 +675,22 @@ def _fill_squares(computed: ComputedStack, kernels: list[int], matrices: NDArray
     """
 
     def fill(square: tuple[slice, slice]) -> None:
-        rows, columns = square
-        for m, block in computed.placed_blocks(kernels, rows, columns):
-            block = np.ascontiguousarray(block)
-            if rows is columns:
-                loops.mirror_lower(block, 0, len(block))
-            else:
-                loops.write_transposed(block, matrices[m], columns.start, rows.start)
-            matrices[m][rows, columns] = block
+        for m, block in computed.placed_blocks(kernels, *square):
+            _write_square(matrices[m], square, block, loops)
 
-    side = int(min(_CACHE_BYTES // computed.dtype.itemsize, computed.entries) ** 0.5)
-    strips = list(row_strips(computed.n_samples, max(side - side % 16, 1))) if kernels else []
     with one_blas_thread():
-        run_threads(fill, [(a, b) for i, a in enumerate(strips) for b in strips[: i + 1]], matrices.nbytes)
+        run_threads(fill, computed.squares() if kernels else [], matrices.nbytes)
+
+
+def _write_square(K: NDArray[Any], square: tuple[slice, slice], block: NDArray[Any], loops: Any) -> None:
+    """Write a square of the lower triangle, and its mirror image."""
+    rows, columns = square
+    block = np.ascontiguousarray(block)
+    if rows is columns:
+        loops.mirror_lower(block, 0, len(block))
+    else:
+        loops.write_transposed(block, K, columns.start, rows.start)
+    K[rows, columns] = block
 
 
 def _compiled(backend: Backend, n_samples: int) -> Any:
