@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numba import njit
+from numba.extending import overload
 from numpy.typing import NDArray
 
 #: Sums may be reordered, so that they vectorise.
@@ -31,6 +32,29 @@ def fast_exp(x: Any) -> Any:
     return p * np.int32(np.int32(k + np.int32(127)) << np.int32(23)).view(np.float32)
 
 
+@njit(inline="always")
+def exact_exp(x: Any) -> Any:
+    """The same in double precision, max(exp(x), 2⁻¹⁰⁰⁰): terms of the series of 2^f, |f| ≤ ½, down to rounding."""
+    y = max(x * 1.4426950408889634, -1000.0)
+    k = np.int64(y - 0.5)
+    f = (y - k) * 0.6931471805599453
+    p = 1.0 / 6227020800.0
+    p = p * f + 1.0 / 479001600.0
+    p = p * f + 1.0 / 39916800.0
+    p = p * f + 1.0 / 3628800.0
+    p = p * f + 1.0 / 362880.0
+    p = p * f + 1.0 / 40320.0
+    p = p * f + 1.0 / 5040.0
+    p = p * f + 1.0 / 720.0
+    p = p * f + 1.0 / 120.0
+    p = p * f + 1.0 / 24.0
+    p = p * f + 1.0 / 6.0
+    p = p * f + 0.5
+    p = p * f + 1.0
+    p = p * f + 1.0
+    return p * np.int64(np.int64(k + 1023) << 52).view(np.float64)
+
+
 @njit(cache=True, nogil=True, fastmath=MATH)
 def add_gaussians(
     products: NDArray[np.float64],
@@ -54,3 +78,37 @@ def add_gaussians(
             rate, weight = rates[m], weights[m]
             for j in range(width):
                 row[j] += weight * fast_exp(rate * distances[j])
+
+
+@njit(cache=True, nogil=True, fastmath=MATH)
+def multiply_gaussians(
+    products: NDArray[np.float64],
+    left: NDArray[np.float64],
+    right: NDArray[np.float64],
+    rates: NDArray[Any],
+    beta: NDArray[Any],
+    out: NDArray[np.float64],
+    distances: NDArray[Any],
+) -> None:
+    """out[m, i] += Σ_j exp(rates[m] D_ij) beta[m, j], with exponentials in the precision of `rates`."""
+    width = products.shape[1]
+    for i in range(products.shape[0]):
+        inner, own = products[i], left[i]
+        for j in range(width):
+            distances[j] = max(own + right[j] - 2.0 * inner[j], 0.0)
+        for m in range(rates.shape[0]):
+            rate, factors = rates[m], beta[m]
+            total = rate - rate
+            for j in range(width):
+                total += factors[j] * _exp(rate * distances[j])
+            out[m, i] += total
+
+
+def _exp(x: Any) -> Any:
+    """Exponential in the precision of x; compiled code takes the one or the other."""
+    raise NotImplementedError
+
+
+@overload(_exp, inline="always")
+def _exp_of(x: Any) -> Any:
+    return fast_exp.py_func if x.bitwidth == 32 else exact_exp.py_func

@@ -12,7 +12,7 @@ from kernelmosaic.backend import format_bytes
 from kernelmosaic.gram.gram import Array, DenseGram, Gram
 
 #: Share of the budget that the block of a working set may take: its solver copies a part of it.
-_SHARE = 0.5
+_SHARE = 0.6
 
 
 class OnDemandGram(Gram):

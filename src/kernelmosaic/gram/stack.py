@@ -353,8 +353,8 @@ class ComputedStack(MatrixStack):
 
     @property
     def part_samples(self) -> int:
-        # On the host all matrices of a part are stored, on a device the combined one is.
-        numbers = self.budget / self.dtype.itemsize / (self.n_kernels + 1 if self.backend is NUMPY else 2)
+        # On the host all matrices of a part are stored, on a device the combined one is; in half of the budget.
+        numbers = 0.5 * self.budget / self.dtype.itemsize / (self.n_kernels + 1 if self.backend is NUMPY else 1)
         return int(min(super().part_samples, numbers**0.5))
 
     def part(self, rows: NDArray[np.intp]) -> MatrixStack:
@@ -510,8 +510,10 @@ class ComputedStack(MatrixStack):
 
     def _multiply_directly(self, right: dict[int, Any], left: Samples, across: Samples, dtype: Any, out: Any) -> bool:
         members = list(right)
-        if self.backend is NUMPY or out.shape[2] > 1 or self._gaussians(members) != [members]:
+        if out.shape[2] > 1 or self._gaussians(members) != [members]:
             return False
+        if self.backend is NUMPY:
+            return self._multiply_here(right, left, across, dtype, out)
         from kernelmosaic.gram._torch_cuda import multiply_directly
 
         rates, factors = self._constants(members, np.ones(self.n_kernels))
@@ -521,6 +523,30 @@ class ComputedStack(MatrixStack):
         if found is not None:
             out[members, :, 0] += found
         return found is not None
+
+    def _multiply_here(self, right: dict[int, Any], left: Samples, across: Samples, dtype: Any, out: Any) -> bool:
+        from kernelmosaic.gram._numba_gaussians import multiply_gaussians
+
+        members = list(right)
+        kind = np.dtype(dtype)
+        fitted, factors = self._constants(members, np.ones(self.n_kernels))
+        rates = np.array(fitted, dtype=kind)
+        beta = np.stack([right[m][:, 0] * factor for m, factor in zip(members, factors, strict=True)]).astype(kind)
+        centre = across.views[members[0]].mean(axis=0)
+        L, R = (samples.views[members[0]] - centre for samples in (left, across))
+        norms, others = (np.einsum("ij,ij->i", V, V) for V in (L, R))
+        found = np.zeros((len(members), len(L)))
+
+        def multiply(strip: slice) -> None:
+            room = np.empty(_HOST_TILE[1], dtype=kind)
+            for below in row_strips(len(R), _HOST_TILE[1]):
+                inner = L[strip] @ R[below].T
+                own = np.ascontiguousarray(beta[:, below])
+                multiply_gaussians(inner, norms[strip], others[below], rates, own, found[:, strip], room)
+
+        self._each(multiply, row_strips(len(L), _HOST_TILE[0]), members)
+        out[members, :, 0] += found
+        return True
 
     def _gaussians(self, kernels: Sequence[int]) -> list[list[int]]:
         """Return the kernels that are Gaussians up to one factor, in groups that read the same samples.
