@@ -149,6 +149,8 @@ class OnDevice:
 def test_a_tensor_says_where_to_compute(monkeypatch):
     OnDevice.__module__ = "torch"
     monkeypatch.setattr(backend_module, "require_device", lambda device: torch.device("cpu"))
+    # So few samples would stay on the host.
+    monkeypatch.setattr(MKLClassifier, "_host_samples", lambda self: 0)
     asked = []
     monkeypatch.setattr(
         "kernelmosaic.estimators._training_set.make_stack", lambda *args, device, **rest: asked.append(device) or 1 / 0

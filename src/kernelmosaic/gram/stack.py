@@ -46,7 +46,7 @@ _TILE = {"cuda": 2048, "cpu": 512}
 #: Height and width of the blocks that the host computes at once where it stores nothing.
 _HOST_TILE = (256, 1024)
 #: A budget that has no room for a working set of so many samples is an error.
-_LEAST_BLOCK = 8
+_LEAST_BLOCK = 10
 #: Memory for the blocks worked on at once by the host where nothing is stored.
 _ON_DEMAND_BYTES = 2**24
 #: What to do then.
