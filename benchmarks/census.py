@@ -2,7 +2,7 @@
 
     python benchmarks/census.py [--rank 300] [--Cs 5] [--folds 3] [--device cuda]
 
-`MKLClassifierCV` chooses C and the norm over three Gaussian kernels of low rank, or exactly with ``--rank 0``, best on a
+`MKLClassifierCV` chooses C and the norm over three Gaussian kernels of low rank, or exactly with ``--rank 0`` and a
 device; beside it scikit-learn's `Nystroem` of the same total rank with `LinearSVC`, C chosen from the same values, and
 `CalibratedClassifierCV` around it. a9a is read from the folder KERNELMOSAIC_DATA or fetched. Prints Markdown, as
 docs/tuning.md has it.
