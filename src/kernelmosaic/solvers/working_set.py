@@ -385,6 +385,8 @@ def solve_on_demand(gram: Gram, program: Program, warm_start: Vector | None = No
     found: list[Solution] = []
     for _ in range(_CERTIFICATES):
         reached = rounds.improve(_ROOM * tol, _SLOW)
+        # The sum has been kept by each round up to its own rounding.
+        rounds.beta = gram.backend.asarray(program.feasible(rounds.solution.beta))
         rounds.solution = rounds.certified()
         found.append(rounds.solution)
         if rounds.solution.gap <= tol or not reached:
