@@ -12,11 +12,12 @@ from numpy.testing import assert_allclose
 from tests.contracts.discovery import concrete_subclasses
 
 import kernelmosaic.gram
-from kernelmosaic.gram import KernelSet, StoredStack, make_feature_stack
+from kernelmosaic.gram import KernelSet, StoredStack, make_feature_stack, make_stack
 from kernelmosaic.gram.class_grams import ClassGram, StackClasses
 from kernelmosaic.gram.factored import DenseFactors
 from kernelmosaic.gram.feature_maps import FeatureMaps
-from kernelmosaic.gram.gram import DenseGram, Gram
+from kernelmosaic.gram.gram import DenseGram, Gram, SomeRows
+from kernelmosaic.gram.on_demand import OnDemandGram
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels import Linear
 from kernelmosaic.kernels.views import lay_specs, read_kernels
@@ -75,6 +76,29 @@ def dense_torch() -> Example:
     return DenseGram(torch.from_numpy(K.copy())), K
 
 
+def some_rows() -> Example:
+    """Rows of a matrix that has others between them."""
+    K = combined(matrices())
+    larger = np.full((2 * N + 1, 2 * N + 1), np.pi)
+    which = np.arange(2 * N, 0, -2)
+    larger[np.ix_(which, which)] = K
+    return SomeRows(DenseGram(larger), which), K
+
+
+def on_demand(gates: np.ndarray | None = None, device: str | None = None) -> Example:
+    if device is not None:
+        pytest.importorskip("torch")
+    kernels = [(f"kernel {m}", Linear(), own) for m, own in enumerate(COLUMNS)]
+    kernel_set = KernelSet.fit(lay_specs(read_kernels(kernels), X), X, None)
+    budget = 0.99 * N**2 * 8
+    stack = make_stack(kernel_set, kernel_set.views(X), dtype=np.float64, budget=budget, device=device)
+    gram = stack.combine(WEIGHTS) if gates is None else stack.combine_gated(gates)
+    assert isinstance(gram, OnDemandGram)
+    # Blocks as large as the tests take them.
+    gram.block_samples = len(MANY)
+    return gram, combined(matrices(), gates)
+
+
 def features_part() -> Example:
     return features().combine(WEIGHTS).part(np.arange(N)), combined(matrices())
 
@@ -102,6 +126,11 @@ EXAMPLES: dict[str, Callable[[], Example]] = {
     "dense in single precision": lambda: dense(np.float32),
     "dense with an exact product": dense_exact,
     "dense on a device": dense_torch,
+    "rows of a matrix": some_rows,
+    "on demand": on_demand,
+    "on demand under gates": lambda: on_demand(GATES),
+    "on demand on a device": lambda: on_demand(device="cpu"),
+    "on demand under gates on a device": lambda: on_demand(GATES, "cpu"),
     "features": lambda: (features().combine(WEIGHTS), combined(matrices())),
     "features under gates": lambda: (features().combine_gated(GATES), combined(matrices(), GATES)),
     "features side by side": features_part,

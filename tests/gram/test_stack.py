@@ -166,8 +166,11 @@ def test_stack_is_stored_only_within_the_budget(samples):
     assert isinstance(computed, ComputedStack)
     weights = np.linspace(0, 1, P)
     np.testing.assert_allclose(stored.combine(weights), computed.combine(weights), rtol=1e-12, atol=1e-12)
-    with pytest.raises(MemoryError, match=r"needs 25\.4 KiB, the budget is 25\.4 KiB"):
-        make_stack(kernel_set, views, dtype=np.float64, budget=matrix - 1)
+    on_demand = make_stack(kernel_set, views, dtype=np.float64, budget=matrix - 1)
+    assert not on_demand.stores_combined
+    assert "25.4 KiB, the budget is 25.4 KiB: entries are computed" in on_demand.form
+    with pytest.raises(MemoryError, match=r"needs 25\.4 KiB, the budget is 1000 B"):
+        make_stack(kernel_set, views, dtype=np.float64, budget=1000)
 
 
 @pytest.mark.parametrize("stored", [True, False])

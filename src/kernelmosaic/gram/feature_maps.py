@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 
 from kernelmosaic.backend import NUMPY, Backend, backend_of, row_strips
-from kernelmosaic.gram.kernel_set import KernelSet, Views, _named, take_rows
+from kernelmosaic.gram.kernel_set import KernelSet, Views, named, take_rows
 from kernelmosaic.gram.normalizing import UnitTrace, centring_noise, make_normalization
 from kernelmosaic.gram.row_blocks import RowSource
 from kernelmosaic.kernels.base import Block, Kernel
@@ -422,7 +422,7 @@ def _fit_maps(
     for m, rank in enumerate(ranks):
         one: FeatureMap | NystroemMap | None = None
         if not _is_product(kernel_set):
-            with _named(kernel_set.names[m]):
+            with named(kernel_set.names[m]):
                 one = explicit_map(approximation, kernel_set.fitted[m].kernel, landmarks[m], rank, random)
         if one is None:
             own = take_rows(shuffled, slice(firsts[m], min(firsts[m] + rank, n)))

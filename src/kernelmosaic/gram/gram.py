@@ -194,7 +194,7 @@ class SomeRows(Gram):
         return self.backend.to_numpy(self.gram.matrix.diagonal()[self.which]).astype(np.float64)
 
     def add_diagonal(self, values: Array) -> Gram:
-        raise NotImplementedError("SomeRows.add_diagonal: add the numbers to the whole matrix.")
+        return DenseGram(self.block(self.backend.index(np.arange(self.n_samples)))).add_diagonal(values)
 
 
 def as_gram(K: Any) -> Gram:

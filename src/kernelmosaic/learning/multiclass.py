@@ -67,11 +67,12 @@ class MulticlassProblem(MachineProblem):
 
     def _exact_curvature(self, at: Evaluation) -> NDArray[np.float64] | None:
         program: Any = self.machine.program
-        beta = at.solution.beta
-        if free_coefficients(program, beta).any(axis=1).sum() > LARGEST:
+        beta, K = at.solution.beta, self.combine(at.theta)
+        most = LARGEST if self.stack.stores_combined else min(LARGEST, K.block_samples)
+        if free_coefficients(program, beta).any(axis=1).sum() > most:
             return None
         with suppress(np.linalg.LinAlgError):
-            H = multiclass_curvature(self.combine(at.theta), program, beta, at.products, at.support, single=self.single)
+            H = multiclass_curvature(K, program, beta, at.products, at.support, single=self.single)
             # All classes share the weights: their blocks, and those between them, add up.
             return np.asarray(H.reshape(program.n_classes, self.n_kernels, program.n_classes, -1).sum(axis=(0, 2)))
         return None

@@ -112,7 +112,7 @@ def solve_multiclass(
         exact = K
         if K.matrix is not None and K.backend is NUMPY:
             K, exact = K.matrix, None
-        elif small:
+        elif small and n <= K.block_samples:
             K = np.asarray(K.backend.to_numpy(K.block(np.arange(n))))
         else:
             return solve_multiclass_working_set(K, program, warm_start, tol, max_iter, values)

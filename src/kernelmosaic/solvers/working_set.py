@@ -160,6 +160,8 @@ _CANDIDATES = 64
 _SLOW = 30
 #: ... aim below what is asked for, since the certificate sees what single precision does not, at most so often.
 _ROOM, _CERTIFICATES = 0.9, 3
+#: Rounds on the host before the first Newton steps on samples that are too many for one.
+_HOST_WAIT = 4
 #: All free samples are in a round unless they take more than this share of it.
 _FREE_SHARE = 0.8
 #: In factors on the host, samples in a working set: so many at least, and so many for each free one.
@@ -412,6 +414,8 @@ class FreeFirst(OneOutput):
         self.n_iter = n_iter
         self.early, self.sharper = 0.01 if gram.factored else 0.1, 1.0
         self.crowded = False
+        # The host computes products slowly: Newton steps take about as long as so many rounds.
+        self.wait = _HOST_WAIT if self.backend is NUMPY else 0
         self.solution = self._certify(beta, self.backend.to_numpy(self.values))
         self.largest = float(np.abs(self.solution.values).max())
 

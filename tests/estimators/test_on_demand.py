@@ -1,0 +1,145 @@
+"""Kernels that are never stored: the same models as with stored matrices, within a budget that has no room for one."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.svm import SVC
+
+from kernelmosaic import (
+    DiscriminantMKLClassifier,
+    LocalizedMKLClassifier,
+    MKLClassifier,
+    MKLOneClass,
+    MKLRegressor,
+)
+from kernelmosaic.gram.on_demand import OnDemandGram
+from kernelmosaic.kernels import Gaussian, Linear
+from kernelmosaic.solvers import working_set
+
+N = 300
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=(N, 4))
+VALUES = np.sin(X[:, 0]) + 0.5 * X[:, 1] + 0.1 * RNG.normal(size=N)
+TWO = np.where(VALUES > 0, "yes", "no")
+THREE = np.digitize(VALUES, [-0.5, 0.5])
+KERNELS = [Gaussian(0.7), Gaussian(3.0), Linear()]
+#: A quarter of what one combined matrix takes: working sets have room for 106 of the 300 samples.
+BUDGET = N * N * 8 // 4
+
+CASES = {
+    "classifier": (MKLClassifier(KERNELS, tol=1e-6), TWO),
+    "quadratic slack": (MKLClassifier(KERNELS, slack=2, tol=1e-6), TWO),
+    "one versus rest": (MKLClassifier(KERNELS, tol=1e-6), THREE),
+    "all classes at once": (MKLClassifier(KERNELS, multi_class="joint", tol=1e-3), THREE),
+    "weights shared by classes": (MKLClassifier(KERNELS, multi_class="ovr-shared", tol=1e-5), THREE),
+    "quadratic norm": (MKLClassifier(KERNELS, norm=2, tol=1e-6), TWO),
+    "fixed weights": (MKLClassifier(KERNELS, weights="uniform", C=30.0, tol=1e-6), TWO),
+    "column generation": (MKLClassifier(KERNELS, solver="silp", tol=1e-4), TWO),
+    "regressor": (MKLRegressor(KERNELS, epsilon=0.1, tol=1e-4), VALUES),
+    "one class": (MKLOneClass(KERNELS, weights="uniform", tol=1e-6), None),
+}
+
+
+def fitted(model, y, **params):
+    return model.set_params(**params).fit(X, y)
+
+
+@pytest.mark.parametrize("device", [None, pytest.param("cpu", marks=pytest.mark.torch)])
+@pytest.mark.parametrize("name", list(CASES))
+def test_the_same_model_as_with_stored_matrices(name, device, monkeypatch):
+    if device is not None:
+        pytest.importorskip("torch")
+    made = []
+    monkeypatch.setattr(OnDemandGram, "diagonal", _noting(OnDemandGram.diagonal, made))
+    monkeypatch.setattr(OnDemandGram, "products", _noting(OnDemandGram.products, made))
+    model, y = CASES[name]
+    stored = fitted(model, y, memory_budget=None, device=None)
+    assert made == []
+    values, objective = (
+        stored.decision_function(X) if hasattr(stored, "decision_function") else stored.predict(X),
+        (stored.objective_),
+    )
+    weights = stored.weights_
+    there = fitted(model, y, memory_budget=BUDGET, device=device)
+    assert made
+    assert there.duality_gap_ <= model.tol
+    assert_allclose(there.objective_, objective, rtol=2 * model.tol)
+    # A gap of δ is an error of about √δ in the function.
+    close = {"atol": 5 * model.tol**0.5 * np.abs(values).max()}
+    assert_allclose(
+        there.decision_function(X) if hasattr(there, "decision_function") else there.predict(X), values, **close
+    )
+    assert_allclose(there.weights_, weights, atol=5 * model.tol**0.5)
+
+
+def _noting(method, made):
+    def noted(self, *args, **kwargs):
+        made.append(method.__name__)
+        return method(self, *args, **kwargs)
+
+    return noted
+
+
+def test_one_kernel_is_libsvm():
+    model = MKLClassifier([Gaussian(2.0)], C=5.0, normalize=None, tol=1e-7, memory_budget=BUDGET).fit(X, TWO)
+    theirs = SVC(C=5.0, gamma=1 / 4.0, tol=1e-6).fit(X, TWO)
+    assert_allclose(model.decision_function(X), theirs.decision_function(X), atol=2e-3)
+
+
+def test_free_samples_that_no_working_set_has_room_for_move_together(monkeypatch):
+    moved = []
+    together = working_set.FreeFirst.move_together
+    monkeypatch.setattr(
+        working_set.FreeFirst, "move_together", lambda self, gained: (moved.append(1), together(self, gained))
+    )
+    # A narrow kernel: most samples are free, and a working set holds 28 of them.
+    model = MKLClassifier([Gaussian(0.3)], C=10.0, tol=1e-6)
+    stored = fitted(model, TWO, memory_budget=None).objective_
+    there = fitted(model, TWO, memory_budget=BUDGET // 10)
+    assert moved
+    assert there.duality_gap_ <= 1e-6
+    assert_allclose(there.objective_, stored, rtol=2e-6)
+
+
+def test_one_class_of_many_samples_and_few_of_the_other():
+    # Working sets of those with most to gain alone would hold one class, whose sum cannot change.
+    y = np.where(np.arange(N) < 10, "rare", "common")
+    model = MKLClassifier(KERNELS, tol=1e-5)
+    stored = fitted(model, y, memory_budget=None).objective_
+    assert_allclose(fitted(model, y, memory_budget=BUDGET // 8).objective_, stored, rtol=2e-5)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_localized_learning_takes_the_same_steps():
+    model = LocalizedMKLClassifier([Linear(), Gaussian(2.0)], max_iter=5, random_state=0, tol=1e-6)
+    stored = fitted(model, TWO, memory_budget=None).objective_
+    assert_allclose(fitted(model, TWO, memory_budget=BUDGET).objective_, stored, rtol=1e-3)
+
+
+def test_what_needs_the_whole_matrix_says_so():
+    with pytest.raises(MemoryError, match=r"300 x 300 .*approximation='nystroem'.*memory_budget"):
+        DiscriminantMKLClassifier(KERNELS, memory_budget=BUDGET).fit(X, TWO)
+
+
+def test_verbose_says_what_was_chosen_and_why(capsys):
+    MKLClassifier(KERNELS, memory_budget=BUDGET, verbose=True).fit(X, TWO)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "one combined 300 x 300 kernel matrix needs 703.1 KiB, the budget is 175.8 KiB: entries are computed" in said
+
+
+def test_memory_stays_within_the_budget():
+    n = 6000
+    samples = np.random.default_rng(0).normal(size=(n, 3))
+    y = samples[:, 0] ** 2 + samples[:, 1] > 0.5
+    budget = n * n * 4 // 4
+    model = MKLClassifier([Gaussian(1.0), Gaussian(4.0)], memory_budget=budget)
+    model.fit(samples[:400], y[:400])  # compiled code is loaded before memory is watched
+    tracemalloc.start()
+    model.fit(samples, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.1 * budget
