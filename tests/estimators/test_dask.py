@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -72,25 +73,84 @@ def test_a_data_frame_names_its_columns(client):
     assert away.objective_ == pytest.approx(clone(model).fit(frame, F > 0).objective_, rel=3e-6)
 
 
-def test_a_worker_that_dies_costs_a_recomputation(client, monkeypatch):
-    from kernelmosaic.gram._dask_features import DaskFactoredGram
+@pytest.mark.parametrize("slack", [1, 2])
+def test_a_newton_step_is_one_trip(client, monkeypatch, slack):
+    from kernelmosaic.gram._dask_features import DaskFactoredGram, DaskFeatures
+    from kernelmosaic.solvers.proximal_newton import ProximalNewton
 
-    calls, original = [], DaskFactoredGram.normal_matrix
+    trips, sweeps, steps = [], [], []
 
-    def dying(gram, theta, precise=False):
-        calls.append(len(theta))
-        if len(calls) == 3:
-            # A process of the cluster this test has started, and the one that holds most.
-            holdings = client.has_what()
-            busiest = max(holdings, key=lambda worker: len(holdings[worker]))
-            assert len(holdings[busiest]) > 0
-            os.kill(client.run(os.getpid, workers=[busiest])[busiest], signal.SIGKILL)
-        return original(gram, theta, precise)
+    def counted(kind, name, into):
+        original = getattr(kind, name)
 
-    monkeypatch.setattr(DaskFactoredGram, "normal_matrix", dying)
+        def call(self, *args):
+            into.append(name)
+            return original(self, *args)
+
+        monkeypatch.setattr(kind, name, call)
+
+    counted(DaskFeatures, "ask", trips)
+    counted(DaskFactoredGram, "sweep", sweeps)
+    counted(ProximalNewton, "_step", steps)
+    counted(DaskFactoredGram, "normal_matrix", steps)
+    model = MKLClassifier(KERNELS, weights="uniform", slack=slack, **SPREAD | {"tol": 1e-3})
+    model.fit(da.from_array(X, chunks=(100, 4)), F > 0)
+    assert len(sweeps) >= 2
+    # One each, but for the first look, shorter steps and narrower problems, each of which costs another.
+    assert "normal_matrix" not in steps
+    assert len(sweeps) <= 2 * steps.count("_step") + 1
+    assert len(trips) <= len(sweeps) + 12
+
+
+def kill_one(client):
+    # A process of the cluster these tests have started, and the one that holds most.
+    holdings = client.has_what()
+    busiest = max(holdings, key=lambda worker: len(holdings[worker]))
+    assert len(holdings[busiest]) > 0
+    os.kill(client.run(os.getpid, workers=[busiest])[busiest], signal.SIGKILL)
+
+
+def slow_one(client):
+    # Tasks name what they do, so that another function of that name takes its place on one worker.
+    client.run(_sleep_first, workers=list(client.scheduler_info()["workers"])[:1])
+
+
+def _sleep_first():
+    from kernelmosaic.gram import _dask_features
+
+    def slow(*args, work=_dask_features._operate, **options):
+        time.sleep(0.02)
+        slow.calls += 1
+        return work(*args, **options)
+
+    slow.calls = 0
+    _dask_features._operate = slow
+
+
+def _slow_calls():
+    from kernelmosaic.gram import _dask_features
+
+    return getattr(_dask_features._operate, "calls", 0)
+
+
+@pytest.mark.parametrize("misfortune", [kill_one, slow_one])
+def test_whatever_happens_to_a_worker_costs_time_alone(client, monkeypatch, misfortune):
+    from kernelmosaic.gram._dask_features import DaskFeatures
+
+    trips, original = [], DaskFeatures.ask
+
+    def ask(stack, tasks):
+        trips.append(len(tasks))
+        if len(trips) == 3:
+            misfortune(client)
+        return original(stack, tasks)
+
     model = MKLClassifier(KERNELS, weights="uniform", **SPREAD)
-    away = clone(model).fit(da.from_array(X, chunks=(100, 4)), F > 0)
-    assert len(calls) > 3
     home = clone(model).fit(X, F > 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(DaskFeatures, "ask", ask)
+        away = clone(model).fit(da.from_array(X, chunks=(100, 4)), F > 0)
+    assert len(trips) > 3
+    assert misfortune is kill_one or sum(client.run(_slow_calls).values()) > 0
     assert away.objective_ == pytest.approx(home.objective_, rel=3e-6)
     np.testing.assert_allclose(away.decision_function(X), home.decision_function(X), atol=5e-3)

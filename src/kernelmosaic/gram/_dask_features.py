@@ -1,8 +1,14 @@
-"""Features on the workers of a Dask cluster: rows are partitioned, and only vectors and D × D matrices travel."""
+"""Features on the workers of a Dask cluster: rows are partitioned, and only vectors and D × D matrices travel.
+
+A trip to the workers and back takes tens of milliseconds whatever it does, so what can be done in one is: a Newton step
+is one task a partition and one sum, and what is known of a β from an earlier trip is not asked again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -10,7 +16,7 @@ import dask
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram.factored import FactoredGram
+from kernelmosaic.gram.factored import FactoredGram, Sweep
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import FeatureStack, StackFactors, StoredFeatures, under_gate
 from kernelmosaic.gram.gram import Array
@@ -18,9 +24,22 @@ from kernelmosaic.gram.row_blocks import ArrayRows, Rows
 from kernelmosaic.gram.stack import Kernels
 from kernelmosaic.kernels.base import Block
 
+#: Matrices of this many partitions are summed by a worker, so that no more of them come here.
+_SUMMED = 8
+#: A Newton matrix nobody may need is formed in the same trip if it costs a partition no more flops than a trip lasts.
+_FLOPS_A_TRIP = 1e9
+
 
 class DaskFeatures(FeatureStack):
-    """Features computed where the rows are, and kept there; a partition that is lost is computed again."""
+    """Features computed where the rows are, and kept there; a partition that is lost is computed again.
+
+    Attributes
+    ----------
+    trips : int
+        How often the workers were asked for something, and waited for.
+    """
+
+    trips: int = 0
 
     def __init__(self, kernel_set: FeatureMaps, source: Any, dtype: Any) -> None:
         self.n_kernels, self.n_samples = len(kernel_set), source.shape[0]
@@ -29,23 +48,38 @@ class DaskFeatures(FeatureStack):
         known = dask.delayed(kernel_set, traverse=False)
         blocks = source.X.to_delayed().ravel()
         self.parts = list(dask.persist(*[dask.delayed(_fill, pure=False)(known, block, dtype) for block in blocks]))
+        self.seen, self.watched = _Seen(np.zeros(0)), list(range(self.n_kernels))
+        self._spread: tuple[tuple[Array, ...], list[Any]] = (), []
+        self._norms: Array | None = None
 
     def over_parts(self, work: Callable[..., Any], *chunked: Any, **shared: Any) -> list[Any]:
         """Return work(features of a partition, its chunks, …) for every partition, done where the features are."""
-        return list(dask.compute(*self.tasks(work, *chunked, **shared)))
+        return self.ask(self.tasks(work, *chunked, **shared))
+
+    def ask(self, tasks: list[Any]) -> list[Any]:
+        """Make a trip: return what tasks return."""
+        self.trips += 1
+        return list(dask.compute(*tasks, optimize_graph=False))
 
     def tasks(self, work: Callable[..., Any], *chunked: Any, **shared: Any) -> list[Any]:
         """Return the same, yet to be done; what is chunked is an array of n rows, or a list of one item a partition."""
-        spread = {name: dask.delayed(value, traverse=False) for name, value in shared.items()}
         self.rows_read += self.n_samples
         cut = [one if isinstance(one, list) else self.chunks(one) for one in chunked]
-        return [
-            dask.delayed(work, pure=False)(part, *own, **spread) for part, *own in zip(self.parts, *cut, strict=True)
-        ]
+        task = dask.delayed(partial(work, **shared), pure=False, traverse=False)
+        return [task(part, *own) for part, *own in zip(self.parts, *cut, strict=True)]
 
     def chunks(self, rows: NDArray[Any] | None) -> list[Any]:
         """Cut an array as the rows are; nothing is one nothing a partition."""
         return [None if rows is None else rows[a:b] for a, b in pairwise(self.edges)]
+
+    def spread(self, rows: tuple[Array, ...]) -> list[Any]:
+        """Return arrays cut as the rows are, which travel but once as long as they are the same."""
+        known, chunks = self._spread
+        if len(known) != len(rows) or any(one is not other for one, other in zip(known, rows, strict=True)):
+            cut = zip(*map(self.chunks, rows), strict=True)
+            chunks = list(dask.persist(*[dask.delayed(own, pure=False, traverse=False) for own in cut]))
+            self._spread = rows, chunks
+        return chunks
 
     def placed_features(self, rows: Rows, kernels: Kernels) -> Iterator[tuple[int, Block]]:
         wanted = np.arange(*rows.indices(self.n_samples)) if isinstance(rows, slice) else np.asarray(rows)
@@ -54,7 +88,7 @@ class DaskFeatures(FeatureStack):
             int(p): dask.delayed(_take, pure=False)(self.parts[p], wanted[owner == p] - self.edges[p], list(kernels))
             for p in np.unique(owner)
         }
-        found = dict(zip(tasks, dask.compute(*tasks.values()), strict=True))
+        found = dict(zip(tasks, self.ask(list(tasks.values())), strict=True))
         for k, m in enumerate(kernels):
             Z = np.empty((len(wanted), int(self.widths[m])), dtype=self.dtype)
             for p, blocks in found.items():
@@ -67,6 +101,20 @@ class DaskFeatures(FeatureStack):
     def combine_gated(self, gates: NDArray[Any], out: Any = None) -> Any:
         return DaskFactoredGram(self, np.any(gates != 0, axis=0).astype(np.float64), np.asarray(gates))
 
+    def products(
+        self, beta: NDArray[Any], rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None
+    ) -> NDArray[np.float64]:
+        every = [int(m) for m in (range(self.n_kernels) if kernels is None else kernels)]
+        self.watched, seen = every, self.seen_of(beta)
+        if missing := [m for m in every if m not in seen.outputs]:
+            fresh = self.outputs(self.sums(beta, missing), beta.shape[1:])
+            seen.outputs |= {m: fresh[m] for m in missing}
+        at = slice(None) if rows is None else rows
+        out = np.zeros((self.n_kernels, self.n_samples if rows is None else len(rows), *beta.shape[1:]))
+        for m in every:
+            out[m] = seen.outputs[m][at]
+        return out
+
     def outputs(
         self, sums: dict[int, Array], columns: tuple[int, ...] = (), rows: NDArray[np.intp] | None = None
     ) -> NDArray[np.float64]:
@@ -77,8 +125,32 @@ class DaskFeatures(FeatureStack):
 
     def sums(self, beta: NDArray[Any], kernels: Kernels, gates: NDArray[Any] | None = None) -> dict[int, Array]:
         every = [int(m) for m in kernels]
-        parts = self.over_parts(_sums, beta, self.chunks(gates), kernels=every)
-        return {m: np.sum([part[m] for part in parts], axis=0) for m in every}
+        known = {} if gates is not None else self.seen_of(beta).sums
+        if missing := [m for m in every if m not in known]:
+            parts = self.over_parts(_sums, beta, self.chunks(gates), kernels=missing)
+            known |= {m: np.sum([part[m] for part in parts], axis=0) for m in missing}
+        return {m: known[m] for m in every}
+
+    def seen_of(self, beta: NDArray[Any]) -> _Seen:
+        """Return what is known of these coefficients, to which more may be added; others are forgotten."""
+        if not np.array_equal(self.seen.beta, beta):
+            self.seen = _Seen(np.array(beta))
+        return self.seen
+
+    def squared_norms(self) -> Array:
+        """Return the squared norms of the rows of every Z_m, of shape (n, P); they are asked for once."""
+        if self._norms is None:
+            self._norms = np.concatenate(self.over_parts(_squared_norms))
+        return self._norms
+
+
+@dataclass
+class _Seen:
+    """What trips have told of a β: Z_mᵀβ and Z_m Z_mᵀβ of some kernels."""
+
+    beta: Array
+    sums: dict[int, Array] = field(default_factory=dict)
+    outputs: dict[int, Array] = field(default_factory=dict)
 
 
 class DaskFactoredGram(FactoredGram):
@@ -91,39 +163,75 @@ class DaskFactoredGram(FactoredGram):
         # Gates travel once, not with every operation.
         chunks = stack.chunks(gates)
         self.spread_gates = chunks if gates is None else list(dask.persist(*map(dask.delayed, chunks)))
+        self.active = [int(m) for m in np.flatnonzero(weights)]
         self.n_samples = stack.n_samples
-        self.n_features = int(stack.widths[np.flatnonzero(weights)].sum())
+        self.n_features = int(stack.widths[self.active].sum())
         self.block_samples = stack.options.block_samples
 
     def apply(self, W: Array) -> Array:
-        return np.concatenate(dask.compute(*self._tasks("apply", whole=W)))
+        return np.concatenate(self.stack.ask(self._tasks(_apply, W=W)))
 
     def adjoint(self, V: Array) -> Array:
-        return np.asarray(np.sum(dask.compute(*self._tasks("adjoint", V)), axis=0))
+        if self.gates is None:
+            sums = self.stack.sums(V, self.active)
+            scaled = [np.sqrt(self.weights[m]) * sums[m] for m in self.active]
+            return np.concatenate([np.zeros((0, *V.shape[1:])), *scaled])
+        return np.asarray(np.sum(self.stack.ask(self._tasks(_adjoint, V)), axis=0))
+
+    def products(self, beta: Array, exact: bool = False) -> Array:
+        if self.gates is not None or self.shift is not None:
+            return np.asarray(super().products(beta, exact))
+        # Kernel by kernel, with those whose slopes will be asked for: that is as many trips as their sum.
+        each = self.stack.products(beta, kernels=np.union1d(self.active, self.stack.watched).astype(np.intp))
+        return np.asarray(np.tensordot(self.weights, each, axes=1))
+
+    def products_given(self, beta: Array, pull: Array) -> Array:
+        if self.gates is not None:
+            return super().products_given(beta, pull)
+        ends = np.cumsum(self.stack.widths[self.active])[:-1]
+        sums = zip(self.active, np.split(pull, ends), strict=True)
+        self.stack.seen_of(beta).sums |= {m: own / np.sqrt(self.weights[m]) for m, own in sums}
+        return self.products(beta)
 
     def normal_matrix(self, theta: Array, precise: bool = False) -> Array:
-        # Summed in pairs on the workers: one matrix comes here, not one a partition.
-        terms = self._tasks("normal_matrix", theta)
-        while len(terms) > 1:
-            terms = [dask.delayed(_add, pure=False)(*terms[k : k + 2]) for k in range(0, len(terms), 2)]
-        return np.asarray(terms[0].compute())
+        return np.asarray(self._merged(self._tasks(_matrix, theta, precise=precise))[-1])
+
+    def pull_and_matrix(self, V: Array, theta: Array, precise: bool = False) -> tuple[Array, Array]:
+        _, pull, M = self._merged(self._tasks(_pull_and_matrix, V, theta, precise=precise))
+        return pull, M
+
+    def sweep(self, direction: Array | None, residual: Array, rule: Callable[..., Any], rows: Any) -> Sweep:
+        eager = self.n_samples * (self.n_features + 1) ** 2 <= _FLOPS_A_TRIP * len(self.stack.parts)
+        options = {"direction": direction, "rule": rule, "eager": eager}
+        change, pull, M = self._merged(self._tasks(_sweep, residual, self.stack.spread(rows), **options))
+
+        def form() -> Array:
+            return self.normal_matrix(rule(residual - change, *rows)[1])
+
+        return Sweep(change, pull, (lambda: M) if eager else form)
 
     def rows(self, which: NDArray[np.intp]) -> Array:
-        active = [int(m) for m in np.flatnonzero(self.weights)]
-        found = dict(self.stack.features(which, active))
+        found = dict(self.stack.features(which, self.active))
         gates = None if self.gates is None else self.gates[which]
         scaled = [
-            under_gate(np.sqrt(self.weights[m]) * found[m], None if gates is None else gates[:, m]) for m in active
+            under_gate(np.sqrt(self.weights[m]) * found[m], None if gates is None else gates[:, m]) for m in self.active
         ]
         return np.hstack([np.zeros((len(which), 0)), *scaled])
 
     def squared_norms(self) -> Array:
-        return np.concatenate(dask.compute(*self._tasks("squared_norms")))
+        norms = self.stack.squared_norms()
+        return np.asarray((norms if self.gates is None else norms * self.gates**2) @ self.weights)
 
-    def _tasks(self, operation: str, *chunked: Array, whole: Array | None = None) -> list[Any]:
-        """Return what each partition is to do: an operation of its own factored kernel."""
-        options = {"operation": operation, "weights": self.weights, "whole": whole}
-        return self.stack.tasks(_operate, self.spread_gates, *chunked, **options)
+    def _tasks(self, work: Callable[..., Any], *chunked: Any, **shared: Any) -> list[Any]:
+        """Return what each partition is to do with its own factored kernel."""
+        return self.stack.tasks(_operate, self.spread_gates, *chunked, operation=work, weights=self.weights, **shared)
+
+    def _merged(self, tasks: list[Any]) -> tuple[Any, ...]:
+        """Make a trip for results that `_merge` knows to put together; many are put together on the way."""
+        merge = dask.delayed(_merge, pure=False, traverse=False)
+        while len(tasks) > _SUMMED:
+            tasks = [merge(*tasks[k : k + _SUMMED]) for k in range(0, len(tasks), _SUMMED)]
+        return _merge(*self.stack.ask(tasks))
 
 
 # What the workers do ----------------------------------------------------------------------------------------------
@@ -145,12 +253,47 @@ def _sums(part: StoredFeatures, beta: Array, gates: Array | None, kernels: list[
     return part.sums(beta, kernels, gates)
 
 
+def _squared_norms(part: StoredFeatures) -> Array:
+    each = np.eye(part.n_kernels)
+    return np.stack([StackFactors(part, own).squared_norms() for own in each], axis=1)
+
+
 def _operate(
-    part: StoredFeatures, gates: Array | None, *own: Array, operation: str, weights: Array, whole: Array | None
-) -> Array:
-    arguments = own if whole is None else (whole,)
-    return np.asarray(getattr(StackFactors(part, weights, gates), operation)(*arguments))
+    part: StoredFeatures, gates: Array | None, *own: Any, operation: Callable[..., Any], weights: Array, **shared: Any
+) -> Any:
+    return operation(StackFactors(part, weights, gates), *own, **shared)
 
 
-def _add(*terms: Array) -> Array:
-    return np.asarray(sum(terms))
+def _apply(gram: StackFactors, W: Array) -> Array:
+    return np.asarray(gram.apply(W))
+
+
+def _adjoint(gram: StackFactors, V: Array) -> Array:
+    return np.asarray(gram.adjoint(V))
+
+
+def _matrix(gram: StackFactors, theta: Array, precise: bool) -> tuple[Any, ...]:
+    return None, None, gram.normal_matrix(theta, precise)
+
+
+def _pull_and_matrix(gram: StackFactors, V: Array, theta: Array, precise: bool) -> tuple[Any, ...]:
+    return None, *gram.pull_and_matrix(V, theta, precise)
+
+
+def _sweep(
+    gram: StackFactors,
+    residual: Array,
+    rows: tuple[Array, ...],
+    direction: Array | None,
+    rule: Callable[..., Any],
+    eager: bool,
+) -> tuple[Any, ...]:
+    seen = gram.sweep(direction, residual, rule, rows)
+    return seen.change, seen.pull, seen.matrix() if eager else None
+
+
+def _merge(*results: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Put together what parts of the rows return: numbers by row one after the other, then sums over rows."""
+    by_row, *sums = zip(*results, strict=True)
+    rows = None if by_row[0] is None else np.concatenate(by_row)
+    return rows, *(None if one[0] is None else np.sum(one, axis=0) for one in sums)

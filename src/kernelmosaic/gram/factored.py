@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from copy import copy
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,25 @@ from kernelmosaic.gram.linear import Cholesky
 _JITTER = 1e-5
 #: A block whose mean diagonal is below this has no inverse to speak of.
 _NOTHING = 1e-290
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What one pass of a Newton step returns.
+
+    Attributes
+    ----------
+    change : ndarray of shape (n,)
+        Z d.
+    pull : ndarray of shape (D,) or (D, k)
+        Zᵀ V.
+    matrix : callable
+        Returns [Z, 1]ᵀ diag(θ) [Z, 1]: known already, or another pass for whoever needs it.
+    """
+
+    change: Any
+    pull: Any
+    matrix: Callable[[], Any]
 
 
 class FactoredGram(Gram):
@@ -60,6 +81,28 @@ class FactoredGram(Gram):
 
         Unless it is to be precise, features in single precision may be multiplied in single precision.
         """
+
+    def sweep(self, direction: Array | None, residual: Array, rule: Callable[..., Any], rows: Any) -> Sweep:
+        """Follow a direction d and look at its end: Z d, Zᵀβ and the normal matrix of θ, in one trip where trips cost.
+
+        Parameters
+        ----------
+        direction : ndarray of shape (D,) or None
+            d; None for zeros.
+        residual : ndarray of shape (n,)
+            Residuals before the step, from which Z d is taken.
+        rule : callable
+            Sample by sample, from residuals and the rows: β and θ. It must be possible to pickle.
+        rows : tuple of ndarray of shape (n,)
+            What the rule knows of each sample; the same arrays in every pass.
+        """
+        change = np.zeros_like(residual) if direction is None else self.apply(direction)
+        beta, theta = rule(residual - change, *rows)
+        return Sweep(change, self.adjoint(beta), lambda: self.normal_matrix(theta))
+
+    def pull_and_matrix(self, V: Any, theta: Any, precise: bool = False) -> tuple[Any, Any]:
+        """Return Zᵀ V and the normal matrix of θ, in one trip where trips cost."""
+        return self.adjoint(V), self.normal_matrix(theta, precise)
 
     @abstractmethod
     def rows(self, which: NDArray[np.intp]) -> Array:
@@ -113,6 +156,18 @@ class FactoredGram(Gram):
         part.shift = None if self.shift is None else self.shift[which]
         return part
 
+    def products_given(self, beta: Array, pull: Array) -> Array:
+        """Return K β where Zᵀ β, the pull, is known."""
+        out: Array = self.apply(pull)
+        return out if self.shift is None else out + self.shift * beta
+
+    def products_of(self, part: Any, rows: NDArray[np.intp], beta: Array) -> Array:
+        # The part's rows are at hand: Zᵀβ needs no pass over all.
+        out: Array = self.apply(part.adjoint(beta))
+        if self.shift is not None:
+            out[rows] += self.shift[rows] * beta
+        return out
+
     def solve_free(self, rows: NDArray[np.intp], ridge: Array, right: Array) -> Array:
         if len(rows) <= self.n_features:
             return super().solve_free(rows, ridge, right)
@@ -125,10 +180,11 @@ class FactoredGram(Gram):
         place, scaled = self.backend.asarray, right / softened[:, np.newaxis]
         theta, spread = np.zeros(self.n_samples), np.zeros((self.n_samples, right.shape[1]))
         theta[rows], spread[rows] = 1.0 / softened, scaled
-        M = self.normal_matrix(place(theta), precise=True)[:-1, :-1]
+        pull, M = self.pull_and_matrix(place(spread), place(theta), precise=True)
+        M = M[:-1, :-1]
         diagonal = self.backend.diagonal_view(M)
         diagonal += 1.0
-        answer = self.apply(Cholesky(M).solve(self.adjoint(place(spread))))
+        answer = self.apply(Cholesky(M).solve(pull))
         return np.asarray(scaled - self.backend.to_numpy(answer)[rows] / softened[:, np.newaxis])
 
 

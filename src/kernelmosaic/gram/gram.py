@@ -59,6 +59,12 @@ class Gram(ABC):
         """Return the kernel of some samples alone, at hand for solving their problem."""
         return DenseGram(self.block(rows))
 
+    def products_of(self, part: Any, rows: NDArray[np.intp], beta: Array) -> Array:
+        """Return Kβ where β is zero but at these rows, whose kernel alone is the part."""
+        spread = np.zeros(self.n_samples)
+        spread[rows] = beta
+        return np.asarray(self.products(spread))
+
     def restricted(self, rows: Any) -> Gram:
         """Return the same for row numbers of the backend, of any number of samples."""
         return DenseGram(self.block(rows))

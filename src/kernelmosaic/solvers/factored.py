@@ -94,11 +94,12 @@ def _by_steps(gram: FactoredGram, program: Program, start: Vector | None, tol: f
     # A device forms the matrices of interior points faster than it takes steps.
     if gram.backend is NUMPY and gram.shift is None and program.has_losses and program.target.any():
         passes = 0 if near is None else near.solution.n_iter
-        newton = ProximalNewton(
-            gram, program, program.feasible(np.zeros(program.n_samples) if start is None else start)
-        )
+        if near is None:
+            newton = ProximalNewton(gram, program, program.feasible(np.zeros(program.n_samples)))
+        else:
+            newton = ProximalNewton(gram, program, near.solution.beta, near.solution.values)
         found = newton.solve(max(tol, _SMOOTH) if newton.sigma else tol)
-        near = _Near(gram, program, found.beta, n_iter=passes + found.n_iter)
+        near = _Near(gram, program, found.beta, passes + found.n_iter, found.values)
         near.improve(tol, _patience(gram))
     return None if near is None else near.solution
 

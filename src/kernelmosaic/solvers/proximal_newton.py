@@ -12,13 +12,13 @@ With a ridge there is nothing to soften: σ is zero, and a handful of steps do.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 
-from kernelmosaic.gram.factored import FactoredGram
+from kernelmosaic.gram.factored import FactoredGram, Sweep
 from kernelmosaic.gram.linear import Cholesky
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify, relative_gap
 
@@ -37,6 +37,8 @@ _CLOSED = 1e-9
 _MAX_ITER = 50
 #: Sufficient decrease in a line search, and the most halvings.
 _ARMIJO, _HALVINGS = 1e-4, 12
+#: Relative to the coefficients' sizes: a sum this near to the total meets it.
+_MET = 1e-13
 
 
 class ProximalNewton:
@@ -50,6 +52,8 @@ class ProximalNewton:
         The rest of the problem, with a target.
     beta : ndarray of shape (n,)
         A feasible start.
+    values : ndarray of shape (n,), optional
+        Kβ there, if it is known.
 
     Attributes
     ----------
@@ -64,10 +68,12 @@ class ProximalNewton:
     problems"; Rockafellar (1976), "Monotone operators and the proximal point algorithm".
     """
 
-    def __init__(self, gram: FactoredGram, program: Program, beta: Vector) -> None:
+    def __init__(self, gram: FactoredGram, program: Program, beta: Vector, values: Vector | None = None) -> None:
         self.gram, self.program = gram, program
-        self.w = gram.adjoint(beta)
-        self.values = gram.apply(self.w)
+        self.w, self.values = np.zeros(gram.n_features), np.zeros(program.n_samples)
+        if beta.any():
+            self.w = gram.adjoint(beta)
+            self.values = gram.apply(self.w) if values is None else values
         self.sigma = 0.0 if (program.ridge > 0).all() else self._first_sigma()
         self.n_iter = 0
         self._soften(beta)
@@ -86,66 +92,123 @@ class ProximalNewton:
         best: Solution | None = None
         moved = True
         while True:
-            w_dual = self.gram.adjoint(self.beta)
-            dual = p.linear_value(self.beta) - 0.5 * float(w_dual @ w_dual)
-            losses = float(p.losses(self.values, p.best_intercept(self.values)))
-            primal = 0.5 * float(self.w @ self.w) + losses
+            # Between steps β may miss the total, which the intercept prices; what is certified meets it.
+            dual = p.linear_value(self.beta) - 0.5 * float(self.pull @ self.pull) + self.intercept * self._missing()
+            primal = 0.5 * float(self.w @ self.w) + float(p.losses(self.values, p.best_intercept(self.values)))
             gap = relative_gap(primal, dual)
             ends = not moved or self.n_iter >= _MAX_ITER
             if gap <= tol or ends:
-                found = certify(p, self.beta, self.gram.apply(w_dual), self.n_iter)
+                found = self._certified()
                 best = found if best is None or found.gap < best.gap else best
                 if best.gap <= tol or ends:
                     return best
-            own = 0.5 * float(np.sum((self.w - w_dual) ** 2))
-            if self.sigma and own <= (_SOLVED * (primal - dual) if gap > tol else _CLOSED * abs(primal)):
+            if self.sigma and self._own_gap() <= (_SOLVED * (primal - dual) if gap > tol else _CLOSED * abs(primal)):
                 self.sigma *= _NARROWER
                 self._soften(self.beta)
-                w_dual = self.gram.adjoint(self.beta)
-            moved = self._step(self.w - w_dual)
+            moved = self._step()
 
     def _soften(self, centre: Vector) -> None:
-        """Pose the problem around a centre, and read β off the present w."""
+        """Pose the problem around a centre, and look at it from the present w and its best intercept."""
         p = self.program
         self.softened = replace(p, target=p.target + self.sigma * centre, ridge=p.ridge + self.sigma)
-        self.value = self._read(self.w, self.values)
+        self._look()
 
-    def _read(self, w: Vector, values: Vector) -> float:
-        """Set β to what w and its best intercept imply, which sums to the total, and return the problem's value."""
+    def _look(self) -> None:
+        """Read β, its pull Zᵀβ and the curvature off the present w and its best intercept."""
+        self.intercept = self.softened.best_intercept(self.values)
+        self._take(self._sweep(None, self.intercept))
+
+    def _sweep(self, direction: Vector | None, intercept: float) -> Sweep:
+        """Make the one pass of a step: from w and the intercept if there is no direction, else from its end."""
+        p = self.program
+        residual = self.softened.target - self.values - intercept
+        rule = Reading(p.epsilon, self.sigma)
+        return self.gram.sweep(direction, residual, rule, (p.lower, p.upper, p.ridge))
+
+    def _take(self, seen: Sweep) -> None:
         p = self.softened
-        intercept = p.best_intercept(values)
-        self.beta: Vector = p.conjugate_argmax(p.target - values - intercept)
-        return 0.5 * float(w @ w) + float(p.losses(values, intercept))
+        self.beta: Vector = p.conjugate_argmax(p.target - self.values - self.intercept)
+        self.pull, self.matrix = seen.pull, seen.matrix
+        self.value = self._value(self.w, self.values, self.intercept)
 
-    def _step(self, slope: Vector) -> bool:
-        """Take a Newton step from w, cut where the value no longer falls; False if it never does."""
+    def _value(self, w: Vector, values: Vector, intercept: float) -> float:
+        return 0.5 * float(w @ w) + float(self.softened.losses(values, intercept))
+
+    def _missing(self) -> float:
+        """By how much β falls short of the total: the value's slope in the intercept."""
+        return 0.0 if self.program.total is None else self.program.total - float(self.beta.sum())
+
+    def _own_gap(self) -> float:
+        """Return how far the present problem is from being solved."""
+        apart = self.intercept - self.softened.best_intercept(self.values)
+        return 0.5 * float(np.sum((self.w - self.pull) ** 2)) + abs(apart * self._missing())
+
+    def _certified(self) -> Solution:
+        """Return the solution that w implies, its intercept being the best, so that β sums to the total."""
+        p = self.softened
+        if abs(self._missing()) > _MET * float(np.abs(self.beta).sum()):
+            beta = p.conjugate_argmax(p.target - self.values - p.best_intercept(self.values))
+            return certify(self.program, beta, self.gram.products(beta), self.n_iter)
+        return certify(self.program, self.beta, self.gram.products_given(self.beta, self.pull), self.n_iter)
+
+    def _step(self) -> bool:
+        """Take a Newton step from w and the intercept, cut where the value no longer falls; False if it never does."""
         try:
-            direction = -Cholesky(self._newton_matrix()).solve(slope)
+            direction, turn = self._direction()
         except LinAlgError:  # overflown
             return False
-        steep, change = float(slope @ direction), self.gram.apply(direction)
-        w, values, before = self.w, self.values, self.value
         self.n_iter += 1
-        size = 1.0
-        for _ in range(_HALVINGS if steep < 0 else 0):
-            self.w, self.values = w + size * direction, values + size * change
-            self.value = self._read(self.w, self.values)
-            if self.value <= before + _ARMIJO * size * steep:
+        slope, missing = self.w - self.pull, self._missing()
+        steep = float(slope @ direction) + missing * turn
+        if not steep < 0:
+            return False
+        # What the end of a whole step is worth, and all that the next step needs to know there, is one pass.
+        seen, intercept = self._sweep(direction, self.intercept + turn), self.intercept + turn
+        if self._move(direction, seen, 1.0, intercept, steep):
+            self.intercept = intercept
+            self._take(seen)
+            return True
+        for halvings in range(_HALVINGS):
+            size = 0.5**halvings
+            best = self.softened.best_intercept(self.values + size * seen.change)
+            if self._move(direction, seen, size, best, steep):
+                self._look()
                 return True
-            size *= 0.5
-        self.w, self.values = w, values
-        self.value = self._read(w, values)
         return False
 
-    def _newton_matrix(self) -> NDArray[np.float64]:
-        """Return the curvature in w, the best intercept following it."""
-        p = self.softened
-        bends = (self.beta > p.lower) & (self.beta < p.upper)
-        if p.epsilon:
-            bends &= self.beta != 0
-        M: NDArray[np.float64] = self.gram.normal_matrix(np.where(bends, 1.0 / p.ridge, 0.0))
+    def _move(self, direction: Vector, seen: Sweep, size: float, intercept: float, steep: float) -> bool:
+        """Go so far along the direction, unless the value does not fall enough."""
+        w, values = self.w + size * direction, self.values + size * seen.change
+        falls = self._value(w, values, intercept) <= self.value + _ARMIJO * size * steep
+        if falls:
+            self.w, self.values = w, values
+        return falls
+
+    def _direction(self) -> tuple[Vector, float]:
+        """Return the Newton step of w and that of the intercept."""
+        M: NDArray[np.float64] = self.matrix()
         H, ones, total = M[:-1, :-1], M[:-1, -1], float(M[-1, -1])
-        if p.total is not None and total > 0:
+        slope, missing = self.w - self.pull, self._missing()
+        has_intercept = self.program.total is not None and total > 0
+        if has_intercept:
             H = H - np.outer(ones, ones) / total
+            slope = slope - ones * (missing / total)
         H.flat[:: len(H) + 1] += 1.0
-        return H
+        direction = -Cholesky(H).solve(slope)
+        return direction, -(missing + float(ones @ direction)) / total if has_intercept else 0.0
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Reads β and the curvature Θ off residuals, sample by sample, wherever the samples are."""
+
+    epsilon: float
+    sigma: float
+
+    def __call__(self, residual: Vector, lower: Vector, upper: Vector, ridge: Vector) -> tuple[Vector, Vector]:
+        box = Program(residual, lower, upper, ridge + self.sigma, self.epsilon, None)
+        beta = box.conjugate_argmax(residual)
+        bends = (beta > lower) & (beta < upper)
+        if self.epsilon:
+            bends &= beta != 0
+        return beta, np.where(bends, 1.0 / box.ridge, 0.0)

@@ -216,7 +216,9 @@ class OneOutput(WorkingSet[Slopes, Solution]):
 
     program: Program
 
-    def __init__(self, gram: Gram, program: Program, beta: Vector, options: Options) -> None:
+    def __init__(
+        self, gram: Gram, program: Program, beta: Vector, options: Options, values: Vector | None = None
+    ) -> None:
         super().__init__(gram, program, options)
         self.climb = ascend_singles if program.total is None else ascend_pairs
         self.backend = gram.backend
@@ -227,7 +229,10 @@ class OneOutput(WorkingSet[Slopes, Solution]):
         size = int(np.clip(options.share * n, options.least, options.largest)) if options.size is None else options.size
         self.size = min(n, size)
         self.wait = self.waited = 0
-        self._set_values(gram.products(self.beta) if np.any(beta) else self.backend.zeros((n,)))
+        if values is None:
+            self._set_values(gram.products(self.beta) if np.any(beta) else self.backend.zeros((n,)))
+        else:
+            self._set_values(self.backend.asarray(values))
 
     def _set_values(self, values: Any) -> None:
         self.residual = self.there.target - values - self.there.ridge * self.beta
@@ -403,9 +408,11 @@ class FreeFirst(OneOutput):
     those of them that have most to gain.
     """
 
-    def __init__(self, gram: Gram, program: Program, beta: Vector, n_iter: int = 0) -> None:
+    def __init__(
+        self, gram: Gram, program: Program, beta: Vector, n_iter: int = 0, values: Vector | None = None
+    ) -> None:
         size = min(gram.block_samples, program.n_samples)
-        super().__init__(gram, program, beta, Options(size=size, newton_free=program.n_samples))
+        super().__init__(gram, program, beta, Options(size=size, newton_free=program.n_samples), values)
         self.n_iter = n_iter
         self.early, self.sharper = 0.01 if gram.factored else 0.1, 1.0
         self.crowded = False
@@ -470,11 +477,11 @@ class FreeFirst(OneOutput):
         total = None if p.total is None else float(np.clip(own.sum(), *limits))
         inside = restricted(p, working, p.target[working] - theirs, total)
         found = self.solve_inside(part, inside, own, tol)
-        del part
-        change, beta = np.zeros_like(at.beta), at.beta.copy()
-        change[working], beta[working] = found - own, found
+        beta = at.beta.copy()
+        beta[working] = found
         self.n_iter += 1
-        values = at.values + self.gram.products(change)
+        values = at.values + self.gram.products_of(part, working, found - own)
+        del part
         self.largest = max(self.largest, float(np.abs(values).max()))
         if float(np.abs(values).max()) < _SHRUNK * self.largest:
             values = self.gram.products(beta, exact=True)
