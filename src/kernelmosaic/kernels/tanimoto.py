@@ -13,8 +13,6 @@ from kernelmosaic.kernels.base import Block, Kernel, pairwise_statistic
 
 #: Whole numbers up to this are exact in single precision, and so are sums that stay below it.
 _EXACT = 2.0**24
-#: Dense samples with a smaller share of numbers that are not zero are compared as sparse ones.
-_SPARSE = 1 / 16
 
 
 class Tanimoto(Kernel):
@@ -120,12 +118,10 @@ def _compiled_minima(X: Any, Y: Any) -> NDArray[Any]:
 
 
 def _compact(X: Any) -> Any:
-    """Return samples in the smallest form that loses nothing: sparse if mostly zeros, in single precision if whole."""
+    """Return samples as the compiled loops read them: every number once, in single precision if that loses nothing."""
     if sparse.issparse(X):
         X = X.copy()
         X.sum_duplicates()
-    elif np.count_nonzero(X) < _SPARSE * X.size:
-        X = sparse.csr_array(X)
     values = X.data if sparse.issparse(X) else X
     whole = float(_sums(X).max()) < _EXACT and bool((values == np.rint(values)).all())
     return X.astype(np.float32) if whole else X
