@@ -13,6 +13,7 @@ from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from kernelmosaic.backend import to_host
 from kernelmosaic.estimators._base import BaseMKL
+from kernelmosaic.kernels.base import refuse_text
 from kernelmosaic.machines import Machine, Survival
 
 Array = NDArray[np.float64]
@@ -139,8 +140,9 @@ class MKLSurvival(RegressorMixin, BaseMKL):
 
     def _validated(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Array, Array | None, Any]:
         original = X
-        # Without y it is scikit-learn that says so.
-        times = y if y is None else read_times(y)
+        with refuse_text(X, y):
+            # Without y it is scikit-learn that says so.
+            times = y if y is None else read_times(y)
         X, times = self._validate(X, times, reset=True, y_numeric=True, multi_output=True)
         weight = self._sample_weight(sample_weight, X)
         if not np.any(times[:, 0] if weight is None else times[:, 0] * weight):
