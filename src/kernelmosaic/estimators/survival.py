@@ -75,6 +75,8 @@ class MKLSurvival(RegressorMixin, BaseMKL):
 
     epsilon: Any
 
+    _takes_subsets = True
+
     def __init__(
         self,
         kernels: Any = None,

@@ -10,6 +10,7 @@ from kernelmosaic.kernels.matrices import Diffusion, Precomputed
 from kernelmosaic.kernels.profiles import FFT, Correlation
 from kernelmosaic.kernels.projected import Projected
 from kernelmosaic.kernels.strings import SmithWaterman, Spectrum, WeightedDegree
+from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.tanimoto import Tanimoto
 from kernelmosaic.kernels.views import PerColumn, family, per_column
 
@@ -32,6 +33,7 @@ __all__ = [
     "SmithWaterman",
     "Spectrum",
     "StatisticKernel",
+    "Subsets",
     "Sum",
     "Tanimoto",
     "WeightedDegree",
