@@ -25,6 +25,8 @@ if TYPE_CHECKING:
         MKLOneClass,
         MKLRegressor,
         MKLRegressorCV,
+        MKLSurvival,
+        MKLSurvivalCV,
         PosteriorMKLClassifier,
     )
     from kernelmosaic.persistence import load, save
@@ -46,6 +48,8 @@ __all__ = [
     "MKLOneClass",
     "MKLRegressor",
     "MKLRegressorCV",
+    "MKLSurvival",
+    "MKLSurvivalCV",
     "PosteriorMKLClassifier",
     "__version__",
     "datasets",
@@ -78,6 +82,8 @@ _HOMES = dict.fromkeys(
         "MKLOneClass",
         "MKLRegressor",
         "MKLRegressorCV",
+        "MKLSurvival",
+        "MKLSurvivalCV",
         "PosteriorMKLClassifier",
     ),
     "kernelmosaic.estimators",

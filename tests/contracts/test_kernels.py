@@ -20,6 +20,8 @@ from tests.reference import naive_kernels as naive
 import kernelmosaic.kernels
 from kernelmosaic.kernels import (
     FFT,
+    Categorical,
+    Clinical,
     Correlation,
     Diffusion,
     Gaussian,
@@ -34,6 +36,7 @@ from kernelmosaic.kernels import (
     SmithWaterman,
     Spectrum,
     Sum,
+    Tanimoto,
     WeightedDegree,
 )
 
@@ -60,6 +63,15 @@ HEAT = naive.diffusion(ADJACENCY.tolist(), 0.4)
 DNA = np.array(["".join(rng.choice(list("ACGT"), 30)) for _ in range(8)] + ["ACGTACGTACGTACGTACGTACGTACGTAC"] * 2)
 RAGGED = [s[: 30 - 3 * i] for i, s in enumerate(DNA)]
 PROTEINS = ["".join(rng.choice(list("ACDW"), n)) for n in (5, 9, 14, 9, 20, 7, 12)]
+BITS = (rng.rand(12, 9) < 0.4).astype(float)
+BITS[4] = BITS[9] = 0.0
+COUNTS = rng.poisson(0.8, size=(12, 7)) * rng.choice([1.0, 1.5], size=(12, 7))
+COUNTS[3] = 0.0
+CODES = rng.randint(0, 3, size=(12, 4)).astype(float)
+PATIENTS = np.array(
+    [[age, sex, stage, 7] for age in (31, 54, 60.5) for sex in "mf" for stage in ["low", "high"]], object
+)
+LEVELS = ["low", "middle", "high"]
 
 
 def gaussian_pair(width):
@@ -100,6 +112,22 @@ EXAMPLES: dict[type[Kernel], list[Example]] = {
             Laplacian(factor=0.5),
             NUMBERS,
             laplacian_pair(0.5 * naive.median_width(NUMBERS.tolist(), naive.manhattan)),
+        ),
+    ],
+    Tanimoto: [Example(Tanimoto(), BITS, naive.tanimoto), Example(Tanimoto(), COUNTS, naive.tanimoto)],
+    Categorical: [
+        Example(Categorical(), CODES, naive.categorical),
+        Example(Categorical(), PATIENTS, naive.categorical),
+    ],
+    Clinical: [
+        Example(Clinical(), NUMBERS, lambda x, z: naive.clinical(x, z, np.ptp(NUMBERS, axis=0))),
+        Example(Clinical(), PATIENTS, lambda x, z: naive.clinical(x, z, [29.5, None, None, None])),
+        Example(
+            Clinical(kinds=["continuous", "nominal", LEVELS, "ordinal"]),
+            PATIENTS,
+            lambda x, z: naive.clinical(
+                *([v[0], v[1], LEVELS.index(v[2]), v[3]] for v in (x, z)), [29.5, None, 2, None]
+            ),
         ),
     ],
     Correlation: [Example(Correlation(), WITH_CONSTANT, naive.correlation)],

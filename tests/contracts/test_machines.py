@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose
 from tests.contracts.discovery import concrete_subclasses
 
 import kernelmosaic.machines
-from kernelmosaic.machines import SVC, SVR, Huber, LeastSquares, Machine, OneClass
+from kernelmosaic.machines import SVC, SVR, Huber, LeastSquares, Machine, OneClass, Survival
 from kernelmosaic.machines.base import SubsampledMachine
 from kernelmosaic.machines.multiclass import CrammerSinger, MulticlassMachine, PairwiseSlack
 from kernelmosaic.machines.posterior import PosteriorSVC
@@ -34,6 +34,7 @@ SOFT = np.where(RNG.rand(N) < 0.15, 0.0, np.tanh(2 * TARGET))
 CLASSES = np.digitize(TARGET, [-0.5, 0.5])
 WEIGHT = RNG.uniform(0.2, 2.0, size=N)
 SOME = RNG.permutation(N)[:12]
+EVENT = RNG.rand(N) < 0.6
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,11 @@ class Example:
 
 def excess(x: np.ndarray) -> np.ndarray:
     return np.maximum(x, 0.0)
+
+
+def censored(f: np.ndarray, epsilon: float) -> np.ndarray:
+    """How far predictions are off: to both sides of a time that was observed, below one that was censored."""
+    return excess(np.where(EVENT, np.abs(TARGET - f), TARGET - f) - epsilon)
 
 
 def huber(error: np.ndarray, delta: float) -> np.ndarray:
@@ -73,6 +79,13 @@ EXAMPLES: dict[type, list[Example]] = {
         Example(
             SVR(TARGET, 2.0, 0.2, slack=2),
             lambda half, f, b: 2 * half + 2.0 * (excess(np.abs(TARGET - f) - 0.2) ** 2).sum(),
+        ),
+    ],
+    Survival: [
+        Example(Survival(TARGET, EVENT, 2.0, 0.1), lambda half, f, b: half + 2.0 * censored(f, 0.1).sum()),
+        Example(
+            Survival(TARGET, EVENT, 2.0, 0.1, slack=2, sample_weight=WEIGHT),
+            lambda half, f, b: 2 * half + 2.0 * WEIGHT @ censored(f, 0.1) ** 2,
         ),
     ],
     Huber: [

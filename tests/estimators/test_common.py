@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from kernelmosaic import MKLClassifier, MKLOneClass, MKLRegressor
+from kernelmosaic import MKLClassifier, MKLOneClass, MKLRegressor, MKLSurvival
 from kernelmosaic.kernels import Gaussian, Linear
 
 ESTIMATORS = [
     MKLClassifier(),
     MKLRegressor(),
     MKLOneClass(),
+    # The checks know times without censoring.
+    MKLSurvival(),
     # Fixed weights, squared slack, other norms and normalisations are the same code in all three.
     MKLClassifier(weights="uniform"),
     MKLRegressor(slack=2, norm=2),

@@ -22,6 +22,8 @@ from kernelmosaic.kernels import Gaussian, Linear, family
 X, Y = load_iris(return_X_y=True)
 X, Y = X[::3], np.array(["se", "ve", "vi"])[Y[::3]]
 NAMES = [name for name in kernelmosaic.__all__ if name[0].isupper()]
+#: Estimators that are fitted to numbers.
+NUMBERS = ("MKLRegressor", "LocalizedMKLRegressor", "MKLSurvival")
 VOID = {"br", "img", "input", "link", "meta", "hr"}
 
 
@@ -64,7 +66,7 @@ def make(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_fitted_estimator_shows_what_it_learned(name):
-    model = fitted(make(name), X, X[:, 0] if "Regressor" in name else Y)
+    model = fitted(make(name), X, X[:, 0] if name.startswith(NUMBERS) else Y)
     page = Page(summary_html(model))
     assert page.open == []
     for kernel in model.kernel_names_:
@@ -96,7 +98,7 @@ def test_it_stands_below_scikit_learns_own(name):
     assert len(model._repr_html_()) == pytest.approx(len(theirs), abs=20)
     assert "km-summary" not in model._repr_html_()
     assert "km-summary" not in model._repr_mimebundle_()["text/html"]
-    fitted(model, X, X[:, 0] if "Regressor" in name else Y)
+    fitted(model, X, X[:, 0] if name.startswith(NUMBERS) else Y)
     for html in (model._repr_html_(), model._repr_mimebundle_()["text/html"]):
         assert html.endswith(summary_html(model))
         assert html.count("km-summary") > 1

@@ -58,6 +58,23 @@ def correlation(x: Vector, z: Vector) -> float:
     return linear(a, b) / math.sqrt(linear(a, a) * linear(b, b))
 
 
+def tanimoto(x: Vector, z: Vector) -> float:
+    together = sum(map(max, x, z))
+    return sum(map(min, x, z)) / together if together else 1.0
+
+
+def categorical(x: Sequence, z: Sequence) -> float:
+    return mean(float(a == b) for a, b in zip(x, z, strict=True))
+
+
+def clinical(x: Sequence, z: Sequence, ranges: Sequence[float | None]) -> float:
+    """Numbers by their difference, as a share of the range; what has no range by whether it is the same."""
+    return mean(
+        float(a == b) if span is None else max(0.0, 1.0 - abs(a - b) / span)
+        for a, b, span in zip(x, z, ranges, strict=True)
+    )
+
+
 def spectrum(x: str, z: str, length: int = 3) -> float:
     a, b = (Counter(s[i : i + length] for i in range(len(s) - length + 1)) for s in (x, z))
     return sum(a[word] * b[word] for word in a)

@@ -8,6 +8,7 @@ from kernelmosaic.estimators.cv import (
     LocalizedMKLClassifierCV,
     MKLClassifierCV,
     MKLRegressorCV,
+    MKLSurvivalCV,
 )
 from kernelmosaic.estimators.discriminant import DiscriminantMKLClassifier
 from kernelmosaic.estimators.lfda import LFDA
@@ -15,6 +16,7 @@ from kernelmosaic.estimators.localized import LocalizedMKLClassifier, LocalizedM
 from kernelmosaic.estimators.one_class import MKLOneClass
 from kernelmosaic.estimators.posterior import PosteriorMKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
+from kernelmosaic.estimators.survival import MKLSurvival
 
 __all__ = [
     "LFDA",
@@ -31,5 +33,7 @@ __all__ = [
     "MKLOneClass",
     "MKLRegressor",
     "MKLRegressorCV",
+    "MKLSurvival",
+    "MKLSurvivalCV",
     "PosteriorMKLClassifier",
 ]

@@ -37,7 +37,7 @@ class Standardizer:
         """Return that of the columns which all kernels reading them take as numbers."""
         read = {kind: np.zeros(X.shape[1], dtype=bool) for kind in ("numbers", "other")}
         for spec in specs:
-            kind = "numbers" if spec.kernel.input_kind == "numbers" else "other"
+            kind = "numbers" if spec.kernel.input_kind == "numbers" and not spec.kernel.keeps_scale else "other"
             read[kind][slice(None) if spec.columns is None else spec.columns] = True
         columns = np.flatnonzero(read["numbers"] & ~read["other"])
         taken = X[:, columns]

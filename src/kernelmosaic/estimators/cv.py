@@ -25,6 +25,7 @@ from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.discriminant import DiscriminantMKLClassifier, check_discriminant_targets
 from kernelmosaic.estimators.localized import LocalizedMKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
+from kernelmosaic.estimators.survival import MKLSurvival, concordance
 from kernelmosaic.learning.problem import progress
 from kernelmosaic.machines.base import check_count
 
@@ -60,6 +61,8 @@ class PathCV(BaseEstimator):
     _along: ClassVar[str] = "C"
     _range: ClassVar[tuple[float, float]] = (1e-2, 1e3)
     _falls: ClassVar[bool] = False
+    #: Whether a number of folds means stratified ones, as it does for classifiers.
+    _stratifies: ClassVar[bool] = False
     _standardizer: Standardizer | None = None
     _calibration: Calibration | None = None
 
@@ -70,8 +73,8 @@ class PathCV(BaseEstimator):
         self.Cs_ = self._values(samples)
         norms = self._distinct_norms()
         routed = self._routed(params, given_weight)
-        cv = self._splitter(samples.y)
-        folds = list(cv.split(samples.X, samples.y, **routed.splitter.split))
+        target = self._fold_target(samples.y)
+        folds = list(self._splitter(target).split(samples.X, target, **routed.splitter.split))
         order = self.Cs_[::-1] if self._falls else self.Cs_
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         model = partial(self._model, samples, seed=seed)
@@ -210,11 +213,15 @@ class PathCV(BaseEstimator):
     def _calibration_of(self, outputs: list[HeldOut], held: list[NDArray[np.intp]], samples: Samples) -> Calibration:
         raise NotImplementedError
 
+    def _fold_target(self, y: Any) -> Any:
+        """Return what folds may be stratified by."""
+        return y
+
     def _splitter(self, y: Any = None) -> Any:
         # Loads a good part of scikit-learn, which the estimators that choose nothing do without.
         from sklearn.model_selection import check_cv
 
-        return check_cv(self.cv, y, classifier=is_classifier(self))
+        return check_cv(self.cv, y, classifier=self._stratifies or is_classifier(self))
 
     def _scorer(self) -> Any:
         from sklearn.metrics import check_scoring
@@ -879,3 +886,133 @@ def _deviation(y: Array, weight: Array | None) -> float:
     values, at = np.unique(y, return_inverse=True)
     counts = np.bincount(at, weights=weight)
     return float(np.sqrt(np.average((values - np.average(values, weights=counts)) ** 2, weights=counts)))
+
+
+# Survival ------------------------------------------------------------------------------------------------------------
+
+
+class _HeldOutSurvival(_HeldOutRegressor):
+    """The same with the score of survival."""
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        return concordance(y, self.outputs, sample_weight)
+
+
+class MKLSurvivalCV(PathCV, MKLSurvival):
+    """:class:`MKLSurvival` with C and the norm of its weights chosen by cross-validation.
+
+    Every fold follows a path of warm-started fits along C, one path per norm, and the best pair is fitted to all
+    samples.
+
+    Parameters
+    ----------
+    kernels : list, default=None
+        As in :class:`MKLSurvival`.
+    Cs : int or array-like, default=20
+        The values of C to try, or how many: so many from 0.001 to 100, evenly on a logarithmic scale.
+    norms : sequence, default=(1, 2, "uniform")
+        The norms of the weights to try, ``"elastic"`` among them; ``"uniform"`` gives all kernels the same weight.
+    cv : int, splitter or iterable, default=5
+        As in :class:`~sklearn.model_selection.GridSearchCV`: a number means folds that are stratified by whether the
+        event was observed, which is also what splitters are given for y.
+    scoring : callable, default=None
+        Called with an estimator that knows the predictions for the samples held out, with these samples, and with
+        their events and times in two columns; None means the concordance.
+    n_jobs, refit, scale
+        As in :class:`MKLClassifierCV`.
+    epsilon, l1_ratio, penalties, penalty_power, slack, solver, normalize, approximation, rank
+        As in :class:`MKLSurvival`.
+    tol, max_iter, memory_budget, device, random_state
+        As in :class:`MKLSurvival`.
+    verbose : bool, default=False
+        Show how many folds are done.
+
+    Attributes
+    ----------
+    C_, norm_, Cs_, scores_, scores_by_norm_, best_score_, weights_path_, weights_paths_, duality_gaps_
+        As in :class:`MKLClassifierCV`.
+    weights_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_, objective_, duality_gap_
+        Of the fit to all samples, as in :class:`MKLSurvival`.
+    """
+
+    _model_class = MKLSurvival
+    _range = (1e-3, 1e2)
+    _stratifies = True
+
+    def __init__(
+        self,
+        kernels: Any = None,
+        *,
+        Cs: Any = 20,
+        norms: Any = (1, 2, "uniform"),
+        cv: Any = 5,
+        scoring: Any = None,
+        n_jobs: int | None = None,
+        refit: bool = True,
+        scale: bool = True,
+        epsilon: float = 0.1,
+        l1_ratio: float = 0.5,
+        penalties: Any = None,
+        penalty_power: float = 0.5,
+        slack: int = 1,
+        solver: str = "newton",
+        normalize: str | None = "trace",
+        approximation: str | None = None,
+        rank: Any = 500,
+        tol: float = 1e-3,
+        max_iter: int = 100,
+        memory_budget: float | None = None,
+        device: str | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.kernels = kernels
+        self.Cs = Cs
+        self.norms = norms
+        self.cv = cv
+        self.scoring = scoring
+        self.n_jobs = n_jobs
+        self.refit = refit
+        self.scale = scale
+        self.epsilon = epsilon
+        self.l1_ratio = l1_ratio
+        self.penalties = penalties
+        self.penalty_power = penalty_power
+        self.slack = slack
+        self.solver = solver
+        self.normalize = normalize
+        self.approximation = approximation
+        self.rank = rank
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Self:
+        """Choose C and the norm by cross-validation, and fit to all samples.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Samples.
+        y : structured array of shape (n_samples,), or array-like of shape (n_samples, 2) or (n_samples,)
+            Events and times, as in :meth:`MKLSurvival.fit`.
+        sample_weight : array-like of shape (n_samples,), optional
+            Factors of C, sample by sample; they count in the scores as well.
+        **params : dict
+            ``groups`` for the splitter; with metadata routing enabled, whatever splitter and scorer ask for.
+
+        Returns
+        -------
+        self
+        """
+        X, times, weight, original = self._validated(self._begin(X), y, sample_weight)
+        return self._search(Samples(X, times, weight, original), params, weight)
+
+    def _fold_target(self, y: Array) -> NDArray[np.int64]:
+        return y[:, 0].astype(np.int64)
+
+    def _stand_in(self, held: HeldOut, calibration: Callable[[], Calibration]) -> Any:
+        return _HeldOutSurvival(held.outputs[:, 0])

@@ -35,7 +35,8 @@ class Samples:
     sides : list
         What each kernel's normalisation knows of the samples, or None.
     shares : list of bool
-        Whether the kernel is a function of a statistic, which kernels with the same view share.
+        Whether the kernel is evaluated on the backend; on the host, whether it is a function of a statistic, which
+        kernels with the same view share.
     centres, norms : list
         On a device: what is taken off the samples of squared distances, and their squared norms then; else None.
     """
@@ -264,7 +265,7 @@ class ProductKernelSet(KernelSet):
 def _takes_tensors(kernel: Kernel, backend: Backend) -> bool:
     """Whether a kernel has a formula for tensors: those of others may be written for NumPy alone."""
     if not isinstance(kernel, StatisticKernel):
-        return False
+        return kernel.takes_tensors
     try:
         return is_tensor(kernel.from_statistic(backend.zeros((1, 1))))
     except Exception:  # whatever a formula for arrays makes of a tensor, the host serves

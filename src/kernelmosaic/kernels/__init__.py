@@ -2,17 +2,22 @@
 
 from kernelmosaic.kernels.algebra import Product, Scaled, Sum
 from kernelmosaic.kernels.base import Kernel, StatisticKernel
+from kernelmosaic.kernels.categorical import Categorical, Clinical
 from kernelmosaic.kernels.gaussian import Gaussian, Laplacian
+from kernelmosaic.kernels.groups import by_group, read_gmt
 from kernelmosaic.kernels.linear import Linear, Polynomial
 from kernelmosaic.kernels.matrices import Diffusion, Precomputed
 from kernelmosaic.kernels.profiles import FFT, Correlation
 from kernelmosaic.kernels.projected import Projected
 from kernelmosaic.kernels.strings import SmithWaterman, Spectrum, WeightedDegree
 from kernelmosaic.kernels.subsets import Subsets
+from kernelmosaic.kernels.tanimoto import Tanimoto
 from kernelmosaic.kernels.views import PerColumn, family, per_column
 
 __all__ = [
     "FFT",
+    "Categorical",
+    "Clinical",
     "Correlation",
     "Diffusion",
     "Gaussian",
@@ -30,7 +35,10 @@ __all__ = [
     "StatisticKernel",
     "Subsets",
     "Sum",
+    "Tanimoto",
     "WeightedDegree",
+    "by_group",
     "family",
     "per_column",
+    "read_gmt",
 ]

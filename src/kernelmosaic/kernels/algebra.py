@@ -36,6 +36,10 @@ class _Pair(Kernel):
     def costs_by_entries(self) -> bool:  # type: ignore[override]
         return self.left.costs_by_entries and self.right.costs_by_entries
 
+    @property
+    def keeps_scale(self) -> bool:  # type: ignore[override]
+        return self.left.keeps_scale or self.right.keeps_scale
+
     def fit(self, X: Any, y: Any = None) -> Self:
         X = self.validate(X)
         self.left_ = clone(self.left).fit(X, y)
@@ -152,6 +156,10 @@ class Scaled(Kernel):
     @property
     def costs_by_entries(self) -> bool:  # type: ignore[override]
         return self.kernel.costs_by_entries
+
+    @property
+    def keeps_scale(self) -> bool:  # type: ignore[override]
+        return self.kernel.keeps_scale
 
     def fit(self, X: Any, y: Any = None) -> Self:
         self._check_parts()

@@ -32,18 +32,25 @@ class Kernel(BaseEstimator, ABC):
 
     Attributes
     ----------
-    input_kind : {"numbers", "rows", "sequences"}
-        What one sample is: a row of numbers, the number of a row of a given matrix, or a string.
+    input_kind : {"numbers", "rows", "sequences", "table"}
+        What one sample is: a row of numbers, the number of a row of a given matrix, a string, or a row of a table whose
+        columns may hold numbers or text.
     accepts_sparse : bool
         Whether the formula takes SciPy's compressed sparse rows.
     costs_by_entries : bool
         Whether many small blocks of dense samples cost what one large block of as many entries does, and several
         threads may compute them at once; not if a formula describes every sample before it compares two.
+    takes_tensors : bool
+        Whether `_block` takes tensors as well as arrays, and is evaluated where they are.
+    keeps_scale : bool
+        Whether what its columns hold is lost by standardising them, as counts are.
     """
 
     input_kind: ClassVar[str] = "numbers"
     accepts_sparse: ClassVar[bool] = False
     costs_by_entries: ClassVar[bool] = False
+    takes_tensors: ClassVar[bool] = False
+    keeps_scale: ClassVar[bool] = False
     # An array times a kernel is a mistake; NumPy would make it an array of kernels.
     __array_ufunc__: ClassVar[None] = None
 
@@ -206,7 +213,7 @@ def refuse_text(X: Any, y: Any = None) -> Iterator[None]:
         column, value = found
         raise ValueError(
             f"X: column {column!r} holds text ({value!r}) where numbers are read: say which columns a kernel reads, "
-            "(name, kernel, columns), and give text to a sequence kernel such as Spectrum."
+            "(name, kernel, columns), and give text to Categorical or to a sequence kernel such as Spectrum."
         ) from error
 
 

@@ -140,6 +140,7 @@ class SubsetFamily(Sequence[Named]):
     """
 
     input_kind: ClassVar[str] = "numbers"
+    keeps_scale: ClassVar[bool] = False
     name: str
     kernel: Any
     columns: NDArray[np.intp]

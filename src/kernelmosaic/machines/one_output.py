@@ -74,6 +74,49 @@ class SVR(Machine):
         self._program = Program(np.asarray(y, dtype=np.float64), -reach, reach, ridge, epsilon=float(epsilon))
 
 
+class Survival(Machine):
+    """Censored regression: min ½‖w‖² + Σ Cᵢ lᵢ(f(xᵢ)) on the logarithms yᵢ of times, some of which are lower bounds.
+
+    Where the event was observed, lᵢ(f) = max(0, |yᵢ − f| − ε), as in `SVR`; of a censored sample nothing more is known
+    than that the event comes later, lᵢ(f) = max(0, yᵢ − f − ε), so that its coefficient is not negative. With
+    ``slack=2`` the excess is squared: min ‖w‖² + Σ Cᵢ lᵢ².
+
+    Parameters
+    ----------
+    y : array of shape (n,)
+        Logarithms of the times.
+    event : array of shape (n,)
+        Whether the event was observed; else the time is censored.
+    C : float
+        Factor of the loss.
+    epsilon : float
+        Half-width of the tube in which errors are free.
+    slack : {1, 2}
+        Norm of the slack.
+    sample_weight : array of shape (n,), optional
+        Factors of C, sample by sample.
+
+    References
+    ----------
+    Shivaswamy, Chu and Jansche (2007), "A support vector approach to censored targets".
+    """
+
+    def __init__(
+        self,
+        y: NDArray[Any],
+        event: NDArray[Any],
+        C: float = 1.0,
+        epsilon: float = 0.0,
+        slack: int = 1,
+        sample_weight: NDArray[np.float64] | None = None,
+    ) -> None:
+        check_positive("C", C)
+        check_positive("epsilon", epsilon, zero=True)
+        reach, ridge, self.objective_scale = slack_terms(C, slack, len(y), sample_weight)
+        target, lower = np.asarray(y, dtype=np.float64), np.where(np.asarray(event, dtype=bool), -reach, 0.0)
+        self._program = Program(target, lower, reach, ridge, epsilon=float(epsilon))
+
+
 class Huber(Machine):
     """Huber regression: min ½‖w‖² + Σ Cᵢ h(yᵢ − f(xᵢ)), where h(r) = r²/(2δ) up to |r| = δ and |r| − δ/2 beyond.
 

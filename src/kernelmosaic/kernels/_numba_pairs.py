@@ -1,0 +1,87 @@
+"""Compiled sums over the columns of two samples. Imported only where there are many pairs: Numba is slow to import."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+#: Samples of B that are compared with all of A before the next: their rows stay in the second-level cache.
+_TILE = 16
+
+
+# Additions in any order: only then are they vectorised. Nothing here is infinite or NaN.
+@njit(cache=True, nogil=True, fastmath={"reassoc", "nsz"})
+def sums_of_minima(A: NDArray[Any], B: NDArray[Any], symmetric: bool) -> NDArray[Any]:
+    """Return Σ_c min(A[i, c], B[j, c]) for all rows; with ``symmetric`` B is A, and half of them are computed."""
+    n, m, width = A.shape[0], B.shape[0], A.shape[1]
+    out = np.empty((n, m), A.dtype)
+    zero = A.dtype.type(0)
+    for start in range(0, m, _TILE):
+        stop = min(start + _TILE, m)
+        for i in range(start if symmetric else 0, n):
+            a = A[i]
+            # Four at a time, so that a is loaded once for them; the last row stands in where there are fewer.
+            for j in range(start, stop, 4):
+                j1, j2, j3 = min(j + 1, stop - 1), min(j + 2, stop - 1), min(j + 3, stop - 1)
+                b0, b1, b2, b3 = B[j], B[j1], B[j2], B[j3]
+                t0 = t1 = t2 = t3 = zero
+                for c in range(width):
+                    t0 += min(a[c], b0[c])
+                    t1 += min(a[c], b1[c])
+                    t2 += min(a[c], b2[c])
+                    t3 += min(a[c], b3[c])
+                out[i, j], out[i, j1], out[i, j2], out[i, j3] = t0, t1, t2, t3
+    if symmetric:
+        for i in range(n):
+            out[i, i + 1 :] = out[i + 1 :, i]
+    return out
+
+
+@njit(cache=True, nogil=True)
+def sparse_sums_of_minima(
+    a_ends: NDArray[Any],
+    a_columns: NDArray[Any],
+    a: NDArray[Any],
+    b_ends: NDArray[Any],
+    b_columns: NDArray[Any],
+    b: NDArray[Any],
+    width: int,
+) -> NDArray[Any]:
+    """Return the same for compressed sparse rows without repeated columns: only what is stored of B is read."""
+    n, m = len(a_ends) - 1, len(b_ends) - 1
+    out = np.empty((n, m), a.dtype)
+    row = np.zeros(width, a.dtype)
+    for i in range(n):
+        for p in range(a_ends[i], a_ends[i + 1]):
+            row[a_columns[p]] = a[p]
+        for j in range(m):
+            total = a.dtype.type(0)
+            for p in range(b_ends[j], b_ends[j + 1]):
+                total += min(row[b_columns[p]], b[p])
+            out[i, j] = total
+        for p in range(a_ends[i], a_ends[i + 1]):
+            row[a_columns[p]] = 0
+    return out
+
+
+@njit(cache=True, nogil=True)
+def sums_of_tents(A: NDArray[np.float64], B: NDArray[np.float64], symmetric: bool) -> NDArray[np.float64]:
+    """Return Σ_c max(0, 1 − |A[i, c] − B[c, j]|) for the rows of A and the columns of B.
+
+    The innermost loop runs over samples: tables have few columns.
+    """
+    m = B.shape[1]
+    out = np.zeros((A.shape[0], m))
+    for i in range(A.shape[0]):
+        first = i if symmetric else 0
+        total = out[i, first:]
+        for c in range(A.shape[1]):
+            value, others = A[i, c], B[c, first:]
+            for j in range(others.size):
+                total[j] += max(0.0, 1.0 - abs(value - others[j]))
+        if symmetric:
+            out[first:, i] = total
+    return out

@@ -1,0 +1,185 @@
+"""Kernels between rows of tables: categories that match, numbers by their difference, and both together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils import check_array
+
+from kernelmosaic.backend import TINY
+from kernelmosaic.kernels.base import Block, Kernel
+
+_NAMES = ("nominal", "ordinal", "continuous")
+
+
+class Clinical(Kernel):
+    """k(x, z) = the mean over columns of max(0, 1 − |x_j − z_j| / range_j), or of 1[x_j = z_j] for a nominal column.
+
+    The range of a column is that of the training samples, so that every column counts alike, whatever its unit: there
+    is nothing to standardise. A new value so far outside that range that it is more than one range away from another is
+    as unlike it as can be. A column that is constant in training counts as nominal.
+
+    Parameters
+    ----------
+    kinds : "auto", str or sequence, default="auto"
+        What each column is: ``"nominal"``, categories without an order, of numbers or text; ``"continuous"`` or
+        ``"ordinal"``, numbers; or, for categories that are not numbers, a list of them in order, whose places are
+        compared. A word serves all columns; a list has one item per column that the kernel reads. ``"auto"`` takes
+        columns of numbers for continuous and all others for nominal.
+
+    Attributes
+    ----------
+    kinds_ : list
+        What each column is.
+    ranges_ : ndarray of shape (n_columns,)
+        The range of each column in training; zero for those that count as nominal.
+
+    References
+    ----------
+    Daemen and De Moor (2009), "Development of a kernel function for clinical data".
+
+    Examples
+    --------
+    >>> from kernelmosaic.kernels import Clinical
+    >>> patients = [[30, "f", "low"], [50, "m", "high"], [70, "f", "medium"]]
+    >>> kernel = Clinical(kinds=["continuous", "nominal", ["low", "medium", "high"]]).fit(patients)
+    >>> kernel(patients[:1], patients)
+    array([[1.        , 0.16666667, 0.5       ]])
+    """
+
+    input_kind: ClassVar[str] = "table"
+
+    def __init__(self, kinds: Any = "auto") -> None:
+        self.kinds = kinds
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        X = self.validate(X)
+        self.kinds_ = self._kinds(X)
+        columns = [self._numbers(X, j, kind) for j, kind in enumerate(self.kinds_)]
+        spans = [0.0 if one is None else float(one.max()) - float(one.min()) for one in columns]
+        self.ranges_ = np.array(spans, dtype=np.float64)
+        if not np.all(np.isfinite(self.ranges_)):
+            j = int(np.argmin(np.isfinite(self.ranges_)))
+            raise ValueError(f"X: the range of column {j} overflows; give it in a larger unit.")
+        return self
+
+    def validate(self, X: Any) -> Any:
+        """Return X as a table of numbers, or of objects where some are not, or raise naming what is missing."""
+        if not hasattr(X, "shape"):  # NumPy would make text of numbers that stand beside it
+            X = np.asarray(X, dtype=object)
+        table = check_array(X, dtype=None, ensure_all_finite=False, input_name="X", estimator=self)
+        if table.dtype.kind in "fiub" or all(map(_holds_numbers, table.T)):
+            return check_array(table, dtype=np.float64, input_name="X", estimator=self)
+        table = table.astype(object, copy=False)
+        for j, column in enumerate(table.T):
+            for i, value in enumerate(column):
+                # The missing value of pandas does not compare, that of floats does not equal itself.
+                if value is None or str(value) == "<NA>" or (isinstance(value, float) and np.isnan(value)):
+                    raise ValueError(
+                        f"X[{i}, {j}] is {value!r}: {type(self).__name__} has no rule for a missing value; fill it in, "
+                        "such as with a category of its own."
+                    )
+        return table
+
+    def _block(self, X: Any, Y: Any) -> Block:
+        if not hasattr(self, "ranges_"):
+            # An unfitted kernel takes its columns for the training set, as a test-versus-train block has them.
+            return np.asarray(clone(self).fit(Y)._block(X, Y))
+        left, right = self._placed(X, X if Y is X else Y)
+        if len(left) * len(right) <= TINY**2:
+            K = np.zeros((len(left), len(right)))
+            for a, b in zip(left.T, right.T, strict=True):
+                K += np.maximum(0.0, 1.0 - np.abs(a[:, np.newaxis] - b))
+        else:
+            from kernelmosaic.kernels._numba_pairs import sums_of_tents
+
+            K = sums_of_tents(np.ascontiguousarray(left), np.ascontiguousarray(right.T), Y is X)
+        K /= left.shape[1]
+        return K
+
+    def _diagonal(self, X: Any) -> NDArray[np.float64]:
+        return np.ones(X.shape[0])
+
+    def _placed(self, X: Any, Y: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the columns of both as numbers that are one apart, or more, where samples have nothing in common."""
+        if X.shape[1] != len(self.ranges_):
+            raise ValueError(
+                f"X has {X.shape[1]} columns, but {type(self).__name__} was fitted to {len(self.ranges_)}."
+            )
+        left, right = (np.empty(one.shape) for one in (X, Y))
+        for j, (kind, span) in enumerate(zip(self.kinds_, self.ranges_, strict=True)):
+            if span > 0:
+                for out, one in ((left, X), (right, Y)):
+                    out[:, j] = self._numbers(one, j, kind) / span
+            else:
+                # Categories are numbered, so that two of them are one apart at least.
+                number: dict[Any, int] = {}
+                for out, one in ((left, X), (right, Y)):
+                    out[:, j] = [number.setdefault(value, len(number)) for value in one[:, j].tolist()]
+        return left, right
+
+    def _kinds(self, X: Any) -> list[Any]:
+        """Return what every column is."""
+        kinds = self.kinds
+        if isinstance(kinds, str) and kinds == "auto":
+            return ["continuous" if _holds_numbers(X[:, j]) else "nominal" for j in range(X.shape[1])]
+        each = [kinds] * X.shape[1] if isinstance(kinds, str) else kinds
+        if not isinstance(each, Sequence | np.ndarray) or len(each) != X.shape[1]:
+            raise ValueError(
+                f"kinds={kinds!r}: give 'auto', one word for all, or a list with one item for each of the "
+                f"{X.shape[1]} columns."
+            )
+        for kind in each:
+            if (isinstance(kind, str) and kind not in _NAMES) or not isinstance(kind, str | list | tuple):
+                raise ValueError(
+                    f"kinds={kinds!r}: {kind!r} is no kind of column; choose 'nominal', 'ordinal' or 'continuous', or "
+                    "list the categories in order."
+                )
+        return list(each)
+
+    def _numbers(self, X: Any, j: int, kind: Any) -> NDArray[np.float64] | None:
+        """Return a column whose differences count as numbers, None if it is nominal."""
+        if isinstance(kind, str) and kind == "nominal":
+            return None
+        column = X[:, j]
+        if isinstance(kind, str):
+            if not _holds_numbers(column):
+                text = next(value for value in column if not isinstance(value, Real))
+                raise ValueError(
+                    f"X: column {j} holds {text!r}, which is no number; in kinds, call it 'nominal' or list its "
+                    "categories in order."
+                )
+            return np.asarray(check_array(column[:, np.newaxis], dtype=np.float64, input_name="X")[:, 0])
+        place = {category: float(i) for i, category in enumerate(kind)}
+        unknown = [value for value in column.tolist() if value not in place]
+        if unknown:
+            raise ValueError(f"X: column {j} holds {unknown[0]!r}, which is not among the categories {list(kind)!r}.")
+        return np.array([place[value] for value in column.tolist()])
+
+
+class Categorical(Clinical):
+    """k(x, z) = the share of the columns in which two samples hold the same category, be it a number or a text.
+
+    Examples
+    --------
+    >>> from kernelmosaic.kernels import Categorical
+    >>> Categorical()([["red", 1], ["blue", 1]])
+    array([[1. , 0.5],
+           [0.5, 1. ]])
+    """
+
+    kinds = "nominal"
+
+    def __init__(self) -> None:
+        pass
+
+
+def _holds_numbers(column: NDArray[Any]) -> bool:
+    return column.dtype.kind in "fiu" or all(
+        isinstance(value, Real) and not isinstance(value, bool) for value in column
+    )
