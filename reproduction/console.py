@@ -17,7 +17,7 @@ from reproduction.runner import Finished, Watcher
 
 #: Metrics a paper's table prints; the others are in the file.
 _SHOWN = ("accuracy", "mse", "error", "sv_percent", "total_cost", "explained_variance_2")
-_CAPTION = "In brackets the published figure; = within, ≠ beyond two of its deviations (or two points)."
+_CAPTION = "In brackets the published figure; = within, ≠ beyond two standard errors of the difference."
 _QUICK = " A quick look: few folds on few samples, not to be held against the papers."
 
 

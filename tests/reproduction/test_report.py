@@ -18,7 +18,7 @@ from reproduction.page import make_page
 from reproduction.papers import missing_parts
 from reproduction.pictures import Drawing, draw_pictures
 from reproduction.reading import keep_summaries, read_run
-from reproduction.rows import Row, agreement, ours, read_rows, tallies, write_rows
+from reproduction.rows import Row, agreement, ours, read_rows, write_rows
 
 TOP = Path(__file__).parents[2]
 KEPT = TOP / "docs" / "reproduction"
@@ -49,8 +49,8 @@ class Parts(HTMLParser):
 
 def test_rows_come_back_as_they_were_written(tmp_path):
     rows = [
-        Row("set", "MKL", "kL-kP", "accuracy", 91.25, 0.5, 10, "C=10", 90.0, 1.5, 1.25, True),
-        Row("set", "MKL", "kL-kP", "weight:kL", 0.3, None, 1, "", 0.5, None, -0.2, False),
+        Row("set", "MKL", "kL-kP", "accuracy", 91.25, 0.5, 20, "C=10", (91.0, 91.5), 90.0, 1.5, 10),
+        Row("set", "MKL", "kL-kP", "weight:kL", 0.3, None, 1, "", (), 0.5, None),
         Row("set", "MKL", "kL-kP", "seconds", 0.125),
     ]
     write_rows(rows, tmp_path / "x.csv")
@@ -132,21 +132,11 @@ def test_the_page_has_every_line_and_no_link_outside(folder):
 
 
 def test_figures_beside_published_ones_say_in_words_whether_they_agree():
-    row = Row("set", "MKL", "k", "accuracy", 91.25, 0.5, 10, "", 90.0, 1.5, 1.25, True)
+    row = Row("set", "MKL", "k", "accuracy", 91.25, 0.5, 10, published=90.0, published_std=1.5)
     assert ours(row) == "91.25 ± 0.50"
     assert agreement(row) == "within +1.25"
-    assert agreement(Row("set", "MKL", "k", "weight:kL", 0.1, None, 1, "", 0.9, None, -0.8, False)) == "beyond −0.80"
+    assert agreement(Row("set", "MKL", "k", "weight:kL", 0.1, published=0.9)) == "beyond −0.80"
     assert agreement(Row("set", "MKL", "k", "time", 1.0)) == ""
-
-
-def test_cells_are_counted_family_by_family():
-    def row(metric: str, within: bool | None) -> Row:
-        return Row("set", "MKL", "k", metric, 1.0, within=within)
-
-    rows = [row("accuracy", True), row("accuracy", False), row("weight:a", True), row("weight:b", True)]
-    rows += [row("penalty:a", False), row("wins:direct:accuracy", True), row("seconds", None)]
-    found = {one.metric: (one.within, one.compared) for one in tallies(rows)}
-    assert found == {"accuracy": (1, 2), "weights": (2, 2), "penalties": (0, 1), "verdicts": (1, 1)}
 
 
 def test_pictures_are_drawn_once_and_kept(folder, tmp_path, monkeypatch):
