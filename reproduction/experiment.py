@@ -253,6 +253,11 @@ class Experiment:
         """Return the rows with the published figures beside ours."""
         return join(rows, self.paper, self.table, self.splits)
 
+    def findings(self, rows: Sequence[Row]) -> list[str]:
+        """Return what a study has found, in sentences; most experiments are no studies."""
+        say = getattr(self.protocol, "findings", None)
+        return [] if say is None else list(say(rows))
+
     def fingerprint(self, scale: Scale) -> str:
         """Return a short text that changes with the version and with what there is to run."""
         text = "\n".join([str(self.version), *sorted(unit.key for unit in self.units(scale))])

@@ -50,9 +50,10 @@ def make_markdown(run: Run) -> str:
         *_about(run),
         "## How many figures agree",
         _RULE,
-        _agreement([one for one in run.results if not one.experiment.another_reading_of]),
+        _agreement([one for one in run.results if _is_counted(one)]),
         *_apart(run.results),
         *_readings(run),
+        *_studies(run.results),
         *_claims(judge(run)),
         *_notes(run.results),
         *_missing(run),
@@ -85,6 +86,11 @@ def _about(run: Run) -> list[str]:
             "and with fewer splits than this page describes."
         )
     return [made, "\n".join(f"- **{paper}** {_PAPERS.get(paper, '')}" for paper in papers)]
+
+
+def _is_counted(one: Result) -> bool:
+    """Say whether an experiment is held against its paper; what other readings and studies give is shown elsewhere."""
+    return not (one.experiment.another_reading_of or one.experiment.findings(one.rows))
 
 
 def _agreement(results: Sequence[Result]) -> str:
@@ -150,6 +156,15 @@ def _side_by_side(results: Sequence[Result]) -> str:
     rows.append(("mean difference", "", "", "", *(f"{sum(one) / len(one):.2f}" if one else "" for one in away)))
     names = [f"`{one.experiment.name}`" for one in results]
     return _table(("data set", "method", "kernels", "published accuracy", *names), rows)
+
+
+def _studies(results: Sequence[Result]) -> list[str]:
+    """Return what the studies among the experiments have found."""
+    parts: list[str] = []
+    for one in results:
+        if found := one.experiment.findings(one.rows):
+            parts += [f"## {one.experiment.title}", "\n".join(f"- {sentence}" for sentence in found)]
+    return parts
 
 
 def _claims(judged: Sequence[Judged]) -> list[str]:

@@ -38,6 +38,8 @@ WEIGHTS = ("weight:", "penalty:")
 TESTS = ("F:", "p:")
 COUNTS = ("wins:", "ties:", "losses:", "wilcoxon:", "wilcoxon_p:")
 GAIN = "gain:"
+#: How far figures are from the printed ones in the mean over some cells; what a study decides by.
+AWAY = "mean difference"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 from kernelmosaic.datasets import unavailable
 from reproduction.experiment import Experiment
-from reproduction.papers import paper_000, paper_001, paper_002, paper_003, paper_004, stand_ins
+from reproduction.papers import paper_000, paper_001, paper_002, paper_003, paper_004, readings, stand_ins
 
 #: In the order in which ``--all`` runs them. A new file of experiments adds its own here.
 EXPERIMENTS: dict[str, Experiment] = {
@@ -20,6 +20,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         *paper_003.EXPERIMENTS,
         *paper_004.EXPERIMENTS,
         *stand_ins.EXPERIMENTS,
+        *readings.EXPERIMENTS,
     )
 }
 #: Paper, part, and either the data set that cannot be had or the reason in words.
