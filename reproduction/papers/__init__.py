@@ -35,9 +35,9 @@ _PARTS = (
     ("001", "protein stability", "neither the sample nor how its features were made is described."),
     ("001", "gender recognition from faces", "the set, its labels and the patches are not named."),
     ("003", "protein localisation (Figure 1 c and d)", "PROTEIN LOCALISATION"),
-    ("003", "bars of Figure 1 a and b", "no numbers are printed; the run has its own and the claims are judged."),
+    ("003", "bars of Figure 1 a and b", "no numbers are printed; the run draws its own and the claims are judged."),
     ("004", "gene expression images", "the collection and the constants of the filters are not described."),
-    ("004", "Figures 1, 3 and 4 (times of two-class sets, sweep over λ)", "drawn in the paper, without numbers."),
+    ("004", "Figure 4 (sweep over λ on two multi-class sets)", "the names of the sets are lost."),
 )
 
 

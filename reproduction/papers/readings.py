@@ -203,7 +203,7 @@ class Study:
     """
 
     questions: tuple[Question, ...]
-    repeats: int = 4
+    repeats: int = 3
 
     def units(self, experiment: str, scale: Scale) -> list[Unit]:
         """Return all units of the study at this scale."""
@@ -367,7 +367,7 @@ STUDY = Experiment(
             ),
         )
     ),
-    notes="scikit-learn's machines on single kernels; four splits (of the 5×2 folds the first four); C by five folds "
+    notes="scikit-learn's machines on single kernels; three splits (of the 5×2 folds the first three); C by five folds "
     "in 004, else by the other half of each fold. Sets of 000 and 001 are thinned to 1500 samples. Differences of "
     "squared errors are in percent of what is printed.",
 )
