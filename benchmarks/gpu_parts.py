@@ -68,7 +68,7 @@ class Meter:
             return self_.n_samples**2 * self_.dtype.itemsize
 
         def free_block(self_: Any) -> float:
-            return self_.A.n_samples ** 2 * self_.A.dtype.itemsize
+            return self_.A.n_samples**2 * self_.A.dtype.itemsize
 
         wraps = [
             (rounds, "place", "update slopes", moved_rows),

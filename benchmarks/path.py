@@ -1,6 +1,6 @@
 """What tuning costs: folds × values of C along a path, against one fit, a grid search, and TorchKM on a GPU.
 
-    python benchmarks/path.py [--parts cpu,gpu] [--n 1500] [--gpu-n 5000 10000 20000] [--Cs 50]
+    python benchmarks/path.py [--parts cpu,gpu] [--n 1500] [--gpu-n 5000 10000 20000] [--Cs 50] [--n-jobs 4]
 
 cpu   MKLClassifierCV(Cs=20, cv=5, norms=(1,)) with ten Gaussian kernels, in units of one fit of MKLClassifier with the
       same kernels at C = 1; GridSearchCV over the same points, as it comes and within SharedKernels; and
@@ -85,7 +85,7 @@ def difference(found: dict[str, Any], name: str) -> str:
     return f"{np.abs(found[name].cv_results_['mean_test_score'] - means).max():.4f}"
 
 
-def gpu(sizes: list[int], n_Cs: int) -> None:
+def gpu(sizes: list[int], n_Cs: int, n_jobs: int | None) -> None:
     import torch
 
     def finished(model: Any, X: np.ndarray, y: np.ndarray) -> Any:
@@ -94,15 +94,15 @@ def gpu(sizes: list[int], n_Cs: int) -> None:
         return model
 
     Cs = np.logspace(-2, 3, n_Cs)
-    small = samples(1000)
+    small = samples(6000)
     for kernels in (TEN, ONE):  # the passes are compiled
-        finished(MKLClassifierCV(kernels, Cs=Cs[:3], norms=(1,), scale=False, device="cuda"), *small[:2])
+        finished(MKLClassifierCV(kernels, Cs=Cs[::8], norms=(1,), scale=False, device="cuda"), *small[:2])
     print(f"\n{torch.cuda.get_device_name()}, five folds × {n_Cs} values of C and a refit\n")
     print("| n | what | seconds | accuracy | largest gap |\n| --- | --- | --- | --- | --- |")
     for n in sizes:
         X, y, A, b = samples(n, 10_000)
         for name, kernels in (("ten kernels, learned", TEN), ("one kernel", ONE)):
-            search = MKLClassifierCV(kernels, Cs=Cs, norms=(1,), scale=False, device="cuda")
+            search = MKLClassifierCV(kernels, Cs=Cs, norms=(1,), scale=False, device="cuda", n_jobs=n_jobs)
             model, seconds, _ = clocked(lambda search=search: finished(search, X, y))  # noqa: B023
             gap = model.duality_gaps_.max()
             print(f"| {n} | {name} | {seconds:.1f} | {100 * model.score(A, b):.2f} | {gap:.1e} |", flush=True)
@@ -127,12 +127,13 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=1500)
     parser.add_argument("--gpu-n", type=int, nargs="+", default=[5000, 10_000, 20_000])
     parser.add_argument("--Cs", type=int, default=50)
+    parser.add_argument("--n-jobs", type=int, help="processes that share the device")
     given = parser.parse_args()
     print(describe_machine())
     if "cpu" in given.parts:
         cpu(given.n)
     if "gpu" in given.parts:
-        gpu(given.gpu_n, given.Cs)
+        gpu(given.gpu_n, given.Cs, given.n_jobs)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ LocalizedMKLClassifier(kernels, max_iter=3, n_init=1, verbose=True).fit(X, y)
 ResponseSurfaceSearchCV(MKLClassifier(kernels), on="penalties", cv=2, max_iter=1, verbose=True).fit(X, y)
 """
 FORMS = (
+    r"\w+: 2 kernel matrices of \S+ KiB are stored, the budget is .+\.",
     r"SVC: iteration \d+, gap \d\.\de[-+]\d\d of 1e-03",
     r"Learning gates: iteration \d+, J = .*, decrease .* of .*",
     r"response surface: \d+/\d+ points(, best score .*)?",

@@ -131,7 +131,8 @@ class Backend:
 
     def top_k(self, values: Any, k: int) -> Any:
         """Return the numbers of the k largest values, in no order."""
-        return np.argpartition(values, len(values) - k)[len(values) - k :] if k < len(values) else np.arange(k)
+        n = len(values)
+        return np.argpartition(values, min(n - k, n - 1))[n - k :] if k < n else np.arange(k)
 
     def nonzero(self, mask: Any) -> Any:
         """Return the numbers of the entries of a vector that are not zero."""

@@ -94,7 +94,7 @@ def on_demand(gates: np.ndarray | None = None, device: str | None = None) -> Exa
     stack = make_stack(kernel_set, kernel_set.views(X), dtype=np.float64, budget=budget, device=device)
     gram = stack.combine(WEIGHTS) if gates is None else stack.combine_gated(gates)
     assert isinstance(gram, OnDemandGram)
-    # Blocks as large as the tests take them; rows kept as few as the budget says.
+    # Blocks as large as the tests take them.
     gram.block_samples = len(MANY)
     return gram, combined(matrices(), gates)
 

@@ -24,7 +24,7 @@ from tests.reference.conic import solve_mkl_conic, solve_program_conic
 CONVEX = ("newton", "reduced_gradient", "silp", "qcqp")
 #: Learners with a rule of their own for the weights, and those that no `solver` names; tested where they live.
 HEURISTIC = ("alignment", "easymkl")
-OTHERS = {"SDP", "FixedWeights", "LearnedC"}
+OTHERS = {"SDP", "FixedWeights", "LearnedC", "ColumnGeneration"}
 
 
 def all_learners():

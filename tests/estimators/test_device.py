@@ -149,6 +149,8 @@ class OnDevice:
 def test_a_tensor_says_where_to_compute(monkeypatch):
     OnDevice.__module__ = "torch"
     monkeypatch.setattr(backend_module, "require_device", lambda device: torch.device("cpu"))
+    # So few samples would stay on the host.
+    monkeypatch.setattr(MKLClassifier, "_host_samples", lambda self: 0)
     asked = []
     monkeypatch.setattr(
         "kernelmosaic.estimators._training_set.make_stack", lambda *args, device, **rest: asked.append(device) or 1 / 0
@@ -171,3 +173,22 @@ def test_projections_stay_on_the_host():
     model = LocalizedMKLClassifier([Projected(Gaussian(1.0), 1)], device="cpu")
     with pytest.raises(ValueError, match=r"device='cpu': projected kernels are learned on the host"):
         model.fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("model", "few", "many"),
+    [
+        (MKLClassifier(), 2000, 2001),
+        (LocalizedMKLClassifier(), 3000, 3001),
+        (BilinearMKLClassifier(), 10_000, 10_001),
+        (DiscriminantMKLClassifier(), 500, 501),
+    ],
+)
+def test_so_few_samples_that_a_gpu_would_wait_for_the_host_stay_there(model, few, many):
+    model._fit_device = "cuda:0"
+    model.classes_ = np.arange(2)
+    assert model._kernel_options(few).device is None
+    assert model._kernel_options(many).device == "cuda:0"
+    # Torch on the host has nobody to wait for.
+    model._fit_device = "cpu"
+    assert model._kernel_options(few).device == "cpu"

@@ -84,10 +84,10 @@ def test_the_smaller_of_two_matrices_is_factorised(kernels, kind, monkeypatch):
 
 
 def low_rank_matrices(seed=0):
-    """The kernels as their features give them: drawn with one seed, landmarks are the same whatever the list."""
+    """The kernels as their features give them: drawn with one seed, landmarks are the same whatever the weights."""
     ones = [
-        DiscriminantMKLClassifier([kernel], weights=[1.0], **{**LOW, "random_state": seed}).fit(X, THREE)
-        for kernel in GAUSSIANS
+        DiscriminantMKLClassifier(GAUSSIANS, weights=weights, **{**LOW, "random_state": seed}).fit(X, THREE)
+        for weights in np.eye(len(GAUSSIANS))
     ]
     return [one.kernel_matrix(X) for one in ones]
 

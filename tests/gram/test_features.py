@@ -94,7 +94,29 @@ def test_nystroem_is_the_projection_onto_the_landmarks():
     assert np.linalg.eigvalsh(k(X, X) - approximated(stack)[0]).min() > -1e-10
 
 
-def test_kernels_may_differ_in_rank_and_share_their_landmarks():
+def test_kernels_of_the_same_columns_have_landmarks_of_their_own():
+    def projected(V, L, width):
+        k = lambda A, B: np.exp(-((A[:, None] - B[None]) ** 2).sum(-1) / width**2)  # noqa: E731
+        return k(V, L) @ np.linalg.pinv(k(L, L), 1e-12) @ k(L, V)
+
+    kernel_set, stack = fit([Gaussian(2.0), Gaussian(3.0), ("part", Gaussian(2.0), [0, 1])], X, rank=[10, 15, 20])
+    pool, part = kernel_set.landmarks[0], kernel_set.landmarks[2]
+    assert len(np.unique(pool, axis=0)) == 25
+    K = approximated(stack)
+    np.testing.assert_allclose(K[0], projected(X, pool[:10], 2), atol=1e-8)
+    np.testing.assert_allclose(K[1], projected(X, pool[10:25], 3), atol=1e-8)
+    # Other columns may be those of the same samples.
+    np.testing.assert_allclose(K[2], projected(X[:, :2], part[:20], 2), atol=1e-8)
+
+
+@pytest.mark.parametrize(("rank", "firsts"), [(20, [0, 20, 40]), (30, [0, 15, 30]), (60, [0, 0, 0]), (99, [0, 0, 0])])
+def test_landmarks_overlap_where_samples_are_too_few(rank, firsts):
+    kernel_set, _ = fit([Gaussian(2.0), Gaussian(3.0), Gaussian(4.0)], X, rank=rank)
+    assert [one.first for one in kernel_set.maps] == firsts
+    assert [one.n_landmarks for one in kernel_set.maps] == [min(rank, 60)] * 3
+
+
+def test_kernels_may_differ_in_rank():
     kernel_set, _ = fit([Gaussian(2.0), Gaussian(3.0), Polynomial(2)], X, rank=[5, 20, 11])
     assert [one.n_landmarks for one in kernel_set.maps] == [5, 20, 11]
     assert list(kernel_set.widths) == [5, 20, 11]

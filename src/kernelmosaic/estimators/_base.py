@@ -39,6 +39,7 @@ from kernelmosaic.estimators._training_set import (
 )
 from kernelmosaic.gram import GramStack
 from kernelmosaic.kernels.base import Kernel, refuse_text
+from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, read_kernels
 from kernelmosaic.learning import Learner, Parameters, make_learner
 from kernelmosaic.learning.norms import numbers
@@ -155,6 +156,8 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
     _expansion: Expansion
     # Whether an output is Σ_m η_m Σ_i β_i k_m(x, x_i) + b, of `weights_`, `dual_coef_` and `intercept_`.
     _has_plain_outputs = True
+    # Whether kernels may be too many to be stored.
+    _takes_subsets = False
     # Gates count their start as iteration zero.
     _first_iteration = 1
     # Where the last fit computed, which a tensor on a device may say, too.
@@ -191,9 +194,14 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
             check_positive("memory_budget", self.memory_budget)
 
     def _training_set(self, X: Any, original: Any, counted: Counted) -> TrainingSet:
-        return shared_training_set(self._kernel_options(), X, original, counted)
+        return shared_training_set(self._kernel_options(len(counted.rows)), X, original, counted)
 
-    def _kernel_options(self) -> KernelOptions:
+    def _host_samples(self) -> int:
+        """Up to how many samples the host is faster than a GPU, which waits for it between small steps."""
+        return 2000
+
+    def _kernel_options(self, n_samples: int) -> KernelOptions:
+        on_gpu = str(self._fit_device).startswith("cuda") and self.approximation is None
         return KernelOptions(
             entries=self._read_kernels(),
             product=isinstance(self.weights, str) and self.weights == "product",
@@ -202,7 +210,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
             rank=self.rank,
             random_state=self.random_state,
             memory_budget=self.memory_budget,
-            device=self._fit_device,
+            device=None if on_gpu and n_samples <= self._host_samples() else self._fit_device,
             dtype=self._stack_dtype,
             estimator=type(self).__name__,
         )
@@ -319,6 +327,11 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
     def _input_rules(self) -> dict[str, Any]:
         """What samples may be, by the parameters as they are now: what the kernels read, and whether in features."""
         entries = self._read_kernels()
+        if not self._takes_subsets and any(isinstance(entry.kernel, Subsets) for entry in entries):
+            raise ValueError(
+                f"kernels={self.kernels!r}: {type(self).__name__} needs all kernels at once, and those of Subsets(...) "
+                "are not stored; use MKLClassifier, MKLRegressor or MKLOneClass, or give a list of kernels."
+            )
         # Past the kernels there may be the one gates live in.
         readers = zip(
             [*(entry.name for entry in entries), "gating_kernel"], self._kernels_take("accepts_sparse"), strict=False

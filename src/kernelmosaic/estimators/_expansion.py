@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.backend import has_device, row_strips
+from kernelmosaic.backend import default_budget, format_bytes, has_device, row_strips
 from kernelmosaic.gram import KernelSet, Views, take_rows
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.predictions import feature_products, support_products
@@ -184,6 +184,12 @@ class Expansion:
 
     def terms(self, X: Any, gates: Array | None = None) -> Array:
         """Return each kernel's share of the outputs, of shape (n, P, outputs)."""
+        needed = 8 * open_rows(X).shape[0] * self.n_kernels * len(self.eta)
+        if needed > default_budget():
+            raise MemoryError(
+                f"X: the shares of {self.n_kernels} kernels in {open_rows(X).shape[0]} decisions need "
+                f"{format_bytes(needed)}, the budget is {format_bytes(default_budget())}: give fewer samples at a time."
+            )
         out = np.zeros((open_rows(X).shape[0], self.n_kernels, len(self.eta)))
         for rows, m, values in self._shares(X, gates):
             out[rows, m] = values

@@ -73,7 +73,7 @@ def _table(rows: list[tuple[str, str]]) -> str:
 
 def _weights(model: Any) -> str:
     weights = np.asarray(model.weights_, dtype=np.float64)
-    names = [str(name) for name in model.kernel_names_]
+    names = model.kernel_names_
     title = "mean gate" if hasattr(model, "gate") else "weight"
     if weights.ndim == 2 and len(weights) > _MOST_CLASSES:
         title = f"{title}, mean over {len(weights)} classes"
@@ -83,12 +83,12 @@ def _weights(model: Any) -> str:
     scale = float(size.max(initial=0.0)) or 1.0
     if weights.ndim == 1:
         head = f'<tr><th scope="col">kernel</th><th scope="col" colspan="2">{title}</th></tr>'
-        rows = [_bar_row(names[m], weights[m], scale) for m in shown]
+        rows = [_bar_row(str(names[m]), weights[m], scale) for m in shown]
     else:
         labels = [escape(str(label)) for label in getattr(model, "classes_", range(len(weights)))]
         columns = "".join(f'<th scope="col" class="km-number">{label}</th>' for label in labels)
         head = f'<tr><th scope="col">kernel, {title} by class</th>{columns}</tr>'
-        rows = [_cell_row(names[m], weights[:, m], scale) for m in shown]
+        rows = [_cell_row(str(names[m]), weights[:, m], scale) for m in shown]
     rest = len(names) - len(shown)
     foot = f"<p>and {rest} more of smaller weight</p>" if rest else ""
     return f"<table>{head}{''.join(rows)}</table>{foot}"

@@ -6,7 +6,7 @@ import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -18,13 +18,23 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
-from kernelmosaic.backend import default_budget, is_dask
+from kernelmosaic.backend import default_budget, is_dask, one_blas_thread
 from kernelmosaic.estimators._expansion import ROUNDING, Expansion, FeatureSums, SupportSums, hide_rounding
-from kernelmosaic.gram import GramStack, KernelSet, ProductKernelSet, make_feature_stack, make_stack, take_rows
+from kernelmosaic.gram import (
+    GramStack,
+    KernelSet,
+    ProductKernelSet,
+    SubsetKernels,
+    SubsetStack,
+    make_feature_stack,
+    make_stack,
+    take_rows,
+)
 from kernelmosaic.gram.feature_maps import APPROXIMATIONS, FeatureMaps
 from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.row_blocks import ArrayRows, RowSource, open_rows
 from kernelmosaic.kernels.base import Kernel, StatisticKernel
+from kernelmosaic.kernels.subsets import SubsetFamily, Subsets
 from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs, take_columns
 from kernelmosaic.learning import Learned, Learner
 from kernelmosaic.learning.problem import Problem
@@ -35,6 +45,8 @@ Array = NDArray[np.float64]
 _EVEN = 1e-3
 #: About so many samples say whether a diagonal varies, where there may be more than fit the memory.
 _LOOKED_AT = 1000
+#: Beyond this many features, factorising their products is work for all cores.
+_MANY_FEATURES = 2000
 #: Repeated samples are looked for in sets up to this size.
 _SMALL_BYTES = 2**26
 #: Standard deviations this many times apart are warned of.
@@ -272,6 +284,28 @@ class ExactSet(TrainingSet):
     _exact_diagonals = diagonals
 
 
+class GeneratedSet(ExactSet):
+    """Kernels of column subsets, too many to be stored: those that an expansion keeps are made anew."""
+
+    kernel_set: Any
+
+    @property
+    def stack(self) -> GramStack:
+        if self._stack is None:
+            self._stack = SubsetStack(self.kernel_set, self.views, self.dtype, self.budget, self.device)
+        made: GramStack = self._stack
+        return made
+
+    def _stored_bytes(self) -> int:
+        return 0
+
+    def diagonals(self) -> Array:
+        # One for every sample, of shape (P, 1): a number per sample and kernel would fill the memory.
+        return np.ones((len(self.kernel_set), 1))
+
+    _exact_diagonals = diagonals
+
+
 class FeatureSet(TrainingSet):
     """Kernels in features, of samples that may stay where they are."""
 
@@ -282,24 +316,38 @@ class FeatureSet(TrainingSet):
         self.samples = self.rows = open_rows(X)
         budget = default_budget() if self.budget is None else float(self.budget)
         assert options.approximation is not None
-        self.kernel_set = FeatureMaps.fit(
-            _rule(options),
-            specs,
-            self.rows,
-            options.normalize,
-            counted.weight,
-            options.approximation,
-            options.rank,
-            options.random_state,
-            budget,
-        )
+        with one_blas_thread():
+            self.kernel_set = FeatureMaps.fit(
+                _rule(options),
+                specs,
+                self.rows,
+                options.normalize,
+                counted.weight,
+                options.approximation,
+                options.rank,
+                options.random_state,
+                budget,
+            )
 
     @property
     def stack(self) -> FeatureStack:
         if self._stack is None:
-            self._stack = make_feature_stack(self.kernel_set, self.rows, self.budget, self.device)
+            with self._threads():
+                self._stack = make_feature_stack(self.kernel_set, self.rows, self.budget, self.device)
         made: FeatureStack = self._stack
         return made
+
+    def learn(self, learner: Learner, machine: Any, output: int = 0) -> Learned:
+        with self._threads():
+            return super().learn(learner, machine, output)
+
+    def _threads(self) -> AbstractContextManager[Any]:
+        """Return a context for passes over strips of few features, whose products keep no more than one core busy.
+
+        Where they are sums over all rows, several strips are worked on at once.
+        """
+        many = self.device is not None or int(self.kernel_set.widths.sum()) > _MANY_FEATURES
+        return nullcontext() if many else one_blas_thread()
 
     def _stored_bytes(self) -> int:
         return len(self.kept) * int(self.kernel_set.widths.sum()) * 8
@@ -336,9 +384,27 @@ class FeatureSet(TrainingSet):
         return kernels.diagonals(kernels.views(some))
 
 
-def _rule(options: KernelOptions) -> type[KernelSet]:
+def _rule(options: KernelOptions) -> Any:
+    if _is_generated(options):
+        return SubsetKernels
     # Multiplied kernels are one kernel: there are no weights to learn between them.
     return ProductKernelSet if options.product else KernelSet
+
+
+def _is_generated(options: KernelOptions) -> bool:
+    return any(isinstance(entry.kernel, Subsets) for entry in options.entries)
+
+
+def _kind(options: KernelOptions) -> type[ExactSet | FeatureSet]:
+    """Return the form of a training set that an estimator asks for."""
+    if not _is_generated(options):
+        return ExactSet if options.approximation is None else FeatureSet
+    if options.approximation is not None:
+        raise ValueError(
+            f"approximation={options.approximation!r}: kernels of Subsets(...) are exact; give approximation=None, or "
+            "a list of kernels."
+        )
+    return GeneratedSet
 
 
 def count_samples(approximation: str | None, X: Any, y: Any, sample_weight: Array | None) -> Counted:
@@ -357,8 +423,7 @@ def read_training_set(options: KernelOptions, X: Any, original: Any, counted: Co
     named = len(getattr(original, "shape", ())) == 2 and not is_streamed(original)
     table = original if named else named_columns(X)
     specs = lay_specs(options.entries, table)
-    kind = ExactSet if options.approximation is None else FeatureSet
-    data = kind(options, specs, X, counted)
+    data = _kind(options)(options, specs, X, counted)
     data.table = table
     warn_of_scales(options.estimator, specs, data.samples, table)
     return data
@@ -590,9 +655,9 @@ def _some_rows(samples: Any) -> Any:
     return samples[:: -(-n // _ROWS)]
 
 
-def _reads_scale(kernel: Kernel) -> bool:
+def _reads_scale(kernel: Kernel | SubsetFamily) -> bool:
     """Whether a kernel, or one it is made of, is a function of products or distances of its columns."""
-    if isinstance(kernel, StatisticKernel):
+    if isinstance(kernel, StatisticKernel | SubsetFamily):
         return True
     parts = kernel.get_params(deep=False).values()
     return any(isinstance(part, Kernel) and _reads_scale(part) for part in parts)

@@ -148,6 +148,9 @@ class BilinearMKLClassifier(BaseMKLClassifier):
     def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Any]:
         return [CrammerSinger(np.searchsorted(self.classes_, y), self.kappa, len(self.classes_), weight)]
 
+    def _host_samples(self) -> int:
+        return 10_000
+
     def _parameters(self) -> Parameters:
         return Parameters(self.tol, self.max_iter, self.verbose, self.solver, family="class-wise")
 

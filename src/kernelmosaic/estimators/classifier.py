@@ -34,8 +34,9 @@ class MKLClassifier(BaseMKLClassifier):
     ----------
     kernels : list, default=None
         Kernels, ``(name, kernel)`` or ``(name, kernel, columns)`` with columns as in
-        :class:`~sklearn.compose.ColumnTransformer`. None means linear, quadratic and Gaussians of
-        1, 2 and 4 times the median distance between training samples.
+        :class:`~sklearn.compose.ColumnTransformer`; or :class:`~kernelmosaic.kernels.Subsets`, for more kernels than
+        can be stored. None means linear, quadratic and Gaussians of 1, 2 and 4 times the median distance between
+        training samples.
     C : float or "learn", default=1.0
         Weight of the slack in the objective. ``"learn"``, with ``slack=2``, learns it with the weights: the identity
         is one more kernel. ``np.inf`` allows no slack: the hard margin, for classes that the kernels separate, told
@@ -89,7 +90,9 @@ class MKLClassifier(BaseMKLClassifier):
         in blocks.
     device : str, default=None
         None computes with NumPy; ``"cuda"`` keeps the Gram matrices on a GPU and solves there, ``"cpu"`` does the same
-        with torch on the host. Samples that are already a tensor on a GPU are computed there without being told.
+        with torch on the host. Samples that are already a tensor on a GPU are computed there without being told. So few
+        samples that the host is faster, 2000 or 5000 with all classes in one problem, are learned from there all the
+        same.
     random_state : int, RandomState or None, default=None
         Draws landmarks and frequencies; exact kernels need none.
     n_jobs : int, default=None
@@ -148,6 +151,8 @@ class MKLClassifier(BaseMKLClassifier):
 
     # Models that version 0.1 saved do not have it.
     l1_ratio: Any = 0.5
+
+    _takes_subsets = True
 
     def __init__(
         self,
@@ -229,6 +234,9 @@ class MKLClassifier(BaseMKLClassifier):
     def _is_joint(self) -> bool:
         """Whether all classes share one problem; two classes are the binary machine whatever `multi_class` says."""
         return self.multi_class in _JOINT and len(self.classes_) > 2
+
+    def _host_samples(self) -> int:
+        return 5000 if self._is_joint() else super()._host_samples()
 
     def _is_hard(self) -> bool:
         return isinstance(self.C, float | np.floating) and bool(np.isposinf(self.C))

@@ -265,6 +265,9 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def _is_kim(self) -> bool:
         return self.weights is None and self.formulation == "kim"
 
+    def _host_samples(self) -> int:
+        return 500
+
     def _parameters(self) -> Parameters:
         return Parameters(self.tol, self.max_iter, self.verbose, self.formulation, self.weights, family="discriminant")
 

@@ -120,7 +120,11 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
     random_state: Any
 
     _first_iteration = 0
+    _takes_subsets = False
     _has_plain_outputs = False
+
+    def _host_samples(self) -> int:
+        return 3000
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -60,6 +60,8 @@ class MKLOneClass(OutlierMixin, BaseMKL):
     l1_ratio: Any = 0.5
     slack: Any = 1
 
+    _takes_subsets = True
+
     def __init__(
         self,
         kernels: Any = None,

@@ -61,6 +61,8 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     epsilon: Any
     _is_flat: bool = True
 
+    _takes_subsets = True
+
     def __init__(
         self,
         kernels: Any = None,

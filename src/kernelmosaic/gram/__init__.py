@@ -5,6 +5,7 @@ from kernelmosaic.gram.gram import DenseGram, Gram, as_gram
 from kernelmosaic.gram.kernel_set import FittedKernel, KernelSet, ProductKernelSet, Samples, Views, take_rows
 from kernelmosaic.gram.normalizing import make_normalization
 from kernelmosaic.gram.stack import ComputedStack, GramStack, StoredStack, make_stack
+from kernelmosaic.gram.subsets import SubsetKernels, SubsetStack
 
 __all__ = [
     "ComputedStack",
@@ -16,6 +17,8 @@ __all__ = [
     "ProductKernelSet",
     "Samples",
     "StoredStack",
+    "SubsetKernels",
+    "SubsetStack",
     "Views",
     "as_gram",
     "make_feature_stack",

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 
 from kernelmosaic.backend import NUMPY, Backend, backend_of, row_strips
-from kernelmosaic.gram.kernel_set import KernelSet, Views, _named, take_rows
+from kernelmosaic.gram.kernel_set import KernelSet, Views, named, take_rows
 from kernelmosaic.gram.normalizing import UnitTrace, centring_noise, make_normalization
 from kernelmosaic.gram.row_blocks import RowSource
 from kernelmosaic.kernels.base import Block, Kernel
@@ -79,17 +79,26 @@ class NystroemMap:
     ----------
     block : ndarray of shape (r, r)
         K(L, L), normalised as later blocks will be.
+    first : int
+        Where L begin among the landmarks of all kernels.
     """
 
-    def __init__(self, block: Block) -> None:
+    first: int = 0  # in model files of version 0.1, which do not say
+
+    def __init__(self, block: Block, first: int = 0) -> None:
         K = np.asarray(block, dtype=np.float64)
         eigenvalues, V = eigh(0.5 * (K + K.T), check_finite=False)
         rounding = max(_ROUNDING, _ROUNDINGS * len(K) * float(np.finfo(_floating(block)).eps))
         keep = eigenvalues > rounding * max(float(eigenvalues[-1]), 0.0)
         # A kernel of zeros has one feature, which is zero.
         self.root = V[:, keep] / np.sqrt(eigenvalues[keep]) if np.any(keep) else np.zeros((len(K), 1))
-        self.n_landmarks = len(K)
+        self.first, self.n_landmarks = first, len(K)
         self.width = self.root.shape[1]
+
+    @property
+    def own(self) -> slice:
+        """Its landmarks among those of all kernels."""
+        return slice(self.first, self.first + self.n_landmarks)
 
     def project(self, block: Block) -> Block:
         """Return the features of samples from their block with the landmarks, an array or a tensor."""
@@ -214,8 +223,10 @@ class FeatureMaps:
         looked_at = min(max(budget / (32 * rows.row_width), OPTIONS.least_rows), OPTIONS.most_rows)
         kernel_set = _fit_kernels(rule, specs, rows, normalize, sample_weight, _some(counted, int(looked_at), random))
         ranks = check_ranks(rank, len(kernel_set))
-        chosen = rows.take(_some(counted, max(ranks), random))
-        maps, landmarks = _fit_maps(kernel_set, kernel_set.views(chosen), approximation, ranks, random)
+        # Kernels that see the same columns have landmarks of their own: kernels alike span the same functions else.
+        firsts, count = _apart(kernel_set.views(rows.take(slice(0, 1))), ranks, len(counted))
+        chosen = kernel_set.views(rows.take(_some(counted, count, random)))
+        maps, landmarks = _fit_maps(kernel_set, chosen, approximation, ranks, firsts, random)
         plain = cls(kernel_set, maps, landmarks, [0.0] * len(maps), [1.0] * len(maps))
         if normalize != "centered":
             return plain
@@ -301,11 +312,11 @@ class PlacedMaps:
         kernel_set = self.maps.kernel_set
         views = kernel_set.views(X)
         placed: dict[int, Any] = {}
-        groups: dict[int, list[int]] = {}
+        groups: dict[tuple[int, int], list[int]] = {}
         for m in kernels:
             one = self.maps.maps[m]
             if isinstance(one, NystroemMap):
-                groups.setdefault(one.n_landmarks, []).append(m)
+                groups.setdefault((one.own.start, one.own.stop), []).append(m)
             else:
                 if id(views[m]) not in placed:
                     placed[id(views[m])] = self._placed(views[m])
@@ -317,8 +328,8 @@ class PlacedMaps:
             return
         asked = None if _is_product(kernel_set) else [m for members in groups.values() for m in members]
         samples = kernel_set.samples(views, self.backend, asked, like=self.landmarks)
-        for count, members in groups.items():
-            for m, block in kernel_set.blocks(samples, self.landmarks.take(slice(0, count)), members):
+        for own, members in groups.items():
+            for m, block in kernel_set.blocks(samples, self.landmarks.take(slice(*own)), members):
                 one = self.maps.maps[m]
                 assert isinstance(one, NystroemMap)
                 yield m, self._finish(m, one.project(block), dtype)
@@ -347,6 +358,18 @@ def check_ranks(rank: Any, P: int) -> list[int]:
         if isinstance(one, bool) or not isinstance(one, int | np.integer) or one < 1:
             raise ValueError(f"rank={rank!r}: give a whole number of at least 1, or one a kernel.")
     return [int(one) for one in ranks]
+
+
+def _apart(views: Views, ranks: list[int], n: int) -> tuple[list[int], int]:
+    """Return where each kernel's landmarks begin, and how many are needed; with too few samples they overlap."""
+    firsts, count = [], 0
+    for m, rank in enumerate(ranks):
+        alike = [k for k in range(len(ranks)) if views[k] is views[m]]
+        before, total = sum(ranks[k] for k in alike if k < m), sum(ranks[k] for k in alike)
+        room = max(min(n, total) - rank, 0)
+        firsts.append(before * room // max(total - rank, 1))
+        count = max(count, min(n, total))
+    return firsts, count
 
 
 def _some(candidates: NDArray[np.intp], count: int, random: np.random.RandomState) -> NDArray[np.intp]:
@@ -381,13 +404,17 @@ def _fit_kernels(
 
 
 def _fit_maps(
-    kernel_set: KernelSet, landmarks: Views, approximation: str, ranks: list[int], random: np.random.RandomState
+    kernel_set: KernelSet,
+    landmarks: Views,
+    approximation: str,
+    ranks: list[int],
+    firsts: list[int],
+    random: np.random.RandomState,
 ) -> tuple[tuple[FeatureMap | NystroemMap, ...], Views]:
     if approximation not in APPROXIMATIONS:
         known = ", ".join(map(repr, APPROXIMATIONS))
         raise ValueError(f"approximation={approximation!r}: choose one of {known}, or None for the exact kernels.")
     n = landmarks[0].shape[0]
-    # One order for all: a kernel of lower rank takes the first of the others' landmarks.
     shuffled = take_rows(landmarks, random.permutation(n))
     if _is_product(kernel_set) and approximation == "fourier":
         raise ValueError("weights='product': use approximation='nystroem', which serves products of kernels.")
@@ -395,11 +422,11 @@ def _fit_maps(
     for m, rank in enumerate(ranks):
         one: FeatureMap | NystroemMap | None = None
         if not _is_product(kernel_set):
-            with _named(kernel_set.names[m]):
+            with named(kernel_set.names[m]):
                 one = explicit_map(approximation, kernel_set.fitted[m].kernel, landmarks[m], rank, random)
         if one is None:
-            own = take_rows(shuffled, slice(0, min(rank, n)))
-            one = NystroemMap(next(kernel_set.blocks(own, own, [m]))[1])
+            own = take_rows(shuffled, slice(firsts[m], min(firsts[m] + rank, n)))
+            one = NystroemMap(next(kernel_set.blocks(own, own, [m]))[1], firsts[m])
         maps.append(one)
     return tuple(maps), shuffled if any(isinstance(one, NystroemMap) for one in maps) else []
 

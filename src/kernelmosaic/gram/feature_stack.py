@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.backend import NUMPY, Backend, backend_of, row_strips
+from kernelmosaic.backend import NUMPY, Backend, allowed_threads, backend_of, row_strips, run_threads
 from kernelmosaic.gram.class_grams import BLOCK_NUMBERS, FactoredClasses
 from kernelmosaic.gram.factored import FactoredGram, like
 from kernelmosaic.gram.feature_maps import FeatureMaps
@@ -311,19 +311,35 @@ class StackFactors(FactoredGram):
 
     def normal_matrix(self, theta: Any, precise: bool = False) -> Any:
         backend, D, columns = self.backend, self.n_features + 1, self.stack.options.columns
-        single = backend is NUMPY and not (precise or self.stack.precise)
-        values, out = backend.asarray(theta), backend.zeros((D, D))
-        for rows in self.stack.strips(self._rows_that_count(values != 0), copied=True):
-            root = backend.xp.sqrt(values[rows])
-            B = backend.empty((len(root), D), self.stack.dtype if single else np.float64)
-            self._write(rows, B, root)
-            B[:, -1] = root
-            for a in range(0, D, columns or D):
-                out[a:, a : a + (columns or D)] += B[:, a:].T @ B[:, a : a + (columns or D)]
+        values = backend.asarray(theta)
+        dtype = self.stack.dtype if backend is NUMPY and not (precise or self.stack.precise) else np.dtype(np.float64)
+        strips = list(self.stack.strips(self._rows_that_count(values != 0), copied=True))
+        # Every thread adds up its own strips, always the same ones: sums round alike from run to run.
+        count = min(allowed_threads(), len(strips)) if self.stored and backend is NUMPY else 1
+        sums = [backend.zeros((D, D)) for _ in range(max(count, 1))]
+
+        def add(thread: int) -> None:
+            for rows in strips[thread::count]:
+                self._add_products(rows, values, dtype, sums[thread])
+
+        run_threads(add, range(count), sum(map(_length, strips)) * D * dtype.itemsize)
+        out = sums[0]
+        for other in sums[1:]:
+            out += other
         if columns is not None:
             lower = backend.xp.tril(out)
             out = lower + backend.xp.tril(out, -1).T
         return like(theta, out, backend)
+
+    def _add_products(self, rows: Any, theta: Any, dtype: Any, out: Any) -> None:
+        """Add to `out` what these rows add to the normal matrix, or to its lower half if columns are taken in turn."""
+        root, D = self.backend.xp.sqrt(theta[rows]), self.n_features + 1
+        columns = self.stack.options.columns or D
+        B = self.backend.empty((len(root), D), dtype)
+        self._write(rows, B, root)
+        B[:, -1] = root
+        for a in range(0, D, columns):
+            out[a:, a : a + columns] += B[:, a:].T @ B[:, a : a + columns]
 
     def increase_precision(self) -> bool:
         # On a device products are in double precision always.

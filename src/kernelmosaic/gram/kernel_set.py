@@ -96,7 +96,7 @@ class KernelSet:
         fitted = []
         with measured_once():
             for tile, view in zip(specs, views, strict=True):
-                with _named(tile.name):
+                with named(tile.name):
                     kernel = clone(tile.kernel).fit(view)
                 scale = make_normalization(normalize).fit(kernel, view, sample_weight)
                 fitted.append(FittedKernel(tile.name, kernel, tile.columns, scale))
@@ -217,7 +217,7 @@ class KernelSet:
         """
         for one, rows in zip(self.fitted, views, strict=True):
             if isinstance(one.kernel, Precomputed):
-                with _named(one.name):
+                with named(one.name):
                     one.kernel.doubt(rows, coefficients)
 
     def diagonals(self, X: Views | Samples) -> NDArray[np.float64]:
@@ -293,7 +293,7 @@ def _place(view: Any, centre: Any, backend: Backend) -> tuple[Any, Any]:
 
 
 @contextmanager
-def _named(name: str) -> Iterator[None]:
+def named(name: str) -> Iterator[None]:
     """Say of which kernel an error speaks: a kernel itself does not know its name."""
     try:
         yield
@@ -310,7 +310,7 @@ def _views(fitted: Sequence[KernelSpec | FittedKernel], X: Any) -> Views:
         kernel, columns = fitted_kernel.kernel, fitted_kernel.columns
         key = (kernel.validate.__func__, None if columns is None else columns.tobytes())  # type: ignore[attr-defined]
         if key not in cut or kernel.input_kind != "numbers":
-            with _named(fitted_kernel.name):
+            with named(fitted_kernel.name):
                 cut[key] = kernel.validate(take_columns(X, columns))
         views.append(cut[key])
     return views

@@ -16,8 +16,8 @@ _JITTER = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-10}
 _LIFT = 1e-14
 #: ... by this factor more each time, and no more than all of it.
 _MORE, _MOST = 100.0, 1.0
-#: Entries multiplied at once in a higher precision than they are stored in.
-_CHUNK = 2**26
+#: Entries multiplied at once in a higher precision than they are stored in, on a device and on the host.
+_CHUNK, _HOST_CHUNK = 2**26, 2**20
 
 
 @dataclass(frozen=True)
@@ -136,9 +136,13 @@ def multiply(A: Any, x: Any) -> Any:
     dtype = backend.dtype(x)
     if backend.dtype(A) == dtype:
         return A @ x
-    height = max(1, _CHUNK // A.shape[1])
+    height = max(1, _chunk(backend) // A.shape[1])
     strips = [backend.astype(A[i : i + height], dtype) @ x for i in range(0, A.shape[0], height)]
     return backend.xp.concatenate(strips)
+
+
+def _chunk(backend: Backend) -> int:
+    return _HOST_CHUNK if backend.name == "numpy" else _CHUNK
 
 
 def multiply_rows(K: Any, rows: Any, coefficients: Any) -> Any:
@@ -148,7 +152,7 @@ def multiply_rows(K: Any, rows: Any, coefficients: Any) -> Any:
     """
     backend = backend_of(K)
     n = K.shape[0]
-    height = max(1, _CHUNK // n)
+    height = max(1, _chunk(backend) // n)
     out = backend.zeros((n, *coefficients.shape[1:]))
     with np.errstate(invalid="ignore"):  # infinity less infinity: whoever reads the answer refuses it
         if 2 * len(rows) > n:  # whole rows in order are faster than most of them picked out

@@ -46,7 +46,7 @@ _TILE = {"cuda": 2048, "cpu": 512}
 #: Height and width of the blocks that the host computes at once where it stores nothing.
 _HOST_TILE = (256, 1024)
 #: A budget that has no room for a working set of so many samples is an error.
-_LEAST_BLOCK = 8
+_LEAST_BLOCK = 10
 #: Memory for the blocks worked on at once by the host where nothing is stored.
 _ON_DEMAND_BYTES = 2**24
 #: What to do then.
@@ -76,6 +76,8 @@ class GramStack(ABC):
     dtype: np.dtype[Any]
     backend: Backend = NUMPY
     writes_matrices: bool = True
+    #: Whether the kernels are too many to be stored: `quadratic_forms` prices all, and a few are taken at a time.
+    is_generated: bool = False
     #: The number of features of every kernel; None where the kernels are matrices.
     widths: NDArray[np.intp] | None = None
     #: Bytes of the matrices, or features, that are stored.
@@ -302,6 +304,8 @@ class ComputedStack(MatrixStack):
         self.samples = kernel_set.samples(here, backend)
         self.n_samples, self.n_kernels = self.samples.n_samples, len(kernel_set)
         self.diagonals: Any = None
+        # Samples less their mean, with their squared norms, by view.
+        self._centred: dict[int, tuple[Any, Any]] = {}
         self.writes_matrices = backend is NUMPY and self.stores_combined
         self._diagonals = None if self.writes_matrices else kernel_set.diagonals(here)
         if backend is not NUMPY:
@@ -317,6 +321,12 @@ class ComputedStack(MatrixStack):
         right = left if rows is columns else self.samples.take(columns)
         for m, block in self.kernel_set.blocks(left, right, [int(m) for m in kernels], self.dtype):
             yield m, self.backend.astype(block, self.dtype)
+
+    def squares(self) -> list[tuple[slice, slice]]:
+        """Cut the lower triangle into squares for the host's cache; one on the diagonal has one slice twice."""
+        side = int(min(_CACHE_BYTES // self.dtype.itemsize, self.entries) ** 0.5)
+        strips = list(row_strips(self.n_samples, max(side - side % 16, 1)))
+        return [(rows, columns) for i, rows in enumerate(strips) for columns in strips[: i + 1]]
 
     def cheap_in_squares(self) -> list[int]:
         """Return the kernels that may as well be computed in many small blocks, on any thread, as in few tall ones."""
@@ -343,8 +353,8 @@ class ComputedStack(MatrixStack):
 
     @property
     def part_samples(self) -> int:
-        # On the host all matrices of a part are stored, on a device the combined one is.
-        numbers = self.budget / self.dtype.itemsize / (self.n_kernels + 1 if self.backend is NUMPY else 2)
+        # On the host all matrices of a part are stored, on a device the combined one is; in half of the budget.
+        numbers = 0.5 * self.budget / self.dtype.itemsize / (self.n_kernels + 1 if self.backend is NUMPY else 1)
         return int(min(super().part_samples, numbers**0.5))
 
     def part(self, rows: NDArray[np.intp]) -> MatrixStack:
@@ -354,7 +364,7 @@ class ComputedStack(MatrixStack):
     def taken(self, rows: NDArray[np.intp]) -> ComputedStack:
         """Return the computed stack of some of the samples."""
         some = copy(self)
-        some.samples, some.n_samples = self.samples.take(rows), len(rows)
+        some.samples, some.n_samples, some._centred = self.samples.take(rows), len(rows), {}
         some.diagonals = None if self.diagonals is None else self.diagonals[:, self.backend.index(rows)]
         some._diagonals = None if self._diagonals is None else self._diagonals[:, rows]
         some.exact = None if self.exact is None else some
@@ -390,9 +400,7 @@ class ComputedStack(MatrixStack):
 
     def _is_cheap(self, kernels: Sequence[int]) -> bool:
         """Whether kernels on the host may as well be computed in many small blocks, on any thread, as in few."""
-        return self.backend is NUMPY and all(
-            self.samples.shares[m] and isinstance(self.samples.views[m], np.ndarray) for m in kernels
-        )
+        return self.backend is NUMPY and set(kernels) <= set(self.cheap_in_squares())
 
     def _each(self, work: Callable[[Any], None], items: Iterable[Any], kernels: Sequence[int]) -> None:
         """Do some work on every item, on all cores where that pays."""
@@ -415,6 +423,8 @@ class ComputedStack(MatrixStack):
 
         β, at the support, has one column or several.
         """
+        if self.backend is NUMPY and outer.size == 1 and dtype == self.dtype:
+            return self._weighted_products(inner[0], support, beta)
         # A device sums in double precision, which takes it no longer.
         kind = dtype if self.backend is NUMPY else np.float64
         columns = self.backend.asarray(beta.reshape(len(support), *(beta.shape[1:] or (1,))), kind)
@@ -427,39 +437,56 @@ class ComputedStack(MatrixStack):
         values = self.backend.to_numpy(out.sum(0))
         return values.reshape(self.n_samples, *beta.shape[1:])
 
-    def fill_rows(self, factors: NDArray[np.float64], rows: NDArray[np.intp], out: Any) -> None:
-        """Fill `out` with these rows of the combined kernel, for weights of shape (P,) or gates of shape (n, P)."""
-        out[...] = 0.0
-        gates = factors if factors.ndim == 2 else None
+    def _weighted_products(
+        self, weights: NDArray[np.float64], support: NDArray[np.intp], beta: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return Σ_m weights_m K_m β on the host: kernels are combined before they are multiplied."""
+        active, right = np.flatnonzero(weights).tolist(), beta.astype(self.dtype)
+        height, width = self._tile(active, self.n_samples, max(len(support), 1))
+        out = np.zeros((self.n_samples, *beta.shape[1:]))
 
-        def fill(piece: tuple[slice, slice]) -> None:
-            some, columns = rows[piece[0]], piece[1]
-            if gates is None:
-                self._accumulate(factors, some, columns, out[piece])
-            else:
-                self._accumulate_gated(gates, some, columns, out[piece])
+        def multiply(strip: slice) -> None:
+            for below in row_strips(len(support), width):
+                block = np.zeros((strip.stop - strip.start, below.stop - below.start), dtype=self.dtype)
+                self._accumulate(weights, strip, support[below], block)
+                out[strip] += block @ right[below]
 
-        active = np.flatnonzero(factors if gates is None else np.any(gates != 0, axis=0)).tolist()
-        height, width = self._tile(active, len(rows), self.n_samples)
-        every = [(a, b) for a in row_strips(len(rows), height) for b in row_strips(self.n_samples, width)]
-        self._each(fill, every, active)
+        self._each(multiply, row_strips(self.n_samples, height), active)
+        return out
 
     # Gaussians on a device, whose compiled passes read the samples themselves -----------------------------------------
 
     def _fill(self, weights: NDArray[np.float64], K: Any) -> Any:
         active = np.flatnonzero(weights).tolist()
-        if self._gaussians(active) == [active]:
+        if self.backend is not NUMPY and self._gaussians(active) == [active]:
             from kernelmosaic.gram._torch_cuda import combine_directly
 
             rates, factors = self._constants(active, weights)
             if combine_directly(self.samples.views[active[0]].T.contiguous(), rates, factors, K):
                 return K
-        return super()._fill(weights, K)
+        loops = _compiled(self.backend, self.n_samples)
+        if loops is None or not self._is_cheap(active):
+            return super()._fill(weights, K)
+
+        def fill(square: tuple[slice, slice]) -> None:
+            block = np.zeros([some.stop - some.start for some in square], dtype=K.dtype)
+            self._accumulate(weights, *square, block)
+            _write_square(K, square, block, loops)
+
+        self._each(fill, self.squares(), active)
+        return K
 
     def _accumulate(self, weights: NDArray[np.float64], rows: Rows, columns: Rows, out: Any) -> None:
-        left, right = self.samples.take(rows), self.samples.take(columns)
         rest = np.flatnonzero(weights).tolist()
-        for members in self._gaussians(rest):
+        groups = self._gaussians(rest)
+        if self.backend is NUMPY:
+            for members in groups:
+                self._add_gaussians(members[0], self._constants(members, weights), rows, columns, out)
+            rest = [m for m in rest if not any(m in members for members in groups)]
+            if not rest:
+                return
+        left, right = self.samples.take(rows), self.samples.take(columns)
+        for members in groups if self.backend is not NUMPY else ():
             from kernelmosaic.gram._torch_cuda import add_gaussians
 
             add_gaussians(self.kernel_set.statistic(members[0], left, right), *self._constants(members, weights), out)
@@ -467,10 +494,26 @@ class ComputedStack(MatrixStack):
         for m, block in self.kernel_set.blocks(left, right, rest, self.dtype):
             self.backend.add_scaled(out, block, float(weights[m]))
 
+    def _add_gaussians(self, m: int, constants: Any, rows: Rows, columns: Rows, out: NDArray[Any]) -> None:
+        """out += the sum of Gaussians with these constants, of the samples of kernel m, on the host."""
+        from kernelmosaic.gram._numba_gaussians import add_gaussians
+
+        view = self.samples.views[m]
+        if id(view) not in self._centred:
+            # Far from the origin, squared norms swallow small distances.
+            V = view - view.mean(axis=0)
+            self._centred[id(view)] = V, np.einsum("ij,ij->i", V, V)
+        V, norms = self._centred[id(view)]
+        rates, factors = (np.array(one, dtype=np.float32) for one in constants)
+        room = np.empty(out.shape[1], dtype=np.float32)
+        add_gaussians(V[rows] @ V[columns].T, norms[rows], norms[columns], rates, factors, out, room)
+
     def _multiply_directly(self, right: dict[int, Any], left: Samples, across: Samples, dtype: Any, out: Any) -> bool:
         members = list(right)
         if out.shape[2] > 1 or self._gaussians(members) != [members]:
             return False
+        if self.backend is NUMPY:
+            return self._multiply_here(right, left, across, dtype, out)
         from kernelmosaic.gram._torch_cuda import multiply_directly
 
         rates, factors = self._constants(members, np.ones(self.n_kernels))
@@ -481,16 +524,46 @@ class ComputedStack(MatrixStack):
             out[members, :, 0] += found
         return found is not None
 
+    def _multiply_here(self, right: dict[int, Any], left: Samples, across: Samples, dtype: Any, out: Any) -> bool:
+        from kernelmosaic.gram._numba_gaussians import multiply_gaussians
+
+        members = list(right)
+        kind = np.dtype(dtype)
+        fitted, factors = self._constants(members, np.ones(self.n_kernels))
+        rates = np.array(fitted, dtype=kind)
+        beta = np.stack([right[m][:, 0] * factor for m, factor in zip(members, factors, strict=True)]).astype(kind)
+        centre = across.views[members[0]].mean(axis=0)
+        L, R = (samples.views[members[0]] - centre for samples in (left, across))
+        norms, others = (np.einsum("ij,ij->i", V, V) for V in (L, R))
+        found = np.zeros((len(members), len(L)))
+
+        def multiply(strip: slice) -> None:
+            room = np.empty(_HOST_TILE[1], dtype=kind)
+            for below in row_strips(len(R), _HOST_TILE[1]):
+                inner = L[strip] @ R[below].T
+                own = np.ascontiguousarray(beta[:, below])
+                multiply_gaussians(inner, norms[strip], others[below], rates, own, found[:, strip], room)
+
+        self._each(multiply, row_strips(len(L), _HOST_TILE[0]), members)
+        out[members, :, 0] += found
+        return True
+
     def _gaussians(self, kernels: Sequence[int]) -> list[list[int]]:
-        """Return the kernels on a device that are Gaussians up to one factor, in groups that read the same samples."""
+        """Return the kernels that are Gaussians up to one factor, in groups that read the same samples.
+
+        On the host only those in single precision, whose sums are compiled.
+        """
         groups: dict[int, list[int]] = {}
         # A set with more fitted kernels than it has is a product of them.
-        if self.backend is not NUMPY and self.n_kernels == len(self.kernel_set.fitted):
+        here = self.backend is NUMPY
+        served = not here or (self.dtype == np.float32 and self.n_samples > TINY)
+        if served and self.n_kernels == len(self.kernel_set.fitted):
             for m in kernels:
                 one = self.kernel_set.fitted[m]
                 # Subclasses may say something else than their parents.
                 plain = type(one.kernel) is Gaussian and isinstance(one.normalization, Unscaled | UnitTrace)
-                if plain and self.samples.shares[m]:
+                dense = not here or isinstance(self.samples.views[m], np.ndarray)
+                if plain and dense and self.samples.shares[m]:
                     groups.setdefault(id(self.samples.views[m]), []).append(m)
         return list(groups.values())
 
@@ -628,19 +701,22 @@ def _fill_squares(computed: ComputedStack, kernels: list[int], matrices: NDArray
     """
 
     def fill(square: tuple[slice, slice]) -> None:
-        rows, columns = square
-        for m, block in computed.placed_blocks(kernels, rows, columns):
-            block = np.ascontiguousarray(block)
-            if rows is columns:
-                loops.mirror_lower(block, 0, len(block))
-            else:
-                loops.write_transposed(block, matrices[m], columns.start, rows.start)
-            matrices[m][rows, columns] = block
+        for m, block in computed.placed_blocks(kernels, *square):
+            _write_square(matrices[m], square, block, loops)
 
-    side = int(min(_CACHE_BYTES // computed.dtype.itemsize, computed.entries) ** 0.5)
-    strips = list(row_strips(computed.n_samples, max(side - side % 16, 1))) if kernels else []
     with one_blas_thread():
-        run_threads(fill, [(a, b) for i, a in enumerate(strips) for b in strips[: i + 1]], matrices.nbytes)
+        run_threads(fill, computed.squares() if kernels else [], matrices.nbytes)
+
+
+def _write_square(K: NDArray[Any], square: tuple[slice, slice], block: NDArray[Any], loops: Any) -> None:
+    """Write a square of the lower triangle, and its mirror image."""
+    rows, columns = square
+    block = np.ascontiguousarray(block)
+    if rows is columns:
+        loops.mirror_lower(block, 0, len(block))
+    else:
+        loops.write_transposed(block, K, columns.start, rows.start)
+    K[rows, columns] = block
 
 
 def _compiled(backend: Backend, n_samples: int) -> Any:
@@ -668,6 +744,11 @@ def nonzero_rows(V: NDArray[Any]) -> NDArray[np.intp]:
 
 def _tile(backend: Backend) -> int:
     return _TILE[str(backend.device).partition(":")[0]]
+
+
+def matrix_dtype(n_samples: int, dtype: Any = None) -> np.dtype[Any]:
+    """Return the precision of stored matrices: that asked for, else double for small sets and single above."""
+    return np.dtype(dtype if dtype is not None else (np.float64 if n_samples <= _SMALL else np.float32))
 
 
 def make_stack(
@@ -704,7 +785,7 @@ def make_stack(
         If not even a working set of few samples fits.
     """
     n = views[0].shape[0]
-    dtype = np.dtype(dtype if dtype is not None else (np.float64 if n <= _SMALL else np.float32))
+    dtype = matrix_dtype(n, dtype)
     backend = NUMPY if device is None else torch_backend(str(require_device(device)))
     budget = default_budget(backend) if budget is None else budget
     matrix = n * n * dtype.itemsize

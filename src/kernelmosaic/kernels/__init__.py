@@ -8,6 +8,7 @@ from kernelmosaic.kernels.matrices import Diffusion, Precomputed
 from kernelmosaic.kernels.profiles import FFT, Correlation
 from kernelmosaic.kernels.projected import Projected
 from kernelmosaic.kernels.strings import SmithWaterman, Spectrum, WeightedDegree
+from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.views import PerColumn, family, per_column
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "SmithWaterman",
     "Spectrum",
     "StatisticKernel",
+    "Subsets",
     "Sum",
     "WeightedDegree",
     "family",

@@ -50,14 +50,26 @@ class Radial(StatisticKernel):
         self.factor = factor
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        self.width_ = self._resolve_width(self.validate(X))
+        self.width_ = self.measure(self.validate(X))
         return self
+
+    def measure(self, X: Any) -> float:
+        """Return the width, the factor included; one that is a word is measured on validated samples."""
+        if not is_positive(self.factor):
+            raise ValueError(f"factor={self.factor!r}: what multiplies the width must be a positive, finite number.")
+        if isinstance(self.width, str) and self.width in _WIDTH_RULES:
+            distance = _measure(self.width, X, self.metric)
+            # One distinct sample has no neighbour: every width gives the same constant kernel.
+            return float(self.factor) * (distance if distance > 0 else 1.0)
+        if not is_positive(self.width):
+            raise ValueError(f"width={self.width!r}: give a positive, finite number, 'median' or 'nearest'.")
+        return float(self.factor) * float(self.width)
 
     def rate(self, dtype: Any) -> float:
         """Return what the statistic is multiplied with in the exponent, −1/width^power, in a precision's range."""
         if not hasattr(self, "width_") and isinstance(self.width, str):
             raise NotFittedError(f"{self!r} learns its width from the training set: call fit first.")
-        inverse = 1.0 / (self.width_ if hasattr(self, "width_") else self._resolve_width(None))
+        inverse = 1.0 / (self.width_ if hasattr(self, "width_") else self.measure(None))
         # Bounded, because 0 * inf would turn the diagonal of a very narrow kernel into NaN.
         return max(-math.prod([inverse] * self.power), float(np.finfo(dtype).min))
 
@@ -87,17 +99,6 @@ class Radial(StatisticKernel):
     def _diagonal(self, X: Any) -> NDArray[np.float64]:
         return np.ones(X.shape[0])
 
-    def _resolve_width(self, X: Any) -> float:
-        if not is_positive(self.factor):
-            raise ValueError(f"factor={self.factor!r}: what multiplies the width must be a positive, finite number.")
-        if isinstance(self.width, str) and self.width in _WIDTH_RULES:
-            distance = _measure(self.width, X, self.metric)
-            # One distinct sample has no neighbour: every width gives the same constant kernel.
-            return float(self.factor) * (distance if distance > 0 else 1.0)
-        if not is_positive(self.width):
-            raise ValueError(f"width={self.width!r}: give a positive, finite number, 'median' or 'nearest'.")
-        return float(self.factor) * float(self.width)
-
 
 def _distinct_rows(X: Any) -> Any:
     """Repeated samples say nothing about the scale of the data, and would make the nearest distance zero."""
@@ -114,6 +115,7 @@ def _distinct_rows(X: Any) -> Any:
 def _mean_nearest_distance(X: Any, metric: str) -> float:
     from sklearn.neighbors import NearestNeighbors
 
+    X = _distinct_rows(X)
     if X.shape[0] < 2:
         return 0.0
     # Far from the origin, squared norms swallow small distances; sparse data would lose its zeros by centring.
@@ -123,17 +125,28 @@ def _mean_nearest_distance(X: Any, metric: str) -> float:
 
 
 def _median_distance(X: Any, metric: str) -> float:
+    if 2 <= X.shape[0] <= _MEDIAN_SAMPLES and not sparse.issparse(X):
+        distances = _distances(X, metric)
+        # Where none is zero no sample is repeated, which saves looking for repeated ones.
+        if distances.min() > 0:
+            return _median(distances)
+    X = _distinct_rows(X)
     if X.shape[0] < 2:
         return 0.0
     X = X[np.unique(np.linspace(0, X.shape[0] - 1, _MEDIAN_SAMPLES).astype(int))]
+    return _median(_distances(X, metric))
+
+
+def _distances(X: Any, metric: str) -> NDArray[np.float64]:
+    """Return the distance between every two samples."""
     if not sparse.issparse(X):
         from scipy.spatial.distance import pdist
 
-        return _median(pdist(X, "cityblock" if metric == "manhattan" else metric))
+        return np.asarray(pdist(X, "cityblock" if metric == "manhattan" else metric))
     from sklearn.metrics import pairwise_distances
 
     D = pairwise_distances(X, metric=metric)
-    return _median(D[np.triu_indices_from(D, k=1)])
+    return np.asarray(D[np.triu_indices_from(D, k=1)])
 
 
 def _median(values: NDArray[np.float64]) -> float:
@@ -167,7 +180,7 @@ def _measure(rule: str, X: Any, metric: str) -> float:
     measured = _MEASURED.get()
     key = (id(X), rule, metric)
     if measured is None or key not in measured:
-        distance = _WIDTH_RULES[rule](_distinct_rows(X), metric)
+        distance = _WIDTH_RULES[rule](X, metric)
         if measured is None:
             return distance
         # The samples are kept with it: another array may take the number of one that is gone.

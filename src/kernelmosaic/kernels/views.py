@@ -19,6 +19,7 @@ from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.gaussian import Gaussian
 from kernelmosaic.kernels.linear import Linear, Polynomial
 from kernelmosaic.kernels.spelling import shorten, suggest_kernel
+from kernelmosaic.kernels.subsets import SubsetFamily, Subsets
 
 _FORMS = "a kernel, (name, kernel) or (name, kernel, columns)"
 #: Where names get lost, and how to keep them.
@@ -33,16 +34,16 @@ class Entry:
     """One item of the `kernels` parameter; the columns are still as the user wrote them, None for all."""
 
     name: str
-    kernel: Kernel | PerColumn
+    kernel: Kernel | PerColumn | Subsets
     columns: Any = None
 
 
 @dataclass(frozen=True)
 class KernelSpec:
-    """One kernel with the numbers of the columns it reads; None for all."""
+    """One kernel, or a family that is not written out, with the numbers of the columns it reads; None for all."""
 
     name: str
-    kernel: Kernel
+    kernel: Kernel | SubsetFamily
     columns: NDArray[np.intp] | None
 
 
@@ -71,7 +72,7 @@ def read_kernels(kernels: Any, default: Callable[[], list[Kernel]] = default_ker
     """
     if kernels is None:
         kernels = default()
-    if isinstance(kernels, Kernel | PerColumn):
+    if isinstance(kernels, _KINDS):
         kernels = [kernels]
     if isinstance(kernels, str | type) or callable(kernels):
         raise TypeError(f"kernels={kernels!r}: {suggest_kernel(kernels)}")
@@ -84,8 +85,13 @@ def read_kernels(kernels: Any, default: Callable[[], list[Kernel]] = default_ker
         raise ValueError("kernels is empty: give at least one kernel, or None for the defaults.")
     triples = [_read_item(i, item) for i, item in enumerate(kernels)]
     unnamed = [kernel for name, kernel, _ in triples if name is None]
-    given = iter(name_kernels([k.kernel if isinstance(k, PerColumn) else k for k in unnamed]))
+    given = iter(name_kernels([pattern(kernel) for kernel in unnamed]))
     entries = [Entry(next(given) if name is None else name, kernel, columns) for name, kernel, columns in triples]
+    if len(entries) > 1 and any(isinstance(entry.kernel, Subsets) for entry in entries):
+        raise ValueError(
+            f"kernels: {len(entries)} items, one of them Subsets(...), which stands alone; single columns come with "
+            "size=(1, 2), and other kernels in a list without it."
+        )
     names = [entry.name for entry in entries]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
@@ -95,8 +101,16 @@ def read_kernels(kernels: Any, default: Callable[[], list[Kernel]] = default_ker
     return entries
 
 
-def _read_item(i: int, item: Any) -> tuple[str | None, Kernel | PerColumn, Any]:
-    if isinstance(item, Kernel | PerColumn):
+def pattern(kernel: Kernel | PerColumn | Subsets) -> Any:
+    """Return the kernel itself, or the one that several are clones of."""
+    if isinstance(kernel, Kernel):
+        return kernel
+    check_kernel("kernel", kernel.kernel, type(kernel).__name__)
+    return kernel.kernel
+
+
+def _read_item(i: int, item: Any) -> tuple[str | None, Kernel | PerColumn | Subsets, Any]:
+    if isinstance(item, _KINDS):
         return None, item, None
     if isinstance(item, str | type):
         raise TypeError(f"kernels[{i}]={item!r}: {suggest_kernel(item)}")
@@ -106,7 +120,7 @@ def _read_item(i: int, item: Any) -> tuple[str | None, Kernel | PerColumn, Any]:
     name, kernel = item[:2]
     if not isinstance(name, str) or "__" in name:
         raise ValueError(f"kernels[{i}]: the name {name!r} must be a string without '__'.")
-    if not isinstance(kernel, Kernel | PerColumn):
+    if not isinstance(kernel, _KINDS):
         raise TypeError(f"kernels[{i}]: {kernel!r} is not a kernel; {suggest_kernel(kernel)}")
     return name, kernel, item[2] if len(item) == 3 else None
 
@@ -123,6 +137,11 @@ def lay_specs(entries: Sequence[Entry], X: Any) -> list[KernelSpec]:
                 KernelSpec(f"{entry.name}[{labels[c]}]", kernel, np.array([c]))
                 for c, kernel in zip(numbers, entry.kernel.expand([int(c) for c in numbers]), strict=True)
             ]
+        elif isinstance(entry.kernel, Subsets):
+            numbers = np.arange(_n_columns(X)) if columns is None else columns
+            labels = getattr(X, "columns", range(_n_columns(X)))
+            family = entry.kernel.expand(numbers, [labels[c] for c in numbers], entry.name)
+            specs.append(KernelSpec(entry.name, family, numbers))
         else:
             specs.append(KernelSpec(entry.name, entry.kernel, columns))
     return specs
@@ -258,6 +277,10 @@ class PerColumn(BaseEstimator):
         """Return a clone of the kernel for every column, in their order; an estimator does this at `fit`."""
         check_kernel("kernel", self.kernel, "PerColumn")
         return [clone(self.kernel) for _ in columns]
+
+
+#: What may stand in a list of kernels.
+_KINDS = (Kernel, PerColumn, Subsets)
 
 
 def per_column(kernel: Kernel) -> PerColumn:

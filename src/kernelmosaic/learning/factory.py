@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,9 +19,10 @@ from kernelmosaic.learning.formulations.discriminant import (
 )
 from kernelmosaic.learning.formulations.reduced_gradient import ReducedGradient
 from kernelmosaic.learning.formulations.silp import SILP
+from kernelmosaic.learning.generated import ColumnGeneration
 from kernelmosaic.learning.learned_c import LearnedC
 from kernelmosaic.learning.newton import Newton
-from kernelmosaic.learning.norms import Weights, make_norm, make_penalties
+from kernelmosaic.learning.norms import WeightNorm, Weights, make_norm, make_penalties
 from kernelmosaic.learning.problem import Learner, Options
 from kernelmosaic.machines.base import check_count
 
@@ -102,6 +104,9 @@ def make_learner(
     """
     norm, learner = make_norm(parameters.norm, parameters.l1_ratio), solver_class(parameters)
     max_iter = check_count("max_iter", parameters.max_iter)
+    if stack.is_generated:
+        _check_generated(parameters, norm)
+        learner = ColumnGeneration
     if parameters.weights is not None:
         if not isinstance(parameters.penalties, str):
             make_penalties(parameters.penalties, parameters.penalty_power, stack)
@@ -114,6 +119,23 @@ def make_learner(
     if penalties is None:
         penalties = make_penalties(parameters.penalties, parameters.penalty_power, stack)
     return learner(Options(norm, penalties, parameters.tol, max_iter, bool(parameters.verbose)))
+
+
+def _check_generated(parameters: Parameters, norm: WeightNorm) -> None:
+    """Raise a ValueError if kernels that are not stored are asked for what takes all of them at once."""
+    asked = {
+        f"{norm}": norm.sums_to_one,
+        f"solver={parameters.solver!r}": parameters.solver == "newton",
+        f"weights={reprlib.repr(parameters.weights)}": parameters.weights is None,
+        f"penalties={parameters.penalties!r}": not isinstance(parameters.penalties, str),
+        "C='learn'": not parameters.learns_C,
+    }
+    wrong = next((what for what, served in asked.items() if not served), None)
+    if wrong is not None:
+        raise ValueError(
+            f"{wrong} needs all kernels at once, and those of Subsets(...) are not stored: use norm=1, "
+            "solver='newton', weights=None, a number for C and no penalties by rule, or give a list of kernels."
+        )
 
 
 def solver_class(parameters: Parameters) -> type[Learner]:

@@ -84,7 +84,7 @@ class KernelWeightsDisplay:
         """
         model = fitted_model(estimator)
         weights = np.asarray(attribute(model, "weights_", cls.__name__), dtype=np.float64)
-        names = list(attribute(model, "kernel_names_", cls.__name__))
+        names = attribute(model, "kernel_names_", cls.__name__)
         classes = list(getattr(model, "classes_", range(len(weights)))) if weights.ndim == 2 else None
         name = "mean gate" if hasattr(model, "gate") else "weight"
         return cls(weights, names, classes, name).plot(ax=ax, sort=sort, max_kernels=max_kernels, **style)

@@ -1,4 +1,4 @@
-"""The program for a kernel in factors: interior points from a cold start, working sets from nearby, a certificate."""
+"""The program for a kernel in factors: working sets from nearby, Newton steps from anywhere, interior points else."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from kernelmosaic.gram.linear import Cholesky
 from kernelmosaic.solvers.free_block import free_samples
 from kernelmosaic.solvers.interior_point import CentralPath, Interior
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify
+from kernelmosaic.solvers.proximal_newton import ProximalNewton
 from kernelmosaic.solvers.smo import solve_smo
 from kernelmosaic.solvers.working_set import FreeFirst, restricted
 
@@ -30,6 +31,8 @@ _PATIENT_SHARE, _MOST_PATIENCE = 0.1, 15
 _POLISH_TOL = 1e-8
 #: Newton matrices that interior points take, and what an entry of a working set's block costs beside being formed.
 _STEPS_COLD, _FLOPS_AN_ENTRY = 25, 50
+#: Proximal Newton steps slow down below this gap, where working sets are at their best; with a ridge they never do.
+_SMOOTH = 3e-4
 #: Relative to the bounds' sums: a total this near to one of them is met by no β but the bounds.
 _ROUNDING = 1e-12
 #: Relative to the mean diagonal.
@@ -54,8 +57,8 @@ def solve_factored(
     program : Program
         The rest of the problem.
     warm_start : ndarray of shape (n,), optional
-        A β from nearby: working sets of samples that are free or violate optimality are then tried first, since
-        interior-point methods cannot begin at a bound; unless features are so few that these are as fast.
+        A β from nearby: working sets of samples that are free or violate optimality are then tried first, unless
+        features are so few that steps from anywhere are as fast.
     tol : float
         The relative duality gap at which to stop. A larger gap in the answer tells that rounding hides the rest.
     """
@@ -66,22 +69,45 @@ def solve_factored(
         return zero
     if not _has_interior(program):
         return _Near(gram, program, program.feasible(nothing)).solution
-    passes, everyone = 0, np.arange(gram.n_samples)
     # Passes over few samples cost more than their arithmetic: they are taken from their block, or from one array.
     few = gram.stored and gram.backend is NUMPY and gram.n_samples <= TINY
-    if few:
-        pairs = solve_smo(gram.block(everyone), program, warm_start, tol, max_iter=_PAIRS * gram.n_samples)
-        near = _Near(gram, program, pairs.beta, n_iter=pairs.n_iter)
-        if near.solution.gap <= tol:
-            return near.solution
-    elif warm_start is not None:
-        near = _Near(gram, program, program.feasible(warm_start))
+    near = _by_pairs(gram, program, warm_start, tol) if few else _by_steps(gram, program, warm_start, tol)
+    if near is not None and near.gap <= tol:
+        return near
+    return _by_interior_points(gram, program, tol, few, near)
+
+
+def _by_pairs(gram: FactoredGram, program: Program, start: Vector | None, tol: float) -> Solution:
+    """Solve the program of few samples by pair steps in their block, up to where interior points are faster."""
+    K = gram.block(np.arange(gram.n_samples))
+    pairs = solve_smo(K, program, start, tol, max_iter=_PAIRS * gram.n_samples)
+    return _Near(gram, program, pairs.beta, n_iter=pairs.n_iter).solution
+
+
+def _by_steps(gram: FactoredGram, program: Program, start: Vector | None, tol: float) -> Solution | None:
+    """Go from a start to a nearby solution by working sets, or to any by Newton steps; None if neither serves."""
+    near: _Near | None = None
+    if start is not None:
+        near = _Near(gram, program, program.feasible(start))
         if near.solution.gap <= tol or (not _is_narrow(gram) and near.improve(tol, _patience(gram))):
             return near.solution
-        passes = near.solution.n_iter
-    best: Solution | None = None
+    # A device forms the matrices of interior points faster than it takes steps.
+    if gram.backend is NUMPY and gram.shift is None and program.has_losses and program.target.any():
+        passes = 0 if near is None else near.solution.n_iter
+        newton = ProximalNewton(
+            gram, program, program.feasible(np.zeros(program.n_samples) if start is None else start)
+        )
+        found = newton.solve(max(tol, _SMOOTH) if newton.sigma else tol)
+        near = _Near(gram, program, found.beta, n_iter=passes + found.n_iter)
+        near.improve(tol, _patience(gram))
+    return None if near is None else near.solution
+
+
+def _by_interior_points(gram: FactoredGram, program: Program, tol: float, few: bool, best: Solution | None) -> Solution:
+    """Follow the central path and round its end to the bounds, more and more exactly until the gap is met."""
+    passes = 0 if best is None else best.n_iter
     softened = _softened(gram, program)
-    central = CentralPath(gram.part(everyone) if few else gram, softened)
+    central = CentralPath(gram.part(np.arange(gram.n_samples)) if few else gram, softened)
     for share in _SHARES if gram.shift is None else _SHARES_SHIFTED:
         path = central.follow(share * min(tol, _CRUDE))
         near = _Near(gram, program, round_to_bounds(gram, softened, path), n_iter=passes + path.n_iter)
@@ -93,7 +119,7 @@ def solve_factored(
     inside = _Near(gram, program, program.feasible(path.beta), n_iter=passes + path.n_iter).solution
     best = min(best or inside, inside, key=lambda one: one.gap)
     if best.gap > tol and gram.increase_precision():
-        return min(best, solve_factored(gram, program, None, tol), key=lambda one: one.gap)
+        return _by_interior_points(gram, program, tol, few, best)
     return best
 
 

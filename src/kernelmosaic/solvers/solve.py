@@ -18,7 +18,8 @@ def solve(K: Any, program: Program, warm_start: Vector | None = None, tol: float
     """Solve the program for a kernel, a `Gram` or an array, to a relative duality gap of `tol`.
 
     A matrix in this process is read whole by sequential minimal optimisation, one on a device in working sets, factors
-    by interior points and working sets, and what is not stored in working sets as large as memory allows.
+    by Newton steps in the features, working sets and interior points, and what is not stored in working sets as large
+    as memory allows.
     """
     gram: Any = as_gram(K)
     if gram.factored:

@@ -160,8 +160,12 @@ _CANDIDATES = 64
 _SLOW = 30
 #: ... aim below what is asked for, since the certificate sees what single precision does not, at most so often.
 _ROOM, _CERTIFICATES = 0.9, 3
+#: Rounds on the host before the first Newton steps on samples that are too many for one.
+_HOST_WAIT = 4
 #: All free samples are in a round unless they take more than this share of it.
 _FREE_SHARE = 0.8
+#: In factors on the host, samples in a working set: so many at least, and so many for each free one.
+_LEAST, _TIMES = 1000, 3
 #: Outputs that have shrunk to this share of the largest since they were computed keep the rounding of those.
 _SHRUNK = 1e-3
 
@@ -403,6 +407,8 @@ class FreeFirst(OneOutput):
         self.n_iter = n_iter
         self.early, self.sharper = 0.01 if gram.factored else 0.1, 1.0
         self.crowded = False
+        # The host computes products slowly: Newton steps take about as long as so many rounds.
+        self.wait = _HOST_WAIT if self.backend is NUMPY else 0
         self.solution = self._certify(beta, self.backend.to_numpy(self.values))
         self.largest = float(np.abs(self.solution.values).max())
 
@@ -436,12 +442,16 @@ class FreeFirst(OneOutput):
         residual = p.target - at.values - p.ridge * at.beta - at.intercept
         rising = np.where(at.beta < p.upper, residual - np.where(at.beta >= 0, p.epsilon, -p.epsilon), -np.inf)
         falling = np.where(at.beta > p.lower, np.where(at.beta > 0, p.epsilon, -p.epsilon) - residual, -np.inf)
-        self.crowded = not self.gram.factored and len(free) > _FREE_SHARE * self.size
+        size = self.size
+        if self.gram.factored and self.backend is NUMPY:
+            # There a block's samples cost their square to form, and few beside the free ones move.
+            size = min(size, max(_LEAST, _TIMES * len(free)))
+        self.crowded = not self.gram.factored and len(free) > _FREE_SHARE * size
         chosen = free[:0] if self.crowded else free
         rising[chosen] = falling[chosen] = -np.inf
         # Half by growing, half by shrinking: the one needs the other if the sum must be kept.
-        for gain, count in ((rising, (self.size - len(chosen) + 1) // 2), (falling, self.size)):
-            best = NUMPY.top_k(gain, min(count, self.size - len(chosen)))
+        for gain, count in ((rising, (size - len(chosen) + 1) // 2), (falling, size)):
+            best = NUMPY.top_k(gain, min(count, size - len(chosen)))
             best = best[gain[best] > -np.inf]
             falling[best] = -np.inf
             chosen = np.concatenate([chosen, best])

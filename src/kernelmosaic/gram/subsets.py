@@ -1,0 +1,297 @@
+"""Kernels of column subsets, by the million: none is stored, and the forms ½βᵀK_mβ of all are one pass over pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelmosaic.backend import (
+    NUMPY,
+    default_budget,
+    format_bytes,
+    require_device,
+    row_strips,
+    run_threads,
+    torch_backend,
+)
+from kernelmosaic.gram.kernel_set import FittedKernel, KernelSet, Views, named
+from kernelmosaic.gram.normalizing import Centered, make_normalization
+from kernelmosaic.gram.stack import (
+    ComputedStack,
+    GramStack,
+    Kernels,
+    MatrixStack,
+    Rows,
+    make_stack,
+    matrix_dtype,
+    nonzero_rows,
+)
+from kernelmosaic.kernels.base import Block
+from kernelmosaic.kernels.subsets import FamilyNames, SubsetFamily
+from kernelmosaic.kernels.views import KernelSpec, take_columns
+
+Array = NDArray[np.float64]
+#: Distances between samples that are held at once, column by column, which stay in the second-level cache; but ...
+_NUMBERS = 2**19
+#: ... of at least so many pairs.
+_LEAST_PAIRS = 1024
+#: Pairs summed in single precision before the sum is added to one in double: few, for the error's sake.
+_CHUNK = 128
+#: Parts that threads work on one by one.
+_PARTS = 16
+#: Kernels that are evaluated in double precision at once, and the memory for blocks of them.
+_BATCH, _WORKING_BYTES = 256, 2**24
+#: Bytes per kernel that pricing takes: rates, sums, and what learners keep.
+_PER_KERNEL = 64
+#: Unit roundoff, and the smallest normal number, of single precision.
+_ROUNDOFF, _TINY = 2.0**-24, 2.0**-126
+#: Kernels of distances of at most one that fall off faster than this are left to double precision.
+_STEEPEST = -(2.0**100)
+#: What products of coefficients, at most one, are lost in.
+_NOTHING = 2.0**-60
+
+
+@dataclass(frozen=True)
+class SubsetKernels:
+    """The fitted kernels of a family, each made when it is asked for; takes the place of a `KernelSet`.
+
+    Attributes
+    ----------
+    family : SubsetFamily
+        The kernels.
+    normalize : str or None
+        How they are put on one scale: their diagonals are one already.
+    X : array of shape (n, n_columns)
+        The training samples in the columns that subsets are taken of.
+    widths : ndarray of shape (P,)
+        Their widths, factors included.
+    """
+
+    family: SubsetFamily
+    normalize: str | None
+    X: NDArray[Any]
+    widths: Array
+
+    @classmethod
+    def fit(
+        cls, specs: Sequence[KernelSpec], X: Any, normalize: str | None, sample_weight: Array | None = None
+    ) -> SubsetKernels:
+        """Find the widths that are measured on the columns of a subset; others are known."""
+        (spec,) = specs
+        family = spec.kernel
+        assert isinstance(family, SubsetFamily)
+        if isinstance(make_normalization(normalize), Centered):
+            raise ValueError(
+                f"normalize={normalize!r}: kernels of Subsets(...) have unit diagonals and are not centred; give "
+                "'trace', 'diagonal' or None, or a list of kernels."
+            )
+        needed = len(family) * (_PER_KERNEL + 4 * max(family.sizes))
+        if needed > default_budget():
+            raise MemoryError(
+                f"kernels: Subsets(size={family.sizes}) of {len(family.columns)} columns are {len(family)} kernels, "
+                f"whose weights and widths need {format_bytes(needed)}: choose fewer columns, a smaller size or fewer "
+                "widths."
+            )
+        with named(spec.name):
+            V = family.validate(take_columns(X, spec.columns))
+        return cls(family, normalize, V, _widths(family, V))
+
+    @property
+    def names(self) -> FamilyNames:
+        return self.family.names
+
+    def __len__(self) -> int:
+        return len(self.family)
+
+    def select(self, active: Sequence[int] | NDArray[Any]) -> KernelSet:
+        """Return these kernels, fitted."""
+        fitted = []
+        for m in active:
+            name, kernel, columns = self.family[int(m)]
+            view = self.X[:, self.family.subset(int(m))[0]]
+            scale = make_normalization(self.normalize)
+            fitted.append(FittedKernel(name, kernel.fit(view), columns, scale.fit(kernel, view, None)))
+        return KernelSet(tuple(fitted))
+
+    def views(self, X: Any) -> Views:
+        """Return the samples in all columns that subsets are taken of."""
+        return [self.family.validate(take_columns(X, self.family.columns))]
+
+    def select_views(self, views: Views, active: Sequence[int] | NDArray[Any]) -> Views:
+        """Return the samples as the kernels that `select` returns see them."""
+        return [views[0][:, self.family.subset(int(m))[0]] for m in active]
+
+
+class SubsetStack(GramStack):
+    """The Gram matrices of a family of column subsets: computed for a few kernels, priced for all.
+
+    Parameters
+    ----------
+    kernel_set : SubsetKernels
+        The fitted kernels.
+    views : list
+        The samples as `SubsetKernels.views` returns them.
+    dtype, budget, device : optional
+        Of the matrices of a few kernels, as for `make_stack`.
+    """
+
+    is_generated = True
+
+    def __init__(
+        self,
+        kernel_set: SubsetKernels,
+        views: Views,
+        dtype: Any = None,
+        budget: float | None = None,
+        device: str | None = None,
+    ) -> None:
+        self.kernel_set, self.views = kernel_set, views
+        self.budget, self.device = budget, device
+        self.n_samples, self.n_kernels = views[0].shape[0], len(kernel_set)
+        self.dtype = matrix_dtype(self.n_samples, dtype)
+        self._subsets = kernel_set.family.table()
+
+    @property
+    def room(self) -> int:
+        """How many kernels may have their matrices stored, beside a combined one."""
+        backend = NUMPY if self.device is None else torch_backend(str(require_device(self.device)))
+        budget = default_budget(backend) if self.budget is None else self.budget
+        return int(budget / (self.n_samples**2 * self.dtype.itemsize)) - 2
+
+    def taken(self, kernels: Kernels) -> MatrixStack:
+        """Return the stack of a few kernels, stored if they fit the memory budget."""
+        chosen, views = self.kernel_set.select(kernels), self.kernel_set.select_views(self.views, kernels)
+        return make_stack(chosen, views, dtype=self.dtype, budget=self.budget, device=self.device)
+
+    def blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
+        asked = [int(m) for m in kernels]
+        for k, block in self.taken(asked).blocks(range(len(asked)), rows, columns):
+            yield asked[k], block
+
+    def row_strips(self, n_columns: int) -> Iterator[slice]:
+        return row_strips(self.n_samples, _NUMBERS // max(n_columns, 1))
+
+    def combine(self, weights: NDArray[Any], out: Any = None) -> Any:
+        active = np.flatnonzero(weights)
+        return self.taken(active).combine(np.asarray(weights)[active], out)
+
+    def products(
+        self, beta: NDArray[Any], rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None
+    ) -> Array:
+        asked = np.arange(self.n_kernels) if kernels is None else np.asarray(kernels)
+        out = np.zeros((self.n_kernels, self.n_samples if rows is None else len(rows), *beta.shape[1:]))
+        for some in row_strips(len(asked), _BATCH):
+            out[asked[some]] = self.taken(asked[some]).products(beta, rows)
+        return out
+
+    def quadratic_forms(self, beta: NDArray[Any], kernels: Kernels | None = None) -> Array:
+        return self.prices(beta, np.ones(self.n_kernels), kernels)
+
+    def prices(self, beta: NDArray[Any], factors: Array, kernels: Kernels | None = None) -> Array:
+        """Return ½ Σ_c β_cᵀ K_m β_c times a positive factor for all kernels, or those asked for; zero for others.
+
+        All are computed in single precision first. Those that may be the largest, by a bound on the error, are then
+        computed in double: the largest is right, and a certificate may be made of it.
+        """
+        asked = np.arange(self.n_kernels) if kernels is None else np.unique(np.asarray(kernels, dtype=np.intp))
+        support = nonzero_rows(beta)
+        out = np.zeros(self.n_kernels)
+        if len(support) == 0 or len(asked) == 0:
+            return out
+        found, error = (values * factors[asked] for values in self._single_forms(support, beta[support], asked))
+        # Whatever is smaller even with its error cannot be the largest; NaN, which nothing certifies, stays.
+        top = np.flatnonzero(found + error >= (found - error).max())
+        for some in row_strips(len(top), _BATCH):
+            chosen = asked[top[some]]
+            views = self.kernel_set.select_views([self.views[0][support]], chosen)
+            few = ComputedStack(self.kernel_set.select(chosen), views, np.dtype(np.float64), _WORKING_BYTES)
+            found[top[some]] = few.quadratic_forms(beta[support]) * factors[chosen]
+        out[asked] = found
+        return out
+
+    def _single_forms(self, support: NDArray[np.intp], beta: Array, kernels: NDArray[np.intp]) -> tuple[Array, Array]:
+        """Return the forms with every entry in single precision, and how far each may be off; β is of the support."""
+        power = self.kernel_set.family.kernel.power
+        V = self.views[0][support].astype(np.float64)
+        # Distances of at most one, and coefficients too: nothing overflows, whatever the scale of the samples.
+        unit = float(np.ptp(V, axis=0).max()) or 1.0
+        V = V / unit
+        largest = float(np.abs(beta).max())
+        B = np.atleast_2d(beta.T) / largest
+        with np.errstate(over="ignore"):
+            exact = -((unit / self.kernel_set.widths[kernels]) ** power)
+        rates = np.maximum(exact, _STEEPEST).astype(np.float32)
+        owners, starts = np.unique(kernels // len(self.kernel_set.family.settings), return_index=True)
+        starts = np.append(starts, len(kernels)).astype(np.int64)
+        subsets = self._subsets[owners]
+        out, weight = np.full(len(kernels), 0.5 * float(np.sum(B**2))), 0.0
+        parts = list(row_strips(len(owners), max(-(-len(owners) // _PARTS), 1)))
+        for left, right in _pairs(len(support), max(_NUMBERS // (V.shape[1] + 1), _LEAST_PAIRS)):
+            D = np.zeros((V.shape[1] + 1, len(left)), dtype=np.float32)  # the last row stands for no column
+            D[:-1] = np.abs(V[left] - V[right]).T ** power
+            w = np.sum(B[:, left] * B[:, right], axis=0)
+            # Products of smaller numbers would be denormal, which is slow.
+            w[np.abs(w) < _NOTHING] = 0.0
+            weight += float(np.abs(w).sum()) + _NOTHING / _ROUNDOFF * len(w)
+            tile = D, w.astype(np.float32), subsets, starts, rates, out
+            run_threads(partial(_add_prices, tile), parts, 4 * len(kernels) * len(left))
+        size = subsets.shape[1]
+        # Of a sum of so many terms, of the exponential and its argument, and of distances that are lost to underflow.
+        share = (_CHUNK + 2 * size + 12) * _ROUNDOFF - size * _TINY * rates.astype(np.float64)
+        share[exact < _STEEPEST] = np.inf
+        return out * largest**2, share * weight * largest**2
+
+
+def _add_prices(tile: tuple[Any, ...], some: slice) -> None:
+    from kernelmosaic.gram import _numba_subsets
+
+    add: Any = _numba_subsets.add_prices
+    add(*tile, some.start, some.stop, _CHUNK)
+
+
+def _pairs(n: int, count: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Yield the pairs i > j of n things, about so many at a time, whole rows i of them."""
+    first = 1
+    while first < n:
+        last = first + 1
+        while last < n and (last + 1 - first) * (last + first) // 2 <= count:
+            last += 1
+        rows = np.arange(first, last)
+        left = np.repeat(rows, rows)
+        right = np.arange(len(left)) - np.repeat(np.cumsum(rows) - rows, rows)
+        yield left, right
+        first = last
+
+
+def _widths(family: SubsetFamily, X: NDArray[Any]) -> Array:
+    """Return the width of every kernel; one that is a word is measured on the columns of each subset."""
+    widths = np.empty((family.n_subsets, len(family.settings)))
+    measured: dict[str, Array] = {}
+    for k, setting in enumerate(family.settings):
+        kernel = family.make(setting)
+        if not isinstance(kernel.width, str):
+            widths[:, k] = kernel.measure(X)
+            continue
+        if kernel.width not in measured:
+            measured[kernel.width] = _measure(family, kernel.width, X)
+        widths[:, k] = kernel.factor * measured[kernel.width]
+    return widths.ravel()
+
+
+def _measure(family: SubsetFamily, rule: str, X: NDArray[Any]) -> Array:
+    """Return the width by a rule for every subset, with a factor of one."""
+    subsets, n_columns = family.table(), len(family.columns)
+    found = np.empty(family.n_subsets)
+    own = family.make({"width": rule, "factor": 1.0})
+
+    def measure(some: slice) -> None:
+        for s in range(some.start, some.stop):
+            found[s] = own.measure(X[:, subsets[s][subsets[s] < n_columns]])
+
+    run_threads(measure, row_strips(family.n_subsets, 1024), X.nbytes * family.n_subsets)
+    return found

@@ -1,0 +1,254 @@
+"""Families so large that their kernels are generated when they are asked for: one per subset of the columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, combinations, product
+from math import comb
+from typing import Any, ClassVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
+
+from kernelmosaic.kernels.base import Kernel, is_whole
+from kernelmosaic.kernels.gaussian import Gaussian, Laplacian, Radial
+from kernelmosaic.kernels.spelling import suggest_kernel
+
+#: A kernel as an estimator takes it: its name, the kernel, and the numbers of its columns.
+Named = tuple[str, Kernel, NDArray[np.intp]]
+
+
+class Subsets(BaseEstimator):
+    """One kernel for every subset of so many columns, and every width: kernels by the million, none of them stored.
+
+    Stands alone for the `kernels` of an estimator that learns sparse weights, ``MKLClassifier(Subsets(Gaussian()))``:
+    all pairs of columns, all triples. Only the kernels that get a weight are ever kept.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The pattern: `Gaussian` or `Laplacian`, whose distance is a sum over the columns.
+    size : int or sequence of int, default=2
+        How many columns a kernel reads: 2 for all pairs, ``(1, 2, 3)`` for single columns, pairs and triples.
+    width : sequence of {float, "median", "nearest"}, optional
+        Widths that every subset gets, each as in the pattern: a word is measured on the columns of the subset. By
+        default that of the pattern.
+    factor : sequence of float, optional
+        What the widths are multiplied with; ``factor=[0.5, 1, 2]`` with the pattern's ``width="median"`` is a family
+        around the scale of each subset. By default that of the pattern.
+
+    Examples
+    --------
+    >>> from kernelmosaic.kernels import Gaussian, Subsets
+    >>> pairs = Subsets(Gaussian(), size=2, width=[0.5, 2.0])
+    >>> family = pairs.expand(range(60))
+    >>> len(family)
+    3540
+    >>> family[1][:2]
+    ('gaussian[0,1](width=2.0)', Gaussian(width=2.0))
+    """
+
+    input_kind: ClassVar[str] = "numbers"
+    accepts_sparse: ClassVar[bool] = False
+
+    def __init__(self, kernel: Kernel, size: Any = 2, width: Any = None, factor: Any = None) -> None:
+        self.kernel = kernel
+        self.size = size
+        self.width = width
+        self.factor = factor
+
+    def expand(
+        self, columns: Sequence[int] | NDArray[np.intp], labels: Sequence[Any] | None = None, name: str | None = None
+    ) -> SubsetFamily:
+        """Return the kernels on these columns, as a sequence that makes ``(name, kernel, columns)`` when asked.
+
+        Parameters
+        ----------
+        columns : sequence of int
+            The numbers of the columns to take subsets of; an estimator takes all of them.
+        labels : sequence, optional
+            What they are called; by default their numbers.
+        name : str, optional
+            What the names of the kernels begin with; by default the class of the pattern.
+        """
+        if type(self.kernel) not in (Gaussian, Laplacian):
+            given = "" if isinstance(self.kernel, Kernel) else f" {suggest_kernel(self.kernel)}"
+            raise TypeError(
+                f"kernel={self.kernel!r}: Subsets serves Gaussian() and Laplacian(), whose distances are sums over the "
+                f"columns.{given}"
+            )
+        numbers = np.asarray(columns, dtype=np.intp)
+        return SubsetFamily(
+            name=type(self.kernel).__name__.lower() if name is None else name,
+            kernel=self.kernel,
+            columns=numbers,
+            labels=tuple(map(str, numbers if labels is None else labels)),
+            sizes=self._sizes(len(numbers)),
+            settings=self._settings(),
+        )
+
+    def _sizes(self, n_columns: int) -> tuple[int, ...]:
+        several = isinstance(self.size, Sequence | np.ndarray) and not isinstance(self.size, str)
+        sizes = list(self.size) if several else [self.size]
+        if not sizes or not all(is_whole(size) for size in sizes) or len(set(sizes)) < len(sizes):
+            raise ValueError(f"size={self.size!r}: give a number of columns, such as 2, or distinct ones, (1, 2).")
+        if max(sizes) > n_columns:
+            raise ValueError(f"size={self.size!r}: there are {n_columns} columns to take subsets of; give no more.")
+        return tuple(int(size) for size in sizes)
+
+    def _settings(self) -> tuple[dict[str, Any], ...]:
+        """The parameters that the kernels of a subset differ in, checked."""
+        grids = {}
+        for name in ("width", "factor"):
+            values = getattr(self, name)
+            if values is None:
+                continue
+            if isinstance(values, str | bytes) or not isinstance(values, Sequence | np.ndarray):
+                raise TypeError(f"{name}={values!r}: give a list of values, such as {name}=[{values!r}].")
+            grids[name] = values.tolist() if isinstance(values, np.ndarray) else list(values)
+            if not grids[name]:
+                raise ValueError(f"{name}=[]: give at least one value, or None for that of the pattern.")
+        settings = tuple(dict(zip(grids, chosen, strict=True)) for chosen in product(*grids.values()))
+        for one in settings:
+            # Two samples are enough to say what is wrong with a width.
+            clone(self.kernel).set_params(**one).fit([[0.0], [1.0]])
+        return settings
+
+
+@dataclass(frozen=True, eq=False)
+class SubsetFamily(Sequence[Named]):
+    """The kernels of `Subsets` on given columns: ``family[m]`` is made when it is asked for.
+
+    Subsets come in the order of :func:`itertools.combinations`, size after size; the widths change fastest.
+
+    Attributes
+    ----------
+    name : str
+        What names begin with.
+    kernel : Radial
+        The pattern.
+    columns : ndarray of shape (n_columns,)
+        The numbers of the columns.
+    labels : tuple of str
+        What they are called.
+    sizes : tuple of int
+        How many of them a kernel reads.
+    settings : tuple of dict
+        The parameters that the kernels of one subset differ in.
+    """
+
+    input_kind: ClassVar[str] = "numbers"
+    name: str
+    kernel: Any
+    columns: NDArray[np.intp]
+    labels: tuple[str, ...]
+    sizes: tuple[int, ...]
+    settings: tuple[dict[str, Any], ...]
+
+    @property
+    def n_subsets(self) -> int:
+        return sum(comb(len(self.columns), size) for size in self.sizes)
+
+    def __len__(self) -> int:
+        return self.n_subsets * len(self.settings)
+
+    @overload
+    def __getitem__(self, m: int) -> Named: ...
+
+    @overload
+    def __getitem__(self, m: slice) -> list[Named]: ...
+
+    def __getitem__(self, m: Any) -> Any:
+        if isinstance(m, slice):
+            return [self[k] for k in range(*m.indices(len(self)))]
+        members, setting = self.subset(m)
+        return self._name(members, setting), self.make(setting), self.columns[members]
+
+    def subset(self, m: int) -> tuple[list[int], dict[str, Any]]:
+        """Return which of the columns kernel m reads, by their places, and its setting."""
+        index = range(len(self))[m]  # a negative number counts from the end, one too large is an IndexError
+        rank, setting = divmod(index, len(self.settings))
+        for size in self.sizes:
+            if rank < comb(len(self.columns), size):
+                return _combination(rank, len(self.columns), size), self.settings[setting]
+            rank -= comb(len(self.columns), size)
+        raise IndexError(m)  # pragma: no cover
+
+    def name_of(self, m: int) -> str:
+        """Return the name of kernel m."""
+        return self._name(*self.subset(m))
+
+    def make(self, setting: dict[str, Any]) -> Radial:
+        """Return the pattern with a setting, not fitted."""
+        made: Radial = clone(self.kernel).set_params(**setting)
+        return made
+
+    def table(self) -> NDArray[np.int32]:
+        """Return the places of every subset's columns, of shape (n_subsets, largest size); smaller ones end in n."""
+        n, widest = len(self.columns), max(self.sizes)
+        parts = []
+        for size in self.sizes:
+            flat = np.fromiter(chain.from_iterable(combinations(range(n), size)), np.int32, comb(n, size) * size)
+            parts.append(np.pad(flat.reshape(-1, size), ((0, 0), (0, widest - size)), constant_values=n))
+        return np.concatenate(parts)
+
+    def validate(self, X: Any) -> Any:
+        """Return samples as the kernels read them."""
+        return self.kernel.validate(X)
+
+    def _name(self, members: Sequence[int], setting: dict[str, Any]) -> str:
+        values = ", ".join(f"{key}={value}" for key, value in setting.items()) if len(self.settings) > 1 else ""
+        return f"{self.name}[{','.join(self.labels[c] for c in members)}]{f'({values})' if values else ''}"
+
+    @property
+    def names(self) -> FamilyNames:
+        """The names, each made when it is asked for."""
+        return FamilyNames(self)
+
+
+class FamilyNames(Sequence[str]):
+    """The names of a family's kernels, each made when it is asked for.
+
+    Parameters
+    ----------
+    family : SubsetFamily
+        The kernels.
+    """
+
+    def __init__(self, family: SubsetFamily) -> None:
+        self.family = family
+
+    def __len__(self) -> int:
+        return len(self.family)
+
+    @overload
+    def __getitem__(self, m: int) -> str: ...
+
+    @overload
+    def __getitem__(self, m: slice) -> list[str]: ...
+
+    def __getitem__(self, m: Any) -> Any:
+        if isinstance(m, slice):
+            return [self[k] for k in range(*m.indices(len(self)))]
+        return self.family.name_of(int(m))
+
+    def __iter__(self) -> Iterator[str]:
+        return (self.family.name_of(m) for m in range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} names, from {self[0]!r} to {self[-1]!r}>"
+
+
+def _combination(rank: int, n: int, size: int) -> list[int]:
+    """Return the subset of that rank among those of n things, in lexicographic order."""
+    members: list[int] = []
+    first = 0
+    for left in range(size - 1, -1, -1):
+        while rank >= comb(n - first - 1, left):
+            rank -= comb(n - first - 1, left)
+            first += 1
+        members.append(first)
+        first += 1
+    return members

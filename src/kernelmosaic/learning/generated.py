@@ -1,0 +1,135 @@
+"""Kernels that are too many to be stored: learn the weights of a few, ask all of them who is missing, and go on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelmosaic.gram import SubsetStack
+from kernelmosaic.learning.newton import Newton
+from kernelmosaic.learning.norms import Weights
+from kernelmosaic.learning.problem import ROUNDING, Iteration, Learned, Learner
+from kernelmosaic.solvers import relative_gap
+
+#: The weights of the few are learned to this share of the gap that all have left, ...
+_SHARE = 0.1
+#: ... but not less exactly than this at first, ...
+_FIRST = 1e-2
+#: ... and to this share of the tolerance in the end.
+_LAST = 0.3
+#: Rounding hides gaps below this.
+_SHARPEST = 1e-13
+#: At least so many enter at a time, whatever the memory.
+_LEAST = 8
+#: Kernels whose form is below this share of the largest are left out until the others have settled.
+_WATCHED = 0.7
+
+
+class ColumnGeneration(Learner):
+    """Sparse weights over any number of kernels, of which only those with a weight, and a few candidates, are stored.
+
+    The optimum over all kernels has weights on few. With weights on some, the machine's β bounds it from below by
+    c(β) − max_m ½βᵀK_mβ / d_m², the largest over **all** kernels; where the largest is not among the few, these kernels
+    enter, and those without a weight leave. Most rounds ask only the kernels that were near the largest when all were
+    last asked.
+
+    Attributes
+    ----------
+    batch : int
+        How many kernels to begin with, evenly spread over all, and most that enter at a time; fewer where half as many
+        matrices fill the memory budget.
+
+    References
+    ----------
+    Sonnenburg, Rätsch, Schäfer and Schölkopf (2006), "Large scale multiple kernel learning": columns are generated
+    there, too, one plane and one linear program at a time; here Newton's method solves what is generated.
+    """
+
+    norm_needs = ("sums_to_one",)
+    machine_needs = ()
+    stalled = ROUNDING
+    batch: int = 200
+
+    def learn(self, stack: Any, machine: Any, warm_start: Any = None) -> Learned:
+        few = np.unique(np.linspace(0, stack.n_kernels - 1, self._batch(stack)).astype(np.intp))
+        if len(few) == stack.n_kernels:
+            return Newton(self.options).learn(stack.taken(few), machine, warm_start)
+        return self._search(stack, machine, warm_start, few, None)
+
+    def learn_on(self, stack: Any, machine: Any, warm_start: Any, weights: Weights) -> Learned:
+        if stack.n_kernels <= self._batch(stack):
+            return Newton(self.options).learn_on(stack.taken(np.arange(stack.n_kernels)), machine, warm_start, weights)
+        active = np.flatnonzero(weights)
+        return self._search(stack, machine, warm_start, active, weights[active])
+
+    def _search(
+        self, stack: SubsetStack, machine: Any, beta: Any, active: NDArray[np.intp], weights: Weights | None
+    ) -> Learned:
+        options, every = self.options, np.arange(stack.n_kernels)
+        scale, watched = 1.0 / options.penalties**2, every
+        history: list[Iteration] = []
+        best: Learned | None = None
+        lower, n_solves, inner = -np.inf, 0, max(_FIRST, _LAST * options.tol)
+        with options.progress(machine) as advance:
+            while True:
+                found, noise = self._learn_few(stack, machine, beta, active, weights, inner)
+                beta, n_solves = found.solution.beta, n_solves + found.n_solves
+                pays = best is None or found.objective < best.objective
+                if best is None or pays:
+                    best = replace(found, weights=np.zeros(stack.n_kernels))
+                    best.weights[active] = found.weights
+                constant = machine.program.linear_value(beta)
+                q = stack.prices(beta, scale, watched)
+                near = relative_gap(best.objective, constant - q.max(), noise)
+                # Once the kernels looked at would do, the others are asked whether they agree.
+                if len(watched) < len(every) and near <= max(options.tol, inner):
+                    q, watched = stack.prices(beta, scale), every
+                    near = relative_gap(best.objective, constant - q.max(), noise)
+                if len(watched) == len(every):
+                    before, lower = lower, max(lower, constant - options.norm.support(q))
+                    pays = pays or lower > before
+                gap = relative_gap(best.objective, lower, noise)
+                history.append(Iteration(best.objective, gap))
+                advance(gap)
+                if gap <= options.tol or len(history) >= options.max_iter or not (pays or inner > _SHARPEST):
+                    return replace(best, gap=gap, n_solves=n_solves, history=history)
+                kept = active[found.weights > 0]
+                missing = _missing(q, kept, self._batch(stack))
+                if pays and len(missing):
+                    inner = max(min(inner, _SHARE * near), min(inner, _LAST * options.tol))
+                else:  # what is left of the gap is that of the few
+                    inner = max(_SHARE * inner, _SHARPEST)
+                weights = np.append(found.weights[found.weights > 0], np.zeros(len(missing)))
+                active = np.append(kept, missing)
+                watched = np.union1d(active, np.flatnonzero(q >= _WATCHED * q.max())) if pays else every
+
+    def _batch(self, stack: SubsetStack) -> int:
+        # Matrices that are computed anew whenever they are read cost more than a few rounds.
+        return max(min(self.batch, stack.room // 2), _LEAST)
+
+    def _learn_few(
+        self,
+        stack: SubsetStack,
+        machine: Any,
+        beta: Any,
+        active: NDArray[np.intp],
+        weights: Weights | None,
+        tol: float,
+    ) -> tuple[Learned, float]:
+        """Return what Newton steps learn from some of the kernels, and what a value of zero may come out as."""
+        options = replace(self.options, penalties=self.options.penalties[active], tol=tol, verbose=False)
+        learner, few = Newton(options), stack.taken(active)
+        found = learner.learn(few, machine, beta) if weights is None else learner.learn_on(few, machine, beta, weights)
+        assert learner.last_problem is not None
+        return found, learner.last_problem.noise
+
+
+def _missing(q: Weights, kept: NDArray[np.intp], most: int) -> NDArray[np.intp]:
+    """Return the kernels, so many at most, whose q exceeds those of the kernels with a weight."""
+    exceed = q > q[kept].max()
+    exceed[kept] = False
+    found = np.flatnonzero(exceed)
+    return found[np.argsort(-q[found], kind="stable")[:most]]
