@@ -229,8 +229,8 @@ MULTICLASS = Experiment(
     ),
     notes=_NOTES
     + "Sets but wine have 100 samples of each of their first classes (satimage(5): all but the fourth), drawn anew for "
-    "every split seed, of USPS the first 100 in the file; the paper does not say how, and with USPS it is not settled, nor "
-    "is its scale: in [−1, 1] the widest kernel gets all the weight, in [0, 1] the eighth and ninth, in print the last two.",
+    "every split seed, of USPS the first 100 in the file; the paper does not say how. USPS is not settled: in [−1, 1] "
+    "the widest kernel gets all the weight, in [0, 1] the eighth and ninth, in print mostly the last two.",
     splits=30,
     version=2,
 )
