@@ -51,9 +51,8 @@ benchname:
 	@test -f "benchmarks/$(NAME).py" || { echo "make bench NAME=…, one of:" \
 		$(basename $(notdir $(wildcard benchmarks/[a-z]*.py))) >&2; exit 2; }
 
-reproduce: $(DEV) ## tables of the papers run again: make reproduce NAME=000-table1
-	@test -n "$(NAME)" || { echo "make reproduce NAME=…, one or several of:" >&2; $(BIN)/python -m reproduction --list >&2; exit 2; }
-	$(BIN)/python -m reproduction $(NAME)
+reproduce: $(DEV) ## the papers run again, all of them or make reproduce NAME=000-table1; goes on where it stopped
+	$(BIN)/python -m reproduction $(or $(NAME),--all)
 
 N ?= 1000
 campaign: $(DEV) ## random problems, each checked by other means: make campaign N=10000

@@ -9,7 +9,7 @@ import numpy as np
 
 from kernelmosaic.stats import Comparison, compare
 from reproduction.experiment import Record
-from reproduction.rows import Row, row_of
+from reproduction.rows import Row, gain_metric, merge, row_of
 
 #: The metric by which a setting is chosen; larger is better.
 VALIDATION = "validation"
@@ -59,13 +59,14 @@ def best_setting(records: Sequence[Record]) -> str:
 
 @dataclass(frozen=True)
 class Cell:
-    """The replicates of one method on one data set, under the setting that the validation figures choose."""
+    """The replicates of one method on one data set and split seed, under the setting that validation chooses."""
 
     dataset: str
     method: str
     kernels: str
     setting: str
     values: dict[str, list[float]]
+    seed: int = 0
 
     def rows(self) -> list[Row]:
         """Return one row a metric."""
@@ -76,11 +77,21 @@ class Cell:
 
 
 def cells_of(records: Sequence[Record]) -> list[Cell]:
-    """Group records by data set and method, in their order, and choose a setting for each."""
-    groups: dict[str, list[Record]] = {}
+    """Group records by data set, method and split seed, in their order, and choose a setting for each."""
+    groups: dict[tuple[str, int], list[Record]] = {}
     for record in records:
-        groups.setdefault(record.unit.cell, []).append(record)
+        groups.setdefault((record.unit.cell, record.unit.seed), []).append(record)
     return [_cell(group) for group in groups.values()]
+
+
+def rows_of(cells: Sequence[Cell], comparisons: Sequence[Pair | Gain] = ()) -> list[Row]:
+    """Return the rows of each split seed, comparisons after the figures, made into one row each."""
+    runs = []
+    for seed in sorted({cell.seed for cell in cells}):
+        mine = [cell for cell in cells if cell.seed == seed]
+        rows = [row for cell in mine for row in cell.rows()]
+        runs.append(rows + [row for one in comparisons for row in one.rows(mine)])
+    return merge(runs)
 
 
 def _cell(records: list[Record]) -> Cell:
@@ -92,7 +103,35 @@ def _cell(records: list[Record]) -> Cell:
             if one.setting in (setting, "") and one.metric != VALIDATION:
                 values.setdefault(one.metric, []).append(one.value)
     unit = records[0].unit
-    return Cell(unit.dataset, unit.method, unit.kernels, setting, values)
+    return Cell(unit.dataset, unit.method, unit.kernels, setting, values, unit.seed)
+
+
+@dataclass(frozen=True)
+class Gain:
+    """By how much a method exceeds its baseline, split by split: what is left when both share a setting's effect.
+
+    Parameters
+    ----------
+    method, baseline : (str, str)
+        Names and kernels of the two.
+    metric : str
+    """
+
+    method: tuple[str, str]
+    baseline: tuple[str, str]
+    metric: str = "accuracy"
+
+    def rows(self, cells: Sequence[Cell]) -> list[Row]:
+        """Return one row a data set that has both."""
+        by_name = {(cell.dataset, cell.method, cell.kernels): cell.values.get(self.metric, []) for cell in cells}
+        rows = []
+        for dataset in dict.fromkeys(cell.dataset for cell in cells):
+            both = [by_name.get((dataset, *side), []) for side in (self.method, self.baseline)]
+            # The first ones are those of the same splits, where one of the two has fewer.
+            values = [one - other for one, other in zip(*both, strict=False)]
+            if values:
+                rows.append(row_of(dataset, *self.method, gain_metric(self.metric, *self.baseline), values))
+        return rows
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from reproduction.experiment import Record, Unit
-from reproduction.rows import Row
+from reproduction.rows import AWAY, Row
 from reproduction.runner import Finished, Watcher
 
 #: Metrics a paper's table prints; the others are in the file.
 _SHOWN = ("accuracy", "mse", "error", "sv_percent", "total_cost", "explained_variance_2")
-_CAPTION = "In brackets the published figure; = within, ≠ beyond two of its deviations (or two points)."
+_CAPTION = "In brackets the published figure; = within, ≠ beyond two standard errors of the difference."
 _QUICK = " A quick look: few folds on few samples, not to be held against the papers."
 
 
@@ -119,7 +119,10 @@ def watching() -> Iterator[ConsoleWatcher]:
 def print_table(finished: Finished, quick: bool = False, console: Console | None = None) -> None:
     """Print what the paper's table prints, one line per method, and say where the other figures are."""
     console = console or Console()
-    metrics = [metric for metric in _SHOWN if any(row.metric == metric for row in finished.rows)]
+    findings = finished.experiment.findings(finished.rows)
+    # Of a study its verdicts only: it has as many tables as candidates.
+    among = (AWAY,) if findings else _SHOWN
+    metrics = [metric for metric in among if any(row.metric == metric for row in finished.rows)]
     title = f"{finished.experiment.name}: {finished.experiment.title}"
     table = Table(
         title=title, title_justify="left", caption=_CAPTION + _QUICK * quick, caption_justify="left", box=SIMPLE_HEAD
@@ -136,13 +139,15 @@ def print_table(finished: Finished, quick: bool = False, console: Console | None
             table.add_row(first.dataset, first.method, first.kernels, first.setting, *shown)
     if table.row_count:
         console.print(table)
+    for sentence in findings:
+        console.print(sentence + "\n", highlight=False, markup=False)
     others = [row for row in finished.rows if row.metric not in metrics]
     if others:
         compared = [row.within for row in others if row.within is not None]
         beside = f", {len(compared)} of them beside published ones, {sum(compared)} within" if compared else ""
+        kinds = "" if findings else " (weights, times and tests)"
         console.print(
-            f"{len(others)} more figures (weights, times and tests){beside} are in {finished.experiment.name}.csv.\n",
-            highlight=False,
+            f"{len(others)} more figures{kinds}{beside} are in {finished.experiment.name}.csv.\n", highlight=False
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 from typing import Protocol as Interface
@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from reproduction.rows import Row, join
+from reproduction.rows import Apart, Row, join
 
 
 @dataclass(frozen=True)
@@ -30,16 +30,23 @@ class Scale:
         Data sets with more samples are subsampled to so many; None means never.
     all_datasets : bool
         Whether every data set is run, or only those that an experiment names for a quick look.
+    split_seeds : int or None
+        Most split seeds; None means as many as the data sets name.
     """
 
     name: str
     replicates: int | None = None
     max_samples: int | None = None
     all_datasets: bool = True
+    split_seeds: int | None = None
+
+    def seeds(self, named: int) -> range:
+        """Return the numbers of the split seeds, of so many that are named."""
+        return range(min(named, self.split_seeds or named))
 
 
 FULL = Scale("full")
-QUICK = Scale("quick", replicates=2, max_samples=240, all_datasets=False)
+QUICK = Scale("quick", replicates=2, max_samples=240, all_datasets=False, split_seeds=1)
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,10 @@ class Settings:
         text = "/".join(map(str, (self.seed, *words)))
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
 
+    def of_split(self, number: int) -> Settings:
+        """Return the settings under which everything random, draws and splits, is another one; of number 0, these."""
+        return replace(self, seed=self.seed_for("split seed", number)) if number else self
+
 
 @dataclass(frozen=True)
 class Unit:
@@ -66,6 +77,9 @@ class Unit:
         What is measured; together they name a cell of the table.
     replicate : int
         Number of the fold or split, from 0.
+    seed : int
+        Number of the split seed, from 0: the whole of a cell is run again with other draws and splits, so that what
+        two runs of the same differ by is known.
     cost : float
         A guess of the seconds it takes, for the estimate of the time left; only the ratios matter.
     """
@@ -75,17 +89,18 @@ class Unit:
     method: str
     kernels: str
     replicate: int
+    seed: int = 0
     cost: float = field(default=1.0, compare=False)
 
     @property
     def cell(self) -> str:
-        """The unit's name without the replicate."""
+        """The unit's name without the replicate and the seed."""
         return f"{self.experiment}/{self.dataset}/{self.method}/{self.kernels}"
 
     @property
     def key(self) -> str:
         """The unit's name, by which a run is resumed."""
-        return f"{self.cell}/{self.replicate}"
+        return f"{self.cell}/{self.replicate}" + f"@{self.seed}" * (self.seed > 0)
 
 
 @dataclass(frozen=True)
@@ -203,6 +218,13 @@ class Experiment:
         How it is run.
     notes : str
         Where it departs from the paper, or what the paper leaves open.
+    splits : int
+        How many splits the paper's figures are means over.
+    apart : tuple of Apart
+        Cells that cannot be compared with what is printed.
+    another_reading_of : str
+        Name of the experiment that fills the same table under the reading that is taken for the paper's; this one
+        shows what another reading would give.
     version : int
         Raise it when what a unit computes changes, so that old results are not mixed with new ones.
     """
@@ -213,6 +235,9 @@ class Experiment:
     table: str
     protocol: Protocol
     notes: str = ""
+    splits: int = 10
+    apart: tuple[Apart, ...] = ()
+    another_reading_of: str = ""
     version: int = 1
 
     def units(self, scale: Scale) -> list[Unit]:
@@ -222,7 +247,16 @@ class Experiment:
     def rows(self, records: Sequence[Record]) -> list[Row]:
         """Return the table, with the published figures beside ours."""
         finished = [record for record in records if record.failure is None]
-        return join(self.protocol.summarise(finished), self.paper, self.table)
+        return self.beside_published(self.protocol.summarise(finished))
+
+    def beside_published(self, rows: Sequence[Row]) -> list[Row]:
+        """Return the rows with the published figures beside ours."""
+        return join(rows, self.paper, self.table, self.splits)
+
+    def findings(self, rows: Sequence[Row]) -> list[str]:
+        """Return what a study has found, in sentences; most experiments are no studies."""
+        say = getattr(self.protocol, "findings", None)
+        return [] if say is None else list(say(rows))
 
     def fingerprint(self, scale: Scale) -> str:
         """Return a short text that changes with the version and with what there is to run."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kernelmosaic.reports import Cell, Page, Table
 from reproduction.claims import FAILED, HELD, LEVEL, Judged, judge
+from reproduction.markdown import shares
 from reproduction.papers import missing_parts
 from reproduction.pictures import Drawn, draw_pictures
 from reproduction.reading import Result, Run
@@ -34,9 +35,9 @@ _KINDS = ("wins:", "ties:", "losses:")
 _NAMES = {"5x2cvF": "5×2 cv F test", "direct": "bare means"}
 _TONES = {True: "good", False: "bad", None: ""}
 _RULE = (
-    "“Within” means: at most two published deviations away; where none is printed, two percentage points (0.02 for a "
-    "weight). Counts and verdicts must be equal. The difference, ours less the published figure, stands beside it. "
-    "SV stands for support vectors."
+    "“Within” means that at least half of our runs differ from the published figure by at most two standard errors of "
+    "the difference; counts and verdicts must be equal. The difference, ours less the published figure, stands beside "
+    "it. The ceiling is how often our own runs agree with each other by the same rule. SV stands for support vectors."
 )
 
 
@@ -138,17 +139,14 @@ def make_page(run: Run, data_home: str | None = None, pictures: bool = True) -> 
 
 def _overview(page: Page, run: Run) -> None:
     page.heading("How many figures agree")
-    counted = {one.experiment.name: {tally.metric: tally for tally in tallies(one.rows)} for one in run.results}
-    metrics = list(dict.fromkeys(metric for found in counted.values() for metric in found))
     rows = [
-        (
-            name,
-            *(f"{found[metric].within} of {found[metric].compared}" if metric in found else "" for metric in metrics),
-        )
-        for name, found in counted.items()
+        (one.experiment.name, label(tally.metric), tally.group, *shares(tally))
+        for one in run.results
+        for tally in tallies(one.rows, one.experiment.apart)
     ]
-    caption = "Of the figures that can be set beside published ones, how many lie within."
-    page.table(Table(caption, ("experiment", *map(label, metrics)), rows))
+    caption = "Of the figures that can be set beside published ones, how many agree, and how many of our own runs do."
+    head = ("experiment", "figure", "of", "within", "share", "ceiling", "of the ceiling")
+    page.table(Table(caption, head, rows, searchable=len(rows) > 5))
 
 
 def _claims(page: Page, judged: Sequence[Judged]) -> None:

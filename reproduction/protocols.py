@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score, mean_squared_error
-from sklearn.model_selection import GridSearchCV, RepeatedKFold, train_test_split
-from sklearn.preprocessing import StandardScaler
+from sklearn.model_selection import RepeatedKFold, train_test_split
 
+from kernelmosaic.estimators import MKLClassifierCV
 from kernelmosaic.model_selection import FiveByTwoFold
-from reproduction.cells import PRICES, VALIDATION, Grid, Pair, cells_of
+from reproduction.cells import PRICES, VALIDATION, Gain, Grid, Pair, cells_of, rows_of
 from reproduction.experiment import Measurement, Method, Record, Scale, Settings, Unit
-from reproduction.rows import Row, row_of
-from reproduction.sources import Dataset, Samples, classes_or_none, take
+from reproduction.rows import Row
+from reproduction.sources import Dataset, Samples, classes_or_none, on_scale, take
 
 N_FOLDS = 10
 #: Accuracy on the splits that every method has.
@@ -52,39 +52,42 @@ class FiveByTwo:
     grid : Grid
     pairs : tuple of Pair
         Methods to compare by the 5×2 cv F test.
+    gains : tuple of Gain
+        Methods with the baselines they are measured against.
     regression : bool
         Mean squared errors instead of accuracies in percent; halves at random instead of by class.
-    standardise : bool
-        Give every column mean 0 and deviation 1 on the training half.
+    inputs : str
+        How columns are scaled, by the training half: one of `sources.SCALES`.
     """
 
     datasets: tuple[Dataset, ...]
     methods: tuple[Method, ...]
     grid: Grid = PRICES
     pairs: tuple[Pair, ...] = ()
+    gains: tuple[Gain, ...] = ()
     regression: bool = False
-    standardise: bool = False
+    inputs: str = "as given"
 
     def units(self, experiment: str, scale: Scale) -> list[Unit]:
         """Return all units of the experiment at this scale."""
         n_folds = min(N_FOLDS, scale.replicates or N_FOLDS)
         return [
-            Unit(experiment, data.name, method.name, method.kernels, fold, data.cost * method.cost)
+            Unit(experiment, data.name, method.name, method.kernels, fold, seed, data.cost * method.cost)
             for data in self.datasets
             if data.quick or scale.all_datasets
             for method in self.methods
+            for seed in scale.seeds(data.seeds)
             for fold in range(n_folds)
         ]
 
     def run(self, unit: Unit, settings: Settings) -> list[Measurement]:
         """Fit every setting of the grid on one fold."""
+        settings = settings.of_split(unit.seed)
         data = next(one for one in self.datasets if one.name == unit.dataset)
         method = next(one for one in self.methods if (one.name, one.kernels) == (unit.method, unit.kernels))
         samples = data.source(settings)
         split = self.split(samples, unit.replicate, settings.seed_for(unit.dataset, "split"))
-        if self.standardise:
-            scaler = StandardScaler().fit(samples.X[split.train])
-            samples = replace(samples, X=scaler.transform(samples.X))
+        samples = on_scale(samples, split.train, self.inputs)
         X, y = take(samples.X, split.train), samples.y[split.train]
         found = []
         for value in self.grid.values:
@@ -122,8 +125,7 @@ class FiveByTwo:
 
     def summarise(self, records: Sequence[Record]) -> list[Row]:
         """Return means over the folds at the chosen setting, then the comparisons."""
-        cells = cells_of(records)
-        return [row for cell in cells for row in cell.rows()] + [row for pair in self.pairs for row in pair.rows(cells)]
+        return rows_of(cells_of(records), (*self.pairs, *self.gains))
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,9 @@ class SharedSearch:
     grid : Grid
         Of the sample_C.
     pairs : tuple of Pair
+    gains : tuple of Gain
+    inputs : str
+        How columns are scaled, by the two thirds that are not for test: one of `sources.SCALES`.
     components : int
         If not 0, measure also the share of the variance in the combined kernel's space that so many kernel principal
         components of the training half explain, in percent.
@@ -152,19 +157,23 @@ class SharedSearch:
     methods: tuple[Method, ...]
     grid: Grid = PRICES
     pairs: tuple[Pair, ...] = ()
+    gains: tuple[Gain, ...] = ()
+    inputs: str = "as given"
     components: int = 0
 
     def units(self, experiment: str, scale: Scale) -> list[Unit]:
         """Return all units of the experiment at this scale."""
         return [
-            Unit(experiment, data.name, method.name, method.kernels, 0, data.cost * method.cost)
+            Unit(experiment, data.name, method.name, method.kernels, 0, seed, data.cost * method.cost)
             for data in self.datasets
             if data.quick or scale.all_datasets
             for method in self.methods
+            for seed in scale.seeds(data.seeds)
         ]
 
     def run(self, unit: Unit, settings: Settings) -> list[Measurement]:
         """Choose C, search, and measure all folds of one method."""
+        settings = settings.of_split(unit.seed)
         data = next(one for one in self.datasets if one.name == unit.dataset)
         method = next(one for one in self.methods if (one.name, one.kernels) == (unit.method, unit.kernels))
         samples = data.source(settings)
@@ -172,6 +181,7 @@ class SharedSearch:
         folds = FiveByTwo((), ())
         n_folds = settings.scale.replicates or N_FOLDS
         splits = [folds.split(samples, fold, seed) for fold in range(n_folds)]
+        samples = on_scale(samples, np.concatenate([splits[0].train, splits[0].valid]), self.inputs)
         start = perf_counter()
         found = self._search(method.estimator, samples.X, samples.y, splits)
         measurements = [Measurement("search_seconds", perf_counter() - start), *_describe_search(found)]
@@ -189,17 +199,24 @@ class SharedSearch:
         cv = [(split.train, split.valid) for split in splits]
         is_search = hasattr(template, "estimator")
         machine = clone(template.estimator if is_search else template)
-        sample_C = GridSearchCV(machine, {self.grid.parameter: list(self.grid.values)}, cv=cv, refit=False).fit(X, y)
-        machine.set_params(**sample_C.best_params_)
+        machine.set_params(C=self._choose_C(machine, X, y, cv))
         if not is_search:
             return Found(machine, None)
         search = clone(template).set_params(estimator=machine, cv=cv, refit=False).fit(X, y)
         return Found(clone(machine).set_params(**search.best_params_), search)
 
+    def _choose_C(self, machine: Any, X: Any, y: Any, cv: list[tuple[Any, Any]]) -> float:
+        """Return the C of the largest mean validation accuracy; every fold's fits start from one another."""
+        own = machine.get_params(deep=False)
+        shared = {name: own[name] for name in MKLClassifierCV._get_param_names() if name in own}
+        norm = "uniform" if machine.weights is not None else machine.norm
+        shared.pop("calibration")  # of which the search has another default
+        path = MKLClassifierCV(**shared).set_params(Cs=self.grid.values, norms=(norm,), cv=cv, scale=False, refit=False)
+        return float(path.fit(X, y).C_)
+
     def summarise(self, records: Sequence[Record]) -> list[Row]:
         """Return means over the folds, then the comparisons."""
-        cells = cells_of(records)
-        return [row for cell in cells for row in cell.rows()] + [row for pair in self.pairs for row in pair.rows(cells)]
+        return rows_of(cells_of(records), (*self.pairs, *self.gains))
 
 
 def explained_variance(K: NDArray[np.float64], n_components: int) -> float:
@@ -245,8 +262,12 @@ class RandomSplits:
         Training samples, one a data set.
     methods : tuple of Method
     repeats : int
+        Splits of each split seed.
     fewer : tuple of (str, int) pairs
         Methods too slow for all repeats, and how many of the first they get.
+    gains : tuple of Gain
+    inputs : str
+        How columns are scaled, by the training part: one of `sources.SCALES`.
     """
 
     datasets: tuple[Dataset, ...]
@@ -254,50 +275,49 @@ class RandomSplits:
     methods: tuple[Method, ...]
     repeats: int
     fewer: tuple[tuple[str, int], ...] = ()
+    gains: tuple[Gain, ...] = ()
+    inputs: str = "standardised"
 
     def units(self, experiment: str, scale: Scale) -> list[Unit]:
         """Return all units of the experiment at this scale."""
         limit, fewer = min(self.repeats, scale.replicates or self.repeats), dict(self.fewer)
         return [
-            Unit(experiment, data.name, method.name, method.kernels, repeat, data.cost * method.cost)
+            Unit(experiment, data.name, method.name, method.kernels, repeat, seed, data.cost * method.cost)
             for data in self.datasets
             if data.quick or scale.all_datasets
             for method in self.methods
+            for seed in scale.seeds(data.seeds)
             for repeat in range(min(limit, fewer.get(method.name, limit)))
         ]
 
     def run(self, unit: Unit, settings: Settings) -> list[Measurement]:
         """Fit one method to one split."""
+        settings = settings.of_split(unit.seed)
         place = [data.name for data in self.datasets].index(unit.dataset)
         method = next(one for one in self.methods if (one.name, one.kernels) == (unit.method, unit.kernels))
         samples = self.datasets[place].source(settings)
         seed = settings.seed_for(unit.dataset, "split", unit.replicate)
-        train, test = self.split(samples, self.sizes[place], seed)
+        size = self.sizes[place]
+        if settings.scale.max_samples is not None:  # of a set that a quick look has made small
+            size = min(size, int(_MOST * len(samples.y)))
+        train, test = self.split(samples, size, seed)
         fit = method.fit(train.X, train.y, settings.seed_for(unit.key))
         accuracy = 100 * float(np.mean(fit.model.predict(test.X) == test.y))
         return [Measurement("accuracy", accuracy), *method.describe(fit)]
 
-    @staticmethod
-    def split(samples: Samples, size: int, seed: int) -> tuple[Samples, Samples]:
-        """Return the training and the test part, columns standardised on the former."""
-        size = min(size, int(_MOST * len(samples.y)))
+    def split(self, samples: Samples, size: int, seed: int) -> tuple[Samples, Samples]:
+        """Return the training and the test part, columns scaled by the former."""
         train, test = train_test_split(np.arange(len(samples.y)), train_size=size, random_state=seed)
-        scaler = StandardScaler().fit(np.asarray(take(samples.X, train), dtype=np.float64))
-
-        def part(rows: Any) -> Samples:
-            return replace(samples, X=scaler.transform(np.asarray(take(samples.X, rows))), y=samples.y[rows])
-
-        return part(train), part(test)
+        scaled = on_scale(samples, train, self.inputs)
+        first, second = (replace(samples, X=take(scaled.X, rows), y=samples.y[rows]) for rows in (train, test))
+        return first, second
 
     def summarise(self, records: Sequence[Record]) -> list[Row]:
         """Return means over the splits and, where some methods have fewer, accuracies on those that all have."""
-        rows = [row for cell in cells_of(records) for row in cell.rows()]
+        rows = rows_of(cells_of(records), self.gains)
         if not self.fewer:
             return rows
         common = min(count for _, count in self.fewer)
         shared = cells_of([one for one in records if one.unit.replicate < common])
-        return rows + [
-            row_of(cell.dataset, cell.method, cell.kernels, COMMON, cell.values["accuracy"], cell.setting)
-            for cell in shared
-            if "accuracy" in cell.values
-        ]
+        accuracies = [replace(one, values={COMMON: one.values["accuracy"]}) for one in shared]
+        return rows + rows_of(accuracies)

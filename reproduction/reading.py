@@ -21,11 +21,12 @@ _WORK = "run.csv"
 
 @dataclass(frozen=True)
 class Work:
-    """What an experiment took: units run, units that failed, seconds of all of them together."""
+    """What an experiment took: units run, units that failed, seconds of all of them together; and its version."""
 
     units: int = 0
     failed: int = 0
     seconds: float = 0.0
+    version: int = 1
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,11 @@ class Result:
     experiment: Experiment
     rows: list[Row]
     work: Work
+
+    @property
+    def is_earlier(self) -> bool:
+        """Whether the table was made by an earlier definition of the experiment, perhaps under another reading."""
+        return self.work.version != self.experiment.version
 
 
 @dataclass(frozen=True)
@@ -65,8 +71,18 @@ class Run:
         return Settings(self.facts["seed"], Scale(**self.facts["scale"]), data_home)
 
     def of_table(self, paper: str, *tables: str) -> list[Result]:
-        """Return the experiments that fill these tables of a paper."""
-        return [one for one in self.results if one.experiment.paper == paper and one.experiment.table in tables]
+        """Return the experiments that fill these tables of a paper, under the reading taken for the paper's."""
+        return [
+            one
+            for one in self.results
+            if one.experiment.paper == paper
+            and one.experiment.table in tables
+            and not one.experiment.another_reading_of
+        ]
+
+    def readings_of(self, name: str) -> list[Result]:
+        """Return an experiment, and what fills the same table under other readings."""
+        return [one for one in self.results if name in (one.experiment.name, one.experiment.another_reading_of)]
 
 
 def read_run(folder: str | Path, catalogue: Mapping[str, Experiment] | None = None) -> Run:
@@ -92,7 +108,7 @@ def read_run(folder: str | Path, catalogue: Mapping[str, Experiment] | None = No
     work = _work(folder, known)
     tables = {name: folder / f"{name}.csv" for name in known}
     results = [
-        Result(one, read_rows(tables[name]), work.get(name, Work()))
+        Result(one, one.beside_published(read_rows(tables[name])), work.get(name, Work(version=one.version)))
         for name, one in known.items()
         if tables[name].exists()
     ]
@@ -111,16 +127,21 @@ def _work(folder: Path, known: Mapping[str, Experiment]) -> dict[str, Work]:
         with kept.open(newline="", encoding="utf-8") as file:
             lines = [line for line in csv.DictReader(file) if line["experiment"] in known]
         return {
-            line["experiment"]: Work(int(line["units"]), int(line["failed"]), float(line["seconds"])) for line in lines
+            line["experiment"]: Work(
+                int(line["units"]), int(line["failed"]), float(line["seconds"]), int(line.get("version") or 1)
+            )
+            for line in lines
         }
     found = {}
-    for name in known:
+    for name, experiment in known.items():
         path = folder / f"{name}.jsonl"
         if path.exists():
             # A unit that failed and was run again has two lines: the last one counts.
             records = {json.dumps(line["unit"]): line for line in sound_lines(path) if "unit" in line}
             failed = sum(line["failure"] is not None for line in records.values())
-            found[name] = Work(len(records), failed, sum(line["seconds"] for line in records.values()))
+            seconds = sum(line["seconds"] for line in records.values())
+            # A folder is resumed by the same definition only.
+            found[name] = Work(len(records), failed, seconds, experiment.version)
     return found
 
 
@@ -146,6 +167,7 @@ def keep_summaries(run: Run, folder: str | Path) -> list[Path]:
 def _write_work(results: Sequence[Result], path: Path) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("experiment", "units", "failed", "seconds"))
+        writer.writerow(("experiment", "units", "failed", "seconds", "version"))
         for one in results:
-            writer.writerow((one.experiment.name, one.work.units, one.work.failed, one.work.seconds))
+            work = one.work
+            writer.writerow((one.experiment.name, work.units, work.failed, work.seconds, work.version))

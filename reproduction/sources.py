@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 from typing import Protocol as Interface
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from reproduction.experiment import Settings
 
@@ -43,12 +44,15 @@ class Dataset:
         How long its units take beside those of other data sets.
     quick : bool
         Whether it is part of a quick look.
+    seeds : int
+        With so many split seeds it is run; large sets, which differ little from split to split, with fewer.
     """
 
     name: str
     source: Source
     cost: float = 1.0
     quick: bool = False
+    seeds: int = 3
 
 
 @dataclass(frozen=True)
@@ -143,6 +147,24 @@ def load_once(name: str, data_home: str | None, options: tuple[tuple[str, Any], 
     from kernelmosaic.datasets import load
 
     return load(name, data_home=data_home, **dict(options))
+
+
+#: How columns are put on a scale, by the samples that train.
+SCALES: dict[str, Callable[[], Any]] = {
+    "as given": lambda: None,
+    "standardised": StandardScaler,
+    "[0, 1]": MinMaxScaler,
+    "[-1, 1]": lambda: MinMaxScaler((-1, 1)),
+}
+
+
+def on_scale(samples: Samples, train: NDArray[np.intp], inputs: str) -> Samples:
+    """Return the samples with their columns on one of the `SCALES`, which these rows decide."""
+    scaler = SCALES[inputs]()
+    if scaler is None:
+        return samples
+    X = np.asarray(samples.X, dtype=np.float64)
+    return replace(samples, X=scaler.fit(X[train]).transform(X))
 
 
 def take(X: Any, rows: NDArray[np.intp]) -> Any:

@@ -221,7 +221,7 @@ def environment() -> dict[str, Any]:
 def _line(record: Record) -> dict[str, Any]:
     unit = record.unit
     return {
-        "unit": [unit.experiment, unit.dataset, unit.method, unit.kernels, unit.replicate],
+        "unit": [unit.experiment, unit.dataset, unit.method, unit.kernels, unit.replicate, unit.seed],
         "measurements": [[one.metric, one.value, one.setting] for one in record.measurements],
         "seconds": round(record.seconds, 4),
         "failure": record.failure,

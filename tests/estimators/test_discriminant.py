@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import StandardScaler
+from tests.reference.discriminant import solve_kim
 
 from kernelmosaic import DiscriminantMKLClassifier
 from kernelmosaic.kernels import Gaussian, Linear, Precomputed, family
@@ -169,6 +170,12 @@ def test_kim_learns_on_the_plain_simplex():
     # The rule is that of least squares with m times this λ.
     plain = make_model(weights=model.weights_, alpha=0.01 * len(y)).fit(X, y)
     np.testing.assert_allclose(model.decision_function(X), plain.decision_function(X), rtol=1e-7, atol=1e-9)
+    # The same by a conic solver, from the program as printed.
+    optimum, theta = solve_kim(grams(X), y, 0.01)
+    assert model.objective_ == pytest.approx(optimum, rel=2 * model.tol)
+    tight = make_model(formulation="kim", alpha=0.01, tol=1e-6).fit(X, y)
+    assert tight.objective_ == pytest.approx(optimum, rel=1e-5)
+    np.testing.assert_allclose(tight.weights_, theta, atol=1e-3)
     with pytest.raises(ValueError, match="two classes"):
         make_model(formulation="kim").fit(*make_data(3, n=40))
 

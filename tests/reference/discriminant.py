@@ -44,3 +44,36 @@ def solve_matrix_fractional(Ns, H, ridge):
     found = solver.solve()
     assert str(found.status) in ("Solved", "AlmostSolved"), found.status
     return found.obj_val, np.array(found.x[s:])
+
+
+def solve_kim(Gs, labels, alpha):
+    """Return optimum and θ of the program of Kim et al., as printed, over the simplex.
+
+    Maximise (1/λ)(Σ θ_i aᵀG_ia − t) where [[λI + J Σθ_iG_i J, J Σθ_iG_i a], [·, t]] is positive semi-definite: a is the
+    difference of the classes' means, J centres every class by itself and divides by the root of the sample number.
+    """
+    n, P = len(labels), len(Gs)
+    second, first = np.unique(labels)
+    a = np.where(labels == first, 1 / np.sum(labels == first), -1 / np.sum(labels == second))
+    J = np.zeros((n, n))
+    for one in (first, second):
+        rows = np.flatnonzero(labels == one)
+        J[np.ix_(rows, rows)] = (np.eye(len(rows)) - 1 / len(rows)) / np.sqrt(n)
+
+    def bordered(block, column, corner):
+        whole = np.block([[block, column[:, np.newaxis]], [column[np.newaxis], np.full((1, 1), corner)]])
+        # Columns of the upper triangle, what is off the diagonal times √2: norms of matrix and vector are the same.
+        return np.concatenate([np.append(np.sqrt(2) * whole[:k, k], whole[k, k]) for k in range(n + 1)])
+
+    zero = np.zeros(n)
+    parts = [bordered(J @ G @ J, J @ G @ a, 0.0) for G in Gs] + [bordered(np.zeros((n, n)), zero, 1.0)]
+    A = np.vstack([np.append(np.ones(P), 0.0), -np.eye(P, P + 1), -np.array(parts).T])
+    b = np.concatenate([[1.0], np.zeros(P), bordered(alpha * np.eye(n), zero, 0.0)])
+    cones = [clarabel.ZeroConeT(1), clarabel.NonnegativeConeT(P), clarabel.PSDTriangleConeT(n + 1)]
+    c = np.append([-(a @ G @ a) for G in Gs], 1.0)
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    solver = clarabel.DefaultSolver(sparse.csc_matrix((P + 1, P + 1)), c, sparse.csc_matrix(A), b, cones, settings)
+    found = solver.solve()
+    assert str(found.status) in ("Solved", "AlmostSolved"), found.status
+    return -found.obj_val / alpha, np.array(found.x[:P])

@@ -120,8 +120,8 @@ def test_most_alike_and_between():
 
 
 def test_printed_figures_must_all_agree():
-    near = Row("set", "A", "k", "weight:kL", 0.31, 0.1, 10, published=0.3, difference=0.01, within=True)
-    far = Row("set", "A", "k", "weight:kP", 0.6, 0.1, 10, published=0.7, difference=-0.1, within=False)
+    near = Row("set", "A", "k", "weight:kL", 0.31, 0.1, 10, published=0.3)
+    far = Row("set", "A", "k", "weight:kP", 0.6, 0.1, 10, published=0.7)
     assert AsPrinted("A", ("weight:kL",))([near]).outcome == HELD
     verdict = AsPrinted("A", ("weight:kL", "weight:kP"))([near, far])
     assert verdict.outcome == FAILED
@@ -137,7 +137,7 @@ def printed_rows(name: str) -> list[Row]:
     """The paper's own figures as if they were ours."""
     experiment = EXPERIMENTS[name]
     rows = [
-        Row(dataset, method, kernels, metric, figure.mean, figure.std, 10, "", figure.mean, figure.std, 0.0, True)
+        Row(dataset, method, kernels, metric, figure.mean, figure.std, 10, "", (), figure.mean, figure.std)
         for (paper, where, dataset, method, kernels, metric), figure in published_figures().items()
         if (paper, where) == (experiment.paper, experiment.table)
     ]

@@ -9,7 +9,7 @@ from reproduction.console import Estimate
 
 
 def unit(method, replicate, cost):
-    return Unit("toy", "set", method, "k", replicate, cost)
+    return Unit("toy", "set", method, "k", replicate, cost=cost)
 
 
 def test_times_seen_replace_guesses_and_stretch_the_others():

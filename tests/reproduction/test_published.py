@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 
 import pytest
 
 from reproduction import EXPERIMENTS, FULL, Row
-from reproduction.rows import agrees, join, published_figures, row_of, write_rows
+from reproduction.rows import (
+    NEAR,
+    Apart,
+    gain_metric,
+    join,
+    merge,
+    published_figures,
+    row_of,
+    tallies,
+    tolerance,
+    write_rows,
+)
 
 
 def test_figures_are_those_of_the_paper():
@@ -32,23 +44,58 @@ def test_published_figures_belong_to_an_experiment():
 
 
 @pytest.mark.parametrize(
-    ("metric", "difference", "std", "expected"),
+    ("metric", "ours", "theirs", "expected"),
     [
-        ("accuracy", 0.9, 0.5, True),
-        ("accuracy", -1.1, 0.5, False),
-        ("accuracy", -1.9, None, True),
-        ("sv_percent", 2.1, None, False),
-        ("mse", 0.01, 0.0, True),
-        ("mse", 0.02, 0.0, False),
-        ("mse", 0.02, None, None),
-        ("weight:kL", 0.02, None, True),
-        ("weight:kL", 0.03, None, False),
-        ("wins:5x2cvF:accuracy", 0.0, None, True),
-        ("wins:5x2cvF:accuracy", 1.0, None, False),
+        ("accuracy", 0.3, 0.4, 1.0),
+        ("accuracy", 0.3, None, 2 * 2**0.5 * 0.3),  # theirs is taken to be ours
+        ("mse", None, 0.4, 2 * 2**0.5 * 0.4),
+        ("gain:accuracy:SVM:kL", 0.3, 0.4, 1.0),
+        ("accuracy", None, None, 2.0),
+        ("weight:kL", None, None, 0.02),
+        ("weight:kL", 0.0, None, 0.005),  # rounding
+        ("mse", None, None, None),
+        ("wins:5x2cvF:accuracy", 3.0, None, 0.0),
+        ("seconds", 0.3, 0.4, None),
+        ("p:accuracy", 0.3, 0.4, None),
     ],
 )
-def test_what_counts_as_agreement(metric, difference, std, expected):
-    assert agrees(metric, difference, std) is expected
+def test_how_far_figures_that_agree_may_be_apart(metric, ours, theirs, expected):
+    assert tolerance(metric, ours, theirs) == (None if expected is None else pytest.approx(expected))
+
+
+def test_runs_agree_with_the_paper_and_with_each_other_by_one_rule():
+    # Three runs of ten splits each, deviation √10 within: standard error 1. Theirs is 6 / √36 = 1.
+    row = Row("set", "MKL", "k", "accuracy", 82.0, 10**0.5, 30, runs=(80.0, 82.0, 84.0))
+    row = replace(row, published=79.0, published_std=6.0, published_count=36)
+    assert row.error == pytest.approx(1.0)
+    assert row.difference == pytest.approx(3.0)
+    # Allowed is 2 √2 = 2.83: 80 is 1 away, 82 is 3, 84 is 5.
+    assert row.share == pytest.approx(1 / 3)
+    assert row.within is False
+    # 80–82 and 82–84 agree, 80–84 do not.
+    assert row.ceiling == pytest.approx(2 / 3)
+    # Without a printed deviation theirs is ours, which is the same here.
+    assert replace(row, published_std=None).share == pytest.approx(1 / 3)
+    assert replace(row, runs=()).ceiling is None
+    assert Row("set", "MKL", "k", "accuracy", 82.0).share is None
+
+
+def test_rows_of_several_split_seeds_become_one():
+    first = [row_of("a", "MKL", "k", "accuracy", [80.0, 84.0], "C=1"), Row("all", "x", "k", "wins:direct:accuracy", 3)]
+    second = [
+        row_of("a", "MKL", "k", "accuracy", [90.0, 90.0], "C=10"),
+        Row("all", "x", "k", "wins:direct:accuracy", 5),
+    ]
+    second.append(Row("7 of all", "x", "k", "wins:direct:accuracy", 5))
+    figure, count = merge([first, second])
+    assert (figure.mean, figure.count, figure.runs, figure.setting) == (86.0, 4, (82.0, 90.0), "C=1 / C=10")
+    assert figure.std == pytest.approx(2.0)  # the root of the mean of 8 and 0
+    assert (count.mean, count.runs) == (3, (3, 5))
+    assert merge([first]) == first
+    assert merge([]) == []
+    # Figures that a run has one of: the spread is that between runs, and the error of a run is all of it.
+    (alone,) = merge([[Row("a", "MKL", "k", "weight:k", value)] for value in (0.2, 0.4)])
+    assert alone.error == alone.std == pytest.approx(0.2 / 2**0.5)
 
 
 def test_rows_are_joined_by_the_whole_cell():
@@ -57,12 +104,56 @@ def test_rows_are_joined_by_the_whole_cell():
         row_of("BANANA", "LMKL", "kP-kG", "seconds", [1.0]),
         row_of("BANANA", "LMKL", "kP", "accuracy", [83.0]),
     ]
-    first, *others = join(rows, "000", "Table 1")
-    assert (first.published, first.published_std, first.within) == (83.84, None, True)
+    first, *others = join(rows, "000", "Table 1", 10)
+    assert (first.published, first.published_std, first.published_count, first.within) == (83.84, None, 10, True)
     assert first.difference == pytest.approx(84.0 - 83.84)
     assert first.std == pytest.approx(2**0.5)
     assert all(row.published is None and row.within is None for row in others)
     assert join(rows, "000", "Table 9") == rows
+
+
+def test_gains_are_joined_with_the_difference_of_the_printed_figures():
+    (row,) = join([row_of("BANANA", "LMKL", "kP-kG", gain_metric("accuracy", "SVM", "kP"), [27.0])], "000", "Table 1")
+    assert row.published == pytest.approx(83.84 - 56.51)
+    assert row.published_std is None
+
+
+def test_cells_are_counted_kind_by_kind_beside_their_ceilings():
+    def row(metric, method, published, *runs, dataset="a"):
+        return Row(dataset, method, "k", metric, sum(runs) / len(runs), 1.0, len(runs), runs=runs, published=published)
+
+    rows = [
+        row("accuracy", "SVM", 80.0, 80.0, 90.0),
+        row("accuracy", "MKL", 85.0, 85.0, 85.0),
+        row("accuracy", "MKL", 99.0, 85.0, 85.0, dataset="b"),
+        row("gain:accuracy:SVM:k", "MKL", 5.0, 5.0, 5.0),
+        row("accuracy", "MKL", 50.0, 85.0, 85.0, dataset="no target"),
+        row("seconds", "MKL", 50.0, 85.0, 85.0),
+    ]
+    apart = (Apart("its rows are not at hand", "no target"),)
+    found = {(one.metric, one.group): (one.within, one.compared, one.ceiling) for one in tallies(rows, apart)}
+    assert found == {
+        ("accuracy", "baselines"): (0.5, 1, 0.0),
+        ("accuracy", "methods"): (1.0, 2, 1.0),
+        ("accuracy", "gains"): (1.0, 1, 1.0),
+    }
+    assert sum(one.compared for one in tallies(rows)) == 5
+
+
+def test_zero_weights_are_counted_apart_and_near_ones_too():
+    def weights(method, printed, ours):
+        return [
+            Row("a", method, "k", f"weight:{place}", one, 0.01, 10, published=given)
+            for place, (given, one) in enumerate(zip(printed, ours, strict=True))
+        ]
+
+    # Allowed is 2 √2 0.01 / √10 = 0.009.
+    rows = weights("SILP", (0.0, 0.4, 0.6), (0.001, 0.42, 0.605))
+    found = {one.metric: (one.within, one.compared) for one in tallies(rows)}
+    assert found == {"zero weights": (1.0, 1), "weights": (1.0, 2), NEAR: (2.0, 2)}
+    # Of weights that sum to ten, 0.03 is 0.3.
+    tens = weights("SM1", (0.0, 4.0, 6.0), (0.2, 4.2, 5.6))
+    assert {one.metric: one.within for one in tallies(tens)} == {"zero weights": 0.0, "weights": 0.0, NEAR: 1.0}
 
 
 def test_tables_are_written_with_what_is_not_known_left_empty(tmp_path):

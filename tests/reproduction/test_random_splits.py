@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import GridSearchCV
 from sklearn.svm import SVC
 
@@ -11,7 +14,7 @@ from kernelmosaic.datasets import make_gaussians
 from reproduction import sources
 from reproduction.experiment import FULL, QUICK, Measurement, Method, Record, Settings, Unit
 from reproduction.papers import stand_ins
-from reproduction.papers.paper_004 import BINARY, MULTICLASS, FirstClasses
+from reproduction.papers.paper_004 import BINARY, MULTICLASS, SIGMAS, TEN, SomeClasses
 from reproduction.protocols import COMMON, RandomSplits
 from reproduction.sources import Dataset, Generated
 
@@ -19,7 +22,7 @@ SOURCE = Generated(make_gaussians, 90, (("n_components", 4),))
 
 
 def make_protocol(*methods):
-    return RandomSplits((Dataset("toy", SOURCE, quick=True),), (60,), methods, repeats=3)
+    return RandomSplits((Dataset("toy", SOURCE, quick=True, seeds=1),), (60,), methods, repeats=3)
 
 
 def measure(protocol, unit, settings):
@@ -63,20 +66,65 @@ def test_a_search_reports_its_last_fit():
 def test_quick_looks_are_small():
     assert {unit.replicate for unit in make_protocol(Method("SVM", "rbf", SVC())).units("x", QUICK)} == {0, 1}
     assert {unit.dataset for unit in MULTICLASS.units(QUICK)} == {"segment(3)"}
-    # Five methods get all splits, the four slow ones five of them.
-    assert len(MULTICLASS.units(FULL)) == 10 * (5 * 30 + 4 * 5)
+    # Of three split seeds five methods get all ten splits, the four slow ones two of them.
+    assert len(MULTICLASS.units(FULL)) == 10 * 3 * (5 * 10 + 4 * 2)
 
 
-def test_first_classes_are_drawn_once_by_the_seed(monkeypatch):
+def test_samples_of_each_class_are_drawn_by_the_seed_or_taken_in_order(monkeypatch):
     y = np.repeat([7, 2, 5, 9], 150)
     bunch = {"data": np.arange(len(y), dtype=float)[:, np.newaxis], "target": y}
     monkeypatch.setattr(sources, "load_once", lambda name, home, options: bunch)
-    drawn = FirstClasses("any", 2)(Settings(seed=3))
-    assert dict(zip(*np.unique(drawn.y, return_counts=True), strict=True)) == {2: 100, 5: 100}
+    source = SomeClasses("any", (0, 1, 3))
+    drawn = source(Settings(seed=3))
+    assert dict(zip(*np.unique(drawn.y, return_counts=True), strict=True)) == {2: 100, 5: 100, 9: 100}
     np.testing.assert_array_equal(y[drawn.X[:, 0].astype(int)], drawn.y)
-    assert len(np.unique(drawn.X)) == 200
-    np.testing.assert_array_equal(FirstClasses("any", 2)(Settings(seed=3)).X, drawn.X)
-    assert not np.array_equal(FirstClasses("any", 2)(Settings(seed=4)).X, drawn.X)
+    assert len(np.unique(drawn.X)) == 300
+    np.testing.assert_array_equal(source(Settings(seed=3)).X, drawn.X)
+    assert not np.array_equal(source(Settings(seed=4)).X, drawn.X)
+    assert not np.array_equal(source(Settings(seed=3).of_split(1)).X, drawn.X)
+    first = SomeClasses("any", (1,), drawn=False)(Settings(seed=3))
+    np.testing.assert_array_equal(first.X[:, 0], np.arange(300, 400))
+
+
+def test_the_five_classes_of_satimage_are_those_without_the_fourth():
+    sources_by_name = {one.name: one.source for one in MULTICLASS.protocol.datasets}
+    labels = np.array([1, 2, 3, 4, 5, 7])
+    assert labels[list(sources_by_name["satimage(5)"].classes)].tolist() == [1, 2, 3, 5, 7]
+    assert sources_by_name["satimage(6)"].classes == tuple(range(6))
+
+
+class Counting(SVC):
+    """Says no more than how many samples it was given."""
+
+    def fit(self, X, y):
+        self.size_ = len(y)
+        return super().fit(X, y)
+
+
+class CountingMethod(Method):
+    def describe(self, fit, setting=""):
+        return [Measurement("size", fit.model.size_)]
+
+
+@pytest.mark.parametrize(
+    ("name", "n_samples", "size"),
+    [("sonar", 208, 167), ("heart", 270, 216), ("ionosphere", 351, 281), ("cancer", 683, 546)],
+)
+def test_full_runs_train_on_as_many_samples_as_the_paper(monkeypatch, name, n_samples, size):
+    y = np.arange(n_samples) % 2
+    bunch = {"data": np.random.RandomState(0).randn(n_samples, 2), "target": y}
+    monkeypatch.setattr(sources, "load_once", lambda name, home, options: bunch)
+    protocol = replace(BINARY.protocol, methods=(CountingMethod("count", "k", Counting()),), fewer=())
+    unit = next(unit for unit in protocol.units("x", FULL) if unit.dataset == name)
+    assert measure(protocol, unit, Settings())["size"] == size
+    # A quick look has fewer, and leaves some to test.
+    assert measure(protocol, unit, Settings(scale=QUICK))["size"] == min(size, int(0.7 * min(n_samples, 240)))
+
+
+def test_the_kernels_are_those_of_the_reading():
+    X = np.random.RandomState(0).rand(5, 3)
+    for (_, kernel), sigma in zip(TEN, SIGMAS, strict=True):
+        np.testing.assert_allclose(kernel.fit(X)(X, X), rbf_kernel(X, gamma=1 / sigma))
 
 
 def test_printed_scales(monkeypatch):
@@ -86,7 +134,7 @@ def test_printed_scales(monkeypatch):
     monkeypatch.setattr(sources, "load_once", lambda name, home, options: bunch)
     units = {unit.method: unit for unit in BINARY.units(QUICK)}
     records = [
-        Record(units[name], tuple(BINARY.protocol.run(units[name], Settings())))
+        Record(units[name], tuple(BINARY.protocol.run(units[name], Settings(scale=QUICK))))
         for name in ("SILP_theta_lambda", "SM1")
     ]
     rows = {(row.method, row.metric): row.mean for row in BINARY.rows(records)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -13,12 +14,13 @@ from tests.reproduction.toy import gaussians, sleeping
 
 from reproduction import EXPERIMENTS, FULL, QUICK, Settings, pictures, run_experiments
 from reproduction.__main__ import main
+from reproduction.claims import judge
 from reproduction.markdown import make_markdown
 from reproduction.page import make_page
 from reproduction.papers import missing_parts
 from reproduction.pictures import Drawing, draw_pictures
-from reproduction.reading import keep_summaries, read_run
-from reproduction.rows import Row, agreement, ours, read_rows, tallies, write_rows
+from reproduction.reading import Result, Run, Work, keep_summaries, read_run
+from reproduction.rows import Row, agreement, ours, read_rows, write_rows
 
 TOP = Path(__file__).parents[2]
 KEPT = TOP / "docs" / "reproduction"
@@ -49,8 +51,8 @@ class Parts(HTMLParser):
 
 def test_rows_come_back_as_they_were_written(tmp_path):
     rows = [
-        Row("set", "MKL", "kL-kP", "accuracy", 91.25, 0.5, 10, "C=10", 90.0, 1.5, 1.25, True),
-        Row("set", "MKL", "kL-kP", "weight:kL", 0.3, None, 1, "", 0.5, None, -0.2, False),
+        Row("set", "MKL", "kL-kP", "accuracy", 91.25, 0.5, 20, "C=10", (91.0, 91.5), 90.0, 1.5, 10),
+        Row("set", "MKL", "kL-kP", "weight:kL", 0.3, None, 1, "", (), 0.5, None),
         Row("set", "MKL", "kL-kP", "seconds", 0.125),
     ]
     write_rows(rows, tmp_path / "x.csv")
@@ -132,21 +134,11 @@ def test_the_page_has_every_line_and_no_link_outside(folder):
 
 
 def test_figures_beside_published_ones_say_in_words_whether_they_agree():
-    row = Row("set", "MKL", "k", "accuracy", 91.25, 0.5, 10, "", 90.0, 1.5, 1.25, True)
+    row = Row("set", "MKL", "k", "accuracy", 91.25, 0.5, 10, published=90.0, published_std=1.5)
     assert ours(row) == "91.25 ± 0.50"
     assert agreement(row) == "within +1.25"
-    assert agreement(Row("set", "MKL", "k", "weight:kL", 0.1, None, 1, "", 0.9, None, -0.8, False)) == "beyond −0.80"
+    assert agreement(Row("set", "MKL", "k", "weight:kL", 0.1, published=0.9)) == "beyond −0.80"
     assert agreement(Row("set", "MKL", "k", "time", 1.0)) == ""
-
-
-def test_cells_are_counted_family_by_family():
-    def row(metric: str, within: bool | None) -> Row:
-        return Row("set", "MKL", "k", metric, 1.0, within=within)
-
-    rows = [row("accuracy", True), row("accuracy", False), row("weight:a", True), row("weight:b", True)]
-    rows += [row("penalty:a", False), row("wins:direct:accuracy", True), row("seconds", None)]
-    found = {one.metric: (one.within, one.compared) for one in tallies(rows)}
-    assert found == {"accuracy": (1, 2), "weights": (2, 2), "penalties": (0, 1), "verdicts": (1, 1)}
 
 
 def test_pictures_are_drawn_once_and_kept(folder, tmp_path, monkeypatch):
@@ -187,6 +179,29 @@ def test_pictures_that_need_no_data_can_be_drawn(folder, name):
     assert drawn.image.startswith(b"\x89PNG")
 
 
+def test_bars_are_drawn_from_the_tables_of_a_run():
+    from reproduction import bars
+
+    rows = {
+        "002-multifeat": [
+            Row("EO", method, "k", metric, value, 0.5, 10)
+            for place, method in enumerate(("MKL", "RMKL", "EMKL", "RWKL"))
+            for metric, value in (("accuracy", 98.0 + place), ("active_kernels", 6.0), ("n_solver_calls", 10.0))
+        ],
+        "003-benchmarks": [Row("USPS", "bilinear", "k", metric, 93.0, 0.5, 10) for metric in ("accuracy", "seconds")],
+        "004-binary": [Row("sonar", "SILP_theta", "k", "time", 0.1, 0.01, 10)],
+    }
+    results = [Result(EXPERIMENTS[name], found, Work()) for name, found in rows.items()]
+    whole, empty = (Run(Path("nowhere"), {}, found) for found in (results, []))
+    heights = [[bar.get_height() for bar in ax.patches] for ax in bars.searches(Settings(), whole).axes]
+    assert heights == [[1.0, 2.0, 3.0], [6.0] * 4, [10.0] * 3]
+    assert [bar.get_height() for bar in bars.errors_and_times(Settings(), whole).axes[0].patches] == [7.0]
+    assert [bar.get_height() for bar in bars.binary_times(Settings(), whole).axes[0].patches] == [0.1]
+    for draw in (bars.searches, bars.errors_and_times, bars.binary_times):
+        with pytest.raises(LookupError, match="the run has no"):
+            draw(Settings(), empty)
+
+
 @pytest.fixture
 def known(monkeypatch):
     for module in ("reading", "papers"):
@@ -224,6 +239,30 @@ def test_the_terminal_says_where_the_weights_are(folder, capsys):
     assert "weight:" not in said
     assert "more figures (weights, times and tests)" in said
     assert "toy-gauss.csv" in said
+
+
+def test_tables_of_an_earlier_definition_are_said_to_be(folder, tmp_path):
+    run = read_run(folder, TOYS)
+    keep_summaries(run, tmp_path / "kept")
+    later = TOYS | {"toy-gauss": replace(TOYS["toy-gauss"], version=2)}
+    assert "Not yet run again**: `toy-gauss`." in make_markdown(read_run(tmp_path / "kept", later))
+    assert "Not yet run again" not in make_markdown(run)
+
+
+def test_readings_of_one_table_stand_side_by_side():
+    other = replace(EXPERIMENTS["000-table1-raw"], name="raw")
+    cells = [("BANANA", "SVM", "kP"), ("BANANA", "LMKL", "kP-kG")]
+    results = [
+        Result(one, one.beside_published([Row(*cell, "accuracy", mean) for cell in cells]), Work(version=2))
+        for one, mean in ((EXPERIMENTS["000-table1"], 90.005), (other, 50.005))
+    ]
+    run = Run(Path("nowhere"), {"seed": 0, "scale": {"name": "full"}, "environment": {}}, results)
+    text = make_markdown(run)
+    assert "| BANANA | SVM | kP | 56.51 | 90.0" in text
+    # From the mean of 56.51 and 83.84, as both are on the same side.
+    assert "| mean difference |  |  |  | 19.83 | 20.17 |" in text
+    assert text.count("| `raw` | 000, Table 1") == 0
+    assert {one.experiment for one in judge(run)} <= {"000-table1", ""}
 
 
 @pytest.mark.skipif(not KEPT.is_dir(), reason="no run is kept in docs/reproduction")
