@@ -262,7 +262,7 @@ def soak(n: int, rank: int, rounds: int) -> None:
                 with cluster(2) as local, Client(local) as client:
                     rows = da.from_array(X, chunks=(-(-n // 4), X.shape[1]))
                     over, killed = threading.Event(), []
-                    watch = threading.Thread(target=kill_now_and_then, args=(client, over, 1.0, killed))
+                    watch = threading.Thread(target=kill_now_and_then, args=(client, over, 3.0, killed))
                     if kind == "killed":
                         watch.start()
                     else:
@@ -280,6 +280,7 @@ def soak(n: int, rank: int, rounds: int) -> None:
                     if kind == "killed":
                         watch.join()
                 table.append((slack, kind, len(killed), f"{seconds:.1f}", *result))
+                print(*table[-1], flush=True)
     heads = ("slack", "worker", "times", "seconds", "objective apart", "result")
     print_table(f"Soak: n = {n}, 10 kernels × {rank} features, two workers", heads, table)
 
@@ -296,7 +297,7 @@ def main() -> None:
         for slack in (1, 2):
             measure(*(((2000, 8000), 20) if options.quick else ((10_000, 40_000), 30)), slack)
     if "soak" in options.parts:
-        soak(*((4000, 20, 1) if options.quick else (20_000, 30, 3)))
+        soak(*((4000, 20, 1) if options.quick else (20_000, 30, 2)))
 
 
 if __name__ == "__main__":

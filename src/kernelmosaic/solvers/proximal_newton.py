@@ -8,6 +8,9 @@ Each such problem is the same program with the ridge ρ + σ and the target t + 
 is continuous and piecewise linear: β is read off the residuals, sample by sample, and only samples whose β is between
 its bounds bend the loss. So the Newton matrix I + ZᵀΘZ is a sum over these few, where interior points sum over all.
 With a ridge there is nothing to soften: σ is zero, and a handful of steps do.
+
+w and b move together, so that β at the end of a whole step is read off residuals sample by sample, wherever the samples
+are: Zd, Zᵀβ and the next Newton matrix come out of one pass, and where rows are on other machines out of one trip.
 """
 
 from __future__ import annotations
