@@ -126,10 +126,10 @@ def _check_optimum(one: Bounds, stated: float, allowed: float) -> str:
     except Exception:  # whatever ends a conic solver on a badly conditioned problem
         return "unknown"
     scale = max(abs(one.upper), abs(optimum))
-    if one.upper - optimum > allowed + _CONIC * scale + 1e-8:
-        raise Dishonest(f"duality_gap_={stated:.3g}, but {one.upper:.9g} is above the optimum {optimum:.9g}")
     if optimum - one.upper > one.rounding + 10 * _CONIC * scale or one.lower - optimum > allowed + 10 * _CONIC * scale:
         return "unknown"  # neither can be: the conic solver is off
+    if one.upper - optimum > allowed + _CONIC * scale + 1e-8:
+        raise Dishonest(f"duality_gap_={stated:.3g}, but {one.upper:.9g} is above the optimum {optimum:.9g}")
     return "conic"
 
 
@@ -436,11 +436,19 @@ def _optimum(p: dict[str, Any], Ks: np.ndarray, program: SimpleNamespace) -> flo
     """Return the optimum by a conic solver, over the weights if there are several kernels.
 
     Its accuracy is absolute, and kernels of 10⁸ make for values of 10⁻⁸: with β = γ/u the value is 1/u times that of
-    kernels and ridge divided by u, and bounds multiplied with it.
+    kernels and ridge divided by u, and bounds multiplied with it. Targets of thousands do the opposite: with β = sγ it
+    is s² times that of targets, tube and bounds divided by s.
     """
     unit = float(np.einsum("mii->m", Ks).max()) / Ks.shape[1]
     unit = unit if unit > 1.0 and not program.total else 1.0
-    parts = {"lower": unit * program.lower, "upper": unit * program.upper, "ridge": program.ridge / unit}
+    size = 1.0 if program.total else max(float(np.abs(program.target).max()), 1.0)
+    parts = {
+        "target": program.target / size,
+        "epsilon": program.epsilon / size,
+        "lower": unit * program.lower / size,
+        "upper": unit * program.upper / size,
+        "ridge": program.ridge / unit,
+    }
     program, norm = SimpleNamespace(**(vars(program) | parts)), p.get("norm", 1)
     if len(Ks) == 1:
         found = solve_program_conic(Ks[0] / unit, program)
@@ -451,7 +459,8 @@ def _optimum(p: dict[str, Any], Ks: np.ndarray, program: SimpleNamespace) -> flo
     else:
         found = solve_mkl_lp_generic(Ks / unit, program, norm)
     # Coefficients of zero are feasible unless they have a sum to meet, and worth nothing.
-    return float(found[0]) / unit if program.total else max(float(found[0]) / unit, 0.0)
+    value = size**2 * float(found[0]) / unit
+    return value if program.total else max(value, 0.0)
 
 
 def _learned_C(

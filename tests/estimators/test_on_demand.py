@@ -48,6 +48,10 @@ def fitted(model, y, **params):
     return model.set_params(**params).fit(X, y)
 
 
+def outputs(model):
+    return model.decision_function(X) if hasattr(model, "decision_function") else model.predict(X)
+
+
 @pytest.mark.parametrize("device", [None, pytest.param("cpu", marks=pytest.mark.torch)])
 @pytest.mark.parametrize("name", list(CASES))
 def test_the_same_model_as_with_stored_matrices(name, device, monkeypatch):
@@ -59,20 +63,13 @@ def test_the_same_model_as_with_stored_matrices(name, device, monkeypatch):
     model, y = CASES[name]
     stored = fitted(model, y, memory_budget=None, device=None)
     assert made == []
-    values, objective = (
-        stored.decision_function(X) if hasattr(stored, "decision_function") else stored.predict(X),
-        (stored.objective_),
-    )
-    weights = stored.weights_
+    values, objective, weights = outputs(stored), stored.objective_, stored.weights_
     there = fitted(model, y, memory_budget=BUDGET, device=device)
     assert made
     assert there.duality_gap_ <= model.tol
     assert_allclose(there.objective_, objective, rtol=2 * model.tol)
     # A gap of δ is an error of about √δ in the function.
-    close = {"atol": 5 * model.tol**0.5 * np.abs(values).max()}
-    assert_allclose(
-        there.decision_function(X) if hasattr(there, "decision_function") else there.predict(X), values, **close
-    )
+    assert_allclose(outputs(there), values, atol=5 * model.tol**0.5 * np.abs(values).max())
     assert_allclose(there.weights_, weights, atol=5 * model.tol**0.5)
 
 

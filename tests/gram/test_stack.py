@@ -274,3 +274,23 @@ def test_a_block_is_written_transposed(shape):
 def test_a_backend_is_one_object_after_a_journey_to_another_process():
     assert pickle.loads(pickle.dumps(NUMPY)) is NUMPY
     assert copy.deepcopy(NUMPY) is NUMPY
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_compiled_sums_of_gaussians_far_from_the_origin(dtype):
+    # Of samples in single precision, squared norms of a million would leave nothing of distances of one.
+    rng = np.random.default_rng(0)
+    X = (rng.normal(size=(300, 4)) + 1000.0).astype(dtype)
+    kernel_set = fit_mosaic(X, family(Gaussian(), width=[0.5, 2.0, 5.0]))
+    stack = make_stack(kernel_set, kernel_set.views(X), dtype=np.float32, budget=300**2 * 2)
+    weights, beta = np.array([0.5, 0.0, 2.0]), np.where(rng.random(300) < 0.5, rng.normal(size=300), 0.0)
+    D = ((X[:, None].astype(np.float64) - X[None].astype(np.float64)) ** 2).sum(axis=-1)
+    each = np.array([np.exp(-D / width**2) for width in (0.5, 2.0, 5.0)])
+    K = np.tensordot(weights, each, axes=1)
+    gram = stack.combine(weights)
+    scale = np.abs(K) @ np.abs(beta)
+    np.testing.assert_array_less(np.abs(gram.products(beta) - K @ beta), 1e-6 * scale)
+    np.testing.assert_array_less(np.abs(gram.products(beta, exact=True) - K @ beta), 1e-9 * scale)
+    np.testing.assert_allclose(stack.products(beta), each @ beta, atol=1e-5 * scale.max())
+    rows = rng.permutation(300)[:100]
+    np.testing.assert_allclose(gram.block(rows), K[np.ix_(rows, rows)], atol=1e-6 * K.max())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,7 +96,9 @@ def solve_block(A: Any, ridge: Any, right: Any, options: BlockOptions | None = N
     # Blocks this small gain little by a second thread, and lose much where the cores are busy.
     with one_blas_thread():
         if len(A) > options.factorised and not _memory_allows(backend, len(A)):
-            return conjugate_gradients(A, ridge + jitter, sides, options)
+            added = ridge + jitter
+            diagonal = backend.astype(A.diagonal(), dtype) + added
+            return conjugate_gradients(lambda p: multiply(A, p) + added[:, None] * p, diagonal, sides, options)
         factor = regularised_cholesky(A, ridge, jitter, tries=1 if backend.name == "numpy" else 4)
         return backend.zeros(right.shape) if factor is None else backend.cho_solve(factor, sides)
 
@@ -105,29 +108,45 @@ def _memory_allows(backend: Backend, n: int, most: int = 36_000) -> bool:
     return backend.name == "torch" and n <= most and 3 * 8 * n**2 <= backend.free_bytes()
 
 
-def conjugate_gradients(A: Any, diagonal: Any, right: Any, options: BlockOptions = DEVICE) -> Any:
-    """Solve (A + diag diagonal) x = right for all columns at once, each with step sizes of its own, to a few digits."""
-    backend = backend_of(A)
-    xp = backend.xp
-    scale = 1.0 / xp.sqrt(backend.astype(A.diagonal(), options.dtype) + diagonal)[:, None]
-    b = scale * right
-    x, r = xp.zeros_like(b), backend.copy(b)
-    p = backend.copy(r)
-    norm = (r * r).sum(0)
-    goal = options.cg_tol**2 * norm
+def conjugate_gradients(
+    times: Callable[[Any], Any], diagonal: Any, right: Any, options: BlockOptions = DEVICE, sums: bool = False
+) -> Any:
+    """Solve A x = right for all columns at once, each with step sizes of its own, to a few digits.
+
+    Parameters
+    ----------
+    times : callable
+        Multiplies A with columns.
+    diagonal : array of shape (n,)
+        That of A, which preconditions the steps.
+    right : array of shape (n, k)
+        The right-hand sides.
+    options : BlockOptions
+        How many steps to take, and to what precision.
+    sums : bool
+        Whether to stay among the x that sum to zero, where the answer minimises ½xᵀAx − ⟨right, x⟩.
+    """
+    xp, inverse = backend_of(right).xp, 1.0 / diagonal[:, None]
+
+    def within(r: Any) -> Any:
+        """Return a residual less its multiplier, which x cannot change; else it grows, and rounding with it."""
+        return r - (inverse * r).sum(0) / inverse.sum() if sums else r
+
+    x, r = xp.zeros_like(right), within(right)
+    p = inverse * r
+    size = (r * p).sum(0)
+    goal = options.cg_tol**2 * size
     for _ in range(options.cg_steps):
-        own = scale * p
-        Ap = scale * (multiply(A, own) + diagonal[:, None] * own)
+        Ap = times(p)
         curvature = (p * Ap).sum(0)
-        step = xp.where(curvature > 0, norm / xp.where(curvature > 0, curvature, 1.0), 0.0)
-        x += step * p
-        r -= step * Ap
-        fresh = (r * r).sum(0)
-        if bool((fresh <= goal).all()):
+        step = xp.where(curvature > 0, size / xp.where(curvature > 0, curvature, 1.0), 0.0)
+        x, r = x + step * p, within(r - step * Ap)
+        z = inverse * r
+        before, size = size, (r * z).sum(0)
+        if bool((size <= goal).all()):
             break
-        p = r + xp.where(norm > 0, fresh / xp.where(norm > 0, norm, 1.0), 0.0) * p
-        norm = fresh
-    return scale * x
+        p = z + xp.where(before > 0, size / xp.where(before > 0, before, 1.0), 0.0) * p
+    return x
 
 
 def multiply(A: Any, x: Any) -> Any:

@@ -478,31 +478,30 @@ class ComputedStack(MatrixStack):
 
     def _accumulate(self, weights: NDArray[np.float64], rows: Rows, columns: Rows, out: Any) -> None:
         rest = np.flatnonzero(weights).tolist()
-        groups = self._gaussians(rest)
-        if self.backend is NUMPY:
-            for members in groups:
-                self._add_gaussians(members[0], self._constants(members, weights), rows, columns, out)
-            rest = [m for m in rest if not any(m in members for members in groups)]
-            if not rest:
-                return
-        left, right = self.samples.take(rows), self.samples.take(columns)
-        for members in groups if self.backend is not NUMPY else ():
-            from kernelmosaic.gram._torch_cuda import add_gaussians
-
-            add_gaussians(self.kernel_set.statistic(members[0], left, right), *self._constants(members, weights), out)
+        for members in self._gaussians(rest):
+            self._add_gaussians(members, weights, rows, columns, out)
             rest = [m for m in rest if m not in members]
-        for m, block in self.kernel_set.blocks(left, right, rest, self.dtype):
-            self.backend.add_scaled(out, block, float(weights[m]))
+        if rest:
+            left, right = self.samples.take(rows), self.samples.take(columns)
+            for m, block in self.kernel_set.blocks(left, right, rest, self.dtype):
+                self.backend.add_scaled(out, block, float(weights[m]))
 
-    def _add_gaussians(self, m: int, constants: Any, rows: Rows, columns: Rows, out: NDArray[Any]) -> None:
-        """out += the sum of Gaussians with these constants, of the samples of kernel m, on the host."""
+    def _add_gaussians(
+        self, members: list[int], weights: NDArray[np.float64], rows: Rows, columns: Rows, out: Any
+    ) -> None:
+        """out += the weighted sum of Gaussians that read the same samples."""
+        constants = self._constants(members, weights)
+        if self.backend is not NUMPY:
+            from kernelmosaic.gram import _torch_cuda
+
+            left, right = self.samples.take(rows), self.samples.take(columns)
+            _torch_cuda.add_gaussians(self.kernel_set.statistic(members[0], left, right), *constants, out)
+            return
         from kernelmosaic.gram._numba_gaussians import add_gaussians
 
-        view = self.samples.views[m]
+        view = self.samples.views[members[0]]
         if id(view) not in self._centred:
-            # Far from the origin, squared norms swallow small distances.
-            V = view - view.mean(axis=0)
-            self._centred[id(view)] = V, np.einsum("ij,ij->i", V, V)
+            self._centred[id(view)] = _less_centre(view, view.mean(axis=0))
         V, norms = self._centred[id(view)]
         rates, factors = (np.array(one, dtype=np.float32) for one in constants)
         room = np.empty(out.shape[1], dtype=np.float32)
@@ -533,8 +532,7 @@ class ComputedStack(MatrixStack):
         rates = np.array(fitted, dtype=kind)
         beta = np.stack([right[m][:, 0] * factor for m, factor in zip(members, factors, strict=True)]).astype(kind)
         centre = across.views[members[0]].mean(axis=0)
-        L, R = (samples.views[members[0]] - centre for samples in (left, across))
-        norms, others = (np.einsum("ij,ij->i", V, V) for V in (L, R))
+        (L, norms), (R, others) = (_less_centre(samples.views[members[0]], centre) for samples in (left, across))
         found = np.zeros((len(members), len(L)))
 
         def multiply(strip: slice) -> None:
@@ -717,6 +715,15 @@ def _write_square(K: NDArray[Any], square: tuple[slice, slice], block: NDArray[A
     else:
         loops.write_transposed(block, K, columns.start, rows.start)
     K[rows, columns] = block
+
+
+def _less_centre(view: NDArray[Any], centre: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return samples less a centre, in double precision, and their squared norms.
+
+    Far from the origin, squared norms swallow small distances.
+    """
+    V = view.astype(np.float64) - centre
+    return V, np.einsum("ij,ij->i", V, V)
 
 
 def _compiled(backend: Backend, n_samples: int) -> Any:

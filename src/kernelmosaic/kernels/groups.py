@@ -62,13 +62,13 @@ def by_group(
     for one in kernels:
         check_kernel("kernel", one, "by_group")
     if among is not None:
-        known = set(among)
+        known = dict.fromkeys(among)
         kept = {name: [one for one in _listed(name, columns) if one in known] for name, columns in groups.items()}
         groups = {name: columns for name, columns in kept.items() if len(columns) >= min_size}
     if not groups or not kernels:
         raise ValueError(
             f"groups: none is left, or there is no kernel. The columns of a group must be among those given, "
-            f"{shorten([] if among is None else known)}, at least min_size={min_size} of them."
+            f"{shorten([] if among is None else list(known))}, at least min_size={min_size} of them."
         )
     suffixes = [""] if len(kernels) == 1 else [f", {name}" for name in name_kernels(kernels)]
     return [

@@ -18,7 +18,14 @@ from numpy.typing import NDArray
 
 from kernelmosaic.backend import NUMPY, TINY, backend_of
 from kernelmosaic.gram.gram import DenseGram, Gram
-from kernelmosaic.gram.linear import DEVICE, HOST, regularised_cholesky, rounding_jitter, rounding_share
+from kernelmosaic.gram.linear import (
+    DEVICE,
+    HOST,
+    conjugate_gradients,
+    regularised_cholesky,
+    rounding_jitter,
+    rounding_share,
+)
 from kernelmosaic.solvers.free_block import free_samples
 from kernelmosaic.solvers.pair_steps import ascend_pairs, ascend_singles
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify, relative_gap
@@ -621,32 +628,14 @@ class FreeBlock:
         return x
 
     def _iterate(self) -> Any:
-        """Return about the same by conjugate gradients within the directions that keep the sum, to a few digits."""
+        """Return about the same by conjugate gradients, to a few digits."""
         diagonal = self.backend.asarray(self.A.diagonal()) + self.ridge
-        share = rounding_share(self.A.dtype, len(diagonal))
-        ridge, inverse = self.ridge + share * diagonal.mean(), 1.0 / diagonal
-
-        def precondition(r: Any) -> Any:
-            z = inverse * r
-            return z - (z.sum() / inverse.sum()) * inverse if self.sums else z
-
-        x, r = self.xp.zeros_like(self.slope), self.backend.copy(self.slope)
-        z = precondition(r)
-        p, size = z, float(r @ z)
+        added = (self.ridge + rounding_share(self.A.dtype, len(diagonal)) * diagonal.mean())[:, None]
         options = HOST if self.backend is NUMPY else DEVICE
-        goal = options.cg_tol**2 * size
-        for _ in range(options.cg_steps):
-            Ap = self.A.products(p) + ridge * p
-            curvature = float(p @ Ap)
-            if not curvature > 0:
-                break
-            x, r = x + (size / curvature) * p, r - (size / curvature) * Ap
-            z = precondition(r)
-            before, size = size, float(r @ z)
-            if not size > goal:
-                break
-            p = z + (size / before) * p
-        return x
+        steps = conjugate_gradients(
+            lambda p: self.A.products(p) + added * p, diagonal, self.slope[:, None], options, sums=self.sums
+        )
+        return steps[:, 0]
 
     def _cut_back(self, direction: Any) -> Any:
         """Return the point of the box, with the same sum if there is one to keep, nearest to the direction's end."""

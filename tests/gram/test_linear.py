@@ -1,0 +1,38 @@
+"""Conjugate gradients, against the linear systems written down."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from kernelmosaic.gram.linear import BlockOptions, conjugate_gradients
+
+RNG = np.random.default_rng(1)
+N = 30
+F = RNG.normal(size=(N, N))
+#: Diagonals four decades apart, which the steps must not mind.
+SCALE = np.logspace(-1, 1, N)
+A = SCALE[:, np.newaxis] * (F @ F.T / N + 0.1 * np.eye(N)) * SCALE
+RIGHT = RNG.normal(size=(N, 3))
+EXACT = BlockOptions(cg_steps=500, cg_tol=1e-10)
+
+
+def test_all_columns_are_solved():
+    found = conjugate_gradients(lambda p: A @ p, A.diagonal(), RIGHT, EXACT)
+    assert_allclose(found, np.linalg.solve(A, RIGHT), rtol=1e-6, atol=1e-8)
+
+
+def test_among_those_that_sum_to_zero():
+    found = conjugate_gradients(lambda p: A @ p, A.diagonal(), RIGHT, EXACT, sums=True)
+    # The system of the multiplier and x together.
+    bordered = np.block([[A, np.ones((N, 1))], [np.ones((1, N)), np.zeros((1, 1))]])
+    expected = np.linalg.solve(bordered, np.vstack([RIGHT, np.zeros((1, 3))]))[:N]
+    assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
+    assert_allclose(found.sum(axis=0), 0.0, atol=1e-9)
+
+
+@pytest.mark.parametrize("sums", [False, True])
+def test_nothing_asked_is_nothing_answered(sums):
+    found = conjugate_gradients(lambda p: A @ p, A.diagonal(), np.zeros((N, 1)), EXACT, sums=sums)
+    np.testing.assert_array_equal(found, 0.0)
