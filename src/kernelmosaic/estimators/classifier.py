@@ -170,6 +170,7 @@ class MKLClassifier(BaseMKLClassifier):
         normalize: str | None = "trace",
         approximation: str | None = None,
         rank: Any = 500,
+        missing: str = "neighbors",
         class_weight: Any = None,
         calibration: str | None = None,
         tol: float = 1e-3,
@@ -193,6 +194,7 @@ class MKLClassifier(BaseMKLClassifier):
         self.normalize = normalize
         self.approximation = approximation
         self.rank = rank
+        self.missing = missing
         self.class_weight = class_weight
         self.calibration = calibration
         self.tol = tol
@@ -203,7 +205,7 @@ class MKLClassifier(BaseMKLClassifier):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, available: Any = None) -> Self:
         """Fit to samples and their classes.
 
         Parameters
@@ -214,12 +216,14 @@ class MKLClassifier(BaseMKLClassifier):
             Classes.
         sample_weight : array-like of shape (n_samples,), optional
             Factors of C, sample by sample.
+        available : array-like of shape (n_samples, P), optional
+            Which views the samples have, one truth value per kernel, beside what is NaN.
 
         Returns
         -------
         self
         """
-        original = X
+        original = X = self._masked(X, available, fitting=True)
         X, y = self._validate(X, y, reset=True)
         return self._fit_calibrated(X, y, self._sample_weight(sample_weight, X), original)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 
 from kernelmosaic.backend import NUMPY, one_blas_thread, row_strips, run_threads
-from kernelmosaic.kernels.base import Block, Kernel, is_positive
+from kernelmosaic.kernels.base import Block, Kernel, is_missing, is_positive
 
 #: How far entries may be off, relative to the largest, and still be taken for rounded.
 ROUNDING = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 1e-6}
@@ -60,6 +60,11 @@ class MatrixRows(Kernel):
 
     def validate(self, X: Any) -> NDArray[np.intp]:
         return row_numbers(X, self._n_rows(), self.matrix_parameter)
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether the matrix says nothing of some samples."""
+        return False
 
     def _prepared(self) -> Any:
         shared = self._share()
@@ -212,7 +217,8 @@ class Precomputed(MatrixRows):
     ----------
     K : array-like of shape (n, n)
         Similarities between all samples, training and test; symmetric and positive semi-definite up to rounding. An
-        array, a memory map or a data frame. 32-bit matrices stay 32-bit.
+        array, a memory map or a data frame. 32-bit matrices stay 32-bit. A sample whose row and column are NaN lacks
+        this view: estimators with further kernels go by those.
     """
 
     matrix_parameter: ClassVar[str] = "K"
@@ -224,9 +230,37 @@ class Precomputed(MatrixRows):
     def _prepare(self, given: Any) -> NDArray[Any]:
         if sparse.issparse(given):
             raise ValueError("K is sparse: Precomputed needs a dense matrix; K.toarray() makes one.")
+        gaps = self._gaps()
+        if gaps is not None:
+            given = np.array(given, dtype=np.result_type(np.asarray(given).dtype, np.float32))
+            there = np.flatnonzero(~gaps)
+            # What is not NaN in these rows and columns is for the check of the matrix to refuse.
+            inside = given[np.ix_(there, there)]
+            if np.isnan(given[gaps]).all() and np.isnan(given[:, gaps]).all():
+                given = np.zeros_like(given)
+                given[np.ix_(there, there)] = inside
         K, likely = square_matrix(given, "K", "Precomputed")
         _check_positive(K, likely)
         return K
+
+    def _gaps(self) -> NDArray[np.bool_] | None:
+        """Which samples the matrix has nothing but NaN for, None if there are none."""
+        if np.ndim(self.K) != 2 or np.shape(self.K)[0] != np.shape(self.K)[1]:
+            return None
+        diagonal = np.asarray(self.K).diagonal()
+        gaps: NDArray[np.bool_] = is_missing(diagonal)
+        return gaps if gaps.any() and not gaps.all() else None
+
+    @property
+    def has_gaps(self) -> bool:
+        return self._gaps() is not None
+
+    def lacks(self, X: Any) -> NDArray[np.bool_]:
+        unknown, gaps = super().lacks(X), self._gaps()
+        if gaps is not None:
+            given = np.asarray(X)[~unknown]
+            unknown[~unknown] = gaps[self.validate(given)] if len(given) else False
+        return unknown
 
     def doubt(self, rows: NDArray[np.intp], coefficients: NDArray[Any]) -> None:
         """Raise if the matrix is not positive semi-definite where a fit made use of it.

@@ -1,0 +1,271 @@
+"""Views that some samples lack: which, what stands in for them, and the kernels between all samples that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from kernelmosaic.backend import row_strips
+from kernelmosaic.gram.kernel_set import KernelSet, Views, named, take_rows
+from kernelmosaic.kernels.views import KernelSpec, take_columns
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+#: What `missing` may be.
+RULES = ("neighbors", "zero")
+#: So many of the most similar training samples that have a view stand in for it.
+N_NEIGHBORS = 15
+#: Distances of a kernel are measured by their mean between about so many training samples.
+_MEASURED = 500
+#: Bytes of the distances that are worked on at once.
+_BYTES = 2**25
+
+
+def check_rule(missing: Any) -> None:
+    """Raise a ValueError if there is no such rule for views that samples lack."""
+    if missing not in RULES:
+        raise ValueError(f"missing={missing!r}: choose one of {', '.join(map(repr, RULES))}.")
+
+
+def may_lack(specs: Sequence[KernelSpec]) -> bool:
+    """Whether a sample can lack a view and have another: kernels read different columns, or matrices with gaps."""
+    columns = {None if one.columns is None else one.columns.tobytes() for one in specs}
+    return len(specs) > 1 and (len(columns) > 1 or any(getattr(one.kernel, "has_gaps", False) for one in specs))
+
+
+def present_views(kernels: Sequence[Any], X: Any) -> Mask | None:
+    """Return which of the kernels' views the samples have, of shape (n, P); None if they have all.
+
+    Parameters
+    ----------
+    kernels : sequence of KernelSpec or FittedKernel
+        The kernels with the columns they read.
+    X : array or sparse matrix of shape (n, n_features)
+        Samples; a sparse one has all views.
+    """
+    if sparse.issparse(X):
+        return None
+    known: dict[Any, Mask] = {}
+    present = np.ones((X.shape[0], len(kernels)), dtype=bool)
+    for m, one in enumerate(kernels):
+        # Matrices may have gaps of their own.
+        own = id(one.kernel) if one.kernel.input_kind == "rows" else None
+        key = (own, None if one.columns is None else one.columns.tobytes())
+        if key not in known:
+            with named(one.name):
+                known[key] = ~one.kernel.lacks(take_columns(X, one.columns))
+        present[:, m] = known[key]
+    if present.all():
+        return None
+    nothing = np.flatnonzero(~present.any(axis=1))
+    if len(nothing):
+        raise ValueError(
+            f"X[{nothing[0]}] has no view at all: what every kernel reads of it contains NaN only; leave such samples "
+            f"out ({len(nothing)} of {len(present)})."
+        )
+    return present
+
+
+def hide_views(kernels: Sequence[Any], X: Any, available: Any) -> Any:
+    """Return samples, an array or a data frame, with NaN for what kernels read and samples are said to lack.
+
+    Parameters
+    ----------
+    kernels : sequence of KernelSpec or FittedKernel
+        The kernels with the columns they read.
+    X : array or data frame of shape (n, n_features)
+        Samples.
+    available : array-like of shape (n, P)
+        Which views the samples have.
+    """
+    mask = np.asarray(available)
+    shape = (X.shape[0], len(kernels))
+    if mask.shape != shape or not np.all((mask == 0) | (mask == 1)):
+        what = f"has shape {mask.shape}" if mask.shape != shape else "holds other numbers than 0 and 1"
+        raise ValueError(
+            f"available {what}: give an array of truth values of shape {shape}, a row per sample and a column per "
+            f"kernel ({', '.join(one.name for one in kernels[:8])}{', …' if len(kernels) > 8 else ''})."
+        )
+    if mask.all():
+        return X
+    if sparse.issparse(X):
+        raise TypeError("available: X is sparse, and its samples have every view; give X.toarray().")
+    lost = np.zeros(X.shape, dtype=bool)
+    for one, own in zip(kernels, ~mask.astype(bool).T, strict=True):
+        lost[np.ix_(own, np.arange(X.shape[1]) if one.columns is None else one.columns)] = True
+    for one, own in zip(kernels, mask.astype(bool).T, strict=True):
+        taken = (lost if one.columns is None else lost[:, one.columns]).any(axis=1) & own
+        if taken.any():
+            raise ValueError(
+                f"available: X[{int(np.argmax(taken))}] has kernel {one.name!r}, but lacks another that reads the same "
+                "columns; give both the same truth value, or columns of their own. A matrix of Precomputed has NaN in "
+                "the row and column of a sample that it does not know."
+            )
+    if hasattr(X, "mask"):  # a data frame of pandas
+        return X.mask(lost)
+    if hasattr(X, "columns"):
+        raise TypeError(
+            f"available: X is a {type(X).__module__}.{type(X).__name__}; give an array, or NaN in its place."
+        )
+    if X.dtype.kind in "biuf":
+        return np.where(lost, np.nan, X)
+    hidden = X.astype(object)
+    hidden[lost] = None
+    return hidden
+
+
+class MissingViews:
+    """What a fitted model knows of views that samples may lack.
+
+    A sample x without view m is given one in the feature space of kernel m. With the rule ``"neighbors"`` it is the
+    mean of φ_m over the training samples most like x among those that have the view: an estimate of the conditional
+    mean of φ_m, given what is known of x. With ``"zero"`` it is zero, and what x has is multiplied by √(P / P_x), P_x
+    being the number of kernels it has, so that samples with few views are as long as others. Either way the kernel of
+    all samples is that of feature vectors, and so positive semi-definite, and the problem stays the convex one.
+
+    How alike two samples are is the mean, over the kernels that both have, of ‖φ_m(x) − φ_m(z)‖², each in units of its
+    mean over the training set.
+
+    Parameters
+    ----------
+    rule : {"neighbors", "zero"}
+        What stands in for a view.
+    kernel_set : KernelSet
+        The kernels, each fitted to the training samples that have its view.
+    X : array of shape (n, n_features)
+        The training samples.
+    present : ndarray of shape (n, P), or None
+        Which views they have; None means all.
+    """
+
+    def __init__(self, rule: str, kernel_set: KernelSet, X: Any, present: Mask | None) -> None:
+        self.rule, self.kernel_set = rule, kernel_set
+        self.present = np.ones((X.shape[0], len(kernel_set)), dtype=bool) if present is None else present
+        # Whatever a kernel can be evaluated with: what comes of it is not used.
+        self.stand_ins = [
+            np.array(take_columns(X, one.columns)[int(np.argmax(own))])
+            for one, own in zip(kernel_set.fitted, self.present.T, strict=True)
+        ]
+        self.views = self.views_of(X, present)
+        self._spreads: Array | None = None
+
+    def views_of(self, X: Any, present: Mask | None) -> Views:
+        """Return samples as the kernels see them, with stand-ins where they lack a view."""
+        return self.kernel_set.views(X, present, self.stand_ins)
+
+    def present_in(self, X: Any) -> Mask | None:
+        """Return which views samples have, of shape (n, P); None if they have all."""
+        return present_views(self.kernel_set.fitted, X)
+
+    def factors(self, present: Mask) -> Array:
+        """Return what multiplies the feature vectors that samples have themselves, of shape (n, P)."""
+        own = present.astype(np.float64)
+        if self.rule == "zero":
+            own *= np.sqrt(own.shape[1] / own.sum(axis=1, keepdims=True))
+        return own
+
+    def neighbors(self, views: Views, present: Mask) -> list[Any]:
+        """Return, for every kernel, the shares of training samples in what stands in for it, or None if all have it.
+
+        Sparse, of shape (n_samples, n); the rows of samples that have the view are zero.
+        """
+        found: list[list[Any]] = [[] for _ in self.kernel_set.fitted]
+        lacking = ~present
+        for rows, D in self._distances(views, present):
+            for m in np.flatnonzero(lacking.any(axis=0)):
+                found[m].append(_nearest(D, lacking[rows, m], np.flatnonzero(self.present[:, m])))
+        return [sparse.vstack(parts, format="csr") if parts else None for parts in found]
+
+    def complete(self, matrices: NDArray[Any]) -> None:
+        """Turn the Gram matrices of the stand-ins, of shape (P, n, n), into those of the feature vectors, in place."""
+        if self.rule == "zero":
+            for K, own in zip(matrices, self.factors(self.present).T.astype(matrices.dtype), strict=True):
+                K *= own[:, np.newaxis]
+                K *= own
+            return
+        for m, shares in enumerate(self.neighbors(self.views, self.present)):
+            if shares is not None:
+                lacking = np.flatnonzero(~self.present[:, m])
+                S = shares[lacking].astype(matrices.dtype)
+                between = S @ matrices[m]
+                among = S @ between.T
+                matrices[m][lacking], matrices[m][:, lacking] = between, between.T
+                matrices[m][np.ix_(lacking, lacking)] = (among + among.T) / 2
+
+    def blocks(self, X: Any, Y: Any, kernels: NDArray[np.intp]) -> Iterator[tuple[int, Array]]:
+        """Yield (m, kernel m between the feature vectors of X and Y)."""
+        left, right = self._known(X), self._known(Y)
+        T = self.views
+        if self.rule == "zero":
+            a, b = self.factors(left[1]), self.factors(right[1])
+            for m, K in self.kernel_set.blocks(left[0], right[0], kernels):
+                yield m, a[:, [m]] * K * b[:, m]
+            return
+        across, down = self.neighbors(*left), self.neighbors(*right)
+        for m in kernels.tolist():
+            pairs = ((left[0], right[0]), (left[0], T), (T, right[0]), (T, T))
+            K, KX, KY, KT = (next(self.kernel_set.blocks(A, B, [m]))[1] for A, B in pairs)
+            if across[m] is not None:
+                lost = ~left[1][:, m]
+                K[lost], KX[lost] = (across[m] @ KY)[lost], (across[m] @ KT)[lost]
+            if down[m] is not None:
+                lost = ~right[1][:, m]
+                K[:, lost] = (down[m] @ KX.T).T[:, lost]
+            yield m, K
+
+    def _known(self, X: Any) -> tuple[Views, Mask]:
+        present = self.present_in(X)
+        if present is None:
+            present = np.ones((X.shape[0], len(self.kernel_set)), dtype=bool)
+        return self.views_of(X, present), present
+
+    def _distances(self, views: Views, present: Mask) -> Iterator[tuple[slice, Array]]:
+        """Yield (rows, how unlike training samples they are), infinite where two have no view in common."""
+        here, there = self.kernel_set.diagonals(views), self.kernel_set.diagonals(self.views)
+        every, n = range(len(self.kernel_set)), len(self.present)
+        own = self.present.astype(np.float64)
+        for rows in row_strips(len(present), _BYTES // (8 * n)):
+            D = np.zeros((rows.stop - rows.start, n))
+            for m, K in self.kernel_set.blocks(take_rows(views, rows), self.views, every):
+                apart = np.maximum(here[m, rows, np.newaxis] + there[m] - 2.0 * K, 0.0)
+                D += present[rows, m, np.newaxis] * (own[:, m] / self.spreads[m]) * apart
+            shared = present[rows] @ own.T
+            with np.errstate(invalid="ignore"):
+                yield rows, np.where(shared > 0, D / shared, np.inf)
+
+    @property
+    def spreads(self) -> Array:
+        """The mean squared distance of training samples in the feature space of every kernel."""
+        if self._spreads is None:
+            found = np.ones(len(self.kernel_set))
+            for m, own in enumerate(self.present.T):
+                rows = np.flatnonzero(own)
+                some = take_rows(self.views, rows[:: -(-len(rows) // _MEASURED)])
+                ((_, K),) = self.kernel_set.blocks(some, some, [m])
+                spread = 2.0 * float(K.diagonal().mean() - K.mean())
+                found[m] = spread if spread > 0 else 1.0
+            self._spreads = found
+        return self._spreads
+
+
+def _nearest(D: Array, lacking: Mask, having: NDArray[np.intp]) -> Any:
+    """Return the shares of the nearest training samples that have a view, in rows that lack it."""
+    at = np.flatnonzero(lacking)
+    E = D[np.ix_(at, having)]
+    order = np.argsort(E, axis=1, kind="stable")[:, :N_NEIGHBORS]
+    near = np.isfinite(np.take_along_axis(E, order, axis=1))
+    # With nobody to compare with, everybody is as near as any other.
+    alone = ~near.any(axis=1)
+    rows = np.repeat(at, near.sum(axis=1))
+    shares = np.repeat(1.0 / np.maximum(near.sum(axis=1), 1), near.sum(axis=1))
+    columns = having[order[near]]
+    if alone.any():
+        rows = np.concatenate([rows, np.repeat(at[alone], len(having))])
+        columns = np.concatenate([columns, np.tile(having, int(alone.sum()))])
+        shares = np.concatenate([shares, np.full(int(alone.sum()) * len(having), 1.0 / len(having))])
+    return sparse.csr_array((shares, (rows, columns)), shape=D.shape)
