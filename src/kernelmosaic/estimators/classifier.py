@@ -75,6 +75,12 @@ class MKLClassifier(BaseMKLClassifier):
         problem.
     rank : int or sequence of P int, default=500
         Maximum number of features per kernel.
+    missing : {"neighbors", "zero"}, default="neighbors"
+        What stands in for a view that a sample lacks, at fit or at prediction: one whose columns are all NaN for it, or
+        of which a :class:`~kernelmosaic.kernels.Precomputed` matrix has NaN in its row and column. Its feature vector
+        in that kernel is the mean of those of the 15 most similar training samples that have the view; or it is zero,
+        and those of the views it has are multiplied by √(number of kernels / number it has). The problem stays convex,
+        and certified. With ``"neighbors"`` a model of several views keeps all training samples.
     class_weight : dict, "balanced" or None, default=None
         Factors of C, class by class.
     calibration : {"sigmoid", "isotonic"} or None, default=None
@@ -151,6 +157,7 @@ class MKLClassifier(BaseMKLClassifier):
 
     # Models that version 0.1 saved do not have it.
     l1_ratio: Any = 0.5
+    missing: Any = "neighbors"
 
     _takes_subsets = True
 

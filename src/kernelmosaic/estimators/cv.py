@@ -404,9 +404,9 @@ class MKLClassifierCV(ClassifierPathCV, MKLClassifier):
         samples are divided by the standard deviations only. Row numbers, strings and other columns stay as they are.
     calibration : {"sigmoid", "isotonic"}, default="sigmoid"
         How decision values become probabilities: p ∝ exp(a f_c), or monotone functions.
-    l1_ratio, penalties, penalty_power, slack, solver, multi_class, normalize, approximation, rank, class_weight
+    l1_ratio, penalties, penalty_power, slack, solver, multi_class, normalize, approximation, rank, missing
         As in :class:`MKLClassifier`.
-    tol, max_iter, memory_budget, device, random_state
+    class_weight, tol, max_iter, memory_budget, device, random_state
         As in :class:`MKLClassifier`.
     verbose : bool, default=False
         Show how many folds are done.
@@ -771,7 +771,7 @@ class MKLRegressorCV(PathCV, MKLRegressor):
         As in :class:`MKLClassifierCV`.
     epsilon : float or "auto", default="auto"
         As in :class:`MKLRegressor`; ``"auto"`` stands for a tenth of the standard deviation of y.
-    loss, l1_ratio, penalties, penalty_power, slack, solver, normalize, approximation, rank
+    loss, l1_ratio, penalties, penalty_power, slack, solver, normalize, approximation, rank, missing
         As in :class:`MKLRegressor`.
     tol, max_iter, memory_budget, device, random_state
         As in :class:`MKLRegressor`.
@@ -930,7 +930,7 @@ class MKLSurvivalCV(PathCV, MKLSurvival):
         their events and times in two columns; None means the concordance.
     n_jobs, refit, scale
         As in :class:`MKLClassifierCV`.
-    epsilon, l1_ratio, penalties, penalty_power, slack, solver, normalize, approximation, rank
+    epsilon, l1_ratio, penalties, penalty_power, slack, solver, normalize, approximation, rank, missing
         As in :class:`MKLSurvival`.
     tol, max_iter, memory_budget, device, random_state
         As in :class:`MKLSurvival`.

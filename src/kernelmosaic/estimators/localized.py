@@ -121,6 +121,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
 
     _first_iteration = 0
     _takes_subsets = False
+    missing = None
     _has_plain_outputs = False
 
     def _host_samples(self) -> int:

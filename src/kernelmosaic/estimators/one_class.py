@@ -39,7 +39,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         samples called novel are those that support the boundary.
     slack : {1, 2}, default=1
         Norm of the slack.
-    norm, l1_ratio, weights, penalties, penalty_power, solver, normalize, approximation, rank
+    norm, l1_ratio, weights, penalties, penalty_power, solver, normalize, approximation, rank, missing
         As in :class:`MKLClassifier`, but ``normalize="centered"``, which would put the origin in the samples' midst.
     tol, max_iter, memory_budget, device, random_state, verbose
         As in :class:`MKLClassifier`.
@@ -58,6 +58,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
 
     # Models that version 0.1 saved do not have these.
     l1_ratio: Any = 0.5
+    missing: Any = "neighbors"
     slack: Any = 1
 
     _takes_subsets = True

@@ -36,7 +36,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         |r| − ε/2 beyond, so that errors beyond count by their size as with ``"epsilon"``, and there is no tube.
         ``"squared"``: r², the same as ``"epsilon"`` with ``epsilon=0, slack=2``; the objective then is
         (Σ_m d_m ‖w_m‖)² + C Σ r_i². `slack` is read by ``"epsilon"`` only.
-    norm, l1_ratio, weights, penalties, penalty_power, slack, solver, normalize, approximation, rank
+    norm, l1_ratio, weights, penalties, penalty_power, slack, solver, normalize, approximation, rank, missing
         As in :class:`MKLClassifier`.
     tol, max_iter, memory_budget, device, random_state, verbose
         As in :class:`MKLClassifier`.
@@ -58,6 +58,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     # Models that version 0.1 saved do not have them.
     loss: Any = "epsilon"
     l1_ratio: Any = 0.5
+    missing: Any = "neighbors"
     epsilon: Any
     _is_flat: bool = True
 

@@ -11,6 +11,7 @@ from scipy import sparse
 
 from kernelmosaic.backend import row_strips
 from kernelmosaic.gram.kernel_set import KernelSet, Views, named, take_rows
+from kernelmosaic.kernels.matrices import MatrixRows
 from kernelmosaic.kernels.views import KernelSpec, take_columns
 
 Array = NDArray[np.float64]
@@ -34,8 +35,13 @@ def check_rule(missing: Any) -> None:
 
 def may_lack(specs: Sequence[KernelSpec]) -> bool:
     """Whether a sample can lack a view and have another: kernels read different columns, or matrices with gaps."""
-    columns = {None if one.columns is None else one.columns.tobytes() for one in specs}
-    return len(specs) > 1 and (len(columns) > 1 or any(getattr(one.kernel, "has_gaps", False) for one in specs))
+    if len(specs) < 2 or len({None if one.columns is None else one.columns.tobytes() for one in specs}) > 1:
+        return len(specs) > 1
+    for one in specs:
+        with named(one.name):
+            if isinstance(one.kernel, MatrixRows) and one.kernel.has_gaps:
+                return True
+    return False
 
 
 def present_views(kernels: Sequence[Any], X: Any) -> Mask | None:
@@ -128,8 +134,8 @@ class MissingViews:
     being the number of kernels it has, so that samples with few views are as long as others. Either way the kernel of
     all samples is that of feature vectors, and so positive semi-definite, and the problem stays the convex one.
 
-    How alike two samples are is the mean, over the kernels that both have, of ‖φ_m(x) − φ_m(z)‖², each in units of its
-    mean over the training set.
+    How unlike two samples are is the mean, over the kernels that both have, of ‖φ_m(x) − φ_m(z)‖² in units of its mean
+    over the training set, with one more kernel at that mean.
 
     Parameters
     ----------
@@ -235,8 +241,8 @@ class MissingViews:
                 apart = np.maximum(here[m, rows, np.newaxis] + there[m] - 2.0 * K, 0.0)
                 D += present[rows, m, np.newaxis] * (own[:, m] / self.spreads[m]) * apart
             shared = present[rows] @ own.T
-            with np.errstate(invalid="ignore"):
-                yield rows, np.where(shared > 0, D / shared, np.inf)
+            # As if they had one more in common, at the mean distance: with few in common, samples are near by chance.
+            yield rows, np.where(shared > 0, (D + 1.0) / (shared + 1.0), np.inf)
 
     @property
     def spreads(self) -> Array:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 
 from kernelmosaic.backend import NUMPY, one_blas_thread, row_strips, run_threads
-from kernelmosaic.kernels.base import Block, Kernel, is_missing, is_positive
+from kernelmosaic.kernels.base import Block, Kernel, is_positive
 
 #: How far entries may be off, relative to the largest, and still be taken for rounded.
 ROUNDING = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 1e-6}
@@ -33,6 +33,9 @@ class _Prepared:
     def __init__(self, given: Any) -> None:
         self.given = given
         self.result: Any = None
+
+    # Which samples a kernel matrix has nothing but NaN for; None if there are none, as in files of earlier versions.
+    gaps: Any = None
 
 
 #: What kernels in use have made of their matrices, by class and matrix: the numbers of objects that live are unique.
@@ -230,37 +233,38 @@ class Precomputed(MatrixRows):
     def _prepare(self, given: Any) -> NDArray[Any]:
         if sparse.issparse(given):
             raise ValueError("K is sparse: Precomputed needs a dense matrix; K.toarray() makes one.")
-        gaps = self._gaps()
+        gaps = _gaps(given)
         if gaps is not None:
-            given = np.array(given, dtype=np.result_type(np.asarray(given).dtype, np.float32))
-            there = np.flatnonzero(~gaps)
-            # What is not NaN in these rows and columns is for the check of the matrix to refuse.
-            inside = given[np.ix_(there, there)]
-            if np.isnan(given[gaps]).all() and np.isnan(given[:, gaps]).all():
-                given = np.zeros_like(given)
-                given[np.ix_(there, there)] = inside
+            self._share().gaps = gaps
+            there = np.ix_(~gaps, ~gaps)
+            filled = np.zeros_like(np.asarray(given))
+            filled[there] = np.asarray(given)[there]
+            given = filled
         K, likely = square_matrix(given, "K", "Precomputed")
         _check_positive(K, likely)
         return K
 
-    def _gaps(self) -> NDArray[np.bool_] | None:
-        """Which samples the matrix has nothing but NaN for, None if there are none."""
-        if np.ndim(self.K) != 2 or np.shape(self.K)[0] != np.shape(self.K)[1]:
-            return None
-        diagonal = np.asarray(self.K).diagonal()
-        gaps: NDArray[np.bool_] = is_missing(diagonal)
-        return gaps if gaps.any() and not gaps.all() else None
-
     @property
     def has_gaps(self) -> bool:
-        return self._gaps() is not None
+        self._prepared()
+        return self._share().gaps is not None
 
     def lacks(self, X: Any) -> NDArray[np.bool_]:
-        unknown, gaps = super().lacks(X), self._gaps()
-        if gaps is not None:
-            given = np.asarray(X)[~unknown]
-            unknown[~unknown] = gaps[self.validate(given)] if len(given) else False
+        unknown, n = super().lacks(X), self._n_rows()
+        gaps = self._share().gaps
+        if gaps is not None and not unknown.all():
+            unknown[~unknown] = gaps[row_numbers(np.asarray(X)[~unknown], n, "K")]
         return unknown
+
+    def validate(self, X: Any) -> NDArray[np.intp]:
+        rows, gaps = super().validate(X), self._share().gaps
+        if gaps is not None and gaps[rows].any():
+            i = int(np.argmax(gaps[rows]))
+            raise ValueError(
+                f"X[{i}] is {rows[i]}, a sample of which K has nothing but NaN: K must be finite where it is the only "
+                "view; fill it in, leave the sample out, or give further kernels."
+            )
+        return rows
 
     def doubt(self, rows: NDArray[np.intp], coefficients: NDArray[Any]) -> None:
         """Raise if the matrix is not positive semi-definite where a fit made use of it.
@@ -289,6 +293,20 @@ class Precomputed(MatrixRows):
 
     def _diagonal(self, X: Any) -> NDArray[np.float64]:
         return np.asarray(self._prepared()[X, X], dtype=np.float64)
+
+
+def _gaps(given: Any) -> NDArray[np.bool_] | None:
+    """Return which samples a matrix has nothing but NaN for, None if there are none."""
+    try:
+        K = np.asarray(given)
+    except ValueError:  # no matrix, which will be said
+        return None
+    if K.dtype.kind != "f" or K.ndim != 2 or K.shape[0] != K.shape[1]:
+        return None
+    gaps = np.isnan(K.diagonal())
+    # Whatever else is not finite is for the check of the matrix to refuse.
+    some = bool(gaps.any()) and bool(np.isnan(K[gaps]).all()) and bool(np.isnan(K[:, gaps]).all())
+    return gaps if some and not gaps.all() else None
 
 
 def trusted(K: NDArray[Any]) -> Precomputed:
