@@ -55,6 +55,25 @@ def hidden_views(X, there):
     return X
 
 
+def naive_likeness(plain, has):
+    """How much kernels tell of each other: their alignment, in units of its mean over the others."""
+    P = len(plain)
+    likeness = np.zeros((P, P))
+    for m in range(P):
+        for k in range(P):
+            if k != m:
+                centred = []
+                for one in (m, k):
+                    own = [i for i in range(len(has)) if has[i, one]]
+                    means = plain[one][:, own].mean(axis=1)
+                    centred.append(plain[one] - means[:, None] - means + means[own].mean())
+                pairs = [i for i in range(len(has)) if has[i, m] and has[i, k]]
+                A, B = (C[np.ix_(pairs, pairs)] for C in centred)
+                likeness[m, k] = np.sum(A * B) / np.sqrt(np.sum(A * A) * np.sum(B * B))
+        likeness[m] *= (P - 1) / likeness[m].sum()
+    return likeness
+
+
 def naive_kernels(X, there, n_train, rule):
     """The kernels between all samples, the first of which train, entry by entry."""
     n, P = len(X), len(KERNELS)
@@ -77,6 +96,7 @@ def naive_kernels(X, there, n_train, rule):
     for m, K in enumerate(plain):
         train = [i for i in range(n_train) if has[i, m]]
         spread.append(np.mean([K[i, i] + K[j, j] - 2 * K[i, j] for i in train for j in train]))
+    likeness = naive_likeness(plain, has[:n_train])
     completed = []
     for m, K in enumerate(plain):
         B = np.eye(n)
@@ -88,8 +108,9 @@ def naive_kernels(X, there, n_train, rule):
                 shared = [k for k in range(P) if has[i, k] and has[j, k]]
                 if has[j, m] and shared:
                     each = [(plain[k][i, i] + plain[k][j, j] - 2 * plain[k][i, j]) / spread[k] for k in shared]
-                    far[j] = (sum(each) + 1) / (len(each) + 1)
-            nearest = sorted(far, key=far.get)[:15] or [j for j in range(n_train) if has[j, m]]
+                    count = likeness[m, shared]
+                    far[j] = (count @ each + 1) / (count.sum() + 1)
+            nearest = sorted(far, key=far.get)[:10] or [j for j in range(n_train) if has[j, m]]
             B[i] = 0.0
             B[i, nearest] = 1.0 / len(nearest)
         completed.append(B @ K @ B.T)

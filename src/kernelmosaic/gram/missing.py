@@ -20,11 +20,11 @@ Mask = NDArray[np.bool_]
 #: What `missing` may be.
 RULES = ("neighbors", "zero")
 #: So many of the most similar training samples that have a view stand in for it.
-N_NEIGHBORS = 15
-#: Distances of a kernel are measured by their mean between about so many training samples.
-_MEASURED = 500
+N_NEIGHBORS = 10
+#: How far samples are apart, and how alike kernels are, is measured on about so many training samples.
+_MEASURED = 300
 #: Bytes of the distances that are worked on at once.
-_BYTES = 2**25
+_BYTES = 2**26
 
 
 def check_rule(missing: Any) -> None:
@@ -134,8 +134,9 @@ class MissingViews:
     being the number of kernels it has, so that samples with few views are as long as others. Either way the kernel of
     all samples is that of feature vectors, and so positive semi-definite, and the problem stays the convex one.
 
-    How unlike two samples are is the mean, over the kernels that both have, of ‖φ_m(x) − φ_m(z)‖² in units of its mean
-    over the training set, with one more kernel at that mean.
+    How unlike two samples are is the mean, over the kernels k that both have, of ‖φ_k(x) − φ_k(z)‖² in units of its
+    mean over the training set, with one more kernel at that mean. Kernels count by their centred alignment with the one
+    that is missing: those that resemble it tell more of it.
 
     Parameters
     ----------
@@ -158,7 +159,7 @@ class MissingViews:
             for one, own in zip(kernel_set.fitted, self.present.T, strict=True)
         ]
         self.views = self.views_of(X, present)
-        self._spreads: Array | None = None
+        self._constants: tuple[Array, Array] | None = None
 
     def views_of(self, X: Any, present: Mask | None) -> Views:
         """Return samples as the kernels see them, with stand-ins where they lack a view."""
@@ -180,11 +181,23 @@ class MissingViews:
 
         Sparse, of shape (n_samples, n); the rows of samples that have the view are zero.
         """
-        found: list[list[Any]] = [[] for _ in self.kernel_set.fitted]
-        lacking = ~present
-        for rows, D in self._distances(views, present):
-            for m in np.flatnonzero(lacking.any(axis=0)):
-                found[m].append(_nearest(D, lacking[rows, m], np.flatnonzero(self.present[:, m])))
+        P, n = len(self.kernel_set), len(self.present)
+        spreads, likeness = self._measured()
+        here, there = self.kernel_set.diagonals(views), self.kernel_set.diagonals(self.views)
+        own = self.present.astype(np.float64)
+        found: list[list[Any]] = [[] for _ in range(P)]
+        for rows in row_strips(len(present), _BYTES // (8 * n * P)):
+            apart = np.empty((P, rows.stop - rows.start, n))
+            for m, K in self.kernel_set.blocks(take_rows(views, rows), self.views, range(P)):
+                apart[m] = np.maximum(here[m, rows, np.newaxis] + there[m] - 2.0 * K, 0.0)
+                apart[m] *= present[rows, m, np.newaxis] * (own[:, m] / spreads[m])
+            for m in np.flatnonzero(~present.all(axis=0)).tolist():
+                at, weight = np.flatnonzero(~present[rows, m]), likeness[m]
+                D = np.tensordot(weight, apart[:, at], axes=1)
+                shared = (present[rows][at] * weight) @ own.T
+                # As if one more were shared, at the mean distance: with few in common, samples are near by chance.
+                D = np.where(shared > 0, (D + 1.0) / (shared + 1.0), np.inf)
+                found[m].append(_nearest(D, at, np.flatnonzero(self.present[:, m]), apart.shape[1:]))
         return [sparse.vstack(parts, format="csr") if parts else None for parts in found]
 
     def complete(self, matrices: NDArray[Any]) -> None:
@@ -230,48 +243,42 @@ class MissingViews:
             present = np.ones((X.shape[0], len(self.kernel_set)), dtype=bool)
         return self.views_of(X, present), present
 
-    def _distances(self, views: Views, present: Mask) -> Iterator[tuple[slice, Array]]:
-        """Yield (rows, how unlike training samples they are), infinite where two have no view in common."""
-        here, there = self.kernel_set.diagonals(views), self.kernel_set.diagonals(self.views)
-        every, n = range(len(self.kernel_set)), len(self.present)
-        own = self.present.astype(np.float64)
-        for rows in row_strips(len(present), _BYTES // (8 * n)):
-            D = np.zeros((rows.stop - rows.start, n))
-            for m, K in self.kernel_set.blocks(take_rows(views, rows), self.views, every):
-                apart = np.maximum(here[m, rows, np.newaxis] + there[m] - 2.0 * K, 0.0)
-                D += present[rows, m, np.newaxis] * (own[:, m] / self.spreads[m]) * apart
-            shared = present[rows] @ own.T
-            # As if they had one more in common, at the mean distance: with few in common, samples are near by chance.
-            yield rows, np.where(shared > 0, (D + 1.0) / (shared + 1.0), np.inf)
+    def _measured(self) -> tuple[Array, Array]:
+        """Return the mean squared distance in the feature space of every kernel, and how kernels tell of each other.
 
-    @property
-    def spreads(self) -> Array:
-        """The mean squared distance of training samples in the feature space of every kernel."""
-        if self._spreads is None:
-            found = np.ones(len(self.kernel_set))
-            for m, own in enumerate(self.present.T):
-                rows = np.flatnonzero(own)
-                some = take_rows(self.views, rows[:: -(-len(rows) // _MEASURED)])
-                ((_, K),) = self.kernel_set.blocks(some, some, [m])
-                spread = 2.0 * float(K.diagonal().mean() - K.mean())
-                found[m] = spread if spread > 0 else 1.0
-            self._spreads = found
-        return self._spreads
+        The second, of shape (P, P), has the centred alignment of every two kernels, over the samples that have both, in
+        units of its mean over the others of a row; it is zero between a kernel and itself.
+        """
+        if self._constants is None:
+            P, some = len(self.kernel_set), np.arange(len(self.present))[:: -(-len(self.present) // _MEASURED)]
+            both = np.array([np.outer(own, own).ravel() for own in self.present[some].T], dtype=np.float64)
+            spreads, flat = np.ones(P), np.zeros(both.shape)
+            views = take_rows(self.views, some)
+            for m, K in self.kernel_set.blocks(views, views, range(P)):
+                own = self.present[some, m].astype(np.float64)
+                if own.any():
+                    own /= own.sum()
+                    means = K @ own
+                    spread = 2.0 * float(own @ K.diagonal() - own @ means)
+                    spreads[m] = spread if spread > 0 else 1.0
+                    flat[m] = both[m] * (K - means[:, np.newaxis] - means + own @ means).ravel()
+            norms = np.square(flat) @ both.T
+            scale = np.sqrt(norms * norms.T)
+            likeness = np.maximum(np.divide(flat @ flat.T, scale, out=np.zeros((P, P)), where=scale > 0), 0.0)
+            np.fill_diagonal(likeness, 0.0)
+            total = likeness.sum(axis=1, keepdims=True)
+            likeness = np.where(total > 0, likeness * (P - 1) / np.where(total > 0, total, 1.0), 1.0)
+            self._constants = spreads, likeness
+        return self._constants
 
 
-def _nearest(D: Array, lacking: Mask, having: NDArray[np.intp]) -> Any:
-    """Return the shares of the nearest training samples that have a view, in rows that lack it."""
-    at = np.flatnonzero(lacking)
-    E = D[np.ix_(at, having)]
+def _nearest(D: Array, at: NDArray[np.intp], having: NDArray[np.intp], shape: tuple[int, int]) -> Any:
+    """Return the shares of the nearest training samples that have a view in what stands in for it, in some rows."""
+    E = D[:, having]
     order = np.argsort(E, axis=1, kind="stable")[:, :N_NEIGHBORS]
-    near = np.isfinite(np.take_along_axis(E, order, axis=1))
+    near = np.zeros(E.shape, dtype=bool)
+    np.put_along_axis(near, order, np.isfinite(np.take_along_axis(E, order, axis=1)), axis=1)
     # With nobody to compare with, everybody is as near as any other.
-    alone = ~near.any(axis=1)
-    rows = np.repeat(at, near.sum(axis=1))
-    shares = np.repeat(1.0 / np.maximum(near.sum(axis=1), 1), near.sum(axis=1))
-    columns = having[order[near]]
-    if alone.any():
-        rows = np.concatenate([rows, np.repeat(at[alone], len(having))])
-        columns = np.concatenate([columns, np.tile(having, int(alone.sum()))])
-        shares = np.concatenate([shares, np.full(int(alone.sum()) * len(having), 1.0 / len(having))])
-    return sparse.csr_array((shares, (rows, columns)), shape=D.shape)
+    near[~near.any(axis=1)] = True
+    rows, columns = np.nonzero(near)
+    return sparse.csr_array((1.0 / near.sum(axis=1)[rows], (at[rows], having[columns])), shape=shape)
