@@ -56,8 +56,8 @@ def test_a_row_may_lack_a_named_view_of_one_table(tables, capsys):
         (["--on", "id", "--view", "rna.csv:what"], "unknown kernel 'what'"),
         (["--on", "id", "--view", "protein.csv", "--view", "few.csv"], "row 12: none of the views has it"),
         (
-            ["--on", "id", "--view", "rna.csv", "--view", "protein.csv", "--method", "localized"],
-            "--method localized: some rows lack a view",
+            ["--on", "id", "--view", "rna.csv", "--view", "protein.csv", "--method", "bilinear"],
+            "--method bilinear: some rows lack a view",
         ),
     ],
 )

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
 
 from kernelmosaic import (
+    LocalizedMKLClassifier,
     MKLClassifier,
     MKLClassifierCV,
     MKLOneClass,
@@ -352,3 +356,30 @@ def test_masks_that_do_not_fit_are_refused():
     model = MKLClassifier(KERNELS).fit(X, y)
     with pytest.raises(ValueError, match=r"available has shape \(60, 3\)"):
         model.predict(X, available=there)
+
+
+@pytest.mark.parametrize("gating", ["softmax", "sigmoid", "constant"])
+def test_the_gate_of_a_missing_view_is_zero(gating):
+    X, target, there = draw()
+    y, has, partial = target > 0, there[:, VIEW_OF], hidden_views(X, there)
+    model = LocalizedMKLClassifier(KERNELS, gating=gating, C=2.0, n_init=1, tol=1e-6, max_iter=20)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(partial, y)
+    gates = model.gate(partial)
+    assert np.all((gates > 0) == has) if gating != "constant" else np.all(gates[~has] == 0)
+    plain = []
+    for m, (_, kernel, own) in enumerate(KERNELS):
+        train = np.flatnonzero(has[:, m])
+        K = clone(kernel).fit(X[np.ix_(train, own)])(X[:, own])
+        plain.append(K / K[train, train].mean())
+    K = sum(np.outer(gates[:, m], gates[:, m]) * plain[m] for m in range(4))
+    np.testing.assert_allclose(model.kernel_matrix(partial), K, atol=1e-9)
+    machine = SVC(kernel="precomputed", C=2.0, tol=1e-8).fit(K, y)
+    np.testing.assert_allclose(model.decision_function(partial), machine.decision_function(K), atol=1e-2)
+    shares = model.contributions(partial)
+    assert np.all(shares[~has] == 0)
+    np.testing.assert_allclose(shares.sum(axis=1) + model.intercept_, model.decision_function(partial), atol=1e-9)
+    later = LocalizedMKLClassifier(KERNELS, gating=gating, n_init=1, tol=0.1).fit(X, y)
+    assert np.all(later.gate(partial)[~has] == 0)
+    np.testing.assert_array_equal(later.predict(X, available=has), later.predict(partial))

@@ -350,9 +350,9 @@ def read_material(request: Request) -> Material:
     views.notes += [f"column {name!r} is left out: it numbers the rows." for name in indices]
     plan = make_plan(views.views, kinds, raw, rows_column, request.path, bool(request.columns.views))
     table = plan.table(raw, request.path)
-    if request.wishes.method not in ("mkl", "rmkl") and table[list(plan.numbers)].isna().any(axis=None):
+    if request.wishes.method not in ("mkl", "localized", "rmkl") and table[list(plan.numbers)].isna().any(axis=None):
         raise ValueError(
-            f"--method {request.wishes.method}: some rows lack a view, which mkl and rmkl alone learn from; fill it in."
+            f"--method {request.wishes.method}: some rows lack a view, which mkl, localized and rmkl alone learn from."
         )
     check_lengths(views.views, table, request.path)
     rest, held = split_off(request, task, y)

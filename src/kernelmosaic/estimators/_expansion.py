@@ -80,8 +80,8 @@ class SupportSums:
 
     def pairs(self, X: Any, Y: Any) -> Iterator[tuple[slice, slice, int, Array]]:
         """Yield (rows of X, rows of Y, k, kernel k between them)."""
-        left = self.kernel_set.views(X)
-        right = left if Y is X else self.kernel_set.views(Y)
+        left = self.views_of(X)
+        right = left if Y is X else self.views_of(Y)
         for k, K in self.kernel_set.blocks(left, right, range(len(self.kernel_set))):
             yield slice(None), slice(None), k, K
 
@@ -297,7 +297,7 @@ class PartialExpansion(Expansion):
             yield from super()._shares(X, None)
             return
         yield from super()._shares(X, missing.factors(present)[np.newaxis])
-        if missing.rule == "zero":
+        if missing.rule != "neighbors":
             return
         some = np.flatnonzero(~present.all(axis=1))
         views = take_rows(missing.views_of(X, present), some)

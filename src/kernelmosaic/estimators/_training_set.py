@@ -263,7 +263,7 @@ class ExactSet(TrainingSet):
             self.views = self.kernel_set.views(X)
         else:
             self.missing = MissingViews(options.missing, self.kernel_set, X, present)
-            self.views = self.missing.views
+            self.views = self.missing.views or self.missing.views_of(X, present)
 
     @property
     def stack(self) -> GramStack:
@@ -323,7 +323,11 @@ class ExactSet(TrainingSet):
         samples = take_rows(self.views, support)
         self.kernel_set.doubt(samples, np.concatenate([beta[:, support] for beta, _ in machines]))
         beta = np.concatenate([beta[:, np.newaxis, support] * gates[support].T for beta, gates in machines])
-        sums = SupportSums(kernel_set or self.kernel_set, samples, hide_rounding(beta))
+        if self.missing is None or kernel_set is not None:
+            sums = SupportSums(kernel_set or self.kernel_set, samples, hide_rounding(beta))
+        else:
+            every = np.arange(beta.shape[1])
+            sums = PartialSums(self.kernel_set, samples, hide_rounding(beta), self.missing, every)
         # All kernels are kept: samples are transformed by learned projections whether predictions need them or not.
         return Expansion(sums, np.ones(beta.shape[:2]), np.arange(beta.shape[1]), beta.shape[1], self.device)
 

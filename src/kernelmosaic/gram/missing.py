@@ -17,8 +17,9 @@ from kernelmosaic.kernels.views import KernelSpec, take_columns
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-#: What `missing` may be.
+#: What `missing` may be; and what it is under gates, which are zero then.
 RULES = ("neighbors", "zero")
+GATED = "gated"
 #: So many of the most similar training samples that have a view stand in for it.
 N_NEIGHBORS = 10
 #: How far samples are apart, and how alike kernels are, is measured on about so many training samples.
@@ -29,7 +30,7 @@ _BYTES = 2**26
 
 def check_rule(missing: Any) -> None:
     """Raise a ValueError if there is no such rule for views that samples lack."""
-    if missing not in RULES:
+    if missing not in (*RULES, GATED):
         raise ValueError(f"missing={missing!r}: choose one of {', '.join(map(repr, RULES))}.")
 
 
@@ -131,8 +132,9 @@ class MissingViews:
     A sample x without view m is given one in the feature space of kernel m. With the rule ``"neighbors"`` it is the
     mean of φ_m over the training samples most like x among those that have the view: an estimate of the conditional
     mean of φ_m, given what is known of x. With ``"zero"`` it is zero, and what x has is multiplied by √(P / P_x), P_x
-    being the number of kernels it has, so that samples with few views are as long as others. Either way the kernel of
-    all samples is that of feature vectors, and so positive semi-definite, and the problem stays the convex one.
+    being the number of kernels it has, so that samples with few views are as long as others; with ``"gated"`` it is
+    zero, and the rest is as it is. Whatever the rule, the kernel of all samples is that of feature vectors, and so
+    positive semi-definite, and the problem of the weights stays convex.
 
     How unlike two samples are is the mean, over the kernels k that both have, of ‖φ_k(x) − φ_k(z)‖² in units of its
     mean over the training set, with one more kernel at that mean. Kernels count by their centred alignment with the one
@@ -140,7 +142,7 @@ class MissingViews:
 
     Parameters
     ----------
-    rule : {"neighbors", "zero"}
+    rule : {"neighbors", "zero", "gated"}
         What stands in for a view.
     kernel_set : KernelSet
         The kernels, each fitted to the training samples that have its view.
@@ -158,7 +160,8 @@ class MissingViews:
             np.array(take_columns(X, one.columns)[int(np.argmax(own))])
             for one, own in zip(kernel_set.fitted, self.present.T, strict=True)
         ]
-        self.views = self.views_of(X, present)
+        # Only neighbours are looked for among them.
+        self.views: Views = self.views_of(X, present) if rule == "neighbors" else []
         self._constants: tuple[Array, Array] | None = None
 
     def views_of(self, X: Any, present: Mask | None) -> Views:
@@ -202,7 +205,7 @@ class MissingViews:
 
     def complete(self, matrices: NDArray[Any]) -> None:
         """Turn the Gram matrices of the stand-ins, of shape (P, n, n), into those of the feature vectors, in place."""
-        if self.rule == "zero":
+        if self.rule != "neighbors":
             for K, own in zip(matrices, self.factors(self.present).T.astype(matrices.dtype), strict=True):
                 K *= own[:, np.newaxis]
                 K *= own
@@ -220,7 +223,7 @@ class MissingViews:
         """Yield (m, kernel m between the feature vectors of X and Y)."""
         left, right = self._known(X), self._known(Y)
         T = self.views
-        if self.rule == "zero":
+        if self.rule != "neighbors":
             a, b = self.factors(left[1]), self.factors(right[1])
             for m, K in self.kernel_set.blocks(left[0], right[0], kernels):
                 yield m, a[:, [m]] * K * b[:, m]
