@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,10 @@ _LARGEST = 1e150
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 #: Whole numbers are classes if there are at most this many of them, each twice on average.
 _MOST_CLASSES = 20
+#: How a yes and a no may be written.
+_TRUTH = {"1": 1.0, "1.0": 1.0, "true": 1.0, "yes": 1.0, "0": 0.0, "0.0": 0.0, "false": 0.0, "no": 0.0}
+#: Of so many columns that cannot be used, rows and contents are told at once.
+_MOST_FAULTS = 5
 
 csv.field_size_limit(2**31 - 1)  # one cell may hold a whole genome
 
@@ -290,57 +295,91 @@ def require(table: pd.DataFrame, names: Iterable[str], where: Any) -> None:
         raise ValueError(f"{where} has no column {shown};{hint} its columns are {known}.")
 
 
-def numbers(
-    table: pd.DataFrame, names: Sequence[str], where: Any, groups: Iterable[Sequence[str]] = ()
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with a column: the first row, how many there are, and what would mend it."""
+
+    column: str
+    row: int
+    count: int
+    what: str
+    remedy: str = ""
+
+    @classmethod
+    def at(cls, wrong: Any, column: str, what: Callable[[int], str], remedy: str = "") -> list[Fault]:
+        """Return the fault of the rows that are wrong, if any, in words for the first."""
+        rows = np.flatnonzero(np.asarray(wrong))
+        return [cls(column, int(rows[0]), len(rows), what(int(rows[0])), remedy)] if len(rows) else []
+
+    def __str__(self) -> str:
+        others = f" (and {self.count - 1} more)" if self.count > 1 else ""
+        return f"row {self.row + 1}{others}, column {self.column!r}{self.what}"
+
+
+def refuse(faults: Sequence[Fault], where: Any) -> None:
+    """Raise naming the columns that cannot be used, a handful of them, and what would mend them."""
+    if not faults:
+        return
+    shown = "; ".join(map(str, faults[:_MOST_FAULTS]))
+    left = len(faults) - _MOST_FAULTS
+    more = f"; and {left} more column{'s' * (left > 1)}" if left > 0 else ""
+    remedies = "".join(f" {text}" for text in dict.fromkeys(fault.remedy for fault in faults) if text)
+    raise ValueError(f"{where}, {shown}{more}.{remedies}")
+
+
+def read_columns(
+    table: pd.DataFrame,
+    numbers: Sequence[str],
+    texts: Sequence[str],
+    where: Any,
+    groups: Iterable[Sequence[str]] = (),
+    filled: Collection[str] = (),
 ) -> pd.DataFrame:
-    """Return columns as finite numbers, or raise naming the row and column that are not.
+    """Return columns as finite numbers and as texts, or raise naming the rows and columns that are not.
 
-    Of a group of columns, a row may lack all; what it lacks is NaN.
+    Of a group of columns, a row may lack all, and of those `filled` later any; what it lacks is NaN.
     """
-    made = {}
     lacking = {name: table[list(group)].isna().all(axis=1).to_numpy() for group in groups for name in group}
-    for name in names:
-        column = table[name]
-        if not pd.api.types.is_numeric_dtype(column.dtype):
-            column = pd.to_numeric(column, errors="coerce")
-            wrong = column.isna() & table[name].notna()
-            if wrong.any():
-                row = int(np.argmax(wrong.to_numpy()))
-                cell = table[name].iloc[row]
-                hint = "; write decimals with a point" if re.fullmatch(_DECIMAL_COMMA, str(cell)) else ""
-                raise ValueError(f"{where}, row {row + 1}, column {name!r}: {cell!r} is not a number{hint}.")
-        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        refuse_missing(np.isnan(values) & ~lacking.get(name, np.zeros(1, dtype=bool)), name, where)
-        endless = np.isinf(values)
-        if endless.any():
-            raise ValueError(f"{where}, row {int(np.argmax(endless)) + 1}, column {name!r} is infinite: mend the cell.")
-        large = np.abs(values) > _LARGEST
-        if large.any():
-            row = int(np.argmax(large))
-            raise ValueError(
-                f"{where}, row {row + 1}, column {name!r}: {values[row]:g} is too large to compute with; measure the "
-                "column in another unit."
-            )
-        made[name] = values
-    return pd.DataFrame(made, index=range(len(table)))
+    made: dict[str, Any] = {}
+    faults: list[Fault] = []
+    remedy = "Fill empty cells in, or leave out their rows or columns."
+    if not filled:
+        remedy = "Fill empty cells in, leave out their rows or columns, or fit with --impute median."
+    for name in table.columns.intersection([*numbers, *texts], sort=False):
+        missing = table[name].isna().to_numpy()
+        if name not in filled:
+            needed = missing & ~lacking.get(name, np.zeros(1, dtype=bool))
+            faults += Fault.at(needed, name, lambda row: " is empty", remedy)
+        if name in numbers:
+            made[name], wrong = _to_numbers(table[name], missing)
+            faults += wrong
+        else:
+            cells = [None if lost else str(value) for value, lost in zip(table[name], missing, strict=True)]
+            made[name] = np.array(cells, dtype=object)
+    refuse(faults, where)
+    return pd.DataFrame({name: made[name] for name in dict.fromkeys([*numbers, *texts])}, index=range(len(table)))
 
 
-def texts(table: pd.DataFrame, names: Sequence[str], where: Any) -> pd.DataFrame:
-    """Return columns as texts, none missing."""
-    for name in names:
-        refuse_missing(table[name].isna().to_numpy(), name, where)
-    made = {name: np.array([str(value) for value in table[name]], dtype=object) for name in names}
-    return pd.DataFrame(made, index=range(len(table)), dtype=object)
+def _to_numbers(column: pd.Series, missing: NDArray[np.bool_]) -> tuple[NDArray[np.float64], list[Fault]]:
+    """The numbers of a column, and what is none."""
+    name, faults = str(column.name), []
+    read = column
+    if not pd.api.types.is_numeric_dtype(column.dtype):
+        read = pd.to_numeric(column, errors="coerce")
+        wrong = read.isna().to_numpy() & ~missing
+        comma = any(re.fullmatch(_DECIMAL_COMMA, str(cell)) for cell in column[wrong])
+        hint = "Write decimals with a point." if comma else ""
+        faults += Fault.at(wrong, name, lambda row: f": {column.iloc[row]!r} is not a number", hint)
+    values = read.to_numpy(dtype=np.float64, na_value=np.nan)
+    faults += Fault.at(np.isinf(values), name, lambda row: " is infinite", "Mend cells that are not finite.")
+    large = np.isfinite(values) & (np.abs(values) > _LARGEST)
+    remedy = "Measure what is too large in another unit."
+    return values, faults + Fault.at(large, name, lambda row: f": {values[row]:g} is too large to compute with", remedy)
 
 
-def refuse_missing(missing: NDArray[np.bool_], name: str, where: Any) -> None:
-    """Raise naming the first row that has nothing."""
-    if missing.any():
-        row, more = int(np.argmax(missing)), int(missing.sum()) - 1
-        others = f" (and {more} more)" if more else ""
-        raise ValueError(
-            f"{where}, row {row + 1}{others}, column {name!r} is empty: fill it in, or leave out the row or column."
-        )
+def numbers(table: pd.DataFrame, name: str, where: Any) -> NDArray[np.float64]:
+    """Return one column as finite numbers, or raise naming the row that is none."""
+    return np.asarray(read_columns(table, [name], [], where)[name])
 
 
 def looks_like_an_index(column: pd.Series) -> bool:
@@ -363,8 +402,23 @@ def looks_like_an_index(column: pd.Series) -> bool:
 def target_of(table: pd.DataFrame, name: str, where: Any) -> pd.Series:
     """Return the target column, which must be there and complete."""
     require(table, [name], where)
-    refuse_missing(table[name].isna().to_numpy(), name, where)
+    remedy = "Fill it in, or leave out the row: there is nothing to learn from it."
+    refuse(Fault.at(table[name].isna(), name, lambda row: " is empty", remedy), where)
     return table[name]
+
+
+def indicators(table: pd.DataFrame, names: Sequence[str], where: Any) -> NDArray[np.float64]:
+    """Return columns of 0 and 1, or of truth values, as an array with one column each."""
+    require(table, names, where)
+    cells = {name: table[name].map(lambda cell: _TRUTH.get(str(cell).strip().lower())) for name in names}
+    remedy = "Write 1 or true for yes, and 0 or false for no."
+    wrong = [Fault.at(cells[name].isna(), name, _told(table[name]), remedy) for name in names]
+    refuse([fault for faults in wrong for fault in faults], where)
+    return np.column_stack([np.asarray(cells[name], dtype=np.float64) for name in names])
+
+
+def _told(column: pd.Series) -> Callable[[int], str]:
+    return lambda row: " is empty" if pd.isna(column.iloc[row]) else f" holds {str(column.iloc[row])!r}"
 
 
 def guess_task(target: pd.Series) -> str:

@@ -32,7 +32,11 @@ def refusal(capsys, tmp_path, *arguments):
         ("none.csv", None, ["none.csv", "no such file"]),
         ("empty.csv", b"", ["empty.csv is empty"]),
         ("blank.csv", b"\n\n", ["blank.csv", "blank lines"]),
-        ("comma.csv", b"a;kind\n1,5;x\n2,5;y\n0,25;x\n", ["row 1, column 'a'", "'1,5' is not a number", "decimals"]),
+        (
+            "comma.csv",
+            b"a;kind\n1,5;x\n2,5;y\n0,25;x\n",
+            ["row 1 (and 2 more), column 'a'", "'1,5' is not a number", "decimals"],
+        ),
         ("misspelt.csv", b"a,Kind\n1,x\n2,y\n", ["no column 'kind'", "did you mean 'Kind'?"]),
         ("head.csv", b"a,kind\n", ["no rows"]),
         ("short.csv", b"a,b,kind\n1,2,x\n3,y\n", ["line 3", "2 cells", "first line has 3"]),

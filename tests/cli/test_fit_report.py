@@ -53,7 +53,7 @@ def test_the_confusion_matrix_counts_held_out_rows(capsys, tmp_path):
 
     table = flowers(n=70, seed=2)[["shape_a", "kind"]]
     page = page_of(capsys, tmp_path, table, "kind", "--view", "s=shape_a:linear", *QUICK)
-    model = make_pipeline(StandardScaler(), MKLClassifier([Linear()], tol=1e-2))
+    model = make_pipeline(StandardScaler(), MKLClassifier([Linear()]))
     folds = StratifiedKFold(2, shuffle=True, random_state=0)
     predicted = cross_val_predict(model, table[["shape_a"]], table["kind"], cv=folds)
     expected = confusion_matrix(table["kind"], predicted)

@@ -140,7 +140,7 @@ def test_shares_that_leave_nothing(capsys, folder):
 
 def test_texts_for_a_regression(capsys, folder):
     line = refusal(capsys, *FIT, "--task", "regression")
-    assert "row 1, column 'kind': 'tulip' is not a number" in line
+    assert "row 1 (and 59 more), column 'kind': 'tulip' is not a number" in line
     assert "--task classification" in line
     table = curve().astype({"y": object})
     table.loc[6, "y"] = "much"

@@ -40,6 +40,17 @@ class TaskName(StrEnum):
     classification = "classification"
     regression = "regression"
     one_class = "one-class"
+    survival = "survival"
+    multi_label = "multi-label"
+
+
+class ImputeName(StrEnum):
+    """What fills empty cells."""
+
+    none = "none"
+    median = "median"
+    frequent = "frequent"
+    views = "views"
 
 
 def _positive(value: float | None) -> float | None:
@@ -61,7 +72,16 @@ def _not_one(value: int) -> int:
 
 
 Train = Annotated[Path, typer.Argument(help="Table to learn from: .csv, .tsv, .parquet or .npz.")]
-Target = Annotated[str | None, typer.Option(metavar="COLUMN", help="What to predict.")]
+Target = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="What to predict; several columns of 0 and 1, with commas, are labels."),
+]
+Event = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN", help="Survival: where 1 says that the event was observed at the time in --target, 0 not yet."
+    ),
+]
 View = Annotated[
     list[str] | None,
     typer.Option(
@@ -70,6 +90,20 @@ View = Annotated[
         "guessed if left out.",
     ),
 ]
+ViewFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--views", metavar="FILE", help='The same in JSON: {"shape": {"columns": ["fac_*"], "kernel": "gauss*5"}}.'
+    ),
+]
+Impute = Annotated[
+    ImputeName,
+    typer.Option(
+        help="Fill empty cells: median of numbers, or the most frequent; views: the median, but a view that a row has "
+        "nothing of stays missing. Categories: the most frequent."
+    ),
+]
+Proba = Annotated[bool, typer.Option("--proba", help="See to it that the model knows probabilities of classes.")]
 On = Annotated[
     str | None,
     typer.Option(metavar="COLUMN", help="Column that names the rows; every --view is then a file with it, or some."),
@@ -84,7 +118,9 @@ Rows = Annotated[
 Drop = Annotated[
     list[str] | None, typer.Option(metavar="PATTERN", help="Columns to leave out, by name or glob. Repeatable.")
 ]
-Method = Annotated[MethodName, typer.Option(help="How the kernels are combined.")]
+Method = Annotated[
+    MethodName | None, typer.Option(help="How the kernels are combined. Default: mkl; discriminant for several labels.")
+]
 Task = Annotated[TaskName | None, typer.Option(help="Guessed from the target if left out.")]
 Price = Annotated[
     float | None,
@@ -104,7 +140,17 @@ Cost = Annotated[
     typer.Option(metavar="NAME=FACTOR", help="Penalty on a view or kernel, for mkl and rmkl. Repeatable."),
 ]
 Test = Annotated[float, typer.Option(min=0.0, max=0.9, help="Share of the rows to hold out and score on.")]
-Folds = Annotated[int, typer.Option(min=0, max=50, callback=_not_one, help="Parts of the cross-validation; 0: none.")]
+Folds = Annotated[
+    int,
+    typer.Option(
+        "--folds",
+        "--cv",
+        min=0,
+        max=50,
+        callback=_not_one,
+        help="Parts of the cross-validation that chooses C, one path of fits per part; 0: none.",
+    ),
+]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of folds, test rows and random starts.")]
 Jobs = Annotated[int, typer.Option(min=-1, help="Parts of the cross-validation at a time; -1: all processors.")]
 Output = Annotated[Path, typer.Option("--output", "-o", callback=model_file, help="Where to write the model.")]
@@ -114,12 +160,15 @@ Report = Annotated[Path | None, typer.Option(callback=writable_if_given, help="W
 def fit(
     train: Train,
     target: Target = None,
+    event: Event = None,
     view: View = None,
+    view_file: ViewFile = None,
     on: On = None,
+    impute: Impute = ImputeName.none,
     kernel: Kernel = None,
     rows: Rows = None,
     drop: Drop = None,
-    method: Method = MethodName.mkl,
+    method: Method = None,
     task: Task = None,
     price: Price = None,
     norm: Norm = 1.0,
@@ -130,6 +179,7 @@ def fit(
     folds: Folds = 5,
     seed: Seed = 0,
     jobs: Jobs = 1,
+    proba: Proba = False,
     output: Output = Path("model.skops"),
     report: Report = None,
 ) -> None:
@@ -144,10 +194,11 @@ def fit(
     from kernelmosaic.cli.fit import Columns, Request, run_training
     from kernelmosaic.cli.methods import Wishes, read_costs
 
-    columns = Columns(target, tuple(view or ()), tuple(kernel or ()), rows, tuple(drop or ()), on)
+    views, kernels, drops = (tuple(given or ()) for given in (view, kernel, drop))
+    columns = Columns(target, views, kernels, rows, drops, on, event, view_file, impute.value)
     costs = read_costs(cost or ())
-    asked = "" if task is None else task.value
-    wishes = Wishes(method.value, asked, price, norm, nu, epsilon, costs, seed, folds, jobs or 1)
+    asked, by = "" if task is None else task.value, "" if method is None else method.value
+    wishes = Wishes(by, asked, price, norm, nu, epsilon, costs, seed, folds, jobs or 1, proba)
     run_training(Request(train, columns, wishes, test, output, report))
 
 
@@ -159,36 +210,79 @@ def _table_file(path: Path | None) -> Path | None:
     return writable_file(path)
 
 
+Model = Annotated[Path, typer.Argument(help="Model file, from `kernelmosaic fit`.")]
+New = Annotated[Path, typer.Argument(help="Table with the model's columns, in any order.")]
+TableOutput = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", callback=_table_file, help="Where to write: .csv, .tsv or .parquet. Default: print."
+    ),
+]
+Ids = Annotated[
+    list[str] | None, typer.Option("--id", metavar="COLUMN", help="Column to carry over to the output. Repeatable.")
+]
+NewView = Annotated[
+    list[str] | None, typer.Option(metavar="NAME=FILE", help="With --on: a view of the new rows. Repeatable.")
+]
+NewKernel = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=FILE", help="Similarities of the new rows (down) to the training rows. Repeatable."),
+]
+
+
 def predict(
-    model: Annotated[Path, typer.Argument(help="Model file, from `kernelmosaic fit`.")],
-    new: Annotated[Path, typer.Argument(help="Table with the model's columns, in any order.")],
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", callback=_table_file, help="Where to write: .csv, .tsv or .parquet. Default: print."
-        ),
-    ] = None,
-    id_columns: Annotated[
-        list[str] | None, typer.Option("--id", metavar="COLUMN", help="Column to carry over to the output. Repeatable.")
-    ] = None,
-    view: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=FILE", help="With --on: a view of the new rows. Repeatable.")
-    ] = None,
+    model: Model,
+    new: New,
+    output: TableOutput = None,
+    id_columns: Ids = None,
+    view: NewView = None,
     on: On = None,
     scores: Annotated[bool, typer.Option("--scores", help="Add decision values and each kernel's share.")] = False,
-    kernel: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=FILE", help="Similarities of the new rows (down) to the training rows. Repeatable."),
-    ] = None,
+    proba: Annotated[
+        bool, typer.Option("--proba", help="Add the probability of each class, in columns p_CLASS.")
+    ] = False,
+    kernel: NewKernel = None,
 ) -> None:
     """Predict the rows of a table. If it has the target column, the score is told as well."""
     existing_file(model, "a model file")
     existing_file(new, "a table")
-    read = [model, new, *(Path(text.partition("=")[2]) for text in kernel or ())]
-    refuse_overwriting("--output", output, read)
-    from kernelmosaic.cli.predict import run_prediction
+    _check_outputs(model, new, kernel, output)
+    from kernelmosaic.cli.predict import Question, run_prediction
 
-    run_prediction(model, new, output, tuple(id_columns or ()), scores, tuple(kernel or ()), tuple(view or ()), on)
+    asked = Question(model, new, tuple(id_columns or ()), tuple(kernel or ()), tuple(view or ()), on)
+    run_prediction(asked, output, scores, proba)
+
+
+def explain(
+    model: Model,
+    new: New,
+    output: TableOutput = None,
+    report: Report = None,
+    id_columns: Ids = None,
+    view: NewView = None,
+    on: On = None,
+    kernel: NewKernel = None,
+) -> None:
+    """Say how much each kernel adds to the decision on every row, as a table and, if asked for, as a page."""
+    need("skops", "persistence")
+    existing_file(model, "a model file")
+    existing_file(new, "a table")
+    _check_outputs(model, new, kernel, output, report)
+    from kernelmosaic.cli.explain import run_explanation
+    from kernelmosaic.cli.predict import Question
+
+    asked = Question(model, new, tuple(id_columns or ()), tuple(kernel or ()), tuple(view or ()), on)
+    run_explanation(asked, output, report)
+
+
+def _check_outputs(
+    model: Path, new: Path, kernels: Sequence[str] | None, output: Path | None, report: Path | None = None
+) -> None:
+    read = [model, new, *(Path(text.partition("=")[2]) for text in kernels or ())]
+    refuse_overwriting("--output", output, read)
+    refuse_overwriting("--report", report, read)
+    if report is not None and report == output:
+        raise ValueError(f"--report {report}: the table is written there; give another name.")
 
 
 def inspect(
@@ -280,5 +374,5 @@ def _root(
         typer.echo(context.get_help())
 
 
-for _command in (demo, fit, predict, inspect):
+for _command in (demo, fit, predict, explain, inspect):
     app.command()(_command)

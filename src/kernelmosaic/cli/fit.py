@@ -11,17 +11,17 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import KFold, StratifiedKFold
 
 from kernelmosaic import __version__
 from kernelmosaic.cli.methods import (
     CLASSIFICATION,
+    LABELS,
     ONE_CLASS,
     REGRESSION,
+    SURVIVAL,
     Method,
     Wishes,
     check_method,
@@ -33,22 +33,25 @@ from kernelmosaic.cli.views import (
     ROW_COLUMN,
     Plan,
     Views,
+    Wanted,
     check_lengths,
     check_row_numbers,
     default_specs,
     guess_views,
     join_tables,
-    joined_views,
     lay_kernels,
     make_plan,
     match_columns,
     read_given_kernels,
+    read_options,
+    read_view_file,
     read_views,
 )
-from kernelmosaic.estimators._path import HeldOut, Samples, follow_path
 
-#: How exactly the fits that only choose a price are solved.
+#: How exactly the fits that only choose a price are solved, where no estimator chooses it by itself.
 _LOOSE = 1e-2
+#: So many views are told one by one.
+_MOST_VIEWS = 20
 #: Up to this many kernels a response surface is a quadratic; above, a plane.
 _MOST_FOR_QUADRATIC = 6
 
@@ -106,87 +109,153 @@ class Trained:
 
 
 def score_of(task: str, y: Any, predicted: Any) -> float:
-    """Return the share of right answers, R², or of samples accepted as like the training set."""
+    """Return the score of predictions: the share of right answers or of samples accepted, R², or the concordance."""
     if task == CLASSIFICATION:
         return float(np.mean(y == predicted))
+    if task == LABELS:
+        return float(np.mean((y == predicted).all(axis=1)))
     if task == ONE_CLASS:
         return float(np.mean(predicted == 1))
+    if task == SURVIVAL:
+        from kernelmosaic.estimators.survival import concordance
+
+        return concordance(y, predicted)
     rest, spread = np.sum((y - predicted) ** 2), np.sum((y - np.mean(y)) ** 2)
     return float(1 - rest / spread) if spread > 0 else 0.0
 
 
 def baseline_of(task: str, y_train: Any, y_test: Any, nu: float) -> float:
-    """Return the score of always giving the same answer: the commonest class, or the mean."""
-    if task == ONE_CLASS:
-        return 1 - nu
+    """Return the score of always giving the same answer: the commonest class or labels, or the mean."""
+    if task in (ONE_CLASS, SURVIVAL):
+        return 1 - nu if task == ONE_CLASS else 0.5
     if task == REGRESSION:
         return score_of(task, y_test, np.full(len(y_test), np.mean(y_train)))
-    values, counts = np.unique(y_train, return_counts=True)
-    return float(np.mean(y_test == values[counts.argmax()]))
+    values, counts = np.unique(y_train, return_counts=True, axis=0)
+    return score_of(task, y_test, np.broadcast_to(values[counts.argmax()], np.shape(y_test)))
 
 
-def make_folds(wishes: Wishes, y: Any) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Return the parts to hold out in turn; none if that is what was asked for."""
+def make_splitter(wishes: Wishes, y: Any) -> Any:
+    """Return what divides the rows into parts to be held out in turn; None if that is what was asked for."""
+    from sklearn.model_selection import KFold, StratifiedKFold
+
     if wishes.folds == 0:
-        return []
-    if wishes.task != CLASSIFICATION:
-        n = min(wishes.folds, len(y))
-        return list(KFold(n, shuffle=True, random_state=wishes.seed).split(y))
-    values, counts = np.unique(y, return_counts=True)
+        return None
+    if wishes.task not in (CLASSIFICATION, SURVIVAL):
+        # One row alone has no R².
+        most = max(2, len(y) // 2) if wishes.task == REGRESSION else len(y)
+        return KFold(min(wishes.folds, most), shuffle=True, random_state=wishes.seed)
+    values, counts = np.unique(_strata(wishes.task, y), return_counts=True)
+    n = int(min(wishes.folds, max(counts.min(), 2)))
     alone = values[counts < 2]
-    if len(alone) > max(2, len(y) / 2):
+    if wishes.task == CLASSIFICATION and len(alone) > max(2, len(y) / 2):
         raise ValueError(
             f"{len(alone)} of {len(values)} classes have one row, such as {str(alone[0])!r}: is --target the right "
             "column? If it is a quantity, write it in numbers and ask for --task regression."
         )
     if len(alone):
+        what = f"class {str(alone[0])!r}" if wishes.task == CLASSIFICATION else f"event {int(alone[0])}"
         raise ValueError(
-            f"class {str(alone[0])!r} has one row to learn from: cross-validation needs two of each class. Leave it "
-            "out, or switch cross-validation off with --folds 0 and a price, such as --C 1."
+            f"{what} has one row to learn from: cross-validation needs two of each. Leave it out, or switch "
+            "cross-validation off with --folds 0 and a price, such as --C 1."
         )
-    n = int(min(wishes.folds, counts.min()))
-    return list(StratifiedKFold(n, shuffle=True, random_state=wishes.seed).split(y, y))
+    return StratifiedKFold(n, shuffle=True, random_state=wishes.seed)
 
 
-def train(estimator: Any, method: Method, wishes: Wishes, table: Any, y: Any, advance: Advance) -> Trained:
+def _strata(task: str, y: Any) -> Any:
+    """What parts should have alike: the classes, or whether the event was observed."""
+    return y[:, 0].astype(int) if task == SURVIVAL else y
+
+
+def train(
+    pipeline: Any, method: Method, wishes: Wishes, table: Any, y: Any, splitter: Any, advance: Advance
+) -> Trained:
     """Choose the price of errors, then fit to all rows.
 
     Parameters
     ----------
-    estimator : Pipeline
-        Preparation, then ``model``.
+    pipeline : Pipeline
+        Preparation, then ``model``, which may choose the price by itself.
     method : Method
     wishes : Wishes
     table : DataFrame
     y : ndarray
         Ignored by one-class machines.
+    splitter : splitter or None
+        What divides the rows into parts.
     advance : callable
-        Called with what is done next and how many steps are done.
+        Called with what is done next and how many steps are done, of one per part and one for the fit to all rows.
     """
+    strata = _strata(wishes.task, y)
+    folds = [] if splitter is None else list(splitter.split(strata, strata))
+    base = [baseline_of(wishes.task, y[a], y[b], wishes.nu) for a, b in folds]
+    baseline, start = float(np.mean(base)) if base else None, perf_counter()
+    if hasattr(pipeline[-1], "Cs"):
+        curve, said = _follow_paths(pipeline, wishes, table, y, folds, advance)
+        price = float(pipeline[-1].C_)
+        return Trained(pipeline, curve, price, baseline, perf_counter() - start, said)
     parameter = f"model__{price_name(method, wishes.task)}"
     Cs = price_grid(method, wishes, _scale(wishes.task, y))
-    folds = make_folds(wishes, y)
-    if not folds and len(Cs) > 1:
-        raise ValueError(f"--folds 0: without cross-validation give the price, such as --C {Cs[len(Cs) // 2]}.")
-    curve = _cross_validate(estimator, parameter, Cs, folds, wishes, table, y, advance)
+    # Probabilities are for the last fit.
+    plain = clone(pipeline).set_params(model__calibration=None) if wishes.proba else pipeline
+    curve = _cross_validate(plain, parameter, Cs, folds, wishes, table, y, advance)
     # The first of equals: the smoothest model.
     price = max(curve, key=lambda point: point.mean).price if curve else Cs[0]
-    chosen = clone(estimator).set_params(**{parameter: price})
+    chosen = clone(pipeline).set_params(**{parameter: price})
     search = None
     if wishes.method == "rmkl" and folds:
-        advance("searching penalties", 0)
-        search = _search_penalties(chosen, folds, wishes, table, y)
-        chosen = clone(search.best_estimator_)
-    advance("fitting to all rows", 0)
+        advance("searching penalties", len(folds))
+        search = _search_penalties(clone(plain).set_params(**{parameter: price}), folds, wishes, table, y)
+        chosen.set_params(model__penalties=search.best_estimator_.named_steps["model"].penalties)
+    advance("fitting to all rows", len(folds))
     start = perf_counter()
     said = _fit(chosen, table, y, wishes.task)
-    seconds = perf_counter() - start
-    base = [baseline_of(wishes.task, y[a], y[b], wishes.nu) for a, b in folds]
-    return Trained(chosen, curve, price, float(np.mean(base)) if base else None, seconds, said, search)
+    return Trained(chosen, curve, price, baseline, perf_counter() - start, said, search)
 
 
 def _scale(task: str, y: Any) -> float:
     return float(np.std(y)) or 1.0 if task == REGRESSION else 1.0
+
+
+def _follow_paths(
+    pipeline: Any, wishes: Wishes, table: Any, y: Any, folds: Any, advance: Advance
+) -> tuple[list[PricePoint], list[str]]:
+    """Let the estimator choose the price; return what it found at each, and what it had to say."""
+    from joblib import parallel_config
+
+    prepare, model, begun = pipeline[:-1], pipeline[-1], 0
+    found: list[Any] = []
+
+    def prepared_anew(rows: NDArray[np.intp], held: NDArray[np.intp]) -> tuple[Any, Any]:
+        # What the preparation learns it learns from the rows of the fold, too.
+        nonlocal begun
+        begun += 1
+        advance("cross-validation", max(begun - max(wishes.jobs, 1), 0))
+        own = clone(prepare).fit(table.iloc[rows])
+        inside, outside = (model._validate(own.transform(table.iloc[part]), reset=False) for part in (rows, held))
+        return inside, outside
+
+    def score(knowing: Any, X: Any, held: Any) -> float:
+        if not found:
+            advance("fitting to all rows", len(folds))
+        predicted = knowing.predict(X)
+        found.append(predicted[:, 0] if wishes.task == REGRESSION else predicted)
+        return score_of(wishes.task, held, found[-1])
+
+    model.set_params(scoring=score)._prepare = prepared_anew
+    # Threads: the compiled loops let others run, and nothing has to be copied or started.
+    with parallel_config(backend="threading"):
+        said = _fit(model, prepare.fit_transform(table), y, wishes.task)
+    del model.set_params(scoring=None)._prepare
+    # Of the fits to parts the report tells how many stopped early.
+    said = [line for line in said if not line.startswith(f"{type(model).__name__}:")]
+    curve = []
+    for i, C in enumerate(model.Cs_):
+        predictions = np.empty_like(y if wishes.task != SURVIVAL else y[:, 0])
+        for f, (_, held) in enumerate(folds):  # scored fold by fold, and there from C to C
+            predictions[held] = found[f * len(model.Cs_) + i]
+        loose = int(np.sum(~(model.duality_gaps_[:, i] <= model.tol)))
+        curve.append(PricePoint(float(C), model.scores_[:, i], predictions, loose))
+    return curve, said
 
 
 def _cross_validate(
@@ -199,8 +268,12 @@ def _cross_validate(
     y: Any,
     advance: Any,
 ) -> list[PricePoint]:
-    quick = {} if wishes.method == "localized" else {"model__tol": _LOOSE}
-    quick |= {"model__n_init": 1} if wishes.method == "localized" else {}
+    """Return what is found at each price, for estimators that do not choose it by themselves."""
+    from joblib import Parallel, delayed
+
+    from kernelmosaic.estimators._path import HeldOut, Samples, follow_path
+
+    quick: dict[str, Any] = {"model__n_init": 1} if wishes.method == "localized" else {"model__tol": _LOOSE}
 
     def follow(rows: NDArray[np.intp], held: NDArray[np.intp]) -> list[HeldOut]:
         # What the preparation learns it learns from the rows of the fold, too.
@@ -212,25 +285,23 @@ def _cross_validate(
         return follow_path(models, Samples.read(models, X, target), every[: len(rows)], every[len(rows) :], scale=False)
 
     found = []
-    # Threads: the compiled loops let others run, and nothing has to be copied or started.
     workers = Parallel(n_jobs=wishes.jobs, prefer="threads", return_as="generator")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what stopped early is counted
         for done, path in enumerate(workers(delayed(follow)(*fold) for fold in folds), start=1):
             found.append(path)
-            advance("cross-validation", done * len(Cs))
+            advance("cross-validation", done)
     if not folds:
         return []
     tol = clone(estimator).set_params(**quick).named_steps["model"].tol
-    return [_gather(price, [path[i] for path in found], folds, wishes, y, tol) for i, price in enumerate(Cs)]
-
-
-def _gather(price: float, found: list[HeldOut], folds: Any, wishes: Wishes, y: Any, tol: float) -> PricePoint:
-    predictions = np.empty(len(y), dtype=found[0].predicted.dtype)
-    for one, (_, held) in zip(found, folds, strict=True):
-        predictions[held] = one.predicted
-    scores = np.array([score_of(wishes.task, y[held], predictions[held]) for _, held in folds])
-    return PricePoint(price, scores, predictions, sum(not one.gap <= tol for one in found))
+    curve = []
+    for i, price in enumerate(Cs):
+        predictions = np.empty(len(y), dtype=found[0][i].predicted.dtype)
+        for path, (_, held) in zip(found, folds, strict=True):
+            predictions[held] = path[i].predicted
+        scores = np.array([score_of(wishes.task, y[held], predictions[held]) for _, held in folds])
+        curve.append(PricePoint(price, scores, predictions, sum(not path[i].gap <= tol for path in found)))
+    return curve
 
 
 def _fit(model: Any, table: Any, y: Any, task: str) -> list[str]:
@@ -258,7 +329,6 @@ def _search_penalties(chosen: Any, folds: Any, wishes: Wishes, table: Any, y: An
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         search.fit(table, y)
-    search.best_estimator_.set_params(model__tol=chosen.named_steps["model"].tol)
     return search
 
 
@@ -267,11 +337,14 @@ class Columns:
     """Which columns and matrices to use, as they were written on the command line."""
 
     target: str | None
-    views: tuple[str, ...]
-    kernels: tuple[str, ...]
-    rows: str | None
-    drop: tuple[str, ...]
+    views: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = ()
+    rows: str | None = None
+    drop: tuple[str, ...] = ()
     on: str | None = None
+    event: str | None = None
+    view_file: Path | None = None
+    impute: str = "none"
 
 
 @dataclass(frozen=True)
@@ -287,17 +360,35 @@ class Request:
 
 
 @dataclass(frozen=True)
+class Target:
+    """What is to be predicted: the task, the columns it is written in, and its values, one row per sample."""
+
+    task: str
+    columns: tuple[str, ...]
+    y: NDArray[Any]
+
+
+@dataclass(frozen=True)
 class Material:
     """What there is to learn from, read and checked; `held` are the rows kept back for the test, `rest` the others."""
 
     table: Any
-    y: NDArray[Any]
+    target: Target
     rest: NDArray[np.intp]
     held: NDArray[np.intp]
-    task: str
     plan: Plan
     views: Views
     kernels: list[Any]
+
+    @property
+    def task(self) -> str:
+        """What is learned."""
+        return self.target.task
+
+    @property
+    def y(self) -> NDArray[Any]:
+        """The targets of all rows."""
+        return self.target.y
 
 
 def run_training(request: Request) -> None:
@@ -307,14 +398,17 @@ def run_training(request: Request) -> None:
     from kernelmosaic.persistence import save
 
     material = read_material(request)
-    wishes = replace(request.wishes, task=material.task)
+    wishes = wishes_for(request.wishes, material.task)
+    request = replace(request, wishes=wishes)
     method = check_method(wishes)
-    estimator, scale = _pipeline(wishes, material)
     rest, held = material.rest, material.held
     y = material.y[rest]
-    n_prices = len(price_grid(method, wishes, scale))
-    with progress(n_prices * wishes.folds) as advance:
-        trained = train(estimator, method, wishes, material.table.iloc[rest], y, advance)
+    splitter = make_splitter(wishes, y)
+    pipeline = make_pipeline(wishes, method, material, splitter)
+    for line in describe_views(material):
+        say(note=line)
+    with progress((0 if splitter is None else splitter.get_n_splits()) + 1) as advance:
+        trained = train(pipeline, method, wishes, material.table.iloc[rest], y, splitter, advance)
     facts = report.Facts.of(trained, wishes, material, y, _test_score(trained.pipeline, material, held))
     _note_training(trained, facts, request, method, material, rest)
     save(trained.pipeline, request.output)
@@ -328,36 +422,67 @@ def run_training(request: Request) -> None:
         print(f"Report: {request.report}")
 
 
+def wishes_for(wishes: Wishes, task: str) -> Wishes:
+    """Return the wishes with the task, and the method that does it where none was asked for."""
+    return replace(wishes, task=task, method=wishes.method or ("discriminant" if task == LABELS else "mkl"))
+
+
+def make_pipeline(wishes: Wishes, method: Method, material: Material, splitter: Any) -> Any:
+    """Return the preparation of the columns and the estimator, not yet fitted."""
+    from sklearn.pipeline import Pipeline
+
+    scale = _scale(material.task, material.y[material.rest])
+    Cs = price_grid(method, wishes, scale)
+    if splitter is None and len(Cs) > 1:
+        raise ValueError(f"--folds 0: without cross-validation give the price, such as --C {Cs[len(Cs) // 2]}.")
+    model = make_estimator(wishes, material.kernels, material.plan, scale, Cs, splitter)
+    return Pipeline([*material.plan.steps(), ("model", model)])
+
+
+def describe_views(material: Material) -> list[str]:
+    """Return a line per view: its name, its columns and its kernels."""
+    found = _views_of(material.views)
+    told = []
+    for name, view in list(found.items())[:_MOST_VIEWS]:
+        columns = view["columns"]
+        shown = ", ".join(columns[:4]) + (", …" if len(columns) > 4 else "")
+        told.append(
+            f"view {name}: {len(columns)} column{'s' * (len(columns) > 1)} ({shown}); {' + '.join(view['kernels'])}"
+        )
+    if len(found) > _MOST_VIEWS:
+        told.append(f"and {len(found) - _MOST_VIEWS} more views")
+    given = [name for name, kernel, _ in material.kernels if not name.partition(":")[2]]
+    return told + ([f"kernel matrices: {', '.join(given)}"] if given else [])
+
+
 def read_material(request: Request) -> Material:
     """Read the files, and lay out which kernel reads which columns."""
     from kernelmosaic.tables import kind_of, looks_like_an_index, read_table
 
+    asked = request.columns
     raw = read_table(request.path)
-    joined: dict[str, Any] = {}
-    if request.columns.on is not None:
-        if not request.columns.views:
+    joined: list[Wanted] = []
+    if asked.on is not None:
+        if not asked.views:
             raise ValueError("--on: there is no --view of a file to join; write --view name=FILE.")
-        raw, joined = join_tables(raw, request.columns.views, request.columns.on, request.path)
-    task, y = _read_target(raw, request)
-    dropped = [
-        name for text in request.columns.drop for name in match_columns(text, list(raw.columns), f"--drop {text}")
-    ]
-    names = [name for name in raw.columns if name not in {request.columns.target, request.columns.rows, *dropped}]
-    indices = [] if request.columns.views else [name for name in names if looks_like_an_index(raw[name])]
+        raw, joined = join_tables(raw, asked.views, asked.on, request.path)
+    target = read_target(raw, request)
+    everything = list(raw.columns)
+    dropped = [name for text in asked.drop for name in match_columns(text.split(","), everything, f"--drop {text}")]
+    names = [name for name in everything if name not in {*target.columns, asked.rows, asked.on, *dropped}]
+    named = bool(asked.views) or asked.view_file is not None
+    indices = [] if named else [name for name in names if looks_like_an_index(raw[name])]
     kinds = {name: kind_of(raw[name]) for name in names if name not in indices}
     rows_column = _add_row_numbers(raw, request)
-    views = _choose_views(request, kinds, task, joined)
+    views = _choose_views(request, kinds, target.task, joined)
     views.notes += [f"column {name!r} is left out: it numbers the rows." for name in indices]
-    plan = make_plan(views.views, kinds, raw, rows_column, request.path, bool(request.columns.views))
+    plan = make_plan(views.views, kinds, raw, rows_column, request.path, named, asked.impute)
     table = plan.table(raw, request.path)
-    if request.wishes.method not in ("mkl", "localized", "rmkl") and table[list(plan.numbers)].isna().any(axis=None):
-        raise ValueError(
-            f"--method {request.wishes.method}: some rows lack a view, which mkl, localized and rmkl alone learn from."
-        )
+    _check_missing_views(request, plan, table)
     check_lengths(views.views, table, request.path)
-    rest, held = split_off(request, task, y)
+    rest, held = split_off(request, target.task, target.y)
     kernels = lay_kernels(plan, views.views)
-    given = read_given_kernels(request.columns.kernels, plan, len(raw))
+    given = read_given_kernels(asked.kernels, plan, len(raw))
     if given:
         check_row_numbers(table, plan, len(given[0][1].K), request.path)
     kernels += given
@@ -365,43 +490,92 @@ def read_material(request: Request) -> Material:
     repeated = [name for name in names if names.count(name) > 1]
     if repeated:
         raise ValueError(f"two kernels are called {repeated[0]!r}; choose another name.")
-    return Material(table, y, rest, held, task, plan, views, kernels)
+    return Material(table, target, rest, held, plan, views, kernels)
 
 
-def _read_target(raw: Any, request: Request) -> tuple[str, NDArray[Any]]:
+def _check_missing_views(request: Request, plan: Plan, table: Any) -> None:
+    """Refuse rows that lack views for methods that need every one."""
+    lacking = [table[list(group)].isna().all(axis=1).any() for group in plan.groups]
+    if request.wishes.method in ("bilinear", "discriminant") and plan.impute in ("none", "views") and any(lacking):
+        raise ValueError(
+            f"--method {request.wishes.method}: some rows lack a view, which mkl, localized and rmkl alone learn from; "
+            "--impute median fills it in."
+        )
+
+
+def read_target(raw: Any, request: Request) -> Target:
+    """Return what is to be predicted, the task guessed where it was not asked for."""
     from kernelmosaic.tables import guess_task, labels_of, numbers, target_of
 
-    if request.wishes.task == ONE_CLASS:
-        if request.columns.target is not None:
-            target_of(raw, request.columns.target, request.path)  # left out of the columns, so it must at least be one
-        return ONE_CLASS, np.zeros(len(raw))
-    if request.columns.target is None:
+    name, asked, where = request.columns.target, request.wishes.task, request.path
+    if request.columns.event is not None or asked == SURVIVAL:
+        return _read_survival(raw, request)
+    if asked == ONE_CLASS:
+        if name is not None:
+            target_of(raw, name, where)  # left out of the columns, so it must at least be one
+        return Target(ONE_CLASS, () if name is None else (name,), np.zeros(len(raw)))
+    if name is None:
         known = ", ".join(raw.columns[-8:])
         raise ValueError(f"name the column to predict with --target (… {known}), or ask for --task one-class.")
-    target = target_of(raw, request.columns.target, request.path)
-    task = request.wishes.task or guess_task(target)
+    if asked == LABELS or ("," in name and name not in raw.columns):
+        return _read_labels(raw, request, [part.strip() for part in name.split(",")])
+    target = target_of(raw, name, where)
+    task = asked or guess_task(target)
     if task == REGRESSION:
         try:
-            y = numbers(raw, [request.columns.target], request.path)[request.columns.target].to_numpy()
+            y = numbers(raw, name, where)
         except ValueError as error:
-            text = str(error).removesuffix(".")
             raise ValueError(
-                f"{text}. A regression learns numbers: mend it, or ask for --task classification if column "
-                f"{request.columns.target!r} names classes."
+                f"{error} A regression learns numbers: mend it, or ask for --task classification if column "
+                f"{name!r} names classes."
             ) from None
         if np.ptp(y) == 0:
             raise ValueError(
-                f"{request.path}, column {request.columns.target!r}: every row has the same value, {y[0]:g}; there is "
-                "nothing to learn. Name another column with --target."
+                f"{where}, column {name!r}: every row has the same value, {y[0]:g}; there is nothing to learn. Name "
+                "another column with --target."
             )
-        return task, y
+        return Target(task, (name,), y)
     y = labels_of(target)
     if len(np.unique(y)) < 2:
         raise ValueError(
-            f"{request.path}, column {request.columns.target!r} holds one class only, {y[0]}: a classifier needs two; "
-            "--task one-class learns what is usual."
+            f"{where}, column {name!r} holds one class only, {y[0]}: a classifier needs two; --task one-class learns "
+            "what is usual."
         )
-    return task, y
+    return Target(task, (name,), y)
+
+
+def _read_survival(raw: Any, request: Request) -> Target:
+    from kernelmosaic.tables import Fault, indicators, numbers, refuse, target_of
+
+    time, event, where = request.columns.target, request.columns.event, request.path
+    if request.wishes.task not in ("", SURVIVAL):
+        raise ValueError(f"--event {event}: a {request.wishes.task} has no events; leave the option out.")
+    if time is None or event is None:
+        raise ValueError("--task survival: name the column of times with --target and that of events with --event.")
+    target_of(raw, time, where)
+    y = np.column_stack([indicators(raw, [event], where)[:, 0], numbers(raw, time, where)])
+    remedy = "Times must be positive: leave such rows out, or add a small number to all."
+    refuse(Fault.at(y[:, 1] <= 0, time, lambda row: f": the time {y[row, 1]:g}", remedy), where)
+    if not y[:, 0].any():
+        raise ValueError(f"{where}, column {event!r}: no event was observed; there is nothing to learn from.")
+    return Target(SURVIVAL, (time, event), y)
+
+
+def _read_labels(raw: Any, request: Request, names: list[str]) -> Target:
+    from kernelmosaic.tables import indicators
+
+    if request.wishes.task not in ("", LABELS):
+        raise ValueError(f"--target {request.columns.target}: a {request.wishes.task} has one target; name one column.")
+    if len(names) < 2:
+        raise ValueError(f"--target {names[0]}: name several columns of 0 and 1, such as --target a,b,c.")
+    y = indicators(raw, names, request.path).astype(int)
+    constant = [name for name, column in zip(names, y.T, strict=True) if np.ptp(column) == 0]
+    if constant:
+        raise ValueError(
+            f"{request.path}, column {', '.join(map(repr, constant))}: every row has the same value; there is nothing "
+            "to learn. Leave it out of --target."
+        )
+    return Target(LABELS, tuple(names), y)
 
 
 def _add_row_numbers(raw: Any, request: Request) -> str | None:
@@ -415,26 +589,20 @@ def _add_row_numbers(raw: Any, request: Request) -> str | None:
     return request.columns.rows
 
 
-def _choose_views(request: Request, kinds: dict[str, str], task: str, joined: dict[str, Any]) -> Views:
+def _choose_views(request: Request, kinds: dict[str, str], task: str, joined: list[Wanted]) -> Views:
     # Fewer kernels where every further one costs most.
     default = default_specs(task == ONE_CLASS, few=request.wishes.method in ("localized", "bilinear", "rmkl"))
-    if joined:
-        return joined_views(joined, kinds, default)
-    if request.columns.views:
-        return read_views(request.columns.views, kinds, default)
-    if request.columns.kernels:
+    asked = request.columns
+    wanted = joined if asked.on is not None else read_options(asked.views, kinds)
+    if asked.view_file is not None:
+        wanted = [*([] if joined else wanted), *read_view_file(asked.view_file)]
+    if wanted:
+        return read_views(wanted, kinds, default)
+    if asked.kernels:
         return Views([])
     if not kinds:
         raise ValueError(f"{request.path} has no column to learn from beside the target.")
     return guess_views(kinds, default)
-
-
-def _pipeline(wishes: Wishes, material: Material) -> tuple[Any, float]:
-    from sklearn.pipeline import Pipeline
-
-    scale = float(np.std(material.y[material.rest])) if material.task == REGRESSION else 1.0
-    model = make_estimator(wishes, material.kernels, material.plan, scale)
-    return Pipeline([("prepare", material.plan.transformer()), ("model", model)]), scale
 
 
 def split_off(request: Request, task: str, y: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -485,13 +653,14 @@ def _note_training(trained: Any, facts: Any, request: Request, method: Method, m
     from kernelmosaic.cli.output import gate_summary
 
     model = trained.pipeline.named_steps["model"]
-    X = trained.pipeline.named_steps["prepare"].transform(material.table.iloc[rest])
+    X = trained.pipeline[:-1].transform(material.table.iloc[rest])
     plan = material.plan
     trained.pipeline.training_ = {
         "version": __version__,
         "task": material.task,
         "method": request.wishes.method,
         "target": request.columns.target,
+        "targets": list(material.target.columns),
         "rows": len(rest),
         "columns": [name for name in plan.columns if name != ROW_COLUMN],
         "plan": {
@@ -500,6 +669,7 @@ def _note_training(trained: Any, facts: Any, request: Request, method: Method, m
             "texts": list(plan.texts),
             "rows": plan.rows,
             "groups": [list(group) for group in plan.groups],
+            "impute": plan.impute,
         },
         "views": _views_of(material.views),
         "price": {"name": price_name(method, material.task), "value": float(trained.price)},

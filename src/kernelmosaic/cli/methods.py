@@ -11,6 +11,7 @@ import numpy as np
 from kernelmosaic.cli.views import Plan
 
 CLASSIFICATION, REGRESSION, ONE_CLASS = "classification", "regression", "one-class"
+SURVIVAL, LABELS = "survival", "multi-label"
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,10 @@ class Method:
 
 
 METHODS = {
-    "mkl": Method((CLASSIFICATION, REGRESSION, ONE_CLASS), takes_penalties=True),
+    "mkl": Method((CLASSIFICATION, REGRESSION, ONE_CLASS, SURVIVAL), takes_penalties=True),
     "localized": Method((CLASSIFICATION, REGRESSION, ONE_CLASS)),
     "bilinear": Method((CLASSIFICATION,), price="kappa"),
-    "discriminant": Method((CLASSIFICATION,), price="alpha", grid=(0.5, 0.05, 5e-3, 5e-4, 5e-5)),
+    "discriminant": Method((CLASSIFICATION, LABELS), price="alpha", grid=(0.5, 0.05, 5e-3, 5e-4, 5e-5)),
     "rmkl": Method((CLASSIFICATION, REGRESSION), takes_penalties=True),
 }
 
@@ -51,6 +52,7 @@ class Wishes:
     Parameters
     ----------
     method : str
+        Empty until the task is known.
     task : str
         Empty until it is guessed.
     price : float or None
@@ -66,6 +68,8 @@ class Wishes:
     seed : int
     folds : int
     jobs : int
+    proba : bool
+        Whether the model must know probabilities.
     """
 
     method: str
@@ -78,6 +82,7 @@ class Wishes:
     seed: int = 0
     folds: int = 5
     jobs: int = 1
+    proba: bool = False
 
 
 def read_costs(given: Iterable[str]) -> dict[str, float]:
@@ -101,8 +106,10 @@ def check_method(wishes: Wishes) -> Method:
     if task not in known.tasks:
         able = ", ".join(name for name, other in METHODS.items() if task in other.tasks)
         raise ValueError(f"--method {method} does {' and '.join(known.tasks)}, not {task}; choose {able}.")
-    if wishes.epsilon is not None and task != REGRESSION:
+    if wishes.epsilon is not None and task not in (REGRESSION, SURVIVAL):
         raise ValueError(f"--epsilon {wishes.epsilon:g}: only a regression has it, and this is a {task}; leave it out.")
+    if wishes.proba and task not in (CLASSIFICATION, LABELS):
+        raise ValueError(f"--proba: probabilities are those of classes, and this is a {task}; leave it out.")
     if wishes.price is not None and task == ONE_CLASS:
         raise ValueError(f"--C {wishes.price:g}: a one-class machine has no price; --nu says how strict it is.")
     if wishes.norm != 1 and not known.takes_penalties:
@@ -112,24 +119,36 @@ def check_method(wishes: Wishes) -> Method:
     return known
 
 
-def make_estimator(wishes: Wishes, kernels: Any, plan: Plan, scale: float) -> Any:
-    """Return the estimator, at the price asked for or 1; `scale` is the spread of a regression's targets."""
+def make_estimator(wishes: Wishes, kernels: Any, plan: Plan, scale: float, Cs: list[float], cv: Any = None) -> Any:
+    """Return the estimator, which chooses among the Cs by itself if there is such a one and a splitter `cv`.
+
+    `scale` is the spread of a regression's targets.
+    """
     from kernelmosaic import estimators
 
-    family = {CLASSIFICATION: "Classifier", REGRESSION: "Regressor", ONE_CLASS: "OneClass"}[wishes.task]
+    family = {REGRESSION: "Regressor", ONE_CLASS: "OneClass", SURVIVAL: "Survival"}.get(wishes.task, "Classifier")
     prefix = {"bilinear": "Bilinear", "discriminant": "Discriminant", "localized": "Localized"}
-    kind = getattr(estimators, f"{prefix.get(wishes.method, '')}MKL{family}")
-    options: dict[str, Any] = {}
-    if wishes.task == ONE_CLASS:
-        options["nu"] = wishes.nu
+    name = f"{prefix.get(wishes.method, '')}MKL{family}"
+    searches = cv is not None and wishes.method != "rmkl" and hasattr(estimators, f"{name}CV")
+    options: dict[str, Any] = {price_name(METHODS[wishes.method], wishes.task): Cs[0]}
+    weighs = wishes.method in ("mkl", "rmkl")
+    if searches:
+        # Columns are prepared here, fold by fold.
+        options = {"Cs": Cs, "cv": cv, "scale": False, "n_jobs": wishes.jobs}
+        options |= {"norms": (wishes.norm,)} if weighs else {"norms": (1,)} if wishes.method == "discriminant" else {}
+    elif weighs:
+        options["norm"] = wishes.norm
     if wishes.task == REGRESSION:
         options["epsilon"] = 0.1 * scale if wishes.epsilon is None else wishes.epsilon
-    if wishes.method in ("mkl", "rmkl"):
-        options["norm"] = wishes.norm
-        options["penalties"] = _penalties(wishes.costs, [name for name, *_ in kernels])
+    elif wishes.task == SURVIVAL and wishes.epsilon is not None:
+        options["epsilon"] = wishes.epsilon
+    if weighs:
+        options["penalties"] = _penalties(wishes.costs, [kernel[0] for kernel in kernels])
     if wishes.method == "localized":
         options |= {"random_state": wishes.seed, "gating_columns": _gating_columns(plan)}
-    return kind(kernels, **options)
+    if wishes.proba and not searches and wishes.method != "discriminant":
+        options["calibration"] = "sigmoid"
+    return getattr(estimators, name + "CV" * searches)(kernels, **options)
 
 
 def price_grid(method: Method, wishes: Wishes, scale: float) -> list[float]:

@@ -6,16 +6,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 #: Weights below this print as zero.
 _NOTHING = 5e-5
+#: Where there is no terminal, seconds between two lines on how far the work is.
+_QUIET = 10.0
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ def describe(estimator: Any, path: Path) -> dict[str, Any]:
         "task": training.get("task"),
         "method": training.get("method"),
         "target": training.get("target"),
-        "classes": [plain(label) for label in getattr(model, "classes_", [])],
+        "classes": class_names(model, training),
         "price": price,
         "rows": training.get("rows"),
         "score": training.get("score"),
@@ -121,6 +123,13 @@ def describe(estimator: Any, path: Path) -> dict[str, Any]:
         "views": training.get("views"),
         "warnings": training.get("warnings", []),
     }
+
+
+def class_names(model: Any, training: dict[str, Any]) -> list[Any]:
+    """Return the classes, or the names of the labels of which a row may have several."""
+    if training.get("task") == "multi-label":
+        return list(training["targets"])
+    return [plain(label) for label in getattr(model, "classes_", [])]
 
 
 def training_columns(estimator: Any) -> list[str]:
@@ -201,20 +210,44 @@ def say(*, note: str) -> None:
 
 
 @contextmanager
-def progress(total: int) -> Iterator[Callable[[str, int], None]]:
-    """Show a bar of that many steps while the block runs; the value is called with what is done and how far."""
+def progress(total: int, clock: Callable[[], float] = perf_counter) -> Iterator[Callable[[str, int], None]]:
+    """Show how many of so many steps are done, and the time left, while the block runs.
+
+    The value is called with what is done next and how many steps are done. Where nobody watches, what takes long is
+    told in lines, at most one in ten seconds by the clock.
+    """
     console = Console(stderr=True)
+    start = last = clock()
     if not console.is_terminal:
-        yield lambda what, done: None
+
+        def tell(what: str, done: int) -> None:
+            nonlocal last
+            now = clock()
+            if now - last >= _QUIET:
+                last = now
+                left = f", about {_duration((now - start) * (total - done) / done)} left" if done else ""
+                say(note=f"{what}: {done} of {total} steps after {_duration(now - start)}{left}")
+
+        yield tell
         return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=console, transient=True) as bar:
+    left = TextColumn("left:"), TimeRemainingColumn()
+    with Progress(*columns, *left, console=console, transient=True, speed_estimate_period=3600) as bar:
         task = bar.add_task("preparing", total=total)
+        yield lambda what, done: bar.update(task, description=what, completed=done)
 
-        def advance(what: str, done: int) -> None:
-            bar.update(task, description=what, completed=done or bar.tasks[0].completed)
 
-        yield advance
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
 def print_facts(title: str, facts: Sequence[tuple[str, str]]) -> None:

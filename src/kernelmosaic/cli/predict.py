@@ -3,74 +3,153 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from kernelmosaic.cli.output import core, load_model, plain, say, training_columns, training_of
+from kernelmosaic.cli.output import class_names, core, load_model, plain, say, training_columns, training_of
 from kernelmosaic.cli.views import ROW_COLUMN, Plan, check_row_numbers, extend, join_tables, n_samples
 
 
-def run_prediction(
-    model_path: Path,
-    path: Path,
-    output: Path | None,
-    ids: Sequence[str],
-    scores: bool,
-    kernels: Sequence[str],
-    views: Sequence[str] = (),
-    on: str | None = None,
-) -> None:
-    """Predict the rows of a table, and write or print them."""
-    from kernelmosaic.tables import read_table, require, table_text, write_table
+@dataclass(frozen=True)
+class Question:
+    """A model file and a table of new rows, with what belongs to them, as written on the command line."""
 
-    estimator = load_model(model_path)
-    model, training = core(estimator), training_of(estimator)
-    raw = read_table(path)
-    require(raw, ids, path)
-    plan = _plan_of(estimator, training)
-    if on is not None:
-        raw, _ = join_tables(raw, views, on, path)
-    elif views:
-        raise ValueError(f"--view {views[0]}: say with --on by which column it is joined.")
-    if plan is not None and on is not None:
-        # A view that is not given nobody has.
-        absent = [name for group in plan.groups if not {*group} & {*raw.columns} for name in group]
-        raw = raw.reindex(columns=[*raw.columns, *absent])
-    if kernels or (plan is not None and plan.rows == ROW_COLUMN):
-        raw[plan.rows if plan and plan.rows else ROW_COLUMN] = extend(model, kernels, len(raw), plan)
-    table = _table(estimator, plan, raw, path)
-    if plan is not None and not kernels:
-        check_row_numbers(table, plan, n_samples(model), path)
-    truth = _truth(raw, training, model, path)
-    answers = _answers(estimator, model, raw, table, ids, scores)
-    for note in _notes(raw, plan, training, ids, table):
+    model: Path
+    path: Path
+    ids: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = ()
+    views: tuple[str, ...] = ()
+    on: str | None = None
+
+
+@dataclass(frozen=True)
+class NewRows:
+    """A model, and the rows of a table as it reads them."""
+
+    estimator: Any
+    model: Any
+    training: dict[str, Any]
+    plan: Plan | None
+    raw: Any
+    table: Any
+
+    @classmethod
+    def read(cls, asked: Question) -> NewRows:
+        """Read the files, or raise saying what does not suit the model."""
+        from kernelmosaic.tables import read_table, require
+
+        estimator = load_model(asked.model)
+        model, training = core(estimator), training_of(estimator)
+        raw = read_table(asked.path)
+        require(raw, asked.ids, asked.path)
+        plan = _plan_of(training)
+        if asked.on is not None:
+            raw, _ = join_tables(raw, asked.views, asked.on, asked.path)
+        elif asked.views:
+            raise ValueError(f"--view {asked.views[0]}: say with --on by which column it is joined.")
+        if plan is not None and asked.on is not None:
+            # A view that is not given nobody has.
+            absent = [name for group in plan.groups if not {*group} & {*raw.columns} for name in group]
+            raw = raw.reindex(columns=[*raw.columns, *absent])
+        if asked.kernels or (plan is not None and plan.rows == ROW_COLUMN):
+            raw[plan.rows if plan and plan.rows else ROW_COLUMN] = extend(model, asked.kernels, len(raw), plan)
+        table = _table(estimator, plan, raw, asked.path)
+        if plan is not None and not asked.kernels:
+            check_row_numbers(table, plan, n_samples(model), asked.path)
+        return cls(estimator, model, training, plan, raw, table)
+
+    @property
+    def X(self) -> Any:
+        """What the kernels read."""
+        is_prepared = len(getattr(self.estimator, "steps", [])) > 1
+        return self.estimator[:-1].transform(self.table) if is_prepared else self.table
+
+    @property
+    def labels(self) -> list[str]:
+        """The names of labels of which a row may have several; none where it has one class."""
+        return list(self.training["targets"]) if self.training.get("task") == "multi-label" else []
+
+    def predict(self) -> NDArray[Any]:
+        """Return what the model predicts: classes, numbers, labels, or times."""
+        found = np.asarray(self.estimator.predict(self.table))
+        return np.exp(found) if self.training.get("task") == "survival" else found
+
+    def answers(self, ids: Sequence[str], predicted: NDArray[Any]) -> dict[str, Any]:
+        """Return the first columns of an output: those carried over, then the predictions."""
+        named = {f"prediction[{name}]": predicted[:, j] for j, name in enumerate(self.labels)}
+        own = named or {"prediction": predicted}
+        if {*ids} & {*own}:
+            raise ValueError(f"--id {min({*ids} & {*own})}: the output's own column has this name; rename yours.")
+        return {name: self.raw[name].to_numpy() for name in ids} | own
+
+    def notes(self, ids: Sequence[str]) -> list[str]:
+        """Return what the user should know of the table: columns that are ignored, categories never seen."""
+        known = {*self.table.columns, *ids, *self.training.get("targets", [self.training.get("target")]), ROW_COLUMN}
+        extra = [name for name in self.raw.columns if name not in known]
+        notes = []
+        if extra:
+            shown = ", ".join(extra[:5]) + (" …" if len(extra) > 5 else "")
+            few = "column the model does not know is" if len(extra) == 1 else "columns the model does not know are"
+            notes.append(f"{len(extra)} {few} ignored: {shown}")
+        for name, values in (self.plan.categories if self.plan else {}).items():
+            strange = sorted(set(self.table[name].dropna()) - set(values))
+            if strange:
+                told = f"{strange[0]!r} was not in the training table, and counts as no category."
+                notes.append(f"column {name!r}: {told}")
+        return notes
+
+
+def run_prediction(asked: Question, output: Path | None, scores: bool, proba: bool) -> None:
+    """Predict the rows of a table, and write or print them."""
+    import pandas as pd
+
+    rows = NewRows.read(asked)
+    truth = _truth(rows, asked.path)
+    predicted = rows.predict()
+    columns = rows.answers(asked.ids, predicted)
+    if proba:
+        columns |= _probabilities(rows)
+    if scores:
+        columns |= _scores(rows.model, rows.X, predicted, rows.labels)
+    for note in rows.notes(asked.ids):
         say(note=note)
-    if output is None:
-        print(table_text(answers), end="")
-    else:
-        write_table(answers, output)
-        print(f"Predictions: {output} ({len(answers)} rows)")
+    write_answers(pd.DataFrame(columns), output, "Predictions")
     if truth is not None:
         from kernelmosaic.cli.fit import score_of
         from kernelmosaic.cli.report import SCORES, figure
 
-        value = score_of(training["task"], truth, np.asarray(answers["prediction"]))
-        say(note=f"{SCORES[training['task']]} on column {training['target']!r}: {figure(training['task'], value)}")
+        task = rows.training["task"]
+        value = score_of(task, truth, predicted)
+        say(note=f"{SCORES[task]} on column {rows.training['target']!r}: {figure(task, value)}")
 
 
-def _plan_of(estimator: Any, training: dict[str, Any]) -> Plan | None:
+def write_answers(answers: Any, output: Path | None, what: str) -> None:
+    """Write a table, or print it."""
+    from kernelmosaic.tables import table_text, write_table
+
+    if output is None:
+        print(table_text(answers), end="")
+    else:
+        write_table(answers, output)
+        print(f"{what}: {output} ({len(answers)} rows)")
+
+
+def _plan_of(training: dict[str, Any]) -> Plan | None:
     noted = training.get("plan")
     if noted is None:
         return None
     groups = tuple(tuple(group) for group in noted.get("groups", ()))
-    return Plan(tuple(noted["numbers"]), dict(noted["categories"]), tuple(noted["texts"]), noted["rows"], groups)
+    kinds = tuple(noted["numbers"]), dict(noted["categories"]), tuple(noted["texts"])
+    return Plan(*kinds, noted["rows"], groups, noted.get("impute", "none"))
 
 
 def _table(estimator: Any, plan: Plan | None, raw: Any, path: Path) -> Any:
     """The columns the model reads, checked."""
-    from kernelmosaic.tables import numbers, require
+    from kernelmosaic.tables import read_columns, require
 
     if plan is not None:
         return plan.table(raw, path)
@@ -81,37 +160,27 @@ def _table(estimator: Any, plan: Plan | None, raw: Any, path: Path) -> Any:
             "or with `kernelmosaic fit`."
         )
     require(raw, names, path)
-    return numbers(raw, names, path)
+    return read_columns(raw, names, [], path)
 
 
-def _notes(raw: Any, plan: Plan | None, training: dict[str, Any], ids: Sequence[str], table: Any) -> list[str]:
-    known = {*table.columns, *ids, training.get("target"), ROW_COLUMN}
-    extra = [name for name in raw.columns if name not in known]
-    notes = []
-    if extra:
-        shown = ", ".join(extra[:5]) + (" …" if len(extra) > 5 else "")
-        few = "column the model does not know is" if len(extra) == 1 else "columns the model does not know are"
-        notes.append(f"{len(extra)} {few} ignored: {shown}")
-    for name, values in (plan.categories if plan else {}).items():
-        strange = sorted(set(table[name]) - set(values))
-        if strange:
-            notes.append(f"column {name!r}: {strange[0]!r} was not in the training table, and counts as no category.")
-    return notes
+def _truth(rows: NewRows, path: Path) -> Any:
+    """The target, where the table has it; a class the model never saw is refused."""
+    from kernelmosaic.tables import indicators, labels_of, numbers
 
-
-def _truth(raw: Any, training: dict[str, Any], model: Any, path: Path) -> Any:
-    """The target column, where the table has it; a class the model never saw is refused."""
-    from kernelmosaic.tables import labels_of, numbers
-
-    target = training.get("target")
-    if target is None or target not in raw.columns or training["task"] == "one-class" or raw[target].isna().any():
+    raw, model, task, target = rows.raw, rows.model, rows.training.get("task"), rows.training.get("target")
+    columns = rows.training.get("targets", [target])
+    if target is None or task == "one-class" or not {*columns} <= {*raw.columns} or raw[columns].isna().any(axis=None):
         return None
-    if training["task"] == "regression":
-        try:
-            return numbers(raw, [target], path)[target].to_numpy()
-        except ValueError as error:
-            text = str(error).removesuffix(".")
-            raise ValueError(f"{text}; mend it, or leave the column out to predict without a score.") from None
+    try:
+        if task == "regression":
+            return numbers(raw, target, path)
+        if task == "multi-label":
+            return indicators(raw, columns, path)
+        if task == "survival":
+            return np.column_stack([indicators(raw, columns[1:], path)[:, 0], numbers(raw, columns[0], path)])
+    except ValueError as error:
+        text = str(error).removesuffix(".")
+        raise ValueError(f"{text}; mend it, or leave the column out to predict without a score.") from None
     labels = labels_of(raw[target])
     classes = np.asarray(model.classes_)
     if labels.dtype.kind != classes.dtype.kind:  # a table whose classes happen to read as numbers, say
@@ -129,33 +198,47 @@ def _truth(raw: Any, training: dict[str, Any], model: Any, path: Path) -> Any:
     return labels
 
 
-def _answers(estimator: Any, model: Any, raw: Any, table: Any, ids: Sequence[str], scores: bool) -> Any:
-    import pandas as pd
-
-    columns: dict[str, Any] = {name: raw[name].to_numpy() for name in ids}
-    if "prediction" in columns:
-        raise ValueError("--id prediction: the output's own column has this name; rename yours.")
-    predicted = np.asarray(estimator.predict(table))
-    columns["prediction"] = predicted
-    if scores:
-        X = estimator.named_steps["prepare"].transform(table) if hasattr(estimator, "named_steps") else table
-        columns.update(_scores(model, X, predicted))
-    return pd.DataFrame(columns)
+def _probabilities(rows: NewRows) -> dict[str, Any]:
+    """The probability of each class, or label."""
+    if not hasattr(rows.model, "predict_proba"):
+        raise ValueError(
+            "--proba: the model knows no probabilities; fit a classifier with `kernelmosaic fit --proba`, or leave the "
+            "option out."
+        )
+    found = rows.estimator.predict_proba(rows.table)
+    return rounded({f"p_{name}": found[:, k] for k, name in enumerate(class_names(rows.model, rows.training))})
 
 
-def _scores(model: Any, X: Any, predicted: Any) -> dict[str, Any]:
-    """Decision values, and each kernel's share of that of the predicted class."""
+def _scores(model: Any, X: Any, predicted: Any, labels: Sequence[str]) -> dict[str, Any]:
+    """Decision values, and each kernel's share of that of the predicted class; of several labels the values alone."""
     columns: dict[str, Any] = {}
-    terms = np.asarray(model.contributions(X))
     if hasattr(model, "decision_function"):
         values = np.asarray(model.decision_function(X))
         if values.ndim == 1:
             columns["decision"] = values
         else:
-            columns.update({f"decision[{c}]": values[:, k] for k, c in enumerate(model.classes_)})
-    if terms.ndim == 3:
-        terms = terms[np.arange(len(terms)), :, np.searchsorted(model.classes_, predicted)]
-    used = np.any(np.atleast_2d(model.weights_) != 0, axis=0).reshape(-1)
-    columns.update({f"share[{name}]": terms[:, m] for m, name in enumerate(model.kernel_names_) if used[m]})
+            columns.update({f"decision[{c}]": values[:, k] for k, c in enumerate(labels or model.classes_)})
+    if not labels:
+        names, terms, _ = decisions_of(model, X, predicted, False)
+        columns.update({f"share[{name}]": terms[:, m] for m, name in enumerate(names)})
+    return rounded(columns)
+
+
+def decisions_of(model: Any, X: Any, predicted: Any, labels: bool) -> tuple[list[str], NDArray[Any], NDArray[Any]]:
+    """Return the kernels in use, what each adds to the decision on every row, and the constant added to that.
+
+    Of several classes, the decision is that of the predicted one; of labels there is one each, along the last axis.
+    """
+    terms, constants = np.asarray(model.contributions(X)), np.atleast_1d(model.intercept_)
+    used = np.any(np.atleast_2d(model.weights_) != 0, axis=0)
+    if terms.ndim == 3 and not labels:
+        chosen = np.searchsorted(model.classes_, predicted)
+        terms, constants = terms[np.arange(len(terms)), :, chosen], constants[chosen]
+    elif labels:
+        constants = constants[np.newaxis]
+    return [name for m, name in enumerate(model.kernel_names_) if used[m]], terms[:, used], constants
+
+
+def rounded(columns: dict[str, Any]) -> dict[str, Any]:
     # Digits beyond these are the solver's tolerance, not knowledge.
     return {name: [float(f"{value:.8g}") for value in values] for name, values in columns.items()}

@@ -9,11 +9,23 @@ from typing import Any, Self
 import numpy as np
 
 from kernelmosaic.cli.methods import CLASSIFICATION, ONE_CLASS, Method, Wishes, price_name
-from kernelmosaic.cli.output import KernelShare, kernel_shares, weight_texts
+from kernelmosaic.cli.output import KernelShare, class_names, kernel_shares, weight_texts
 from kernelmosaic.reports import Page, Table
 
-SCORES = {"classification": "accuracy", "regression": "R²", "one-class": "share accepted"}
-_BASELINES = {"classification": "always the commonest class", "regression": "always the mean", "one-class": "1 − nu"}
+SCORES = {
+    "classification": "accuracy",
+    "regression": "R²",
+    "one-class": "share accepted",
+    "survival": "concordance",
+    "multi-label": "share of rows with all labels right",
+}
+_BASELINES = {
+    "classification": "always the commonest class",
+    "regression": "always the mean",
+    "one-class": "1 − nu",
+    "survival": "any order",
+    "multi-label": "always the commonest labels",
+}
 _BLUE, _ORANGE = "#0072B2", "#D55E00"
 #: More classes than this make a confusion matrix nobody reads.
 _MOST_CLASSES = 30
@@ -71,7 +83,7 @@ class Facts:
             method=wishes.method,
             n_rows=len(y),
             n_columns=len([c for c in material.plan.columns if c != "(row number)"]),
-            classes=[getattr(c, "item", lambda c=c: c)() for c in getattr(model, "classes_", [])],
+            classes=class_names(model, {"task": wishes.task, "targets": material.target.columns}),
             price=trained.price,
             Cs=[point.price for point in trained.curve],
             score=score,
@@ -106,7 +118,7 @@ class Facts:
 
 def figure(task: str, value: float) -> str:
     """Write a score: shares in per cent."""
-    return f"{round(value, 3) + 0.0:.3f}" if task == "regression" else f"{100 * value:.1f} %"
+    return f"{round(value, 3) + 0.0:.3f}" if task in ("regression", "survival") else f"{100 * value:.1f} %"
 
 
 def title(facts: Facts) -> str:
@@ -119,7 +131,7 @@ def lines(facts: Facts, method: Method) -> list[tuple[str, str]]:
     found = [("learned from", f"{facts.n_rows} rows, {facts.n_columns} columns")]
     if facts.classes:
         shown = ", ".join(map(str, facts.classes[:10])) + (" …" if len(facts.classes) > 10 else "")
-        found.append(("classes", f"{len(facts.classes)}: {shown}"))
+        found.append(("labels" if facts.task == "multi-label" else "classes", f"{len(facts.classes)}: {shown}"))
     how = "given"
     if len(facts.Cs) > 1:
         how = f"the best of {', '.join(f'{price:g}' for price in facts.Cs)}"
@@ -230,7 +242,7 @@ def _add_curve(page: Page, trained: Any, facts: Facts, method: Method, draws: bo
         page.figure(
             _draw_curve(trained, facts, name), f"Cross-validated {score} against {name}", f"The score by {name}."
         )
-    factor, unit = (1, "") if facts.task == "regression" else (100, " %")
+    factor, unit = (1, "") if facts.task in ("regression", "survival") else (100, " %")
     rows = [
         [
             f"{p.price:g}",
@@ -271,7 +283,15 @@ def _draw_curve(trained: Any, facts: Facts, name: str) -> Any:
 
 def _add_answers(page: Page, trained: Any, facts: Facts, y: Any, draws: bool) -> None:
     best = trained.best
-    if best is None or facts.task == "one-class":
+    if best is None or facts.task in ("one-class", "survival"):
+        return
+    if facts.task == "multi-label":
+        page.heading("How well each label is told")
+        told = [
+            [name, str(int(has.sum())), str(int(said.sum())), f"{100 * np.mean(has == said):.1f}"]
+            for name, has, said in zip(facts.classes, y.T, best.predictions.T, strict=True)
+        ]
+        page.table(Table("Held-out rows by label.", ("label", "rows that have it", "predicted", "right %"), told))
         return
     if facts.task == "regression":
         page.heading("Predicted and true")

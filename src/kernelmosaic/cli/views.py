@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from kernelmosaic.kernels import (
 )
 from kernelmosaic.kernels.matrices import join_samples
 from kernelmosaic.kernels.views import default_kernels, one_class_kernels
+from kernelmosaic.reports import existing_file
 
 KNOWN = "linear, poly2, poly(3), gauss, gauss(2*median), gauss(1.5), gauss*5, correlation, spectrum(3), wd(5)"
 
@@ -31,9 +33,13 @@ _TERM = re.compile(r"(?P<word>[a-z]+)(?P<short>\d+)?(?:\((?P<argument>[^()]*)\))
 _ON_STRINGS = ("spectrum", "wd")
 _MOST_COPIES = 20
 _NUMBERS, _CATEGORIES, _SEQUENCES = "numbers", "categories", "sequences"
-_SEPARATOR = re.compile(r"__|_|\.")
+_PREFIX = re.compile(r"(?P<prefix>.*?[^_.])(?P<separator>__|_|\.)[^_.]")
+#: A prefix is that of a view if so many columns have it, or two where all names have a prefix.
+_FEWEST = 3
 #: More groups than this are not what anybody means by views.
 _MOST_GROUPS = 20
+#: Words that say what sort of number a column holds, not what it belongs to.
+_NO_PREFIX = frozenset(("is", "has", "was", "n", "no", "nr", "num", "number", "count", "total"))
 #: The column of row numbers that precomputed kernels read, where the user names none.
 ROW_COLUMN = "(row number)"
 
@@ -212,11 +218,10 @@ class Views:
     notes: list[str] = field(default_factory=list)
 
 
-def match_columns(pattern: str, columns: Sequence[str], what: str) -> list[str]:
-    """Return the columns a pattern means: names or globs such as ``fac_*``, several with commas between."""
+def match_columns(patterns: Iterable[str], columns: Sequence[str], what: str) -> list[str]:
+    """Return the columns that patterns mean: names or globs such as ``fac_*``."""
     found: dict[str, None] = {}
-    for part in pattern.split(","):
-        part = part.strip()
+    for part in map(str.strip, patterns):
         # A name is a name, even where it looks like a glob, as x[1] does.
         matching = [part] if part in columns else [name for name in columns if fnmatchcase(name, part)]
         if not matching:
@@ -226,31 +231,79 @@ def match_columns(pattern: str, columns: Sequence[str], what: str) -> list[str]:
     return list(found)
 
 
-def read_views(given: Sequence[str], kinds: Mapping[str, str], default: list[Spec]) -> Views:
-    """Return the views written as ``name=PATTERN:KERNEL``; without ``:KERNEL``, `default` on numbers."""
-    views: list[View] = []
+@dataclass(frozen=True)
+class Wanted:
+    """A view as the user wrote it: its name, patterns of columns, kernels or nothing, and what to call it in errors."""
+
+    name: str
+    patterns: tuple[str, ...]
+    kernel: str
+    where: str
+
+
+def read_options(given: Sequence[str], columns: Iterable[str]) -> list[Wanted]:
+    """Return the views written as ``name=PATTERN:KERNEL``."""
+    found, known = [], set(columns)
     for text in given:
         name, equals, rest = text.partition("=")
         if not equals or not name.strip() or not rest.strip():
             raise ValueError(f"--view {text}: write name=PATTERN:KERNEL, such as shape=fac_*:linear+gauss*5.")
-        name = _checked_name(name.strip(), text)
-        pattern, colon, kernel = rest.rpartition(":") if rest not in kinds else (rest, "", "")
+        pattern, colon, kernel = rest.rpartition(":") if rest not in known else (rest, "", "")
         if not colon:
             pattern, kernel = rest, ""
-        columns = match_columns(pattern, list(kinds), f"--view {text}")
+        found.append(Wanted(name.strip(), tuple(pattern.split(",")), kernel, f"--view {text}"))
+    return found
+
+
+def read_view_file(path: Path) -> list[Wanted]:
+    """Return the views of a JSON file, each a list of patterns, or a dict of ``columns`` and ``kernel``."""
+    import json
+
+    form = 'write {"name": ["PATTERN", …]} or {"name": {"columns": ["PATTERN", …], "kernel": "gauss*3"}}'
+    try:
+        content = json.loads(existing_file(path, "a JSON file").read_text(encoding="utf-8-sig"))
+    except ValueError as error:
+        raise ValueError(f"--views {path} is not JSON: {error}; {form}.") from None
+    if not isinstance(content, dict) or not content:
+        raise ValueError(f"--views {path} names no views: {form}.")
+    found = []
+    for name, entry in content.items():
+        given = entry if isinstance(entry, dict) else {"columns": entry}
+        columns, kernel = given.get("columns"), given.get("kernel", "")
+        columns = [columns] if isinstance(columns, str) else columns
+        texts = [one for one in columns if isinstance(one, str)] if isinstance(columns, list) else []
+        if (
+            not texts
+            or texts != columns
+            or not isinstance(kernel, str)
+            or not {*given} <= {"columns", "kernel"}
+            or not name.strip()
+        ):
+            raise ValueError(f"--views {path}, view {name!r}: {json.dumps(entry)[:80]} cannot be read; {form}.")
+        found.append(Wanted(name.strip(), tuple(texts), kernel, f"--views {path}, view {name!r}"))
+    return found
+
+
+def read_views(wanted: Sequence[Wanted], kinds: Mapping[str, str], default: list[Spec]) -> Views:
+    """Return the views with their columns and kernels; where none is named, `default` on numbers."""
+    views: list[View] = []
+    for one in wanted:
+        if "__" in one.name or ":" in one.name:
+            raise ValueError(f"{one.where}: the name {one.name!r} must not contain '__' or ':'.")
+        columns = match_columns(one.patterns, list(kinds), one.where)
         try:
-            wanted = read_specs(kernel) if kernel else None
+            specs = read_specs(one.kernel) if one.kernel else None
         except ValueError as error:
-            raise ValueError(f"--view {text}: {error}") from None
-        views += _split(name, columns, wanted, kinds, default)
+            raise ValueError(f"{one.where}: {error}") from None
+        views += _split(one.name, columns, specs, kinds, default)
     return Views(_merged(views))
 
 
-def join_tables(raw: Any, given: Sequence[str], on: str, where: Any) -> tuple[Any, dict[str, tuple[list[str], str]]]:
+def join_tables(raw: Any, given: Sequence[str], on: str, where: Any) -> tuple[Any, list[Wanted]]:
     """Join views that are files of their own, written as ``name=FILE:KERNEL``, to a table by a column of both.
 
-    Returns the table, with the columns ``name.column`` of every view beside its own, and for every view the names of
-    these and its kernel, if any. A row that a view does not have lacks it.
+    Returns the table, with the columns ``name.column`` of every view beside its own, and the views. A row that a view
+    does not have lacks it.
     """
     import pandas as pd
 
@@ -258,10 +311,10 @@ def join_tables(raw: Any, given: Sequence[str], on: str, where: Any) -> tuple[An
 
     require(raw, [on], where)
     keys = _keys(raw[on], on, where)
-    found: dict[str, tuple[list[str], str]] = {}
+    found: list[Wanted] = []
     for text in given:
         name, path, kernel = _file_view(text)
-        if name in found:
+        if any(one.name == name for one in found):
             raise ValueError(f"--view {text}: there are two views of the name {name!r}; write name=FILE.")
         table = read_table(path)
         require(table, [on], path)
@@ -273,7 +326,7 @@ def join_tables(raw: Any, given: Sequence[str], on: str, where: Any) -> tuple[An
             )
         own.columns = [f"{name}.{column}" for column in own.columns]
         raw = pd.concat([raw, own.reindex(keys).set_axis(raw.index)], axis=1)
-        found[name] = list(own.columns), kernel
+        found.append(Wanted(name, (f"{escape(name)}.*",), kernel, f"--view {text}"))
     return raw, found
 
 
@@ -296,19 +349,7 @@ def _file_view(text: str) -> tuple[str, Path, str]:
     path, colon, kernel = rest.rpartition(":")
     if not colon or Path(rest).exists():
         path, kernel = rest, ""
-    return _checked_name(name.strip() if equals else _tame(Path(path).stem), text), Path(path), kernel
-
-
-def joined_views(found: Mapping[str, tuple[list[str], str]], kinds: Mapping[str, str], default: list[Spec]) -> Views:
-    """Return the views of tables that were joined; those without a kernel have `default` on numbers."""
-    views: list[View] = []
-    for name, (columns, kernel) in found.items():
-        try:
-            wanted = read_specs(kernel) if kernel else None
-        except ValueError as error:
-            raise ValueError(f"--view {name}: {error}") from None
-        views += _split(name, columns, wanted, kinds, default)
-    return Views(_merged(views))
+    return name.strip() if equals else _tame(Path(path).stem), Path(path), kernel
 
 
 def guess_views(kinds: Mapping[str, str], default: list[Spec]) -> Views:
@@ -329,11 +370,19 @@ def guess_views(kinds: Mapping[str, str], default: list[Spec]) -> Views:
 
 
 def _groups(columns: Sequence[str]) -> dict[str, list[str]]:
-    """Columns by the part of the name before the first ``_`` or ``.``; all in one where that tells nothing."""
-    groups: dict[str, list[str]] = {}
+    """Columns by what stands before the first separator of their names; all in one where that tells nothing.
+
+    A name that is a prefix of another, as ``sex`` of ``sex_label``, or that two columns share by chance, makes no view.
+    """
+    groups: dict[tuple[str, str], list[str]] = {}
     for name in columns:
-        groups.setdefault(_SEPARATOR.split(name, maxsplit=1)[0], []).append(name)
-    shared = {prefix: members for prefix, members in groups.items() if prefix and len(members) > 1}
+        found = _PREFIX.match(name)
+        if found and found["prefix"].lower() not in _NO_PREFIX:
+            groups.setdefault((found["prefix"], found["separator"]), []).append(name)
+    # Where every name follows the pattern, two are enough.
+    counts = [len(members) for members in groups.values()]
+    regular = sum(counts) == len(columns) and min(counts, default=0) > 1 and len({key[1] for key in groups}) == 1
+    shared = {key[0]: members for key, members in groups.items() if regular or len(members) >= _FEWEST}
     if not 2 <= len(shared) <= _MOST_GROUPS:
         return {"all": list(columns)} if columns else {}
     alone = [name for name in columns if not any(name in members for members in shared.values())]
@@ -372,12 +421,6 @@ def _merged(views: list[View]) -> list[View]:
     return views
 
 
-def _checked_name(name: str, text: str) -> str:
-    if "__" in name or ":" in name:
-        raise ValueError(f"--view {text}: the name {name!r} must not contain '__' or ':'.")
-    return name
-
-
 def _tame(name: str) -> str:
     """A column's name as part of a kernel's, where two underscores mean something else."""
     return re.sub("_{2,}", "_", name).replace(":", ".") or "column"
@@ -399,6 +442,8 @@ class Plan:
         The column of row numbers of given matrices.
     groups : tuple of tuple of str
         Columns of numbers that a row may lack together.
+    impute : {"none", "median", "frequent", "views"}
+        What stands in for empty cells of numbers and categories; with "views", what a row lacks of a group it lacks.
     """
 
     numbers: tuple[str, ...]
@@ -406,6 +451,7 @@ class Plan:
     texts: tuple[str, ...]
     rows: str | None = None
     groups: tuple[tuple[str, ...], ...] = ()
+    impute: str = "none"
 
     @property
     def columns(self) -> list[str]:
@@ -424,8 +470,17 @@ class Plan:
             places[f"text:{name}"] = [start + i]
         return [place for name in names for place in places[name]]
 
-    def transformer(self) -> Any:
-        """Return the step that makes it so; raw tables, columns in any order, go in."""
+    def steps(self) -> list[tuple[str, Any]]:
+        """Return the steps that make it so; raw tables, columns in any order, go in."""
+        from kernelmosaic.estimators._imputing import TableImputer
+
+        number = "most_frequent" if self.impute == "frequent" else "median"
+        names = [*self.numbers, *self.categories]
+        groups = [list(group) for group in self.groups] if self.impute == "views" else []
+        fill = [] if self.impute == "none" else [("impute", TableImputer(names, number, groups))]
+        return [*fill, ("prepare", self._transformer())]
+
+    def _transformer(self) -> Any:
         from sklearn.compose import ColumnTransformer
         from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
@@ -445,21 +500,20 @@ class Plan:
 
     def table(self, raw: Any, where: Any) -> Any:
         """Return the columns of a raw table that the pipeline reads, checked, as numbers and texts."""
-        import pandas as pd
-
-        from kernelmosaic.tables import numbers, require, texts
+        from kernelmosaic.tables import read_columns, require
 
         require(raw, self.columns, where)
-        figures = [*self.numbers, *([self.rows] if self.rows else [])]
-        parts = [numbers(raw, figures, where, self.groups), texts(raw, [*self.categories, *self.texts], where)]
-        table = pd.concat(parts, axis=1)
+        numbers = [*self.numbers, *([self.rows] if self.rows else [])]
+        filled = () if self.impute == "none" else {*self.numbers, *self.categories} - {*self.texts}
+        table = read_columns(raw, numbers, [*self.categories, *self.texts], where, self.groups, filled)
         self._refuse_empty_rows(table, where)
-        return table.loc[:, ~table.columns.duplicated()]
+        return table
 
     def _refuse_empty_rows(self, table: Any, where: Any) -> None:
         """Refuse a row that lacks every view, where that is all there is."""
         read = {*self.numbers, *self.categories, *self.texts}
-        if self.rows or not self.groups or read != {name for group in self.groups for name in group}:
+        grouped = {name for group in self.groups for name in group}
+        if self.rows or not self.groups or read != grouped or self.impute in ("median", "frequent"):
             return
         empty = table[list(self.numbers)].isna().all(axis=1).to_numpy()
         if empty.any():
@@ -470,11 +524,18 @@ class Plan:
 
 
 def make_plan(
-    views: Sequence[View], kinds: Mapping[str, str], raw: Any, rows: str | None, where: Any, named: bool = True
+    views: Sequence[View],
+    kinds: Mapping[str, str],
+    raw: Any,
+    rows: str | None,
+    where: Any,
+    named: bool = True,
+    impute: str = "none",
 ) -> Plan:
     """Return the plan that serves the views, or raise naming a column whose content its kernel cannot read.
 
-    A row may lack a view of numbers if the user has named the views: what is empty in others may be a mistake.
+    A row may lack a view of numbers if the user has named the views, or asked for it: what is empty in others may be a
+    mistake.
     """
     figures: dict[str, None] = {}
     categories: dict[str, list[str]] = {}
@@ -499,8 +560,16 @@ def make_plan(
                 )
     # Without a second view a row that lacks one has nothing.
     groups = {view.columns for view in views if all(kinds[column] == "numbers" for column in view.columns)}
-    several = named and (len({view.columns for view in views}) > 1 or rows is not None)
-    return Plan(tuple(figures), categories, tuple(strings), rows, tuple(sorted(groups)) if several else ())
+    several = (named or impute == "views") and (len({view.columns for view in views}) > 1 or rows is not None)
+    plan = Plan(tuple(figures), categories, tuple(strings), rows, tuple(sorted(groups)) if several else (), impute)
+    nothing = [name for name in plan.columns if impute != "none" and name in raw and raw[name].isna().all()]
+    if nothing:
+        raise ValueError(
+            f"{where}: every cell is empty in column {', '.join(map(repr, nothing[:5]))}"
+            f"{f' and {len(nothing) - 5} more' if len(nothing) > 5 else ''}: --impute {impute} has nothing to go by; "
+            "leave the column out with --drop."
+        )
+    return plan
 
 
 def lay_kernels(plan: Plan, views: Sequence[View]) -> list[tuple[str, Kernel, list[int]]]:

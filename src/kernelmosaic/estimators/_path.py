@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,12 +32,15 @@ class Samples:
         How much each counts.
     original : array or data frame
         X as it was given, for the names of its columns.
+    prepare : callable, optional
+        Called with the rows to fit to and those held out; returns these samples prepared by what the former tell.
     """
 
     X: Any
     y: Any
     weight: Array | None
     original: Any
+    prepare: Callable[[Rows, Rows], tuple[Any, Any]] | None = None
 
     @classmethod
     def read(cls, models: Sequence[Any], X: Any, y: Any) -> Samples:
@@ -50,6 +53,14 @@ class Samples:
         """Return some of the samples."""
         weight = None if self.weight is None else self.weight[rows]
         return Samples(self.X[rows], None if self.y is None else self.y[rows], weight, self.original)
+
+    def divide(self, train: Rows, held: Rows) -> tuple[Samples, Any]:
+        """Return the samples to fit to, and X of those held out."""
+        inside = self.take(train)
+        if self.prepare is None:
+            return inside, self.X[held]
+        X, outside = self.prepare(train, held)
+        return replace(inside, X=X), outside
 
     def standardizer(self, model: Any) -> Standardizer:
         """Return what puts the columns of numbers that a model's kernels read on one scale."""
@@ -126,7 +137,7 @@ def follow_paths(
     whole : Likely, optional
         What a fit to all samples has found, from which the first model starts.
     """
-    inside, outside = samples.take(train), samples.X[held]
+    inside, outside = samples.divide(train, held)
     if scale:
         standardizer = inside.standardizer(paths[0][0])
         inside, outside = inside.scaled(standardizer), standardizer(outside)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -65,11 +66,14 @@ class PathCV(BaseEstimator):
     _stratifies: ClassVar[bool] = False
     _standardizer: Standardizer | None = None
     _calibration: Calibration | None = None
+    #: Prepares the samples of every fold anew, where that is more than to standardise them; see `Samples`.
+    _prepare: Callable[[Any, Any], tuple[Any, Any]] | None = None
 
     # The search ----------------------------------------------------------------------------------------------------
 
     def _search(self, samples: Samples, params: dict[str, Any], given_weight: Any) -> Self:
         """Follow the paths of all folds, choose, and fit the choice to all samples."""
+        samples = replace(samples, prepare=self._prepare)
         self.Cs_ = self._values(samples)
         norms = self._distinct_norms()
         routed = self._routed(params, given_weight)
