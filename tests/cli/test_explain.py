@@ -1,0 +1,96 @@
+"""``kernelmosaic explain``: contributions that add up to the decision, as a table and as a page."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from tests.cli.tables import QUICK, curve, done, flowers, run, write
+from tests.reports.test_page import Reader
+
+from kernelmosaic import load
+
+KERNELS = ("--view", "s=shape_*:linear+gauss", "--view", "n=noise_*:gauss")
+
+
+def explained(capsys, tmp_path, table, *arguments):
+    """The fitted pipeline, and the table of contributions for the rows it was fitted to."""
+    path = write(table, tmp_path / "t.csv")
+    done(capsys, "fit", path, *arguments, *QUICK, "-o", tmp_path / "m.skops")
+    done(capsys, "explain", tmp_path / "m.skops", path, "-o", tmp_path / "e.csv")
+    return load(tmp_path / "m.skops"), pd.read_csv(tmp_path / "e.csv")
+
+
+def kernels_of(pipeline, found):
+    return found[[name for name in pipeline[-1].kernel_names_ if name in found]]
+
+
+@pytest.mark.parametrize("method", ["mkl", "localized", "bilinear", "discriminant"])
+def test_contributions_add_up_to_the_decision(capsys, tmp_path, method):
+    table = flowers()
+    pipeline, found = explained(capsys, tmp_path, table, "--target", "kind", "--method", method, *KERNELS)
+    shares = kernels_of(pipeline, found)
+    np.testing.assert_allclose(shares.sum(axis=1) + found["constant"], found["decision"], atol=1e-6)
+    values = pipeline.decision_function(table)
+    values = values if values.ndim == 1 else values.max(axis=1)
+    np.testing.assert_allclose(found["decision"], values, atol=1e-6)
+    assert list(found["prediction"]) == list(pipeline.predict(table))
+
+
+def test_of_several_classes_the_predicted_one_is_explained(capsys, tmp_path):
+    table = flowers(n=90)
+    table["kind"] = np.where(table["noise_b"] > 0.5, "orchid", table["kind"])
+    pipeline, found = explained(capsys, tmp_path, table, "--target", "kind", *KERNELS)
+    np.testing.assert_allclose(found["decision"], pipeline.decision_function(table).max(axis=1), atol=1e-6)
+    terms = pipeline[-1].contributions(pipeline[:-1].transform(table))
+    chosen = np.searchsorted(pipeline.classes_, found["prediction"])
+    np.testing.assert_allclose(found["s:linear"], terms[np.arange(90), 0, chosen], atol=1e-6)
+
+
+@pytest.mark.parametrize("task", ["regression", "one-class"])
+def test_other_tasks(capsys, tmp_path, task):
+    table = curve() if task == "regression" else flowers().drop(columns=["colour", "kind"])
+    arguments = ("--target", "y") if task == "regression" else ("--task", task, "--folds", "2")
+    path = write(table, tmp_path / "t.csv")
+    price = ("--C", "5000", "--folds", "2") if task == "regression" else ()
+    done(capsys, "fit", path, *arguments, *price, "-o", tmp_path / "m.skops")
+    text = done(capsys, "explain", tmp_path / "m.skops", path, "--id", table.columns[0]).out
+    pipeline = load(tmp_path / "m.skops")
+    rows = [line.split(",") for line in text.splitlines()]
+    assert rows[0][:4] == [table.columns[0], "prediction", "decision", "constant"]
+    decision = pipeline.predict(table) if task == "regression" else pipeline.decision_function(table)
+    np.testing.assert_allclose([float(row[2]) for row in rows[1:]], decision, rtol=1e-5, atol=1e-6)
+
+
+def test_the_page_needs_no_other_file(capsys, tmp_path, monkeypatch):
+    path = write(flowers(), tmp_path / "t.csv")
+    done(capsys, "fit", path, "--target", "kind", *KERNELS, *QUICK, "-o", tmp_path / "m.skops")
+    said = done(capsys, "explain", tmp_path / "m.skops", path, "--report", tmp_path / "e.html")
+    assert said.out == f"Report: {tmp_path / 'e.html'}\n"
+    text = (tmp_path / "e.html").read_text(encoding="utf-8")
+    page = Reader(text)
+    assert [heading for _, heading in page.all("h2")] == ["Which kernels decide", "Row by row"]
+    assert "http://" not in text and "https://" not in text
+    assert all(attributes["src"].startswith("data:image/png") for attributes, _ in page.all("img"))
+    assert len(page.all("img")) == 1
+    assert len([row for row in page.all("tr")]) >= 60
+    assert "rose" in page.all("code")[-1][1] + text
+    monkeypatch.setattr("kernelmosaic.cli.explain.find_spec", lambda name: None)
+    monkeypatch.setattr("kernelmosaic.cli.explain._MOST_ROWS", 7)
+    done(capsys, "explain", tmp_path / "m.skops", path, "--report", tmp_path / "e.html", "-o", tmp_path / "e.csv")
+    page = Reader((tmp_path / "e.html").read_text(encoding="utf-8"))
+    assert page.all("img") == []
+    assert any("The first 7 of 60" in words for _, words in page.all("p"))
+    assert len(pd.read_csv(tmp_path / "e.csv")) == 60
+
+
+def test_refusals(capsys, tmp_path):
+    path = write(flowers(), tmp_path / "t.csv")
+    done(capsys, "fit", path, "--target", "kind", *KERNELS, *QUICK, "-o", tmp_path / "m.skops")
+    model = tmp_path / "m.skops"
+    assert "would be overwritten" in run(capsys, "explain", model, path, "--report", path).error
+    same = ("-o", tmp_path / "x.csv", "--report", tmp_path / "x.csv")
+    assert "the table is written there" in run(capsys, "explain", model, path, *same).error
+    assert "no column 'name'" in run(capsys, "explain", model, path, "--id", "name").error
+    renamed = write(flowers().rename(columns={"kind": "prediction"}), tmp_path / "p.csv")
+    assert "--id prediction" in run(capsys, "explain", model, renamed, "--id", "prediction").error

@@ -1,0 +1,158 @@
+"""Survival times, several labels per row, and probabilities of classes on the command line."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.preprocessing import StandardScaler
+from tests.cli.tables import QUICK, curve, done, flowers, run, write
+
+from kernelmosaic import DiscriminantMKLClassifierCV, MKLClassifierCV, MKLSurvivalCV, load
+from kernelmosaic.kernels import Gaussian, Linear
+
+
+def patients(n=80, seed=0):
+    rng = np.random.RandomState(seed)
+    X = rng.randn(n, 2)
+    time, limit = np.exp(X[:, 0] + 0.2 * rng.randn(n)), rng.exponential(3, n)
+    table = pd.DataFrame({"u": X[:, 0], "v": X[:, 1], "days": np.minimum(time, limit)})
+    return table.assign(died=(time <= limit).astype(int))
+
+
+def songs(n=80, seed=0):
+    rng = np.random.RandomState(seed)
+    X = rng.randn(n, 3)
+    table = pd.DataFrame(X, columns=["u", "v", "w"])
+    return table.assign(happy=(X[:, 0] > 0).astype(int), loud=X[:, 1] + X[:, 2] > 0.5, sad=(X[:, 2] > 0).astype(int))
+
+
+# Survival -----------------------------------------------------------------------------------------------------------
+
+SURVIVAL = ("--target", "days", "--event", "died")
+
+
+def test_survival_is_what_python_gives(capsys, tmp_path):
+    from sklearn.model_selection import StratifiedKFold
+
+    table = patients()
+    path = write(table, tmp_path / "t.csv")
+    arguments = (*SURVIVAL, "--view", "a=u,v:linear+gauss", "--folds", "3")
+    said = done(capsys, "fit", path, *arguments, "-o", tmp_path / "m.skops", "--report", tmp_path / "r.html")
+    assert "concordance" in said.out
+    pipeline = load(tmp_path / "m.skops")
+    X = StandardScaler().fit_transform(table[["u", "v"]])
+    y = table[["died", "days"]].to_numpy()
+    splitter = StratifiedKFold(3, shuffle=True, random_state=0)
+    kernels = [Linear(), Gaussian()]
+    model = MKLSurvivalCV(kernels, Cs=[0.01, 0.1, 1, 10, 100], norms=(1,), cv=splitter).fit(X, y)
+    assert pipeline.training_["price"]["value"] == model.C_
+    assert pipeline.training_["score"]["mean"] == pytest.approx(model.best_score_, abs=0.01)
+    np.testing.assert_allclose(pipeline.predict(table), model.predict(X), atol=5e-3)
+    said = done(capsys, "predict", tmp_path / "m.skops", path, "--scores", "-o", tmp_path / "o.csv")
+    assert "concordance on column 'days'" in said.err
+    out = pd.read_csv(tmp_path / "o.csv")
+    np.testing.assert_allclose(out["prediction"], np.exp(pipeline.predict(table)), rtol=1e-5)  # a time, in days
+    done(capsys, "explain", tmp_path / "m.skops", path, "-o", tmp_path / "e.csv")
+    np.testing.assert_allclose(np.exp(pd.read_csv(tmp_path / "e.csv")["decision"]), out["prediction"], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "words"),
+    [
+        ({"died": 2}, SURVIVAL, "column 'died' holds '2'. Write 1 or true"),
+        ({"died": 0}, SURVIVAL, "no event was observed"),
+        ({"days": -1.0}, SURVIVAL, "the time -1. Times must be positive"),
+        ({}, ("--target", "days", "--task", "survival"), "--event"),
+        ({}, (*SURVIVAL, "--task", "regression"), "--event died: a regression has no events"),
+        ({}, (*SURVIVAL, "--method", "bilinear"), "not survival; choose mkl"),
+        ({}, (*SURVIVAL, "--proba"), "--proba"),
+        ({}, ("--target", "days", "--event", "dead"), "no column 'dead'"),
+    ],
+)
+def test_survival_that_cannot_be_learned(capsys, tmp_path, change, arguments, words):
+    path = write(patients().assign(**change), tmp_path / "t.csv")
+    assert words in run(capsys, "fit", path, *arguments).error
+
+
+# Labels -------------------------------------------------------------------------------------------------------------
+
+
+def test_several_labels_are_what_python_gives(capsys, tmp_path):
+    from sklearn.model_selection import KFold
+
+    table = songs()
+    path = write(table, tmp_path / "t.csv")
+    arguments = ("--target", "happy,loud,sad", "--view", "a=u,v,w:linear", "--folds", "3")
+    said = done(capsys, "fit", path, *arguments, "-o", tmp_path / "m.skops", "--report", tmp_path / "r.html")
+    assert "discriminant, multi-label" in said.out
+    assert "3: happy, loud, sad" in said.out
+    assert "How well each label is told" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    X = StandardScaler().fit_transform(table[["u", "v", "w"]])
+    y = table[["happy", "loud", "sad"]].to_numpy(dtype=int)
+    splitter = KFold(3, shuffle=True, random_state=0)
+    grid = [0.5, 0.05, 5e-3, 5e-4, 5e-5]
+    model = DiscriminantMKLClassifierCV([Linear()], Cs=grid, norms=(1,), cv=splitter).fit(X, y)
+    said = done(capsys, "predict", tmp_path / "m.skops", path, "--proba", "--scores", "-o", tmp_path / "o.csv")
+    assert "share of rows with all labels right on column 'happy,loud,sad'" in said.err
+    out = pd.read_csv(tmp_path / "o.csv")
+    assert list(out)[:6] == [f"prediction[{n}]" for n in ("happy", "loud", "sad")] + ["p_happy", "p_loud", "p_sad"]
+    np.testing.assert_array_equal(out.iloc[:, :3], model.predict(X))
+    np.testing.assert_allclose(out.iloc[:, 3:6], model.predict_proba(X), atol=1e-5)
+    done(capsys, "explain", tmp_path / "m.skops", path, "-o", tmp_path / "e.csv", "--report", tmp_path / "e.html")
+    found = pd.read_csv(tmp_path / "e.csv")
+    np.testing.assert_allclose(found["decision"], model.decision_function(X).ravel(), atol=1e-5)
+    assert list(found["label"][:4]) == ["happy", "loud", "sad", "happy"]
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "words"),
+    [
+        ({"loud": "very"}, ("--target", "happy,loud"), "row 1 (and 79 more), column 'loud' holds 'very'"),
+        ({"sad": 1}, ("--target", "happy,sad"), "column 'sad': every row has the same value"),
+        ({}, ("--target", "happy,lud"), "no column 'lud'; did you mean 'loud'?"),
+        ({}, ("--target", "happy,loud", "--method", "mkl"), "not multi-label; choose discriminant"),
+        ({}, ("--target", "happy,loud", "--task", "regression"), "a regression has one target"),
+        ({}, ("--target", "happy", "--task", "multi-label"), "name several columns"),
+    ],
+)
+def test_labels_that_cannot_be_learned(capsys, tmp_path, change, arguments, words):
+    path = write(songs().assign(**change), tmp_path / "t.csv")
+    assert words in run(capsys, "fit", path, *arguments).error
+
+
+# Probabilities ------------------------------------------------------------------------------------------------------
+
+
+def test_probabilities_are_those_of_the_cross_validation(capsys, tmp_path):
+    from sklearn.model_selection import StratifiedKFold
+
+    table = flowers(n=90)
+    table["kind"] = np.where(table["noise_b"] > 0.5, "orchid", table["kind"])
+    path = write(table, tmp_path / "t.csv")
+    view = ("--view", "s=shape_a,shape_b,noise_b:gauss", "--C", "2", "--cv", "4")
+    done(capsys, "fit", path, "--target", "kind", *view, "--proba", "-o", tmp_path / "m.skops")
+    done(capsys, "predict", tmp_path / "m.skops", path, "--proba", "-o", tmp_path / "o.csv")
+    out = pd.read_csv(tmp_path / "o.csv")
+    assert list(out) == ["prediction", "p_orchid", "p_rose", "p_tulip"]
+    np.testing.assert_allclose(out.iloc[:, 1:].sum(axis=1), 1.0, atol=1e-6)
+    X = StandardScaler().fit_transform(table[["shape_a", "shape_b", "noise_b"]])
+    splitter = StratifiedKFold(4, shuffle=True, random_state=0)
+    model = MKLClassifierCV([Gaussian()], Cs=[2.0], norms=(1,), cv=splitter).fit(X, table["kind"])
+    np.testing.assert_allclose(out.iloc[:, 1:], model.predict_proba(X), atol=2e-3)
+
+
+@pytest.mark.parametrize("arguments", [("--method", "bilinear"), ("--folds", "0"), ("--method", "rmkl")])
+def test_methods_that_choose_no_price_know_them_if_asked_to(capsys, tmp_path, arguments):
+    path = write(flowers(), tmp_path / "t.csv")
+    common = ("fit", path, "--target", "kind", "--view", "s=shape_*:linear+poly2", *QUICK, *arguments)
+    done(capsys, *common, "-o", tmp_path / "m.skops")
+    assert "fit --proba" in run(capsys, "predict", tmp_path / "m.skops", path, "--proba").error
+    done(capsys, *common, "--proba", "-o", tmp_path / "m.skops")
+    lines = done(capsys, "predict", tmp_path / "m.skops", path, "--proba").out.splitlines()
+    assert lines[0] == "prediction,p_rose,p_tulip"
+
+
+def test_a_regression_knows_none(capsys, tmp_path):
+    path = write(curve(), tmp_path / "t.csv")
+    assert "--proba" in run(capsys, "fit", path, "--target", "y", "--proba").error
