@@ -74,10 +74,12 @@ def _about(run: Run) -> list[str]:
     papers = sorted({one.experiment.paper for one in run.results})
     versions = ", ".join(f"{name} {machine.get(name)}" for name in _VERSIONS)
     units = sum(one.work.units for one in run.results)
+    commit = f" of commit {machine['commit']}" if machine.get("commit") else ""
+    where = f"{machine.get('cpus')} CPUs ({machine.get('machine')}, {str(machine.get('system')).split('-')[0]})"
     made = (
-        f"Run on {facts.get('started', 'an unknown day')[:10]} with seed {facts['seed']} at {facts['scale']['name']} "
-        f"scale: {len(run.results)} experiments, {units} units, {_duration(seconds)} of work on {machine.get('cpus')} "
-        f"CPUs ({machine.get('machine')}, {str(machine.get('system')).split('-')[0]}); {versions}.{quick}"
+        f"Run{commit} on {facts.get('started', 'an unknown day')[:10]} with seed {facts['seed']} at "
+        f"{facts['scale']['name']} scale: {len(run.results)} experiments, {units} units, {_duration(seconds)} of work "
+        f"on {where}; {versions}.{quick}"
     )
     earlier = ", ".join(f"`{one.experiment.name}`" for one in run.results if one.is_earlier)
     if earlier:
@@ -180,10 +182,13 @@ def _claims(judged: Sequence[Judged]) -> list[str]:
         )
         for one in judged
     ]
+    failed = [one for one in judged if one.verdict.outcome == FAILED]
+    instead = [f"- {one.claim.text} (`{one.experiment}`): {one.verdict.said}" for one in failed]
     return [
         "## What the papers claim",
         _TESTS.format(counts=decided or "none decided"),
         _table(("paper", "claim", "experiment", "here", "by"), rows),
+        *(["Where a claim did not hold, the data say instead:", "\n".join(instead)] if instead else []),
     ]
 
 

@@ -183,7 +183,7 @@ def _experiment(page: Page, result: Result, draws: bool) -> None:
     for table in (f_test_table(result.rows), count_table(result.rows)):
         if table is not None:
             page.table(table)
-    for prefix, name in zip(WEIGHTS, ("Weights", "Penalties"), strict=True):
+    for prefix, name in zip(WEIGHTS, ("Weights", "Penalties", "How often each kernel is chosen"), strict=True):
         _weights(page, lines, prefix, name)
     _more_table(page, result, lines)
     if draws:

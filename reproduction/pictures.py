@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold, cross_val_score
 
 from kernelmosaic.datasets import bayes_decision, make_gaussians, make_waveform
-from kernelmosaic.datasets.generators import _mixture as component_parameters
+from kernelmosaic.datasets.generators import mixture_of
 from kernelmosaic.estimators import (
     LFDA,
     DiscriminantMKLClassifier,
@@ -124,7 +124,7 @@ def _truth(ax: Any, n_components: int) -> None:
     """Draw each Gaussian of a mixture, at two standard deviations, and the boundary of the Bayes rule, dashed."""
     from matplotlib.patches import Ellipse
 
-    mixture, ends = component_parameters(n_components), (ax.get_xlim(), ax.get_ylim())
+    mixture, ends = mixture_of(n_components), (ax.get_xlim(), ax.get_ylim())
     for mean, variances in zip(mixture.means, mixture.variances, strict=True):
         ax.add_patch(Ellipse(mean, *4.0 * np.sqrt(variances), fill=False, edgecolor="#555555", linewidth=0.8))
     first, second = (np.linspace(low, high, 200) for low, high in ends)

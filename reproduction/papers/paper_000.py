@@ -35,15 +35,15 @@ _NOTES = (
 )
 
 _SETS = (
-    Dataset("BANANA", Loaded("banana"), cost=10, seeds=2),
+    Dataset("BANANA", Loaded("banana"), cost=10),
     Dataset("GERMANNUMERIC", Loaded("german_numeric")),
     Dataset("HEART", Loaded("heart"), cost=0.3, quick=True),
     Dataset("IONOSPHERE", Loaded("ionosphere"), cost=0.4, quick=True),
     Dataset("LIVERDISORDER", Loaded("liver"), cost=0.3),
     Dataset("PIMA", Loaded("pima"), cost=0.7),
-    Dataset("RINGNORM", Loaded("ringnorm"), cost=14, seeds=2),
+    Dataset("RINGNORM", Loaded("ringnorm"), cost=14),
     Dataset("SONAR", Loaded("sonar"), cost=0.3),
-    Dataset("SPAMBASE", Loaded("spambase"), cost=10, seeds=2),
+    Dataset("SPAMBASE", Loaded("spambase"), cost=10),
     Dataset("WDBC", Loaded("wdbc"), cost=0.5),
 )
 _MIXED, _LOCAL = ("LMKL", "kP-kG"), ("LMKL", "kL-kL-kL")
@@ -65,7 +65,8 @@ TABLE_1 = Experiment(
     paper="000",
     table="Table 1",
     protocol=_TABLE_1,
-    notes=_NOTES + "BANANA, RINGNORM and SPAMBASE have two split seeds instead of three.",
+    notes=_NOTES,
+    pace=0.1,
     version=2,
 )
 
@@ -120,14 +121,33 @@ BANANA = Experiment(
     paper="000",
     table="inline 4.2",
     protocol=FiveByTwo(
-        datasets=(Dataset("BANANA", Loaded("banana"), cost=10, quick=True, seeds=2),),
+        datasets=(Dataset("BANANA", Loaded("banana"), cost=10, quick=True),),
         methods=(_MKL_SMOOTH, _LMKL_SMOOTH),
         pairs=(Pair(("LMKL", "kL-kP"), ("MKL", "kL-kP"), "LMKL vs MKL"),),
         gains=(Gain(("LMKL", "kL-kP"), ("MKL", "kL-kP")),),
         inputs="standardised",
     ),
-    notes=_NOTES + "Two split seeds.",
+    notes=_NOTES,
+    pace=0.05,
     version=2,
 )
 
-EXPERIMENTS = (TABLE_1, TABLE_1_RAW, TABLE_1_UNIT_TRACE, TABLE_1_UNIT_DIAGONAL, GAUSS4, BANANA)
+_COPIES = tuple(
+    Method("LMKL", "-".join(["kL"] * p), LocalizedMKLClassifier([Linear()] * p, n_init=1), cost=p) for p in (2, 3, 4, 5)
+)
+
+LOCAL_LINEAR = Experiment(
+    name="000-local-linear",
+    title="Two to five local linear kernels on seven benchmark sets",
+    paper="000",
+    table="two to five local linear kernels",
+    protocol=FiveByTwo(
+        datasets=tuple(replace(one, seeds=1) for one in _SETS if one.cost <= 1),
+        methods=_COPIES,
+        inputs="standardised",
+    ),
+    notes=_GATES + "The paper ran two to five and prints three; the slides say that more kernels do not overfit. "
+    "BANANA, RINGNORM and SPAMBASE are left out, and there is one split seed, for time.",
+)
+
+EXPERIMENTS = (TABLE_1, TABLE_1_RAW, TABLE_1_UNIT_TRACE, TABLE_1_UNIT_DIAGONAL, GAUSS4, BANANA, LOCAL_LINEAR)

@@ -32,7 +32,7 @@ def _methods(kernels: list[Any]) -> tuple[Method, ...]:
     return (
         Method("MKL", joined, plain),
         Method("RMKL", joined, ResponseSurfaceSearchCV(plain, on="penalties"), cost=8),
-        Method("EMKL", joined, powers, cost=4),
+        Method("EMKL", joined, powers, cost=8),
         Method("RWKL", joined, ResponseSurfaceSearchCV(plain, on="weights"), cost=4),
     )
 
@@ -83,6 +83,7 @@ MULTIFEAT = Experiment(
         inputs="standardised",
     ),
     notes=_NOTES,
+    pace=5.0,
     version=2,
 )
 
@@ -104,6 +105,7 @@ COMPONENTS = Experiment(
         components=2,
     ),
     notes=_NOTES + " Which points the paper projects is not said; here the training halves.",
+    pace=5.0,
     version=2,
 )
 

@@ -12,10 +12,10 @@ from sklearn.svm import SVC
 
 from kernelmosaic.datasets import make_gaussians
 from reproduction import sources
-from reproduction.experiment import FULL, QUICK, Measurement, Method, Record, Settings, Unit
+from reproduction.experiment import FULL, QUICK, Measurement, Method, Record, Settings
 from reproduction.papers import stand_ins
 from reproduction.papers.paper_004 import BINARY, MULTICLASS, SIGMAS, TEN, SomeClasses
-from reproduction.protocols import COMMON, RandomSplits
+from reproduction.protocols import RandomSplits
 from reproduction.sources import Dataset, Generated
 
 SOURCE = Generated(make_gaussians, 90, (("n_components", 4),))
@@ -66,8 +66,8 @@ def test_a_search_reports_its_last_fit():
 def test_quick_looks_are_small():
     assert {unit.replicate for unit in make_protocol(Method("SVM", "rbf", SVC())).units("x", QUICK)} == {0, 1}
     assert {unit.dataset for unit in MULTICLASS.units(QUICK)} == {"segment(3)"}
-    # Of three split seeds five methods get all ten splits, the four slow ones two of them.
-    assert len(MULTICLASS.units(FULL)) == 10 * 3 * (5 * 10 + 4 * 2)
+    # Ten sets, three split seeds, nine methods, ten splits.
+    assert len(MULTICLASS.units(FULL)) == 10 * 3 * 9 * 10
 
 
 def test_samples_of_each_class_are_drawn_by_the_seed_or_taken_in_order(monkeypatch):
@@ -114,7 +114,7 @@ def test_full_runs_train_on_as_many_samples_as_the_paper(monkeypatch, name, n_sa
     y = np.arange(n_samples) % 2
     bunch = {"data": np.random.RandomState(0).randn(n_samples, 2), "target": y}
     monkeypatch.setattr(sources, "load_once", lambda name, home, options: bunch)
-    protocol = replace(BINARY.protocol, methods=(CountingMethod("count", "k", Counting()),), fewer=())
+    protocol = replace(BINARY.protocol, methods=(CountingMethod("count", "k", Counting()),))
     unit = next(unit for unit in protocol.units("x", FULL) if unit.dataset == name)
     assert measure(protocol, unit, Settings())["size"] == size
     # A quick look has fewer, and leaves some to test.
@@ -160,15 +160,3 @@ def test_windows_are_indicators_around_the_site(monkeypatch):
     letters = np.array(list("ATGCN"))[found.X.reshape(40, 5, 5).argmax(axis=2)]
     cut = {(bytes(s)[8:13].decode(), label) for s, label in zip(sequences, y, strict=True)}
     assert {("".join(row), label) for row, label in zip(letters, found.y, strict=True)} <= cut
-
-
-def test_methods_with_fewer_splits_are_compared_on_those_all_have():
-    def record(method, replicate, accuracy):
-        return Record(Unit("x", "toy", method, "rbf", replicate), (Measurement("accuracy", accuracy),))
-
-    records = [record("fast", k, 80.0 + k) for k in range(4)] + [record("slow", k, 90.0 + k) for k in range(2)]
-    protocol = RandomSplits((), (), (), repeats=4, fewer=(("slow", 2),))
-    rows = {(row.method, row.metric): (row.mean, row.count) for row in protocol.summarise(records)}
-    assert rows["fast", "accuracy"] == (81.5, 4)
-    assert rows["fast", COMMON] == (80.5, 2)
-    assert rows["slow", COMMON] == rows["slow", "accuracy"] == (90.5, 2)

@@ -52,7 +52,7 @@ def test_a_run_prints_its_tables_and_leaves_them_in_its_folder(toys, tmp_path, c
     assert "A quick look" in output
     assert len([line for line in errors.splitlines() if line]) == 2  # no terminal: one line per experiment
     assert {path.name for path in (tmp_path / "run").iterdir()} == {
-        *("run.json", "run.lock", "toy-gauss.csv", "toy-gauss.jsonl", "toy-sleep.csv", "toy-sleep.jsonl"),
+        *("report.md", "run.json", "run.lock", "toy-gauss.csv", "toy-gauss.jsonl", "toy-sleep.csv", "toy-sleep.jsonl"),
     }
     facts = json.loads((tmp_path / "run" / "run.json").read_text())
     assert (facts["seed"], facts["scale"]["name"]) == (0, "quick")
