@@ -156,7 +156,7 @@ def _claims(page: Page, judged: Sequence[Judged]) -> None:
         (
             one.claim.text,
             Cell(one.verdict.outcome, tones.get(one.verdict.outcome, "warn")),
-            one.verdict.statistic,
+            one.verdict.statistic + f". {one.verdict.said}" * (one.verdict.outcome == FAILED),
             one.experiment or f"paper {one.claim.paper}",
         )
         for one in judged

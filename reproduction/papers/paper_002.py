@@ -64,6 +64,7 @@ GAUSS = Experiment(
     notes=_NOTES + " The size of the paper's samples is not said; 1200 as elsewhere. Two split seeds, for time, "
     "each with a draw of its own.",
     apart=(Apart("the paper's draws of GAUSS2 to GAUSS5 are not known"),),
+    pace=1.2,
     version=2,
 )
 

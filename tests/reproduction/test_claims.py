@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from reproduction.claims import (
     Most,
     judge,
 )
+from reproduction.markdown import make_markdown
 from reproduction.reading import Result, Run, Work
 from reproduction.rows import published_figures
 
@@ -124,6 +126,24 @@ def test_printed_figures_must_all_agree():
     verdict = AsPrinted("A", ("weight:kL", "weight:kP"))([near, far])
     assert verdict.outcome == FAILED
     assert "0.60, printed 0.70" in verdict.statistic
+
+
+def test_what_the_data_say_instead():
+    assert Compare("accuracy", A, B, "more")(table("accuracy", [80.0], [90.0])).said == (
+        "A against B, accuracy %: 80 against 90 on set0."
+    )
+    assert (
+        "4 against 5.53 in the mean of 7 data sets"
+        in Compare("accuracy", A, B, "more")(table("accuracy", LOW, HIGH)).said
+    )
+    far = Row("set", "A", "k", "weight:kP", 0.6, 0.1, 10, published=0.9)
+    assert AsPrinted("A", ("weight:kP",))([far]).said == "weight:kP is 0.60 ± 0.10 on set, not 0.90."
+    rows = table("time", [1.0, 3.0], [2.0, 2.0])
+    assert Between("time", ("A",), 0, 2)(rows).said == "Seconds: 3 for A on set1."
+    assert "B on 1, A on 1 of 2 data sets" in Most("time", "A", ("A", "B"))(rows).said
+    assert "A 3, B 2" in Alike("time", ("A", "B"), 0.5)(table("time", [3.0], [2.0])).said
+    failed = make_markdown(run_of([replace(row, mean=0.0) for row in printed_rows("000-banana")], "full", "000-banana"))
+    assert "Where a claim did not hold, the data say instead:\n\n- MKL uses only" in failed
 
 
 def run_of(rows: list[Row], scale: str, name: str = "000-table1") -> Run:
