@@ -30,7 +30,8 @@ _RULE = (
     "points (0.02 for a weight). Counts and verdicts must be equal. A cell counts by the share of its runs that agree. "
     "The *ceiling* is how often two of our own runs agree with each other by the same rule: nobody can expect to agree "
     "with a paper more often. *Gains* are the methods' figures less those of their baselines on the same splits, which "
-    "forgives a setting that both were given. Weights printed as zero are counted apart. The tables themselves are the "
+    "forgives a setting that both were given. Weights printed as zero are counted apart. How often a kernel is "
+    "chosen is a count of the paper's splits, whose own standard error follows from it. The tables themselves are the "
     "files `docs/reproduction/*.csv`."
 )
 _TESTS = (

@@ -192,7 +192,8 @@ BINARY = Experiment(
         gains=_gains(("SM1", "SM2", "SM2_C")),
         inputs="[-1, 1]",
     ),
-    notes=_NOTES + "Cancer, the largest, has two split seeds. The weights of SM1 and SM2 sum to ten as printed.",
+    notes=_NOTES + "Cancer, the largest, has two split seeds. The weights of SM1 and SM2 sum to ten as printed. "
+    "The C that SM2_C learns is kept below 1e5.",
     splits=_SPLITS,
     apart=(
         Apart("the program of Kim et al. failed numerically in the paper, by its accuracy", "cancer", "SDP_Kim"),
