@@ -113,8 +113,8 @@ def cold_and_warm(sizes: tuple[int, ...], names: tuple[str, ...]) -> None:
     ours, fair, warm = (geometric_mean(ratios) for ratios in zip(*cells, strict=True))
     print(
         f"geometric means: {ours:.2f} of LIBSVM's time at a gap of 1e-3, {fair:.2f} at LIBSVM's own gap where smaller; "
-        f"warm re-solve {warm:.2f} of LIBSVM's time, and {geometric_mean(few_free):.2f} of a cold one where at most half "
-        "of the samples are free\n"
+        f"warm re-solve {warm:.2f} of LIBSVM's time, and {geometric_mean(few_free):.2f} of a cold one where at most "
+        "half of the samples are free\n"
     )
 
 
