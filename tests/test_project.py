@@ -125,15 +125,22 @@ def test_the_readme_opens_with_its_two_commands():
     assert commands == ["make demo", "make test"]
 
 
-def test_the_readmes_python_runs():
+def test_the_readmes_python_prints_what_it_says(capsys):
     first, *others = readme_blocks("python")
     assert len(first.splitlines()) == 5
-    for block in (first, *others):
+    exec(compile(first, "README.md", "exec"), {})
+    number = r"\d+\.\d+"
+    said, printed = readme_blocks("text")[0], capsys.readouterr().out
+    assert re.sub(number, "#", said) == re.sub(number, "#", printed)
+    assert [float(one) for one in re.findall(number, printed)] == pytest.approx(
+        [float(one) for one in re.findall(number, said)], abs=0.02
+    )
+    for block in others:
         exec(compile(block, "README.md", "exec"), {})
 
 
-def test_the_readme_names_every_public_estimator():
-    text = (TOP / "README.md").read_text(encoding="utf-8")
+def test_the_overview_names_every_public_estimator():
+    text = (TOP / "docs/overview.md").read_text(encoding="utf-8")
     for name in kernelmosaic.__all__:
         if name[0].isupper():
             assert f"`{name}`" in text
