@@ -88,7 +88,8 @@ def _about(run: Run) -> list[str]:
             f"\n\n**Not yet run again**: {earlier}. Their figures are of an earlier definition, under other readings "
             "and with fewer splits than this page describes."
         )
-    return [made, "\n".join(f"- **{paper}** {_PAPERS.get(paper, '')}" for paper in papers)]
+    # A study of several papers is none of its own.
+    return [made, "\n".join(f"- **{paper}** {_PAPERS[paper]}" for paper in papers if paper in _PAPERS)]
 
 
 def _is_counted(one: Result) -> bool:
