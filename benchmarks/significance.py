@@ -1,6 +1,6 @@
 """Permutation tests of kernels: false positives, power, and how long a thousand permutations take.
 
-    python benchmarks/significance.py [--problems 1000] [--parts null power speed] [--jobs 1] [--file significance.jsonl]
+    python benchmarks/significance.py [--problems 1000] [--parts null power speed] [--jobs 1] [--file FILE]
 
 Every problem is drawn from its own number: 40 samples (null) or 60 (power), five views of five columns, one linear
 kernel each, C = 1, gaps of 1 %, 19 permutations, which is the least that can reach p = 0.05.
@@ -74,6 +74,7 @@ def run(design: str, problems: int, jobs: int, path: Path) -> list[dict[str, Any
     done = {one["number"]: one for one in lines if one["design"] == design and one["number"] < problems}
     left = [number for number in range(problems) if number not in done]
     results = Parallel(n_jobs=jobs, return_as="generator")(delayed(solve)(design, number) for number in left)
+    path.parent.mkdir(exist_ok=True)
     with path.open("a") as file:
         for count, record in enumerate(results, start=1):
             done[record["number"]] = record
@@ -125,7 +126,7 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", default=["null", "power", "speed"], choices=["null", "power", "speed"])
     parser.add_argument("--permutations", type=int, default=1000, help="of `speed`")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--file", type=Path, default=Path("significance.jsonl"))
+    parser.add_argument("--file", type=Path, default=Path(__file__).parent / "results" / "significance.jsonl")
     args = parser.parse_args()
     print(describe_machine())
     if "null" in args.parts:

@@ -103,7 +103,7 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any, random_state: An
     estimator = clone(estimator)
     model = last_step(estimator)
     model.set_params(verbose=False)
-    if not isinstance(getattr(model, "random_state", 0), int | np.integer):
+    if not isinstance(model.get_params(deep=False).get("random_state", 0), int | np.integer):
         model.set_params(random_state=int(random.randint(np.iinfo(np.int32).max)))
     if y is None:
         raise ValueError("y is None: give one target per sample.")
