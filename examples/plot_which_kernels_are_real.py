@@ -2,8 +2,8 @@
 Which kernels are real?
 =======================
 
-Weights come out of every fit, also where there is nothing to learn. Permuted labels, resampled data and kernels left out
-tell which of them to believe.
+Weights come out of every fit, also where there is nothing to learn. Permuted labels, resampled data and kernels left
+out tell which of them to believe.
 """
 
 import matplotlib.pyplot as plt

@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from kernelmosaic import LocalizedMKLClassifier, MKLClassifier, MKLClassifierCV, MKLRegressor, MKLSurvival
+from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.inspection import kernel_importance
 from kernelmosaic.kernels import Gaussian, Linear, per_column
 
@@ -64,6 +65,14 @@ def test_kernels_of_all_forms_are_left_out():
     assert found.drops.shape == (2, 6)
     assert found.permutation_mean.argmax() == 0
     assert "linear[a]" in str(found)
+
+
+def test_kernels_are_computed_once_a_fold(monkeypatch):
+    filled = []
+    fill = StoredStack.of.__func__
+    monkeypatch.setattr(StoredStack, "of", classmethod(lambda cls, computed: filled.append(1) or fill(cls, computed)))
+    kernel_importance(MKLClassifier(VIEWS, norm=2), X, SCORE > 0, cv=3, n_repeats=1)
+    assert len(filled) == 3
 
 
 def test_other_estimators_scores_and_weights():

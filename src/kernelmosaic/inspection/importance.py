@@ -14,6 +14,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import _safe_indexing
 
+from kernelmosaic.estimators._training_set import Likely
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
 from kernelmosaic.estimators.survival import MKLSurvival, read_times
@@ -172,18 +173,19 @@ class _Fold:
             # Scales are spoken of once; gaps are those of the estimator's own tolerance.
             warnings.simplefilter("ignore", ConvergenceWarning)
             pipeline = self._fit(self.estimator, train)
-            model, _ = behind_pipeline(pipeline, _safe_indexing(self.X, held))
-            specs = lay_specs(model._read_kernels(), shared.training_sets[-1].table)
+            model, data = last_step(pipeline), shared.training_sets[-1]
+            specs = lay_specs(model._read_kernels(), data.table)
             if len(model.kernel_names_) < 2:
                 raise ValueError(
                     f"kernels: {model.kernel_names_[0]!r} is the only one, which cannot be left out; give at least two."
                 )
             score = self._score(pipeline, held)
             warnings.simplefilter("ignore")
-            drops = [
-                0.0 if _is_unused(model, m) else score - self._score(self._fit(self._without(specs, m), train), held)
-                for m in range(len(specs))
-            ]
+            drops = []
+            for m in range(len(specs)):
+                shared.given, shared.likely = data.without(m), _start_without(model, m)
+                unused = _is_unused(model, m)
+                drops.append(0.0 if unused else score - self._score(self._fit(self._without(specs, m), train), held))
         return model.kernel_names_, score, drops, self._permute(pipeline, held, score, np.random.RandomState(seed))
 
     def _fit(self, estimator: Any, rows: Rows) -> Any:
@@ -225,6 +227,12 @@ class _Fold:
             return score - self._score(stand_in, held, X)
 
         return [[loss(m) for _ in range(self.n_repeats)] for m in range(terms.shape[1])]
+
+
+def _start_without(model: Any, m: int) -> Likely | None:
+    """Return the weights of the other kernels to start from, unless a class has given them none."""
+    rest = np.delete(model.weights_, m, axis=-1)
+    return Likely(rest) if np.all(rest.sum(axis=-1) > 0) else None
 
 
 def _is_unused(model: Any, m: int) -> bool:
