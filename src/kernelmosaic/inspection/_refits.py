@@ -44,9 +44,8 @@ class SameStart(SharedKernels):
 
     def find(self, options: KernelOptions, X: Any, original: Any, counted: Counted) -> TrainingSet:
         data = self.given
-        if data is None or not (
-            np.array_equal(data.kept, counted.rows) and np.array_equal(data.weight, counted.weight)
-        ):
+        same = data is not None and np.array_equal(data.kept, counted.rows)
+        if data is None or not (same and np.array_equal(data.weight, counted.weight)):
             self._last = options, X, original
             data = super().find(options, X, original, counted)
         data.likely, data.starts = self.likely, {}
