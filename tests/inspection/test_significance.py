@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -21,7 +22,7 @@ from kernelmosaic import (
 )
 from kernelmosaic.inspection import _refits, kernel_significance
 from kernelmosaic.inspection.significance import p_values
-from kernelmosaic.kernels import Gaussian, Linear, Subsets
+from kernelmosaic.kernels import Gaussian, Linear, Precomputed, Subsets
 
 VIEWS = [("first", Gaussian(), [0, 1]), ("second", Gaussian(), [2, 3]), ("line", Linear(), [4, 5])]
 
@@ -49,7 +50,7 @@ def centred_alignment(K, Y, w):
 
 @pytest.mark.parametrize(("classes", "multi_class"), [(2, "ovr"), (3, "ovr"), (3, "joint")])
 def test_weights_are_those_of_a_naive_loop(classes, multi_class):
-    X, y = problem(n=24, classes=classes)
+    X, y = problem(n=15 if multi_class == "joint" else 24, classes=classes)
     model = MKLClassifier(VIEWS, tol=1e-5, random_state=0, multi_class=multi_class)
     found = kernel_significance(model, X, y, n_permutations=12, random_state=3)
     orders = permutations(y, 12, 3)
@@ -176,6 +177,21 @@ def test_other_estimators_are_served(kind):
     found = kernel_significance(kind(VIEWS), X, y, n_permutations=3, random_state=0)
     assert found.alignment_pvalues.ravel()[0] == pytest.approx(0.25)
     assert found.null_weights.shape == (3, *found.weights.shape)
+    assert found.alignments.shape == found.weights.shape
+    assert len(str(found).splitlines()) == 1 + found.weights.size
+
+
+def test_row_numbers_of_given_matrices_and_sparse_samples():
+    X, y = problem(n=30, signal=3.0)
+    given = [(name, Precomputed(kernel.fit(X[:, columns])(X[:, columns]))) for name, kernel, columns in VIEWS]
+    plain, rows = (
+        kernel_significance(MKLClassifier(kernels, tol=1e-5), samples, y, n_permutations=2, random_state=0)
+        for kernels, samples in ((VIEWS, X), (given, np.arange(30)))
+    )
+    np.testing.assert_allclose(rows.alignments, plain.alignments)
+    np.testing.assert_allclose(rows.null_weights, plain.null_weights, atol=0.02)
+    found = kernel_significance(MKLClassifier([Linear()]), csr_array(X), y, n_permutations=2, random_state=0)
+    assert found.weight_pvalues == [1.0]
 
 
 def test_corrections():
@@ -206,6 +222,8 @@ def test_errors_say_what_would_do():
         kernel_significance(MKLClassifier(Subsets(Gaussian())), X, y)
     with pytest.raises(TypeError, match="not censored times"):
         kernel_significance(MKLSurvival(VIEWS), X, y + 1.0)
+    with pytest.raises(TypeError, match="X=str: load the samples"):
+        kernel_significance(MKLClassifier(VIEWS, approximation="nystroem"), "samples.parquet", y)
     with pytest.raises(ValueError, match="y is None"):
         kernel_significance(MKLOneClass(VIEWS), X, None)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):

@@ -18,7 +18,14 @@ from sklearn.utils.validation import _num_samples, has_fit_parameter
 
 from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators._shared import SharedKernels
-from kernelmosaic.estimators._training_set import Counted, KernelOptions, Likely, TrainingSet, level_of_caller
+from kernelmosaic.estimators._training_set import (
+    Counted,
+    KernelOptions,
+    Likely,
+    TrainingSet,
+    is_streamed,
+    level_of_caller,
+)
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.learning.problem import progress
 
@@ -117,8 +124,8 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any, random_state: An
         model.set_params(random_state=int(random.randint(np.iinfo(np.int32).max)))
     if y is None:
         raise ValueError("y is None: give one target per sample.")
-    if not hasattr(X, "shape") and not isinstance(X, list | tuple):
-        raise TypeError(f"X={type(X).__name__}: give an array, a sparse matrix, a data frame or a list.")
+    if is_streamed(X) or not (hasattr(X, "shape") or isinstance(X, list | tuple)):
+        raise TypeError(f"X={type(X).__name__}: load the samples into an array, a sparse matrix or a data frame.")
     y = np.asarray(y)
     check_consistent_length(X, y)
     return estimator, y, model._sample_weight(sample_weight, np.empty((_num_samples(X), 1))), random

@@ -140,7 +140,7 @@ def stability(
     lower, upper = np.quantile(found, [tail, 1.0 - tail], axis=0)
     return Stability(
         kernel_names=list(model.kernel_names_),
-        classes=list(model.classes_) if weights.ndim == 2 else None,
+        classes=model.classes_.tolist() if weights.ndim == 2 else None,
         weights=weights,
         selection_frequencies=np.mean(found > threshold, axis=0),
         lower=lower,

@@ -153,9 +153,8 @@ def kernel_significance(
         model = last_step(fit(estimator, X, y, weight))
         own = np.asarray(model.weights_).ndim == 2
         data = shared.everyone(weight)
-        Y = _targets(model, y)
-        permuted = [Y[order[data.kept]] for order in (np.arange(len(y)), *orders)]
-        every = alignments(data.stack, permuted, data.weight, own)
+        kept = [order[data.kept] for order in (np.arange(len(y)), *orders)]
+        every = alignments(data.stack, _targets(model, y), kept, data.weight, own)
     tasks = [Task(y[order], weight) for order in orders]
     pilots = refit(estimator, X, tasks[:_PILOTS], None, None, False, "kernel_significance")
     null = pilots
@@ -165,7 +164,7 @@ def kernel_significance(
     weights = np.asarray(model.weights_)
     return KernelSignificance(
         kernel_names=list(model.kernel_names_),
-        classes=list(model.classes_) if own else None,
+        classes=model.classes_.tolist() if own else None,
         weights=weights,
         weight_pvalues=p_values(weights, null, correction),
         alignments=every[0],
@@ -197,22 +196,22 @@ def _permutations(rows: Rows, n: int, groups: Any, count: int, random: np.random
 
 def _targets(model: Any, y: NDArray[Any]) -> Array:
     """Return what kernels are to be aligned with, of shape (n, columns): the targets, or indicators of the classes."""
-    classes = getattr(model, "classes_", None)
-    if classes is None or y.ndim == 2:
+    if not hasattr(model, "classes_") or y.ndim == 2:
         return np.asarray(y, dtype=np.float64).reshape(len(y), -1)
-    own = classes[1:] if len(classes) == 2 else classes
-    return np.asarray(y[:, np.newaxis] == own, dtype=np.float64)
+    return np.asarray(y[:, np.newaxis] == model.classes_, dtype=np.float64)
 
 
-def alignments(stack: GramStack, permuted: Sequence[Array], weight: Array, by_column: bool) -> Array:
-    """Return the centred alignment of every kernel with every version of the targets.
+def alignments(stack: GramStack, Y: Array, orders: Sequence[Rows], weight: Array, by_column: bool) -> Array:
+    """Return the centred alignment of every kernel with the targets in every order.
 
     Parameters
     ----------
     stack : GramStack
         The kernels.
-    permuted : sequence of arrays of shape (n, columns)
-        The targets, in some order each.
+    Y : ndarray of shape (all samples, columns)
+        The targets.
+    orders : sequence of ndarray of shape (n,)
+        Whose targets the samples of the stack are given.
     weight : ndarray of shape (n,)
         How much each sample counts.
     by_column : bool
@@ -220,19 +219,15 @@ def alignments(stack: GramStack, permuted: Sequence[Array], weight: Array, by_co
 
     Returns
     -------
-    ndarray of shape (versions, P), or (versions, columns, P)
+    ndarray of shape (orders, P), or (orders, columns, P)
     """
-    n, columns = permuted[0].shape
-    at_once = max(1, _NUMBERS // (n * columns))
-    parts = [
-        _aligned(stack, np.stack(permuted[i : i + at_once]), weight, by_column)
-        for i in range(0, len(permuted), at_once)
-    ]
-    return np.concatenate(parts)
+    at_once = max(1, _NUMBERS // (stack.n_samples * Y.shape[1]))
+    batches = (orders[i : i + at_once] for i in range(0, len(orders), at_once))
+    return np.concatenate([_aligned(stack, Y[np.array(batch)], weight, by_column) for batch in batches])
 
 
 def _aligned(stack: GramStack, Y: Array, weight: Array, by_column: bool) -> Array:
-    """Do it for Y of shape (versions, n, columns), reading the stack once."""
+    """Do it for Y of shape (orders, n, columns), reading the stack once."""
     P, n, share = stack.n_kernels, stack.n_samples, weight / weight.sum()
     Y = Y - np.einsum("i,vic->vc", share, Y)[:, np.newaxis]
     T = np.ascontiguousarray((weight[:, np.newaxis] * Y).transpose(1, 0, 2)).reshape(n, -1)
