@@ -67,8 +67,9 @@ benchname:
 		$(basename $(notdir $(wildcard benchmarks/[a-z]*.py))) >&2; exit 2; }
 
 reproduce: $(DEV) ## the papers run again, all of them or make reproduce NAME=000-table1; goes on where it stopped
-	$(BIN)/python -m reproduction $(or $(NAME),--all)
+	$(BIN)/python -m reproduction $(or $(NAME),--all) $(if $(COMMIT),--commit $(COMMIT))
 
+COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null)
 N ?= 1000
 campaign: $(DEV) ## random problems, each checked by other means: make campaign N=10000
 	$(BIN)/python -m tests.campaign --count $(N) --n-jobs 2 --log campaign.jsonl $(if $(SEED),--seed $(SEED))
