@@ -7,6 +7,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -24,6 +25,7 @@ from kernelmosaic.gram import (
     GramStack,
     KernelSet,
     ProductKernelSet,
+    StoredStack,
     SubsetKernels,
     SubsetStack,
     make_feature_stack,
@@ -193,6 +195,10 @@ class TrainingSet(ABC):
     @abstractmethod
     def _stored_bytes(self) -> int: ...
 
+    def without(self, m: int) -> TrainingSet | None:
+        """Return the same samples without a kernel, whose matrices are those computed; None where they are not kept."""
+        return None
+
     @property
     @abstractmethod
     def shareable(self) -> bool:
@@ -250,6 +256,17 @@ class ExactSet(TrainingSet):
 
     def _stored_bytes(self) -> int:
         return len(self.kernel_set) * len(self.kept) ** 2 * 8
+
+    def without(self, m: int) -> ExactSet | None:
+        if not isinstance(self._stack, StoredStack) or self.device is not None:
+            return None
+        kept = np.delete(np.arange(len(self.kernel_set)), m)
+        some = copy(self)
+        some.kernel_set = self.kernel_set.select(kept)
+        some.views = self.kernel_set.select_views(self.views, kept)
+        some._stack = StoredStack(self._stack.matrices[kept])
+        some._last_problem = []
+        return some
 
     @property
     def shareable(self) -> bool:
