@@ -259,7 +259,7 @@ class ExactSet(TrainingSet):
         else:
             _check_completable(options)
             self.kernel_set = KernelSet.fit(specs, X, options.normalize, counted.weight, present)
-        if options.missing is None or options.product or not may_lack(specs):
+        if options.missing is None or options.product or sparse.issparse(X) or not may_lack(specs):
             self.views = self.kernel_set.views(X)
         else:
             self.missing = MissingViews(options.missing, self.kernel_set, X, present)

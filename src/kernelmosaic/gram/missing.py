@@ -55,13 +55,15 @@ def present_views(kernels: Sequence[Any], X: Any) -> Mask | None:
     X : array or sparse matrix of shape (n, n_features)
         Samples; a sparse one has all views.
     """
-    if sparse.issparse(X):
+    matrices = any(isinstance(one.kernel, MatrixRows) for one in kernels)
+    # A sum is NaN if anything is, and found faster than what is.
+    if sparse.issparse(X) or (not matrices and X.dtype.kind in "biuf" and np.isfinite(X.sum())):
         return None
     known: dict[Any, Mask] = {}
     present = np.ones((X.shape[0], len(kernels)), dtype=bool)
     for m, one in enumerate(kernels):
         # Matrices may have gaps of their own.
-        own = id(one.kernel) if one.kernel.input_kind == "rows" else None
+        own = id(one.kernel) if isinstance(one.kernel, MatrixRows) else None
         key = (own, None if one.columns is None else one.columns.tobytes())
         if key not in known:
             with named(one.name):
