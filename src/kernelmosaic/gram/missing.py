@@ -21,7 +21,7 @@ Mask = NDArray[np.bool_]
 RULES = ("neighbors", "zero")
 GATED = "gated"
 #: So many of the most similar training samples that have a view stand in for it.
-N_NEIGHBORS = 10
+N_NEIGHBORS = 6
 #: How far samples are apart, and how alike kernels are, is measured on about so many training samples.
 _MEASURED = 300
 #: Bytes of the distances that are worked on at once.
