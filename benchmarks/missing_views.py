@@ -121,6 +121,10 @@ def study(path: str, resamplings: int) -> None:
     print(f"\n| {' | '.join(found[0])} |")
     print("|" + " --- |" * len(found[0]))
     print("| " + " | ".join(f"{np.mean([one[name] for one in found]):.2f}" for name in found[0]) + " |", flush=True)
+    for name in list(found[0])[:2]:
+        more = np.array([one[name] - one["two views"] for one in found])
+        error = more.std(ddof=1) / np.sqrt(len(more))
+        print(f"{name} less two views: {more.mean():+.2f} ± {error:.2f} (standard error of the resamplings)")
 
 
 def main() -> None:

@@ -245,6 +245,8 @@ class ExactSet(TrainingSet):
 
     kernel_set: KernelSet
     missing: MissingViews | None
+    # Of every kernel, the training samples that stand in for it where some lack it; known once the stack is made.
+    shares: list[Any]
 
     def __init__(
         self, options: KernelOptions, specs: list[KernelSpec], X: Any, counted: Counted, present: Mask | None = None
@@ -275,7 +277,7 @@ class ExactSet(TrainingSet):
                         f"X: views that samples lack are completed in stored matrices, but {stack.form}; raise "
                         "memory_budget, or fit to fewer samples."
                     )
-                self.missing.complete(stack.matrices)
+                self.shares = self.missing.complete(stack.matrices)
             self._stack = stack
         made: GramStack = self._stack
         return made
@@ -309,11 +311,9 @@ class ExactSet(TrainingSet):
         if self.missing is None or self.present is None:
             return beta[:, support], support
         own = beta[:, np.newaxis] * self.missing.factors(self.present).T[kept]
-        if self.missing.rule == "neighbors":
-            neighbors = self.missing.neighbors(self.views, self.present)
-            for k, m in enumerate(kept):
-                if neighbors[m] is not None:
-                    own[:, k] += beta @ neighbors[m]
+        for k, m in enumerate(kept):
+            if self.shares[m] is not None:
+                own[:, k] += beta @ self.shares[m]
         support = np.flatnonzero(np.any(own != 0, axis=(0, 1)))
         return own[:, :, support], support
 

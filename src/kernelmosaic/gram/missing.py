@@ -22,8 +22,10 @@ RULES = ("neighbors", "zero")
 GATED = "gated"
 #: So many of the most similar training samples that have a view stand in for it.
 N_NEIGHBORS = 6
-#: How far samples are apart, and how alike kernels are, is measured on about so many training samples.
+#: How far samples are apart, and how alike kernels are, is measured on so many training samples, ...
 _MEASURED = 300
+#: ... fewer of many kernels, whose matrices have so many entries together.
+_MEASURED_ENTRIES = 2**22
 #: Bytes of the distances that are worked on at once.
 _BYTES = 2**26
 
@@ -205,14 +207,18 @@ class MissingViews:
                 found[m].append(_nearest(D, at, np.flatnonzero(self.present[:, m]), apart.shape[1:]))
         return [sparse.vstack(parts, format="csr") if parts else None for parts in found]
 
-    def complete(self, matrices: NDArray[Any]) -> None:
-        """Turn the Gram matrices of the stand-ins, of shape (P, n, n), into those of the feature vectors, in place."""
+    def complete(self, matrices: NDArray[Any]) -> list[Any]:
+        """Turn the Gram matrices of the stand-ins, of shape (P, n, n), into those of the feature vectors, in place.
+
+        Returns the shares of training samples in what stands in for every kernel, see `neighbors`; None for no shares.
+        """
         if self.rule != "neighbors":
             for K, own in zip(matrices, self.factors(self.present).T.astype(matrices.dtype), strict=True):
                 K *= own[:, np.newaxis]
                 K *= own
-            return
-        for m, shares in enumerate(self.neighbors(self.views, self.present)):
+            return [None] * len(matrices)
+        found = self.neighbors(self.views, self.present)
+        for m, shares in enumerate(found):
             if shares is not None:
                 lacking = np.flatnonzero(~self.present[:, m])
                 S = shares[lacking].astype(matrices.dtype)
@@ -220,6 +226,7 @@ class MissingViews:
                 among = S @ between.T
                 matrices[m][lacking], matrices[m][:, lacking] = between, between.T
                 matrices[m][np.ix_(lacking, lacking)] = (among + among.T) / 2
+        return found
 
     def blocks(self, X: Any, Y: Any, kernels: NDArray[np.intp]) -> Iterator[tuple[int, Array]]:
         """Yield (m, kernel m between the feature vectors of X and Y)."""
@@ -255,7 +262,9 @@ class MissingViews:
         units of its mean over the others of a row; it is zero between a kernel and itself.
         """
         if self._constants is None:
-            P, some = len(self.kernel_set), np.arange(len(self.present))[:: -(-len(self.present) // _MEASURED)]
+            P, n = len(self.kernel_set), len(self.present)
+            most = min(_MEASURED, max(int((_MEASURED_ENTRIES / P) ** 0.5), 1))
+            some = np.arange(n)[:: -(-n // most)]
             both = np.array([np.outer(own, own).ravel() for own in self.present[some].T], dtype=np.float64)
             spreads, flat = np.ones(P), np.zeros(both.shape)
             views = take_rows(self.views, some)
