@@ -114,7 +114,7 @@ def naive_kernels(X, there, n_train, rule):
                     each = [(plain[k][i, i] + plain[k][j, j] - 2 * plain[k][i, j]) / spread[k] for k in shared]
                     count = likeness[m, shared]
                     far[j] = (count @ each + 1) / (count.sum() + 1)
-            nearest = sorted(far, key=far.get)[:10] or [j for j in range(n_train) if has[j, m]]
+            nearest = sorted(far, key=far.get)[:6] or [j for j in range(n_train) if has[j, m]]
             B[i] = 0.0
             B[i, nearest] = 1.0 / len(nearest)
         completed.append(B @ K @ B.T)

@@ -7,6 +7,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -206,6 +207,10 @@ class TrainingSet(ABC):
     @abstractmethod
     def _stored_bytes(self) -> int: ...
 
+    def without(self, m: int) -> TrainingSet | None:
+        """Return the same samples without a kernel, whose matrices are those computed; None where they are not kept."""
+        return None
+
     @property
     @abstractmethod
     def shareable(self) -> bool:
@@ -245,6 +250,8 @@ class ExactSet(TrainingSet):
 
     kernel_set: KernelSet
     missing: MissingViews | None
+    # Of every kernel, the training samples that stand in for it where some lack it; known once the stack is made.
+    shares: list[Any]
 
     def __init__(
         self, options: KernelOptions, specs: list[KernelSpec], X: Any, counted: Counted, present: Mask | None = None
@@ -259,7 +266,7 @@ class ExactSet(TrainingSet):
         else:
             _check_completable(options)
             self.kernel_set = KernelSet.fit(specs, X, options.normalize, counted.weight, present)
-        if options.missing is None or options.product or not may_lack(specs):
+        if options.missing is None or options.product or sparse.issparse(X) or not may_lack(specs):
             self.views = self.kernel_set.views(X)
         else:
             self.missing = MissingViews(options.missing, self.kernel_set, X, present)
@@ -275,13 +282,24 @@ class ExactSet(TrainingSet):
                         f"X: views that samples lack are completed in stored matrices, but {stack.form}; raise "
                         "memory_budget, or fit to fewer samples."
                     )
-                self.missing.complete(stack.matrices)
+                self.shares = self.missing.complete(stack.matrices)
             self._stack = stack
         made: GramStack = self._stack
         return made
 
     def _stored_bytes(self) -> int:
         return len(self.kernel_set) * len(self.kept) ** 2 * 8
+
+    def without(self, m: int) -> ExactSet | None:
+        if not isinstance(self._stack, StoredStack) or self.device is not None:
+            return None
+        kept = np.delete(np.arange(len(self.kernel_set)), m)
+        some = copy(self)
+        some.kernel_set = self.kernel_set.select(kept)
+        some.views = self.kernel_set.select_views(self.views, kept)
+        some._stack = StoredStack(self._stack.matrices[kept])
+        some._last_problem = []
+        return some
 
     @property
     def shareable(self) -> bool:
@@ -309,11 +327,9 @@ class ExactSet(TrainingSet):
         if self.missing is None or self.present is None:
             return beta[:, support], support
         own = beta[:, np.newaxis] * self.missing.factors(self.present).T[kept]
-        if self.missing.rule == "neighbors":
-            neighbors = self.missing.neighbors(self.views, self.present)
-            for k, m in enumerate(kept):
-                if neighbors[m] is not None:
-                    own[:, k] += beta @ neighbors[m]
+        for k, m in enumerate(kept):
+            if self.shares[m] is not None:
+                own[:, k] += beta @ self.shares[m]
         support = np.flatnonzero(np.any(own != 0, axis=(0, 1)))
         return own[:, :, support], support
 

@@ -78,7 +78,7 @@ class MKLClassifier(BaseMKLClassifier):
     missing : {"neighbors", "zero"}, default="neighbors"
         What stands in for a view that a sample lacks, at fit or at prediction: one whose columns are all NaN for it, or
         of which a :class:`~kernelmosaic.kernels.Precomputed` matrix has NaN in its row and column. Its feature vector
-        in that kernel is the mean of those of the 10 most similar training samples that have the view; or it is zero,
+        in that kernel is the mean of those of the 6 most similar training samples that have the view; or it is zero,
         and those of the views it has are multiplied by √(number of kernels / number it has). The problem stays convex,
         and certified. With ``"neighbors"`` a model of several views keeps all training samples.
     class_weight : dict, "balanced" or None, default=None

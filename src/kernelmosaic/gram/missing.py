@@ -21,9 +21,11 @@ Mask = NDArray[np.bool_]
 RULES = ("neighbors", "zero")
 GATED = "gated"
 #: So many of the most similar training samples that have a view stand in for it.
-N_NEIGHBORS = 10
-#: How far samples are apart, and how alike kernels are, is measured on about so many training samples.
+N_NEIGHBORS = 6
+#: How far samples are apart, and how alike kernels are, is measured on so many training samples, ...
 _MEASURED = 300
+#: ... fewer of many kernels, whose matrices have so many entries together.
+_MEASURED_ENTRIES = 2**22
 #: Bytes of the distances that are worked on at once.
 _BYTES = 2**26
 
@@ -55,13 +57,15 @@ def present_views(kernels: Sequence[Any], X: Any) -> Mask | None:
     X : array or sparse matrix of shape (n, n_features)
         Samples; a sparse one has all views.
     """
-    if sparse.issparse(X):
+    matrices = any(isinstance(one.kernel, MatrixRows) for one in kernels)
+    # A sum is NaN if anything is, and found faster than what is.
+    if sparse.issparse(X) or (not matrices and X.dtype.kind in "biuf" and np.isfinite(X.sum())):
         return None
     known: dict[Any, Mask] = {}
     present = np.ones((X.shape[0], len(kernels)), dtype=bool)
     for m, one in enumerate(kernels):
         # Matrices may have gaps of their own.
-        own = id(one.kernel) if one.kernel.input_kind == "rows" else None
+        own = id(one.kernel) if isinstance(one.kernel, MatrixRows) else None
         key = (own, None if one.columns is None else one.columns.tobytes())
         if key not in known:
             with named(one.name):
@@ -203,14 +207,18 @@ class MissingViews:
                 found[m].append(_nearest(D, at, np.flatnonzero(self.present[:, m]), apart.shape[1:]))
         return [sparse.vstack(parts, format="csr") if parts else None for parts in found]
 
-    def complete(self, matrices: NDArray[Any]) -> None:
-        """Turn the Gram matrices of the stand-ins, of shape (P, n, n), into those of the feature vectors, in place."""
+    def complete(self, matrices: NDArray[Any]) -> list[Any]:
+        """Turn the Gram matrices of the stand-ins, of shape (P, n, n), into those of the feature vectors, in place.
+
+        Returns the shares of training samples in what stands in for every kernel, see `neighbors`; None for no shares.
+        """
         if self.rule != "neighbors":
             for K, own in zip(matrices, self.factors(self.present).T.astype(matrices.dtype), strict=True):
                 K *= own[:, np.newaxis]
                 K *= own
-            return
-        for m, shares in enumerate(self.neighbors(self.views, self.present)):
+            return [None] * len(matrices)
+        found = self.neighbors(self.views, self.present)
+        for m, shares in enumerate(found):
             if shares is not None:
                 lacking = np.flatnonzero(~self.present[:, m])
                 S = shares[lacking].astype(matrices.dtype)
@@ -218,6 +226,7 @@ class MissingViews:
                 among = S @ between.T
                 matrices[m][lacking], matrices[m][:, lacking] = between, between.T
                 matrices[m][np.ix_(lacking, lacking)] = (among + among.T) / 2
+        return found
 
     def blocks(self, X: Any, Y: Any, kernels: NDArray[np.intp]) -> Iterator[tuple[int, Array]]:
         """Yield (m, kernel m between the feature vectors of X and Y)."""
@@ -253,7 +262,9 @@ class MissingViews:
         units of its mean over the others of a row; it is zero between a kernel and itself.
         """
         if self._constants is None:
-            P, some = len(self.kernel_set), np.arange(len(self.present))[:: -(-len(self.present) // _MEASURED)]
+            P, n = len(self.kernel_set), len(self.present)
+            most = min(_MEASURED, max(int((_MEASURED_ENTRIES / P) ** 0.5), 1))
+            some = np.arange(n)[:: -(-n // most)]
             both = np.array([np.outer(own, own).ravel() for own in self.present[some].T], dtype=np.float64)
             spreads, flat = np.ones(P), np.zeros(both.shape)
             views = take_rows(self.views, some)
