@@ -342,6 +342,7 @@ def read_columns(
     lacking = {name: table[list(group)].isna().all(axis=1).to_numpy() for group in groups for name in group}
     made: dict[str, Any] = {}
     faults: list[Fault] = []
+    quantities = set(numbers)
     remedy = "Fill empty cells in, or leave out their rows or columns."
     if not filled:
         remedy = "Fill empty cells in, leave out their rows or columns, or fit with --impute median."
@@ -350,7 +351,7 @@ def read_columns(
         if name not in filled:
             needed = missing & ~lacking.get(name, np.zeros(1, dtype=bool))
             faults += Fault.at(needed, name, lambda row: " is empty", remedy)
-        if name in numbers:
+        if name in quantities:
             made[name], wrong = _to_numbers(table[name], missing)
             faults += wrong
         else:

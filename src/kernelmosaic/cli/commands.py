@@ -186,11 +186,7 @@ def fit(
     """Learn a model from a table: kernels on groups of columns, weighed by the learner."""
     need("skops", "persistence")
     existing_file(train, "a table")
-    read = [train, *(Path(text.partition("=")[2]) for text in kernel or ())]
-    refuse_overwriting("--output", output, read)
-    refuse_overwriting("--report", report, read)
-    if report == output:
-        raise ValueError(f"--report {report}: the model is written there; give another name.")
+    _check_outputs([train, *([view_file] if view_file else [])], kernel, output, report, "model")
     from kernelmosaic.cli.fit import Columns, Request, run_training
     from kernelmosaic.cli.methods import Wishes, read_costs
 
@@ -246,7 +242,7 @@ def predict(
     """Predict the rows of a table. If it has the target column, the score is told as well."""
     existing_file(model, "a model file")
     existing_file(new, "a table")
-    _check_outputs(model, new, kernel, output)
+    _check_outputs([model, new], kernel, output)
     from kernelmosaic.cli.predict import Question, run_prediction
 
     asked = Question(model, new, tuple(id_columns or ()), tuple(kernel or ()), tuple(view or ()), on)
@@ -267,7 +263,7 @@ def explain(
     need("skops", "persistence")
     existing_file(model, "a model file")
     existing_file(new, "a table")
-    _check_outputs(model, new, kernel, output, report)
+    _check_outputs([model, new], kernel, output, report)
     from kernelmosaic.cli.explain import run_explanation
     from kernelmosaic.cli.predict import Question
 
@@ -276,13 +272,18 @@ def explain(
 
 
 def _check_outputs(
-    model: Path, new: Path, kernels: Sequence[str] | None, output: Path | None, report: Path | None = None
+    inputs: Sequence[Path],
+    kernels: Sequence[str] | None,
+    output: Path | None,
+    report: Path | None = None,
+    what: str = "table",
 ) -> None:
-    read = [model, new, *(Path(text.partition("=")[2]) for text in kernels or ())]
+    """Refuse outputs that are inputs, or one file for two."""
+    read = [*inputs, *(Path(text.partition("=")[2]) for text in kernels or ())]
     refuse_overwriting("--output", output, read)
     refuse_overwriting("--report", report, read)
     if report is not None and report == output:
-        raise ValueError(f"--report {report}: the table is written there; give another name.")
+        raise ValueError(f"--report {report}: the {what} is written there; give another name.")
 
 
 def inspect(

@@ -48,8 +48,10 @@ from kernelmosaic.cli.views import (
     read_views,
 )
 
-#: How exactly the fits that only choose a price are solved, where no estimator chooses it by itself.
+#: How exactly the fits that only choose a price are solved.
 _LOOSE = 1e-2
+#: The same of paths, whose fits begin near the solution of another part and would end where they began.
+_LOOSE_ON_PATHS = 3e-3
 #: So many views are told one by one.
 _MOST_VIEWS = 20
 #: Up to this many kernels a response surface is a quadratic; above, a plane.
@@ -242,10 +244,12 @@ def _follow_paths(
         return score_of(wishes.task, held, found[-1])
 
     model.set_params(scoring=score)._prepare = prepared_anew
+    model._fold_tol = 0.0 if wishes.method == "localized" else _LOOSE_ON_PATHS
     # Threads: the compiled loops let others run, and nothing has to be copied or started.
     with parallel_config(backend="threading"):
         said = _fit(model, prepare.fit_transform(table), y, wishes.task)
-    del model.set_params(scoring=None)._prepare
+    tol = max(model.tol, model._fold_tol)
+    del model.set_params(scoring=None)._prepare, model._fold_tol
     # Of the fits to parts the report tells how many stopped early.
     said = [line for line in said if not line.startswith(f"{type(model).__name__}:")]
     curve = []
@@ -253,7 +257,7 @@ def _follow_paths(
         predictions = np.empty_like(y if wishes.task != SURVIVAL else y[:, 0])
         for f, (_, held) in enumerate(folds):  # scored fold by fold, and there from C to C
             predictions[held] = found[f * len(model.Cs_) + i]
-        loose = int(np.sum(~(model.duality_gaps_[:, i] <= model.tol)))
+        loose = int(np.sum(~(model.duality_gaps_[:, i] <= tol)))
         curve.append(PricePoint(float(C), model.scores_[:, i], predictions, loose))
     return curve, said
 
@@ -405,7 +409,7 @@ def run_training(request: Request) -> None:
     y = material.y[rest]
     splitter = make_splitter(wishes, y)
     pipeline = make_pipeline(wishes, method, material, splitter)
-    for line in describe_views(material):
+    for line in [*describe_views(material), *material.views.notes]:
         say(note=line)
     with progress((0 if splitter is None else splitter.get_n_splits()) + 1) as advance:
         trained = train(pipeline, method, wishes, material.table.iloc[rest], y, splitter, advance)
@@ -414,7 +418,7 @@ def run_training(request: Request) -> None:
     save(trained.pipeline, request.output)
     print_facts(report.title(facts), report.lines(facts, method))
     print_shares(report.shares(trained), trained.pipeline.training_["gates"])
-    for line in [*material.views.notes, *trained.warnings, *report.cautions(facts, trained)]:
+    for line in [*trained.warnings, *report.cautions(facts, trained)]:
         say(note=line)
     print(f"Model: {request.output}")
     if request.report is not None:

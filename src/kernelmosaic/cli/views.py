@@ -385,7 +385,8 @@ def _groups(columns: Sequence[str]) -> dict[str, list[str]]:
     shared = {key[0]: members for key, members in groups.items() if regular or len(members) >= _FEWEST}
     if not 2 <= len(shared) <= _MOST_GROUPS:
         return {"all": list(columns)} if columns else {}
-    alone = [name for name in columns if not any(name in members for members in shared.values())]
+    grouped = {name for members in shared.values() for name in members}
+    alone = [name for name in columns if name not in grouped]
     return {**shared, **({"other": alone} if alone else {})}
 
 

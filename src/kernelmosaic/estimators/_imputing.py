@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -47,9 +48,9 @@ class TableImputer(TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> Any:
         """Return the data frame with its cells filled."""
         filled = X.copy()
-        shared = [name for view in self.views for name in view]
+        readers = Counter(name for view in self.views for name in view)
         # A column that two views read is there for both or for none, so it is filled.
-        alone = [list(view) for view in self.views if all(shared.count(name) == 1 for name in view)]
+        alone = [list(view) for view in self.views if all(readers[name] == 1 for name in view)]
         lacking = {name: X[view].isna().all(axis=1) for view in alone for name in view}
         for name, value in self.fill_.items():
             empty = X[name].isna()

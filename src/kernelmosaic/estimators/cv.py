@@ -68,6 +68,8 @@ class PathCV(BaseEstimator):
     _calibration: Calibration | None = None
     #: Prepares the samples of every fold anew, where that is more than to standardise them; see `Samples`.
     _prepare: Callable[[Any, Any], tuple[Any, Any]] | None = None
+    #: How exactly the fits to folds are solved, if less so than `tol` asks for.
+    _fold_tol: float = 0.0
 
     # The search ----------------------------------------------------------------------------------------------------
 
@@ -84,7 +86,8 @@ class PathCV(BaseEstimator):
         model = partial(self._model, samples, seed=seed)
         # Made one fold after the other: fitted models are large, and go when their fold is done.
         tasks = (
-            ([[model(C, norm) for C in order] for norm in norms], samples, *fold, bool(self.scale)) for fold in folds
+            ([[self._loosened(model(C, norm)) for C in order] for norm in norms], samples, *fold, bool(self.scale))
+            for fold in folds
         )
         paths = list(self._run(tasks, len(folds)))
         self._warn_of_gaps(paths)
@@ -129,6 +132,9 @@ class PathCV(BaseEstimator):
         model = self._model_class(**params)
         model._fit_device, model._fit_input = self._fit_device, self._fit_input
         return model
+
+    def _loosened(self, model: Any) -> Any:
+        return model if model.tol >= self._fold_tol else model.set_params(tol=self._fold_tol)
 
     def _variant(self, norm: Any) -> dict[str, Any]:
         """Return the parameters that stand for one of the norms."""
@@ -234,10 +240,11 @@ class PathCV(BaseEstimator):
 
     def _warn_of_gaps(self, found: list[list[list[HeldOut]]]) -> None:
         gaps = np.array([one.gap for fold in found for path in fold for one in path])
-        loose = int(np.sum(gaps > self.tol))
+        tol = max(self.tol, self._fold_tol)
+        loose = int(np.sum(gaps > tol))
         if loose:
             warnings.warn(
-                f"{type(self).__name__}: {loose} of {len(gaps)} fits stopped above tol={self.tol:g}, "
+                f"{type(self).__name__}: {loose} of {len(gaps)} fits stopped above tol={tol:g}, "
                 f"the loosest at a relative duality gap of {gaps.max():.2g}; raise max_iter, accept a larger tol, or "
                 "try smaller Cs.",
                 ConvergenceWarning,
