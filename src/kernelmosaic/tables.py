@@ -321,7 +321,7 @@ def refuse(faults: Sequence[Fault], where: Any) -> None:
     if not faults:
         return
     shown = "; ".join(map(str, faults[:_MOST_FAULTS]))
-    left = len(faults) - _MOST_FAULTS
+    left = len({fault.column for fault in faults[_MOST_FAULTS:]})
     more = f"; and {left} more column{'s' * (left > 1)}" if left > 0 else ""
     remedies = "".join(f" {text}" for text in dict.fromkeys(fault.remedy for fault in faults) if text)
     raise ValueError(f"{where}, {shown}{more}.{remedies}")

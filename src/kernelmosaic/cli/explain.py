@@ -60,7 +60,7 @@ def write_explanation(rows: NewRows, answers: Any, asked: Question, path: Path) 
     page.heading("Which kernels decide")
     page.paragraph(
         "A contribution is what a kernel adds to the decision on a row. Together with the constant they add up "
-        "to its decision. Large sizes are what matters over all rows; the mean tells to which side."
+        "to its decision. A kernel of a large mean size matters on many rows; the mean tells to which side."
     )
     if find_spec("matplotlib") is not None:
         alt = "Mean size of each kernel's contribution"
@@ -76,8 +76,13 @@ def write_explanation(rows: NewRows, answers: Any, asked: Question, path: Path) 
         page.paragraph(f"The first {len(shown)} of {len(answers)}; `-o table.csv` writes all.")
     head = [name for name in answers.columns if name not in {*kernels, "constant"}]
     body = [
-        [str(i), *(_written(row[name]) for name in head), _largest(row, kernels), _written(row["constant"])]
-        for i, (_, row) in enumerate(shown.iterrows(), start=1)
+        [
+            str(1 + i // max(len(rows.labels), 1)),
+            *(_written(row[name]) for name in head),
+            _largest(row, kernels),
+            _written(row["constant"]),
+        ]
+        for i, (_, row) in enumerate(shown.iterrows())
     ]
     columns = ("row", *head, "largest contributions", "constant")
     page.table(Table("Decisions and what they are made of.", columns, body, searchable=len(body) > 12))

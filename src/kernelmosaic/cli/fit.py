@@ -89,7 +89,7 @@ class Trained:
     baseline : float or None
         Score, on the same parts, of the rule that looks at no column.
     seconds : float
-        Of the last fit.
+        Of all fits, cross-validation included.
     warnings : list of str
         What the last fit had to say.
     search : object
@@ -209,7 +209,6 @@ def train(
         search = _search_penalties(clone(plain).set_params(**{parameter: price}), folds, wishes, table, y)
         chosen.set_params(model__penalties=search.best_estimator_.named_steps["model"].penalties)
     advance("fitting to all rows", len(folds))
-    start = perf_counter()
     said = _fit(chosen, table, y, wishes.task)
     return Trained(chosen, curve, price, baseline, perf_counter() - start, said, search)
 

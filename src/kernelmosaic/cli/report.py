@@ -146,7 +146,7 @@ def lines(facts: Facts, method: Method) -> list[tuple[str, str]]:
         found.append((f"{SCORES[facts.task]} on held-out rows", figure(facts.task, facts.test)))
     found.append(("support vectors", f"{facts.n_support} ({100 * facts.support_fraction:.1f} % of the rows)"))
     found.append(("certified gap", f"{facts.gap:.1e}"))
-    found.append(("seconds to fit", f"{facts.seconds:.2f}"))
+    found.append(("seconds in all", f"{facts.seconds:.2f}"))
     return found
 
 
