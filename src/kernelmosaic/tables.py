@@ -316,6 +316,14 @@ class Fault:
         return f"row {self.row + 1}{others}, column {self.column!r}{self.what}"
 
 
+class BadCells(ValueError):
+    """What `refuse` raises; it knows the faults it names."""
+
+    def __init__(self, message: str, faults: Sequence[Fault]) -> None:
+        super().__init__(message)
+        self.faults = list(faults)
+
+
 def refuse(faults: Sequence[Fault], where: Any) -> None:
     """Raise naming the columns that cannot be used, a handful of them, and what would mend them."""
     if not faults:
@@ -324,7 +332,7 @@ def refuse(faults: Sequence[Fault], where: Any) -> None:
     left = len({fault.column for fault in faults[_MOST_FAULTS:]})
     more = f"; and {left} more column{'s' * (left > 1)}" if left > 0 else ""
     remedies = "".join(f" {text}" for text in dict.fromkeys(fault.remedy for fault in faults) if text)
-    raise ValueError(f"{where}, {shown}{more}.{remedies}")
+    raise BadCells(f"{where}, {shown}{more}.{remedies}", faults)
 
 
 def read_columns(
@@ -356,7 +364,7 @@ def read_columns(
             faults += wrong
         else:
             cells = [None if lost else str(value) for value, lost in zip(table[name], missing, strict=True)]
-            made[name] = np.array(cells, dtype=object)
+            made[name] = pd.Series(cells, dtype=object)  # newer versions of pandas would take it for something else
     refuse(faults, where)
     return pd.DataFrame({name: made[name] for name in dict.fromkeys([*numbers, *texts])}, index=range(len(table)))
 

@@ -25,7 +25,7 @@ def holes(seed=0, n=60):
 
 def test_all_bad_columns_are_named_at_once(capsys, tmp_path):
     table = pd.concat([flowers(), flowers(seed=1).add_suffix("2")], axis=1).drop(columns="kind2").astype(object)
-    table.loc[[3, 4], "shape_a"] = None
+    table.loc[[3, 4], "shape_a"] = table.loc[11, "kind"] = None
     table.loc[5, "shape_b"] = "wide"
     table.loc[6, "noise_a"] = "inf"
     table.loc[7, "colour"] = None
@@ -33,11 +33,12 @@ def test_all_bad_columns_are_named_at_once(capsys, tmp_path):
     table.loc[9, ["shape_a2", "shape_b2"]] = None
     line = run(capsys, "fit", write(table, tmp_path / "t.csv"), "--target", "kind").error
     for words in (
+        "row 12, column 'kind' is empty",
         "row 4 (and 1 more), column 'shape_a' is empty",
         "row 6, column 'shape_b': 'wide' is not a number",
         "row 7, column 'noise_a' is infinite",
         "row 9, column 'noise_b': 1e+300 is too large",
-        "and 2 more columns",
+        "and 3 more columns",
         "--impute",
     ):
         assert words in line

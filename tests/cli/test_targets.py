@@ -156,3 +156,13 @@ def test_methods_that_choose_no_price_know_them_if_asked_to(capsys, tmp_path, ar
 def test_a_regression_knows_none(capsys, tmp_path):
     path = write(curve(), tmp_path / "t.csv")
     assert "--proba" in run(capsys, "fit", path, "--target", "y", "--proba").error
+
+
+def test_parts_in_which_no_two_rows_can_be_compared(capsys, tmp_path):
+    table = patients(n=30)
+    order = np.argsort(-table["days"])
+    table["died"] = 0
+    table.loc[order[:2], "died"] = 1  # the last two of all: nobody is known to outlive either but one another
+    path = write(table, tmp_path / "t.csv")
+    done(capsys, "fit", path, *SURVIVAL, "--view", "a=u,v:linear", "--folds", "2", "-o", tmp_path / "m.skops")
+    assert load(tmp_path / "m.skops").training_["score"]["mean"] == 0.5

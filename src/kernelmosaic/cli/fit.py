@@ -121,7 +121,10 @@ def score_of(task: str, y: Any, predicted: Any) -> float:
     if task == SURVIVAL:
         from kernelmosaic.estimators.survival import concordance
 
-        return concordance(y, predicted)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            value = concordance(y, predicted)
+        return 0.5 if np.isnan(value) else value  # of rows that cannot be compared, any order is as good
     rest, spread = np.sum((y - predicted) ** 2), np.sum((y - np.mean(y)) ** 2)
     return float(1 - rest / spread) if spread > 0 else 0.0
 
@@ -460,7 +463,7 @@ def describe_views(material: Material) -> list[str]:
 
 def read_material(request: Request) -> Material:
     """Read the files, and lay out which kernel reads which columns."""
-    from kernelmosaic.tables import kind_of, looks_like_an_index, read_table
+    from kernelmosaic.tables import kind_of, looks_like_an_index, read_table, refuse
 
     asked = request.columns
     raw = read_table(request.path)
@@ -469,7 +472,7 @@ def read_material(request: Request) -> Material:
         if not asked.views:
             raise ValueError("--on: there is no --view of a file to join; write --view name=FILE.")
         raw, joined = join_tables(raw, asked.views, asked.on, request.path)
-    target = read_target(raw, request)
+    target, faults = _target_or_faults(raw, request)
     everything = list(raw.columns)
     dropped = [name for text in asked.drop for name in match_columns(text.split(","), everything, f"--drop {text}")]
     names = [name for name in everything if name not in {*target.columns, asked.rows, asked.on, *dropped}]
@@ -480,7 +483,8 @@ def read_material(request: Request) -> Material:
     views = _choose_views(request, kinds, target.task, joined)
     views.notes += [f"column {name!r} is left out: it numbers the rows." for name in indices]
     plan = make_plan(views.views, kinds, raw, rows_column, request.path, named, asked.impute)
-    table = plan.table(raw, request.path)
+    table, more = _table_or_faults(plan, raw, request)
+    refuse([*faults, *more], request.path)
     _check_missing_views(request, plan, table)
     check_lengths(views.views, table, request.path)
     rest, held = split_off(request, target.task, target.y)
@@ -504,6 +508,26 @@ def _check_missing_views(request: Request, plan: Plan, table: Any) -> None:
             f"--method {request.wishes.method}: some rows lack a view, which mkl, localized and rmkl alone learn from; "
             "--impute median fills it in."
         )
+
+
+def _target_or_faults(raw: Any, request: Request) -> tuple[Target, list[Any]]:
+    """Return the target; if it has cells that cannot be used, its columns and these, to be told with all others."""
+    from kernelmosaic.tables import BadCells
+
+    try:
+        return read_target(raw, request), []
+    except BadCells as error:
+        names = [*(request.columns.target or "").split(","), request.columns.target, request.columns.event]
+        return Target(request.wishes.task, tuple(str(name).strip() for name in names), np.empty(0)), error.faults
+
+
+def _table_or_faults(plan: Plan, raw: Any, request: Request) -> tuple[Any, list[Any]]:
+    from kernelmosaic.tables import BadCells
+
+    try:
+        return plan.table(raw, request.path), []
+    except BadCells as error:
+        return None, error.faults
 
 
 def read_target(raw: Any, request: Request) -> Target:
