@@ -2,7 +2,7 @@
 # Another interpreter:  make test PYTHON=python3.13
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs linkcheck format bench benchname reproduce campaign clean
+.PHONY: help demo test lint docs linkcheck format bench benchname reproduce studies studyname campaign clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,6 +10,7 @@ MADE := $(VENV)/.made
 DEMO := $(VENV)/.demo-installed
 DEV := $(VENV)/.dev-installed
 DOCS := $(VENV)/.docs-installed
+STUDIES := $(VENV)/.studies-installed
 
 # The first interpreter on the path that is new enough; a macOS or older Debian `python3` may not be.
 RECENT := import sys; sys.exit(sys.version_info < (3, 11))
@@ -54,13 +55,20 @@ benchname:
 reproduce: $(DEV) ## the papers run again, all of them or make reproduce NAME=000-table1; goes on where it stopped
 	$(BIN)/python -m reproduction $(or $(NAME),--all)
 
+studies: studyname $(STUDIES) ## a study on published problems: make studies NAME=chemistry DATA=folder; goes on where it stopped
+	$(BIN)/python studies/$(NAME).py $(if $(DATA),--data $(DATA))
+
+studyname:
+	@test -f "studies/$(NAME).py" || { echo "make studies NAME=…, one of:" \
+		$(filter-out common,$(basename $(notdir $(wildcard studies/[a-z]*.py)))) >&2; exit 2; }
+
 N ?= 1000
 campaign: $(DEV) ## random problems, each checked by other means: make campaign N=10000
 	$(BIN)/python -m tests.campaign --count $(N) --n-jobs 2 --log campaign.jsonl $(if $(SEED),--seed $(SEED))
 
 clean: ## remove .venv, caches and what was built
 	rm -rf $(VENV) build dist campaign.jsonl .hypothesis .mypy_cache .pytest_cache .ruff_cache kernelmosaic-demo.html docs/_build docs/auto_examples docs/generated
-	find src reproduction tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src reproduction studies tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are written last: a failed or interrupted step is simply done again.
 $(MADE):
@@ -81,6 +89,11 @@ $(DEMO): pyproject.toml | $(MADE)
 $(DEV): pyproject.toml | $(MADE)
 	@echo "Installing kernelmosaic and what its tests need into $(VENV) …"
 	@$(BIN)/python -m pip install --quiet --editable ".[test,lint]"
+	@touch $(DEMO) $@
+
+$(STUDIES): pyproject.toml | $(MADE)
+	@echo "Installing kernelmosaic and what its studies need into $(VENV) …"
+	@$(BIN)/python -m pip install --quiet --editable ".[studies]"
 	@touch $(DEMO) $@
 
 $(DOCS): pyproject.toml | $(MADE)
