@@ -10,7 +10,6 @@ docs/studies_omics.md.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +20,6 @@ from common import Row, Store, cpu_time, data_file, markdown, p_text, read_table
 from joblib import Parallel, delayed
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, StackingClassifier
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
 from sklearn.model_selection import GridSearchCV, StratifiedShuffleSplit
@@ -140,9 +138,7 @@ def run_split(unit: str, views: Views, train: np.ndarray, test: np.ndarray) -> R
 
     kernels = kernels_of(views.columns)
     learned = {name: MKLClassifierCV(kernels, Cs=CS, norms=(norm,), cv=5) for name, norm in NORMS.items()}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        figures[OURS] = best("MKL, ", learned, lambda name, X: X)
+    figures[OURS] = best("MKL, ", learned, lambda name, X: X)
     each = {view: tuned_svc() for view in views.columns}
     figures["best view, SVC"] = best("only ", each, lambda view, X: X[:, views.columns[view]])
     for name, model in others(views.columns).items():
@@ -309,6 +305,37 @@ def section(problem: str, table: list[Row], weights: list[Row]) -> str:
     )
 
 
+def conclusions(table: list[Row]) -> Row:
+    """Return the figures that the conclusion quotes."""
+
+    def of(method: str, published: bool = False) -> list[Row]:
+        rows = [row for row in table if (row["problem"], row["method"]) == ("rosmap", method)]
+        return [row for row in rows if (row["split"] == "published") == published]
+
+    def each(method: str, figure: str = "accuracy") -> np.ndarray:
+        return np.array([row[figure] for row in of(method)])
+
+    sizes = {"n_train": int(of(OURS)[0]["train"]), "n_test": int(of(OURS)[0]["test"])}
+
+    def p(method: str, figure: str) -> str:
+        return p_text(t_test_resampled(each(OURS, figure), each(method, figure), **sizes).p_value)
+
+    named = {"ours": OURS, "uniform": "MKL, uniform", "columns": "all columns, SVC", "stacked": "stacked SVCs"}
+    named["forest"] = "random forest"
+    return {
+        **{f"rosmap_{name}": f"{each(method).mean():.3f}" for name, method in named.items()},
+        "gain": (each(OURS) - each("best view, SVC")).mean(),
+        "gain_auc": (each(OURS, "AUC") - each("best view, SVC", "AUC")).mean(),
+        "view_p": p("best view, SVC", "accuracy"),
+        "view_p_auc": p("best view, SVC", "AUC"),
+        "forest_p": p("random forest", "accuracy"),
+        "forest_p_auc": p("random forest", "AUC"),
+        "forest_published": f"{of('random forest', published=True)[0]['accuracy']:.3f}",
+        "spread": each(OURS).std(ddof=1),
+        "n_test": sizes["n_test"],
+    }
+
+
 def page() -> str:
     """Return the page, made from the committed tables alone."""
     table, weights, times = read_table("omics"), read_table("omics_weights"), read_table("omics_times")
@@ -320,8 +347,7 @@ def page() -> str:
         times=", ".join(f"{method} {seconds:.1f}" for method, seconds in spent.items()),
         machine=times[-1]["method"],
         picture=PICTURE,
-        conclusion=CONCLUSION,
-        weights=WEIGHTS,
+        **conclusions(table),
     )
 
 
@@ -340,7 +366,7 @@ methylation and microRNA (ROSMAP, as MOGONET's authors prepared it), and three s
 expression, microRNA and proteins (TCGA, as in mixOmics). Each view has a linear kernel and a Gaussian one of the
 median distance; {{class}}`~kernelmosaic.MKLClassifierCV` standardises, and five folds choose C. *Chosen by folds*
 leaves them the norm as well. Beside them: the best view and all columns together (SVC, C and width by five folds),
-one SVC per view stacked by logistic regression, a random forest of 200 trees, and gradient boosting of histograms.
+one SVC per view (C = 1) stacked by logistic regression, a random forest of 200 trees, gradient boosting of histograms.
 
     make studies NAME=omics DATA=FOLDER
 
@@ -348,7 +374,27 @@ Means and deviations are over {resamplings} stratified resamplings of the same s
 by folds* on the same splits by {{func}}`~kernelmosaic.stats.t_test_resampled`, which allows for the samples that the
 splits share. F1 is that of the disease, or the mean over the classes; so is the area under the ROC curve (AUC).
 
-{conclusion}
+To save time some settings were cut after one look at the published splits, before the resamplings: fewer values of C
+and of the width, C = 1 in the stacked machines, fewer trees.
+
+## Conclusion
+
+- Several views seem worth having on ROSMAP: all of them together are {gain:.2f} in accuracy (*p* = {view_p}) and
+  {gain_auc:.2f} in AUC (*p* = {view_p_auc}) ahead of the best one, on average over the resamplings. How they are put
+  together hardly matters: learned weights ({rosmap_ours}), uniform ones ({rosmap_uniform}), one SVC on all columns
+  ({rosmap_columns}) and stacked SVCs ({rosmap_stacked}) cannot be told apart.
+- In the resamplings of ROSMAP kernel machines seem ahead of trees: {rosmap_ours} against {rosmap_forest} for the random
+  forest, *p* = {forest_p}, and {forest_p_auc} in AUC. On the published split it is the other way round in accuracy: the
+  random forest has {forest_published}, more than MOGONET's 0.815, and none of our machines reaches that. With {n_test}
+  test patients the accuracy of one and the same method has a deviation of {spread:.3f} from split to split: figures on
+  one split, ours included, decide nothing.
+- Breast cancer subtypes are easy: gene expression alone is as good as everything together, and only gradient boosting
+  falls behind. Where proteins were measured norm 1 gives them about three tenths of the weight, and yet all three views
+  together cannot be told apart from the best one.
+- What learned weights give here is not accuracy but an account of the views, and that of norm 1 is less steady than
+  that of norm 2.
+
+No *p* is corrected for the number of comparisons; with eight methods beside ours, those above 0.006 prove little.
 
 {sections}
 
@@ -356,16 +402,14 @@ splits share. F1 is that of the disease, or the mean over the classes; so is the
 
 ![Shares of the weights, problem by problem](images/{picture})
 
-In brackets, and as bars: from the second lowest to the second highest of {resamplings} resamplings. {weights}
+In brackets, and as bars: from the second lowest to the second highest of {resamplings} resamplings.
+Weights of several classes are means over the classes.
 
 ## Times
 
 CPU seconds per split of ROSMAP, all folds included: {times}. Machine: {machine}; shared with other work while this
 ran.
 """
-#: What a reader should take away; the figures are those of the tables.
-CONCLUSION = ""
-WEIGHTS = ""
 
 
 def write_page() -> None:
