@@ -2,7 +2,7 @@
 # Another interpreter:  make test PYTHON=python3.13
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs linkcheck format bench benchname reproduce studies studyname campaign clean
+.PHONY: help demo test test-lowest coverage lint docs linkcheck format bench benchname reproduce studies studyname campaign release clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -21,13 +21,28 @@ PYTEST_ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 help: ## this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 13
 
 demo: $(DEMO) ## the main job on embedded data, under a minute
 	$(BIN)/kernelmosaic demo
 
 test: lint ## lint, types and every test
 	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=8 --dist worksteal -m "not torch" $(PYTEST_ARGS)
+
+test-lowest: ## the tests with the oldest versions that pyproject.toml allows, in .venv-lowest
+	@test -n "$(PYTHON)" && "$(PYTHON)" -m venv .venv-lowest
+	@.venv-lowest/bin/python -m pip install --quiet uv
+	@.venv-lowest/bin/uv pip install --quiet --python .venv-lowest/bin/python --resolution lowest-direct --editable ".[test]"
+	.venv-lowest/bin/python -m pytest -n $(WORKERS) --maxprocesses=8 --dist worksteal -m "not torch" $(PYTEST_ARGS)
+
+coverage: $(DEV) ## which lines the tests run
+	@$(BIN)/python -m pip install --quiet --editable ".[coverage]"
+	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=8 --dist worksteal -m "not torch" \
+		--cov --cov-report=term:skip-covered --cov-report=html:coverage-html $(PYTEST_ARGS)
+
+release: $(DEV) ## build, and check what was built: make release; then python tools/release.py --tag
+	@$(BIN)/python -m pip install --quiet --editable ".[release]"
+	$(BIN)/python tools/release.py
 
 lint: $(DEV) ## ruff, mypy, codespell
 	$(BIN)/ruff check .
@@ -53,7 +68,7 @@ benchname:
 		$(basename $(notdir $(wildcard benchmarks/[a-z]*.py))) >&2; exit 2; }
 
 reproduce: $(DEV) ## the papers run again, all of them or make reproduce NAME=000-table1; goes on where it stopped
-	$(BIN)/python -m reproduction $(or $(NAME),--all)
+	$(BIN)/python -m reproduction $(or $(NAME),--all) $(if $(COMMIT),--commit $(COMMIT))
 
 studies: studyname $(STUDIES) ## a study on published problems: make studies NAME=chemistry DATA=folder; goes on where it stopped
 	$(BIN)/python studies/$(NAME).py $(if $(DATA),--data $(DATA))
@@ -62,12 +77,13 @@ studyname:
 	@test -f "studies/$(NAME).py" || { echo "make studies NAME=…, one of:" \
 		$(filter-out common,$(basename $(notdir $(wildcard studies/[a-z]*.py)))) >&2; exit 2; }
 
+COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null)
 N ?= 1000
 campaign: $(DEV) ## random problems, each checked by other means: make campaign N=10000
 	$(BIN)/python -m tests.campaign --count $(N) --n-jobs 2 --log campaign.jsonl $(if $(SEED),--seed $(SEED))
 
 clean: ## remove .venv, caches and what was built
-	rm -rf $(VENV) build dist campaign.jsonl .hypothesis .mypy_cache .pytest_cache .ruff_cache kernelmosaic-demo.html docs/_build docs/auto_examples docs/generated
+	rm -rf $(VENV) .venv-lowest build dist coverage-html .coverage* campaign.jsonl .hypothesis .mypy_cache .pytest_cache .ruff_cache kernelmosaic-demo.html docs/_build docs/auto_examples docs/generated
 	find src reproduction studies tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are written last: a failed or interrupted step is simply done again.

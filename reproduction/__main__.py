@@ -11,7 +11,19 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import NoReturn
 
-from reproduction import EXPERIMENTS, FULL, QUICK, Finished, Settings, find_experiments, make_executor, run_experiments
+from reproduction import (
+    EXPERIMENTS,
+    FULL,
+    QUICK,
+    Experiment,
+    Finished,
+    Scale,
+    Settings,
+    find_experiments,
+    make_executor,
+    run_experiments,
+)
+from reproduction.store import COMMIT
 
 _SEEDS = 2**32
 
@@ -56,6 +68,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--jobs", type=_whole(None), default=0, help="processes to run in; 0 means one per core")
     add("--dask", metavar="ADDRESS", help="run on the Dask scheduler at this address, or on a 'local' cluster")
     add("--seed", type=_whole(_SEEDS), default=0, help="seed of everything random")
+    add("--commit", help=f"commit of the sources, for the page to name; else the variable {COMMIT}")
+    add("--plan", action="store_true", help="print what is to be run and about how long it takes, and exit")
     return parser
 
 
@@ -122,9 +136,13 @@ def _reproduce(given: argparse.Namespace) -> int:
         return 0
     if bool(given.names) == given.all:
         raise ValueError("give either the names of experiments or --all; --list names them.")
+    chosen = find_experiments(given.names or list(EXPERIMENTS))
+    if given.plan:
+        return _plan(chosen, QUICK if given.quick else FULL)
+    if given.commit:
+        os.environ[COMMIT] = given.commit
     home = _data_home(given.data)
     _check_run_folder(given.output)
-    chosen = find_experiments(given.names or list(EXPERIMENTS))
     executor = make_executor(given.jobs or os.cpu_count() or 1, given.dask)
     from reproduction.console import print_table, watching
 
@@ -138,8 +156,22 @@ def _reproduce(given: argparse.Namespace) -> int:
             return _fail(f"stopped; {kept}. The same command goes on from there.", 130)
     for finished in done:
         print_table(finished, given.quick)
-    print(f"Tables: {given.output}")
+    from reproduction.markdown import write_markdown
+    from reproduction.reading import read_run
+
+    page = write_markdown(read_run(given.output, EXPERIMENTS), given.output / "report.md")
+    print(f"Tables: {given.output}, and a short page of them: {page}")
     return _print_failures(done)
+
+
+def _plan(chosen: Sequence[Experiment], scale: Scale) -> int:
+    total = 0.0
+    for one in chosen:
+        costs = [unit.cost for unit in one.units(scale)]
+        total += sum(costs)
+        print(f"{one.name:26}{len(costs):5} units, about {sum(costs):6.0f} s of work, the longest {max(costs):4.0f} s")
+    print(f"all: about {total / 3600:.1f} hours of work on one core")
+    return 0
 
 
 def _print_failures(done: Sequence[Finished]) -> int:

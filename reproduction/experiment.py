@@ -81,7 +81,7 @@ class Unit:
         Number of the split seed, from 0: the whole of a cell is run again with other draws and splits, so that what
         two runs of the same differ by is known.
     cost : float
-        A guess of the seconds it takes, for the estimate of the time left; only the ratios matter.
+        A guess of the seconds it takes, for the order of the units and the estimate of the time left.
     """
 
     experiment: str
@@ -225,6 +225,8 @@ class Experiment:
     another_reading_of : str
         Name of the experiment that fills the same table under the reading that is taken for the paper's; this one
         shows what another reading would give.
+    pace : float
+        Seconds that a unit of cost 1 takes, roughly: what is long is begun first, of all experiments.
     version : int
         Raise it when what a unit computes changes, so that old results are not mixed with new ones.
     """
@@ -238,11 +240,12 @@ class Experiment:
     splits: int = 10
     apart: tuple[Apart, ...] = ()
     another_reading_of: str = ""
+    pace: float = 1.0
     version: int = 1
 
     def units(self, scale: Scale) -> list[Unit]:
-        """Return all units of this experiment at this scale."""
-        return self.protocol.units(self.name, scale)
+        """Return all units of this experiment at this scale, their costs in seconds."""
+        return [replace(unit, cost=unit.cost * self.pace) for unit in self.protocol.units(self.name, scale)]
 
     def rows(self, records: Sequence[Record]) -> list[Row]:
         """Return the table, with the published figures beside ours."""

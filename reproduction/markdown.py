@@ -30,7 +30,8 @@ _RULE = (
     "points (0.02 for a weight). Counts and verdicts must be equal. A cell counts by the share of its runs that agree. "
     "The *ceiling* is how often two of our own runs agree with each other by the same rule: nobody can expect to agree "
     "with a paper more often. *Gains* are the methods' figures less those of their baselines on the same splits, which "
-    "forgives a setting that both were given. Weights printed as zero are counted apart. The tables themselves are the "
+    "forgives a setting that both were given. Weights printed as zero are counted apart. How often a kernel is "
+    "chosen is a count of the paper's splits, whose own standard error follows from it. The tables themselves are the "
     "files `docs/reproduction/*.csv`."
 )
 _TESTS = (
@@ -74,10 +75,12 @@ def _about(run: Run) -> list[str]:
     papers = sorted({one.experiment.paper for one in run.results})
     versions = ", ".join(f"{name} {machine.get(name)}" for name in _VERSIONS)
     units = sum(one.work.units for one in run.results)
+    commit = f" of commit {machine['commit']}" if machine.get("commit") else ""
+    where = f"{machine.get('cpus')} CPUs ({machine.get('machine')}, {str(machine.get('system')).split('-')[0]})"
     made = (
-        f"Run on {facts.get('started', 'an unknown day')[:10]} with seed {facts['seed']} at {facts['scale']['name']} "
-        f"scale: {len(run.results)} experiments, {units} units, {_duration(seconds)} of work on {machine.get('cpus')} "
-        f"CPUs ({machine.get('machine')}, {str(machine.get('system')).split('-')[0]}); {versions}.{quick}"
+        f"Run{commit} on {facts.get('started', 'an unknown day')[:10]} with seed {facts['seed']} at "
+        f"{facts['scale']['name']} scale: {len(run.results)} experiments, {units} units, {_duration(seconds)} of work "
+        f"on {where}; {versions}.{quick}"
     )
     earlier = ", ".join(f"`{one.experiment.name}`" for one in run.results if one.is_earlier)
     if earlier:
@@ -85,7 +88,8 @@ def _about(run: Run) -> list[str]:
             f"\n\n**Not yet run again**: {earlier}. Their figures are of an earlier definition, under other readings "
             "and with fewer splits than this page describes."
         )
-    return [made, "\n".join(f"- **{paper}** {_PAPERS.get(paper, '')}" for paper in papers)]
+    # A study of several papers is none of its own.
+    return [made, "\n".join(f"- **{paper}** {_PAPERS[paper]}" for paper in papers if paper in _PAPERS)]
 
 
 def _is_counted(one: Result) -> bool:
@@ -180,10 +184,13 @@ def _claims(judged: Sequence[Judged]) -> list[str]:
         )
         for one in judged
     ]
+    failed = [one for one in judged if one.verdict.outcome == FAILED]
+    instead = [f"- {one.claim.text} (`{one.experiment}`): {one.verdict.said}" for one in failed]
     return [
         "## What the papers claim",
         _TESTS.format(counts=decided or "none decided"),
         _table(("paper", "claim", "experiment", "here", "by"), rows),
+        *(["Where a claim did not hold, the data say instead:", "\n".join(instead)] if instead else []),
     ]
 
 

@@ -156,7 +156,7 @@ def _claims(page: Page, judged: Sequence[Judged]) -> None:
         (
             one.claim.text,
             Cell(one.verdict.outcome, tones.get(one.verdict.outcome, "warn")),
-            one.verdict.statistic,
+            one.verdict.statistic + f". {one.verdict.said}" * (one.verdict.outcome == FAILED),
             one.experiment or f"paper {one.claim.paper}",
         )
         for one in judged
@@ -183,7 +183,7 @@ def _experiment(page: Page, result: Result, draws: bool) -> None:
     for table in (f_test_table(result.rows), count_table(result.rows)):
         if table is not None:
             page.table(table)
-    for prefix, name in zip(WEIGHTS, ("Weights", "Penalties"), strict=True):
+    for prefix, name in zip(WEIGHTS, ("Weights", "Penalties", "How often each kernel is chosen"), strict=True):
         _weights(page, lines, prefix, name)
     _more_table(page, result, lines)
     if draws:

@@ -13,8 +13,8 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold, cross_val_score
 
-from kernelmosaic.datasets import bayes_decision, make_gaussians, make_waveform
-from kernelmosaic.datasets.generators import _mixture as component_parameters
+from kernelmosaic.datasets import bayes_decision, make_gaussians
+from kernelmosaic.datasets.generators import mixture_of
 from kernelmosaic.estimators import (
     LFDA,
     DiscriminantMKLClassifier,
@@ -31,9 +31,9 @@ from kernelmosaic.plots import (
     LocalKernelDisplay,
     ProjectionDisplay,
 )
-from reproduction import bars
+from reproduction import bars, sketches
 from reproduction.experiment import Settings
-from reproduction.papers.paper_001 import digit_kernels, digits
+from reproduction.papers.paper_001 import CONVERGENCE, SHARES, converging, digit_kernels, digits
 from reproduction.papers.paper_004 import TEN
 from reproduction.protocols import RandomSplits
 from reproduction.reading import Run
@@ -124,7 +124,7 @@ def _truth(ax: Any, n_components: int) -> None:
     """Draw each Gaussian of a mixture, at two standard deviations, and the boundary of the Bayes rule, dashed."""
     from matplotlib.patches import Ellipse
 
-    mixture, ends = component_parameters(n_components), (ax.get_xlim(), ax.get_ylim())
+    mixture, ends = mixture_of(n_components), (ax.get_xlim(), ax.get_ylim())
     for mean, variances in zip(mixture.means, mixture.variances, strict=True):
         ax.add_patch(Ellipse(mean, *4.0 * np.sqrt(variances), fill=False, edgecolor="#555555", linewidth=0.8))
     first, second = (np.linspace(low, high, 200) for low, high in ends)
@@ -193,7 +193,6 @@ _LOCALIZED = (
 
 _COLOURS = ("#E69F00", "#0072B2", "#009E73")
 _DIMENSIONS = (1, 2, 5, 10)
-_SHARES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
 
 
 def motorcycle(settings: Settings, run: Run) -> Any:
@@ -223,30 +222,28 @@ def motorcycle(settings: Settings, run: Run) -> Any:
 
 
 def convergence(settings: Settings, run: Run) -> Any:
-    """Draw the objective over the iterations of LMKL on WAVEFORM, and where each τ would have stopped."""
+    """Draw the objective over the iterations of LMKL on WAVEFORM and OLIVETTI, and where each τ would have stopped."""
     from matplotlib.figure import Figure
 
-    samples = Generated(make_waveform, 300)(settings)
-    y = np.where(samples.y == np.unique(samples.y)[0], 1, -1)
-    model = LocalizedMKLClassifier(
-        [Linear()] * 3, step="armijo", n_init=1, tol=1e-7, max_iter=150, random_state=settings.seed_for("waveform")
-    )
-    model.fit(samples.X, y)
-    objective = np.array([step["objective"] for step in model.history_])
-    falls = (objective[:-1] - objective[1:]) / np.abs(objective[:-1])
-    figure = Figure(figsize=(6.0, 4.4), layout="constrained")
-    axes = figure.subplots()
-    axes.semilogy(objective - objective.min() + 1e-6 * abs(objective.min()), color="black", linewidth=1.2)
-    for share, marker, colour in zip(
-        _SHARES, "os^Dv", ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00"), strict=True
-    ):
-        short = np.flatnonzero(falls < share)
-        if len(short):
-            stop = int(short[0]) + 1
-            height = objective[stop] - objective.min() + 1e-6 * abs(objective.min())
-            axes.plot(stop, height, marker=marker, color=colour, linestyle="none", label=f"τ = {share:g}: {stop}")
-    axes.set(xlabel="iteration", ylabel="objective above its last value")
-    axes.legend(title="would stop at", fontsize=8)
+    figure: Any = Figure(figsize=(11.0, 4.4), layout="constrained")
+    protocol: Any = CONVERGENCE.protocol
+    for ax, data, size in zip(figure.subplots(1, 2), protocol.datasets, protocol.sizes, strict=True):
+        samples = data.source(settings)
+        train, _ = protocol.split(samples, min(size, len(samples.y) - 1), settings.seed_for(data.name, "split", 0))
+        model = converging(1e-7).set_params(random_state=0).fit(train.X, train.y)
+        objective = np.array([step["objective"] for step in model.history_])
+        falls = (objective[:-1] - objective[1:]) / np.abs(objective[:-1])
+        ax.semilogx(np.arange(1, len(objective) + 1), objective, color="black", linewidth=1.2)
+        for share, marker, colour in zip(
+            SHARES, "os^Dv", ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00"), strict=True
+        ):
+            short = np.flatnonzero(falls < share)
+            if len(short):
+                stop = int(short[0]) + 1
+                said = f"τ = {share:g}: {stop}"
+                ax.plot(stop + 1, objective[stop], marker=marker, color=colour, linestyle="none", label=said)
+        ax.set(title=data.name, xlabel="iteration, from 1", ylabel="objective")
+        ax.legend(title="would stop after", fontsize=8)
     return figure
 
 
@@ -315,6 +312,15 @@ def _by_dimension(task: str, settings: Settings) -> dict[str, list[tuple[float, 
 
 _SLIDES = (
     Drawing(
+        "001-machines",
+        "001",
+        "Six small pictures: margin, three kernels, regression tube, one class, three classes, posteriors",
+        "What the machines do: a margin with its support vectors ringed; boundaries of a linear, a quadratic and a "
+        "Gaussian kernel; the tube of regression on one input; the region of one class; three classes by one machine; "
+        "and outputs fitted to posteriors that neighbours give.",
+        sketches.machines,
+    ),
+    Drawing(
         "001-motorcycle",
         "001",
         "Acceleration over time with the curve of local regression, and the three gates below",
@@ -324,10 +330,19 @@ _SLIDES = (
     Drawing(
         "001-convergence",
         "001",
-        "Falling objective over the iterations of LMKL on WAVEFORM with the points where each tolerance stops",
-        "WAVEFORM, first class against the others: the objective of LMKL with three linear kernels, and where the rule "
-        "J(t) > (1 − τ) J(t − 1) would stop for different τ.",
+        "Falling objectives over the iterations of LMKL on WAVEFORM and OLIVETTI with the points where each τ stops",
+        "WAVEFORM, first class against the others, and OLIVETTI, twenty persons against the other twenty: the "
+        "objective of LMKL with three linear kernels, and where the rule J(t) > (1 − τ) J(t − 1) would stop.",
         convergence,
+        version=2,
+    ),
+    Drawing(
+        "001-gates",
+        "001",
+        "Four images of gates by representation and sample, on digits and advertisements, softmax and sigmoid",
+        "MULTIFEAT and ADVERT, 400 samples each: how far the gates of LMKL open every representation, one column a "
+        "sample, ordered by class. Softmax gates share one; sigmoid gates open several.",
+        sketches.view_gates,
     ),
     Drawing(
         "001-projections",
@@ -540,6 +555,14 @@ _TABLES = (
         "Bars a two-class set: seconds of three programs, the program of Kim et al. and double cross-validation",
         "Figure 1. Seconds on the two-class sets; double cross-validation with its whole search.",
         bars.binary_times,
+    ),
+    Drawing(
+        "004-figure2",
+        "004",
+        "A face, and its amplitudes under four scales and six orientations of log-Gabor filters",
+        "As Figure 2, on a stand-in: a face of OLIVETTI under 24 log-Gabor filters, four wavelengths (in pixels) "
+        "by six orientations. The paper's images of gene expression and its constants are not to be had.",
+        sketches.texture,
     ),
     Drawing(
         "004-figure3",

@@ -22,8 +22,6 @@ from reproduction.rows import Row
 from reproduction.sources import Dataset, Samples, classes_or_none, on_scale, take
 
 N_FOLDS = 10
-#: Accuracy on the splits that every method has.
-COMMON = "accuracy:common splits"
 #: A training part takes no more than this share, however small a quick look makes the set.
 _MOST = 0.7
 
@@ -263,8 +261,6 @@ class RandomSplits:
     methods : tuple of Method
     repeats : int
         Splits of each split seed.
-    fewer : tuple of (str, int) pairs
-        Methods too slow for all repeats, and how many of the first they get.
     gains : tuple of Gain
     inputs : str
         How columns are scaled, by the training part: one of `sources.SCALES`.
@@ -274,20 +270,18 @@ class RandomSplits:
     sizes: tuple[int, ...]
     methods: tuple[Method, ...]
     repeats: int
-    fewer: tuple[tuple[str, int], ...] = ()
     gains: tuple[Gain, ...] = ()
     inputs: str = "standardised"
 
     def units(self, experiment: str, scale: Scale) -> list[Unit]:
         """Return all units of the experiment at this scale."""
-        limit, fewer = min(self.repeats, scale.replicates or self.repeats), dict(self.fewer)
         return [
             Unit(experiment, data.name, method.name, method.kernels, repeat, seed, data.cost * method.cost)
             for data in self.datasets
             if data.quick or scale.all_datasets
             for method in self.methods
             for seed in scale.seeds(data.seeds)
-            for repeat in range(min(limit, fewer.get(method.name, limit)))
+            for repeat in range(min(self.repeats, scale.replicates or self.repeats))
         ]
 
     def run(self, unit: Unit, settings: Settings) -> list[Measurement]:
@@ -313,11 +307,5 @@ class RandomSplits:
         return first, second
 
     def summarise(self, records: Sequence[Record]) -> list[Row]:
-        """Return means over the splits and, where some methods have fewer, accuracies on those that all have."""
-        rows = rows_of(cells_of(records), self.gains)
-        if not self.fewer:
-            return rows
-        common = min(count for _, count in self.fewer)
-        shared = cells_of([one for one in records if one.unit.replicate < common])
-        accuracies = [replace(one, values={COMMON: one.values["accuracy"]}) for one in shared]
-        return rows + rows_of(accuracies)
+        """Return means over the splits, then the gains."""
+        return rows_of(cells_of(records), self.gains)

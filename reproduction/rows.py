@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-#: Figures that are set beside published ones, besides weights, gains and counts.
-_COMPARED = ("accuracy", "sv_percent", "total_cost", "explained_variance_2", "mse")
+#: Figures that are set beside published ones, besides gains and counts; by how their names begin.
+_COMPARED = ("accuracy", "sv_percent", "total_cost", "explained_variance_2", "mse", "weight", "selections", "C")
 #: Figures that a table is about, in the order of its columns, and what they are called.
 MAIN = {
     "accuracy": "accuracy %",
@@ -34,7 +34,8 @@ MORE = {
     "seconds": "seconds",
 }
 #: Families of figures that have tables of their own, by how their names begin.
-WEIGHTS = ("weight:", "penalty:")
+WEIGHTS = ("weight:", "penalty:", "selections:")
+SELECTIONS = WEIGHTS[2]
 TESTS = ("F:", "p:")
 COUNTS = ("wins:", "ties:", "losses:", "wilcoxon:", "wilcoxon_p:")
 GAIN = "gain:"
@@ -131,7 +132,7 @@ def tolerance(metric: str, ours: float | None, theirs: float | None) -> float | 
     if metric.startswith(COUNTS[:4]):
         return 0.0
     name = metric.split(":")[1] if metric.startswith(GAIN) else metric
-    if name not in _COMPARED and not name.startswith(WEIGHTS[0]):
+    if name.split(":")[0] not in _COMPARED:
         return None
     known = [one for one in (ours, theirs) if one is not None]
     if not known:
@@ -256,7 +257,10 @@ def join(rows: Iterable[Row], paper: str, table: str, splits: int = 1) -> list[R
     for row in rows:
         figure = _published(paper, table, row)
         if figure is not None:
-            row = replace(row, published=figure.mean, published_std=figure.std, published_count=splits)
+            std = figure.std
+            if row.metric.startswith(SELECTIONS):  # so many of the splits: what is printed tells its deviation
+                std = math.sqrt(figure.mean * (splits - figure.mean))
+            row = replace(row, published=figure.mean, published_std=std, published_count=splits)
         joined.append(row)
     return joined
 
@@ -422,6 +426,8 @@ def _family(row: Row, methods: set[tuple[str, str]]) -> tuple[str, str]:
         return row.metric.split(":")[1], "gains"
     if row.metric.startswith(WEIGHTS[0]):
         return ("weights" if row.published else "zero weights"), ""
+    if row.metric.startswith(SELECTIONS):
+        return ("selections" if row.published else "kernels never selected"), ""
     if row.metric.startswith(COUNTS):
         return "verdicts", ""
     if not methods:

@@ -13,6 +13,9 @@ from reproduction.experiment import Experiment, Record, Settings, Unit
 from reproduction.rows import Row
 from reproduction.store import RunFolder, open_run
 
+#: Units of so many seconds or more are begun before all others.
+_LONG = 10.0
+
 
 @dataclass
 class Finished:
@@ -88,6 +91,9 @@ def run_experiments(
             for progress in under_way.values()
             for unit in progress.pending
         ]
+        # The long ones first, so that no worker is left with one at the end; the others experiment by experiment, so
+        # that what is stopped early has whole tables.
+        tasks.sort(key=lambda task: -task.unit.cost if task.unit.cost >= _LONG else 0.0)
         n_done = sum(len(progress.order) for progress in under_way.values()) - len(tasks)
         watcher.started([task.unit for task in tasks], n_done, runs.n_workers)
         done = {name: _finish(run, one, watcher) for name, one in under_way.items() if not one.missing}
@@ -107,9 +113,7 @@ def _begin(run: RunFolder, experiment: Experiment) -> _Progress:
     units = experiment.units(run.settings.scale)
     kept = run.begin(experiment)
     records = {key: record for key, record in kept.items() if record.failure is None}
-    pending = [unit for unit in units if unit.key not in records]
-    # The longest first, so that no worker is left with a long one at the end.
-    pending.sort(key=lambda unit: -unit.cost)
+    pending = sorted((unit for unit in units if unit.key not in records), key=lambda unit: -unit.cost)
     return _Progress(experiment, [unit.key for unit in units], records, pending, len(pending))
 
 

@@ -141,7 +141,7 @@ def classes_or_none(y: NDArray[Any]) -> NDArray[Any] | None:
     return y if len(counts) <= 50 and counts.min() >= 6 else None
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=12)
 def load_once(name: str, data_home: str | None, options: tuple[tuple[str, Any], ...] = ()) -> Any:
     """Load a set, or remember it: many units ask for the same one."""
     from kernelmosaic.datasets import load

@@ -19,6 +19,8 @@ import kernelmosaic
 from reproduction.experiment import Experiment, Measurement, Record, Settings, Unit
 from reproduction.rows import Row, write_rows
 
+#: The variable that names the commit of the sources, which a copy without its history does not know.
+COMMIT = "KERNELMOSAIC_COMMIT"
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "joblib", "threadpoolctl")
 
 
@@ -208,8 +210,9 @@ def _check_or_write(path: Path, settings: Settings) -> None:
 
 
 def environment() -> dict[str, Any]:
-    """Return the versions and the machine a run is made with."""
-    found: dict[str, Any] = {"kernelmosaic": kernelmosaic.__version__, "python": platform.python_version()}
+    """Return the versions and the machine a run is made with; the commit, where the environment names it."""
+    found: dict[str, Any] = {"kernelmosaic": kernelmosaic.__version__, "commit": os.environ.get(COMMIT) or None}
+    found["python"] = platform.python_version()
     for package in _PACKAGES:
         try:
             found[package] = version(package)

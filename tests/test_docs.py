@@ -198,6 +198,7 @@ RUN: dict[str, Callable[[], dict[str, Any]]] = {
     "localized.md": dict,
     "discriminant.md": a_few_kernels,
     "bayesian.md": dict,
+    "missing_views.md": dict,
     "extending.md": dict,
 }
 

@@ -29,7 +29,7 @@ FLOORS = (
     {"gating"},
     {"estimators"},
     {"model_selection", "stats", "persistence", "stacking"},
-    {"datasets"},
+    {"datasets", "inspection"},
     {"plots"},
     {"reports"},
     {"tables"},

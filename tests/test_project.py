@@ -93,6 +93,28 @@ def test_one_version_everywhere():
     assert re.search(rf"^## \[{version}\]", (TOP / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
 
 
+def test_the_recipe_needs_what_the_package_needs():
+    project = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    recipe = (TOP / "packaging/conda/recipe.yaml").read_text(encoding="utf-8")
+    run = re.search(r"^  run:\n((?:    - .*\n)+)", recipe, re.MULTILINE)
+    assert run is not None
+    needed = {line.strip("- ").replace(" ", "") for line in run[1].splitlines()}
+    assert needed == {*project["dependencies"], f"python{project['requires-python']}"}
+
+
+def test_the_extra_all_brings_every_extra_that_users_have():
+    extras = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+
+    def brought(name: str) -> set[str]:
+        found = {name}
+        for one in extras[name]:
+            if inner := re.match(r"kernelmosaic\[(.*)\]", one):
+                found |= set().union(*map(brought, inner[1].split(",")))
+        return found
+
+    assert brought("all") == set(extras) - {"test", "lint", "docs", "coverage", "release"}
+
+
 def readme_blocks(language: str) -> list[str]:
     text = (TOP / "README.md").read_text(encoding="utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
@@ -103,15 +125,22 @@ def test_the_readme_opens_with_its_two_commands():
     assert commands == ["make demo", "make test"]
 
 
-def test_the_readmes_python_runs():
+def test_the_readmes_python_prints_what_it_says(capsys):
     first, *others = readme_blocks("python")
     assert len(first.splitlines()) == 5
-    for block in (first, *others):
+    exec(compile(first, "README.md", "exec"), {})
+    number = r"\d+\.\d+"
+    said, printed = readme_blocks("text")[0], capsys.readouterr().out
+    assert re.sub(number, "#", said) == re.sub(number, "#", printed)
+    assert [float(one) for one in re.findall(number, printed)] == pytest.approx(
+        [float(one) for one in re.findall(number, said)], abs=0.02
+    )
+    for block in others:
         exec(compile(block, "README.md", "exec"), {})
 
 
-def test_the_readme_names_every_public_estimator():
-    text = (TOP / "README.md").read_text(encoding="utf-8")
+def test_the_overview_names_every_public_estimator():
+    text = (TOP / "docs/overview.md").read_text(encoding="utf-8")
     for name in kernelmosaic.__all__:
         if name[0].isupper():
             assert f"`{name}`" in text

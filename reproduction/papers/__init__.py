@@ -30,7 +30,6 @@ _PARTS = (
     ("002", "sequence set ACCEPTORS (Table 2)", "ACCEPTORS"),
     ("002", "sequence set DONORS (Table 2)", "DONORS"),
     ("002", "sequence set POLYADENYLATION (Table 2)", "POLYADENYLATION"),
-    ("000", "two, four and five local linear kernels", "only the runs with three of them are printed."),
     ("001, 002", "protein function (002 Tables 5–7 and Figures 4–9) and location (001)", "YEAST"),
     ("001", "protein stability", "neither the sample nor how its features were made is described."),
     ("001", "gender recognition from faces", "the set, its labels and the patches are not named."),

@@ -66,6 +66,7 @@ TABLE_1 = Experiment(
     table="Table 1",
     protocol=_TABLE_1,
     notes=_NOTES + "BANANA, RINGNORM and SPAMBASE have two split seeds instead of three.",
+    pace=0.1,
     version=2,
 )
 
@@ -111,6 +112,7 @@ GAUSS4 = Experiment(
     notes=_GATES + "Columns are standardised and kernels have unit diagonal. Every split seed has a draw of its own; "
     "the weights of MKL hang on it and on C, from 0.1 to 0.6 for the linear kernel.",
     apart=(Apart("the paper's draw of GAUSS4 is not known"),),
+    pace=0.02,
     version=2,
 )
 
@@ -120,14 +122,34 @@ BANANA = Experiment(
     paper="000",
     table="inline 4.2",
     protocol=FiveByTwo(
-        datasets=(Dataset("BANANA", Loaded("banana"), cost=10, quick=True, seeds=2),),
+        datasets=(Dataset("BANANA", Loaded("banana"), cost=10, quick=True),),
         methods=(_MKL_SMOOTH, _LMKL_SMOOTH),
         pairs=(Pair(("LMKL", "kL-kP"), ("MKL", "kL-kP"), "LMKL vs MKL"),),
         gains=(Gain(("LMKL", "kL-kP"), ("MKL", "kL-kP")),),
         inputs="standardised",
     ),
-    notes=_NOTES + "Two split seeds.",
+    notes=_NOTES,
+    pace=0.05,
     version=2,
 )
 
-EXPERIMENTS = (TABLE_1, TABLE_1_RAW, TABLE_1_UNIT_TRACE, TABLE_1_UNIT_DIAGONAL, GAUSS4, BANANA)
+_COPIES = tuple(
+    Method("LMKL", "-".join(["kL"] * p), LocalizedMKLClassifier([Linear()] * p, n_init=1), cost=p) for p in (2, 3, 4, 5)
+)
+
+LOCAL_LINEAR = Experiment(
+    name="000-local-linear",
+    title="Two to five local linear kernels on seven benchmark sets",
+    paper="000",
+    table="two to five local linear kernels",
+    protocol=FiveByTwo(
+        datasets=tuple(replace(one, seeds=1) for one in _SETS if one.cost <= 1),
+        methods=_COPIES,
+        inputs="standardised",
+    ),
+    notes=_GATES + "The paper ran two to five and prints three; the slides say that more kernels do not overfit. "
+    "BANANA, RINGNORM and SPAMBASE are left out, and there is one split seed, for time.",
+    pace=0.4,
+)
+
+EXPERIMENTS = (TABLE_1, TABLE_1_RAW, TABLE_1_UNIT_TRACE, TABLE_1_UNIT_DIAGONAL, GAUSS4, BANANA, LOCAL_LINEAR)

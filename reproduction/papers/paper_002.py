@@ -32,7 +32,7 @@ def _methods(kernels: list[Any]) -> tuple[Method, ...]:
     return (
         Method("MKL", joined, plain),
         Method("RMKL", joined, ResponseSurfaceSearchCV(plain, on="penalties"), cost=8),
-        Method("EMKL", joined, powers, cost=4),
+        Method("EMKL", joined, powers, cost=8),
         Method("RWKL", joined, ResponseSurfaceSearchCV(plain, on="weights"), cost=4),
     )
 
@@ -64,6 +64,7 @@ GAUSS = Experiment(
     notes=_NOTES + " The size of the paper's samples is not said; 1200 as elsewhere. Two split seeds, for time, "
     "each with a draw of its own.",
     apart=(Apart("the paper's draws of GAUSS2 to GAUSS5 are not known"),),
+    pace=1.2,
     version=2,
 )
 
@@ -83,6 +84,7 @@ MULTIFEAT = Experiment(
         inputs="standardised",
     ),
     notes=_NOTES,
+    pace=5.0,
     version=2,
 )
 
@@ -104,6 +106,7 @@ COMPONENTS = Experiment(
         components=2,
     ),
     notes=_NOTES + " Which points the paper projects is not said; here the training halves.",
+    pace=5.0,
     version=2,
 )
 

@@ -102,6 +102,7 @@ LOCALIZED = Experiment(
         ),
     ),
     notes=_NOTES,
+    pace=0.12,
 )
 
 REGULARISED = Experiment(
@@ -125,6 +126,7 @@ REGULARISED = Experiment(
         ),
     ),
     notes=_NOTES,
+    pace=0.25,
     version=2,
 )
 

@@ -55,6 +55,7 @@ __all__ = [
     "datasets",
     "estimators",
     "gating",
+    "inspection",
     "kernels",
     "load",
     "model_selection",
@@ -91,7 +92,7 @@ _HOMES = dict.fromkeys(
 _HOMES |= {"load": "kernelmosaic.persistence", "save": "kernelmosaic.persistence"}
 _HOMES |= {"stack_views": "kernelmosaic.stacking"}
 _PACKAGES = frozenset({"datasets", "estimators", "gating", "kernels", "model_selection", "plots", "stats"})
-_PACKAGES |= {"persistence", "stacking"}
+_PACKAGES |= {"inspection", "persistence", "stacking"}
 
 
 def __getattr__(name: str) -> Any:

@@ -46,6 +46,7 @@ MAX_BYTES = 2**31
 _HOMES = (
     "kernels",
     "gram.kernel_set",
+    "gram.missing",
     "gram.normalizing",
     "gram.feature_maps",
     "learning.steps",

@@ -49,6 +49,8 @@ def stack_views(**views: Any) -> StackedViews:
     **views : array-like, sparse matrix or data frame of shape (n_samples, n_columns)
         The views by name, rows in the same order. If one is a pandas or polars data frame so is the result, its
         columns named ``view__column``, numbered where a view has no names; else if one is sparse the result is sparse.
+        Data frames of pandas whose indices name the samples, and differ, are joined by these names: a sample that a
+        view does not have gets NaN for it, which estimators take for a missing view.
 
     Returns
     -------
@@ -92,6 +94,8 @@ def stack_views(**views: Any) -> StackedViews:
     if not views:
         raise ValueError("stack_views needs at least one view: stack_views(name=array, other=array).")
     tables = {name: _table(name, view) for name, view in views.items()}
+    if _have_names(list(tables.values())):
+        tables = _joined_rows(tables)
     _check_rows(tables)
     libraries = {name: _library(table) for name, table in tables.items() if _is_frame(table)}
     if len(set(libraries.values())) > 1:
@@ -120,6 +124,35 @@ def _table(name: str, view: Any) -> Any:
     if len(shape) != 2 or 0 in shape:
         raise ValueError(f"view {name!r} has shape {shape}: give a table with at least one row and one column.")
     return view
+
+
+def _have_names(tables: list[Any]) -> bool:
+    """Whether all views are frames of pandas whose rows have names, and not the same; mere numbers are no names."""
+    if not all(hasattr(table, "reindex") and type(table.index).__name__ != "RangeIndex" for table in tables):
+        return False
+    return not all(table.index.equals(tables[0].index) for table in tables)
+
+
+def _joined_rows(tables: dict[str, Any]) -> dict[str, Any]:
+    """Give every view a row for every sample that one of them has, in the order in which they come."""
+    for name, table in tables.items():
+        if not table.index.is_unique:
+            twice = table.index[table.index.duplicated()][0]
+            raise ValueError(
+                f"view {name!r}: the index has {twice!r} more than once, so that rows of other views cannot be found "
+                "by it; give every sample a name of its own."
+            )
+    first, *others = tables.values()
+    index = first.index
+    for table in others:
+        if not index.isin(table.index).any():
+            name = next(name for name, one in tables.items() if one is table)
+            raise ValueError(
+                f"view {name!r} has no row in common with those before it: its index begins with {table.index[0]!r}, "
+                f"theirs with {index[0]!r}."
+            )
+        index = index.append(table.index[~table.index.isin(index)])
+    return {name: table.reindex(index) for name, table in tables.items()}
 
 
 def _check_rows(tables: dict[str, Any]) -> None:

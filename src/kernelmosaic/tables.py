@@ -290,9 +290,15 @@ def require(table: pd.DataFrame, names: Iterable[str], where: Any) -> None:
         raise ValueError(f"{where} has no column {shown};{hint} its columns are {known}.")
 
 
-def numbers(table: pd.DataFrame, names: Sequence[str], where: Any) -> pd.DataFrame:
-    """Return columns as finite numbers, or raise naming the row and column that are not."""
+def numbers(
+    table: pd.DataFrame, names: Sequence[str], where: Any, groups: Iterable[Sequence[str]] = ()
+) -> pd.DataFrame:
+    """Return columns as finite numbers, or raise naming the row and column that are not.
+
+    Of a group of columns, a row may lack all; what it lacks is NaN.
+    """
     made = {}
+    lacking = {name: table[list(group)].isna().all(axis=1).to_numpy() for group in groups for name in group}
     for name in names:
         column = table[name]
         if not pd.api.types.is_numeric_dtype(column.dtype):
@@ -304,7 +310,7 @@ def numbers(table: pd.DataFrame, names: Sequence[str], where: Any) -> pd.DataFra
                 hint = "; write decimals with a point" if re.fullmatch(_DECIMAL_COMMA, str(cell)) else ""
                 raise ValueError(f"{where}, row {row + 1}, column {name!r}: {cell!r} is not a number{hint}.")
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        refuse_missing(np.isnan(values), name, where)
+        refuse_missing(np.isnan(values) & ~lacking.get(name, np.zeros(1, dtype=bool)), name, where)
         endless = np.isinf(values)
         if endless.any():
             raise ValueError(f"{where}, row {int(np.argmax(endless)) + 1}, column {name!r} is infinite: mend the cell.")

@@ -94,7 +94,7 @@ def test_fits_agree(approximation):
 
 def test_too_many_features_say_so(monkeypatch):
     monkeypatch.setattr(factory, "default_budget", lambda backend=None: 1e8 if backend is None else 1e3)
-    with pytest.raises(MemoryError, match="lower rank, or use device=None"):
+    with pytest.raises(MemoryError, match="lower rank, raise memory_budget, or use device=None"):
         make_stacks("fourier", "trace")
 
 
@@ -120,11 +120,31 @@ def test_predictions_are_made_on_the_device(approximation):
     np.testing.assert_allclose(model.predict(fresh), host.values(fresh)[:, 0] + model.intercept_, rtol=1e-8)
 
 
+@pytest.mark.parametrize("approximation", ["fourier", "nystroem"])
+def test_features_beyond_the_budget_are_computed_on_the_device_in_every_pass(approximation):
+    rng = np.random.RandomState(5)
+    X = rng.randn(600, 3)
+    y = X[:, 0] + np.sin(3 * X[:, 1]) + 0.3 * rng.randn(600)
+    settings = {"approximation": approximation, "rank": 20, "random_state": 0, "tol": 1e-5}
+    kernels = [Gaussian(1.0), Gaussian(3.0)]
+    rows = open_rows(X)
+    maps = FeatureMaps.fit(KernelSet, lay_specs(read_kernels(kernels), X), rows, "trace", None, approximation, 20, 0)
+    stack = make_feature_stack(maps, rows, 200_000, "cpu")
+    assert isinstance(stack, feature_stack.ComputedFeatures)
+    assert max(strip.stop - strip.start for strip in stack.strips()) * 40 * 8 * 3 < 200_000
+    for kind, target in ((MKLClassifier, y > 0), (MKLRegressor, y)):
+        plain = kind(kernels, **settings).fit(X, target)
+        device = kind(kernels, device="cpu", memory_budget=200_000, **settings).fit(X, target)
+        assert device.duality_gap_ <= 1e-5
+        assert device.objective_ == pytest.approx(plain.objective_, rel=2e-5)
+        np.testing.assert_allclose(device.weights_, plain.weights_, atol=2e-3)
+
+
 def test_the_memory_budget_holds_on_the_device():
     X = np.random.RandomState(5).randn(4000, 3)
     settings = {"approximation": "fourier", "rank": 20, "random_state": 0, "device": "cpu"}
-    with pytest.raises(MemoryError, match=r"the budget is 488\.3 KiB"):
-        MKLRegressor([Gaussian(1.0)], memory_budget=500_000, **settings).fit(X, X[:, 0])
+    with pytest.raises(MemoryError, match=r"the budget is 48\.8 KiB"):
+        MKLRegressor([Gaussian(1.0)], memory_budget=50_000, **settings).fit(X, X[:, 0])
 
 
 @pytest.mark.parametrize("columns", [(), (3,)], ids=["one vector", "several"])

@@ -53,6 +53,7 @@ def test_spectrum_of_any_alphabet_and_length(alphabet, length):
     Y[0] = Y[0][:5] + X[2]  # so that long words recur
     kernel = Spectrum(length=length)
     assert_array_equal(kernel(X, Y), naive.block(lambda x, z: naive.spectrum(x, z, length), X, Y))
+    assert_array_equal(kernel(X), naive.block(lambda x, z: naive.spectrum(x, z, length), X, X))
     assert_array_equal(kernel.diag(X), [naive.spectrum(x, x, length) for x in X])
 
 
@@ -90,7 +91,7 @@ def test_weighted_degree_between_two_sets(degree):
 
 
 def test_weighted_degree_of_many_strings_is_one_call_of_compiled_code(monkeypatch):
-    from kernelmosaic.kernels import _numba_weighted_degree as loops
+    from kernelmosaic.kernels import _numba_strings as loops
 
     compiled, calls = loops.matching_words, []
     assert is_jitted(compiled)

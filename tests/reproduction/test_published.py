@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from reproduction import EXPERIMENTS, FULL, Row
@@ -110,6 +111,25 @@ def test_rows_are_joined_by_the_whole_cell():
     assert first.std == pytest.approx(2**0.5)
     assert all(row.published is None and row.within is None for row in others)
     assert join(rows, "000", "Table 9") == rows
+
+
+def test_a_printed_count_of_splits_tells_its_own_deviation():
+    # The deviation of splits that count thirty or nothing.
+    names = ("sonar", "RKDA_K_lambda", "10 RBF")
+    rows = [row_of(*names, "selections:rbf07", [30.0, 0.0]), row_of(*names, "selections:rbf01", [0.0, 0.0])]
+    some, none = join(rows, "004", "Tables 2-5, 17", 30)
+    assert (some.published, none.published) == (14, 0)
+    assert some.published_std == pytest.approx(float(np.std([30.0] * 14 + [0.0] * 16)))
+    assert (none.published_std, none.within) == (0.0, True)
+    assert [tally.metric for tally in tallies([some, none])] == ["selections", "kernels never selected"]
+
+
+def test_every_printed_selection_has_its_cell():
+    figures = [key[1:4] for key in published_figures() if key[-1].startswith("selections:")]
+    assert len(figures) == 280
+    experiments = [EXPERIMENTS[name] for name in ("004-binary", "004-multiclass")]
+    cells = {(one.table, unit.dataset, unit.method) for one in experiments for unit in one.units(FULL)}
+    assert set(figures) <= cells
 
 
 def test_gains_are_joined_with_the_difference_of_the_printed_figures():

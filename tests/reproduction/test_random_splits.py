@@ -7,15 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.svm import SVC
 
 from kernelmosaic.datasets import make_gaussians
 from reproduction import sources
-from reproduction.experiment import FULL, QUICK, Measurement, Method, Record, Settings, Unit
+from reproduction.experiment import FULL, QUICK, Measurement, Method, Record, Settings
 from reproduction.papers import stand_ins
-from reproduction.papers.paper_004 import BINARY, MULTICLASS, SIGMAS, TEN, SomeClasses
-from reproduction.protocols import COMMON, RandomSplits
+from reproduction.papers.paper_004 import BINARY, EXACT, GROWTH, MULTICLASS, SIGMAS, TEN, SomeClasses
+from reproduction.protocols import RandomSplits
+from reproduction.rows import Row
 from reproduction.sources import Dataset, Generated
 
 SOURCE = Generated(make_gaussians, 90, (("n_components", 4),))
@@ -66,8 +67,8 @@ def test_a_search_reports_its_last_fit():
 def test_quick_looks_are_small():
     assert {unit.replicate for unit in make_protocol(Method("SVM", "rbf", SVC())).units("x", QUICK)} == {0, 1}
     assert {unit.dataset for unit in MULTICLASS.units(QUICK)} == {"segment(3)"}
-    # Of three split seeds five methods get all ten splits, the four slow ones two of them.
-    assert len(MULTICLASS.units(FULL)) == 10 * 3 * (5 * 10 + 4 * 2)
+    # Ten sets, three split seeds, nine methods, ten splits.
+    assert len(MULTICLASS.units(FULL)) == 10 * 3 * 9 * 10
 
 
 def test_samples_of_each_class_are_drawn_by_the_seed_or_taken_in_order(monkeypatch):
@@ -114,7 +115,7 @@ def test_full_runs_train_on_as_many_samples_as_the_paper(monkeypatch, name, n_sa
     y = np.arange(n_samples) % 2
     bunch = {"data": np.random.RandomState(0).randn(n_samples, 2), "target": y}
     monkeypatch.setattr(sources, "load_once", lambda name, home, options: bunch)
-    protocol = replace(BINARY.protocol, methods=(CountingMethod("count", "k", Counting()),), fewer=())
+    protocol = replace(BINARY.protocol, methods=(CountingMethod("count", "k", Counting()),))
     unit = next(unit for unit in protocol.units("x", FULL) if unit.dataset == name)
     assert measure(protocol, unit, Settings())["size"] == size
     # A quick look has fewer, and leaves some to test.
@@ -162,13 +163,53 @@ def test_windows_are_indicators_around_the_site(monkeypatch):
     assert {("".join(row), label) for row, label in zip(letters, found.y, strict=True)} <= cut
 
 
-def test_methods_with_fewer_splits_are_compared_on_those_all_have():
-    def record(method, replicate, accuracy):
-        return Record(Unit("x", "toy", method, "rbf", replicate), (Measurement("accuracy", accuracy),))
+def test_the_kernel_that_cross_validation_chooses_is_counted(monkeypatch):
+    y = np.arange(60) % 2
+    bunch = {"data": np.random.RandomState(1).randn(60, 3) + y[:, np.newaxis], "target": y}
+    monkeypatch.setattr(sources, "load_once", lambda name, home, options: bunch)
+    settings = Settings(scale=QUICK)
+    unit = next(unit for unit in BINARY.units(QUICK) if unit.method == "SVM_K_C")
+    found = measure(BINARY.protocol, unit, settings)
+    counts = {metric: value for metric, value in found.items() if metric.startswith("selections:")}
+    samples = BINARY.protocol.datasets[0].source(settings)
+    train, _ = BINARY.protocol.split(samples, 42, settings.seed_for("sonar", "split", 0))
+    scores = {
+        place: max(
+            float(np.mean(cross_val_score(SVC(C=C, gamma=1 / sigma), train.X, train.y, cv=5)))
+            for C in (0.1, 1.0, 10.0, 100.0, 1000.0)
+        )
+        for place, sigma in enumerate(SIGMAS, 1)
+    }
+    (chosen,) = (metric for metric, value in counts.items() if value)
+    assert len(counts) == 10
+    assert counts[chosen] == 30  # of as many splits as the paper has
+    assert scores[int(chosen[-2:])] == max(scores.values())
+    single = next(unit for unit in BINARY.units(QUICK) if unit.method == "SVM_C")
+    assert not any(metric.startswith("selections:") for metric in measure(BINARY.protocol, single, settings))
 
-    records = [record("fast", k, 80.0 + k) for k in range(4)] + [record("slow", k, 90.0 + k) for k in range(2)]
-    protocol = RandomSplits((), (), (), repeats=4, fewer=(("slow", 2),))
-    rows = {(row.method, row.metric): (row.mean, row.count) for row in protocol.summarise(records)}
-    assert rows["fast", "accuracy"] == (81.5, 4)
-    assert rows["fast", COMMON] == (80.5, 2)
-    assert rows["slow", COMMON] == rows["slow", "accuracy"] == (90.5, 2)
+
+def test_powers_of_growth_are_slopes_of_logarithms():
+    sizes = {data.name: size for data, size in zip(GROWTH.protocol.datasets, GROWTH.protocol.sizes, strict=True)}
+    records = [
+        Record(unit, (Measurement("time", 1e-6 * sizes[unit.dataset] ** 2.5 * int(unit.dataset.split()[-1]) ** 0.5),))
+        for unit in GROWTH.units(FULL)
+    ]
+    rows = GROWTH.rows(records)
+    powers = {(row.method, row.metric): row.mean for row in rows if row.dataset == "all"}
+    assert powers["SILP_theta", "power of samples"] == pytest.approx(2.5)
+    assert powers["SDP_theta", "power of classes"] == pytest.approx(0.5)
+    assert any("SILP_theta" in said and "2.50" in said and "0.50" in said for said in GROWTH.findings(rows))
+    # Where the semi-definite program would take minutes it is not run.
+    assert {unit.dataset for unit in GROWTH.units(FULL) if unit.method == "SDP_theta"} < set(sizes)
+
+
+def test_the_two_programs_are_compared_in_words():
+    values = {"SDP exact": (2.0, 0.50, 90.0, 4.0), "SDP approximate": (3.0, 0.45, 91.0, 1.0)}
+    rows = [
+        Row("wine(3)", method, "10 RBF", metric, value)
+        for method, found in values.items()
+        for metric, value in zip(("objective", "weight:rbf01", "accuracy", "time"), found, strict=True)
+    ]
+    (said,) = EXACT.findings(rows)
+    for words in ("1.50 times", "up to 0.05 away", "91.0 against 90.0", "0.25 times as long"):
+        assert words in said

@@ -21,12 +21,14 @@ TOP = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def toys(monkeypatch):
-    """The catalogue with toys in it, and nothing else."""
-    for name in list(EXPERIMENTS):
-        monkeypatch.delitem(EXPERIMENTS, name)
-    for one in (gaussians(60), sleeping()):
-        monkeypatch.setitem(EXPERIMENTS, one.name, one)
+def toys():
+    """The catalogue with toys in it, and nothing else; put back in its order."""
+    whole = dict(EXPERIMENTS)
+    EXPERIMENTS.clear()
+    EXPERIMENTS.update({one.name: one for one in (gaussians(60), sleeping())})
+    yield
+    EXPERIMENTS.clear()
+    EXPERIMENTS.update(whole)
 
 
 def run(*arguments):
@@ -45,6 +47,19 @@ def test_the_list_names_every_experiment(capsys):
     assert [line.split()[0] for line in lines] == list(EXPERIMENTS)
 
 
+def test_the_plan_says_how_long_it_takes_and_runs_nothing(toys, tmp_path, capsys):
+    assert run("--all", "--plan", "--output", tmp_path / "run") == 0
+    assert "toy-sleep" in (said := capsys.readouterr().out)
+    assert "12 units, about     12 s of work" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_page_names_the_commit_it_is_told(toys, tmp_path, monkeypatch):
+    monkeypatch.setenv("KERNELMOSAIC_COMMIT", "")  # the option sets it, for what the run starts
+    assert run("toy-sleep", "--output", tmp_path, "--jobs", 1, "--commit", "abc1234") == 0
+    assert "Run of commit abc1234 on " in (tmp_path / "report.md").read_text(encoding="utf-8")
+
+
 def test_a_run_prints_its_tables_and_leaves_them_in_its_folder(toys, tmp_path, capsys):
     assert run("--all", "--quick", "--output", tmp_path / "run", "--jobs", 1) == 0
     output, errors = capsys.readouterr()
@@ -52,9 +67,11 @@ def test_a_run_prints_its_tables_and_leaves_them_in_its_folder(toys, tmp_path, c
     assert "A quick look" in output
     assert len([line for line in errors.splitlines() if line]) == 2  # no terminal: one line per experiment
     assert {path.name for path in (tmp_path / "run").iterdir()} == {
-        *("run.json", "run.lock", "toy-gauss.csv", "toy-gauss.jsonl", "toy-sleep.csv", "toy-sleep.jsonl"),
+        *("report.md", "run.json", "run.lock", "toy-gauss.csv", "toy-gauss.jsonl", "toy-sleep.csv", "toy-sleep.jsonl"),
     }
+    assert "toy-gauss" in (tmp_path / "run" / "report.md").read_text(encoding="utf-8")
     facts = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert facts["environment"]["commit"] is None
     assert (facts["seed"], facts["scale"]["name"]) == (0, "quick")
     assert {"kernelmosaic", "python", "numpy", "scipy", "scikit-learn", "numba", "cpus"} <= facts["environment"].keys()
     rows = table(tmp_path / "run" / "toy-gauss.csv")

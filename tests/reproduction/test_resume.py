@@ -9,13 +9,14 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.reproduction.toy import N_UNITS, sleeping
 
 from reproduction import QUICK, Settings, run_experiments
-from reproduction.executors import Processes
+from reproduction.executors import Processes, Serial
 from reproduction.store import append_line, locked, read_lines
 
 TOP = Path(__file__).parents[2]
@@ -161,6 +162,20 @@ def test_failed_units_are_kept_and_tried_again(tmp_path):
     assert sorted(line.split()[0] for line in calls.read_text().splitlines()) == ["2", "7"]
     assert done.failures == []
     assert done.rows[0].count == N_UNITS
+
+
+def test_long_units_of_all_experiments_come_first_then_whole_experiments(tmp_path):
+    calls = tmp_path / "calls"
+
+    class Noting(Serial):
+        def records(self, tasks):
+            calls.write_text(" ".join(task.unit.experiment for task in tasks))
+            return super().records(tasks)
+
+    short, middle, long = (replace(sleeping(f"toy-{pace:g}"), pace=pace) for pace in (1.0, 2.0, 50.0))
+    run_experiments([short, long, middle], tmp_path / "run", SEED, Noting())
+    order = [short.name, middle.name, long.name]
+    assert calls.read_text().split() == [name for name in (order[2], order[0], order[1]) for _ in range(N_UNITS)]
 
 
 def test_processes_give_what_one_gives(tmp_path):

@@ -66,8 +66,13 @@ View = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=PATTERN:KERNEL",
-        help="Columns and their kernels, such as shape=fac_*:linear+gauss*5. Repeatable; guessed if left out.",
+        help="Columns and their kernels, such as shape=fac_*:linear+gauss*5; with --on, NAME=FILE:KERNEL. Repeatable; "
+        "guessed if left out.",
     ),
+]
+On = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="Column that names the rows; every --view is then a file with it, or some."),
 ]
 Kernel = Annotated[
     list[str] | None,
@@ -110,6 +115,7 @@ def fit(
     train: Train,
     target: Target = None,
     view: View = None,
+    on: On = None,
     kernel: Kernel = None,
     rows: Rows = None,
     drop: Drop = None,
@@ -138,7 +144,7 @@ def fit(
     from kernelmosaic.cli.fit import Columns, Request, run_training
     from kernelmosaic.cli.methods import Wishes, read_costs
 
-    columns = Columns(target, tuple(view or ()), tuple(kernel or ()), rows, tuple(drop or ()))
+    columns = Columns(target, tuple(view or ()), tuple(kernel or ()), rows, tuple(drop or ()), on)
     costs = read_costs(cost or ())
     asked = "" if task is None else task.value
     wishes = Wishes(method.value, asked, price, norm, nu, epsilon, costs, seed, folds, jobs or 1)
@@ -165,6 +171,10 @@ def predict(
     id_columns: Annotated[
         list[str] | None, typer.Option("--id", metavar="COLUMN", help="Column to carry over to the output. Repeatable.")
     ] = None,
+    view: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=FILE", help="With --on: a view of the new rows. Repeatable.")
+    ] = None,
+    on: On = None,
     scores: Annotated[bool, typer.Option("--scores", help="Add decision values and each kernel's share.")] = False,
     kernel: Annotated[
         list[str] | None,
@@ -178,7 +188,7 @@ def predict(
     refuse_overwriting("--output", output, read)
     from kernelmosaic.cli.predict import run_prediction
 
-    run_prediction(model, new, output, tuple(id_columns or ()), scores, tuple(kernel or ()))
+    run_prediction(model, new, output, tuple(id_columns or ()), scores, tuple(kernel or ()), tuple(view or ()), on)
 
 
 def inspect(

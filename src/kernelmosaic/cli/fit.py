@@ -37,6 +37,8 @@ from kernelmosaic.cli.views import (
     check_row_numbers,
     default_specs,
     guess_views,
+    join_tables,
+    joined_views,
     lay_kernels,
     make_plan,
     match_columns,
@@ -269,6 +271,7 @@ class Columns:
     kernels: tuple[str, ...]
     rows: str | None
     drop: tuple[str, ...]
+    on: str | None = None
 
 
 @dataclass(frozen=True)
@@ -330,6 +333,11 @@ def read_material(request: Request) -> Material:
     from kernelmosaic.tables import kind_of, looks_like_an_index, read_table
 
     raw = read_table(request.path)
+    joined: dict[str, Any] = {}
+    if request.columns.on is not None:
+        if not request.columns.views:
+            raise ValueError("--on: there is no --view of a file to join; write --view name=FILE.")
+        raw, joined = join_tables(raw, request.columns.views, request.columns.on, request.path)
     task, y = _read_target(raw, request)
     dropped = [
         name for text in request.columns.drop for name in match_columns(text, list(raw.columns), f"--drop {text}")
@@ -338,10 +346,14 @@ def read_material(request: Request) -> Material:
     indices = [] if request.columns.views else [name for name in names if looks_like_an_index(raw[name])]
     kinds = {name: kind_of(raw[name]) for name in names if name not in indices}
     rows_column = _add_row_numbers(raw, request)
-    views = _choose_views(request, kinds, task)
+    views = _choose_views(request, kinds, task, joined)
     views.notes += [f"column {name!r} is left out: it numbers the rows." for name in indices]
-    plan = make_plan(views.views, kinds, raw, rows_column, request.path)
+    plan = make_plan(views.views, kinds, raw, rows_column, request.path, bool(request.columns.views))
     table = plan.table(raw, request.path)
+    if request.wishes.method not in ("mkl", "localized", "rmkl") and table[list(plan.numbers)].isna().any(axis=None):
+        raise ValueError(
+            f"--method {request.wishes.method}: some rows lack a view, which mkl, localized and rmkl alone learn from."
+        )
     check_lengths(views.views, table, request.path)
     rest, held = split_off(request, task, y)
     kernels = lay_kernels(plan, views.views)
@@ -403,9 +415,11 @@ def _add_row_numbers(raw: Any, request: Request) -> str | None:
     return request.columns.rows
 
 
-def _choose_views(request: Request, kinds: dict[str, str], task: str) -> Views:
+def _choose_views(request: Request, kinds: dict[str, str], task: str, joined: dict[str, Any]) -> Views:
     # Fewer kernels where every further one costs most.
     default = default_specs(task == ONE_CLASS, few=request.wishes.method in ("localized", "bilinear", "rmkl"))
+    if joined:
+        return joined_views(joined, kinds, default)
     if request.columns.views:
         return read_views(request.columns.views, kinds, default)
     if request.columns.kernels:
@@ -485,6 +499,7 @@ def _note_training(trained: Any, facts: Any, request: Request, method: Method, m
             "categories": dict(plan.categories),
             "texts": list(plan.texts),
             "rows": plan.rows,
+            "groups": [list(group) for group in plan.groups],
         },
         "views": _views_of(material.views),
         "price": {"name": price_name(method, material.task), "value": float(trained.price)},

@@ -9,11 +9,18 @@ from typing import Any
 import numpy as np
 
 from kernelmosaic.cli.output import core, load_model, plain, say, training_columns, training_of
-from kernelmosaic.cli.views import ROW_COLUMN, Plan, check_row_numbers, extend, n_samples
+from kernelmosaic.cli.views import ROW_COLUMN, Plan, check_row_numbers, extend, join_tables, n_samples
 
 
 def run_prediction(
-    model_path: Path, path: Path, output: Path | None, ids: Sequence[str], scores: bool, kernels: Sequence[str]
+    model_path: Path,
+    path: Path,
+    output: Path | None,
+    ids: Sequence[str],
+    scores: bool,
+    kernels: Sequence[str],
+    views: Sequence[str] = (),
+    on: str | None = None,
 ) -> None:
     """Predict the rows of a table, and write or print them."""
     from kernelmosaic.tables import read_table, require, table_text, write_table
@@ -23,6 +30,14 @@ def run_prediction(
     raw = read_table(path)
     require(raw, ids, path)
     plan = _plan_of(estimator, training)
+    if on is not None:
+        raw, _ = join_tables(raw, views, on, path)
+    elif views:
+        raise ValueError(f"--view {views[0]}: say with --on by which column it is joined.")
+    if plan is not None and on is not None:
+        # A view that is not given nobody has.
+        absent = [name for group in plan.groups if not {*group} & {*raw.columns} for name in group]
+        raw = raw.reindex(columns=[*raw.columns, *absent])
     if kernels or (plan is not None and plan.rows == ROW_COLUMN):
         raw[plan.rows if plan and plan.rows else ROW_COLUMN] = extend(model, kernels, len(raw), plan)
     table = _table(estimator, plan, raw, path)
@@ -49,7 +64,8 @@ def _plan_of(estimator: Any, training: dict[str, Any]) -> Plan | None:
     noted = training.get("plan")
     if noted is None:
         return None
-    return Plan(tuple(noted["numbers"]), dict(noted["categories"]), tuple(noted["texts"]), noted["rows"])
+    groups = tuple(tuple(group) for group in noted.get("groups", ()))
+    return Plan(tuple(noted["numbers"]), dict(noted["categories"]), tuple(noted["texts"]), noted["rows"], groups)
 
 
 def _table(estimator: Any, plan: Plan | None, raw: Any, path: Path) -> Any:

@@ -246,6 +246,71 @@ def read_views(given: Sequence[str], kinds: Mapping[str, str], default: list[Spe
     return Views(_merged(views))
 
 
+def join_tables(raw: Any, given: Sequence[str], on: str, where: Any) -> tuple[Any, dict[str, tuple[list[str], str]]]:
+    """Join views that are files of their own, written as ``name=FILE:KERNEL``, to a table by a column of both.
+
+    Returns the table, with the columns ``name.column`` of every view beside its own, and for every view the names of
+    these and its kernel, if any. A row that a view does not have lacks it.
+    """
+    import pandas as pd
+
+    from kernelmosaic.tables import read_table, require
+
+    require(raw, [on], where)
+    keys = _keys(raw[on], on, where)
+    found: dict[str, tuple[list[str], str]] = {}
+    for text in given:
+        name, path, kernel = _file_view(text)
+        if name in found:
+            raise ValueError(f"--view {text}: there are two views of the name {name!r}; write name=FILE.")
+        table = read_table(path)
+        require(table, [on], path)
+        own = table.drop(columns=[on]).set_axis(_keys(table[on], on, path))
+        if not own.index.isin(keys).any():
+            raise ValueError(
+                f"--view {text}: none of its {len(own)} rows has a value of column {on!r} that {where} has, such as "
+                f"{keys[0]!r}; its first is {own.index[0]!r}."
+            )
+        own.columns = [f"{name}.{column}" for column in own.columns]
+        raw = pd.concat([raw, own.reindex(keys).set_axis(raw.index)], axis=1)
+        found[name] = list(own.columns), kernel
+    return raw, found
+
+
+def _keys(column: Any, on: str, where: Any) -> list[str]:
+    keys = [str(value) for value in column]
+    if column.isna().any() or len(set(keys)) < len(keys):
+        repeated = next((key for key in keys if keys.count(key) > 1), "nothing")
+        raise ValueError(
+            f"{where}: column {on!r} has {repeated!r} more than once, or is empty; --on needs a column that names "
+            "every row."
+        )
+    return keys
+
+
+def _file_view(text: str) -> tuple[str, Path, str]:
+    """Return name, path and kernel of ``name=FILE:KERNEL``; the name of a file is what it is called."""
+    name, equals, rest = text.partition("=")
+    rest = rest if equals else text
+    # A colon may be part of a path, as after a drive.
+    path, colon, kernel = rest.rpartition(":")
+    if not colon or Path(rest).exists():
+        path, kernel = rest, ""
+    return _checked_name(name.strip() if equals else _tame(Path(path).stem), text), Path(path), kernel
+
+
+def joined_views(found: Mapping[str, tuple[list[str], str]], kinds: Mapping[str, str], default: list[Spec]) -> Views:
+    """Return the views of tables that were joined; those without a kernel have `default` on numbers."""
+    views: list[View] = []
+    for name, (columns, kernel) in found.items():
+        try:
+            wanted = read_specs(kernel) if kernel else None
+        except ValueError as error:
+            raise ValueError(f"--view {name}: {error}") from None
+        views += _split(name, columns, wanted, kinds, default)
+    return Views(_merged(views))
+
+
 def guess_views(kinds: Mapping[str, str], default: list[Spec]) -> Views:
     """Return views of columns that share a prefix, sequences apart, with `default` kernels on numbers."""
     usable = [name for name, kind in kinds.items() if kind in (_NUMBERS, _CATEGORIES)]
@@ -332,12 +397,15 @@ class Plan:
         Columns passed on as they are.
     rows : str or None
         The column of row numbers of given matrices.
+    groups : tuple of tuple of str
+        Columns of numbers that a row may lack together.
     """
 
     numbers: tuple[str, ...]
     categories: dict[str, list[str]]
     texts: tuple[str, ...]
     rows: str | None = None
+    groups: tuple[tuple[str, ...], ...] = ()
 
     @property
     def columns(self) -> list[str]:
@@ -383,13 +451,31 @@ class Plan:
 
         require(raw, self.columns, where)
         figures = [*self.numbers, *([self.rows] if self.rows else [])]
-        parts = [numbers(raw, figures, where), texts(raw, [*self.categories, *self.texts], where)]
+        parts = [numbers(raw, figures, where, self.groups), texts(raw, [*self.categories, *self.texts], where)]
         table = pd.concat(parts, axis=1)
+        self._refuse_empty_rows(table, where)
         return table.loc[:, ~table.columns.duplicated()]
 
+    def _refuse_empty_rows(self, table: Any, where: Any) -> None:
+        """Refuse a row that lacks every view, where that is all there is."""
+        read = {*self.numbers, *self.categories, *self.texts}
+        if self.rows or not self.groups or read != {name for group in self.groups for name in group}:
+            return
+        empty = table[list(self.numbers)].isna().all(axis=1).to_numpy()
+        if empty.any():
+            raise ValueError(
+                f"{where}, row {int(np.argmax(empty)) + 1}: none of the views has it; leave the row out, or add it to "
+                "one of them."
+            )
 
-def make_plan(views: Sequence[View], kinds: Mapping[str, str], raw: Any, rows: str | None, where: Any) -> Plan:
-    """Return the plan that serves the views, or raise naming a column whose content its kernel cannot read."""
+
+def make_plan(
+    views: Sequence[View], kinds: Mapping[str, str], raw: Any, rows: str | None, where: Any, named: bool = True
+) -> Plan:
+    """Return the plan that serves the views, or raise naming a column whose content its kernel cannot read.
+
+    A row may lack a view of numbers if the user has named the views: what is empty in others may be a mistake.
+    """
     figures: dict[str, None] = {}
     categories: dict[str, list[str]] = {}
     strings: dict[str, None] = {}
@@ -411,7 +497,10 @@ def make_plan(views: Sequence[View], kinds: Mapping[str, str], raw: Any, rows: s
                     f"{where}, row 1, column {column!r}: {raw[column].iloc[0]!r} is not a number, which the kernel "
                     f"{view.specs[0].label} of --view {view.name} needs; spectrum(3) and wd(5) read strings."
                 )
-    return Plan(tuple(figures), categories, tuple(strings), rows)
+    # Without a second view a row that lacks one has nothing.
+    groups = {view.columns for view in views if all(kinds[column] == "numbers" for column in view.columns)}
+    several = named and (len({view.columns for view in views}) > 1 or rows is not None)
+    return Plan(tuple(figures), categories, tuple(strings), rows, tuple(sorted(groups)) if several else ())
 
 
 def lay_kernels(plan: Plan, views: Sequence[View]) -> list[tuple[str, Kernel, list[int]]]:

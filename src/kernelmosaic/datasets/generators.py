@@ -39,7 +39,7 @@ _VARIANCES = {+1: (0.8, 2.0), -1: (0.8, 4.0)}
 
 
 @dataclass(frozen=True)
-class _Mixture:
+class Mixture:
     """The components of both classes, one per row."""
 
     labels: NDArray[np.int64]
@@ -55,11 +55,12 @@ class _Mixture:
         return np.asarray(logsumexp(log_peaks - 0.5 * squares.sum(axis=2), axis=1))
 
 
-def _mixture(n_components: int) -> _Mixture:
+def mixture_of(n_components: int) -> Mixture:
+    """Return the components of a toy problem."""
     if n_components not in _COMPONENTS:
         raise ValueError(f"n_components={n_components!r}: give one of {', '.join(map(str, _COMPONENTS))}.")
     rows = [(label, *row) for label, of_class in _COMPONENTS[n_components].items() for row in of_class]
-    return _Mixture(
+    return Mixture(
         labels=np.array([label for label, _, _ in rows]),
         priors=np.array([prior for _, prior, _ in rows]),
         means=np.array([(mean, _SECOND_MEAN[label]) for label, _, mean in rows]),
@@ -91,7 +92,7 @@ def make_gaussians(
     ----------
     Gönen and Alpaydın (2011), "Regularizing multiple kernel learning using response surface methodology", Table 1.
     """
-    mixture = _mixture(n_components)
+    mixture = mixture_of(n_components)
     n_samples = check_count("n_samples", n_samples)
     rng = check_random_state(random_state)
     component = rng.choice(len(mixture.priors), size=n_samples, p=mixture.priors)
@@ -112,7 +113,7 @@ def bayes_decision(X: ArrayLike, n_components: int = 4) -> Array:
     -------
     ndarray of shape (n_samples,)
     """
-    mixture, X = _mixture(n_components), _check_plane(X)
+    mixture, X = mixture_of(n_components), _check_plane(X)
     return mixture.log_joint(X, +1) - mixture.log_joint(X, -1)
 
 
@@ -129,7 +130,7 @@ class BayesRule:
     n_components: int = 4
 
     def __post_init__(self) -> None:
-        _mixture(self.n_components)
+        mixture_of(self.n_components)
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Return the log-odds of class +1; see `bayes_decision`."""
@@ -147,7 +148,7 @@ class BayesRule:
         step : float, default=0.03
             Distance between the points of the grid the integral is summed over; the error falls with its square.
         """
-        mixture = _mixture(self.n_components)
+        mixture = mixture_of(self.n_components)
         # Beyond eight standard deviations of every component there is nothing left that a double could count.
         reach = 8 * np.sqrt(mixture.variances)
         low, high = (mixture.means - reach).min(axis=0), (mixture.means + reach).max(axis=0)

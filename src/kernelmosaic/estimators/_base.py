@@ -38,9 +38,10 @@ from kernelmosaic.estimators._training_set import (
     validate_rows,
 )
 from kernelmosaic.gram import GramStack
+from kernelmosaic.gram.missing import check_rule, hide_views
 from kernelmosaic.kernels.base import Kernel, refuse_text
 from kernelmosaic.kernels.subsets import Subsets
-from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, read_kernels
+from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, lay_specs, read_kernels
 from kernelmosaic.learning import Learner, Parameters, make_learner
 from kernelmosaic.learning.norms import numbers
 from kernelmosaic.machines import Machine
@@ -143,6 +144,8 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
     device: Any
     random_state: Any
     verbose: Any
+    # What stands in for views that samples lack; None where they must have all.
+    missing: Any = None
     # Of those that learn one weight per kernel.
     weights: Any = None
     norm: Any
@@ -192,6 +195,8 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         check_positive("tol", self.tol)
         if self.memory_budget is not None:
             check_positive("memory_budget", self.memory_budget)
+        if self.missing is not None:
+            check_rule(self.missing)
 
     def _training_set(self, X: Any, original: Any, counted: Counted) -> TrainingSet:
         return shared_training_set(self._kernel_options(len(counted.rows)), X, original, counted)
@@ -212,6 +217,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
             memory_budget=self.memory_budget,
             device=None if on_gpu and n_samples <= self._host_samples() else self._fit_device,
             dtype=self._stack_dtype,
+            missing=self.missing,
             estimator=type(self).__name__,
         )
 
@@ -317,12 +323,33 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
                 "accept_sparse": "csr" if dense is None else False,
                 "dtype": (np.float64, np.float32),
             }
+            if rules.get("views") and not issparse(X):
+                form["ensure_all_finite"] = "allow-nan"
         else:
             # Row numbers, sequences, frames with columns nobody reads: leave each column to the kernel that reads it.
             form = {"dtype": None, "ensure_all_finite": False}
             X = _as_column(X)
         with refuse_text(X):
-            return validate_data(self, X, *y, reset=reset, **form, **checks)
+            found = validate_data(self, X, *y, reset=reset, **form, **checks)
+        if rules["approximation"] is not None and rules.get("views"):
+            _refuse_gaps(found[0] if y else found, rules["approximation"])
+        return found
+
+    def _masked(self, X: Any, available: Any, fitting: bool = False) -> Any:
+        """Return samples with NaN for the views that a mask says they lack; as they are without one."""
+        if available is None:
+            return X
+        if self.missing is None or self.approximation is not None:
+            asks = type(self).__name__ if self.missing is None else f"approximation={self.approximation!r}"
+            raise ValueError(
+                f"available: {asks} needs every view of every sample; MKLClassifier, MKLRegressor, MKLOneClass and "
+                "their CV estimators with approximation=None do not."
+            )
+        X = to_host(X)
+        X = X if len(getattr(X, "shape", ())) == 2 else _as_column(X)
+        known = None if fitting else getattr(getattr(self._expansion, "sums", None), "missing", None)
+        kernels = lay_specs(self._read_kernels(), X) if known is None else known.kernel_set.fitted
+        return hide_views(kernels, X, available)
 
     def _input_rules(self) -> dict[str, Any]:
         """What samples may be, by the parameters as they are now: what the kernels read, and whether in features."""
@@ -341,6 +368,8 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
             "dense": next((name for name, sparse in readers if not sparse), None),
             "picked": all(entry.columns is not None for entry in entries),
             "approximation": self.approximation,
+            # Whether samples may lack what a kernel reads; the kernels say so if they may not.
+            "views": self.missing is not None and not any(isinstance(entry.kernel, Subsets) for entry in entries),
         }
 
     def _sample_weight(self, sample_weight: Any, X: Any) -> NDArray[np.float64] | None:
@@ -358,9 +387,9 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
 
     # Predictions out -----------------------------------------------------------------------------------------------
 
-    def _outputs(self, X: Any) -> NDArray[np.float64]:
+    def _outputs(self, X: Any, available: Any = None) -> NDArray[np.float64]:
         check_is_fitted(self)
-        return self._outputs_of(self._validate(X, reset=False))
+        return self._outputs_of(self._validate(self._masked(X, available), reset=False))
 
     def _outputs_of(self, X: Any) -> NDArray[np.float64]:
         """Return the outputs for validated samples, of shape (n_samples, outputs)."""
@@ -371,13 +400,15 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
     def _predictions(self, outputs: NDArray[np.float64]) -> NDArray[Any]:
         """Return what outputs of shape (n_samples, outputs) predict."""
 
-    def contributions(self, X: Any) -> NDArray[np.float64]:
+    def contributions(self, X: Any, available: Any = None) -> NDArray[np.float64]:
         """Return each kernel's share of the decision.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Samples.
+        available : array-like of shape (n_samples, P), optional
+            Which views the samples have, beside what is NaN; the share of a view that stands in for another is listed.
 
         Returns
         -------
@@ -385,7 +416,8 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
             Summed over the kernels, and with `intercept_` added, the decision function.
         """
         check_is_fitted(self)
-        terms: NDArray[np.float64] = self._expansion.terms(self._validate(X, reset=False))
+        X = self._validate(self._masked(X, available), reset=False)
+        terms: NDArray[np.float64] = self._expansion.terms(X)
         return terms[:, :, 0] if terms.shape[2] == 1 else terms
 
     def kernel_matrix(self, X: Any, Y: Any = None) -> NDArray[np.float64]:
@@ -424,6 +456,8 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         try:
             tags.input_tags.sparse = all(self._kernels_take("accepts_sparse"))
             tags.input_tags.string = "sequences" in self._kernels_take("input_kind")
+            entries = self._read_kernels()
+            tags.input_tags.allow_nan = self.missing is not None and any(entry.columns is not None for entry in entries)
         except (TypeError, ValueError):
             tags.input_tags.sparse = False
         return tags
@@ -482,20 +516,23 @@ class BaseMKLClassifier(ClassifierMixin, BaseMKL):
         labels = np.searchsorted(self.classes_, np.asarray(y)[self.support_])
         self.n_support_ = np.bincount(labels, minlength=len(self.classes_))
 
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return one output per class; for two classes a single one of shape (n_samples,), positive for the second."""
-        outputs = self._outputs(X)
+    def decision_function(self, X: Any, available: Any = None) -> NDArray[np.float64]:
+        """Return one output per class; for two classes a single one of shape (n_samples,), positive for the second.
+
+        Of shape (n_samples, P), `available` tells which views the samples have, beside what is NaN.
+        """
+        outputs = self._outputs(X, available)
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any, available: Any = None) -> NDArray[np.float64]:
         """Return the probabilities of the classes, in the order of `classes_`, of shape (n_samples, classes)."""
-        return self._probabilities(self.decision_function(X))
+        return self._probabilities(self.decision_function(self._masked(X, available)))
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
-    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_log_proba(self, X: Any, available: Any = None) -> NDArray[np.float64]:
         """Return the logarithms of the probabilities of the classes, of shape (n_samples, classes)."""
-        return np.asarray(np.log(self.predict_proba(X)))
+        return np.asarray(np.log(self.predict_proba(self._masked(X, available))))
 
     def _probabilities(self, outputs: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the probabilities that decision values stand for."""
@@ -505,13 +542,22 @@ class BaseMKLClassifier(ClassifierMixin, BaseMKL):
             )
         return self._calibration.probabilities(outputs)
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class of each sample."""
-        return self._predictions(self._outputs(X))
+    def predict(self, X: Any, available: Any = None) -> NDArray[Any]:
+        """Return the class of each sample; `available` is that of :meth:`decision_function`."""
+        return self._predictions(self._outputs(X, available))
 
     def _predictions(self, outputs: NDArray[np.float64]) -> NDArray[Any]:
         one = outputs.shape[1] == 1
         return np.asarray(self.classes_[(outputs[:, 0] > 0).astype(int) if one else outputs.argmax(axis=1)])
+
+
+def _refuse_gaps(X: Any, approximation: str) -> None:
+    """Raise if samples lack something where kernels are features."""
+    if not issparse(X) and X.dtype.kind == "f" and np.isnan(X.sum()) and np.isnan(X).any():
+        raise ValueError(
+            f"approximation={approximation!r}: X contains NaN. Views that samples lack are completed with exact "
+            "kernels only: use approximation=None, or fill X in."
+        )
 
 
 def _as_column(X: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from kernelmosaic.backend import default_budget, format_bytes, has_device, row_strips
 from kernelmosaic.gram import KernelSet, Views, take_rows
 from kernelmosaic.gram.feature_maps import FeatureMaps
+from kernelmosaic.gram.missing import MissingViews
 from kernelmosaic.gram.predictions import feature_products, support_products
 from kernelmosaic.gram.row_blocks import open_rows
 
@@ -48,11 +49,15 @@ class SupportSums:
         """Return with how many support samples each kernel is evaluated."""
         return [len(self._columns(k)) for k in range(len(self.kernel_set))]
 
+    def views_of(self, X: Any) -> Views:
+        """Return samples as the kernels see them."""
+        return self.kernel_set.views(X)
+
     def strips(self, X: Any, device: str | None) -> Iterator[tuple[slice, Views]]:
         """Yield (rows, these samples as the kernels see them)."""
         if len(self.kernel_set) == 0 or self.beta.shape[-1] == 0:
             return
-        views = self.kernel_set.views(X)
+        views = self.views_of(X)
         most = (_BLOCK_BYTES if device is None else _DEVICE_BYTES)["support"]
         for strip in row_strips(X.shape[0], most // (8 * self.beta.shape[-1])):
             yield strip, _take(views, np.arange(strip.start, strip.stop), X.shape[0])
@@ -75,8 +80,8 @@ class SupportSums:
 
     def pairs(self, X: Any, Y: Any) -> Iterator[tuple[slice, slice, int, Array]]:
         """Yield (rows of X, rows of Y, k, kernel k between them)."""
-        left = self.kernel_set.views(X)
-        right = left if Y is X else self.kernel_set.views(Y)
+        left = self.views_of(X)
+        right = left if Y is X else self.views_of(Y)
         for k, K in self.kernel_set.blocks(left, right, range(len(self.kernel_set))):
             yield slice(None), slice(None), k, K
 
@@ -238,6 +243,78 @@ class Expansion:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state if "sums" in state else _state_of_version_0_1(**state))
+
+
+@dataclass(frozen=True)
+class PartialSums(SupportSums):
+    """The same for samples that may lack views, and are evaluated with stand-ins then.
+
+    Attributes
+    ----------
+    missing : MissingViews
+        What stands in.
+    kept : ndarray
+        The numbers of the kernels among all P.
+    """
+
+    missing: MissingViews
+    kept: NDArray[np.intp]
+
+    def views_of(self, X: Any) -> Views:
+        present = self.missing.present_in(X)
+        return [self.missing.views_of(X, present)[m] for m in self.kept]
+
+
+@dataclass(frozen=True)
+class PartialExpansion(Expansion):
+    """The same function of samples that may lack views.
+
+    What a sample has it contributes itself, as gates that are zero for the rest see to; in place of a view that it
+    lacks it contributes what its neighbours do on average, if that is the rule.
+
+    Attributes
+    ----------
+    shared : list
+        What every kernel contributes at the training samples, once it is asked for, of shape (n, outputs).
+    """
+
+    sums: PartialSums
+    shared: list[Array] = field(default_factory=list)
+
+    def combined(self, X: Any, Y: Any, left_gates: Array | None = None, right_gates: Array | None = None) -> Array:
+        missing = self.sums.missing
+        if all(missing.present_in(one) is None for one in (X, Y)):
+            return super().combined(X, Y)
+        out = np.zeros((len(self.eta), X.shape[0], Y.shape[0]))
+        for m, K in missing.blocks(X, Y, self.kept):
+            out += self.eta[:, int(np.searchsorted(self.kept, m)), np.newaxis, np.newaxis] * K
+        return out
+
+    def _shares(self, X: Any, gates: Array | None) -> Iterator[tuple[Any, int, Array]]:
+        missing = self.sums.missing
+        present = missing.present_in(X)
+        if present is None:
+            yield from super()._shares(X, None)
+            return
+        yield from super()._shares(X, missing.factors(present)[np.newaxis])
+        if missing.rule != "neighbors":
+            return
+        some = np.flatnonzero(~present.all(axis=1))
+        views = take_rows(missing.views_of(X, present), some)
+        for m, neighbors in enumerate(missing.neighbors(views, present[some])):
+            if neighbors is not None and m in self.kept:
+                rows = np.flatnonzero(~present[some, m])
+                yield some[rows], m, neighbors[rows] @ self._of_training()[int(np.searchsorted(self.kept, m))]
+
+    def _of_training(self) -> list[Array]:
+        """What the kernels contribute at the training samples that have their views."""
+        if not self.shared:
+            every = range(len(self.kept))
+            views = [self.sums.missing.views[m] for m in self.kept]
+            found = dict(self.sums.products(views, every, None)) if self.sums.beta.shape[-1] else {}
+            none = np.zeros((len(self.sums.missing.present), len(self.eta)))
+            self.shared.extend(found.get(k, none) * self.eta[:, k] for k in every)
+        return self.shared
 
 
 def hide_rounding(beta: Array) -> Array:

@@ -49,10 +49,24 @@ class Standardizer:
             mean = np.zeros(len(columns))
         else:
             taken = np.asarray(taken, dtype=np.float64)
+            if np.isnan(taken).any():  # views that samples lack, of which the others tell the scale
+                return cls._fit_present(columns, taken, weight)
             mean = np.average(taken, axis=0, weights=weight)
             scale = np.sqrt(np.average((taken - mean) ** 2, axis=0, weights=weight))
             largest = np.abs(taken).max(axis=0, initial=0.0)
         return cls(columns, mean, np.where(scale > _CONSTANT * largest, scale, 1.0))
+
+    @classmethod
+    def _fit_present(
+        cls, columns: NDArray[np.intp], taken: NDArray[np.float64], weight: NDArray[np.float64]
+    ) -> Standardizer:
+        there = ~np.isnan(taken)
+        values, counted = np.where(there, taken, 0.0), there * weight[:, np.newaxis]
+        # A column that nobody has is for its kernel to refuse.
+        total = np.maximum(counted.sum(axis=0), np.finfo(np.float64).tiny)
+        mean = (counted * values).sum(axis=0) / total
+        scale = np.sqrt((counted * (values - mean) ** 2).sum(axis=0) / total)
+        return cls(columns, mean, np.where(scale > _CONSTANT * np.abs(values).max(axis=0, initial=0.0), scale, 1.0))
 
     def __call__(self, X: Any) -> Any:
         """Return the samples on that scale, as an array of its own."""

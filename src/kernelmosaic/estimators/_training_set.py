@@ -7,6 +7,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -19,11 +20,20 @@ from scipy import sparse
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from kernelmosaic.backend import default_budget, is_dask, one_blas_thread
-from kernelmosaic.estimators._expansion import ROUNDING, Expansion, FeatureSums, SupportSums, hide_rounding
+from kernelmosaic.estimators._expansion import (
+    ROUNDING,
+    Expansion,
+    FeatureSums,
+    PartialExpansion,
+    PartialSums,
+    SupportSums,
+    hide_rounding,
+)
 from kernelmosaic.gram import (
     GramStack,
     KernelSet,
     ProductKernelSet,
+    StoredStack,
     SubsetKernels,
     SubsetStack,
     make_feature_stack,
@@ -32,8 +42,9 @@ from kernelmosaic.gram import (
 )
 from kernelmosaic.gram.feature_maps import APPROXIMATIONS, FeatureMaps
 from kernelmosaic.gram.feature_stack import FeatureStack
+from kernelmosaic.gram.missing import Mask, MissingViews, may_lack, present_views
 from kernelmosaic.gram.row_blocks import ArrayRows, RowSource, open_rows
-from kernelmosaic.kernels.base import Kernel, StatisticKernel
+from kernelmosaic.kernels.base import Kernel, StatisticKernel, is_missing
 from kernelmosaic.kernels.subsets import SubsetFamily, Subsets
 from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs, take_columns
 from kernelmosaic.learning import Learned, Learner
@@ -81,6 +92,8 @@ class KernelOptions:
         Where they are computed.
     dtype : dtype or None
         Of the matrices; None leaves it to their number.
+    missing : str or None
+        What stands in for views that samples lack; None if they must have all.
     estimator : str
         Name of the estimator, for warnings.
     """
@@ -94,6 +107,7 @@ class KernelOptions:
     memory_budget: float | None
     device: str | None
     dtype: Any
+    missing: str | None
     estimator: str
 
 
@@ -193,6 +207,10 @@ class TrainingSet(ABC):
     @abstractmethod
     def _stored_bytes(self) -> int: ...
 
+    def without(self, m: int) -> TrainingSet | None:
+        """Return the same samples without a kernel, whose matrices are those computed; None where they are not kept."""
+        return None
+
     @property
     @abstractmethod
     def shareable(self) -> bool:
@@ -231,25 +249,57 @@ class ExactSet(TrainingSet):
     """Kernels as they are: samples are compared with each other."""
 
     kernel_set: KernelSet
+    missing: MissingViews | None
+    # Of every kernel, the training samples that stand in for it where some lack it; known once the stack is made.
+    shares: list[Any]
 
-    def __init__(self, options: KernelOptions, specs: list[KernelSpec], X: Any, counted: Counted) -> None:
+    def __init__(
+        self, options: KernelOptions, specs: list[KernelSpec], X: Any, counted: Counted, present: Mask | None = None
+    ) -> None:
         super().__init__(options, counted)
         self.samples = X
-        self.kernel_set = _rule(options).fit(specs, X, options.normalize, counted.weight)
-        self.views = self.kernel_set.views(X)
         self.dtype = options.dtype
+        # Which views the samples have, (n, P), if some lack one; and what to do about those that do, now or later.
+        self.present, self.missing = present, None
+        if present is None:
+            self.kernel_set = _rule(options).fit(specs, X, options.normalize, counted.weight)
+        else:
+            _check_completable(options)
+            self.kernel_set = KernelSet.fit(specs, X, options.normalize, counted.weight, present)
+        if options.missing is None or options.product or sparse.issparse(X) or not may_lack(specs):
+            self.views = self.kernel_set.views(X)
+        else:
+            self.missing = MissingViews(options.missing, self.kernel_set, X, present)
+            self.views = self.missing.views or self.missing.views_of(X, present)
 
     @property
     def stack(self) -> GramStack:
         if self._stack is None:
-            self._stack = make_stack(
-                self.kernel_set, self.views, dtype=self.dtype, budget=self.budget, device=self.device
-            )
+            stack = make_stack(self.kernel_set, self.views, dtype=self.dtype, budget=self.budget, device=self.device)
+            if self.missing is not None and self.present is not None:
+                if not isinstance(stack, StoredStack):
+                    raise MemoryError(
+                        f"X: views that samples lack are completed in stored matrices, but {stack.form}; raise "
+                        "memory_budget, or fit to fewer samples."
+                    )
+                self.shares = self.missing.complete(stack.matrices)
+            self._stack = stack
         made: GramStack = self._stack
         return made
 
     def _stored_bytes(self) -> int:
         return len(self.kernel_set) * len(self.kept) ** 2 * 8
+
+    def without(self, m: int) -> ExactSet | None:
+        if not isinstance(self._stack, StoredStack) or self.device is not None:
+            return None
+        kept = np.delete(np.arange(len(self.kernel_set)), m)
+        some = copy(self)
+        some.kernel_set = self.kernel_set.select(kept)
+        some.views = self.kernel_set.select_views(self.views, kept)
+        some._stack = StoredStack(self._stack.matrices[kept])
+        some._last_problem = []
+        return some
 
     @property
     def shareable(self) -> bool:
@@ -258,11 +308,30 @@ class ExactSet(TrainingSet):
 
     def expansion(self, beta: Array, support: NDArray[np.intp], eta: Array) -> Expansion:
         kept = np.flatnonzero(np.any(eta != 0, axis=0))
-        samples = take_rows(self.kernel_set.select_views(self.views, kept), support)
         kernel_set = self.kernel_set.select(kept)
+        own, support = self._own_coefficients(beta, support, kept)
+        samples = take_rows(self.kernel_set.select_views(self.views, kept), support)
         kernel_set.doubt(samples, beta[:, support])
-        sums = SupportSums(kernel_set, samples, beta[:, support])
-        return Expansion(sums, eta[:, kept], kept, eta.shape[1], self.device)
+        if self.missing is None:
+            return Expansion(SupportSums(kernel_set, samples, own), eta[:, kept], kept, eta.shape[1], self.device)
+        sums = PartialSums(kernel_set, samples, own, self.missing, kept)
+        return PartialExpansion(sums, eta[:, kept], kept, eta.shape[1], self.device)
+
+    def _own_coefficients(
+        self, beta: Array, support: NDArray[np.intp], kept: NDArray[np.intp]
+    ) -> tuple[Array, NDArray[np.intp]]:
+        """Return the coefficients of samples as the kernels evaluate them, and which samples these are.
+
+        Where some lack a view, their coefficient of that kernel goes to those whose mean stands in for it.
+        """
+        if self.missing is None or self.present is None:
+            return beta[:, support], support
+        own = beta[:, np.newaxis] * self.missing.factors(self.present).T[kept]
+        for k, m in enumerate(kept):
+            if self.shares[m] is not None:
+                own[:, k] += beta @ self.shares[m]
+        support = np.flatnonzero(np.any(own != 0, axis=(0, 1)))
+        return own[:, :, support], support
 
     def gated_expansion(
         self, machines: Sequence[tuple[Array, Array]], support: NDArray[np.intp], kernel_set: KernelSet | None = None
@@ -270,7 +339,11 @@ class ExactSet(TrainingSet):
         samples = take_rows(self.views, support)
         self.kernel_set.doubt(samples, np.concatenate([beta[:, support] for beta, _ in machines]))
         beta = np.concatenate([beta[:, np.newaxis, support] * gates[support].T for beta, gates in machines])
-        sums = SupportSums(kernel_set or self.kernel_set, samples, hide_rounding(beta))
+        if self.missing is None or kernel_set is not None:
+            sums = SupportSums(kernel_set or self.kernel_set, samples, hide_rounding(beta))
+        else:
+            every = np.arange(beta.shape[1])
+            sums = PartialSums(self.kernel_set, samples, hide_rounding(beta), self.missing, every)
         # All kernels are kept: samples are transformed by learned projections whether predictions need them or not.
         return Expansion(sums, np.ones(beta.shape[:2]), np.arange(beta.shape[1]), beta.shape[1], self.device)
 
@@ -311,7 +384,9 @@ class FeatureSet(TrainingSet):
 
     kernel_set: FeatureMaps
 
-    def __init__(self, options: KernelOptions, specs: list[KernelSpec], X: Any, counted: Counted) -> None:
+    def __init__(
+        self, options: KernelOptions, specs: list[KernelSpec], X: Any, counted: Counted, present: Mask | None = None
+    ) -> None:
         super().__init__(options, counted)
         self.samples = self.rows = open_rows(X)
         budget = default_budget() if self.budget is None else float(self.budget)
@@ -384,6 +459,17 @@ class FeatureSet(TrainingSet):
         return kernels.diagonals(kernels.views(some))
 
 
+def _check_completable(options: KernelOptions) -> None:
+    """Refuse views that samples lack where there is no matrix of each kernel, on the host, to complete."""
+    if options.product:
+        raise ValueError("weights='product': X lacks views of some samples, which a sum of kernels serves only.")
+    if options.device is not None:
+        raise ValueError(
+            f"device={options.device!r}: X lacks views of some samples, which are completed on the host; use "
+            "device=None."
+        )
+
+
 def _rule(options: KernelOptions) -> Any:
     if _is_generated(options):
         return SubsetKernels
@@ -416,14 +502,18 @@ def count_samples(approximation: str | None, X: Any, y: Any, sample_weight: Arra
 
 def read_training_set(options: KernelOptions, X: Any, original: Any, counted: Counted) -> TrainingSet:
     """Fit the kernels to validated samples; `original` is X as given, for the names of its columns."""
+    named = len(getattr(original, "shape", ())) == 2 and not is_streamed(original)
+    table = original if named else named_columns(X)
+    specs = lay_specs(options.entries, table)
+    present = None
+    if options.missing is not None and options.approximation is None and may_lack(specs):
+        present = present_views(specs, X)
+        present = None if present is None else present[counted.rows]
     everyone = len(counted.rows) == X.shape[0] and bool(np.all(np.diff(counted.rows) == 1))
     # Exact kernels keep samples, which must be copies of their own; features keep none, and may be of more than fit.
     if options.approximation is None or not everyone:
         X = X[counted.rows]
-    named = len(getattr(original, "shape", ())) == 2 and not is_streamed(original)
-    table = original if named else named_columns(X)
-    specs = lay_specs(options.entries, table)
-    data = _kind(options)(options, specs, X, counted)
+    data = _kind(options)(options, specs, X, counted, present)
     data.table = table
     warn_of_scales(options.estimator, specs, data.samples, table)
     return data
@@ -624,7 +714,9 @@ def warn_of_scales(estimator: str, specs: Sequence[KernelSpec], samples: Any, ta
     for spec in specs:
         key = None if spec.columns is None else spec.columns.tobytes()
         if key not in seen and _reads_scale(spec.kernel):
-            seen[key] = _extremes(spec, spec.kernel.validate(take_columns(X, spec.columns)))
+            V = take_columns(X, spec.columns)
+            there = V if sparse.issparse(V) else V[~is_missing(V).all(axis=1)]
+            seen[key] = _extremes(spec, spec.kernel.validate(there)) if there.shape[0] else None
     worst = max(filter(None, seen.values()), key=lambda one: one.ratio, default=None)
     if worst is None:
         return

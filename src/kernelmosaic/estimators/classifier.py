@@ -75,6 +75,12 @@ class MKLClassifier(BaseMKLClassifier):
         problem.
     rank : int or sequence of P int, default=500
         Maximum number of features per kernel.
+    missing : {"neighbors", "zero"}, default="neighbors"
+        What stands in for a view that a sample lacks, at fit or at prediction: one whose columns are all NaN for it, or
+        of which a :class:`~kernelmosaic.kernels.Precomputed` matrix has NaN in its row and column. Its feature vector
+        in that kernel is the mean of those of the 6 most similar training samples that have the view; or it is zero,
+        and those of the views it has are multiplied by √(number of kernels / number it has). The problem stays convex,
+        and certified. With ``"neighbors"`` a model of several views keeps all training samples.
     class_weight : dict, "balanced" or None, default=None
         Factors of C, class by class.
     calibration : {"sigmoid", "isotonic"} or None, default=None
@@ -151,6 +157,7 @@ class MKLClassifier(BaseMKLClassifier):
 
     # Models that version 0.1 saved do not have it.
     l1_ratio: Any = 0.5
+    missing: Any = "neighbors"
 
     _takes_subsets = True
 
@@ -170,6 +177,7 @@ class MKLClassifier(BaseMKLClassifier):
         normalize: str | None = "trace",
         approximation: str | None = None,
         rank: Any = 500,
+        missing: str = "neighbors",
         class_weight: Any = None,
         calibration: str | None = None,
         tol: float = 1e-3,
@@ -193,6 +201,7 @@ class MKLClassifier(BaseMKLClassifier):
         self.normalize = normalize
         self.approximation = approximation
         self.rank = rank
+        self.missing = missing
         self.class_weight = class_weight
         self.calibration = calibration
         self.tol = tol
@@ -203,7 +212,7 @@ class MKLClassifier(BaseMKLClassifier):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, available: Any = None) -> Self:
         """Fit to samples and their classes.
 
         Parameters
@@ -214,12 +223,14 @@ class MKLClassifier(BaseMKLClassifier):
             Classes.
         sample_weight : array-like of shape (n_samples,), optional
             Factors of C, sample by sample.
+        available : array-like of shape (n_samples, P), optional
+            Which views the samples have, one truth value per kernel, beside what is NaN.
 
         Returns
         -------
         self
         """
-        original = X
+        original = X = self._masked(X, available, fitting=True)
         X, y = self._validate(X, y, reset=True)
         return self._fit_calibrated(X, y, self._sample_weight(sample_weight, X), original)
 

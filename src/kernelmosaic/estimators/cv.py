@@ -404,9 +404,9 @@ class MKLClassifierCV(ClassifierPathCV, MKLClassifier):
         samples are divided by the standard deviations only. Row numbers, strings and other columns stay as they are.
     calibration : {"sigmoid", "isotonic"}, default="sigmoid"
         How decision values become probabilities: p ∝ exp(a f_c), or monotone functions.
-    l1_ratio, penalties, penalty_power, slack, solver, multi_class, normalize, approximation, rank, class_weight
+    l1_ratio, penalties, penalty_power, slack, solver, multi_class, normalize, approximation, rank, missing
         As in :class:`MKLClassifier`.
-    tol, max_iter, memory_budget, device, random_state
+    class_weight, tol, max_iter, memory_budget, device, random_state
         As in :class:`MKLClassifier`.
     verbose : bool, default=False
         Show how many folds are done.
@@ -468,6 +468,7 @@ class MKLClassifierCV(ClassifierPathCV, MKLClassifier):
         normalize: str | None = "trace",
         approximation: str | None = None,
         rank: Any = 500,
+        missing: str = "neighbors",
         class_weight: Any = None,
         tol: float = 1e-3,
         max_iter: int = 100,
@@ -494,6 +495,7 @@ class MKLClassifierCV(ClassifierPathCV, MKLClassifier):
         self.normalize = normalize
         self.approximation = approximation
         self.rank = rank
+        self.missing = missing
         self.class_weight = class_weight
         self.tol = tol
         self.max_iter = max_iter
@@ -502,7 +504,7 @@ class MKLClassifierCV(ClassifierPathCV, MKLClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, available: Any = None, **params: Any) -> Self:
         """Choose C and the norm by cross-validation, and fit to all samples.
 
         Parameters
@@ -513,6 +515,8 @@ class MKLClassifierCV(ClassifierPathCV, MKLClassifier):
             Classes.
         sample_weight : array-like of shape (n_samples,), optional
             Factors of C, sample by sample; they count in the scores as well.
+        available : array-like of shape (n_samples, P), optional
+            Which views the samples have, one truth value per kernel, beside what is NaN.
         **params : dict
             ``groups`` for the splitter; with metadata routing enabled, whatever splitter and scorer ask for.
 
@@ -520,7 +524,7 @@ class MKLClassifierCV(ClassifierPathCV, MKLClassifier):
         -------
         self
         """
-        return self._fit_classes(X, y, sample_weight, params)
+        return self._fit_classes(self._masked(X, available, fitting=True), y, sample_weight, params)
 
 
 class LocalizedMKLClassifierCV(ClassifierPathCV, LocalizedMKLClassifier):
@@ -612,9 +616,9 @@ class LocalizedMKLClassifierCV(ClassifierPathCV, LocalizedMKLClassifier):
         self.verbose = verbose
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, available: Any = None, **params: Any) -> Self:
         """Choose C by cross-validation, and fit to all samples; see :meth:`MKLClassifierCV.fit`."""
-        return self._fit_classes(X, y, sample_weight, params)
+        return self._fit_classes(self._masked(X, available, fitting=True), y, sample_weight, params)
 
 
 class DiscriminantMKLClassifierCV(ClassifierPathCV, DiscriminantMKLClassifier):
@@ -767,7 +771,7 @@ class MKLRegressorCV(PathCV, MKLRegressor):
         As in :class:`MKLClassifierCV`.
     epsilon : float or "auto", default="auto"
         As in :class:`MKLRegressor`; ``"auto"`` stands for a tenth of the standard deviation of y.
-    loss, l1_ratio, penalties, penalty_power, slack, solver, normalize, approximation, rank
+    loss, l1_ratio, penalties, penalty_power, slack, solver, normalize, approximation, rank, missing
         As in :class:`MKLRegressor`.
     tol, max_iter, memory_budget, device, random_state
         As in :class:`MKLRegressor`.
@@ -813,6 +817,7 @@ class MKLRegressorCV(PathCV, MKLRegressor):
         normalize: str | None = "trace",
         approximation: str | None = None,
         rank: Any = 500,
+        missing: str = "neighbors",
         tol: float = 1e-3,
         max_iter: int = 100,
         memory_budget: float | None = None,
@@ -838,6 +843,7 @@ class MKLRegressorCV(PathCV, MKLRegressor):
         self.normalize = normalize
         self.approximation = approximation
         self.rank = rank
+        self.missing = missing
         self.tol = tol
         self.max_iter = max_iter
         self.memory_budget = memory_budget
@@ -845,7 +851,7 @@ class MKLRegressorCV(PathCV, MKLRegressor):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, available: Any = None, **params: Any) -> Self:
         """Choose C and the norm by cross-validation, and fit to all samples.
 
         Parameters
@@ -856,6 +862,8 @@ class MKLRegressorCV(PathCV, MKLRegressor):
             Targets.
         sample_weight : array-like of shape (n_samples,), optional
             Factors of C, sample by sample; they count in the scores as well.
+        available : array-like of shape (n_samples, P), optional
+            Which views the samples have, one truth value per kernel, beside what is NaN.
         **params : dict
             ``groups`` for the splitter; with metadata routing enabled, whatever splitter and scorer ask for.
 
@@ -863,7 +871,9 @@ class MKLRegressorCV(PathCV, MKLRegressor):
         -------
         self
         """
-        X, target, weight, original = self._validated(self._begin(X), y, sample_weight)
+        X, target, weight, original = self._validated(
+            self._begin(self._masked(X, available, fitting=True)), y, sample_weight
+        )
         return self._search(Samples(X, target, weight, original), params, weight)
 
     def _unit(self, samples: Samples) -> float:
@@ -920,7 +930,7 @@ class MKLSurvivalCV(PathCV, MKLSurvival):
         their events and times in two columns; None means the concordance.
     n_jobs, refit, scale
         As in :class:`MKLClassifierCV`.
-    epsilon, l1_ratio, penalties, penalty_power, slack, solver, normalize, approximation, rank
+    epsilon, l1_ratio, penalties, penalty_power, slack, solver, normalize, approximation, rank, missing
         As in :class:`MKLSurvival`.
     tol, max_iter, memory_budget, device, random_state
         As in :class:`MKLSurvival`.
@@ -959,6 +969,7 @@ class MKLSurvivalCV(PathCV, MKLSurvival):
         normalize: str | None = "trace",
         approximation: str | None = None,
         rank: Any = 500,
+        missing: str = "neighbors",
         tol: float = 1e-3,
         max_iter: int = 100,
         memory_budget: float | None = None,
@@ -983,6 +994,7 @@ class MKLSurvivalCV(PathCV, MKLSurvival):
         self.normalize = normalize
         self.approximation = approximation
         self.rank = rank
+        self.missing = missing
         self.tol = tol
         self.max_iter = max_iter
         self.memory_budget = memory_budget
@@ -990,7 +1002,7 @@ class MKLSurvivalCV(PathCV, MKLSurvival):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, available: Any = None, **params: Any) -> Self:
         """Choose C and the norm by cross-validation, and fit to all samples.
 
         Parameters
@@ -1001,6 +1013,8 @@ class MKLSurvivalCV(PathCV, MKLSurvival):
             Events and times, as in :meth:`MKLSurvival.fit`.
         sample_weight : array-like of shape (n_samples,), optional
             Factors of C, sample by sample; they count in the scores as well.
+        available : array-like of shape (n_samples, P), optional
+            Which views the samples have, one truth value per kernel, beside what is NaN.
         **params : dict
             ``groups`` for the splitter; with metadata routing enabled, whatever splitter and scorer ask for.
 
@@ -1008,7 +1022,9 @@ class MKLSurvivalCV(PathCV, MKLSurvival):
         -------
         self
         """
-        X, times, weight, original = self._validated(self._begin(X), y, sample_weight)
+        X, times, weight, original = self._validated(
+            self._begin(self._masked(X, available, fitting=True)), y, sample_weight
+        )
         return self._search(Samples(X, times, weight, original), params, weight)
 
     def _fold_target(self, y: Array) -> NDArray[np.int64]:

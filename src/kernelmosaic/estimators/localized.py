@@ -21,6 +21,7 @@ from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.one_class import MKLOneClass
 from kernelmosaic.estimators.regressor import MKLRegressor
 from kernelmosaic.gating import Constant, make_gating
+from kernelmosaic.gram.missing import GATED, MissingViews
 from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.projected import Projected
 from kernelmosaic.kernels.spelling import suggest_kernel
@@ -39,6 +40,14 @@ def _best_start(starts: Sequence[LearnedGates], weight: Array) -> LearnedGates:
     best = min(starts, key=lambda one: one.objective)
     mean = np.average(best.gates, axis=0, weights=weight)
     return replace(best, weights=mean, n_solves=sum(one.n_solves for one in starts))
+
+
+def _column_means(X: Any) -> Array | None:
+    """Return the means of the columns over the samples that have them; None where they are not numbers."""
+    if not isinstance(X, np.ndarray) or X.dtype.kind != "f":
+        return None
+    there = ~np.isnan(X)
+    return np.asarray(np.where(there, X, 0.0).sum(axis=0) / np.maximum(there.sum(axis=0), 1))
 
 
 def has_projections(estimator: Any) -> bool:
@@ -120,7 +129,11 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
     random_state: Any
 
     _first_iteration = 0
+    # Of the columns of the training samples, where these may lack views.
+    _means: Array | None = None
     _takes_subsets = False
+    # The gate of a view that a sample lacks is zero.
+    missing = GATED
     _has_plain_outputs = False
 
     def _host_samples(self) -> int:
@@ -152,7 +165,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
                 "gate in its space, or name numeric gating_columns."
             )
         return GateInputs.fit(
-            data.samples,
+            self._filled(data.samples, getattr(data, "missing", None)),
             data.table,
             self.gating_columns,
             self.gating_kernel,
@@ -163,8 +176,11 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
 
     def _learn(self, data: TrainingSet, machines: list[Machine]) -> tuple[list[Any], str | None]:
         """Learn every machine's gates from `n_init` random starts, side by side, and keep the best of each."""
+        missing: MissingViews | None = getattr(data, "missing", None)
+        present: Any = getattr(data, "present", None)
+        self._means = None if missing is None else _column_means(data.samples)
         self._inputs = self._gate_inputs(data)
-        Z = self._inputs(data.samples)
+        Z = self._inputs(self._filled(data.samples, missing))
         learner = GateLearner(
             make_gating(self.gating),
             self.step,
@@ -179,13 +195,16 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
             raise ValueError(
                 f"device={self._fit_device!r}: projected kernels are learned on the host; use device=None."
             )
+        if projected and present is not None:
+            raise ValueError("X lacks views of some samples, and projected kernels are learned from all of them.")
         shared = None if projected else data.stack
 
         def attempt(machine: Machine, seed: int) -> LearnedGates:
             own = data.projections() if isinstance(data, ExactSet) and projected else None
             stack = shared if own is None else own.stack
             assert stack is not None
-            return learner.learn(stack, machine, Z, np.random.RandomState(seed), own)
+            found = learner.learn(stack, machine, Z, np.random.RandomState(seed), own)
+            return found if present is None else replace(found, gates=found.gates * present)
 
         tasks = [(machine, seed) for machine in machines for seed in seeds]
         found = map_threads(lambda task: attempt(*task), tasks, self._workers(data, allowed_threads()))
@@ -236,8 +255,24 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
 
     def _gates(self, X: Any) -> Array:
         """Return the gates of validated samples, of shape (machines, n, P); classes of a joint machine share them."""
-        Z = self._inputs(X)
-        return np.array([self._gating.values(V, Z) for V in self._V])
+        missing = getattr(self._expansion.sums, "missing", None)
+        Z = self._inputs(self._filled(X, missing))
+        gates = np.array([self._gating.values(V, Z) for V in self._V])
+        present = None if missing is None else missing.present_in(X)
+        return gates if present is None else gates * present
+
+    def _filled(self, X: Any, missing: MissingViews | None) -> Any:
+        """Return samples as gates read them: with the training set's means for views that they lack."""
+        present = None if missing is None else missing.present_in(X)
+        if missing is None or present is None:
+            return X
+        if self._means is None:
+            raise ValueError("X lacks views of some samples: gates then read tables of numbers only.")
+        X = X.copy()
+        for one, own in zip(missing.kernel_set.fitted, present.T, strict=True):
+            columns = np.arange(X.shape[1]) if one.columns is None else one.columns
+            X[np.ix_(~own, columns)] = self._means[columns]
+        return X
 
     def _parts(self, gates: Array) -> list[tuple[Any, Array]]:
         """Every expansion with the gates of its outputs, or the one set they share."""
@@ -265,10 +300,10 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
         gates: Array = np.moveaxis(self._gates(self._validate(X, reset=False)), 0, -1)
         return gates[:, :, 0] if gates.shape[2] == 1 else gates
 
-    def contributions(self, X: Any) -> Array:
+    def contributions(self, X: Any, available: Any = None) -> Array:
         """Return each kernel's share of the decision; see :meth:`MKLClassifier.contributions`."""
         check_is_fitted(self)
-        X = self._validate(X, reset=False)
+        X = self._validate(self._masked(X, available), reset=False)
         terms = np.concatenate([part.terms(X, own) for part, own in self._parts(self._gates(X))], axis=2)
         return terms[:, :, 0] if terms.shape[2] == 1 else terms
 

@@ -39,7 +39,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         samples called novel are those that support the boundary.
     slack : {1, 2}, default=1
         Norm of the slack.
-    norm, l1_ratio, weights, penalties, penalty_power, solver, normalize, approximation, rank
+    norm, l1_ratio, weights, penalties, penalty_power, solver, normalize, approximation, rank, missing
         As in :class:`MKLClassifier`, but ``normalize="centered"``, which would put the origin in the samples' midst.
     tol, max_iter, memory_budget, device, random_state, verbose
         As in :class:`MKLClassifier`.
@@ -58,6 +58,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
 
     # Models that version 0.1 saved do not have these.
     l1_ratio: Any = 0.5
+    missing: Any = "neighbors"
     slack: Any = 1
 
     _takes_subsets = True
@@ -77,6 +78,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         normalize: str | None = "trace",
         approximation: str | None = None,
         rank: Any = 500,
+        missing: str = "neighbors",
         tol: float = 1e-3,
         max_iter: int = 100,
         memory_budget: float | None = None,
@@ -96,6 +98,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         self.normalize = normalize
         self.approximation = approximation
         self.rank = rank
+        self.missing = missing
         self.tol = tol
         self.max_iter = max_iter
         self.memory_budget = memory_budget
@@ -103,7 +106,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, available: Any = None) -> Self:
         """Fit to samples; y is ignored. See :meth:`MKLClassifier.fit`."""
         if check_positive("nu", self.nu) > 1:
             raise ValueError(f"nu={self.nu!r}: must lie in (0, 1].")
@@ -112,7 +115,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
                 "normalize='centered': a one-class machine separates the samples from the origin, which centring "
                 "moves into their midst; choose 'trace', 'diagonal' or None."
             )
-        original = X
+        original = X = self._masked(X, available, fitting=True)
         X = self._validate(X, reset=True)
         return self._fit_validated(X, None, self._sample_weight(sample_weight, X), original)
 
@@ -144,10 +147,10 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         counted = float(weight.sum()) if self.slack == 1 else 1.0
         return [OneClass(len(weight), 1.0 / (self.nu * counted), weight, self.slack)]
 
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return the signed distances: negative for novel samples."""
+    def decision_function(self, X: Any, available: Any = None) -> NDArray[np.float64]:
+        """Return the signed distances: negative for novel samples; `available` is that of :meth:`fit`."""
         rounding = _ROUNDING["single" if getattr(X, "dtype", None) == np.float32 else "double"]
-        return self._distances(self._outputs(X), rounding)
+        return self._distances(self._outputs(X, available), rounding)
 
     def _distances(self, outputs: NDArray[np.float64], rounding: float) -> NDArray[np.float64]:
         values = outputs[:, 0]
@@ -157,10 +160,10 @@ class MKLOneClass(OutlierMixin, BaseMKL):
     def _predictions(self, outputs: NDArray[np.float64]) -> NDArray[np.int64]:
         return np.where(self._distances(outputs, _ROUNDING["double"]) >= 0, 1, -1)
 
-    def score_samples(self, X: Any) -> NDArray[np.float64]:
+    def score_samples(self, X: Any, available: Any = None) -> NDArray[np.float64]:
         """Return the unshifted scores: the decision function plus `offset_`."""
-        return self.decision_function(X) + self.offset_
+        return self.decision_function(X, available) + self.offset_
 
-    def predict(self, X: Any) -> NDArray[np.int64]:
+    def predict(self, X: Any, available: Any = None) -> NDArray[np.int64]:
         """Return +1 for samples like the training set, −1 for novel ones."""
-        return np.where(self.decision_function(X) >= 0, 1, -1)
+        return np.where(self.decision_function(X, available) >= 0, 1, -1)

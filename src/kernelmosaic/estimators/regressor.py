@@ -36,7 +36,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         |r| − ε/2 beyond, so that errors beyond count by their size as with ``"epsilon"``, and there is no tube.
         ``"squared"``: r², the same as ``"epsilon"`` with ``epsilon=0, slack=2``; the objective then is
         (Σ_m d_m ‖w_m‖)² + C Σ r_i². `slack` is read by ``"epsilon"`` only.
-    norm, l1_ratio, weights, penalties, penalty_power, slack, solver, normalize, approximation, rank
+    norm, l1_ratio, weights, penalties, penalty_power, slack, solver, normalize, approximation, rank, missing
         As in :class:`MKLClassifier`.
     tol, max_iter, memory_budget, device, random_state, verbose
         As in :class:`MKLClassifier`.
@@ -58,6 +58,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     # Models that version 0.1 saved do not have them.
     loss: Any = "epsilon"
     l1_ratio: Any = 0.5
+    missing: Any = "neighbors"
     epsilon: Any
     _is_flat: bool = True
 
@@ -80,6 +81,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         normalize: str | None = "trace",
         approximation: str | None = None,
         rank: Any = 500,
+        missing: str = "neighbors",
         tol: float = 1e-3,
         max_iter: int = 100,
         memory_budget: float | None = None,
@@ -101,6 +103,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         self.normalize = normalize
         self.approximation = approximation
         self.rank = rank
+        self.missing = missing
         self.tol = tol
         self.max_iter = max_iter
         self.memory_budget = memory_budget
@@ -108,7 +111,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, available: Any = None) -> Self:
         """Fit to samples and their targets.
 
         Parameters
@@ -119,12 +122,14 @@ class MKLRegressor(RegressorMixin, BaseMKL):
             Targets.
         sample_weight : array-like of shape (n_samples,), optional
             Factors of C, sample by sample.
+        available : array-like of shape (n_samples, P), optional
+            Which views the samples have, one truth value per kernel, beside what is NaN.
 
         Returns
         -------
         self
         """
-        return self._fit_validated(*self._validated(X, y, sample_weight))
+        return self._fit_validated(*self._validated(self._masked(X, available, fitting=True), y, sample_weight))
 
     def _validated(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, NDArray[np.float64] | None, Any]:
         original = X
@@ -152,9 +157,12 @@ class MKLRegressor(RegressorMixin, BaseMKL):
             return SVR(y, self.C, 0.0, 2, weight)
         raise ValueError(f"loss={self.loss!r}: give 'epsilon', 'huber' or 'squared'.")
 
-    def predict(self, X: Any) -> NDArray[np.float64]:
-        """Return the predicted targets, in the shape of those the model was fitted to."""
-        return self._predictions(self._outputs(X))
+    def predict(self, X: Any, available: Any = None) -> NDArray[np.float64]:
+        """Return the predicted targets, in the shape of those the model was fitted to.
+
+        Of shape (n_samples, P), `available` tells which views the samples have, beside what is NaN.
+        """
+        return self._predictions(self._outputs(X, available))
 
     def _predictions(self, outputs: NDArray[np.float64]) -> NDArray[np.float64]:
         return outputs[:, 0] if self._is_flat else outputs

@@ -40,7 +40,7 @@ class MKLSurvival(RegressorMixin, BaseMKL):
         Factor of the loss.
     epsilon : float, default=0.1
         Half-width ε of the tube in which errors are free, on the scale of log t: 0.1 is about 10 % of the time.
-    norm, l1_ratio, weights, penalties, penalty_power, solver, normalize, approximation, rank
+    norm, l1_ratio, weights, penalties, penalty_power, solver, normalize, approximation, rank, missing
         As in :class:`MKLClassifier`.
     slack : {1, 2}, default=1
         Norm of the loss: with 2 the objective is (Σ_m d_m ‖w_m‖)² + C Σ l_i².
@@ -93,6 +93,7 @@ class MKLSurvival(RegressorMixin, BaseMKL):
         normalize: str | None = "trace",
         approximation: str | None = None,
         rank: Any = 500,
+        missing: str = "neighbors",
         tol: float = 1e-3,
         max_iter: int = 100,
         memory_budget: float | None = None,
@@ -113,6 +114,7 @@ class MKLSurvival(RegressorMixin, BaseMKL):
         self.normalize = normalize
         self.approximation = approximation
         self.rank = rank
+        self.missing = missing
         self.tol = tol
         self.max_iter = max_iter
         self.memory_budget = memory_budget
@@ -120,7 +122,7 @@ class MKLSurvival(RegressorMixin, BaseMKL):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, available: Any = None) -> Self:
         """Fit to samples and their times.
 
         Parameters
@@ -133,12 +135,14 @@ class MKLSurvival(RegressorMixin, BaseMKL):
             A vector of times says that all events were observed.
         sample_weight : array-like of shape (n_samples,), optional
             Factors of C, sample by sample.
+        available : array-like of shape (n_samples, P), optional
+            Which views the samples have, one truth value per kernel, beside what is NaN.
 
         Returns
         -------
         self
         """
-        return self._fit_validated(*self._validated(X, y, sample_weight))
+        return self._fit_validated(*self._validated(self._masked(X, available, fitting=True), y, sample_weight))
 
     def _validated(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Array, Array | None, Any]:
         original = X
@@ -162,12 +166,13 @@ class MKLSurvival(RegressorMixin, BaseMKL):
     def _machines(self, y: Array, weight: Array) -> list[Machine]:
         return [Survival(np.log(y[:, 1]), y[:, 0], self.C, self.epsilon, self.slack, weight)]
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Any, available: Any = None) -> Array:
         """Return the predicted logarithm of the time: the larger, the longer the survival; ``np.exp`` of it is a time.
 
-        Beside a risk, which other libraries predict, it has the opposite sign.
+        Beside a risk, which other libraries predict, it has the opposite sign. Of shape (n_samples, P), `available`
+        tells which views the samples have, beside what is NaN.
         """
-        return self._predictions(self._outputs(X))
+        return self._predictions(self._outputs(X, available))
 
     def _predictions(self, outputs: Array) -> Array:
         return outputs[:, 0]

@@ -12,6 +12,9 @@ from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import ComputedFeatures, FeatureStack, PassOptions, StoredFeatures
 from kernelmosaic.gram.row_blocks import RowSource
 
+#: Strips of fewer rows than this would keep a device waiting.
+_LEAST_ROWS = 64
+
 
 def make_feature_stack(
     kernel_set: FeatureMaps,
@@ -81,16 +84,22 @@ def _blocks_within(options: PassOptions, left: float, free: float) -> PassOption
 
 def _make_device_features(
     kernel_set: FeatureMaps, source: RowSource, backend: Backend, budget: float | None, options: PassOptions
-) -> StoredFeatures:
-    """Keep the features on a device, in single precision where they are many."""
-    numbers = source.shape[0] * int(kernel_set.widths.sum())
+) -> FeatureStack:
+    """Keep the features on a device, in single precision where they are many; else every pass computes them there."""
+    D = int(kernel_set.widths.sum())
+    numbers = source.shape[0] * D
     budget = default_budget(backend) if budget is None else budget
     size = 8 if 8 * numbers <= options.double_bytes else 4
     # A strip, its copy in double precision, and what its products need.
-    needed = size * numbers + 3 * min(options.strip_bytes, 8 * numbers)
-    if needed > budget:
+    if size * numbers + 3 * min(options.strip_bytes, 8 * numbers) <= budget:
+        return StoredFeatures.fill(kernel_set, source, np.float64 if size == 8 else np.float32, options, backend)
+    matrices = 5 * 8 * (D + 1) ** 2
+    strip = int(min((budget - matrices) / 4, options.strip_bytes))
+    if strip < 8 * _LEAST_ROWS * D:
         raise MemoryError(
-            f"The features of {source.shape[0]} samples need {format_bytes(needed)} on {backend.device}, the budget is "
-            f"{format_bytes(budget)}: lower rank, or use device=None, which computes them as they are needed."
+            f"The products of {D} features and {_LEAST_ROWS} rows of them need "
+            f"{format_bytes(matrices + 32 * _LEAST_ROWS * D)} on {backend.device}, the budget is "
+            f"{format_bytes(budget)}: lower rank, raise memory_budget, or use device=None."
         )
-    return StoredFeatures.fill(kernel_set, source, np.float64 if size == 8 else np.float32, options, backend)
+    options = _blocks_within(replace(options, strip_bytes=strip), strip, strip)
+    return ComputedFeatures(kernel_set, source, np.float64, options, backend)

@@ -90,16 +90,26 @@ class KernelSet:
         X: Any,
         normalize: str | None,
         sample_weight: NDArray[np.float64] | None = None,
+        present: NDArray[np.bool_] | None = None,
     ) -> KernelSet:
-        """Clone the kernels, fit each to its columns of the training set, and learn their scales."""
+        """Clone the kernels, fit each to its columns of the training set, and learn their scales.
+
+        Of shape (n, P), `present` says which samples a kernel is fitted to; None means to all.
+        """
         make_normalization(normalize)
-        views = _views(specs, X)
+        if present is not None and not present.any(axis=0).all():
+            raise ValueError(
+                f"kernel {specs[int(np.argmin(present.any(axis=0)))].name!r}: none of the {len(present)} training "
+                "samples has what it reads; leave the kernel out, or give samples that have it."
+            )
+        views = _views(specs, X, present)
         fitted = []
         with measured_once():
-            for tile, view in zip(specs, views, strict=True):
+            for m, (tile, view) in enumerate(zip(specs, views, strict=True)):
                 with named(tile.name):
                     kernel = clone(tile.kernel).fit(view)
-                scale = make_normalization(normalize).fit(kernel, view, sample_weight)
+                own = sample_weight if sample_weight is None or present is None else sample_weight[present[:, m]]
+                scale = make_normalization(normalize).fit(kernel, view, own)
                 fitted.append(FittedKernel(tile.name, kernel, tile.columns, scale))
         return cls(tuple(fitted))
 
@@ -118,9 +128,9 @@ class KernelSet:
         """Keep the views of the kernels that `select` keeps."""
         return [views[m] for m in active]
 
-    def views(self, X: Any) -> Views:
-        """Return the samples as each kernel sees them."""
-        return _views(self.fitted, X)
+    def views(self, X: Any, present: NDArray[np.bool_] | None = None, stand_ins: list[Any] | None = None) -> Views:
+        """Return the samples as each kernel sees them, with stand-ins for what they lack; they have all by default."""
+        return _views(self.fitted, X, present, stand_ins)
 
     def samples(
         self,
@@ -303,16 +313,31 @@ def named(name: str) -> Iterator[None]:
         raise kind(f"kernel {name!r}: {error}") from error
 
 
-def _views(fitted: Sequence[KernelSpec | FittedKernel], X: Any) -> Views:
-    """Cut X into the kernels' columns; equal columns give the same object, by which shared work is recognised."""
-    cut: dict[tuple[type, bytes | None], Any] = {}
+def _views(
+    fitted: Sequence[KernelSpec | FittedKernel],
+    X: Any,
+    present: NDArray[np.bool_] | None = None,
+    stand_ins: list[Any] | None = None,
+) -> Views:
+    """Cut X into the kernels' columns; equal columns give the same object, by which shared work is recognised.
+
+    Where samples lack what a kernel reads, they get a stand-in; without stand-ins, they are left out.
+    """
+    cut: dict[tuple[Any, ...], Any] = {}
     views = []
-    for fitted_kernel in fitted:
-        kernel, columns = fitted_kernel.kernel, fitted_kernel.columns
-        key = (kernel.validate.__func__, None if columns is None else columns.tobytes())  # type: ignore[attr-defined]
-        if key not in cut or kernel.input_kind != "numbers":
-            with named(fitted_kernel.name):
-                cut[key] = kernel.validate(take_columns(X, columns))
+    for m, one in enumerate(fitted):
+        own = None if present is None or present[:, m].all() else present[:, m]
+        columns = None if one.columns is None else one.columns.tobytes()
+        key = (one.kernel.validate.__func__, columns, None if own is None else own.tobytes())  # type: ignore[attr-defined]
+        if key not in cut or one.kernel.input_kind != "numbers":
+            V = take_columns(X, one.columns)
+            if own is not None and stand_ins is None:
+                V = V[own]
+            elif own is not None and stand_ins is not None:
+                V = np.array(V)
+                V[~own] = stand_ins[m]
+            with named(one.name):
+                cut[key] = one.kernel.validate(V)
         views.append(cut[key])
     return views
 

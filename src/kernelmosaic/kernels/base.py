@@ -89,6 +89,21 @@ class Kernel(BaseEstimator, ABC):
                 estimator=self,
             )
 
+    def lacks(self, X: Any) -> NDArray[np.bool_]:
+        """Return which samples have nothing in the columns that the kernel reads, which must then all be NaN.
+
+        Raises a ValueError where some of a sample's columns are NaN and others are not.
+        """
+        empty = is_missing(X)
+        every = np.asarray(empty.all(axis=1))
+        some = np.flatnonzero(empty.any(axis=1) & ~every)
+        if len(some):
+            raise ValueError(
+                f"X[{some[0]}] contains NaN in {int(empty[some[0]].sum())} of {empty.shape[1]} columns: a sample may "
+                "lack all that a kernel reads, not a part of it; fill the part in, or give it kernels of its own."
+            )
+        return every
+
     @abstractmethod
     def _block(self, X: Any, Y: Any) -> Block:
         """The formula, on validated samples; ``Y is X`` tells that the block is symmetric."""
@@ -193,6 +208,17 @@ def _tensor_statistic(name: str, X: Any, Y: Any, norms: tuple[Any, Any] | None) 
         return xp.cdist(X, Y, p=1.0)
     left, right = ((X * X).sum(1), (Y * Y).sum(1)) if norms is None else norms
     return xp.addmm(right[None], X, Y.T, alpha=-2.0).add_(left[:, None]).clamp_(min=0.0)
+
+
+def is_missing(X: Any) -> NDArray[np.bool_]:
+    """Return which entries of an array are NaN, None or the missing value of pandas."""
+    if X.dtype.kind == "f":
+        return np.asarray(np.isnan(X))
+    if X.dtype.kind != "O":
+        return np.zeros(X.shape, dtype=bool)
+    # NaN does not equal itself; the missing value of pandas does not compare, and is known by its name.
+    flat = (value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value) for value in X.flat)
+    return np.fromiter(flat, dtype=bool, count=X.size).reshape(X.shape)
 
 
 @contextmanager

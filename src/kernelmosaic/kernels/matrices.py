@@ -41,6 +41,9 @@ class _Prepared:
         self.given = given
         self.result: Any = None
 
+    # Which samples a kernel matrix has nothing but NaN for; None if there are none, as in files of earlier versions.
+    gaps: Any = None
+
 
 #: What kernels in use have made of their matrices, by class and matrix: the numbers of objects that live are unique.
 _PREPARED: WeakValueDictionary[tuple[type, int], _Prepared] = WeakValueDictionary()
@@ -67,6 +70,11 @@ class MatrixRows(Kernel):
 
     def validate(self, X: Any) -> NDArray[np.intp]:
         return row_numbers(X, self._n_rows(), self.matrix_parameter)
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether the matrix says nothing of some samples."""
+        return False
 
     def _prepared(self) -> Any:
         shared = self._share()
@@ -219,7 +227,8 @@ class Precomputed(MatrixRows):
     ----------
     K : array-like of shape (n, n)
         Similarities between all samples, training and test; symmetric and positive semi-definite up to rounding. An
-        array, a memory map or a data frame. 32-bit matrices stay 32-bit.
+        array, a memory map or a data frame. 32-bit matrices stay 32-bit. A sample whose row and column are NaN lacks
+        this view: estimators with further kernels go by those.
     """
 
     matrix_parameter: ClassVar[str] = "K"
@@ -231,9 +240,38 @@ class Precomputed(MatrixRows):
     def _prepare(self, given: Any) -> NDArray[Any]:
         if sparse.issparse(given):
             raise ValueError("K is sparse: Precomputed needs a dense matrix; K.toarray() makes one.")
+        gaps = _gaps(given)
+        if gaps is not None:
+            self._share().gaps = gaps
+            there = np.ix_(~gaps, ~gaps)
+            filled = np.zeros_like(np.asarray(given))
+            filled[there] = np.asarray(given)[there]
+            given = filled
         K, likely = square_matrix(given, "K", "Precomputed")
         _check_positive(K, likely)
         return K
+
+    @property
+    def has_gaps(self) -> bool:
+        self._prepared()
+        return self._share().gaps is not None
+
+    def lacks(self, X: Any) -> NDArray[np.bool_]:
+        unknown, n = super().lacks(X), self._n_rows()
+        gaps = self._share().gaps
+        if gaps is not None and not unknown.all():
+            unknown[~unknown] = gaps[row_numbers(np.asarray(X)[~unknown], n, "K")]
+        return unknown
+
+    def validate(self, X: Any) -> NDArray[np.intp]:
+        rows, gaps = super().validate(X), self._share().gaps
+        if gaps is not None and gaps[rows].any():
+            i = int(np.argmax(gaps[rows]))
+            raise ValueError(
+                f"X[{i}] is {rows[i]}, a sample of which K has nothing but NaN: K must be finite where it is the only "
+                "view; fill it in, leave the sample out, or give further kernels."
+            )
+        return rows
 
     def doubt(self, rows: NDArray[np.intp], coefficients: NDArray[Any]) -> None:
         """Raise if the matrix is not positive semi-definite where a fit made use of it.
@@ -267,6 +305,20 @@ class Precomputed(MatrixRows):
 
     def _diagonal(self, X: Any) -> NDArray[np.float64]:
         return np.asarray(self._prepared()[X, X], dtype=np.float64)
+
+
+def _gaps(given: Any) -> NDArray[np.bool_] | None:
+    """Return which samples a matrix has nothing but NaN for, None if there are none."""
+    try:
+        K = np.asarray(given)
+    except ValueError:  # no matrix, which will be said
+        return None
+    if K.dtype.kind != "f" or K.ndim != 2 or K.shape[0] != K.shape[1]:
+        return None
+    gaps = np.isnan(K.diagonal())
+    # Whatever else is not finite is for the check of the matrix to refuse.
+    some = bool(gaps.any()) and bool(np.isnan(K[gaps]).all()) and bool(np.isnan(K[:, gaps]).all())
+    return gaps if some and not gaps.all() else None
 
 
 def trusted(K: NDArray[Any]) -> Precomputed:

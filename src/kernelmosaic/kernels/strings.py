@@ -6,12 +6,17 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.base import clone
 
 from kernelmosaic.kernels.base import Block, Kernel, is_whole
 
 Sequences = NDArray[np.object_]
+
+#: Words are numbered as their letters say up to so many numbers, and by those that occur beyond.
+_MOST_WORDS = 2**18
+#: Counts of all words, multiplied as matrices, beat meeting equal words one by one up to so many words per word of a
+#: string.
+_DENSE = 3
 
 
 class SequenceKernel(Kernel):
@@ -87,41 +92,69 @@ class Spectrum(SequenceKernel):
         return super().fit(X, y)
 
     def _block(self, X: Any, Y: Any) -> Block:
+        # Numbered together, so that a word has the same number in both.
+        words, ends, count = self._words(X if Y is X else np.concatenate([X, Y]))
+        if count <= _DENSE * words.size / max(len(ends), 1):
+            counts = _counts(words, ends, count)
+            return np.asarray(counts @ counts.T if Y is X else counts[: len(X)] @ counts[len(X) :].T)
+        from kernelmosaic.kernels._numba_strings import shared_words
+
         if Y is X:
-            counts = self._counts(X)
-            return np.asarray((counts @ counts.T).toarray())
-        # Counted together, so that a word has the same column in both.
-        counts = self._counts(np.concatenate([X, Y]))
-        return np.asarray((counts[: len(X)] @ counts[len(X) :].T).toarray())
+            return np.asarray(shared_words(words, ends, words, ends, count))
+        first = ends[len(X) - 1]
+        return np.asarray(shared_words(words[:first], ends[: len(X)], words[first:], ends[len(X) :] - first, count))
 
     def _diagonal(self, X: Any) -> NDArray[np.float64]:
-        return np.asarray(self._counts(X).power(2).sum(axis=1), dtype=np.float64).ravel()
+        words, ends, count = self._words(X)
+        owner = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
+        keys, times = np.unique(owner * count + words, return_counts=True)
+        squares = times.astype(np.float64) ** 2
+        return np.bincount(keys // max(count, 1), squares, len(ends)).astype(np.float64, copy=False)
 
-    def _counts(self, X: Sequences) -> Any:
-        """Counts, one row per string and one column per word that occurs."""
+    def _words(self, X: Sequences) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+        """Return the numbers of all words, one string after the other, where each string's end, and their count."""
         self._check_length()
         n_letters = lengths(X)
         # Where words may start: not so near the end of a string that they would run into the next one.
-        rows = np.repeat(np.arange(len(X)), n_letters)
-        left = np.repeat(np.cumsum(n_letters), n_letters) - np.arange(rows.size)
-        starts = np.flatnonzero(left >= self.length)
-        columns = _word_numbers(letter_codes(X), starts, self.length)
-        shape = (len(X), int(columns.max(initial=-1)) + 1)
-        return sparse.csr_array((np.ones(starts.size), (rows[starts], columns)), shape=shape)
+        left = np.repeat(np.cumsum(n_letters), n_letters) - np.arange(n_letters.sum())
+        words, count = _word_numbers(letter_codes(X), np.flatnonzero(left >= self.length), self.length)
+        return words, np.cumsum(np.maximum(n_letters - self.length + 1, 0)), count
 
     def _check_length(self) -> None:
         if not is_whole(self.length):
             raise ValueError(f"length={self.length!r}: the length of the words must be a positive integer.")
 
 
-def _word_numbers(codes: NDArray[np.uint32], starts: NDArray[np.intp], length: int) -> NDArray[np.int64]:
-    """Number the words at the given starts, equal words alike."""
-    letters, numbers = np.unique(codes, return_inverse=True)
-    words = np.zeros(starts.size, dtype=np.int64)
+def _word_numbers(codes: NDArray[np.uint32], starts: NDArray[np.intp], length: int) -> tuple[NDArray[np.int64], int]:
+    """Number the words at the given starts, equal words alike; return the numbers, and a bound above them."""
+    letters, numbers = _renumbered(codes)
+    # Everywhere first, strings run into each other: slices are faster than picking the starts for every letter.
+    places = max(len(codes) - length + 1, 0)
+    words, count = np.zeros(places, dtype=np.int64), 1
     for i in range(length):
-        # Renumbered after each letter: the numbers stay below the count of words, for every alphabet and length.
-        words = np.unique(words * letters.size + numbers[starts + i], return_inverse=True)[1]
-    return words
+        # Numbers of words that do not occur are left out where there are many: for every alphabet and length.
+        if count * letters > _MOST_WORDS:
+            count, words = _renumbered(words)
+        words, count = words * letters + numbers[i : i + places], count * letters
+    return words[starts], count
+
+
+def _renumbered(values: NDArray[Any]) -> tuple[int, NDArray[Any]]:
+    """Return how many different numbers there are, and the rank of each among them."""
+    top = int(values.max(initial=0)) + 1
+    if top > _MOST_WORDS:
+        found, ranks = np.unique(values, return_inverse=True)
+        return len(found), ranks
+    occurs = np.zeros(top, dtype=bool)
+    occurs[values] = True
+    ranks = np.cumsum(occurs) - 1
+    return int(ranks[-1]) + 1, ranks[values]
+
+
+def _counts(words: NDArray[np.int64], ends: NDArray[np.int64], count: int) -> NDArray[np.float64]:
+    """Return how often each word is in each string."""
+    owner = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
+    return np.bincount(owner * count + words, minlength=len(ends) * count).reshape(len(ends), count).astype(np.float64)
 
 
 class WeightedDegree(SequenceKernel):
@@ -153,7 +186,7 @@ class WeightedDegree(SequenceKernel):
 
     def _block(self, X: Any, Y: Any) -> Block:
         # Numba takes long to load, and only this kernel's users should wait for it.
-        from kernelmosaic.kernels._numba_weighted_degree import matching_words
+        from kernelmosaic.kernels._numba_strings import matching_words
 
         self._check_degree()
         _check_length(X, len(Y[0]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kernelmosaic.plots.decision_region import DecisionRegionDisplay
 from kernelmosaic.plots.gates import GatingDisplay, LocalKernelDisplay
+from kernelmosaic.plots.inspection import KernelImportanceDisplay, KernelSignificanceDisplay, StabilityDisplay
 from kernelmosaic.plots.learned import ConvergenceDisplay, KernelWeightsDisplay
 from kernelmosaic.plots.paths import ValidationPathDisplay, WeightsPathDisplay
 from kernelmosaic.plots.projection import ProjectionDisplay
@@ -13,10 +14,13 @@ __all__ = [
     "ConvergenceDisplay",
     "DecisionRegionDisplay",
     "GatingDisplay",
+    "KernelImportanceDisplay",
+    "KernelSignificanceDisplay",
     "KernelWeightsDisplay",
     "LocalKernelDisplay",
     "ProjectionDisplay",
     "ResponseSurfaceDisplay",
+    "StabilityDisplay",
     "ValidationPathDisplay",
     "WeightsPathDisplay",
 ]

@@ -1,4 +1,4 @@
-"""The compiled loop of the weighted degree kernel. Imported only when it is computed: Numba is slow to import."""
+"""The compiled loops of kernels between strings. Imported only when they are computed: Numba is slow to import."""
 
 from __future__ import annotations
 
@@ -33,4 +33,39 @@ def matching_words(A: NDArray[np.uint32], B: NDArray[np.uint32], degree: float, 
         K[i, first:] = t / (degree * (degree + 1.0))
         if symmetric:
             K[first:, i] = K[i, first:]
+    return K
+
+
+@njit(cache=True, nogil=True)
+def shared_words(
+    words: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    others: NDArray[np.int64],
+    other_ends: NDArray[np.int64],
+    count: int,
+) -> NDArray[np.float64]:
+    """Count the pairs of equal words in two lists of strings, given the words of each list one string after the other.
+
+    Only pairs that are equal are met: the second list is sorted by words.
+    """
+    first = np.zeros(count + 1, dtype=np.int64)
+    for word in others:
+        first[word + 1] += 1
+    for word in range(count):
+        first[word + 1] += first[word]
+    place, owner = first.copy(), np.empty(others.size, dtype=np.int64)
+    start = 0
+    for j in range(other_ends.size):
+        for at in range(start, other_ends[j]):
+            owner[place[others[at]]] = j
+            place[others[at]] += 1
+        start = other_ends[j]
+    K = np.zeros((ends.size, other_ends.size))
+    start = 0
+    for i in range(ends.size):
+        row = K[i]
+        for at in range(start, ends[i]):
+            for found in range(first[words[at]], first[words[at] + 1]):
+                row[owner[found]] += 1.0
+        start = ends[i]
     return K

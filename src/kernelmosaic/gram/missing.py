@@ -1,0 +1,298 @@
+"""Views that some samples lack: which, what stands in for them, and the kernels between all samples that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from kernelmosaic.backend import row_strips
+from kernelmosaic.gram.kernel_set import KernelSet, Views, named, take_rows
+from kernelmosaic.kernels.matrices import MatrixRows
+from kernelmosaic.kernels.views import KernelSpec, take_columns
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+#: What `missing` may be; and what it is under gates, which are zero then.
+RULES = ("neighbors", "zero")
+GATED = "gated"
+#: So many of the most similar training samples that have a view stand in for it.
+N_NEIGHBORS = 6
+#: How far samples are apart, and how alike kernels are, is measured on so many training samples, ...
+_MEASURED = 300
+#: ... fewer of many kernels, whose matrices have so many entries together.
+_MEASURED_ENTRIES = 2**22
+#: Bytes of the distances that are worked on at once.
+_BYTES = 2**26
+
+
+def check_rule(missing: Any) -> None:
+    """Raise a ValueError if there is no such rule for views that samples lack."""
+    if missing not in (*RULES, GATED):
+        raise ValueError(f"missing={missing!r}: choose one of {', '.join(map(repr, RULES))}.")
+
+
+def may_lack(specs: Sequence[KernelSpec]) -> bool:
+    """Whether a sample can lack a view and have another: kernels read different columns, or matrices with gaps."""
+    if len(specs) < 2 or len({None if one.columns is None else one.columns.tobytes() for one in specs}) > 1:
+        return len(specs) > 1
+    for one in specs:
+        with named(one.name):
+            if isinstance(one.kernel, MatrixRows) and one.kernel.has_gaps:
+                return True
+    return False
+
+
+def present_views(kernels: Sequence[Any], X: Any) -> Mask | None:
+    """Return which of the kernels' views the samples have, of shape (n, P); None if they have all.
+
+    Parameters
+    ----------
+    kernels : sequence of KernelSpec or FittedKernel
+        The kernels with the columns they read.
+    X : array or sparse matrix of shape (n, n_features)
+        Samples; a sparse one has all views.
+    """
+    matrices = any(isinstance(one.kernel, MatrixRows) for one in kernels)
+    # A sum is NaN if anything is, and found faster than what is.
+    if sparse.issparse(X) or (not matrices and X.dtype.kind in "biuf" and np.isfinite(X.sum())):
+        return None
+    known: dict[Any, Mask] = {}
+    present = np.ones((X.shape[0], len(kernels)), dtype=bool)
+    for m, one in enumerate(kernels):
+        # Matrices may have gaps of their own.
+        own = id(one.kernel) if isinstance(one.kernel, MatrixRows) else None
+        key = (own, None if one.columns is None else one.columns.tobytes())
+        if key not in known:
+            with named(one.name):
+                known[key] = ~one.kernel.lacks(take_columns(X, one.columns))
+        present[:, m] = known[key]
+    if present.all():
+        return None
+    nothing = np.flatnonzero(~present.any(axis=1))
+    if len(nothing):
+        raise ValueError(
+            f"X[{nothing[0]}] has no view at all: what every kernel reads of it contains NaN only; leave such samples "
+            f"out ({len(nothing)} of {len(present)})."
+        )
+    return present
+
+
+def hide_views(kernels: Sequence[Any], X: Any, available: Any) -> Any:
+    """Return samples, an array or a data frame, with NaN for what kernels read and samples are said to lack.
+
+    Parameters
+    ----------
+    kernels : sequence of KernelSpec or FittedKernel
+        The kernels with the columns they read.
+    X : array or data frame of shape (n, n_features)
+        Samples.
+    available : array-like of shape (n, P)
+        Which views the samples have.
+    """
+    mask = np.asarray(available)
+    shape = (X.shape[0], len(kernels))
+    if mask.shape != shape or not np.all((mask == 0) | (mask == 1)):
+        what = f"has shape {mask.shape}" if mask.shape != shape else "holds other numbers than 0 and 1"
+        raise ValueError(
+            f"available {what}: give an array of truth values of shape {shape}, a row per sample and a column per "
+            f"kernel ({', '.join(one.name for one in kernels[:8])}{', …' if len(kernels) > 8 else ''})."
+        )
+    if mask.all():
+        return X
+    if sparse.issparse(X):
+        raise TypeError("available: X is sparse, and its samples have every view; give X.toarray().")
+    lost = np.zeros(X.shape, dtype=bool)
+    for one, own in zip(kernels, ~mask.astype(bool).T, strict=True):
+        lost[np.ix_(own, np.arange(X.shape[1]) if one.columns is None else one.columns)] = True
+    for one, own in zip(kernels, mask.astype(bool).T, strict=True):
+        taken = (lost if one.columns is None else lost[:, one.columns]).any(axis=1) & own
+        if taken.any():
+            raise ValueError(
+                f"available: X[{int(np.argmax(taken))}] has kernel {one.name!r}, but lacks another that reads the same "
+                "columns; give both the same truth value, or columns of their own. A matrix of Precomputed has NaN in "
+                "the row and column of a sample that it does not know."
+            )
+    if hasattr(X, "mask"):  # a data frame of pandas
+        return X.mask(lost)
+    if hasattr(X, "columns"):
+        raise TypeError(
+            f"available: X is a {type(X).__module__}.{type(X).__name__}; give an array, or NaN in its place."
+        )
+    if X.dtype.kind in "biuf":
+        return np.where(lost, np.nan, X)
+    hidden = X.astype(object)
+    hidden[lost] = None
+    return hidden
+
+
+class MissingViews:
+    """What a fitted model knows of views that samples may lack.
+
+    A sample x without view m is given one in the feature space of kernel m. With the rule ``"neighbors"`` it is the
+    mean of φ_m over the training samples most like x among those that have the view: an estimate of the conditional
+    mean of φ_m, given what is known of x. With ``"zero"`` it is zero, and what x has is multiplied by √(P / P_x), P_x
+    being the number of kernels it has, so that samples with few views are as long as others; with ``"gated"`` it is
+    zero, and the rest is as it is. Whatever the rule, the kernel of all samples is that of feature vectors, and so
+    positive semi-definite, and the problem of the weights stays convex.
+
+    How unlike two samples are is the mean, over the kernels k that both have, of ‖φ_k(x) − φ_k(z)‖² in units of its
+    mean over the training set, with one more kernel at that mean. Kernels count by their centred alignment with the one
+    that is missing: those that resemble it tell more of it.
+
+    Parameters
+    ----------
+    rule : {"neighbors", "zero", "gated"}
+        What stands in for a view.
+    kernel_set : KernelSet
+        The kernels, each fitted to the training samples that have its view.
+    X : array of shape (n, n_features)
+        The training samples.
+    present : ndarray of shape (n, P), or None
+        Which views they have; None means all.
+    """
+
+    def __init__(self, rule: str, kernel_set: KernelSet, X: Any, present: Mask | None) -> None:
+        self.rule, self.kernel_set = rule, kernel_set
+        self.present = np.ones((X.shape[0], len(kernel_set)), dtype=bool) if present is None else present
+        # Whatever a kernel can be evaluated with: what comes of it is not used.
+        self.stand_ins = [
+            np.array(take_columns(X, one.columns)[int(np.argmax(own))])
+            for one, own in zip(kernel_set.fitted, self.present.T, strict=True)
+        ]
+        # Only neighbours are looked for among them.
+        self.views: Views = self.views_of(X, present) if rule == "neighbors" else []
+        self._constants: tuple[Array, Array] | None = None
+
+    def views_of(self, X: Any, present: Mask | None) -> Views:
+        """Return samples as the kernels see them, with stand-ins where they lack a view."""
+        return self.kernel_set.views(X, present, self.stand_ins)
+
+    def present_in(self, X: Any) -> Mask | None:
+        """Return which views samples have, of shape (n, P); None if they have all."""
+        return present_views(self.kernel_set.fitted, X)
+
+    def factors(self, present: Mask) -> Array:
+        """Return what multiplies the feature vectors that samples have themselves, of shape (n, P)."""
+        own = present.astype(np.float64)
+        if self.rule == "zero":
+            own *= np.sqrt(own.shape[1] / own.sum(axis=1, keepdims=True))
+        return own
+
+    def neighbors(self, views: Views, present: Mask) -> list[Any]:
+        """Return, for every kernel, the shares of training samples in what stands in for it, or None if all have it.
+
+        Sparse, of shape (n_samples, n); the rows of samples that have the view are zero.
+        """
+        P, n = len(self.kernel_set), len(self.present)
+        spreads, likeness = self._measured()
+        here, there = self.kernel_set.diagonals(views), self.kernel_set.diagonals(self.views)
+        own = self.present.astype(np.float64)
+        found: list[list[Any]] = [[] for _ in range(P)]
+        for rows in row_strips(len(present), _BYTES // (8 * n * P)):
+            apart = np.empty((P, rows.stop - rows.start, n))
+            for m, K in self.kernel_set.blocks(take_rows(views, rows), self.views, range(P)):
+                apart[m] = np.maximum(here[m, rows, np.newaxis] + there[m] - 2.0 * K, 0.0)
+                apart[m] *= present[rows, m, np.newaxis] * (own[:, m] / spreads[m])
+            for m in np.flatnonzero(~present.all(axis=0)).tolist():
+                at, weight = np.flatnonzero(~present[rows, m]), likeness[m]
+                D = np.tensordot(weight, apart[:, at], axes=1)
+                shared = (present[rows][at] * weight) @ own.T
+                # As if one more were shared, at the mean distance: with few in common, samples are near by chance.
+                D = np.where(shared > 0, (D + 1.0) / (shared + 1.0), np.inf)
+                found[m].append(_nearest(D, at, np.flatnonzero(self.present[:, m]), apart.shape[1:]))
+        return [sparse.vstack(parts, format="csr") if parts else None for parts in found]
+
+    def complete(self, matrices: NDArray[Any]) -> list[Any]:
+        """Turn the Gram matrices of the stand-ins, of shape (P, n, n), into those of the feature vectors, in place.
+
+        Returns the shares of training samples in what stands in for every kernel, see `neighbors`; None for no shares.
+        """
+        if self.rule != "neighbors":
+            for K, own in zip(matrices, self.factors(self.present).T.astype(matrices.dtype), strict=True):
+                K *= own[:, np.newaxis]
+                K *= own
+            return [None] * len(matrices)
+        found = self.neighbors(self.views, self.present)
+        for m, shares in enumerate(found):
+            if shares is not None:
+                lacking = np.flatnonzero(~self.present[:, m])
+                S = shares[lacking].astype(matrices.dtype)
+                between = S @ matrices[m]
+                among = S @ between.T
+                matrices[m][lacking], matrices[m][:, lacking] = between, between.T
+                matrices[m][np.ix_(lacking, lacking)] = (among + among.T) / 2
+        return found
+
+    def blocks(self, X: Any, Y: Any, kernels: NDArray[np.intp]) -> Iterator[tuple[int, Array]]:
+        """Yield (m, kernel m between the feature vectors of X and Y)."""
+        left, right = self._known(X), self._known(Y)
+        T = self.views
+        if self.rule != "neighbors":
+            a, b = self.factors(left[1]), self.factors(right[1])
+            for m, K in self.kernel_set.blocks(left[0], right[0], kernels):
+                yield m, a[:, [m]] * K * b[:, m]
+            return
+        across, down = self.neighbors(*left), self.neighbors(*right)
+        for m in kernels.tolist():
+            pairs = ((left[0], right[0]), (left[0], T), (T, right[0]), (T, T))
+            K, KX, KY, KT = (next(self.kernel_set.blocks(A, B, [m]))[1] for A, B in pairs)
+            if across[m] is not None:
+                lost = ~left[1][:, m]
+                K[lost], KX[lost] = (across[m] @ KY)[lost], (across[m] @ KT)[lost]
+            if down[m] is not None:
+                lost = ~right[1][:, m]
+                K[:, lost] = (down[m] @ KX.T).T[:, lost]
+            yield m, K
+
+    def _known(self, X: Any) -> tuple[Views, Mask]:
+        present = self.present_in(X)
+        if present is None:
+            present = np.ones((X.shape[0], len(self.kernel_set)), dtype=bool)
+        return self.views_of(X, present), present
+
+    def _measured(self) -> tuple[Array, Array]:
+        """Return the mean squared distance in the feature space of every kernel, and how kernels tell of each other.
+
+        The second, of shape (P, P), has the centred alignment of every two kernels, over the samples that have both, in
+        units of its mean over the others of a row; it is zero between a kernel and itself.
+        """
+        if self._constants is None:
+            P, n = len(self.kernel_set), len(self.present)
+            most = min(_MEASURED, max(int((_MEASURED_ENTRIES / P) ** 0.5), 1))
+            some = np.arange(n)[:: -(-n // most)]
+            both = np.array([np.outer(own, own).ravel() for own in self.present[some].T], dtype=np.float64)
+            spreads, flat = np.ones(P), np.zeros(both.shape)
+            views = take_rows(self.views, some)
+            for m, K in self.kernel_set.blocks(views, views, range(P)):
+                own = self.present[some, m].astype(np.float64)
+                if own.any():
+                    own /= own.sum()
+                    means = K @ own
+                    spread = 2.0 * float(own @ K.diagonal() - own @ means)
+                    spreads[m] = spread if spread > 0 else 1.0
+                    flat[m] = both[m] * (K - means[:, np.newaxis] - means + own @ means).ravel()
+            norms = np.square(flat) @ both.T
+            scale = np.sqrt(norms * norms.T)
+            likeness = np.maximum(np.divide(flat @ flat.T, scale, out=np.zeros((P, P)), where=scale > 0), 0.0)
+            np.fill_diagonal(likeness, 0.0)
+            total = likeness.sum(axis=1, keepdims=True)
+            likeness = np.where(total > 0, likeness * (P - 1) / np.where(total > 0, total, 1.0), 1.0)
+            self._constants = spreads, likeness
+        return self._constants
+
+
+def _nearest(D: Array, at: NDArray[np.intp], having: NDArray[np.intp], shape: tuple[int, int]) -> Any:
+    """Return the shares of the nearest training samples that have a view in what stands in for it, in some rows."""
+    E = D[:, having]
+    order = np.argsort(E, axis=1, kind="stable")[:, :N_NEIGHBORS]
+    near = np.zeros(E.shape, dtype=bool)
+    np.put_along_axis(near, order, np.isfinite(np.take_along_axis(E, order, axis=1)), axis=1)
+    # With nobody to compare with, everybody is as near as any other.
+    near[~near.any(axis=1)] = True
+    rows, columns = np.nonzero(near)
+    return sparse.csr_array((1.0 / near.sum(axis=1)[rows], (at[rows], having[columns])), shape=shape)

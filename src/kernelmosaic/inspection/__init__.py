@@ -1,0 +1,16 @@
+"""Which kernels are real: significance, stability and importance of the learned weights."""
+
+from __future__ import annotations
+
+from kernelmosaic.inspection.importance import KernelImportance, kernel_importance
+from kernelmosaic.inspection.resamples import Stability, stability
+from kernelmosaic.inspection.significance import KernelSignificance, kernel_significance
+
+__all__ = [
+    "KernelImportance",
+    "KernelSignificance",
+    "Stability",
+    "kernel_importance",
+    "kernel_significance",
+    "stability",
+]

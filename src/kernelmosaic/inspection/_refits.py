@@ -1,0 +1,233 @@
+"""Many fits of one model to the same or nearly the same samples: kernels computed once, one start for all."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import _safe_indexing, check_consistent_length, check_random_state
+from sklearn.utils.validation import _num_samples, has_fit_parameter
+
+from kernelmosaic.estimators._base import BaseMKL
+from kernelmosaic.estimators._shared import SharedKernels
+from kernelmosaic.estimators._training_set import (
+    Counted,
+    KernelOptions,
+    Likely,
+    TrainingSet,
+    is_streamed,
+    level_of_caller,
+)
+from kernelmosaic.kernels.subsets import Subsets
+from kernelmosaic.learning.problem import progress
+
+Array = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+#: So many fits share the kernels that one process has computed, however many processes there are.
+_CHUNK = 100
+
+
+class SameStart(SharedKernels):
+    """Fits that share the kernels of the same samples, each started from `likely` whatever was fitted before it.
+
+    So the results do not depend on the order of the fits, nor on who does them.
+
+    Attributes
+    ----------
+    given : TrainingSet or None
+        What a fit to the same samples is given instead of what it asks for, which it is equal to.
+    """
+
+    given: TrainingSet | None = None
+
+    def find(self, options: KernelOptions, X: Any, original: Any, counted: Counted) -> TrainingSet:
+        data = self.given
+        same = data is not None and np.array_equal(data.kept, counted.rows)
+        if data is None or not (same and np.array_equal(data.weight, counted.weight)):
+            self._last = options, X, original
+            data = super().find(options, X, original, counted)
+        data.likely, data.starts = self.likely, {}
+        return data
+
+    def everyone(self, weight: Array | None) -> TrainingSet:
+        """Return the training set of the last fit with every sample that counts, repeated or not."""
+        options, X, original = self._last
+        counted = Counted.everyone(X.shape[0], weight)
+        rows = np.flatnonzero(counted.weight)
+        return super().find(options, X, original, Counted(rows, counted.weight[rows]))
+
+    def _shrink(self) -> None:
+        while len(self._sets) > 1:
+            self._sets.popitem(last=False)
+
+
+# One fit -------------------------------------------------------------------------------------------------------------
+
+
+def last_step(estimator: Any) -> Any:
+    """Return the estimator itself, of a pipeline its last step, or raise if that has no kernels of its own."""
+    model = estimator
+    while hasattr(model, "steps"):
+        model = model.steps[-1][1]
+    if not isinstance(model, BaseMKL):
+        raise TypeError(
+            f"estimator={type(estimator).__name__}: give an estimator of kernelmosaic or a pipeline that ends in one; "
+            "of a search its best_estimator_."
+        )
+    if any(isinstance(entry.kernel, Subsets) for entry in model._read_kernels()):
+        raise ValueError("kernels: those of Subsets(...) are too many to be looked at one by one; give a list.")
+    return model
+
+
+def behind_pipeline(estimator: Any, X: Any) -> tuple[Any, Any]:
+    """Return the last step of a fitted pipeline, and the samples as it sees them."""
+    while hasattr(estimator, "steps"):
+        X, estimator = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X, estimator.steps[-1][1]
+    return estimator, X
+
+
+def fit(estimator: Any, X: Any, y: Any, weight: Array | None) -> Any:
+    """Fit an estimator, or the last step of a pipeline, with the weights of the samples, and return it."""
+    if weight is None:
+        return estimator.fit(X, y)
+    path, model = "", estimator
+    while hasattr(model, "steps"):
+        name, model = model.steps[-1]
+        path += f"{name}__"
+    if not has_fit_parameter(model, "sample_weight"):
+        raise TypeError(f"sample_weight: {type(model).__name__}.fit takes none; give None.")
+    return estimator.fit(X, y, **{f"{path}sample_weight": weight})
+
+
+def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any, random_state: Any) -> tuple[Any, Any, Any, Any]:
+    """Check what is common to all inspections: a clone that draws the same landmarks in every fit, y, weights, draws.
+
+    Returns
+    -------
+    estimator, y, sample_weight, random : estimator, ndarray, ndarray or None, RandomState
+    """
+    last_step(estimator)
+    random = check_random_state(random_state)
+    estimator = clone(estimator)
+    model = last_step(estimator)
+    model.set_params(verbose=False)
+    if not isinstance(model.get_params(deep=False).get("random_state", 0), int | np.integer):
+        model.set_params(random_state=int(random.randint(np.iinfo(np.int32).max)))
+    if y is None:
+        raise ValueError("y is None: give one target per sample.")
+    if is_streamed(X) or not (hasattr(X, "shape") or isinstance(X, list | tuple)):
+        raise TypeError(f"X={type(X).__name__}: load the samples into an array, a sparse matrix or a data frame.")
+    y = np.asarray(y)
+    check_consistent_length(X, y)
+    return estimator, y, model._sample_weight(sample_weight, np.empty((_num_samples(X), 1))), random
+
+
+# Many fits -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Task:
+    """One fit: to all samples, or to some of them, with these targets and weights."""
+
+    y: NDArray[Any]
+    weight: Array | None
+    rows: Rows | None = None
+
+
+def refit(
+    estimator: Any,
+    X: Any,
+    tasks: Sequence[Task],
+    likely: Array | None,
+    n_jobs: int | None,
+    verbose: bool,
+    what: str,
+) -> Array:
+    """Return the weights of the kernels in every fit, of shape (fits, P) or (fits, classes, P).
+
+    Parameters
+    ----------
+    estimator : estimator
+        Not changed.
+    X : array-like
+        All samples.
+    tasks : sequence of Task
+        What to fit to.
+    likely : ndarray like the weights, or None
+        Weights that every fit starts from.
+    n_jobs : int or None
+        Processes.
+    verbose : bool
+        Whether to show how many fits are done.
+    what : str
+        Whose fits they are.
+    """
+    chunks = [tasks[i : i + _CHUNK] for i in range(0, len(tasks), _CHUNK)]
+    found: list[tuple[Array, float]] = []
+    shown: Any = progress(what, len(tasks)) if verbose else nullcontext(lambda *state: None)
+    with shown as show:
+        for some in Parallel(n_jobs=n_jobs, return_as="generator")(
+            delayed(_fit_chunk)(estimator, X, chunk, likely) for chunk in chunks
+        ):
+            found += some
+            show(f"{len(found)} of {len(tasks)} fits", len(found))
+    _warn_of_gaps(what, np.array([gap for _, gap in found]), last_step(estimator).tol)
+    return np.array([weights for weights, _ in found])
+
+
+def _fit_chunk(estimator: Any, X: Any, tasks: Sequence[Task], likely: Array | None) -> list[tuple[Array, float]]:
+    return list(_fits(estimator, X, tasks, likely))
+
+
+def _fits(estimator: Any, X: Any, tasks: Sequence[Task], likely: Array | None) -> Iterator[tuple[Array, float]]:
+    with SameStart() as shared, warnings.catch_warnings():
+        # The fit to the samples as they are has said what there is to say of them; gaps are spoken of once.
+        warnings.simplefilter("ignore")
+        shared.likely = None if likely is None else Likely(likely)
+        for task in tasks:
+            some = X if task.rows is None else _safe_indexing(X, task.rows)
+            model = last_step(fit(clone(estimator), some, task.y, task.weight))
+            yield np.asarray(model.weights_), float(getattr(model, "duality_gap_", 0.0))
+
+
+def _warn_of_gaps(what: str, gaps: Array, tol: float) -> None:
+    # NaN is no gap that was met.
+    loose = int(np.sum(~(gaps <= tol)))
+    if loose:
+        warnings.warn(
+            f"{what}: {loose} of {len(gaps)} fits stopped above tol={tol:g}, the loosest at a relative duality gap of "
+            f"{np.max(gaps):.2g}; raise the estimator's max_iter, or accept a larger tol.",
+            ConvergenceWarning,
+            stacklevel=level_of_caller(),
+        )
+
+
+# Tables --------------------------------------------------------------------------------------------------------------
+
+
+def text_table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Return a table in plain text, numbers with three digits."""
+    cells = [list(heads)] + [[one if isinstance(one, str) else f"{one:.3g}" for one in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [[cell.rjust(width) for cell, width in zip(row, widths, strict=True)] for row in cells]
+    return "\n".join("  ".join([row[0].ljust(widths[0]), *line[1:]]) for row, line in zip(cells, lines, strict=True))
+
+
+def labelled(names: Sequence[str], classes: Any, values: Sequence[Array]) -> list[list[Any]]:
+    """Return one row per kernel, or per class and kernel: names, then the numbers of all values, which are alike."""
+    if classes is None:
+        return [[name, *(value[m] for value in values)] for m, name in enumerate(names)]
+    return [
+        [f"{label}: {name}", *(value[c, m] for value in values)]
+        for c, label in enumerate(classes)
+        for m, name in enumerate(names)
+    ]

@@ -1,0 +1,242 @@
+"""What a score loses without a kernel: fitted again without it, or shown the view of another sample."""
+
+from __future__ import annotations
+
+import warnings
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from sklearn.base import clone, is_classifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import _safe_indexing
+
+from kernelmosaic.estimators._training_set import Likely
+from kernelmosaic.estimators.classifier import MKLClassifier
+from kernelmosaic.estimators.regressor import MKLRegressor
+from kernelmosaic.estimators.survival import MKLSurvival, read_times
+from kernelmosaic.inspection._refits import Rows, SameStart, behind_pipeline, fit, last_step, prepare, text_table
+from kernelmosaic.kernels.views import KernelSpec, lay_specs
+from kernelmosaic.machines.base import check_count
+
+Array = NDArray[np.float64]
+
+#: Parameters that may have one entry per kernel.
+_PER_KERNEL = ("penalties", "weights", "rank")
+#: Solvers whose weights are those of no optimum.
+_HEURISTICS = ("alignment", "easymkl")
+
+
+@dataclass(frozen=True, eq=False)
+class KernelImportance:
+    """What :func:`kernel_importance` returns.
+
+    Attributes
+    ----------
+    kernel_names : list of str
+        Of the P kernels.
+    scores : ndarray of shape (folds,)
+        Scores of the model with all kernels on the samples held out.
+    drops : ndarray of shape (folds, P)
+        What the score loses when the model is fitted without the kernel; negative where it gains.
+    permutations : ndarray of shape (folds, P, n_repeats)
+        What it loses when the kernel is shown the view of another sample.
+    """
+
+    kernel_names: list[str]
+    scores: Array
+    drops: Array
+    permutations: Array
+
+    @property
+    def drop_mean(self) -> Array:
+        """Mean of `drops` over the folds, of shape (P,)."""
+        return np.asarray(self.drops.mean(axis=0))
+
+    @property
+    def permutation_mean(self) -> Array:
+        """Mean of `permutations` over folds and repeats, of shape (P,)."""
+        return np.asarray(self.permutations.mean(axis=(0, 2)))
+
+    @property
+    def drop_std(self) -> Array:
+        """Standard deviation of `drops` over the folds, of shape (P,)."""
+        return np.asarray(self.drops.std(axis=0))
+
+    @property
+    def permutation_std(self) -> Array:
+        """Standard deviation of `permutations` over folds and repeats, of shape (P,)."""
+        return np.asarray(self.permutations.std(axis=(0, 2)))
+
+    def __str__(self) -> str:
+        columns = (self.drop_mean, self.drop_std, self.permutation_mean, self.permutation_std)
+        rows = [[name, *(column[m] for column in columns)] for m, name in enumerate(self.kernel_names)]
+        return text_table(("kernel", "dropped", "±", "permuted", "±"), rows)
+
+
+def kernel_importance(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    scoring: Any = None,
+    cv: Any = 5,
+    n_repeats: int = 5,
+    sample_weight: Any = None,
+    random_state: Any = None,
+    n_jobs: int | None = None,
+) -> KernelImportance:
+    """Return how much a score on samples held out falls without each kernel.
+
+    In every fold the model is fitted to the other samples, with all kernels and with all but one. *Dropped* is the
+    difference of their scores: what the kernel knows that the others do not. *Permuted* is what the score of the model
+    with all kernels loses when the kernel sees another sample's view, drawn among those held out, while the other
+    kernels see the right one: how much this model relies on the kernel. Of two kernels that know the same, neither is
+    missed when it is dropped, and both may be relied on.
+
+    A kernel whose learned weight is zero is not fitted without: the optimum stays what it is.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Of this package, with targets and at least two kernels, or a pipeline that ends in one; not changed.
+    X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+        Samples.
+    y : array-like
+        Their targets, as `fit` takes them.
+    scoring : str or callable, default=None
+        As in :class:`~sklearn.model_selection.GridSearchCV`; None means the estimator's own score.
+    cv : int, splitter or iterable, default=5
+        As in :class:`~sklearn.model_selection.GridSearchCV`.
+    n_repeats : int, default=5
+        How often the view of a kernel is permuted in each fold.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Factors of C; they count in the scores as well.
+    random_state : int, RandomState or None, default=None
+        Draws the permutations, and a seed for an estimator that has none.
+    n_jobs : int, default=None
+        Folds at the same time, in processes; None means one. Results do not depend on it.
+
+    Returns
+    -------
+    KernelImportance
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from kernelmosaic import MKLClassifier
+    >>> from kernelmosaic.inspection import kernel_importance
+    >>> from kernelmosaic.kernels import Gaussian
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = MKLClassifier([("sepal", Gaussian(), [0, 1]), ("petal", Gaussian(), [2, 3])])
+    >>> found = kernel_importance(model, X, y, cv=3, random_state=0)
+    >>> bool(found.drop_mean[1] > 0.1 > found.drop_mean[0])
+    True
+    """
+    # Loads a good part of scikit-learn.
+    from sklearn.metrics import check_scoring
+    from sklearn.model_selection import check_cv
+
+    check_count("n_repeats", n_repeats)
+    estimator, target, weight, random = prepare(estimator, X, y, sample_weight, random_state)
+    model = last_step(estimator)
+    if isinstance(model, MKLSurvival):
+        target = read_times(y)
+    scorer = check_scoring(estimator, scoring=scoring)
+    strata = target[:, 0] if isinstance(model, MKLSurvival) else target
+    folds = list(check_cv(cv, strata, classifier=is_classifier(model)).split(X, strata))
+    seeds = random.randint(np.iinfo(np.int32).max, size=len(folds))
+    fold = _Fold(estimator, X, target, weight, scorer, int(n_repeats))
+    found = Parallel(n_jobs=n_jobs)(delayed(fold)(*rows, int(seed)) for rows, seed in zip(folds, seeds, strict=True))
+    names = found[0][0]
+    scores, drops, permutations = map(np.array, list(zip(*found, strict=True))[1:])
+    return KernelImportance(names, scores, drops, permutations)
+
+
+@dataclass(frozen=True)
+class _Fold:
+    """What is done in one fold; the attributes are what all have in common."""
+
+    estimator: Any
+    X: Any
+    y: NDArray[Any]
+    weight: Array | None
+    scorer: Any
+    n_repeats: int
+
+    def __call__(self, train: Rows, held: Rows, seed: int) -> tuple[list[str], float, list[float], list[list[float]]]:
+        """Return the names of the kernels, the score, and what it loses without each, by both ways."""
+        with SameStart() as shared, warnings.catch_warnings():
+            # Scales are spoken of once; gaps are those of the estimator's own tolerance.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            pipeline = self._fit(self.estimator, train)
+            model, data = last_step(pipeline), shared.training_sets[-1]
+            specs = lay_specs(model._read_kernels(), data.table)
+            if len(model.kernel_names_) < 2:
+                raise ValueError(
+                    f"kernels: {model.kernel_names_[0]!r} is the only one, which cannot be left out; give at least two."
+                )
+            score = self._score(pipeline, held)
+            warnings.simplefilter("ignore")
+            drops = []
+            for m in range(len(specs)):
+                shared.given, shared.likely = data.without(m), _start_without(model, m)
+                unused = _is_unused(model, m)
+                drops.append(0.0 if unused else score - self._score(self._fit(self._without(specs, m), train), held))
+        return model.kernel_names_, score, drops, self._permute(pipeline, held, score, np.random.RandomState(seed))
+
+    def _fit(self, estimator: Any, rows: Rows) -> Any:
+        weight = None if self.weight is None else self.weight[rows]
+        return fit(clone(estimator), _safe_indexing(self.X, rows), self.y[rows], weight)
+
+    def _score(self, estimator: Any, held: Rows, X: Any = None) -> float:
+        weight = {} if self.weight is None else {"sample_weight": self.weight[held]}
+        return float(self.scorer(estimator, _safe_indexing(self.X, held) if X is None else X, self.y[held], **weight))
+
+    def _without(self, specs: list[KernelSpec], m: int) -> Any:
+        """Return the estimator without a kernel, and without what parameters say of it."""
+        estimator = clone(self.estimator)
+        model = last_step(estimator)
+        kept = [spec for j, spec in enumerate(specs) if j != m]
+        model.set_params(
+            kernels=[
+                (spec.name, spec.kernel) if spec.columns is None else (spec.name, spec.kernel, spec.columns)
+                for spec in kept
+            ]
+        )
+        for name in _PER_KERNEL:
+            value = getattr(model, name, None)
+            if value is not None and np.ndim(value) == 1:
+                model.set_params(**{name: np.delete(np.asarray(value), m)})
+        return estimator
+
+    def _permute(self, pipeline: Any, held: Rows, score: float, random: np.random.RandomState) -> list[list[float]]:
+        """Return what the score loses when a kernel sees other samples: its share of the output is then theirs."""
+        model, X = behind_pipeline(pipeline, _safe_indexing(self.X, held))
+        terms = model.contributions(X)
+        terms = terms[:, :, np.newaxis] if terms.ndim == 2 else terms
+        outputs = terms.sum(axis=1) + model.intercept_
+        stand_in = copy(model)
+
+        def loss(m: int) -> float:
+            shuffled = outputs - terms[:, m] + terms[random.permutation(len(terms)), m]
+            stand_in._outputs = lambda _: shuffled
+            return score - self._score(stand_in, held, X)
+
+        return [[loss(m) for _ in range(self.n_repeats)] for m in range(terms.shape[1])]
+
+
+def _start_without(model: Any, m: int) -> Likely | None:
+    """Return the weights of the other kernels to start from, unless a class has given them none."""
+    rest = np.delete(model.weights_, m, axis=-1)
+    return Likely(rest) if np.all(rest.sum(axis=-1) > 0) else None
+
+
+def _is_unused(model: Any, m: int) -> bool:
+    """Whether a kernel has no weight at the optimum, which then is the optimum without it."""
+    if type(model) not in (MKLClassifier, MKLRegressor, MKLSurvival) or model.solver in _HEURISTICS:
+        return False
+    return model.weights is None and not np.any(np.atleast_2d(model.weights_)[:, m])

@@ -1,0 +1,277 @@
+"""Whether kernels have to do with the targets: their weights and alignments beside those of permuted targets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelmosaic.estimators.survival import MKLSurvival
+from kernelmosaic.gram import GramStack
+from kernelmosaic.inspection._refits import Rows, SameStart, Task, fit, labelled, last_step, prepare, refit, text_table
+from kernelmosaic.machines.base import check_count
+
+Array = NDArray[np.float64]
+
+_CORRECTIONS = (None, "max", "fdr")
+#: Fits from the weights that prefer no kernel; all later ones start from the mean of what these find.
+_PILOTS = 10
+#: Differences that are rounding: one of the permutations may be none.
+_ROUNDING = 1e-9
+#: Numbers of permuted targets that are multiplied with the kernels at once.
+_NUMBERS = 2**23
+
+
+@dataclass(frozen=True, eq=False)
+class KernelSignificance:
+    """What :func:`kernel_significance` returns.
+
+    Attributes
+    ----------
+    kernel_names : list of str
+        Of the P kernels.
+    classes : list or None
+        Whose weights the rows are, where every class has its own; the arrays below then have shape (classes, P).
+    weights : ndarray of shape (P,)
+        The weights learned from the targets as they are.
+    weight_pvalues : ndarray of shape (P,)
+        Share of permutations in which the weight is as large.
+    alignments : ndarray of shape (P,)
+        Centred alignment ⟨HKH, YYᵀ⟩ / (‖HKH‖ ‖HYYᵀH‖) of each kernel with the targets; needs no fit.
+    alignment_pvalues : ndarray of shape (P,)
+        The same for it.
+    null_weights, null_alignments : ndarray of shape (n_permutations, P)
+        What permuted targets give.
+    correction : str or None
+        How the p-values are corrected for the number of kernels.
+    """
+
+    kernel_names: list[str]
+    classes: list[Any] | None
+    weights: Array
+    weight_pvalues: Array
+    alignments: Array
+    alignment_pvalues: Array
+    null_weights: Array = field(repr=False)
+    null_alignments: Array = field(repr=False)
+    correction: str | None = None
+
+    def __str__(self) -> str:
+        columns = (self.weights, self.weight_pvalues, self.alignments, self.alignment_pvalues)
+        return text_table(
+            ("kernel", "weight", "p", "alignment", "p"), labelled(self.kernel_names, self.classes, columns)
+        )
+
+
+def kernel_significance(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    n_permutations: int = 1000,
+    correction: str | None = None,
+    groups: Any = None,
+    sample_weight: Any = None,
+    random_state: Any = None,
+    n_jobs: int | None = None,
+    verbose: bool = False,
+) -> KernelSignificance:
+    """Test by permutations whether the weight and the alignment of each kernel are larger than chance makes them.
+
+    The targets are permuted, the model is fitted again, and so on: the p-value of a kernel is (1 + k) / (1 + N) if k of
+    N permutations give it a weight, or an alignment, that is at least as large. The kernels do not see the targets, and
+    are computed once for all fits.
+
+    The null hypothesis of a *weight* is that the targets have nothing to do with any kernel: since the weights share a
+    fixed sum, or norm, that of one kernel depends on the others. The null hypothesis of an *alignment* speaks of that
+    kernel alone.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A classifier or regressor of this package, or a pipeline that ends in one; not changed. Its parameters, C among
+        them, must not have been chosen by these targets, or be chosen in every fit, as the CV estimators do.
+    X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+        Samples.
+    y : array-like of shape (n_samples,) or (n_samples, n_targets)
+        Classes or targets.
+    n_permutations : int, default=1000
+        How often the targets are permuted; p-values are multiples of 1 / (n_permutations + 1).
+    correction : {"max", "fdr"} or None, default=None
+        For the number of kernels, and of classes. ``"max"`` bounds the probability that any p-value falls below a level
+        by chance: the largest of all weights of a permutation, each less its mean and in units of its standard
+        deviation over permutations, is what each is compared with. ``"fdr"`` bounds the expected share of false
+        discoveries (Benjamini and Hochberg).
+    groups : array-like of shape (n_samples,), default=None
+        Targets are permuted within groups, such as batches or sites, only.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Factors of C; they stay with the samples while the targets are permuted.
+    random_state : int, RandomState or None, default=None
+        Draws the permutations, and a seed for an estimator that has none.
+    n_jobs : int, default=None
+        Processes; None means one. Results do not depend on it.
+    verbose : bool, default=False
+        Show how many fits are done.
+
+    Returns
+    -------
+    KernelSignificance
+
+    References
+    ----------
+    Phipson and Smyth (2010), "Permutation p-values should never be zero"; Westfall and Young (1993), "Resampling-based
+    multiple testing"; Cortes, Mohri and Rostamizadeh (2012), "Algorithms for learning kernels based on centered
+    alignment".
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from kernelmosaic import MKLClassifier
+    >>> from kernelmosaic.inspection import kernel_significance
+    >>> from kernelmosaic.kernels import Gaussian
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = MKLClassifier([("sepal", Gaussian(), [0, 1]), ("petal", Gaussian(), [2, 3])])
+    >>> found = kernel_significance(model, X[50:], y[50:], n_permutations=99, random_state=0)
+    >>> found.weight_pvalues[1] <= 0.05, found.weight_pvalues[0] <= 0.05
+    (np.True_, np.False_)
+    """
+    N = check_count("n_permutations", n_permutations)
+    if correction not in _CORRECTIONS:
+        raise ValueError(f"correction={correction!r}: choose one of {', '.join(map(repr, _CORRECTIONS))}.")
+    estimator, y, weight, random = prepare(estimator, X, y, sample_weight, random_state)
+    if isinstance(last_step(estimator), MKLSurvival) or not (y.ndim == 1 or y.dtype.kind in "biuf"):
+        raise TypeError(
+            "kernel_significance serves classes and numbers as targets, not censored times: use stability, or "
+            "kernel_importance."
+        )
+    # Samples that do not count keep their targets to themselves.
+    orders = _permutations(np.arange(len(y)) if weight is None else np.flatnonzero(weight), len(y), groups, N, random)
+    with SameStart() as shared:
+        model = last_step(fit(estimator, X, y, weight))
+        own = np.asarray(model.weights_).ndim == 2
+        data = shared.everyone(weight)
+        kept = [order[data.kept] for order in (np.arange(len(y)), *orders)]
+        every = alignments(data.stack, _targets(model, y), kept, data.weight, own)
+    tasks = [Task(y[order], weight) for order in orders]
+    pilots = refit(estimator, X, tasks[:_PILOTS], None, None, False, "kernel_significance")
+    null = pilots
+    if rest := tasks[_PILOTS:]:
+        others = refit(estimator, X, rest, pilots.mean(axis=0), n_jobs, verbose, "kernel_significance")
+        null = np.concatenate([pilots, others])
+    weights = np.asarray(model.weights_)
+    return KernelSignificance(
+        kernel_names=list(model.kernel_names_),
+        classes=model.classes_.tolist() if own else None,
+        weights=weights,
+        weight_pvalues=p_values(weights, null, correction),
+        alignments=every[0],
+        alignment_pvalues=p_values(every[0], every[1:], correction),
+        null_weights=null,
+        null_alignments=every[1:],
+        correction=correction,
+    )
+
+
+def _permutations(rows: Rows, n: int, groups: Any, count: int, random: np.random.RandomState) -> list[Rows]:
+    """Return orders of n samples in which these rows are permuted, within groups if there are any."""
+    labels = np.zeros(n, dtype=np.intp)
+    if groups is not None:
+        labels = np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
+        if len(labels) != n:
+            raise ValueError(f"groups has {len(labels)} entries for {n} samples: give one per sample.")
+    members = [rows[labels[rows] == g] for g in np.unique(labels[rows])]
+    if max(map(len, members)) < 2:
+        raise ValueError("groups: every sample has a group of its own, and nothing can be permuted; merge groups.")
+    orders = []
+    for _ in range(count):
+        order = np.arange(n)
+        for some in members:
+            order[some] = random.permutation(some)
+        orders.append(order)
+    return orders
+
+
+def _targets(model: Any, y: NDArray[Any]) -> Array:
+    """Return what kernels are to be aligned with, of shape (n, columns): the targets, or indicators of the classes."""
+    if not hasattr(model, "classes_") or y.ndim == 2:
+        return np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+    return np.asarray(y[:, np.newaxis] == model.classes_, dtype=np.float64)
+
+
+def alignments(stack: GramStack, Y: Array, orders: Sequence[Rows], weight: Array, by_column: bool) -> Array:
+    """Return the centred alignment of every kernel with the targets in every order.
+
+    Parameters
+    ----------
+    stack : GramStack
+        The kernels.
+    Y : ndarray of shape (all samples, columns)
+        The targets.
+    orders : sequence of ndarray of shape (n,)
+        Whose targets the samples of the stack are given.
+    weight : ndarray of shape (n,)
+        How much each sample counts.
+    by_column : bool
+        Whether each column is a target of its own; else Y Yᵀ is the target.
+
+    Returns
+    -------
+    ndarray of shape (orders, P), or (orders, columns, P)
+    """
+    at_once = max(1, _NUMBERS // (stack.n_samples * Y.shape[1]))
+    batches = (orders[i : i + at_once] for i in range(0, len(orders), at_once))
+    return np.concatenate([_aligned(stack, Y[np.array(batch)], weight, by_column) for batch in batches])
+
+
+def _aligned(stack: GramStack, Y: Array, weight: Array, by_column: bool) -> Array:
+    """Do it for Y of shape (orders, n, columns), reading the stack once."""
+    P, n, share = stack.n_kernels, stack.n_samples, weight / weight.sum()
+    Y = Y - np.einsum("i,vic->vc", share, Y)[:, np.newaxis]
+    T = np.ascontiguousarray((weight[:, np.newaxis] * Y).transpose(1, 0, 2)).reshape(n, -1)
+    sums, squares, means = np.zeros((P, T.shape[1])), np.zeros(P), np.zeros((P, n))
+    for strip in stack.row_strips(n):
+        for m, block in stack.blocks(range(P), strip, slice(0, n)):
+            sums[m] += np.einsum("ij,ij->j", T[strip], block @ T)
+            squares[m] += weight[strip] @ (np.square(block, dtype=np.float64) @ weight)
+            means[m, strip] = block @ share
+    # ‖K − r1ᵀ − 1rᵀ + g‖² in the weighted norm, for the weighted means r of the rows and g of the whole.
+    total = weight.sum()
+    norms = squares - 2.0 * total * (means**2 @ weight) + (total * (means @ share)) ** 2
+    norms = np.sqrt(np.where(norms > _ROUNDING * squares, norms, np.inf))
+    products = np.einsum("vic,i,vid->vcd", Y, weight, Y)
+    forms: Array = sums.T.reshape(len(Y), -1, P)
+    if by_column:
+        sizes = np.einsum("vcc->vc", products)[:, :, np.newaxis]
+    else:
+        forms, sizes = forms.sum(axis=1), np.sqrt((products**2).sum(axis=(1, 2)))[:, np.newaxis]
+    # Constant targets are aligned with nothing.
+    return np.asarray(forms / norms / np.where(sizes > 0, sizes, np.inf))
+
+
+def p_values(observed: Array, null: Array, correction: str | None = None) -> Array:
+    """Return (1 + k) / (1 + N), where k of the N values under the null are no smaller than the one observed.
+
+    Parameters
+    ----------
+    observed : ndarray of shape (P,) or (classes, P)
+        The statistics.
+    null : ndarray of shape (N, P) or (N, classes, P)
+        The same under the null hypothesis.
+    correction : {"max", "fdr"} or None
+        See `kernel_significance`.
+    """
+    if correction == "max":
+        # Of all N + 1 alike, which under the null differ in nothing: the level is exact.
+        every = np.concatenate([observed[np.newaxis], null])
+        spread = every.std(axis=0)
+        every = (every - every.mean(axis=0)) / np.where(spread > _ROUNDING * np.abs(every).max(), spread, np.inf)
+        observed, null = every[0], every[1:].max(axis=tuple(range(1, every.ndim)), keepdims=True)
+    p: Array = (1.0 + np.sum(null >= observed - _ROUNDING * np.abs(observed), axis=0)) / (1.0 + len(null))
+    if correction == "fdr":
+        from scipy.stats import false_discovery_control
+
+        p = false_discovery_control(p.ravel()).reshape(p.shape)
+    return p

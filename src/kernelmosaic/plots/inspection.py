@@ -1,0 +1,303 @@
+"""Which kernels are real: null distributions, intervals from resampling, and what a score loses without a kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelmosaic.inspection import (
+    KernelImportance,
+    KernelSignificance,
+    Stability,
+    kernel_importance,
+    kernel_significance,
+    stability,
+)
+from kernelmosaic.plots._common import pyplot
+from kernelmosaic.plots.learned import KernelWeightsDisplay
+
+Array = NDArray[np.float64]
+
+#: Okabe and Ito's vermilion, blue and a grey.
+_SIGNIFICANT, _BAR, _GREY = "#D55E00", "#0072B2", "0.72"
+
+
+def _axes(ax: Any, names: list[str]) -> Any:
+    """Return axes with one line per kernel, the first at the top."""
+    if ax is None:
+        letters = max(map(len, names))
+        _, ax = pyplot().subplots(figsize=(4.6 + 0.075 * letters, 1.1 + 0.32 * len(names)), layout="constrained")
+    ax.set_yticks(np.arange(len(names)), names, fontsize=9)
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    ax.tick_params(axis="y", length=0)
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    ax.grid(axis="x", color="0.9", linewidth=0.6)
+    ax.set_axisbelow(True)
+    return ax
+
+
+def _of_class(classes: list[Any] | None, of_class: Any, *arrays: Array) -> list[Array]:
+    """Return one row per kernel: of the class asked for, where every class has its own."""
+    if classes is None:
+        return list(arrays)
+    if of_class not in classes:
+        raise ValueError(f"of_class={of_class!r}: the classes are {', '.join(map(repr, classes))}.")
+    return [array[..., classes.index(of_class), :] for array in arrays]
+
+
+def _write_right(ax: Any, texts: list[str], head: str) -> None:
+    """Write one text per kernel to the right of the axes, under a head."""
+    place = {"transform": ax.get_yaxis_transform(), "va": "center", "fontsize": 8}
+    for m, text in enumerate(texts):
+        ax.text(1.02, m, text, **place)
+    ax.text(1.02, -0.75, head, **place)
+
+
+@dataclass
+class KernelSignificanceDisplay:
+    """The weight or alignment of each kernel beside what permuted targets give, with p-values.
+
+    Make it by :meth:`from_estimator`, or of a result: ``KernelSignificanceDisplay(result).plot()``. Grey boxes hold the
+    middle half of the null distribution and grey lines reach to its 95th percentile; dots are the targets as they are,
+    filled where the p-value is at most `level`. Where every class has weights of its own, p-values are drawn as a heat
+    map, unless `of_class` names one.
+
+    Parameters
+    ----------
+    result : KernelSignificance
+        What to draw.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Where it was drawn.
+    dots_ : list of Line2D or None
+        One per kernel.
+    image_ : AxesImage or None
+        The heat map.
+    """
+
+    result: KernelSignificance
+    ax_: Any = field(default=None, init=False, repr=False)
+    figure_: Any = field(default=None, init=False, repr=False)
+    dots_: Any = field(default=None, init=False, repr=False)
+    image_: Any = field(default=None, init=False, repr=False)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        *,
+        statistic: str = "weight",
+        level: float = 0.05,
+        of_class: Any = None,
+        ax: Any = None,
+        **options: Any,
+    ) -> Self:
+        """Test the kernels of an estimator, and draw what was found.
+
+        Parameters
+        ----------
+        estimator, X, y
+            As in :func:`~kernelmosaic.inspection.kernel_significance`.
+        statistic, level, of_class, ax
+            As in :meth:`plot`.
+        **options
+            Passed to :func:`~kernelmosaic.inspection.kernel_significance`.
+
+        Returns
+        -------
+        KernelSignificanceDisplay
+        """
+        drawn = cls(kernel_significance(estimator, X, y, **options))
+        return drawn.plot(ax, statistic=statistic, level=level, of_class=of_class)
+
+    def plot(self, ax: Any = None, *, statistic: str = "weight", level: float = 0.05, of_class: Any = None) -> Self:
+        """Draw, on the given axes or in a new figure.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+        statistic : {"weight", "alignment"}, default="weight"
+            What to draw.
+        level : float, default=0.05
+            P-values up to it are significant.
+        of_class : label, optional
+            Whose weights to draw, where every class has its own.
+        """
+        if statistic not in ("weight", "alignment"):
+            raise ValueError(f"statistic={statistic!r}: choose 'weight' or 'alignment'.")
+        one, weights = self.result, statistic == "weight"
+        p = one.weight_pvalues if weights else one.alignment_pvalues
+        what = "p-value" if one.correction is None else f"p-value ({one.correction})"
+        if one.classes is not None and of_class is None:
+            drawn = KernelWeightsDisplay(p, one.kernel_names, one.classes, what).plot(ax, vmax=1.0)
+            self.ax_, self.figure_, self.image_ = drawn.ax_, drawn.figure_, drawn.image_
+            return self
+        null, observed, p = _of_class(
+            one.classes,
+            of_class,
+            one.null_weights if weights else one.null_alignments,
+            one.weights if weights else one.alignments,
+            p,
+        )
+        self.ax_ = ax = _axes(ax, one.kernel_names)
+        self.figure_, self.dots_ = ax.figure, []
+        low, middle, high, most = np.quantile(null, [0.25, 0.5, 0.75, 0.95], axis=0)
+        for m, value in enumerate(observed):
+            ax.barh(m, high[m] - low[m], left=low[m], height=0.5, color=_GREY, label="permuted" if m == 0 else None)
+            ax.plot([high[m], most[m]], [m, m], color=_GREY, linewidth=1.5, label="to 95 %" if m == 0 else None)
+            ax.plot([middle[m]] * 2, [m - 0.25, m + 0.25], color="white", linewidth=1.2)
+            style = {"markerfacecolor": _SIGNIFICANT if p[m] <= level else "white", "markeredgecolor": _SIGNIFICANT}
+            label = "as they are" if m == 0 else None
+            self.dots_ += ax.plot([value], [m], "o", markersize=6, zorder=3, label=label, **style)
+        _write_right(ax, [f"{value:.2g}" for value in p], what)
+        ax.set_xlabel(statistic if of_class is None else f"{statistic}, class {of_class}")
+        ax.axvline(0.0, color="black", linewidth=0.8, zorder=1)
+        return self
+
+
+@dataclass
+class StabilityDisplay:
+    """The weight of each kernel with the interval that resampling gives it, and how often it is selected.
+
+    Make it by :meth:`from_estimator`, or of a result: ``StabilityDisplay(result).plot()``. Where every class has
+    weights of its own, the frequencies are drawn as a heat map, unless `of_class` names one.
+
+    Parameters
+    ----------
+    result : Stability
+        What to draw.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Where it was drawn.
+    dots_ : Line2D or None
+        The weights of the fit to all samples.
+    lines_ : LineCollection or None
+        The intervals.
+    image_ : AxesImage or None
+        The heat map.
+    """
+
+    result: Stability
+    ax_: Any = field(default=None, init=False, repr=False)
+    figure_: Any = field(default=None, init=False, repr=False)
+    dots_: Any = field(default=None, init=False, repr=False)
+    lines_: Any = field(default=None, init=False, repr=False)
+    image_: Any = field(default=None, init=False, repr=False)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any, *, of_class: Any = None, ax: Any = None, **options: Any
+    ) -> Self:
+        """Fit an estimator to resampled data, and draw what was found.
+
+        Parameters
+        ----------
+        estimator, X, y
+            As in :func:`~kernelmosaic.inspection.stability`.
+        of_class : label, optional
+            Whose weights to draw, where every class has its own.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+        **options
+            Passed to :func:`~kernelmosaic.inspection.stability`.
+
+        Returns
+        -------
+        StabilityDisplay
+        """
+        return cls(stability(estimator, X, y, **options)).plot(ax, of_class=of_class)
+
+    def plot(self, ax: Any = None, *, of_class: Any = None) -> Self:
+        """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
+        one = self.result
+        if one.classes is not None and of_class is None:
+            frequencies = one.selection_frequencies
+            drawn = KernelWeightsDisplay(frequencies, one.kernel_names, one.classes, "selected").plot(ax, vmax=1.0)
+            self.ax_, self.figure_, self.image_ = drawn.ax_, drawn.figure_, drawn.image_
+            return self
+        weights, lower, upper, frequencies = _of_class(
+            one.classes, of_class, one.weights, one.lower, one.upper, one.selection_frequencies
+        )
+        self.ax_ = ax = _axes(ax, one.kernel_names)
+        self.figure_, places = ax.figure, np.arange(len(weights))
+        self.lines_ = ax.hlines(places, lower, upper, color=_BAR, linewidth=3.0, alpha=0.45)
+        (self.dots_,) = ax.plot(weights, places, "o", color=_BAR, markersize=6)
+        _write_right(ax, [f"{100 * share:.0f} %" for share in frequencies], "selected")
+        ax.set_xlabel(
+            f"weight, and {100 * one.confidence_level:g} % of those of {len(one.resampled_weights)} resamples"
+            + ("" if of_class is None else f", class {of_class}")
+        )
+        ax.axvline(0.0, color="black", linewidth=0.8, zorder=1)
+        return self
+
+
+@dataclass
+class KernelImportanceDisplay:
+    """What a score loses without each kernel, by both ways; lines are the standard deviation over folds.
+
+    Make it by :meth:`from_estimator`, or of a result: ``KernelImportanceDisplay(result).plot()``.
+
+    Parameters
+    ----------
+    result : KernelImportance
+        What to draw.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Where it was drawn.
+    bars_ : dict from str to BarContainer
+        Of "dropped" and "permuted".
+    """
+
+    result: KernelImportance
+    ax_: Any = field(default=None, init=False, repr=False)
+    figure_: Any = field(default=None, init=False, repr=False)
+    bars_: Any = field(default=None, init=False, repr=False)
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, X: Any, y: Any, *, ax: Any = None, **options: Any) -> Self:
+        """Measure the importance of the kernels of an estimator, and draw what was found.
+
+        Parameters
+        ----------
+        estimator, X, y
+            As in :func:`~kernelmosaic.inspection.kernel_importance`.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+        **options
+            Passed to :func:`~kernelmosaic.inspection.kernel_importance`.
+
+        Returns
+        -------
+        KernelImportanceDisplay
+        """
+        return cls(kernel_importance(estimator, X, y, **options)).plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw, on the given axes or in a new figure."""
+        one = self.result
+        self.ax_ = ax = _axes(ax, one.kernel_names)
+        self.figure_, places = ax.figure, np.arange(len(one.kernel_names))
+        ways = {
+            "dropped": (-0.18, one.drop_mean, one.drop_std, _BAR),
+            "permuted": (0.18, one.permutation_mean, one.permutation_std, "#E69F00"),
+        }
+        self.bars_ = {
+            name: ax.barh(places + shift, mean, 0.34, xerr=spread, color=colour, label=name, error_kw={"lw": 1.0})
+            for name, (shift, mean, spread, colour) in ways.items()
+        }
+        ax.axvline(0.0, color="black", linewidth=0.8)
+        ax.set_xlabel(f"loss of score, from {one.scores.mean():.3g}")
+        ax.legend(frameon=False, fontsize=8)
+        return self

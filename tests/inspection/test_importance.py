@@ -1,0 +1,100 @@
+"""What a score loses without a kernel: fits without it, and outputs of permuted views, both written down."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.metrics import get_scorer
+from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from kernelmosaic import LocalizedMKLClassifier, MKLClassifier, MKLClassifierCV, MKLRegressor, MKLSurvival
+from kernelmosaic.gram.stack import StoredStack
+from kernelmosaic.inspection import kernel_importance
+from kernelmosaic.kernels import Gaussian, Linear, per_column
+
+VIEWS = [("first", Gaussian(), [0, 1]), ("second", Gaussian(), [2, 3]), ("line", Linear(), [4, 5])]
+RANDOM = np.random.RandomState(0)
+X = RANDOM.standard_normal((60, 6))
+SCORE = 2 * X[:, 0] + X[:, 2] + RANDOM.standard_normal(60)
+
+
+@pytest.mark.parametrize("scoring", [None, "roc_auc"])
+@pytest.mark.parametrize("params", [{}, {"norm": 2, "penalties": [1.0, 2.0, 3.0]}, {"weights": [0.5, 0.2, 0.3]}])
+def test_dropping_is_a_fit_without_the_kernel(params, scoring):
+    y = (SCORE > 0).astype(int)
+    model = MKLClassifier(VIEWS, tol=1e-5, **params)
+    found = kernel_importance(model, X, y, scoring=scoring, cv=3)
+    scorer = get_scorer(scoring or "accuracy")
+    for f, (train, held) in enumerate(StratifiedKFold(3).split(X, y)):
+        whole = scorer(clone(model).fit(X[train], y[train]), X[held], y[held])
+        assert found.scores[f] == pytest.approx(whole)
+        for m in range(3):
+            few = {k: np.delete(v, m) if np.ndim(v) else v for k, v in params.items()}
+            without = MKLClassifier([VIEWS[j] for j in range(3) if j != m], tol=1e-5, **few).fit(X[train], y[train])
+            # One sample's side may hang on the last digits.
+            assert found.drops[f, m] == pytest.approx(whole - scorer(without, X[held], y[held]), abs=0.051)
+    np.testing.assert_allclose(found.drop_mean, found.drops.mean(axis=0))
+    assert found.drop_mean.argmax() == found.permutation_mean.argmax() == 0
+
+
+def test_a_kernel_shown_other_samples_is_one_whose_columns_are_permuted():
+    model = MKLRegressor(VIEWS, C=10, random_state=0)
+    folds = KFold(3)
+    found = kernel_importance(model, X, SCORE, cv=folds, n_repeats=2, random_state=5)
+    seeds = np.random.RandomState(5).randint(np.iinfo(np.int32).max, size=3)
+    for f, (train, held) in enumerate(folds.split(X)):
+        fitted, random = clone(model).fit(X[train], SCORE[train]), np.random.RandomState(seeds[f])
+        score = fitted.score(X[held], SCORE[held])
+        for m, (_, _, columns) in enumerate(VIEWS):
+            for r in range(2):
+                other = X[held].copy()
+                other[:, columns] = other[random.permutation(len(held))][:, columns]
+                assert found.permutations[f, m, r] == pytest.approx(score - fitted.score(other, SCORE[held]))
+
+
+def test_kernels_of_all_forms_are_left_out():
+    y = np.searchsorted([-1, 1], SCORE)
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    model = make_pipeline(StandardScaler().set_output(transform="pandas"), MKLClassifier(per_column(Linear()), norm=2))
+    found = kernel_importance(model, frame, y, cv=2, n_repeats=1)
+    assert found.kernel_names == [f"linear[{c}]" for c in "abcdef"]
+    assert found.drops.shape == (2, 6)
+    assert found.permutation_mean.argmax() == 0
+    assert "linear[a]" in str(found)
+
+
+def test_kernels_are_computed_once_a_fold(monkeypatch):
+    filled = []
+    fill = StoredStack.of.__func__
+    monkeypatch.setattr(StoredStack, "of", classmethod(lambda cls, computed: filled.append(1) or fill(cls, computed)))
+    kernel_importance(MKLClassifier(VIEWS, norm=2), X, SCORE > 0, cv=3, n_repeats=1)
+    assert len(filled) == 3
+
+
+def test_other_estimators_scores_and_weights():
+    y = (SCORE > 0).astype(int)
+    weight = np.random.RandomState(0).uniform(0.5, 1.5, 60)
+    calibrated = MKLClassifier(VIEWS, calibration="sigmoid", norm=2)
+    found = kernel_importance(calibrated, X, y, scoring="neg_log_loss", cv=2, n_repeats=1, sample_weight=weight)
+    assert found.permutation_mean[0] > 0
+    event_time = np.column_stack([np.arange(60) % 3 > 0, np.exp(SCORE / 4)])
+    assert kernel_importance(MKLSurvival(VIEWS), X, event_time, cv=2, n_repeats=1).permutation_mean[0] > 0
+    kinds = [LocalizedMKLClassifier(VIEWS, tol=0.1, n_init=1), MKLClassifierCV(VIEWS, Cs=[1, 10], norms=(1,), cv=2)]
+    for model in kinds:
+        assert kernel_importance(model, X, y, cv=2, n_repeats=1).drops.shape == (2, 3)
+
+
+def test_errors_say_what_would_do():
+    y = SCORE > 0
+    with pytest.raises(ValueError, match="n_repeats=0"):
+        kernel_importance(MKLClassifier(VIEWS), X, y, n_repeats=0)
+    with pytest.raises(ValueError, match="'first' is the only one"):
+        kernel_importance(MKLClassifier(VIEWS[:1]), X, y)
+    with pytest.raises(ValueError, match="is the only one"):
+        kernel_importance(MKLClassifier(VIEWS, weights="product"), X, y)
+    with pytest.raises(ValueError, match="scoring"):
+        kernel_importance(MKLClassifier(VIEWS), X, y, scoring="nothing")

@@ -1,0 +1,81 @@
+"""Weights of resampled data: those of plain fits to the samples drawn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from kernelmosaic import MKLClassifier, MKLRegressor, MKLSurvival
+from kernelmosaic.inspection import stability
+from kernelmosaic.kernels import Gaussian, Linear
+
+VIEWS = [("first", Gaussian(), [0, 1]), ("second", Gaussian(), [2, 3]), ("line", Linear(), [4, 5])]
+RANDOM = np.random.RandomState(0)
+X = RANDOM.standard_normal((40, 6))
+SCORE = 3 * X[:, 0] + RANDOM.standard_normal(40)
+
+
+def naive(model, y, method, count, seed, weight=None):
+    """A loop of fits to samples drawn class by class, in the order in which classes are sorted."""
+    random = np.random.RandomState(seed)
+    rows = np.arange(len(y)) if weight is None else np.flatnonzero(weight)
+    classes = np.unique(y[rows]) if isinstance(model, MKLClassifier) else [None]
+    found = []
+    for _ in range(count):
+        drawn = []
+        for label in classes:
+            own = rows if label is None else rows[y[rows] == label]
+            size = len(own) if method == "bootstrap" else round(0.5 * len(own))
+            drawn.append(random.choice(own, size, replace=method == "bootstrap"))
+        at = np.concatenate(drawn)
+        found.append(clone(model).fit(X[at], y[at], None if weight is None else weight[at]).weights_)
+    return np.array(found)
+
+
+@pytest.mark.parametrize("method", ["subsample", "bootstrap"])
+@pytest.mark.parametrize("kind", ["two classes", "three classes", "numbers"])
+def test_weights_are_those_of_a_naive_loop(kind, method):
+    y = {"two classes": SCORE > 0, "three classes": np.searchsorted([-1, 1], SCORE), "numbers": SCORE}[kind]
+    model = (MKLRegressor if kind == "numbers" else MKLClassifier)(VIEWS, tol=1e-5)
+    found = stability(model.set_params(random_state=0), X, y, n_resamples=4, method=method, random_state=1)
+    expected = naive(model, y, method, 4, 1)
+    np.testing.assert_allclose(found.resampled_weights, expected, atol=0.02)
+    np.testing.assert_allclose(found.selection_frequencies, np.mean(found.resampled_weights > 1e-3, axis=0))
+    np.testing.assert_allclose(found.lower, np.quantile(found.resampled_weights, 0.025, axis=0))
+    np.testing.assert_allclose(found.upper, np.quantile(found.resampled_weights, 0.975, axis=0))
+    np.testing.assert_allclose(found.weights, clone(model).fit(X, y).weights_)
+    assert found.selection_frequencies[..., 0].max() == 1
+    assert found.classes == ([0, 1, 2] if kind == "three classes" else None)
+    assert "first" in str(found)
+
+
+def test_sample_weights_and_pipelines():
+    weight = np.random.RandomState(0).randint(0, 3, 40).astype(float)
+    y = SCORE > 0
+    model = MKLClassifier(VIEWS, tol=1e-5, random_state=0)
+    found = stability(model, X, y, n_resamples=3, sample_weight=weight, random_state=1)
+    np.testing.assert_allclose(found.resampled_weights, naive(model, y, "subsample", 3, 1, weight), atol=0.02)
+    pipeline = make_pipeline(StandardScaler(), model)
+    assert stability(pipeline, X, y, n_resamples=2, sample_weight=weight).resampled_weights.shape == (2, 3)
+
+
+def test_survival_is_served():
+    y = np.column_stack([np.arange(40) % 3 > 0, np.exp(SCORE / 4)])
+    assert stability(MKLSurvival(VIEWS), X, y, n_resamples=5, random_state=0).selection_frequencies[0] == 1
+
+
+def test_errors_say_what_would_do():
+    y = SCORE > 0
+    for wrong, said in [
+        ({"n_resamples": 1.5}, "n_resamples=1.5"),
+        ({"method": "jackknife"}, "method='jackknife': choose 'subsample' or 'bootstrap'"),
+        ({"fraction": 1.0}, "fraction=1.0: give a number between 0 and 1"),
+        ({"confidence_level": 95}, "confidence_level=95: give a number between 0 and 1"),
+        ({"threshold": -1.0}, "threshold=-1.0"),
+        ({"sample_weight": [1.0]}, "sample_weight"),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            stability(MKLClassifier(VIEWS), X, y, **wrong)
