@@ -365,7 +365,7 @@ def page() -> str:
 
 REMARKS = {
     "rosmap": "MOGONET's authors chose the 200 columns of each view beforehand.",
-    "breast": "Proteins were measured for 150 of them, none of the published test patients; one row makes use of them.",
+    "breast": "Proteins were measured for 150 of the 220, none of the published test patients; one row makes use of them.",
     "breast3": "The patients of the published training part alone, for whom all three views were measured.",
 }
 TEXT = """\
@@ -401,8 +401,9 @@ and of the width, C = 1 in the stacked machines, fewer trees.
   test patients the accuracy of one and the same method has a deviation of {spread:.3f} from split to split: figures on
   one split, ours included, decide nothing.
 - Breast cancer subtypes are easy: gene expression alone is as good as everything together, and only gradient boosting
-  falls behind. Where proteins were measured norm 1 gives them about three tenths of the weight, and yet all three views
-  together cannot be told apart from the best one.
+  falls behind. Where proteins were measured norm 1 gives them about three tenths of the weight, and yet all three
+  views together cannot be told apart from the best one. Proteins where they are known, by [views that some samples
+  lack](missing_views.md), change nothing either.
 - What learned weights give here is not accuracy but an account of the views, and that of norm 1 is less steady than
   that of norm 2.
 
