@@ -365,7 +365,7 @@ def page() -> str:
 
 REMARKS = {
     "rosmap": "MOGONET's authors chose the 200 columns of each view beforehand.",
-    "breast": "Proteins were measured for 150 of the 220, none of the published test patients; one row makes use of them.",
+    "breast": "Proteins were measured for 150 of the 220, none of the published test patients; one row uses them.",
     "breast3": "The patients of the published training part alone, for whom all three views were measured.",
 }
 TEXT = """\
