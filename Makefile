@@ -2,7 +2,7 @@
 # Another interpreter:  make test PYTHON=python3.13
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-lowest coverage lint docs linkcheck format bench benchname reproduce campaign release clean
+.PHONY: help demo test test-lowest coverage lint docs linkcheck format bench benchname reproduce studies studyname campaign release clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,6 +10,7 @@ MADE := $(VENV)/.made
 DEMO := $(VENV)/.demo-installed
 DEV := $(VENV)/.dev-installed
 DOCS := $(VENV)/.docs-installed
+STUDIES := $(VENV)/.studies-installed
 
 # The first interpreter on the path that is new enough; a macOS or older Debian `python3` may not be.
 RECENT := import sys; sys.exit(sys.version_info < (3, 11))
@@ -69,6 +70,13 @@ benchname:
 reproduce: $(DEV) ## the papers run again, all of them or make reproduce NAME=000-table1; goes on where it stopped
 	$(BIN)/python -m reproduction $(or $(NAME),--all) $(if $(COMMIT),--commit $(COMMIT))
 
+studies: studyname $(STUDIES) ## a study on published problems: make studies NAME=chemistry DATA=folder; goes on where it stopped
+	$(BIN)/python studies/$(NAME).py $(if $(DATA),--data $(DATA))
+
+studyname:
+	@test -f "studies/$(NAME).py" || { echo "make studies NAME=…, one of:" \
+		$(filter-out common,$(basename $(notdir $(wildcard studies/[a-z]*.py)))) >&2; exit 2; }
+
 COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null)
 N ?= 1000
 campaign: $(DEV) ## random problems, each checked by other means: make campaign N=10000
@@ -76,7 +84,7 @@ campaign: $(DEV) ## random problems, each checked by other means: make campaign 
 
 clean: ## remove .venv, caches and what was built
 	rm -rf $(VENV) .venv-lowest build dist coverage-html .coverage* campaign.jsonl .hypothesis .mypy_cache .pytest_cache .ruff_cache kernelmosaic-demo.html docs/_build docs/auto_examples docs/generated
-	find src reproduction tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src reproduction studies tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are written last: a failed or interrupted step is simply done again.
 $(MADE):
@@ -97,6 +105,11 @@ $(DEMO): pyproject.toml | $(MADE)
 $(DEV): pyproject.toml | $(MADE)
 	@echo "Installing kernelmosaic and what its tests need into $(VENV) …"
 	@$(BIN)/python -m pip install --quiet --editable ".[test,lint]"
+	@touch $(DEMO) $@
+
+$(STUDIES): pyproject.toml | $(MADE)
+	@echo "Installing kernelmosaic and what its studies need into $(VENV) …"
+	@$(BIN)/python -m pip install --quiet --editable ".[studies]"
 	@touch $(DEMO) $@
 
 $(DOCS): pyproject.toml | $(MADE)

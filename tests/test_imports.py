@@ -37,7 +37,7 @@ FLOORS = (
     {"cli"},
 )
 #: Packages of the repository that the wheel does not hold.
-OUTSIDE = {"reproduction", "tests", "benchmarks", "tools"}
+OUTSIDE = {"reproduction", "studies", "tests", "benchmarks", "tools"}
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
 #: Packages slow to import or not always there. Each may stand at the head of a module named `_<package>_…` (itself

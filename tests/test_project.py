@@ -112,7 +112,7 @@ def test_the_extra_all_brings_every_extra_that_users_have():
                 found |= set().union(*map(brought, inner[1].split(",")))
         return found
 
-    assert brought("all") == set(extras) - {"test", "lint", "docs", "coverage", "release"}
+    assert brought("all") == set(extras) - {"test", "lint", "docs", "studies", "coverage", "release"}
 
 
 def readme_blocks(language: str) -> list[str]:

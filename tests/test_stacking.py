@@ -122,3 +122,43 @@ def test_numbers_hold_behind_a_scaler():
     kernels = [(name, Gaussian("median"), columns) for name, columns in views.items()]
     by_name = make_pipeline(StandardScaler().set_output(transform="pandas"), MKLClassifier(kernels)).fit(X, y)
     np.testing.assert_array_equal(by_number.decision_function(X), by_name.decision_function(X))
+
+
+class Annotated:
+    """What stack_views reads of an AnnData."""
+
+    def __init__(self, frame):
+        self.frame, self.obs_names, self.var_names = frame, frame.index, frame.columns
+
+    def to_df(self):
+        return self.frame
+
+
+class Modalities:
+    """And of a MuData."""
+
+    def __init__(self, **mod):
+        self.mod = mod
+
+
+def test_annotated_data_is_read_by_the_names_of_its_observations():
+    rna = pd.DataFrame(A, index=["p", "q", "r"], columns=["g1", "g2"])
+    protein = pd.DataFrame(B[:2], index=["r", "s"], columns=["p1"])
+    X, views = stack_views(Modalities(rna=Annotated(rna), protein=Annotated(protein)))
+    expected, same = stack_views(rna=rna, protein=protein)
+    pd.testing.assert_frame_equal(X, expected)
+    assert views == same == {"rna": ["rna__g1", "rna__g2"], "protein": ["protein__p1"]}
+    assert X.loc["s"].isna().tolist() == [True, True, False]
+
+
+def test_a_dict_and_further_views():
+    X, views = stack_views({"a b": A}, c=B)
+    assert views == {"a b": [0, 1], "c": [2]}
+    np.testing.assert_array_equal(X, np.hstack([A, B]))
+
+
+def test_real_annotated_data():
+    anndata = pytest.importorskip("anndata")
+    frame = pd.DataFrame(A, index=["p", "q", "r"], columns=["g1", "g2"])
+    X, _ = stack_views(rna=anndata.AnnData(frame), other=pd.DataFrame(B, index=["p", "q", "r"]))
+    np.testing.assert_array_equal(X.to_numpy(), np.hstack([A, B]))

@@ -39,18 +39,21 @@ class StackedViews(NamedTuple):
         return {name: list(range(*ends)) for name, ends in zip(self.views, pairwise(ends), strict=True)}
 
 
-def stack_views(**views: Any) -> StackedViews:
+def stack_views(container: Any = None, /, **views: Any) -> StackedViews:
     """Put views of the same samples side by side, and tell which columns belong to which.
 
     Splitters, searches and pipelines pass one X around; this makes it of several. New samples are stacked alike.
 
     Parameters
     ----------
-    **views : array-like, sparse matrix or data frame of shape (n_samples, n_columns)
+    container : MuData or mapping, optional
+        Views by name in one object: the modalities of a MuData, the items of a dict. More may follow by name.
+    **views : array-like, sparse matrix, data frame or AnnData of shape (n_samples, n_columns)
         The views by name, rows in the same order. If one is a pandas or polars data frame so is the result, its
         columns named ``view__column``, numbered where a view has no names; else if one is sparse the result is sparse.
         Data frames of pandas whose indices name the samples, and differ, are joined by these names: a sample that a
-        view does not have gets NaN for it, which estimators take for a missing view.
+        view does not have gets NaN for it, which estimators take for a missing view. Of an AnnData, `X` is read as a
+        data frame, its observations as rows and its variables as columns.
 
     Returns
     -------
@@ -91,6 +94,8 @@ def stack_views(**views: Any) -> StackedViews:
     >>> model[-1].kernel_names_
     ['shape', 'sound']
     """
+    if container is not None:
+        views = dict(getattr(container, "mod", container)) | views
     if not views:
         raise ValueError("stack_views needs at least one view: stack_views(name=array, other=array).")
     tables = {name: _table(name, view) for name, view in views.items()}
@@ -110,6 +115,8 @@ def _table(name: str, view: Any) -> Any:
     """The view as it is if it has columns, else as an array; refused unless it is a table with rows and columns."""
     if SEPARATOR in name:
         raise ValueError(f"the view's name {name!r} contains {SEPARATOR!r}, which parts a view's name from a column's.")
+    if hasattr(view, "obs_names") and hasattr(view, "to_df"):  # an AnnData
+        view = view.to_df()
     if not _is_frame(view) and not sparse.issparse(view):
         try:
             view = np.asarray(view)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from kernelmosaic import LocalizedMKLClassifier, MKLClassifier
 from kernelmosaic.kernels import Gaussian, Linear, Precomputed, matrices
@@ -103,6 +104,24 @@ def test_what_only_three_samples_tell_passes_until_they_count():
     kernel.doubt(others, np.ones((1, N - 3)))
     with pytest.raises(ValueError, match="K has the eigenvalue -0"):
         kernel.doubt(np.arange(N), np.where(np.isin(np.arange(N), samples), 2.0, 1.0)[None])
+
+
+def test_a_matrix_that_was_looked_at_often_is_proved_once(monkeypatch):
+    looks = []
+    look = matrices._probe_positive
+    monkeypatch.setattr(matrices, "_probe_positive", lambda *given: (looks.append(1), look(*given)))
+    beta = spread(5)[None]
+    kernel = Precomputed(SMOOTH).fit(ROWS)
+    for _ in range(20):
+        clone(kernel).doubt(np.arange(N), beta)
+    assert 1 < len(looks) < 8
+    # One that no proof is found for is looked at every time, and what no look tells stays unseen.
+    K, samples = hidden()
+    kernel, others = Precomputed(K).fit(ROWS), np.setdiff1d(np.arange(N), samples)
+    looks.clear()
+    for _ in range(20):
+        kernel.doubt(others, np.ones((1, N - 3)))
+    assert len(looks) == 20
 
 
 def test_a_quadratic_form_tells_of_a_direction(proofs):

@@ -46,24 +46,31 @@ def sparse_sums_of_minima(
     a_columns: NDArray[Any],
     a: NDArray[Any],
     b_ends: NDArray[Any],
-    b_columns: NDArray[Any],
+    b_rows: NDArray[Any],
     b: NDArray[Any],
-    width: int,
+    m: int,
+    symmetric: bool,
 ) -> NDArray[Any]:
-    """Return the same for compressed sparse rows without repeated columns: only what is stored of B is read."""
-    n, m = len(a_ends) - 1, len(b_ends) - 1
-    out = np.empty((n, m), a.dtype)
-    row = np.zeros(width, a.dtype)
+    """Return the same for compressed rows of A and compressed columns of B: only what two samples share is visited.
+
+    Nothing is stored twice, and the rows of a column are in order; B has m of them.
+    """
+    n = len(a_ends) - 1
+    out = np.zeros((n, m), a.dtype)
+    first = b_ends[:-1].copy()
     for i in range(n):
+        total = out[i]
         for p in range(a_ends[i], a_ends[i + 1]):
-            row[a_columns[p]] = a[p]
-        for j in range(m):
-            total = a.dtype.type(0)
-            for p in range(b_ends[j], b_ends[j + 1]):
-                total += min(row[b_columns[p]], b[p])
-            out[i, j] = total
-        for p in range(a_ends[i], a_ends[i + 1]):
-            row[a_columns[p]] = 0
+            c, value = a_columns[p], a[p]
+            for q in range(first[c], b_ends[c + 1]):
+                total[b_rows[q]] += min(value, b[q])
+            if symmetric:
+                # It was row i itself: later rows need be compared with later ones only.
+                first[c] += 1
+    if symmetric:
+        for i in range(n):
+            for j in range(i):
+                out[i, j] = out[j, i]
     return out
 
 

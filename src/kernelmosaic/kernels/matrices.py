@@ -25,10 +25,17 @@ _SQUARE = 256
 _PROVED, _ELIMINATED = 500, 128
 #: Samples whose coefficients count in a quadratic form.
 _WEIGHTED = 500
+#: A proof takes about as long as one look for every so many rows: whoever looked as often tries it. It copies the
+#: matrix, which larger ones had better not be.
+_ROWS_PER_LOOK, _COPIED = 256, 8192
 
 
 class _Prepared:
     """What was made of one given matrix; a kernel and its clones hold the same one."""
+
+    #: How often fits have had it looked at, and whether that is no longer called for.
+    looks: int = 0
+    proved: bool = False
 
     def __init__(self, given: Any) -> None:
         self.given = given
@@ -276,8 +283,13 @@ class Precomputed(MatrixRows):
         coefficients : ndarray of shape (n_outputs, n_support)
             Their coefficients.
         """
-        K = self._prepared()
-        if len(K) > _PROVED and len(rows):
+        K, shared = self._prepared(), self._share()
+        if len(K) <= _PROVED or len(rows) == 0:
+            return
+        shared.looks += 1
+        if shared.looks == 1 + len(K) // _ROWS_PER_LOOK and len(K) <= _COPIED:
+            shared.proved = _is_factorable(K)
+        if not shared.proved:
             order = np.argsort(-np.abs(coefficients).max(axis=0), kind="stable")
             _probe_positive(K, rows[order], coefficients[:, order])
 
@@ -385,19 +397,23 @@ def _probe_positive(K: NDArray[Any], rows: NDArray[np.intp], coefficients: NDArr
 
 def _prove_positive(K: NDArray[Any]) -> None:
     """Refuse a matrix with an eigenvalue that is negative beyond rounding."""
-    allowed = _allowed(K)
-    shifted = _without_dust(np.array(K, order="C", subok=False), allowed)
-    shifted[np.diag_indices_from(shifted)] += K.dtype.type(allowed)
     # Much cheaper than eigenvalues, and succeeds for every matrix that passes but the borderline ones.
-    if NUMPY.cholesky(shifted, overwrite=True) is not None:
+    if _is_factorable(K):
         return
-    del shifted
     smallest = float(linalg.eigvalsh(K, subset_by_index=(0, 0), check_finite=False)[0])
-    if smallest < -allowed:
+    if smallest < -_allowed(K):
         raise ValueError(
             f"K has the eigenvalue {smallest:.3g}: a kernel matrix must be positive semi-definite. Add {-smallest:.3g} "
             "to its diagonal, set its negative eigenvalues to zero, or take K @ K.T, the inner products of its rows."
         )
+
+
+def _is_factorable(K: NDArray[Any]) -> bool:
+    """Return whether a Cholesky factorisation proves that no eigenvalue is negative beyond rounding."""
+    allowed = _allowed(K)
+    shifted = _without_dust(np.array(K, order="C", subok=False), allowed)
+    shifted[np.diag_indices_from(shifted)] += K.dtype.type(allowed)
+    return NUMPY.cholesky(shifted, overwrite=True) is not None
 
 
 def _allowed(K: NDArray[Any]) -> float:

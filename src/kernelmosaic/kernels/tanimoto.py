@@ -107,10 +107,9 @@ def _compiled_minima(X: Any, Y: Any) -> NDArray[Any]:
     left, right = (_compact(one) for one in (X, Y))
     kind = np.result_type(left.dtype, right.dtype)
     if sparse.issparse(left) and sparse.issparse(right):
-        a, b = (
-            (one.indptr.astype(np.int64), one.indices.astype(np.int64), one.data.astype(kind)) for one in (left, right)
-        )
-        return np.asarray(sparse_sums_of_minima(*a, *b, X.shape[1]))
+        rows, columns = left.astype(kind), right.astype(kind).tocsc()
+        a, b = ((one.indptr.astype(np.int64), one.indices, one.data) for one in (rows, columns))
+        return np.asarray(sparse_sums_of_minima(*a, *b, right.shape[0], same))
     left, right = (
         np.ascontiguousarray(one.toarray() if sparse.issparse(one) else one, dtype=kind) for one in (left, right)
     )

@@ -1,0 +1,127 @@
+"""What the studies share: their command line, what is kept of a run, tables in Markdown, a line about the machine."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import platform
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+TOP = Path(__file__).parents[1]
+#: Where the tables are committed from which the pages are made, and where the pictures are.
+TABLES, IMAGES = TOP / "docs" / "studies", TOP / "docs" / "images"
+
+Row = dict[str, Any]
+
+
+def arguments(about: str) -> argparse.Namespace:
+    """Read the command line of a study."""
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    parser.add_argument("--data", help="folder with the study's files; else the environment variable KERNELMOSAIC_DATA")
+    parser.add_argument(
+        "--output", default="kernelmosaic-studies", help="folder of the run; an existing one is resumed"
+    )
+    parser.add_argument("--jobs", type=int, default=2, help="processes that compute, 2 by default")
+    parser.add_argument(
+        "--only", nargs="*", default=[], help="of the data sets, only these; the page is then left alone"
+    )
+    parser.add_argument("--page", action="store_true", help="make the page from the committed tables, and run nothing")
+    return parser.parse_args()
+
+
+def data_file(folder: str | None, name: str) -> Path:
+    """Return the path of a file of the data folder, or end with a sentence that says how to name it."""
+    given = folder or os.environ.get("KERNELMOSAIC_DATA")
+    if not given:
+        raise SystemExit(
+            "Name the folder with the data by --data FOLDER or the environment variable KERNELMOSAIC_DATA."
+        )
+    path = Path(given) / name
+    if not path.exists():
+        raise SystemExit(f"{path} does not exist; docs/studies.md says where {name} is from.")
+    return path
+
+
+class Store:
+    """One line of JSON a finished unit: a stopped run goes on where it was."""
+
+    def __init__(self, folder: str, name: str) -> None:
+        self.path = Path(folder) / f"{name}.jsonl"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.units: dict[str, Any] = {}
+        for line in self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else ():
+            try:
+                unit = json.loads(line)
+            except ValueError:  # the line under way when the run was stopped
+                continue
+            self.units[unit["unit"]] = unit["found"]
+
+    def add(self, unit: str, found: Any) -> None:
+        with self.path.open("a", encoding="utf-8") as file:
+            # A stopped run may have left half a line.
+            file.write(("\n" if file.tell() else "") + json.dumps({"unit": unit, "found": found}))
+        self.units[unit] = found
+
+    def missing(self, units: Iterable[str]) -> list[str]:
+        return [unit for unit in units if unit not in self.units]
+
+
+@contextmanager
+def cpu_time(into: Row, name: str) -> Iterator[None]:
+    """Add the CPU seconds of this process, all of its threads, to an entry."""
+    start = time.process_time()
+    yield
+    into[name] = into.get(name, 0.0) + time.process_time() - start
+
+
+def write_table(name: str, rows: Sequence[Row]) -> None:
+    TABLES.mkdir(exist_ok=True)
+    with (TABLES / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def read_table(name: str) -> list[Row]:
+    """Return the rows of a committed table, numbers as numbers."""
+    with (TABLES / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        return [{key: _number(value) for key, value in row.items()} for row in csv.DictReader(file)]
+
+
+def _number(text: str) -> Any:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def markdown(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def p_text(p: float) -> str:
+    """Return a p-value as one reads it."""
+    return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"
+
+
+def machine() -> str:
+    """Name what the times depend on."""
+    import numpy
+    import scipy
+    import sklearn
+
+    processor = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo") as info:
+            processor = next(line.split(":")[1].strip() for line in info if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass
+    packages = ", ".join(f"{package.__name__} {package.__version__}" for package in (numpy, scipy, sklearn))
+    return f"{processor}, {os.cpu_count()} cores; Python {platform.python_version()}, {packages}"

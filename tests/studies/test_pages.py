@@ -1,0 +1,58 @@
+"""The pages of the studies are what their committed tables say; and what a stopped run leaves is read again."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).parents[2]
+NAMES = sorted(path.stem for path in (TOP / "studies").glob("[a-z]*.py") if path.stem != "common")
+
+
+@pytest.fixture
+def study(monkeypatch):
+    """Import a script as `python studies/NAME.py` does, its folder being the first to look in."""
+    monkeypatch.syspath_prepend(str(TOP / "studies"))
+    for name in ("common", *NAMES):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return importlib.import_module
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_says_what_the_tables_say(study, name):
+    module = study(name)
+    assert module.page() == module.PAGE.read_text(encoding="utf-8"), f"python studies/{name}.py --page makes it anew"
+    picture = TOP / "docs" / "images" / module.PICTURE
+    assert module.PICTURE in module.page()
+    assert picture.stat().st_size < 200_000
+
+
+def test_every_study_has_its_line_on_the_page_of_all():
+    text = (TOP / "docs" / "studies.md").read_text(encoding="utf-8")
+    assert all(f"studies_{name}.md" in text for name in NAMES)
+
+
+def test_a_stopped_run_goes_on_where_it_was(study, tmp_path):
+    Store = study("common").Store
+    store = Store(str(tmp_path), "some")
+    store.add("a", {"figure": 1.5})
+    store.add("b", [2])
+    with store.path.open("a", encoding="utf-8") as file:
+        file.write('\n{"unit": "c", "fou')
+    again = Store(str(tmp_path), "some")
+    assert again.units == {"a": {"figure": 1.5}, "b": [2]}
+    assert again.missing(["a", "b", "c"]) == ["c"]
+    again.add("c", 3)
+    assert Store(str(tmp_path), "some").units == {"a": {"figure": 1.5}, "b": [2], "c": 3}
+
+
+def test_a_missing_folder_is_named(study, monkeypatch, tmp_path):
+    data_file = study("common").data_file
+    monkeypatch.delenv("KERNELMOSAIC_DATA", raising=False)
+    with pytest.raises(SystemExit, match="--data FOLDER or the environment variable KERNELMOSAIC_DATA"):
+        data_file(None, "some.npz")
+    with pytest.raises(SystemExit, match=r"some\.npz does not exist"):
+        data_file(str(tmp_path), "some.npz")
