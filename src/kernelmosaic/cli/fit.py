@@ -441,6 +441,10 @@ def make_pipeline(wishes: Wishes, method: Method, material: Material, splitter: 
     Cs = price_grid(method, wishes, scale)
     if splitter is None and len(Cs) > 1:
         raise ValueError(f"--folds 0: without cross-validation give the price, such as --C {Cs[len(Cs) // 2]}.")
+    if wishes.method == "rmkl" and splitter is not None and len(material.kernels) < 2:
+        raise ValueError(
+            "--method rmkl: it weighs kernels against each other, and there is one; name another, or use mkl."
+        )
     model = make_estimator(wishes, material.kernels, material.plan, scale, Cs, splitter)
     return Pipeline([*material.plan.steps(), ("model", model)])
 
