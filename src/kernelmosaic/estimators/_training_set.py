@@ -291,7 +291,8 @@ class ExactSet(TrainingSet):
         return len(self.kernel_set) * len(self.kept) ** 2 * 8
 
     def without(self, m: int) -> ExactSet | None:
-        if not isinstance(self._stack, StoredStack) or self.device is not None:
+        # What stands in for a view that samples lack depends on the other kernels.
+        if not isinstance(self._stack, StoredStack) or self.device is not None or self.present is not None:
             return None
         kept = np.delete(np.arange(len(self.kernel_set)), m)
         some = copy(self)
@@ -299,6 +300,8 @@ class ExactSet(TrainingSet):
         some.views = self.kernel_set.select_views(self.views, kept)
         some._stack = StoredStack(self._stack.matrices[kept])
         some._last_problem = []
+        if self.missing is not None:
+            some.missing = MissingViews(self.missing.rule, some.kernel_set, self.samples, None)
         return some
 
     @property

@@ -223,7 +223,7 @@ class _Fold:
 
         def loss(m: int) -> float:
             shuffled = outputs - terms[:, m] + terms[random.permutation(len(terms)), m]
-            stand_in._outputs = lambda _: shuffled
+            stand_in._outputs = lambda *_: shuffled
             return score - self._score(stand_in, held, X)
 
         return [[loss(m) for _ in range(self.n_repeats)] for m in range(terms.shape[1])]
