@@ -16,7 +16,9 @@ def test_no_random_problem_crashes_hangs_or_is_dishonest():
     # Fresh every time; a failure prints the seed and how to run the problem again.
     seed = int(os.environ.get("CAMPAIGN_SEED", secrets.randbelow(2**31)))
     outcomes = run_many(seed, range(int(os.environ.get("CAMPAIGN_COUNT", 200))))
-    assert not any(outcome.failed for outcome in outcomes), report(outcomes)
+    # Seconds depend on the machine and on what else it does: only `make campaign` counts fits that are slow, and here
+    # only those that do not end.
+    assert not any(outcome.failed and outcome.kind != "SLOW" for outcome in outcomes), report(outcomes)
 
 
 def test_problems_are_drawn_from_seed_and_index_alone():
