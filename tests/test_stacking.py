@@ -157,6 +157,14 @@ def test_a_dict_and_further_views():
     np.testing.assert_array_equal(X, np.hstack([A, B]))
 
 
+@pytest.mark.parametrize(
+    "container", ["abc", A, pd.DataFrame(A), Annotated(pd.DataFrame(A))], ids=lambda one: type(one).__name__
+)
+def test_a_table_without_a_name_is_refused(container):
+    with pytest.raises(TypeError, match=r"is no set of views.*stack_views\(name=table\)"):
+        stack_views(container)
+
+
 def test_real_annotated_data():
     anndata = pytest.importorskip("anndata")
     frame = pd.DataFrame(A, index=["p", "q", "r"], columns=["g1", "g2"])

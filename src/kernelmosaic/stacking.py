@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
@@ -95,7 +96,13 @@ def stack_views(container: Any = None, /, **views: Any) -> StackedViews:
     ['shape', 'sound']
     """
     if container is not None:
-        views = dict(getattr(container, "mod", container)) | views
+        held = getattr(container, "mod", container)
+        if not isinstance(held, Mapping):
+            raise TypeError(
+                f"stack_views: {type(container).__name__} is no set of views; give a MuData or a dict of views, or "
+                "name the view: stack_views(name=table)."
+            )
+        views = dict(held) | views
     if not views:
         raise ValueError("stack_views needs at least one view: stack_views(name=array, other=array).")
     tables = {name: _table(name, view) for name, view in views.items()}

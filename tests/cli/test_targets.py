@@ -124,9 +124,10 @@ def test_labels_that_cannot_be_learned(capsys, tmp_path, change, arguments, word
 # Probabilities ------------------------------------------------------------------------------------------------------
 
 
-def test_probabilities_are_those_of_the_cross_validation(capsys, tmp_path):
+def test_probabilities_are_those_of_the_cross_validation(capsys, tmp_path, monkeypatch):
     from sklearn.model_selection import StratifiedKFold
 
+    monkeypatch.setattr("kernelmosaic.cli.fit._LOOSE_ON_PATHS", 0.0)  # as exactly as in Python
     table = flowers(n=90)
     table["kind"] = np.where(table["noise_b"] > 0.5, "orchid", table["kind"])
     path = write(table, tmp_path / "t.csv")
@@ -139,7 +140,7 @@ def test_probabilities_are_those_of_the_cross_validation(capsys, tmp_path):
     X = StandardScaler().fit_transform(table[["shape_a", "shape_b", "noise_b"]])
     splitter = StratifiedKFold(4, shuffle=True, random_state=0)
     model = MKLClassifierCV([Gaussian()], Cs=[2.0], norms=(1,), cv=splitter).fit(X, table["kind"])
-    np.testing.assert_allclose(out.iloc[:, 1:], model.predict_proba(X), atol=2e-2)
+    np.testing.assert_allclose(out.iloc[:, 1:], model.predict_proba(X), atol=2e-3)
 
 
 @pytest.mark.parametrize("arguments", [("--method", "bilinear"), ("--folds", "0"), ("--method", "rmkl")])
