@@ -16,8 +16,10 @@ from kernelmosaic import (
     MKLOneClass,
     MKLRegressor,
 )
+from kernelmosaic.gram import KernelSet, make_stack, on_demand
 from kernelmosaic.gram.on_demand import OnDemandGram
 from kernelmosaic.kernels import Gaussian, Linear
+from kernelmosaic.kernels.views import lay_specs, read_kernels
 from kernelmosaic.solvers import working_set
 
 N = 300
@@ -142,3 +144,44 @@ def test_memory_stays_within_the_budget():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1.1 * budget
+
+
+@pytest.mark.parametrize("device", [None, pytest.param("cpu", marks=pytest.mark.torch)])
+@pytest.mark.parametrize("gated", [False, True])
+def test_low_rank_factors_are_those_of_nystroem(gated, device, monkeypatch):
+    if device is not None:
+        pytest.importorskip("torch")
+    kernel_set = KernelSet.fit(lay_specs(read_kernels(KERNELS), X), X, None)
+    stack = make_stack(kernel_set, kernel_set.views(X), device=device, budget=BUDGET)
+    gates = RNG.uniform(0.1, 1.0, size=(N, 3))
+    weights = np.array([0.2, 0.0, 0.7])
+    gram = stack.combine_gated(gates) if gated else stack.combine(weights)
+    each = [gaussian(0.7), gaussian(3.0), X @ X.T]
+    K = sum((np.outer(g, g) if gated else w) * one for g, w, one in zip(gates.T, weights, each, strict=True))
+    monkeypatch.setattr(on_demand, "_RANK", 20)
+    monkeypatch.setattr(on_demand, "_RANK_SHARE", 1.0)
+    Z = gram.backend.to_numpy(gram.low_rank())
+    some = np.linspace(0, N - 1, 20).astype(int)
+    assert Z.shape == (N, 20)
+    assert_allclose(Z @ Z.T, K[:, some] @ np.linalg.solve(K[np.ix_(some, some)], K[some]), atol=1e-6)
+
+
+def gaussian(width):
+    return np.exp(-((X[:, None] - X[None]) ** 2).sum(-1) / width**2)
+
+
+@pytest.mark.parametrize("device", [None, pytest.param("cpu", marks=pytest.mark.torch)])
+def test_rounds_that_reach_a_few_start_from_low_rank_factors(device, monkeypatch):
+    if device is not None:
+        pytest.importorskip("torch")
+    starts = []
+    monkeypatch.setattr(on_demand, "_RANK_SHARE", 10.0)
+    monkeypatch.setattr(OnDemandGram, "low_rank", _noting(OnDemandGram.low_rank, starts))
+    model = MKLClassifier(KERNELS, weights="uniform", tol=1e-6)
+    objective = fitted(model, TWO).objective_
+    assert starts == []
+    # Room for 40 of 300 samples at once.
+    there = fitted(model, TWO, memory_budget=8 * 40**2 / 0.6, device=device)
+    assert starts
+    assert there.duality_gap_ <= 1e-6
+    assert_allclose(there.objective_, objective, rtol=2e-6)

@@ -201,3 +201,23 @@ def test_a_thinned_program_is_worth_as_much_as_one_of_repeated_samples():
         few = solve_smo(Z @ Z.T, many.subsampled(np.arange(40)), tol=1e-10)
         assert few.objective == pytest.approx(whole.objective, rel=1e-8)
         np.testing.assert_allclose(few.values, whole.values[:40], atol=1e-4)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("kind", SUMMED)
+def test_the_certificate_is_the_same_where_vectors_are_tensors(kind):
+    pytest.importorskip("torch", reason="torch is not installed")
+    from kernelmosaic.backend import torch_backend
+
+    case, backend = make_case(kind, 80, 1.0, "narrow", 3), torch_backend("cpu")
+    p = case.program
+    if not p.has_losses:
+        pytest.skip("its primal wants arrays of this process")
+    beta = p.feasible(any_beta(case, 1))
+    values = case.exact @ beta
+    here = certify(p, beta, values, 0)
+    there = certify(p.placed(backend), backend.asarray(beta), backend.asarray(values), 0)
+    assert isinstance(there.beta, np.ndarray)
+    assert there.intercept == pytest.approx(here.intercept, rel=1e-12, abs=1e-12)
+    assert there.objective == pytest.approx(here.objective, rel=1e-12, abs=1e-12)
+    assert there.gap == pytest.approx(here.gap, rel=1e-9)

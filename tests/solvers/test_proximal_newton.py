@@ -19,9 +19,9 @@ LABELS = np.where(F + 0.5 * rng.standard_normal(N) > 0.3, 1.0, -1.0)
 TARGETS = 3.0 * F + rng.standard_normal(N)
 
 
-def solved(program, tol, beta=None):
+def solved(program, tol, beta=None, factors=Z):
     start = np.zeros(N) if beta is None else beta
-    found = ProximalNewton(DenseFactors(Z), program, program.feasible(start)).solve(tol)
+    found = ProximalNewton(DenseFactors(factors), program, program.feasible(start)).solve(tol)
     # The certificate, from β alone.
     assert found.beta.sum() == pytest.approx(0.0, abs=1e-9 * np.abs(found.beta).sum())
     assert np.all(found.beta >= program.lower)
@@ -92,3 +92,35 @@ def test_interior_points_are_asked_where_steps_do_not_do(monkeypatch):
     assert asked
     assert found.gap <= 1e-6
     assert found.objective == pytest.approx(expected.objective, rel=2e-6)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    "program",
+    [SVC(LABELS, 1.0).program, SVC(LABELS, 1.0, slack=2).program, SVR(TARGETS, 2.0, 0.3).program],
+    ids=["hinge", "squared hinge", "tube"],
+)
+def test_the_same_where_features_are_tensors(program, monkeypatch):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    here = solved(program, 1e-5)
+    there = solved(program, 1e-5, factors=torch.as_tensor(Z))
+    assert isinstance(there.beta, np.ndarray)
+    assert there.n_iter == here.n_iter
+    np.testing.assert_allclose(there.beta, here.beta, rtol=1e-6, atol=1e-8 * np.abs(here.beta).max())
+    # From anywhere: a solver of features takes these steps there, too, and none through the inside.
+    monkeypatch.setattr(factored, "CentralPath", lambda *whatever: pytest.fail("no interior points are needed here"))
+    monkeypatch.setattr(factored, "TINY", 0)
+    again = solve_factored(DenseFactors(torch.as_tensor(Z)), program, tol=1e-5)
+    assert again.gap <= 1e-5
+
+
+def test_steps_go_on_where_working_sets_have_no_room(monkeypatch):
+    program = SVC(LABELS, 1.0).program
+    gram = DenseFactors(Z)
+    assert gram.block_samples == 0
+    monkeypatch.setattr(factored, "CentralPath", lambda *whatever: pytest.fail("no interior points are needed here"))
+    monkeypatch.setattr(factored, "TINY", 0)
+    found = solve_factored(gram, program, tol=1e-6)
+    assert found.gap <= 1e-6
+    lib = LibSVC(C=1.0, kernel="linear", tol=1e-8).fit(Z, LABELS)
+    np.testing.assert_allclose(Z @ (Z.T @ found.beta) + found.intercept, lib.decision_function(Z), atol=2e-2)

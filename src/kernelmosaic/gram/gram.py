@@ -77,6 +77,10 @@ class Gram(ABC):
     def add_diagonal(self, values: Array) -> Gram:
         """Return the kernel with these numbers added to its diagonal; it may take the place of this one."""
 
+    def low_rank(self) -> Any:
+        """Return Z with K ≈ ZZᵀ where a kernel that is not stored has room for it; else None."""
+        return None
+
     def solve_free(self, rows: NDArray[np.intp], ridge: Array, right: Array) -> Array:
         """Return roughly (K + diag ridge)⁻¹ times the right-hand sides, (n_rows, k), for the block of these samples."""
         place = self.backend.asarray

@@ -8,11 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.backend import format_bytes
+from kernelmosaic.backend import format_bytes, row_strips
 from kernelmosaic.gram.gram import Array, DenseGram, Gram
+from kernelmosaic.gram.linear import regularised_cholesky, rounding_share
 
 #: Share of the budget that the block of a working set may take: its solver copies a part of it.
 _SHARE = 0.6
+#: Most columns of low-rank factors, and the share of the budget that they may take.
+_RANK, _RANK_SHARE = 1000, 0.1
+#: Entries of a few columns that are computed at once.
+_ENTRIES = 2**24
 
 
 class OnDemandGram(Gram):
@@ -79,6 +84,27 @@ class OnDemandGram(Gram):
 
     def block(self, rows: Any) -> Any:
         return self.part(self._numbers(rows)).matrix
+
+    def low_rank(self) -> Any:
+        """Return Nyström's factors, from samples evenly spread, where the samples are."""
+        rank = min(_RANK, int(_RANK_SHARE * self.budget / 8 / self.n_samples))
+        if rank < 2:
+            return None
+        some = np.unique(np.linspace(0, self.n_samples - 1, rank).astype(np.intp))
+        Z = self.backend.zeros((self.n_samples, len(some)))
+        for strip in row_strips(self.n_samples, max(1, _ENTRIES // len(some))):
+            for m, block in self.stack.placed_blocks(np.flatnonzero(np.atleast_2d(self.factors).any(0)), strip, some):
+                Z[strip] += self._factor(m, strip, some) * block
+        block = self.backend.copy(Z[self.backend.index(some)])
+        jitter = rounding_share(self.dtype, rank) * float(block.diagonal().mean())
+        factor = regularised_cholesky(block, self.backend.zeros((len(some),)), jitter)
+        return None if factor is None else Z @ self.backend.invert_lower(factor).T
+
+    def _factor(self, m: int, rows: slice, columns: NDArray[np.intp]) -> Any:
+        """Return what a block of one kernel is multiplied with."""
+        if self.factors.ndim == 1:
+            return float(self.factors[m])
+        return self.backend.asarray(np.outer(self.factors[rows, m], self.factors[columns, m]))
 
     def _numbers(self, rows: Any) -> NDArray[np.intp]:
         return rows if isinstance(rows, np.ndarray) else self.backend.to_numpy(rows)

@@ -97,9 +97,12 @@ def _by_steps(gram: FactoredGram, program: Program, start: Vector | None, tol: f
             newton = ProximalNewton(gram, program, program.feasible(np.zeros(program.n_samples)))
         else:
             newton = ProximalNewton(gram, program, near.solution.beta, near.solution.values)
-        found = newton.solve(max(tol, _SMOOTH) if newton.sigma else tol)
-        near = _Near(gram, program, found.beta, passes + found.n_iter, found.values)
-        near.improve(tol, _patience(gram))
+        # Working sets may be too small for the samples that are free: then steps go on where they had stopped.
+        for goal in (max(tol, _SMOOTH) if newton.sigma else tol, tol):
+            found = newton.solve(goal)
+            near = _Near(gram, program, found.beta, passes + found.n_iter, found.values)
+            if near.improve(tol, _patience(gram)):
+                break
     return None if near is None else near.solution
 
 

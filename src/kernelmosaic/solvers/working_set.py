@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.backend import NUMPY, TINY, backend_of
+from kernelmosaic.gram.factored import DenseFactors
 from kernelmosaic.gram.gram import DenseGram, Gram
 from kernelmosaic.gram.linear import (
     DEVICE,
@@ -29,6 +30,7 @@ from kernelmosaic.gram.linear import (
 from kernelmosaic.solvers.free_block import free_samples
 from kernelmosaic.solvers.pair_steps import ascend_pairs, ascend_singles
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify, relative_gap
+from kernelmosaic.solvers.proximal_newton import ProximalNewton
 from kernelmosaic.solvers.smo import initial_point, solve_smo
 
 
@@ -175,6 +177,11 @@ _FREE_SHARE = 0.8
 _LEAST, _TIMES = 1000, 3
 #: Outputs that have shrunk to this share of the largest since they were computed keep the rounding of those.
 _SHRUNK = 1e-3
+#: Working sets are solved to no less than this share of what was asked for.
+_SHARPEST = 1e-8
+#: Rounds that hold less than one in so many start from low-rank factors of the kernel, whose rest on the diagonal is at
+#: least this share of it, solved to this gap.
+_FAR, _LEAST_REST, _FIRST_TOL = 4, 1e-3, 0.1
 
 
 def solve_working_set(
@@ -394,7 +401,7 @@ def solve_on_demand(gram: Gram, program: Program, warm_start: Vector | None = No
     Rounds are as large as memory allows, each solved to the end by the solver of stored matrices. The certificate takes
     one more pass, in double precision.
     """
-    beta = initial_point(program) if warm_start is None else program.feasible(warm_start)
+    beta = _first_point(gram, program) if warm_start is None else program.feasible(warm_start)
     rounds = FreeFirst(gram, program, beta)
     found: list[Solution] = []
     for _ in range(_CERTIFICATES):
@@ -407,6 +414,18 @@ def solve_on_demand(gram: Gram, program: Program, warm_start: Vector | None = No
             break
         rounds.sharper *= 0.1
     return min(found, key=lambda one: one.gap)
+
+
+def _first_point(gram: Gram, program: Program) -> Vector:
+    """Return a β to begin with: that of K ≈ ZZᵀ + diag e, whose diagonal is K's, where rounds would reach but a few."""
+    far = program.n_samples > _FAR * gram.block_samples and program.has_losses and program.target.any()
+    if not far or (Z := gram.low_rank()) is None:
+        return initial_point(program)
+    # The factors alone would leave narrow kernels out, and start below the value of zero.
+    rest = np.maximum(gram.diagonal() - gram.backend.to_numpy((Z * Z).sum(1)), _LEAST_REST * gram.diagonal())
+    softened = replace(program, ridge=program.ridge + rest)
+    start = softened.feasible(np.zeros(program.n_samples))
+    return program.feasible(ProximalNewton(DenseFactors(Z), softened, start).solve(_FIRST_TOL).beta)
 
 
 class FreeFirst(OneOutput):
@@ -444,9 +463,9 @@ class FreeFirst(OneOutput):
             if self.crowded and self.solution.gap > tol:
                 self.move_together(self.solution.objective - before)
             gaps.append(self.solution.gap)
-            if gaps[-1] > 0.5 * gaps[-2]:
+            if gaps[-1] > 0.5 * gaps[-2] and not self.crowded:
                 # The working set's own value, to which its gap is relative, may be far larger than that of everyone.
-                self.sharper *= 0.1
+                self.sharper = max(0.1 * self.sharper, _SHARPEST)
             if len(gaps) > patience and gaps[-1] > 0.5 * gaps[-1 - patience]:
                 return gaps[-1] <= tol
         return True
