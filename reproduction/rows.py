@@ -406,9 +406,15 @@ def tallies(rows: Sequence[Row], apart: Sequence[Apart] = ()) -> list[Tally]:
     found: dict[tuple[str, str], list[tuple[float, float | None]]] = {}
     for row in kept:
         assert row.share is not None
-        found.setdefault(_family(row, methods), []).append((row.share, row.ceiling))
+        metric, group = _family(row, methods)
+        found.setdefault((metric, group), []).append((row.share, row.ceiling))
         if row.metric.startswith(WEIGHTS[0]) and row.published:
-            found.setdefault((NEAR, ""), []).append(_near(row, rows))
+            # Weights that are printed to sum to ten are measured as if they summed to one.
+            line = [one for one in rows if one.cell == row.cell and one.metric.startswith(WEIGHTS[0])]
+            unit = max(round(sum(one.published or 0.0 for one in line)), 1)
+            found.setdefault((f"weights within {_NEAR_WEIGHT}", ""), []).append(_near(row, _NEAR_WEIGHT * unit))
+        elif row.metric == "accuracy":
+            found.setdefault((f"accuracy within {_NEAR_POINTS}", group), []).append(_near(row, _NEAR_POINTS))
     counted = []
     for (metric, group), marks in found.items():
         tops = [top for _, top in marks if top is not None]
@@ -417,8 +423,8 @@ def tallies(rows: Sequence[Row], apart: Sequence[Apart] = ()) -> list[Tally]:
     return counted
 
 
-#: Weights other than zero that are as near as the eye tells.
-NEAR = "weights within 0.03"
+#: As near as the eye tells: weights other than zero, and percentages.
+_NEAR_WEIGHT, _NEAR_POINTS = 0.03, 2
 
 
 def _family(row: Row, methods: set[tuple[str, str]]) -> tuple[str, str]:
@@ -435,15 +441,9 @@ def _family(row: Row, methods: set[tuple[str, str]]) -> tuple[str, str]:
     return row.metric, "methods" if (row.method, row.kernels) in methods else "baselines"
 
 
-def _near(row: Row, rows: Sequence[Row]) -> tuple[float, float | None]:
-    """Return the shares of a weight's runs within 0.03 of the published one, and of each other.
-
-    Weights that are printed to sum to ten are measured as if they summed to one.
-    """
+def _near(row: Row, allowed: float) -> tuple[float, float | None]:
+    """Return the shares of our runs that are this near to the published figure, and of pairs of them to each other."""
     assert row.published is not None
-    line = [one for one in rows if one.cell == row.cell and one.metric.startswith(WEIGHTS[0])]
-    total = sum(one.published or 0.0 for one in line)
-    allowed = 0.03 * max(round(total), 1) + 1e-12
     each, pairs = row.runs or (row.mean,), list(combinations(row.runs, 2))
-    share = sum(abs(one - row.published) <= allowed for one in each) / len(each)
-    return share, sum(abs(a - b) <= allowed for a, b in pairs) / len(pairs) if pairs else None
+    share = sum(abs(one - row.published) <= allowed + 1e-12 for one in each) / len(each)
+    return share, sum(abs(a - b) <= allowed + 1e-12 for a, b in pairs) / len(pairs) if pairs else None

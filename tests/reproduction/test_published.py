@@ -10,7 +10,6 @@ import pytest
 
 from reproduction import EXPERIMENTS, FULL, Row
 from reproduction.rows import (
-    NEAR,
     Apart,
     gain_metric,
     join,
@@ -156,8 +155,13 @@ def test_cells_are_counted_kind_by_kind_beside_their_ceilings():
         ("accuracy", "baselines"): (0.5, 1, 0.0),
         ("accuracy", "methods"): (1.0, 2, 1.0),
         ("accuracy", "gains"): (1.0, 1, 1.0),
+        ("accuracy within 2", "baselines"): (0.5, 1, 0.0),
+        ("accuracy within 2", "methods"): (1.0, 2, 1.0),
     }
-    assert sum(one.compared for one in tallies(rows)) == 5
+    assert sum(one.compared for one in tallies(rows)) == 9
+    # Three points are within the errors of a noisy cell, but not within two.
+    noisy = Row("a", "SVM", "k", "accuracy", 80.0, 5.0, 2, runs=(80.0, 80.0), published=83.0)
+    assert {one.metric: one.within for one in tallies([noisy])} == {"accuracy": 1.0, "accuracy within 2": 0.0}
 
 
 def test_zero_weights_are_counted_apart_and_near_ones_too():
@@ -170,10 +174,14 @@ def test_zero_weights_are_counted_apart_and_near_ones_too():
     # Allowed is 2 √2 0.01 / √10 = 0.009.
     rows = weights("SILP", (0.0, 0.4, 0.6), (0.001, 0.42, 0.605))
     found = {one.metric: (one.within, one.compared) for one in tallies(rows)}
-    assert found == {"zero weights": (1.0, 1), "weights": (1.0, 2), NEAR: (2.0, 2)}
+    assert found == {"zero weights": (1.0, 1), "weights": (1.0, 2), "weights within 0.03": (2.0, 2)}
     # Of weights that sum to ten, 0.03 is 0.3.
     tens = weights("SM1", (0.0, 4.0, 6.0), (0.2, 4.2, 5.6))
-    assert {one.metric: one.within for one in tallies(tens)} == {"zero weights": 0.0, "weights": 0.0, NEAR: 1.0}
+    assert {one.metric: one.within for one in tallies(tens)} == {
+        "zero weights": 0.0,
+        "weights": 0.0,
+        "weights within 0.03": 1.0,
+    }
 
 
 def test_tables_are_written_with_what_is_not_known_left_empty(tmp_path):
