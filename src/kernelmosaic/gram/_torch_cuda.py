@@ -11,6 +11,7 @@ serve.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -75,6 +76,51 @@ extern "C" __global__ void multiply(
     for (int m = 0; m < COUNT; ++m) out[((long long)blockIdx.y * COUNT + m) * rows + i] = sums[m];
 }
 """
+#: The same in single precision but for the sums: a thread keeps its sample in registers, a block of threads some of the
+#: others at hand, and rates are those of powers of two. FEATURES is a multiple of four.
+_ROUGHLY = """
+extern "C" __global__ void multiply_roughly(
+    const float* L, const float* R, const float* rates, const float* beta, double* out,
+    const int rows, const int columns, const int span)
+{
+    __shared__ float4 others[TILE * FEATURES / 4];
+    __shared__ float own[COUNT * TILE];
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    const int start = blockIdx.y * span;
+    const int stop = start + span < columns ? start + span : columns;
+    float x[FEATURES];
+    #pragma unroll
+    for (int k = 0; k < FEATURES; ++k) x[k] = L[(long long)k * rows + (i < rows ? i : rows - 1)];
+    double sums[COUNT];
+    for (int m = 0; m < COUNT; ++m) sums[m] = 0.0;
+    for (int first = start; first < stop; first += TILE) {
+        const int many = stop - first < TILE ? stop - first : TILE;
+        __syncthreads();
+        const float4* from = (const float4*)(R + (long long)first * FEATURES);
+        for (int t = threadIdx.x; t < many * (FEATURES / 4); t += blockDim.x) others[t] = from[t];
+        for (int t = threadIdx.x; t < COUNT * TILE; t += blockDim.x)
+            own[t] = t % TILE < many ? beta[(long long)(t / TILE) * columns + first + t % TILE] : 0.0f;
+        __syncthreads();
+        float part[COUNT];
+        for (int m = 0; m < COUNT; ++m) part[m] = 0.0f;
+        #pragma unroll 4
+        for (int j = 0; j < many; ++j) {
+            float s = 0.0f;
+            #pragma unroll
+            for (int k = 0; k < FEATURES / 4; ++k) {
+                const float4 y = others[j * (FEATURES / 4) + k];
+                const float p = x[4 * k] - y.x, q = x[4 * k + 1] - y.y, r = x[4 * k + 2] - y.z, t = x[4 * k + 3] - y.w;
+                s += p * p; s += q * q; s += r * r; s += t * t;
+            }
+            #pragma unroll
+            for (int m = 0; m < COUNT; ++m) part[m] += exp2f(rates[m] * s) * own[m * TILE + j];
+        }
+        for (int m = 0; m < COUNT; ++m) sums[m] += part[m];
+    }
+    if (i >= rows) return;
+    for (int m = 0; m < COUNT; ++m) out[((long long)blockIdx.y * COUNT + m) * rows + i] = sums[m];
+}
+"""
 #: A thread an entry: the distance is read once, whatever the number of widths.
 _ADD = """
 extern "C" __global__ void add_gaussians(
@@ -125,6 +171,12 @@ _THREADS = 128
 _BUSY = 2**18
 #: With more columns than this a matrix product is the faster way to distances.
 MOST_FEATURES = 256
+#: ... and with more than this a sample has no room in the registers of a thread.
+_FEW_FEATURES = 64
+#: Samples that a block of threads keeps at hand.
+_TILE = 64
+#: Single precision may change exponents of Gaussians of any size that counts, ln 10⁹, by this much.
+_EXPONENT, _COUNTS = 3e-5, 21.0
 #: With more kernels than this a thread could not keep their sums to itself.
 MOST_KERNELS = 32
 #: Spans of rows that keep a device busy, and the least rows worth one.
@@ -228,7 +280,8 @@ def multiply_directly(LT: Tensor, R: Tensor, rates: Sequence[float], beta: Tenso
     """
     if not LT.is_cuda or LT.shape[0] > MOST_FEATURES or len(rates) > MOST_KERNELS or not available(LT.device):
         return None
-    return _multiply(LT, R, rates, beta, exact)
+    rough = None if exact else _roughly(LT, R, rates, beta)
+    return _multiply(LT, R, rates, beta, exact) if rough is None else rough
 
 
 def add_gaussians(S: Tensor, rates: Sequence[float], weights: Sequence[float], out: Tensor) -> None:
@@ -252,9 +305,7 @@ def _combine(XT: Tensor, rates: Sequence[float], weights: Sequence[float], out: 
 
 def _multiply(LT: Tensor, R: Tensor, rates: Sequence[float], beta: Tensor, exact: bool) -> Tensor:
     (features, rows), columns, count = LT.shape, R.shape[0], len(rates)
-    splits = max(1, min(_BUSY // rows, columns // 64, 1024))
-    span = -(-columns // splits)
-    splits = -(-columns // span)
+    splits, span = _splits(rows, columns)
     out = torch.empty((splits, count, rows), dtype=torch.float64, device=LT.device)
     constants = torch.tensor(list(rates), dtype=torch.float64, device=LT.device)
     args: list[Any] = [LT.contiguous(), R.contiguous(), constants, beta.contiguous(), out]
@@ -262,6 +313,52 @@ def _multiply(LT: Tensor, R: Tensor, rates: Sequence[float], beta: Tensor, exact
     # The number of kernels is written into the source, so that the sums stay in registers.
     _run(_MULTIPLY.replace("COUNT", str(count)), "multiply", (-(-rows // _THREADS), splits), args)
     return out.sum(0)
+
+
+def _roughly(LT: Tensor, R: Tensor, rates: Sequence[float], beta: Tensor) -> Tensor | None:
+    """Return the product with distances in single precision, too; None where that would not do."""
+    if LT.shape[0] > _FEW_FEATURES or not _rough_available(LT.device):
+        return None
+    centre = R.mean(0)
+    left, right = LT - centre[:, None], R - centre
+    # A rounding ε of coordinates changes an exponent rD by 2r√D ε.
+    largest = float(torch.maximum(left.abs().max(), right.abs().max()))
+    change = 2 * (_COUNTS * max(-rate for rate in rates)) ** 0.5 * largest * torch.finfo(torch.float32).eps / 2
+    return _multiply_roughly(left, right, rates, beta) if change <= _EXPONENT else None
+
+
+@lru_cache(maxsize=8)
+def _rough_available(device: torch.device) -> bool:
+    try:
+        generator = torch.Generator().manual_seed(0)
+        X = torch.randn((301, 7), generator=generator, dtype=torch.float64).to(device)
+        beta = torch.randn((2, 301), generator=generator, dtype=torch.float64).to(device)
+        rates = [-0.1, -2.0]
+        found = _multiply_roughly(X[10:240].T, X, rates, beta)
+        return _near(found, _multiply(X[10:240].T, X, rates, beta, True), _SINGLE)
+    except Exception:  # as in `available`
+        return False
+
+
+def _multiply_roughly(LT: Tensor, R: Tensor, rates: Sequence[float], beta: Tensor) -> Tensor:
+    (features, rows), columns, count = LT.shape, R.shape[0], len(rates)
+    splits, span = _splits(rows, columns)
+    out = torch.empty((splits, count, rows), dtype=torch.float64, device=LT.device)
+    powers = torch.tensor(rates, dtype=torch.float64, device=LT.device) / math.log(2.0)
+    wide = -(-features // 4) * 4
+    L = torch.zeros((wide, rows), dtype=torch.float32, device=LT.device)
+    others = torch.zeros((columns, wide), dtype=torch.float32, device=LT.device)
+    L[:features], others[:, :features] = LT, R
+    args: list[Any] = [L, others, powers.float(), beta.float().contiguous(), out, rows, columns, span]
+    source = _ROUGHLY.replace("COUNT", str(count)).replace("FEATURES", str(wide)).replace("TILE", str(_TILE))
+    _run(source, "multiply_roughly", (-(-rows // _THREADS), splits), args)
+    return out.sum(0)
+
+
+def _splits(rows: int, columns: int) -> tuple[int, int]:
+    """Return among how many threads the columns of a row are split, and how many each has."""
+    span = -(-columns // max(1, min(_BUSY // rows, columns // 64, 1024)))
+    return -(-columns // span), span
 
 
 def _add(S: Tensor, rates: Sequence[float], weights: Sequence[float], out: Tensor) -> None:
