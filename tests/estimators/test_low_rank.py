@@ -10,7 +10,6 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kernelmosaic import MKLClassifier, MKLOneClass, MKLRegressor
 from kernelmosaic.gram import feature_maps
@@ -241,13 +240,3 @@ def test_what_does_not_go_together_is_refused():
         MKLOneClass([Polynomial(2)], approximation="fourier").fit(X)
     with pytest.raises(ValueError, match=r"normalize='centered', weights='product'"):
         MKLClassifier(KERNELS, weights="product", normalize="centered", approximation="nystroem").fit(X, Y)
-
-
-@parametrize_with_checks(
-    [
-        MKLClassifier(approximation="nystroem", rank=20, random_state=0),
-        MKLRegressor([Gaussian("median"), Linear()], approximation="fourier", rank=30, random_state=0),
-    ]
-)
-def test_estimator(estimator, check):
-    check(estimator)
