@@ -43,7 +43,7 @@ CLASSES = [
     MKLOneClass(),
     # The checks know times without censoring.
     MKLSurvival(),
-    BilinearMKLClassifier(),
+    BilinearMKLClassifier(tol=1e-2),
     PosteriorMKLClassifier(),
     DiscriminantMKLClassifier(),
     BayesianMKLClassifier(tol=1e-3),
