@@ -46,7 +46,7 @@ def fitted(kernels, y=Y, **options):
 @pytest.mark.parametrize("kernels", [KERNELS, PROJECTED], ids=["kernels", "projected"])
 @pytest.mark.parametrize("gating", ["softmax", "sigmoid"])
 def test_the_machine_is_the_published_one_on_the_combined_kernel(multi_class, kernels, gating):
-    model = fitted(kernels, multi_class=multi_class, gating=gating, tol=1e-6)
+    model = fitted(kernels, multi_class=multi_class, gating=gating, tol=1e-6, max_iter=2)
     conic = pytest.importorskip("tests.reference.joint")
     pairwise = multi_class == "pairwise"
     margins = np.full((len(Y), 3), 2.0 if pairwise else 1.0)
@@ -60,7 +60,7 @@ def test_the_machine_is_the_published_one_on_the_combined_kernel(multi_class, ke
 @pytest.mark.parametrize("normalize", ["trace", "diagonal", "centered", None])
 def test_gates_contributions_and_coefficients_make_the_decision(multi_class, kernels, normalize):
     # Kernels as they are differ by orders of magnitude: a lower price keeps the machine quick.
-    model = fitted(kernels, multi_class=multi_class, normalize=normalize, C=2.0 if normalize else 0.01)
+    model = fitted(kernels, multi_class=multi_class, normalize=normalize, C=2.0 if normalize else 0.01, max_iter=1)
     new = np.random.RandomState(1).normal(5.0, 1.0, size=(11, 4))
     gates, scores, terms = model.gate(new), model.decision_function(new), model.contributions(new)
     P = len(kernels)

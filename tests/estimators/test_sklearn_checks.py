@@ -34,7 +34,7 @@ LINE_AND_BELL = [("line", Linear()), ("bell", Gaussian("median"))]
 NYSTROEM = {"approximation": "nystroem", "rank": 20, "random_state": 0}
 FOURIER = {"approximation": "fourier", "rank": 30, "random_state": 0}
 #: What is checked is how they are used, not what they learn: one start and one step of the gates do.
-BRIEF = {"n_init": 1, "max_iter": 1}
+BRIEF = {"n_init": 1, "max_iter": 1, "tol": 0.3}
 
 #: One of each class.
 CLASSES = [
@@ -47,7 +47,7 @@ CLASSES = [
     PosteriorMKLClassifier(),
     DiscriminantMKLClassifier(),
     BayesianMKLClassifier(tol=1e-3),
-    LocalizedMKLClassifier(n_init=2, max_iter=1),
+    LocalizedMKLClassifier(**(BRIEF | {"n_init": 2})),
     LocalizedMKLRegressor(gating="gaussian", **BRIEF),
     LocalizedMKLOneClass(**BRIEF),
     MKLClassifierCV(Cs=[1, 10], norms=["uniform"], cv=2),

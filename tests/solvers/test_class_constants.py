@@ -113,6 +113,7 @@ def test_kernels_in_other_forms(machine):
     assert_certified(np.tensordot(weights, Ks, 1), program, found, 1e-6)
 
 
+@pytest.mark.torch
 def test_a_matrix_of_torch():
     torch = pytest.importorskip("torch")
     X, y = make_problem(8, n=70)
