@@ -115,7 +115,7 @@ def test_population_accuracy(n_components):
 
 @every_mixture
 def test_sample_accuracy_is_that_of_the_population_and_beats_a_shifted_rule(n_components):
-    n = 200_000
+    n = 50_000
     X, y = make_gaussians(n_components, n, random_state=1)
     rule = BayesRule(n_components)
     decision = rule.decision_function(X)

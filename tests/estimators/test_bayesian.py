@@ -12,18 +12,12 @@ from scipy.stats import gamma, multivariate_normal, norm, truncnorm
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kernelmosaic import BayesianMKLClassifier, MKLClassifier, datasets, load, save
 from kernelmosaic.estimators.bayesian import Inference, Model
 from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.kernels import Gaussian, Linear, Precomputed
 from kernelmosaic.plots import ConvergenceDisplay, KernelWeightsDisplay
-
-
-@parametrize_with_checks([BayesianMKLClassifier(tol=1e-3)])
-def test_estimator(estimator, check):
-    check(estimator)
 
 
 def two_views(n=120, noise_views=2, seed=0):

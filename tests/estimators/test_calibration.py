@@ -15,7 +15,6 @@ from sklearn.base import clone
 from sklearn.datasets import load_iris, make_classification
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.isotonic import IsotonicRegression
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kernelmosaic import (
     BilinearMKLClassifier,
@@ -375,17 +374,3 @@ def test_posteriors_come_back(n_classes):
     far = model.predict_proba(50 * X)
     assert far.min() > 0
     assert np.all(np.isfinite(model.predict_log_proba(50 * X)))
-
-
-#: A matter of what the checks ask for; what they are after is tested above.
-REASONS = {
-    "check_sample_weight_equivalence_on_dense_data": "a class has one distinct sample there",
-    "check_sample_weight_equivalence_on_sparse_data": "a class has one distinct sample there",
-}
-
-
-@parametrize_with_checks(
-    [MKLClassifier([Linear()], calibration="sigmoid")], expected_failed_checks=lambda estimator: REASONS
-)
-def test_estimator(estimator, check):
-    check(estimator)

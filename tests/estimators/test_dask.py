@@ -20,7 +20,7 @@ RNG = np.random.RandomState(0)
 X = RNG.standard_normal((400, 4))
 F = np.sin(2 * X[:, 0]) + X[:, 1]
 KERNELS = [Gaussian(1.0), Gaussian(3.0), ("line", Linear(), [0, 1])]
-SPREAD = {"approximation": "nystroem", "rank": 25, "random_state": 0, "tol": 1e-6}
+SPREAD = {"approximation": "nystroem", "rank": 25, "random_state": 0, "tol": 1e-5}
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +37,8 @@ def test_rows_on_workers_are_worth_rows_at_home(client, normalize, weights):
     spread = da.from_array(X, chunks=(130, 2))
     model = MKLClassifier(KERNELS, normalize=normalize, weights=weights, **SPREAD)
     home, away = clone(model).fit(X, F > 0), clone(model).fit(spread, da.from_array(F > 0, chunks=130))
-    assert away.duality_gap_ <= 1e-6
-    assert away.objective_ == pytest.approx(home.objective_, rel=3e-6)
+    assert away.duality_gap_ <= 1e-5
+    assert away.objective_ == pytest.approx(home.objective_, rel=3e-5)
     np.testing.assert_allclose(away.weights_, home.weights_, atol=5e-3)
     np.testing.assert_allclose(away.decision_function(spread), home.decision_function(X), atol=5e-3)
     np.testing.assert_allclose(away.contributions(X).sum(axis=1) + away.intercept_, away.decision_function(X))
@@ -47,9 +47,9 @@ def test_rows_on_workers_are_worth_rows_at_home(client, normalize, weights):
 def test_every_machine(client):
     spread = da.from_array(X, chunks=(100, 4))
     regressor = MKLRegressor(KERNELS, weights="uniform", **SPREAD)
-    assert clone(regressor).fit(spread, F).objective_ == pytest.approx(clone(regressor).fit(X, F).objective_, rel=3e-6)
+    assert clone(regressor).fit(spread, F).objective_ == pytest.approx(clone(regressor).fit(X, F).objective_, rel=3e-5)
     novelty = MKLOneClass(KERNELS, weights="uniform", nu=0.2, **SPREAD)
-    assert clone(novelty).fit(spread).objective_ == pytest.approx(clone(novelty).fit(X).objective_, rel=3e-6)
+    assert clone(novelty).fit(spread).objective_ == pytest.approx(clone(novelty).fit(X).objective_, rel=3e-5)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -70,7 +70,7 @@ def test_a_data_frame_names_its_columns(client):
     model = MKLClassifier([("bell", Gaussian(1.0), ["a", "b"]), Linear()], weights="uniform", **SPREAD)
     away = clone(model).fit(dd.from_pandas(frame, npartitions=3), F > 0)
     assert list(away.feature_names_in_) == list("abcd")
-    assert away.objective_ == pytest.approx(clone(model).fit(frame, F > 0).objective_, rel=3e-6)
+    assert away.objective_ == pytest.approx(clone(model).fit(frame, F > 0).objective_, rel=3e-5)
 
 
 @pytest.mark.parametrize("slack", [1, 2])
@@ -152,5 +152,5 @@ def test_whatever_happens_to_a_worker_costs_time_alone(client, monkeypatch, misf
         away = clone(model).fit(da.from_array(X, chunks=(100, 4)), F > 0)
     assert len(trips) > 3
     assert misfortune is kill_one or sum(client.run(_slow_calls).values()) > 0
-    assert away.objective_ == pytest.approx(home.objective_, rel=3e-6)
+    assert away.objective_ == pytest.approx(home.objective_, rel=3e-5)
     np.testing.assert_allclose(away.decision_function(X), home.decision_function(X), atol=5e-3)

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kernelmosaic import DiscriminantMKLClassifier
 from kernelmosaic.gram import feature_stack
@@ -266,15 +265,3 @@ def test_bad_values_are_named(tmp_path):
         DiscriminantMKLClassifier(GAUSSIANS, alpha=1e-300, **LOW).fit(X, THREE)
     with pytest.raises(ValueError, match="every kernel is constant"):
         DiscriminantMKLClassifier([Gaussian(1.0)], **LOW).fit(np.ones((6, 2)), [0, 1, 0, 1, 0, 1])
-
-
-@parametrize_with_checks(
-    [
-        DiscriminantMKLClassifier(approximation="nystroem", rank=20, random_state=0),
-        DiscriminantMKLClassifier(
-            [Gaussian("median"), Linear()], approximation="fourier", rank=20, alpha="learn", random_state=0
-        ),
-    ]
-)
-def test_estimator(estimator, check):
-    check(estimator)

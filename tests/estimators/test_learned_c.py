@@ -79,7 +79,7 @@ def test_features_on_a_device():
     assert_alike(clone(model).set_params(device="cpu").fit(X, Y), clone(model).fit(X, Y), 1e-6)
 
 
-@pytest.mark.parametrize("where", ["here", "device", "workers"])
+@pytest.mark.parametrize("where", ["here", pytest.param("device", marks=pytest.mark.torch), "workers"])
 def test_labels_without_a_pattern(where):
     rng = np.random.RandomState(0)
     samples, labels = rng.standard_normal((500, 5)), rng.rand(500) > 0.5

@@ -6,14 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kernelmosaic.estimators import LFDA
-
-
-@parametrize_with_checks([LFDA(n_components=1)])
-def test_estimator(estimator, check):
-    check(estimator)
 
 
 def problem(n=24, d=4, classes=3):

@@ -20,6 +20,17 @@ def weighted():
     return X, y, np.random.RandomState(1).randint(0, 4, size=40)
 
 
+def test_samples_come_class_by_class_in_one_order_for_labels_and_storage_of_any_kind(weighted):
+    X, y, times = weighted
+    expected = count_repeats(X, y, times.astype(float))
+    assert np.all(np.diff(y[expected.rows]) >= 0)
+    objects = np.array(["a", "b", "c"], dtype=object)[y]
+    for samples, labels in ((sparse.csr_matrix(X), y), (X, objects)):
+        found = count_repeats(samples, labels, times.astype(float))
+        np.testing.assert_array_equal(found.rows, expected.rows)
+        np.testing.assert_array_equal(found.weight, expected.weight)
+
+
 @pytest.mark.parametrize("normalize", ["trace", "diagonal", "centered"])
 @pytest.mark.parametrize(
     "estimator",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import cache
 from html.parser import HTMLParser
 
 import numpy as np
@@ -61,12 +62,18 @@ def fitted(model, *data):
 
 
 def make(name):
-    return getattr(kernelmosaic, name)(**({"n_init": 1, "max_iter": 3} if name.startswith("Localized") else {}))
+    brief = {"n_init": 1, "max_iter": 1} if name.startswith("Localized") else {}
+    return getattr(kernelmosaic, name)(**brief, **({"Cs": [0.1, 1.0], "cv": 2} if name.endswith("CV") else {}))
+
+
+@cache
+def fitted_one(name):
+    return fitted(make(name), X, X[:, 0] if name.startswith(NUMBERS) else Y)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_fitted_estimator_shows_what_it_learned(name):
-    model = fitted(make(name), X, X[:, 0] if name.startswith(NUMBERS) else Y)
+    model = fitted_one(name)
     page = Page(summary_html(model))
     assert page.open == []
     for kernel in model.kernel_names_:
@@ -98,7 +105,7 @@ def test_it_stands_below_scikit_learns_own(name):
     assert len(model._repr_html_()) == pytest.approx(len(theirs), abs=20)
     assert "km-summary" not in model._repr_html_()
     assert "km-summary" not in model._repr_mimebundle_()["text/html"]
-    fitted(model, X, X[:, 0] if name.startswith(NUMBERS) else Y)
+    model = fitted_one(name)
     for html in (model._repr_html_(), model._repr_mimebundle_()["text/html"]):
         assert html.endswith(summary_html(model))
         assert html.count("km-summary") > 1

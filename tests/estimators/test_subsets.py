@@ -166,6 +166,7 @@ def test_with_tuning(samples):
     assert model.duality_gaps_.max() <= 1e-3
 
 
+@pytest.mark.torch
 @pytest.mark.usefixtures("many_rounds")
 def test_on_a_device(samples):
     pytest.importorskip("torch")

@@ -8,7 +8,6 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kernelmosaic import MKLRegressor, MKLSurvival, MKLSurvivalCV, load, save
 from kernelmosaic.estimators.survival import concordance
@@ -216,12 +215,6 @@ def test_sets_of_genes_in_a_frame_and_in_a_file(tmp_path):
     assert model.weights_[0] > model.weights_[1]
     save(model, tmp_path / "model.skops")
     assert_array_equal(load(tmp_path / "model.skops").predict(frame), model.predict(frame))
-
-
-# One check has times of two values, in order: folds that are not shuffled have one each, and nothing to compare.
-@parametrize_with_checks([MKLSurvivalCV(Cs=2, cv=StratifiedKFold(2, shuffle=True, random_state=0), norms=(1,))])
-def test_estimator_that_chooses(estimator, check):
-    check(estimator)
 
 
 # The concordance -----------------------------------------------------------------------------------------------------

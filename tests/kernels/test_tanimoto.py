@@ -74,6 +74,7 @@ def test_landmarks_serve_it_and_fourier_features_say_that_they_do_not():
         MKLClassifier([Tanimoto()], approximation="fourier").fit(DENSE, y)
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("X", [BITS, DENSE, REAL], ids=["bits", "dense", "real"])
 def test_tensors_give_what_arrays_do(X):
     torch = pytest.importorskip("torch")

@@ -577,14 +577,17 @@ def _keys(X: Any, y: Any) -> NDArray[Any]:
     """Return one comparable key per sample, equal for equal samples."""
     labels = np.zeros(X.shape[0], dtype=np.int64)
     if y is not None:  # a sample with several targets is told apart by all of them
-        labels = np.unique(y, return_inverse=True, axis=0)[1].reshape(-1).astype(np.int64)
+        # Rows of objects cannot be compared before NumPy 2, single ones can.
+        rows = 0 if np.ndim(y) > 1 else None
+        labels = np.unique(y, return_inverse=True, axis=rows)[1].reshape(-1).astype(np.int64)
     if sparse.issparse(X):
         return _sparse_keys(X, labels)
     if X.dtype.kind not in "iuf":
         X = np.column_stack([_codes(column) for column in X.T])
     # Adding zero makes one of the two zeros that compare equal but differ in their bits.
     cells = np.ascontiguousarray(X + X.dtype.type(0)).view(np.uint8)
-    return _as_void(np.hstack([cells.reshape(len(labels), -1), labels[:, np.newaxis].view(np.uint8)]))
+    # By class first, as sparse rows are: where no cell is zero both come in the same order, and so in the same folds.
+    return _as_void(np.hstack([labels[:, np.newaxis].view(np.uint8), cells.reshape(len(labels), -1)]))
 
 
 def _sparse_keys(X: Any, labels: NDArray[np.int64]) -> NDArray[Any]:

@@ -1,0 +1,159 @@
+"""scikit-learn's own checks: all of them for every estimator, for further settings those that settings can break."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+from sklearn.model_selection import StratifiedKFold
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+import kernelmosaic
+from kernelmosaic import (
+    BayesianMKLClassifier,
+    BilinearMKLClassifier,
+    DiscriminantMKLClassifier,
+    DiscriminantMKLClassifierCV,
+    LocalizedMKLClassifier,
+    LocalizedMKLClassifierCV,
+    LocalizedMKLOneClass,
+    LocalizedMKLRegressor,
+    MKLClassifier,
+    MKLClassifierCV,
+    MKLOneClass,
+    MKLRegressor,
+    MKLRegressorCV,
+    MKLSurvival,
+    MKLSurvivalCV,
+    PosteriorMKLClassifier,
+)
+from kernelmosaic.estimators import LFDA
+from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Projected
+
+LINE_AND_BELL = [("line", Linear()), ("bell", Gaussian("median"))]
+NYSTROEM = {"approximation": "nystroem", "rank": 20, "random_state": 0}
+FOURIER = {"approximation": "fourier", "rank": 30, "random_state": 0}
+#: What is checked is how they are used, not what they learn: one start and one step of the gates do.
+BRIEF = {"n_init": 1, "max_iter": 1, "tol": 0.3}
+
+#: One of each class.
+CLASSES = [
+    MKLClassifier(),
+    MKLRegressor(),
+    MKLOneClass(),
+    # The checks know times without censoring.
+    MKLSurvival(),
+    BilinearMKLClassifier(tol=1e-2),
+    PosteriorMKLClassifier(),
+    DiscriminantMKLClassifier(),
+    BayesianMKLClassifier(tol=1e-3),
+    LocalizedMKLClassifier(**(BRIEF | {"n_init": 2})),
+    LocalizedMKLRegressor(gating="gaussian", **BRIEF),
+    LocalizedMKLOneClass(**BRIEF),
+    MKLClassifierCV(Cs=[1, 10], norms=["uniform"], cv=2),
+    MKLRegressorCV(Cs=[1, 10], norms=["uniform"], cv=2),
+    # One check has times of two values, in order: folds that are not shuffled have one each, and nothing to compare.
+    MKLSurvivalCV(Cs=2, norms=["uniform"], cv=StratifiedKFold(2, shuffle=True, random_state=0)),
+    DiscriminantMKLClassifierCV(Cs=[0.1, 1], norms=["uniform"], cv=2),
+    LocalizedMKLClassifierCV([Linear(), Gaussian()], Cs=[1], cv=2, multi_class="ovr-shared", **BRIEF),
+    LFDA(n_components=1),
+]
+#: Other machines, weights, norms, normalisations, approximations and gates of the same classes.
+SETTINGS = [
+    MKLClassifier(weights="uniform"),
+    MKLClassifier(LINE_AND_BELL, normalize="centered", class_weight="balanced"),
+    MKLClassifier(multi_class="joint"),
+    MKLClassifier(multi_class="pairwise", weights="uniform"),
+    MKLClassifier(**NYSTROEM),
+    MKLClassifier(multi_class="joint", **NYSTROEM),
+    MKLClassifier([Linear()], calibration="sigmoid"),
+    MKLRegressor(slack=2, norm=2),
+    MKLRegressor([Gaussian("median"), Linear()], **FOURIER),
+    MKLOneClass(norm=2, slack=2, normalize="diagonal"),
+    BilinearMKLClassifier(**NYSTROEM),
+    PosteriorMKLClassifier(estimate="density", **NYSTROEM),
+    DiscriminantMKLClassifier(formulation="silp", alpha="learn", decision="centroid"),
+    DiscriminantMKLClassifier(LINE_AND_BELL, weights="uniform", normalize=None),
+    DiscriminantMKLClassifier(**NYSTROEM),
+    DiscriminantMKLClassifier([Gaussian("median"), Linear()], alpha="learn", **FOURIER),
+    LocalizedMKLClassifier([Linear(), Linear()], gating="sigmoid", step="armijo", slack=2, **BRIEF),
+    LocalizedMKLClassifier([Projected(Linear(), 1), Linear()], **BRIEF),
+    # A joint machine has no constants: for one class to prevail everywhere, as a check asks, some kernel must hold one.
+    LocalizedMKLClassifier([Linear(), Polynomial()], multi_class="joint", **BRIEF),
+    LocalizedMKLClassifier([Projected(Polynomial(), 1), Polynomial()], multi_class="pairwise", **BRIEF),
+    LocalizedMKLClassifier(**NYSTROEM, **BRIEF),
+    LocalizedMKLRegressor([Gaussian("median"), Linear()], **FOURIER, **BRIEF),
+    LocalizedMKLOneClass([Gaussian("median"), Linear()], **NYSTROEM, **BRIEF),
+    MKLClassifierCV(Cs=[1], norms=[1], cv=2, multi_class="ovr-shared"),
+]
+#: The checks that settings can break: what is learned, with which numbers, of which samples. The others look at the
+#: constructor, at tags, or at what is refused or converted before any setting is read.
+OF_SETTINGS = {
+    "check_class_weight_classifiers",
+    "check_classifiers_classes",
+    "check_classifiers_one_label",
+    "check_classifiers_one_label_sample_weights",
+    "check_classifiers_train(readonly_memmap=True,X_dtype=float32)",
+    "check_decision_proba_consistency",
+    "check_dict_unchanged",
+    "check_dont_overwrite_parameters",
+    "check_estimators_dtypes",
+    "check_estimators_overwrite_params",
+    "check_estimators_pickle(readonly_memmap=True)",
+    "check_f_contiguous_array_estimator",
+    "check_fit2d_1feature",
+    "check_fit2d_1sample",
+    "check_fit_idempotent",
+    "check_methods_sample_order_invariance",
+    "check_methods_subset_invariance",
+    "check_non_transformer_estimators_n_iter",
+    "check_outliers_fit_predict",
+    "check_outliers_train(readonly_memmap=True)",
+    "check_readonly_memmap_input",
+    "check_regressors_int",
+    "check_regressors_train(readonly_memmap=True,X_dtype=float32)",
+    "check_sample_weight_equivalence_on_dense_data",
+    "check_sample_weight_equivalence_on_sparse_data",
+    "check_sample_weights_not_overwritten",
+    "check_transformer_general(readonly_memmap=True)",
+    "check_transformer_n_iter",
+    "check_transformer_preserve_dtypes",
+}
+
+
+def name_of(check: partial) -> str:
+    given = ",".join(f"{name}={value}" for name, value in check.keywords.items())
+    return check.func.__name__ + (f"({given})" if given else "")
+
+
+def applies(estimator, name: str) -> bool:
+    # A class has one distinct sample there, too few for folds; weights have tests of their own beside the calibration.
+    return not (getattr(estimator, "calibration", None) and name.startswith("check_sample_weight_equivalence"))
+
+
+def pairs() -> list:
+    found = []
+    for estimators, wanted in ((CLASSES, None), (SETTINGS, OF_SETTINGS)):
+        for estimator in estimators:
+            shown, marks = "".join(repr(estimator).split()), []
+            if hasattr(estimator, "gating"):
+                marks.append(pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"))
+            if hasattr(estimator, "cv"):
+                marks.append(pytest.mark.filterwarnings("ignore:The least populated class:UserWarning"))
+            for _, check in estimator_checks_generator(estimator):
+                name = name_of(check)
+                if (wanted is None or name in wanted) and applies(estimator, name):
+                    found.append(pytest.param(estimator, check, id=f"{shown}-{name}", marks=marks))
+    return found
+
+
+def test_every_estimator_is_checked():
+    public = {name for name in kernelmosaic.__all__ if name[0].isupper()}
+    assert {type(estimator).__name__ for estimator in CLASSES} == {*public, "LFDA"}
+    known = {name_of(check) for estimator in CLASSES for _, check in estimator_checks_generator(estimator)}
+    assert known >= OF_SETTINGS, "scikit-learn has renamed a check"
+
+
+@pytest.mark.parametrize(("estimator", "check"), pairs())
+def test_estimator(estimator, check):
+    check(estimator)
