@@ -199,6 +199,9 @@ RUN: dict[str, Callable[[], dict[str, Any]]] = {
     "discriminant.md": a_few_kernels,
     "bayesian.md": dict,
     "missing_views.md": dict,
+    "scikit_learn.md": dict,
+    "tutorial.md": dict,
+    "correctness.md": dict,
     "extending.md": dict,
 }
 

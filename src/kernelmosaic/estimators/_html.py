@@ -29,14 +29,24 @@ _STYLE = """<style>
 class FittedSummaryMixin(BaseEstimator):
     """Adds to scikit-learn's HTML of a fitted estimator what was learned; an unfitted one shows what it always did."""
 
-    def _repr_html_inner(self) -> str:
-        return f"{super()._repr_html_inner()}{summary_html(self)}"
+    if hasattr(BaseEstimator, "_get_fitted_attr_html"):
+        # In the estimator's own box, and so also where it is a step of a pipeline or what a search found.
+        def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
+            attributes = super()._get_fitted_attr_html(doc_link)
+            table = attributes._repr_html_inner()
+            attributes._repr_html_inner = lambda: f"{table}{summary_html(self)}"
+            return attributes
 
-    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
-        bundle: dict[str, str] = super()._repr_mimebundle_(**options)
-        if "text/html" in bundle:
-            bundle["text/html"] += summary_html(self)
-        return bundle
+    else:  # before scikit-learn 1.9: below the diagram
+
+        def _repr_html_inner(self) -> str:
+            return f"{super()._repr_html_inner()}{summary_html(self)}"
+
+        def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+            bundle: dict[str, str] = super()._repr_mimebundle_(**options)
+            if "text/html" in bundle:
+                bundle["text/html"] += summary_html(self)
+            return bundle
 
 
 def summary_html(model: Any) -> str:

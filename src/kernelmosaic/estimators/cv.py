@@ -300,12 +300,18 @@ class PathCV(BaseEstimator):
         return self.scoring is None or isinstance(self.scoring, str)
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Return what `fit` passes on: ``groups`` and such to the splitter, ``sample_weight`` to the scorer."""
+        """Return what `fit` passes on: ``groups`` and such to the splitter, ``sample_weight`` to the scorer.
+
+        Without `scoring`, folds are scored by :meth:`score`: what it is to be given, ``set_score_request`` says.
+        """
         to_split = MethodMapping().add(caller="fit", callee="split")
         to_score = MethodMapping().add(caller="fit", callee="score")
         router = MetadataRouter(owner=type(self).__name__).add_self_request(self)
-        cv = self._splitter()
-        return router.add(splitter=cv, method_mapping=to_split).add(scorer=self._scorer(), method_mapping=to_score)
+        # A scorer that passes on to this estimator's own would ask it for its routing, which is asked for here.
+        scorer = self._get_metadata_request() if self.scoring is None else self._scorer()
+        return router.add(splitter=self._splitter(), method_mapping=to_split).add(
+            scorer=scorer, method_mapping=to_score
+        )
 
 
 def _all(items: Any) -> range:

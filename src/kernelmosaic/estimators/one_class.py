@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import OutlierMixin
 
+from kernelmosaic.backend import to_host
 from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators._training_set import Counted, TrainingSet, level_of_caller
 from kernelmosaic.kernels.base import Kernel
@@ -149,6 +150,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
 
     def decision_function(self, X: Any, available: Any = None) -> NDArray[np.float64]:
         """Return the signed distances: negative for novel samples; `available` is that of :meth:`fit`."""
+        X = to_host(X)
         rounding = _ROUNDING["single" if getattr(X, "dtype", None) == np.float32 else "double"]
         return self._distances(self._outputs(X, available), rounding)
 
