@@ -302,7 +302,7 @@ class PathCV(BaseEstimator):
     def get_metadata_routing(self) -> MetadataRouter:
         """Return what `fit` passes on: ``groups`` and such to the splitter, ``sample_weight`` to the scorer.
 
-        Without `scoring`, folds are scored by :meth:`score`: what it is to be given, ``set_score_request`` says.
+        Without `scoring`, folds are scored by ``score``: what it is to be given, ``set_score_request`` says.
         """
         to_split = MethodMapping().add(caller="fit", callee="split")
         to_score = MethodMapping().add(caller="fit", callee="score")
