@@ -194,6 +194,15 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = (), max_bytes
         If another version of scikit-learn wrote it.
     UserWarning
         If a newer version of kernelmosaic wrote it.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from kernelmosaic import MKLClassifier, load, save
+    >>> with TemporaryDirectory() as folder:
+    ...     save(MKLClassifier(C=3.0), f"{folder}/model.skops")
+    ...     load(f"{folder}/model.skops")
+    MKLClassifier(C=3.0)
     """
     skops_io = _skops_io()
     trusted = _names(trusted)
@@ -237,7 +246,18 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = (), max_bytes
 
 
 def info(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> ModelFileInfo:
-    """Return what a model file says of itself, without rebuilding anything; `max_bytes` as in `load`."""
+    """Return what a model file says of itself, without rebuilding anything; `max_bytes` as in `load`.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from kernelmosaic import MKLClassifier, save
+    >>> from kernelmosaic.persistence import info
+    >>> with TemporaryDirectory() as folder:
+    ...     save(MKLClassifier(), f"{folder}/model.skops")
+    ...     info(f"{folder}/model.skops").estimator
+    'kernelmosaic.estimators.classifier.MKLClassifier'
+    """
     return _read_header(_read_file(path), path, max_bytes)
 
 

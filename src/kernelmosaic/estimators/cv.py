@@ -571,6 +571,16 @@ class LocalizedMKLClassifierCV(ClassifierPathCV, LocalizedMKLClassifier):
         As in :class:`MKLClassifierCV`; the weights are mean gates.
     weights_, gating_params_, kernel_names_, dual_coef_, support_, intercept_, objective_, duality_gap_, classes_
         Of the fit to all samples, as in :class:`LocalizedMKLClassifier`.
+
+    Examples
+    --------
+    >>> from kernelmosaic import LocalizedMKLClassifierCV
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> from kernelmosaic.kernels import Linear
+    >>> X, y = make_gaussians(n_samples=80, random_state=0)
+    >>> model = LocalizedMKLClassifierCV([Linear(), Linear()], Cs=[1, 10], cv=2, n_init=1, tol=1e-2, random_state=0)
+    >>> model.fit(X, y).C_ in (1, 10), model.predict_proba(X[:3]).shape
+    (True, (3, 2))
     """
 
     _model_class = LocalizedMKLClassifier
@@ -666,6 +676,15 @@ class DiscriminantMKLClassifierCV(ClassifierPathCV, DiscriminantMKLClassifier):
         As in :class:`MKLClassifierCV`.
     weights_, kernel_names_, dual_coef_, intercept_, objective_, duality_gap_, explained_ratio_, classes_
         Of the fit to all samples, as in :class:`DiscriminantMKLClassifier`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from kernelmosaic import DiscriminantMKLClassifierCV
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = DiscriminantMKLClassifierCV(Cs=5).fit(X, y)
+    >>> model.score(X, y) > 0.95, model.transform(X).shape
+    (True, (150, 2))
     """
 
     _model_class = DiscriminantMKLClassifier
@@ -960,6 +979,17 @@ class MKLSurvivalCV(PathCV, MKLSurvival):
         As in :class:`MKLClassifierCV`.
     weights_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_, objective_, duality_gap_
         Of the fit to all samples, as in :class:`MKLSurvival`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelmosaic import MKLSurvivalCV
+    >>> X = np.random.RandomState(0).normal(size=(60, 2))
+    >>> times = np.exp(X[:, 0])
+    >>> y = np.column_stack([times < 2, np.minimum(times, 2)])  # event, time: censored at 2
+    >>> model = MKLSurvivalCV(Cs=3, cv=3).fit(X, y)
+    >>> model.score(X, y) > 0.9
+    True
     """
 
     _model_class = MKLSurvival

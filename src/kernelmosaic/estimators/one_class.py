@@ -55,6 +55,17 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         As in :class:`MKLClassifier`.
     objective_, duality_gap_, n_iter_, n_solves_, history_
         As in :class:`MKLClassifier`.
+
+    Examples
+    --------
+    >>> from kernelmosaic import MKLOneClass
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> X, _ = make_gaussians(n_samples=100, random_state=0)
+    >>> model = MKLOneClass(nu=0.1).fit(X)
+    >>> model.predict([[50.0, 50.0]])
+    array([-1])
+    >>> bool((model.predict(X) == 1).mean() > 0.85)
+    True
     """
 
     # Models that version 0.1 saved do not have these.
