@@ -20,6 +20,7 @@ import kernelmosaic
 from kernelmosaic import BilinearMKLClassifier, LocalizedMKLClassifier, MKLClassifier
 from kernelmosaic.estimators._html import summary_html
 from kernelmosaic.kernels import Gaussian, Linear, family
+from tools.check_site import browser
 
 X, Y = load_iris(return_X_y=True)
 X, Y = X[::3], np.array(["se", "ve", "vi"])[Y[::3]]
@@ -179,3 +180,23 @@ def test_localized_and_pipelines_still_have_their_diagrams():
     model = fitted(LocalizedMKLClassifier(n_init=1, max_iter=2), X, Y)
     assert "gap of the machine under the gates" in model._repr_html_()
     assert "MKLClassifier" in make_pipeline(StandardScaler(), MKLClassifier()).fit(X, Y)._repr_html_()
+
+
+NOTEBOOK = """<style>body{{background:#111;color:#eee}}
+.jp-RenderedHTMLCommon table{{color:#fff;font-size:30px;margin:auto}}
+.jp-RenderedHTMLCommon :is(tr,th,td){{text-align:right}}
+.jp-RenderedHTMLCommon tbody tr:nth-child(odd){{background:#222}}
+</style><div class="jp-RenderedHTMLCommon"><div style="background:#fff;color:#000">{}</div></div>"""
+LOOK = """return [...document.querySelectorAll('.km-summary :is(tr,th,td)')].map(e => getComputedStyle(e)).map(s =>
+[s.color, s.backgroundColor, s.textAlign].join())"""
+
+
+def test_a_notebook_does_not_make_a_data_frame_of_it(tmp_path):
+    model = MKLClassifier([("a", Linear()), ("b", Gaussian(2.0))]).fit(X, Y == "vi")
+    (tmp_path / "page.html").write_text(NOTEBOOK.format(summary_html(model)), encoding="utf-8")
+    with browser() as window:
+        if window is None:
+            pytest.skip("no chromium with chromedriver was found")
+        window.get((tmp_path / "page.html").as_uri())
+        looks = set(window.execute_script(LOOK))
+    assert looks == {f"rgb(0, 0, 0),rgba(0, 0, 0, 0),{side}" for side in ("left", "right")}  # on the box, and numbers

@@ -13,13 +13,16 @@ from sklearn.base import BaseEstimator
 _MOST_KERNELS = 30
 _MOST_CLASSES = 12
 
-# One blue that is seen on white and on black; everything else is the page's own colour.
+# One blue that is seen on white and on black; everything else is as where it stands. Notebooks colour and align tables
+# for data frames: those here are part of scikit-learn's box, which is light in dark notebooks, too.
 _STYLE = """<style>
-.km-summary{font-size:0.9em;margin-top:0.6em;color:inherit;background:transparent}
-.km-summary table{border-collapse:collapse;border:none;margin:0.4em 0}
-.km-summary th,.km-summary td{padding:0.1em 0.6em;text-align:left;border:none;background:transparent;color:inherit}
+.km-summary{font-size:0.9em;margin:0.6em;color:inherit;background:transparent}
+.km-summary :is(table,tr,th,td){border:none!important;background:transparent;color:inherit!important}
+.km-summary tr{background:transparent!important}
+.km-summary table{border-collapse:collapse;margin:0.4em 0!important;font-size:inherit!important}
+.km-summary :is(th,td){padding:0.1em 0.6em;text-align:left!important}
 .km-summary th[scope=row]{font-weight:normal}
-.km-summary .km-number{text-align:right;font-variant-numeric:tabular-nums}
+.km-summary .km-number{text-align:right!important;font-variant-numeric:tabular-nums}
 .km-summary .km-track{min-width:9em}
 .km-summary .km-bar{height:0.8em;background:#3b8bc4}
 .km-summary .km-warning{font-weight:bold;text-decoration:underline}
