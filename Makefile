@@ -50,8 +50,9 @@ lint: $(DEV) ## ruff, mypy, codespell
 	$(BIN)/mypy
 	$(BIN)/codespell
 
-docs: $(DOCS) ## the documentation, examples run, into docs/_build/html
+docs: $(DOCS) ## the documentation, examples run, into docs/_build/html, links and pages looked at
 	$(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/_build/doctrees docs docs/_build/html
+	$(BIN)/python tools/check_site.py docs/_build/html
 
 linkcheck: $(DOCS) ## links of the documentation to other sites; needs the network
 	$(BIN)/python -m sphinx -q -b linkcheck -D plot_gallery=0 -d docs/_build/linkcheck-doctrees docs docs/_build/linkcheck

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import warnings
 import zipfile
+from importlib import import_module
 from pathlib import Path
 
 import joblib
@@ -314,9 +315,16 @@ def test_a_file_that_would_run_code_is_refused_and_runs_none(model_file, tmp_pat
 
 def test_functions_beside_classes_are_not_on_the_list(model_file):
     for name in ("os.system", "builtins.eval", "subprocess.Popen", "functools.partial", "pickle.loads", "joblib.load"):
-        assert name not in persistence.trusted_types()
-    for module in ("cli", "persistence", "gram.stack", "gram.row_blocks", "learning.newton", "datasets"):
-        assert not any(name.startswith(f"kernelmosaic.{module}") for name in persistence.trusted_types())
+        assert not persistence.is_trusted(name)
+    for module in ("cli.fit", "persistence", "gram.stack", "gram.row_blocks", "learning.newton", "datasets.entries"):
+        found = import_module(f"kernelmosaic.{module}")
+        names = [f"{kind.__module__}.{kind.__name__}" for kind in vars(found).values() if isinstance(kind, type)]
+        assert f"kernelmosaic.{module}" in {name.rpartition(".")[0] for name in names}
+        assert not any(persistence.is_trusted(name) for name in names if name.startswith(f"kernelmosaic.{module}."))
+    for name in ("kernels.gaussian.np", "kernels.base.refuse_text", "kernels.Gaussian", "estimators._base.no", "no.no"):
+        assert not persistence.is_trusted(f"kernelmosaic.{name}")
+    for name in ("datasets.load_iris", "utils._testing.MinimalClassifier", "base.BaseEstimator.x", "no.No"):
+        assert not persistence.is_trusted(f"sklearn.{name}")
     rewritten(model_file, edit_schema(b'"__class__": "Gaussian"', b'"__class__": "popen"'))
     with pytest.raises(ValueError, match=r"refused: it holds .*gaussian\.popen"):
         load(model_file)
@@ -435,20 +443,35 @@ def test_a_path_that_cannot_be_written_says_so(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_packages_that_scikit_learn_only_wraps_are_not_loaded(tmp_path):
+def test_the_types_that_skops_trusts_are_trusted_without_asking_it():
+    from skops.io._trusted_types import SKLEARN_ESTIMATOR_TYPE_NAMES
+
+    assert len(SKLEARN_ESTIMATOR_TYPE_NAMES) > 150
+    assert [name for name in SKLEARN_ESTIMATOR_TYPE_NAMES if not persistence.is_trusted(name)] == []
+
+
+def test_model_files_do_not_load_all_of_scikit_learn_and_leave_skops_alone(tmp_path):
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text("print('torch is loaded')")
     code = f"""
 import sys
-from kernelmosaic import MKLClassifier, save
-save(MKLClassifier(), {str(tmp_path / "m.skops")!r})
-print([name for name in sys.modules if name.startswith("sklearn.externals.array_api_compat.torch")])
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from kernelmosaic import MKLClassifier, load, save
+save(make_pipeline(StandardScaler(), MKLClassifier()), {str(tmp_path / "m.skops")!r})
+load({str(tmp_path / "m.skops")!r})
+others = "sklearn.gaussian_process", "sklearn.neural_network", "skops"
+print([name for name in sys.modules if name.startswith(others)])
+import skops.io
+from skops.io._trusted_types import SKLEARN_ESTIMATOR_TYPE_NAMES as known
+print("sklearn.svm._classes.SVC" in known)
 """
     source = Path(__file__).parents[1] / "src"
     path = os.pathsep.join([str(tmp_path), str(source), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-c", code]
     made = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=True)
-    assert made.stdout.split("\n") == ["[]", ""]  # neither loaded nor left behind as missing
+    assert made.stdout.split("\n")[0] == "[]"
+    assert made.stdout.split("\n")[-2] == "True"
 
 
 @pytest.mark.parametrize("header", [b"[]", b"{}", b"\xff", b"{", b"null", b"1" * 5000])

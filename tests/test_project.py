@@ -139,6 +139,23 @@ def test_the_readmes_python_prints_what_it_says(capsys):
         exec(compile(block, "README.md", "exec"), {})
 
 
+def test_what_reviewers_are_told_of_is_there():
+    told = re.findall(r"`([^`\n]+)`", (TOP / "docs/reviewing.md").read_text(encoding="utf-8"))
+    targets = re.findall(r"^([a-z-]+):", (TOP / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    files = [name for name in told if re.search(r"^\.|[/.]\w", name) and not name.startswith("datasets.")]
+    assert len(files) > 20
+    assert [name for name in files if not (TOP / name).exists()] == []
+    assert [name for name in told if name.startswith("make ") and name.removeprefix("make ") not in targets] == []
+    workflow = (TOP / ".github/workflows/test.yml").read_text(encoding="utf-8")
+    assert all(version in workflow for version in ("3.11", "3.14", "macos", "windows", "make test-lowest"))
+
+
+def test_data_sets_asked_for_by_name_are_all_that_is_fetched():
+    words = re.compile(r"^\s*(?:import|from) (?:urllib|http|socket|requests|aiohttp)\b|fetch_\w+\(", re.MULTILINE)
+    found = [path.name for path in (TOP / "src").rglob("*.py") if words.search(path.read_text(encoding="utf-8"))]
+    assert found == ["sources.py"]
+
+
 def test_the_overview_names_every_public_estimator():
     text = (TOP / "docs/overview.md").read_text(encoding="utf-8")
     for name in kernelmosaic.__all__:

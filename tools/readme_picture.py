@@ -11,6 +11,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import ConnectionPatch
+from matplotlib.text import Text
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
@@ -91,9 +92,14 @@ def main(path: str) -> None:
         axes.text(value + 0.8, place, f"{value:.1f}", va="center", fontsize=9, color=INK)
     axes.set(xlim=(45, 106), ylim=(len(bars) - 0.5, -0.5), xticks=[])
     axes.tick_params(axis="y", length=0, labelsize=9)
-    axes.set_title("odd or even: test accuracy, % (bars from 45)", fontsize=9, color=INK)
+    axes.set_title("odd or even: test accuracy, % (bars from 45)", fontsize=9, color=INK, loc="right")
     for side in ("top", "right", "bottom"):
         axes.spines[side].set_visible(False)
+    figure.canvas.draw()
+    for label in figure.findobj(Text):
+        box = label.get_window_extent()
+        if label.get_text() and not (figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1):
+            raise SystemExit(f"{label.get_text()!r} is cut off at the edge of the picture.")
     figure.savefig(path, facecolor="white")
 
 

@@ -324,8 +324,10 @@ def tensor_device(X: Any) -> str | None:
 
 
 def to_host(X: Any) -> Any:
-    """Return a tensor as an array, anything else as it is."""
-    return X.detach().cpu().numpy() if is_tensor(X) else X
+    """Return a tensor, or an array of any library of the array API, in NumPy, anything else as it is."""
+    if is_tensor(X):
+        return X.detach().cpu().numpy()
+    return np.asarray(X) if hasattr(X, "__array_namespace__") and not isinstance(X, np.ndarray | np.generic) else X
 
 
 # Memory --------------------------------------------------------------------------------------------------------------

@@ -118,6 +118,17 @@ class Softmax(LinearGating):
     References
     ----------
     Gönen and Alpaydın (2008), "Localized multiple kernel learning", eq. 3.
+
+    Examples
+    --------
+    >>> from kernelmosaic import LocalizedMKLClassifier
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> from kernelmosaic.gating import Softmax
+    >>> from kernelmosaic.kernels import Linear
+    >>> X, y = make_gaussians(n_samples=100, random_state=0)
+    >>> model = LocalizedMKLClassifier([Linear(), Linear()], gating=Softmax(scale=0.5), random_state=0).fit(X, y)
+    >>> bool(abs(model.gate(X).sum(axis=1) - 1).max() < 1e-9)
+    True
     """
 
     def values(self, V: Array, Z: Array) -> Array:
@@ -146,6 +157,17 @@ class Sigmoid(LinearGating):
     References
     ----------
     Gönen (2010), thesis, "Localized multiple kernel learning: sigmoid gating".
+
+    Examples
+    --------
+    >>> from kernelmosaic import LocalizedMKLClassifier
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> from kernelmosaic.gating import Sigmoid
+    >>> from kernelmosaic.kernels import Gaussian, Linear
+    >>> X, y = make_gaussians(n_samples=100, random_state=0)
+    >>> model = LocalizedMKLClassifier([Linear(), Gaussian()], gating=Sigmoid(), random_state=0).fit(X, y)
+    >>> bool((0 <= model.gate(X)).all() and (model.gate(X) <= 1).all())
+    True
     """
 
     def values(self, V: Array, Z: Array) -> Array:
@@ -169,6 +191,17 @@ class GaussianGating(Gating):
     ----------
     scale : float, default=1.0
         Standard deviation of the random centres at the start, in standard deviations of the inputs.
+
+    Examples
+    --------
+    >>> from kernelmosaic import LocalizedMKLClassifier
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> from kernelmosaic.gating import GaussianGating
+    >>> from kernelmosaic.kernels import Linear
+    >>> X, y = make_gaussians(n_samples=100, random_state=0)
+    >>> model = LocalizedMKLClassifier([Linear(), Linear()], gating=GaussianGating(), tol=1e-2, random_state=0)
+    >>> model.fit(X, y).gate(X).shape
+    (100, 2)
     """
 
     def __init__(self, scale: float = 1.0) -> None:
@@ -227,6 +260,17 @@ class Constant(Gating):
     References
     ----------
     Gönen and Alpaydın (2008), "Localized multiple kernel learning", section 2: a gate that does not read its input.
+
+    Examples
+    --------
+    >>> from kernelmosaic import LocalizedMKLClassifier
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> from kernelmosaic.gating import Constant
+    >>> from kernelmosaic.kernels import Gaussian, Linear
+    >>> X, y = make_gaussians(n_samples=100, random_state=0)
+    >>> model = LocalizedMKLClassifier([Linear(), Gaussian()], gating=Constant(), random_state=0).fit(X, y)
+    >>> bool((model.gate(X) == model.gate(X)[0]).all())
+    True
     """
 
     def __init__(self, weights: Any = None) -> None:

@@ -24,11 +24,11 @@ from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from functools import cache
 from importlib import import_module
+from inspect import isabstract
 from pathlib import Path
-from pkgutil import iter_modules
 from typing import Any
 
-import sklearn
+import sklearn.utils
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import InconsistentVersionWarning
 
@@ -194,6 +194,15 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = (), max_bytes
         If another version of scikit-learn wrote it.
     UserWarning
         If a newer version of kernelmosaic wrote it.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from kernelmosaic import MKLClassifier, load, save
+    >>> with TemporaryDirectory() as folder:
+    ...     save(MKLClassifier(C=3.0), f"{folder}/model.skops")
+    ...     load(f"{folder}/model.skops")
+    MKLClassifier(C=3.0)
     """
     skops_io = _skops_io()
     trusted = _names(trusted)
@@ -222,7 +231,8 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = (), max_bytes
         versions = {"current_sklearn_version": sklearn.__version__, "original_sklearn_version": header.sklearn_version}
         warnings.warn(InconsistentVersionWarning(estimator_name=name, **versions), stacklevel=2)
     try:
-        estimator = skops_io.loads(data, trusted=sorted({*trusted_types(), *trusted}))
+        # All of them are known by now.
+        estimator = skops_io.loads(data, trusted=skops_io.get_untrusted_types(data=data))
     except Exception as error:
         raise ValueError(
             f"{path} cannot be rebuilt: {error!r}. It was written by kernelmosaic {header.kernelmosaic_version} with "
@@ -236,43 +246,63 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = (), max_bytes
 
 
 def info(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> ModelFileInfo:
-    """Return what a model file says of itself, without rebuilding anything; `max_bytes` as in `load`."""
+    """Return what a model file says of itself, without rebuilding anything; `max_bytes` as in `load`.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from kernelmosaic import MKLClassifier, save
+    >>> from kernelmosaic.persistence import info
+    >>> with TemporaryDirectory() as folder:
+    ...     save(MKLClassifier(), f"{folder}/model.skops")
+    ...     info(f"{folder}/model.skops").estimator
+    'kernelmosaic.estimators.classifier.MKLClassifier'
+    """
     return _read_header(_read_file(path), path, max_bytes)
 
 
 @cache
-def trusted_types() -> frozenset[str]:
-    """Return the full names of the types that are rebuilt, beside those that skops itself trusts."""
-    names = set(_from_scikit_learn())
-    for home in _HOMES:
-        module = import_module(f"kernelmosaic.{home}")
-        names.update(_own_types(module))
-        for found in iter_modules(getattr(module, "__path__", []), f"{module.__name__}."):
-            if not found.name.rpartition(".")[2].startswith(_LATE):
-                names.update(_own_types(import_module(found.name)))
-    return frozenset(names)
+def is_trusted(name: str) -> bool:
+    """Whether a type, given by its full name, is rebuilt although skops itself does not trust it."""
+    module, _, last = name.rpartition(".")
+    if not _may_hold_types(module):
+        return False
+    try:
+        kind: Any = getattr(import_module(module), last, None)
+    except ImportError:
+        return False
+    is_its_own = isinstance(kind, type) and _type_name(kind) == name
+    if module.startswith("kernelmosaic."):
+        return is_its_own
+    is_estimator = is_its_own and issubclass(kind, BaseEstimator) and not isabstract(kind) and not last.startswith("_")
+    return is_estimator or name in _from_scikit_learn()
 
 
-def _from_scikit_learn() -> Iterable[str]:
+def _may_hold_types(module: str) -> bool:
+    """Whether a module is one whose types models may hold, and so is imported to see."""
+    package, _, rest = module.partition(".")
+    parts = rest.split(".")
+    if package == "sklearn":  # what scikit-learn itself passes over when it lists its estimators
+        return not {"tests", "externals", "conftest", "experimental", "estimator_checks"} & {*parts}
+    is_home = rest in _HOMES or rest.rpartition(".")[0] in _HOMES
+    return package == "kernelmosaic" and is_home and not parts[-1].startswith(_LATE)
+
+
+@cache
+def _from_scikit_learn() -> frozenset[str]:
     """What searches and columns hold beside estimators: splitters and their routing, scorers, patterns of names."""
     from sklearn.compose import _column_transformer, make_column_selector
     from sklearn.metrics import _scorer, get_scorer, get_scorer_names
     from sklearn.model_selection import _split
     from sklearn.utils._metadata_requests import MetadataRequest, MethodMetadataRequest
 
-    yield from map(_type_name, (make_column_selector, MetadataRequest, MethodMetadataRequest))
+    kinds: list[Any] = [make_column_selector, MetadataRequest, MethodMetadataRequest]
     if hasattr(_column_transformer, "_RemainderColsList"):  # up to scikit-learn 1.6, columns that were left over
-        yield _type_name(_column_transformer._RemainderColsList)
+        kinds.append(_column_transformer._RemainderColsList)
     for module in (_split, _scorer):
-        yield from _own_types(module)
-    yield from (_type_name(get_scorer(name)._score_func) for name in get_scorer_names())
-
-
-def _own_types(module: Any) -> Iterable[str]:
-    """The classes a module defines, not those it imports."""
-    for kind in vars(module).values():
-        if isinstance(kind, type) and kind.__module__ == module.__name__:
-            yield _type_name(kind)
+        kinds += [k for k in vars(module).values() if isinstance(k, type) and k.__module__ == module.__name__]
+    kinds += [get_scorer(name)._score_func for name in get_scorer_names()]
+    return frozenset(map(_type_name, kinds))
 
 
 def _type_name(kind: Any) -> str:
@@ -280,7 +310,7 @@ def _type_name(kind: Any) -> str:
 
 
 def _unknown_types(data: bytes, trusted: Iterable[str]) -> list[str]:
-    return sorted(set(_skops_io().get_untrusted_types(data=data)) - trusted_types() - set(trusted))
+    return [name for name in _skops_io().get_untrusted_types(data=data) if name not in trusted and not is_trusted(name)]
 
 
 def _names(trusted: Iterable[str]) -> list[str]:
@@ -422,16 +452,22 @@ def _replace_file(path: Path, data: bytes) -> None:
         part.unlink(missing_ok=True)
 
 
+@cache
 def _skops_io() -> Any:
-    # skops asks all of scikit-learn for its estimators, which would load PyTorch and Dask, too, and take seconds.
-    slow = () if "skops.io" in sys.modules else ("torch", "dask.array", "cupy")
-    hidden = {f"sklearn.externals.array_api_compat.{name}" for name in slow} - sys.modules.keys()
-    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None: seems not to be there
+    """Return skops.io: the one in use, or a copy of our own.
+
+    skops asks all of scikit-learn for its estimators, which takes a second and loads PyTorch and Dask, too. Our copy
+    finds none, since `is_trusted` knows them by name; whoever else imports skops gets one that does.
+    """
+    if "skops.io" in sys.modules:
+        return sys.modules["skops.io"]
+    others = {name for name in sys.modules if name.partition(".")[0] == "skops"}
+    tour, sklearn.utils.all_estimators = sklearn.utils.all_estimators, list
     try:
-        import skops.io as skops_io
+        return import_module("skops.io")
     except ImportError as error:
         raise ImportError('Model files need skops: pip install "kernelmosaic[persistence]"') from error
     finally:
-        for name in hidden:
+        sklearn.utils.all_estimators = tour
+        for name in [name for name in sys.modules if name.partition(".")[0] == "skops" and name not in others]:
             del sys.modules[name]
-    return skops_io

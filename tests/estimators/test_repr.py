@@ -12,19 +12,23 @@ import sklearn
 from sklearn.base import BaseEstimator
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import estimator_html_repr
 
 import kernelmosaic
 from kernelmosaic import BilinearMKLClassifier, LocalizedMKLClassifier, MKLClassifier
 from kernelmosaic.estimators._html import summary_html
 from kernelmosaic.kernels import Gaussian, Linear, family
+from tools.check_site import browser
 
 X, Y = load_iris(return_X_y=True)
 X, Y = X[::3], np.array(["se", "ve", "vi"])[Y[::3]]
 NAMES = [name for name in kernelmosaic.__all__ if name[0].isupper()]
 #: Estimators that are fitted to numbers.
 NUMBERS = ("MKLRegressor", "LocalizedMKLRegressor", "MKLSurvival")
+IN_THE_BOX = hasattr(BaseEstimator, "_get_fitted_attr_html")
 VOID = {"br", "img", "input", "link", "meta", "hr"}
 
 
@@ -100,17 +104,22 @@ def _close(word, weight):
 @pytest.mark.parametrize("name", NAMES)
 def test_it_stands_below_scikit_learns_own(name):
     model = make(name)
-    # scikit-learn numbers its diagrams: an unfitted one is theirs but for the number.
-    theirs = BaseEstimator._repr_html_inner(model)
-    assert len(model._repr_html_()) == pytest.approx(len(theirs), abs=20)
-    assert "km-summary" not in model._repr_html_()
-    assert "km-summary" not in model._repr_mimebundle_()["text/html"]
+    unfitted = (estimator_html_repr(model), model._repr_html_(), model._repr_mimebundle_()["text/html"])
+    assert not any("km-summary" in html for html in unfitted)
     model = fitted_one(name)
-    for html in (model._repr_html_(), model._repr_mimebundle_()["text/html"]):
-        assert html.endswith(summary_html(model))
-        assert html.count("km-summary") > 1
-        assert name in html
+    shown = (model._repr_html_(), model._repr_mimebundle_()["text/html"])
+    for html in (estimator_html_repr(model), *shown) if IN_THE_BOX else shown:
+        assert html.count(summary_html(model)) == 1
+        assert html.index(name) < html.index(summary_html(model))
     assert model._repr_mimebundle_()["text/plain"] == repr(model)
+
+
+@pytest.mark.skipif(not IN_THE_BOX, reason="scikit-learn 1.9 is the first whose boxes hold what was fitted")
+def test_steps_of_pipelines_and_what_searches_found_show_it_too():
+    piped = make_pipeline(StandardScaler(), MKLClassifier()).fit(X, Y == "vi")
+    assert estimator_html_repr(piped).count(summary_html(piped[-1])) == 1
+    search = GridSearchCV(MKLClassifier(), {"C": [1.0]}, cv=2).fit(X, Y == "vi")
+    assert estimator_html_repr(search).count(summary_html(search.best_estimator_)) == 1
 
 
 def test_text_display_shows_no_html():
@@ -177,3 +186,23 @@ def test_localized_and_pipelines_still_have_their_diagrams():
     model = fitted(LocalizedMKLClassifier(n_init=1, max_iter=2), X, Y)
     assert "gap of the machine under the gates" in model._repr_html_()
     assert "MKLClassifier" in make_pipeline(StandardScaler(), MKLClassifier()).fit(X, Y)._repr_html_()
+
+
+NOTEBOOK = """<style>body{{background:#111;color:#eee}}
+.jp-RenderedHTMLCommon table{{color:#fff;font-size:30px;margin:auto}}
+.jp-RenderedHTMLCommon :is(tr,th,td){{text-align:right}}
+.jp-RenderedHTMLCommon tbody tr:nth-child(odd){{background:#222}}
+</style><div class="jp-RenderedHTMLCommon"><div style="background:#fff;color:#000">{}</div></div>"""
+LOOK = """return [...document.querySelectorAll('.km-summary :is(tr,th,td)')].map(e => getComputedStyle(e)).map(s =>
+[s.color, s.backgroundColor, s.textAlign].join())"""
+
+
+def test_a_notebook_does_not_make_a_data_frame_of_it(tmp_path):
+    model = MKLClassifier([("a", Linear()), ("b", Gaussian(2.0))]).fit(X, Y == "vi")
+    (tmp_path / "page.html").write_text(NOTEBOOK.format(summary_html(model)), encoding="utf-8")
+    with browser() as window:
+        if window is None:
+            pytest.skip("no chromium with chromedriver was found")
+        window.get((tmp_path / "page.html").as_uri())
+        looks = set(window.execute_script(LOOK))
+    assert looks == {f"rgb(0, 0, 0),rgba(0, 0, 0, 0),{side}" for side in ("left", "right")}  # on the box, and numbers

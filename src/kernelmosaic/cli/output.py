@@ -276,7 +276,7 @@ def print_shares(shares: Sequence[KernelShare], gates: Any = None) -> None:
     console.print(table, highlight=False)
     left = len(shares) - len(counted)
     if left:
-        console.print(f"{left} of {len(shares)} kernels have weight 0.", highlight=False)
+        console.print(f"{left} of {len(shares)} kernels {'has' if left == 1 else 'have'} weight 0.", highlight=False)
 
 
 def _plain(text: str) -> Any:

@@ -40,6 +40,16 @@ def render_pen(
     -------
     ndarray of shape (n_samples, size * size)
         Values from 0 to 1, row by row from the top.
+
+    Examples
+    --------
+    >>> from kernelmosaic.datasets import render_pen
+    >>> image = render_pen([[0, 0], [1, 1]], offsets=[0, 2], stroke=[0, 0], size=4)
+    >>> (image.reshape(4, 4) > 0.1).astype(int)
+    array([[0, 0, 0, 1],
+           [0, 0, 1, 0],
+           [0, 1, 0, 0],
+           [1, 0, 0, 0]])
     """
     from kernelmosaic.datasets._numba_pen import ink
 
@@ -106,6 +116,12 @@ def windows(
     -------
     ndarray of bytes, shape (n_samples,)
         Each of ``before + after`` letters.
+
+    Examples
+    --------
+    >>> from kernelmosaic.datasets import windows
+    >>> windows(["ACGTAC", "TTG"], site=2, before=2, after=3)
+    array([b'ACGTA', b'TTGNN'], dtype='|S5')
     """
     before, after = check_count("before", before, 0), check_count("after", after, 1)
     site = check_count("site", site, 0)
@@ -139,6 +155,13 @@ def one_hot(sequences: ArrayLike, alphabet: str = "ATGCN", dtype: DTypeLike = np
     -------
     ndarray of shape (n_samples, length * len(alphabet))
         The indicators of the first position, then those of the second, and so on.
+
+    Examples
+    --------
+    >>> from kernelmosaic.datasets import one_hot
+    >>> one_hot(["AT", "GA"], alphabet="AGT")
+    array([[1., 0., 0., 0., 0., 1.],
+           [0., 1., 0., 1., 0., 0.]])
     """
     codes = [ord(letter) for letter in alphabet.upper()]
     if not codes or len(set(codes)) < len(codes) or max(codes) > 255:

@@ -137,12 +137,26 @@ def catalogue() -> tuple[DataSet, ...]:
 
 
 def names() -> list[str]:
-    """Return the names `load` takes, in the catalogue's order; the papers' names and other spellings do as well."""
+    """Return the names `load` takes, in the catalogue's order; the papers' names and other spellings do as well.
+
+    Examples
+    --------
+    >>> from kernelmosaic.datasets import names
+    >>> names()[:3]
+    ['banana', 'german_numeric', 'heart']
+    """
     return list(_catalogue())
 
 
 def unavailable() -> dict[str, str]:
-    """Return the sets of the papers that cannot be had, each with the reason or a stand-in."""
+    """Return the sets of the papers that cannot be had, each with the reason or a stand-in.
+
+    Examples
+    --------
+    >>> from kernelmosaic.datasets import unavailable
+    >>> sorted(unavailable())[:2]
+    ['ACCEPTORS', 'ARABIDOPSIS']
+    """
     return dict(_UNAVAILABLE)
 
 

@@ -91,6 +91,13 @@ def make_gaussians(
     References
     ----------
     Gönen and Alpaydın (2011), "Regularizing multiple kernel learning using response surface methodology", Table 1.
+
+    Examples
+    --------
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> X, y = make_gaussians(n_components=4, n_samples=100, random_state=0)
+    >>> X.shape, sorted(set(y.tolist()))
+    ((100, 2), [-1, 1])
     """
     mixture = mixture_of(n_components)
     n_samples = check_count("n_samples", n_samples)
@@ -112,6 +119,13 @@ def bayes_decision(X: ArrayLike, n_components: int = 4) -> Array:
     Returns
     -------
     ndarray of shape (n_samples,)
+
+    Examples
+    --------
+    >>> from kernelmosaic.datasets import bayes_decision, make_gaussians
+    >>> X, y = make_gaussians(n_components=4, n_samples=1000, random_state=0)
+    >>> bool(((bayes_decision(X, n_components=4) > 0) == (y > 0)).mean() > 0.85)
+    True
     """
     mixture, X = mixture_of(n_components), _check_plane(X)
     return mixture.log_joint(X, +1) - mixture.log_joint(X, -1)
@@ -197,6 +211,13 @@ def make_waveform(
     References
     ----------
     Breiman, Friedman, Olshen and Stone (1984), "Classification and Regression Trees", section 2.6.2.
+
+    Examples
+    --------
+    >>> from kernelmosaic.datasets import make_waveform
+    >>> X, y = make_waveform(n_samples=50, random_state=0)
+    >>> X.shape
+    (50, 21)
     """
     n_samples = check_count("n_samples", n_samples)
     rng = check_random_state(random_state)
@@ -233,6 +254,13 @@ def make_ringnorm(
     References
     ----------
     Breiman (1996), "Bias, variance, and arcing classifiers", technical report 460, Statistics Department, Berkeley.
+
+    Examples
+    --------
+    >>> from kernelmosaic.datasets import make_ringnorm
+    >>> X, y = make_ringnorm(n_samples=50, random_state=0)
+    >>> X.shape
+    (50, 20)
     """
     n_samples, n_features = check_count("n_samples", n_samples), check_count("n_features", n_features)
     rng = check_random_state(random_state)

@@ -136,6 +136,14 @@ def join_views(views: Mapping[str, NDArray[Any]]) -> tuple[NDArray[Any], dict[st
     X : ndarray of shape (n_samples, n_features)
     columns : dict of str to ndarray
         As kernels take them: ``[(name, Linear(), columns[name]) for name in columns]``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelmosaic.datasets import join_views
+    >>> X, columns = join_views({"a": np.zeros((3, 2)), "b": np.ones((3, 1))})
+    >>> X.shape, columns["b"].tolist()
+    ((3, 3), [2])
     """
     edges = np.cumsum([0, *(view.shape[1] for view in views.values())])
     columns = {name: np.arange(a, b) for name, a, b in zip(views, edges[:-1], edges[1:], strict=True)}

@@ -375,6 +375,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
     def _sample_weight(self, sample_weight: Any, X: Any) -> NDArray[np.float64] | None:
         if sample_weight is None:
             return None
+        sample_weight = to_host(sample_weight)
         try:
             given = np.asarray(sample_weight, dtype=np.float64)
         except (TypeError, ValueError):

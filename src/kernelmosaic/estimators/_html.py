@@ -13,13 +13,16 @@ from sklearn.base import BaseEstimator
 _MOST_KERNELS = 30
 _MOST_CLASSES = 12
 
-# One blue that is seen on white and on black; everything else is the page's own colour.
+# One blue that is seen on white and on black; everything else is as where it stands. Notebooks colour and align tables
+# for data frames: those here are part of scikit-learn's box, which is light in dark notebooks, too.
 _STYLE = """<style>
-.km-summary{font-size:0.9em;margin-top:0.6em;color:inherit;background:transparent}
-.km-summary table{border-collapse:collapse;border:none;margin:0.4em 0}
-.km-summary th,.km-summary td{padding:0.1em 0.6em;text-align:left;border:none;background:transparent;color:inherit}
+.km-summary{font-size:0.9em;margin:0.6em;color:inherit;background:transparent}
+.km-summary :is(table,tr,th,td){border:none!important;background:transparent;color:inherit!important}
+.km-summary tr{background:transparent!important}
+.km-summary table{border-collapse:collapse;margin:0.4em 0!important;font-size:inherit!important}
+.km-summary :is(th,td){padding:0.1em 0.6em;text-align:left!important}
 .km-summary th[scope=row]{font-weight:normal}
-.km-summary .km-number{text-align:right;font-variant-numeric:tabular-nums}
+.km-summary .km-number{text-align:right!important;font-variant-numeric:tabular-nums}
 .km-summary .km-track{min-width:9em}
 .km-summary .km-bar{height:0.8em;background:#3b8bc4}
 .km-summary .km-warning{font-weight:bold;text-decoration:underline}
@@ -29,14 +32,24 @@ _STYLE = """<style>
 class FittedSummaryMixin(BaseEstimator):
     """Adds to scikit-learn's HTML of a fitted estimator what was learned; an unfitted one shows what it always did."""
 
-    def _repr_html_inner(self) -> str:
-        return f"{super()._repr_html_inner()}{summary_html(self)}"
+    if hasattr(BaseEstimator, "_get_fitted_attr_html"):
+        # In the estimator's own box, and so also where it is a step of a pipeline or what a search found.
+        def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
+            attributes = super()._get_fitted_attr_html(doc_link)
+            table = attributes._repr_html_inner()
+            attributes._repr_html_inner = lambda: f"{table}{summary_html(self)}"
+            return attributes
 
-    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
-        bundle: dict[str, str] = super()._repr_mimebundle_(**options)
-        if "text/html" in bundle:
-            bundle["text/html"] += summary_html(self)
-        return bundle
+    else:  # before scikit-learn 1.9: below the diagram
+
+        def _repr_html_inner(self) -> str:
+            return f"{super()._repr_html_inner()}{summary_html(self)}"
+
+        def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+            bundle: dict[str, str] = super()._repr_mimebundle_(**options)
+            if "text/html" in bundle:
+                bundle["text/html"] += summary_html(self)
+            return bundle
 
 
 def summary_html(model: Any) -> str:

@@ -300,12 +300,18 @@ class PathCV(BaseEstimator):
         return self.scoring is None or isinstance(self.scoring, str)
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Return what `fit` passes on: ``groups`` and such to the splitter, ``sample_weight`` to the scorer."""
+        """Return what `fit` passes on: ``groups`` and such to the splitter, ``sample_weight`` to the scorer.
+
+        Without `scoring`, folds are scored by ``score``: what it is to be given, ``set_score_request`` says.
+        """
         to_split = MethodMapping().add(caller="fit", callee="split")
         to_score = MethodMapping().add(caller="fit", callee="score")
         router = MetadataRouter(owner=type(self).__name__).add_self_request(self)
-        cv = self._splitter()
-        return router.add(splitter=cv, method_mapping=to_split).add(scorer=self._scorer(), method_mapping=to_score)
+        # A scorer that passes on to this estimator's own would ask it for its routing, which is asked for here.
+        scorer = self._get_metadata_request() if self.scoring is None else self._scorer()
+        return router.add(splitter=self._splitter(), method_mapping=to_split).add(
+            scorer=scorer, method_mapping=to_score
+        )
 
 
 def _all(items: Any) -> range:
@@ -565,6 +571,16 @@ class LocalizedMKLClassifierCV(ClassifierPathCV, LocalizedMKLClassifier):
         As in :class:`MKLClassifierCV`; the weights are mean gates.
     weights_, gating_params_, kernel_names_, dual_coef_, support_, intercept_, objective_, duality_gap_, classes_
         Of the fit to all samples, as in :class:`LocalizedMKLClassifier`.
+
+    Examples
+    --------
+    >>> from kernelmosaic import LocalizedMKLClassifierCV
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> from kernelmosaic.kernels import Linear
+    >>> X, y = make_gaussians(n_samples=80, random_state=0)
+    >>> model = LocalizedMKLClassifierCV([Linear(), Linear()], Cs=[1, 10], cv=2, n_init=1, tol=1e-2, random_state=0)
+    >>> model.fit(X, y).C_ in (1, 10), model.predict_proba(X[:3]).shape
+    (True, (3, 2))
     """
 
     _model_class = LocalizedMKLClassifier
@@ -660,6 +676,15 @@ class DiscriminantMKLClassifierCV(ClassifierPathCV, DiscriminantMKLClassifier):
         As in :class:`MKLClassifierCV`.
     weights_, kernel_names_, dual_coef_, intercept_, objective_, duality_gap_, explained_ratio_, classes_
         Of the fit to all samples, as in :class:`DiscriminantMKLClassifier`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from kernelmosaic import DiscriminantMKLClassifierCV
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = DiscriminantMKLClassifierCV(Cs=5).fit(X, y)
+    >>> model.score(X, y) > 0.95, model.transform(X).shape
+    (True, (150, 2))
     """
 
     _model_class = DiscriminantMKLClassifier
@@ -954,6 +979,17 @@ class MKLSurvivalCV(PathCV, MKLSurvival):
         As in :class:`MKLClassifierCV`.
     weights_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_, objective_, duality_gap_
         Of the fit to all samples, as in :class:`MKLSurvival`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelmosaic import MKLSurvivalCV
+    >>> X = np.random.RandomState(0).normal(size=(60, 2))
+    >>> times = np.exp(X[:, 0])
+    >>> y = np.column_stack([times < 2, np.minimum(times, 2)])  # event, time: censored at 2
+    >>> model = MKLSurvivalCV(Cs=3, cv=3).fit(X, y)
+    >>> model.score(X, y) > 0.9
+    True
     """
 
     _model_class = MKLSurvival

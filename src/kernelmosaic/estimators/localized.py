@@ -525,6 +525,16 @@ objective_, duality_gap_, n_iter_, n_solves_, history_
     References
     ----------
     Gönen and Alpaydın (2010), "Localized multiple kernel regression".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelmosaic import LocalizedMKLRegressor
+    >>> from kernelmosaic.kernels import Linear
+    >>> X = np.linspace(-1, 1, 60)[:, np.newaxis]
+    >>> model = LocalizedMKLRegressor([Linear(), Linear()], C=10, random_state=0).fit(X, np.abs(X[:, 0]))
+    >>> model.score(X, np.abs(X[:, 0])) > 0.9, model.gate(X).shape
+    (True, (60, 2))
     """
 
     def __init__(
@@ -605,6 +615,15 @@ class LocalizedMKLOneClass(BaseLocalized, MKLOneClass):
     weights_, gating_params_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_, \
 objective_, duality_gap_, n_iter_, n_solves_, history_
         As in :class:`LocalizedMKLClassifier`.
+
+    Examples
+    --------
+    >>> from kernelmosaic import LocalizedMKLOneClass
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> X, _ = make_gaussians(n_samples=100, random_state=0)
+    >>> model = LocalizedMKLOneClass(nu=0.1, random_state=0).fit(X)
+    >>> model.predict([[50.0, 50.0]]), model.gate(X).shape
+    (array([-1]), (100, 3))
     """
 
     def __init__(

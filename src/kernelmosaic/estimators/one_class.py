@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import OutlierMixin
 
+from kernelmosaic.backend import to_host
 from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators._training_set import Counted, TrainingSet, level_of_caller
 from kernelmosaic.kernels.base import Kernel
@@ -54,6 +55,17 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         As in :class:`MKLClassifier`.
     objective_, duality_gap_, n_iter_, n_solves_, history_
         As in :class:`MKLClassifier`.
+
+    Examples
+    --------
+    >>> from kernelmosaic import MKLOneClass
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> X, _ = make_gaussians(n_samples=100, random_state=0)
+    >>> model = MKLOneClass(nu=0.1).fit(X)
+    >>> model.predict([[50.0, 50.0]])
+    array([-1])
+    >>> bool((model.predict(X) == 1).mean() > 0.85)
+    True
     """
 
     # Models that version 0.1 saved do not have these.
@@ -149,6 +161,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
 
     def decision_function(self, X: Any, available: Any = None) -> NDArray[np.float64]:
         """Return the signed distances: negative for novel samples; `available` is that of :meth:`fit`."""
+        X = to_host(X)
         rounding = _ROUNDING["single" if getattr(X, "dtype", None) == np.float32 else "double"]
         return self._distances(self._outputs(X, available), rounding)
 

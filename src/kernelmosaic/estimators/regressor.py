@@ -53,6 +53,16 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     References
     ----------
     Gönen and Alpaydın (2011), "Regularizing multiple kernel learning using response surface methodology".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelmosaic import MKLRegressor
+    >>> from kernelmosaic.kernels import Gaussian, Linear
+    >>> X = np.linspace(0, 6, 60)[:, np.newaxis]
+    >>> model = MKLRegressor([("line", Linear()), ("bell", Gaussian(1.0))], C=10).fit(X, np.sin(X[:, 0]))
+    >>> model.score(X, np.sin(X[:, 0])) > 0.95
+    True
     """
 
     # Models that version 0.1 saved do not have them.

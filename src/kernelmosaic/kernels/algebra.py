@@ -84,6 +84,12 @@ class Sum(_Pair):
     ----------
     left_, right_ : Kernel
         The fitted clones.
+
+    Examples
+    --------
+    >>> from kernelmosaic.kernels import Gaussian, Linear
+    >>> Linear() + Gaussian(1.0)
+    Linear() + Gaussian(width=1.0)
     """
 
     @staticmethod
@@ -106,6 +112,12 @@ class Product(_Pair):
     ----------
     left_, right_ : Kernel
         The fitted clones.
+
+    Examples
+    --------
+    >>> from kernelmosaic.kernels import Gaussian, Linear
+    >>> Linear() * Gaussian(1.0)
+    Linear() * Gaussian(width=1.0)
     """
 
     @staticmethod
@@ -138,6 +150,13 @@ class Scaled(Kernel):
     ----------
     kernel_ : Kernel
         The fitted clone.
+
+    Examples
+    --------
+    >>> from kernelmosaic.kernels import Linear
+    >>> (2.0 * Linear())([[1.0], [3.0]])
+    array([[ 2.,  6.],
+           [ 6., 18.]])
     """
 
     def __init__(self, factor: float, kernel: Kernel) -> None:

@@ -12,7 +12,15 @@ from kernelmosaic.kernels.base import Block, StatisticKernel, is_whole, pairwise
 
 
 class Linear(StatisticKernel):
-    """k(x, z) = ⟨x, z⟩."""
+    """k(x, z) = ⟨x, z⟩.
+
+    Examples
+    --------
+    >>> from kernelmosaic.kernels import Linear
+    >>> Linear()([[1.0, 2.0], [0.0, 1.0]])
+    array([[5., 2.],
+           [2., 1.]])
+    """
 
     statistic: ClassVar[str] = "products"
 
@@ -34,6 +42,13 @@ class Polynomial(StatisticKernel):
         The degree, at least 1.
     offset : float, default=1.0
         What is added to the inner product; with 0 only the monomials of exactly this degree remain.
+
+    Examples
+    --------
+    >>> from kernelmosaic.kernels import Polynomial
+    >>> Polynomial(degree=2)([[1.0], [2.0]])
+    array([[ 4.,  9.],
+           [ 9., 25.]])
     """
 
     statistic: ClassVar[str] = "products"

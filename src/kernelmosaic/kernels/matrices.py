@@ -229,6 +229,15 @@ class Precomputed(MatrixRows):
         Similarities between all samples, training and test; symmetric and positive semi-definite up to rounding. An
         array, a memory map or a data frame. 32-bit matrices stay 32-bit. A sample whose row and column are NaN lacks
         this view: estimators with further kernels go by those.
+
+    Examples
+    --------
+    >>> from kernelmosaic import MKLClassifier
+    >>> from kernelmosaic.kernels import Precomputed
+    >>> K = [[2.0, 1.0, 0.0], [1.0, 2.0, 0.0], [0.0, 0.0, 1.0]]
+    >>> model = MKLClassifier([Precomputed(K)]).fit([0, 2], ["a", "b"])  # samples are row numbers
+    >>> model.predict([1])
+    array(['a'], dtype='<U1')
     """
 
     matrix_parameter: ClassVar[str] = "K"
@@ -446,6 +455,14 @@ class Diffusion(MatrixRows):
     References
     ----------
     Kondor and Lafferty (2002), "Diffusion kernels on graphs and other discrete structures".
+
+    Examples
+    --------
+    >>> from kernelmosaic.kernels import Diffusion
+    >>> chain = [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
+    >>> K = Diffusion(chain)([0, 1, 2])
+    >>> bool(K[0, 1] > K[0, 2])
+    True
     """
 
     matrix_parameter: ClassVar[str] = "adjacency"

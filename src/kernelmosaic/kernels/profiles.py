@@ -18,6 +18,14 @@ class Correlation(Kernel):
 
     It is the inner product of the rows after each is centred and scaled to length one. A constant row has no direction
     left once it is centred: it stands for the zero vector, and its similarity to every sample, itself included, is 0.
+
+    Examples
+    --------
+    >>> from kernelmosaic.kernels import Correlation
+    >>> Correlation()([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0], [3.0, 2.0, 1.0]]).round(6)
+    array([[ 1.,  1., -1.],
+           [ 1.,  1., -1.],
+           [-1., -1.,  1.]])
     """
 
     def validate(self, X: Any) -> Any:
@@ -64,6 +72,15 @@ class FFT(Kernel):
     References
     ----------
     Lanckriet, De Bie, Cristianini, Jordan and Noble (2004), "A statistical framework for genomic data fusion".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelmosaic.kernels import FFT
+    >>> waves = np.sin(np.outer([1, 2], np.linspace(0, 2 * np.pi, 16, endpoint=False)))
+    >>> K = FFT()(waves)
+    >>> bool(K[0, 1] < K[0, 0])
+    True
     """
 
     def __init__(self, width: float | str = "median", n_frequencies: int | None = None) -> None:

@@ -41,6 +41,16 @@ class Projected(Kernel):
     References
     ----------
     Gönen and Alpaydın (2010), "Supervised learning of local projection kernels".
+
+    Examples
+    --------
+    >>> from kernelmosaic import LocalizedMKLClassifier
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> from kernelmosaic.kernels import Linear, Projected
+    >>> X, y = make_gaussians(n_samples=100, random_state=0)
+    >>> model = LocalizedMKLClassifier([Projected(Linear(), 1), Projected(Linear(), 1)], tol=1e-2, random_state=0)
+    >>> model.fit(X, y).transform(X).shape
+    (100, 2)
     """
 
     accepts_sparse = True

@@ -82,6 +82,13 @@ class Spectrum(SequenceKernel):
     References
     ----------
     Leslie, Eskin and Noble (2002), "The spectrum kernel: a string kernel for SVM protein classification".
+
+    Examples
+    --------
+    >>> from kernelmosaic.kernels import Spectrum
+    >>> Spectrum(length=2)([["abab"], ["bab"]])
+    array([[5., 3.],
+           [3., 2.]])
     """
 
     def __init__(self, length: int = 3) -> None:
@@ -170,6 +177,13 @@ class WeightedDegree(SequenceKernel):
     References
     ----------
     Rätsch and Sonnenburg (2004), "Accurate splice site prediction for Caenorhabditis elegans".
+
+    Examples
+    --------
+    >>> from kernelmosaic.kernels import WeightedDegree
+    >>> K = WeightedDegree(degree=2)([["acgt"], ["acga"], ["tttt"]])
+    >>> bool(K[0, 1] > K[0, 2])
+    True
     """
 
     def __init__(self, degree: int = 3) -> None:
@@ -249,6 +263,13 @@ class SmithWaterman(SequenceKernel):
     ----------
     Liao and Noble (2003), "Combining pairwise sequence similarity and support vector machines for detecting remote
     protein evolutionary and structural relationships".
+
+    Examples
+    --------
+    >>> from kernelmosaic.kernels import SmithWaterman
+    >>> K = SmithWaterman()([["ACGTACGT"], ["TTACGTAC"], ["GGGGGGGG"]])  # needs parasail
+    >>> bool(K[0, 1] > K[0, 2])
+    True
     """
 
     def __init__(self, matrix: str = "blosum62", gap_open: int = 11, gap_extend: int = 1) -> None:

@@ -268,6 +268,15 @@ class PerColumn(BaseEstimator):
     ----------
     kernel : Kernel
         The pattern.
+
+    Examples
+    --------
+    >>> from kernelmosaic import MKLClassifier
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> from kernelmosaic.kernels import Gaussian, per_column
+    >>> X, y = make_gaussians(n_samples=100, random_state=0)
+    >>> MKLClassifier(per_column(Gaussian())).fit(X, y).kernel_names_
+    ['gaussian[0]', 'gaussian[1]']
     """
 
     def __init__(self, kernel: Kernel) -> None:

@@ -64,6 +64,14 @@ class DecisionRegionDisplay:
         The samples, a class each.
     support_vectors_ : PathCollection or None
         The rings.
+
+    Examples
+    --------
+    >>> from kernelmosaic import MKLClassifier, plots
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> X, y = make_gaussians(n_samples=80, random_state=0)
+    >>> display = plots.DecisionRegionDisplay.from_estimator(MKLClassifier().fit(X, y), X, y)
+    >>> display.figure_.savefig("region.png")
     """
 
     x_grid: Array

@@ -55,6 +55,16 @@ class GatingDisplay:
     ----------
     ax_, figure_
         Where it was drawn.
+
+    Examples
+    --------
+    >>> from kernelmosaic import LocalizedMKLClassifier, plots
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> from kernelmosaic.kernels import Linear
+    >>> X, y = make_gaussians(n_samples=80, random_state=0)
+    >>> model = LocalizedMKLClassifier([Linear(), Linear()], random_state=0).fit(X, y)
+    >>> display = plots.GatingDisplay.from_estimator(model, X)
+    >>> display.figure_.savefig("gates.png")
     """
 
     X: Any
@@ -236,6 +246,16 @@ class LocalKernelDisplay:
     ----------
     ax_, figure_, image_
         Where it was drawn.
+
+    Examples
+    --------
+    >>> from kernelmosaic import LocalizedMKLClassifier, plots
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> from kernelmosaic.kernels import Linear
+    >>> X, y = make_gaussians(n_samples=80, random_state=0)
+    >>> model = LocalizedMKLClassifier([Linear(), Linear()], random_state=0).fit(X, y)
+    >>> display = plots.LocalKernelDisplay.from_estimator(model, X, y)
+    >>> display.figure_.savefig("kernel.png")
     """
 
     K: Array

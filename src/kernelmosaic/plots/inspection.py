@@ -78,6 +78,14 @@ class KernelSignificanceDisplay:
         One per kernel.
     image_ : AxesImage or None
         The heat map.
+
+    Examples
+    --------
+    >>> from kernelmosaic import MKLClassifier, inspection, plots
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> X, y = make_gaussians(n_samples=80, random_state=0)
+    >>> found = inspection.kernel_significance(MKLClassifier(), X, y, n_permutations=19, random_state=0)
+    >>> plots.KernelSignificanceDisplay(found).plot().figure_.savefig("significance.png")
     """
 
     result: KernelSignificance
@@ -185,6 +193,14 @@ class StabilityDisplay:
         The intervals.
     image_ : AxesImage or None
         The heat map.
+
+    Examples
+    --------
+    >>> from kernelmosaic import MKLClassifier, inspection, plots
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> X, y = make_gaussians(n_samples=80, random_state=0)
+    >>> found = inspection.stability(MKLClassifier(), X, y, n_resamples=10, random_state=0)
+    >>> plots.StabilityDisplay(found).plot().figure_.savefig("stability.png")
     """
 
     result: Stability
@@ -258,6 +274,14 @@ class KernelImportanceDisplay:
         Where it was drawn.
     bars_ : dict from str to BarContainer
         Of "dropped" and "permuted".
+
+    Examples
+    --------
+    >>> from kernelmosaic import MKLClassifier, inspection, plots
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> X, y = make_gaussians(n_samples=80, random_state=0)
+    >>> found = inspection.kernel_importance(MKLClassifier(), X, y, cv=2, random_state=0)
+    >>> plots.KernelImportanceDisplay(found).plot().figure_.savefig("importance.png")
     """
 
     result: KernelImportance

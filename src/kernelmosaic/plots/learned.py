@@ -47,6 +47,14 @@ class KernelWeightsDisplay:
         The heat map: one row per kernel in the order of `shown_`, one column per class.
     shown_ : ndarray of int
         Which kernels are shown, from top to bottom.
+
+    Examples
+    --------
+    >>> from kernelmosaic import MKLClassifier, plots
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> X, y = make_gaussians(n_samples=80, random_state=0)
+    >>> display = plots.KernelWeightsDisplay.from_estimator(MKLClassifier().fit(X, y))
+    >>> display.figure_.savefig("weights.png")
     """
 
     weights: Array
@@ -225,6 +233,14 @@ class ConvergenceDisplay:
         The axes of the gap, and the figure.
     objective_lines_, gap_lines_ : list of Line2D
         One a course.
+
+    Examples
+    --------
+    >>> from kernelmosaic import MKLClassifier, plots
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> X, y = make_gaussians(n_samples=80, random_state=0)
+    >>> display = plots.ConvergenceDisplay.from_estimator(MKLClassifier().fit(X, y))
+    >>> display.figure_.savefig("convergence.png")
     """
 
     courses: list[Course]

@@ -46,6 +46,14 @@ class ValidationPathDisplay:
         Where it was drawn.
     lines_ : dict from norm to Line2D
         The mean scores.
+
+    Examples
+    --------
+    >>> from kernelmosaic import MKLClassifierCV, plots
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> X, y = make_gaussians(n_samples=80, random_state=0)
+    >>> display = plots.ValidationPathDisplay.from_estimator(MKLClassifierCV(Cs=3, cv=2).fit(X, y))
+    >>> display.figure_.savefig("path.png")
     """
 
     Cs: Array
@@ -126,6 +134,14 @@ class WeightsPathDisplay:
         One per kernel, in the order of `shown_`.
     shown_ : ndarray of int
         Which kernels are shown.
+
+    Examples
+    --------
+    >>> from kernelmosaic import MKLClassifierCV, plots
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> X, y = make_gaussians(n_samples=80, random_state=0)
+    >>> display = plots.WeightsPathDisplay.from_estimator(MKLClassifierCV(Cs=3, cv=2, norms=[1]).fit(X, y))
+    >>> display.figure_.savefig("weights.png")
     """
 
     Cs: Array

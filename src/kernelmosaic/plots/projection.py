@@ -42,6 +42,14 @@ class ProjectionDisplay:
         Where it was drawn.
     figure_ : Figure
         Its figure.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from kernelmosaic import DiscriminantMKLClassifier, plots
+    >>> X, y = load_iris(return_X_y=True)
+    >>> display = plots.ProjectionDisplay.from_estimator(DiscriminantMKLClassifier().fit(X, y), X, y)
+    >>> display.figure_.savefig("projection.png")
     """
 
     points: Array

@@ -49,6 +49,17 @@ class ResponseSurfaceDisplay:
         Its figure.
     contours_ : QuadContourSet
         The filled contours.
+
+    Examples
+    --------
+    >>> from kernelmosaic import MKLClassifier, model_selection, plots
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> from kernelmosaic.kernels import Gaussian, Linear, Polynomial
+    >>> X, y = make_gaussians(n_samples=80, random_state=0)
+    >>> model = MKLClassifier([Linear(), Polynomial(), Gaussian()])
+    >>> search = model_selection.ResponseSurfaceSearchCV(model, cv=2, max_iter=1).fit(X, y)
+    >>> display = plots.ResponseSurfaceDisplay.from_search(search)
+    >>> display.figure_.savefig("surface.png")
     """
 
     x: Array

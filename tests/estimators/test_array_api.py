@@ -1,0 +1,70 @@
+"""Arrays of libraries that follow the array API: read once, into NumPy, with scikit-learn's dispatch and without."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.model_selection import cross_val_score
+
+import kernelmosaic
+from kernelmosaic import MKLClassifier
+from kernelmosaic.backend import to_host
+from kernelmosaic.kernels import Gaussian, Linear
+
+xp = pytest.importorskip("array_api_strict")
+
+RNG = np.random.RandomState(0)
+X = RNG.normal(size=(48, 4))
+Y = (X[:, 0] + 0.3 * RNG.normal(size=48) > 0).astype(int)
+WEIGHT = RNG.uniform(0.5, 2.0, size=48)
+KERNELS = [("a", Linear(), [0, 1]), ("b", Gaussian(2.0), [2, 3])]
+NAMES = [name for name in kernelmosaic.__all__ if name[0].isupper()]
+
+
+@pytest.fixture
+def dispatch(monkeypatch):
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # scikit-learn insists
+    try:
+        sklearn.set_config(array_api_dispatch=True)
+    except ImportError as error:  # SciPy is older than that
+        pytest.skip(str(error))
+    yield
+    sklearn.set_config(array_api_dispatch=False)
+
+
+@pytest.mark.usefixtures("dispatch")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", NAMES)
+def test_every_estimator_takes_them_and_answers_in_numpy(name):
+    y = np.column_stack([Y, np.exp(X[:, 0])]) if "Survival" in name else Y
+    options = {"Cs": [1.0], "cv": 2} if name.endswith("CV") else {}
+    options |= {"n_init": 1, "max_iter": 1} if name.startswith("Localized") else {}
+    make = getattr(kernelmosaic, name)
+    expected = make(KERNELS, **options).fit(X, y)
+    model = make(KERNELS, **options).fit(xp.asarray(X), xp.asarray(y))
+    found = model.predict(xp.asarray(X))
+    assert type(found) is np.ndarray
+    np.testing.assert_array_equal(found, expected.predict(X))
+    np.testing.assert_array_equal(model.contributions(xp.asarray(X)), expected.contributions(X))
+
+
+@pytest.mark.usefixtures("dispatch")
+def test_searches():
+    A, b = xp.asarray(X), xp.asarray(Y)
+    found = cross_val_score(MKLClassifier(KERNELS), A, b, cv=2)
+    np.testing.assert_allclose(found, cross_val_score(MKLClassifier(KERNELS), X, Y, cv=2))
+
+
+def test_weights_masks_and_scores_without_dispatch():
+    A, b, weight, mask = map(xp.asarray, (X, Y, WEIGHT, np.arange(96).reshape(48, 2) % 7 > 0))
+    model = MKLClassifier(KERNELS).fit(A, b, sample_weight=weight, available=mask)
+    expected = MKLClassifier(KERNELS).fit(X, Y, sample_weight=WEIGHT, available=np.asarray(mask))
+    np.testing.assert_array_equal(model.predict(A, available=mask), expected.predict(X, available=np.asarray(mask)))
+    assert float(model.score(A, b)) == expected.score(X, Y)
+
+
+def test_what_is_no_foreign_array_stays_as_it_is(tmp_path):
+    memory_map = np.memmap(tmp_path / "x", dtype=np.float64, mode="w+", shape=(2, 2))
+    for given in (X, memory_map, np.float64(1.0), [1.0], None):
+        assert to_host(given) is given

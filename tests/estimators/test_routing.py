@@ -1,0 +1,118 @@
+"""Metadata routed by scikit-learn: weights, groups and masks reach what asked for them; checked by a plain loop."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.exceptions import UnsetMetadataPassedError
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import kernelmosaic
+from kernelmosaic import MKLClassifier, MKLClassifierCV
+from kernelmosaic.kernels import Gaussian, Linear
+from kernelmosaic.model_selection import ResponseSurfaceSearchCV
+
+RNG = np.random.RandomState(0)
+X = RNG.normal(size=(60, 4))
+Y = (X[:, 0] + X[:, 2] ** 2 + 0.4 * RNG.normal(size=60) > 0.8).astype(int)
+WEIGHT = RNG.uniform(0.1, 3.0, size=60)
+GROUPS = np.arange(60) % 6
+KERNELS = [("a", Linear(), [0, 1]), ("b", Gaussian(2.0), [2, 3])]
+CV = [name for name in kernelmosaic.__all__ if name.endswith("CV")]
+
+
+@pytest.fixture(autouse=True)
+def routing():
+    with sklearn.config_context(enable_metadata_routing=True):
+        yield
+
+
+def weighted():
+    return MKLClassifier(KERNELS, tol=1e-6).set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+
+
+def pipeline(model):
+    return make_pipeline(StandardScaler().set_fit_request(sample_weight=False), model)
+
+
+def loop_scores(C):
+    """Weighted accuracy of each fold of groups, weighted fit."""
+    for train, held in GroupKFold(3).split(X, Y, GROUPS):
+        scaler = StandardScaler().fit(X[train])
+        model = MKLClassifier(KERNELS, C=C, tol=1e-6).fit(scaler.transform(X[train]), Y[train], WEIGHT[train])
+        yield np.average(model.predict(scaler.transform(X[held])) == Y[held], weights=WEIGHT[held])
+
+
+def test_pipelines_and_searches_pass_weights_and_groups_on():
+    Z = StandardScaler().fit_transform(X)
+    piped = pipeline(weighted()).fit(X, Y, sample_weight=WEIGHT)
+    plain = MKLClassifier(KERNELS, tol=1e-6).fit(Z, Y, WEIGHT)
+    np.testing.assert_array_equal(piped.decision_function(X), plain.decision_function(Z))
+    assert np.abs(plain.decision_function(Z) - MKLClassifier(KERNELS).fit(Z, Y).decision_function(Z)).max() > 0.05
+
+    expected = [list(loop_scores(C)) for C in (0.1, 10.0)]
+    search = GridSearchCV(pipeline(weighted()), {"mklclassifier__C": [0.1, 10.0]}, cv=GroupKFold(3))
+    search.fit(X, Y, sample_weight=WEIGHT, groups=GROUPS)
+    found = [[search.cv_results_[f"split{f}_test_score"][i] for f in range(3)] for i in range(2)]
+    np.testing.assert_allclose(found, expected)
+    model = pipeline(weighted().set_params(C=10.0))
+    crossed = cross_validate(model, X, Y, params={"sample_weight": WEIGHT, "groups": GROUPS}, cv=GroupKFold(3))
+    np.testing.assert_allclose(crossed["test_score"], expected[1])
+    surface = ResponseSurfaceSearchCV(pipeline(weighted()), on=["mklclassifier__C"], cv=GroupKFold(3), max_iter=0)
+    surface.fit(X, Y, sample_weight=WEIGHT, groups=GROUPS)
+    np.testing.assert_allclose(surface.cv_results_["mean_test_score"][0], np.mean(list(loop_scores(1.0))))
+
+
+def test_what_nobody_asked_for_is_refused():
+    for model in (GridSearchCV(MKLClassifier(KERNELS), {"C": [1.0]}), make_pipeline(MKLClassifier(KERNELS))):
+        with pytest.raises(UnsetMetadataPassedError, match="sample_weight"):
+            model.fit(X, Y, sample_weight=WEIGHT)
+    with pytest.raises(UnsetMetadataPassedError, match=r"sample_weight.*score"):
+        MKLClassifierCV(KERNELS, Cs=[1.0]).fit(X, Y, sample_weight=WEIGHT)
+    with pytest.raises(TypeError, match="colour"):
+        MKLClassifierCV(KERNELS, Cs=[1.0]).fit(X, Y, colour=GROUPS)
+
+
+def test_requests_outlive_clones_and_parameters():
+    model = clone(weighted()).set_params(C=2.0)
+    assert model.get_metadata_routing().fit.requests == {"sample_weight": True, "available": None}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", CV)
+def test_estimators_that_choose_c_route_to_their_folds(name):
+    """In a pipeline, groups reach the splitter; without `scoring` folds are scored by the estimator's own score."""
+    y = np.column_stack([Y, np.exp(X[:, 0])]) if "Survival" in name else X[:, 0] if "Regressor" in name else Y
+    quick = {"n_init": 1, "max_iter": 2} if "Localized" in name else {}
+    model = getattr(kernelmosaic, name)(KERNELS, cv=GroupKFold(3), Cs=[1.0], **quick)
+    found = pipeline(model).fit(X, y, groups=GROUPS)[-1]
+    folds = list(GroupKFold(3).split(X, Y, GROUPS))
+    Z = StandardScaler().fit_transform(X)
+    np.testing.assert_array_equal(found.scores_, clone(model).set_params(cv=folds).fit(Z, y).scores_)
+
+
+def test_weights_of_samples_reach_the_scores_of_folds_if_asked_for():
+    model = MKLClassifierCV(KERNELS, Cs=[10.0], norms=[1], cv=GroupKFold(3), tol=1e-6)
+    model.set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+    search = pipeline(model).fit(X, Y, sample_weight=WEIGHT, groups=GROUPS)[-1]
+    unweighted = clone(model).set_score_request(sample_weight=False)
+    other = pipeline(unweighted).fit(X, Y, sample_weight=WEIGHT, groups=GROUPS)[-1]
+    hits = other.scores_[:, 0] * 20  # of twenty samples in a fold
+    np.testing.assert_allclose(hits, np.round(hits))
+    assert np.any(search.scores_ != other.scores_)
+
+
+def test_masks_of_views_are_metadata_too():
+    available = np.ones((60, 2), dtype=bool)
+    available[::4, 1] = False
+    gone = X.copy()
+    gone[::4, 2:] = np.nan
+    model = MKLClassifier(KERNELS).set_fit_request(available=True).set_predict_request(available=True)
+    piped = make_pipeline(model).fit(X, Y, available=available)
+    expected = MKLClassifier(KERNELS).fit(gone, Y)
+    np.testing.assert_array_equal(piped.predict(X, available=available), expected.predict(gone))
+    np.testing.assert_array_equal(piped[-1].weights_, expected.weights_)

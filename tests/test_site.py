@@ -1,0 +1,52 @@
+"""What `make docs` runs on the pages it built: it finds what is broken, and leaves alone what is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools.check_site import broken_links, browser, faults
+
+GOOD = """<!doctype html><title>.</title><meta name="viewport" content="width=device-width">
+<style>pre, div { overflow-x: auto } a:focus { outline: 3px solid red }</style>
+<main><h1 id="top">Title</h1><pre>{long}</pre><div><table><tr><td>{long}</table></div><p><a href="#top">up</a></main>"""
+
+
+def test_links_to_files_and_headings_that_are_not_there(tmp_path):
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a.html").write_text(
+        '<h1 id="x y"></h1><a href="b/c.html#z"></a><a href="#x%20y"></a><a href="none.html"></a><img src="p.png">'
+        '<a href="https://example.org/none"></a><a href="b/c.html#no"></a><a href="mailto:a@b.org"></a>'
+    )
+    (tmp_path / "b" / "c.html").write_text('<p id="z"></p><a href="../a.html"></a><a href="../a.html#none"></a>')
+    assert list(broken_links(tmp_path)) == [
+        "a.html: b/c.html#no leads nowhere",
+        "a.html: none.html leads nowhere",
+        "a.html: p.png leads nowhere",
+        "b/c.html: ../a.html#none leads nowhere",
+    ]
+
+
+def test_what_does_not_fit_is_faint_or_hides_the_focus(tmp_path):
+    good = GOOD.replace("{long}", "word" * 200)
+    bad = {
+        "wide": good.replace("overflow-x: auto", ""),
+        "signature": good.replace("</main>", f"<p>{'name=None,' * 40}</main>"),
+        "faint": good.replace("<h1 ", '<h1 style="color: #bbb" '),
+        "dark": good.replace("<style>", "<style>@media (prefers-color-scheme: dark) { h1 { background: #333 } }"),
+        "focus": good.replace("outline: 3px solid red", "outline: none"),
+    }
+    with browser() as window:
+        if window is None:
+            pytest.skip("no chromium with chromedriver was found")
+        found = {}
+        for name, page in {"good": good, **bad}.items():
+            (tmp_path / f"{name}.html").write_text(page)
+            found[name] = list(faults(window, tmp_path / f"{name}.html"))
+    assert found["good"] == []
+    for name, words in {"wide": "over the edge", "signature": "over the edge", "focus": "cannot be seen"}.items():
+        assert found[name]
+        assert all(words in fault for fault in found[name]), found[name]
+    assert [fault.split(": ")[0] for fault in found["faint"]] == [
+        f"faint.html, {width} pixels, {scheme}" for width in (390, 1280) for scheme in ("light", "dark")
+    ]
+    assert found["dark"] == [f"dark.html, {width} pixels, dark: 'Title' is hard to see" for width in (390, 1280)]
