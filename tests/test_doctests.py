@@ -28,6 +28,7 @@ def test_examples_of_docstrings(name, tmp_path, monkeypatch):
     pyplot.switch_backend("Agg")  # closes all figures, too: of many open ones there would be a warning
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # an example that warns is a bad example
+        warnings.filterwarnings("ignore", category=DeprecationWarning, module="matplotlib|pyparsing")  # of older ones
         result = doctest.testmod(
             import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS, raise_on_error=False
         )

@@ -7,6 +7,7 @@ import pytest
 import sklearn
 from sklearn.base import clone
 from sklearn.exceptions import UnsetMetadataPassedError
+from sklearn.metrics import get_scorer
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -55,14 +56,16 @@ def test_pipelines_and_searches_pass_weights_and_groups_on():
     assert np.abs(plain.decision_function(Z) - MKLClassifier(KERNELS).fit(Z, Y).decision_function(Z)).max() > 0.05
 
     expected = [list(loop_scores(C)) for C in (0.1, 10.0)]
-    search = GridSearchCV(pipeline(weighted()), {"mklclassifier__C": [0.1, 10.0]}, cv=GroupKFold(3))
+    # Before version 1.7 a pipeline does not hand the weights on to its own score.
+    folds = {"cv": GroupKFold(3), "scoring": get_scorer("accuracy").set_score_request(sample_weight=True)}
+    search = GridSearchCV(pipeline(weighted()), {"mklclassifier__C": [0.1, 10.0]}, **folds)
     search.fit(X, Y, sample_weight=WEIGHT, groups=GROUPS)
     found = [[search.cv_results_[f"split{f}_test_score"][i] for f in range(3)] for i in range(2)]
     np.testing.assert_allclose(found, expected)
     model = pipeline(weighted().set_params(C=10.0))
-    crossed = cross_validate(model, X, Y, params={"sample_weight": WEIGHT, "groups": GROUPS}, cv=GroupKFold(3))
+    crossed = cross_validate(model, X, Y, params={"sample_weight": WEIGHT, "groups": GROUPS}, **folds)
     np.testing.assert_allclose(crossed["test_score"], expected[1])
-    surface = ResponseSurfaceSearchCV(pipeline(weighted()), on=["mklclassifier__C"], cv=GroupKFold(3), max_iter=0)
+    surface = ResponseSurfaceSearchCV(pipeline(weighted()), on=["mklclassifier__C"], max_iter=0, **folds)
     surface.fit(X, Y, sample_weight=WEIGHT, groups=GROUPS)
     np.testing.assert_allclose(surface.cv_results_["mean_test_score"][0], np.mean(list(loop_scores(1.0))))
 
