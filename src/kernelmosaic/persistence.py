@@ -459,7 +459,7 @@ def _skops_io() -> Any:
     skops asks all of scikit-learn for its estimators, which takes a second and loads PyTorch and Dask, too. Our copy
     finds none, since `is_trusted` knows them by name; whoever else imports skops gets one that does.
     """
-    if "skops.io" in sys.modules:
+    if sys.modules.get("skops.io") is not None:
         return sys.modules["skops.io"]
     others = {name for name in sys.modules if name.partition(".")[0] == "skops"}
     tour, sklearn.utils.all_estimators = sklearn.utils.all_estimators, list
