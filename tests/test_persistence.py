@@ -510,6 +510,6 @@ def test_damage_anywhere_is_an_error_or_harmless(model_file, fitted):
 
 def test_without_skops_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "skops.io", None)
-    monkeypatch.setattr(persistence, "_skops_io", persistence._skops_io.__wrapped__)  # it may have been found before
+    persistence._skops_io.cache_clear()
     with pytest.raises(ImportError, match=r"kernelmosaic\[persistence\]"):
         save(MKLClassifier(), tmp_path / "m")
