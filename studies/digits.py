@@ -1,0 +1,390 @@
+"""Digits and census: MNIST and a9a with their published splits, exactly and in low rank, on the host and on a GPU.
+
+    python studies/digits.py --data FOLDER [--output FOLDER] [--jobs 2]
+    python studies/digits.py --data FOLDER --device cuda --only "mnist 60000 exact" "a9a 32561 exact"
+    python studies/digits.py --page
+
+FOLDER, or the environment variable KERNELMOSAIC_DATA, holds mnist.npz and a9a.npz. `--only` takes the beginnings of
+names of units, and runs them in that order; units whose name has the word exact and more than 10,000 samples need
+`--device`. Every fit that is done is kept in the folder of the run: a stopped run goes on where it was. Writes
+docs/studies/digits*.csv, the picture and docs/studies_digits.md once all are there.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from functools import cached_property
+from itertools import product
+from typing import Any, NamedTuple
+
+import common
+import numpy as np
+from common import Row, Store, cpu_time, data_file, machine, markdown, read_table, write_table
+from joblib import Parallel, delayed
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.kernel_approximation import Nystroem
+from sklearn.metrics import log_loss
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import SVC, LinearSVC
+
+from kernelmosaic import MKLClassifier
+from kernelmosaic.kernels import Gaussian
+
+PAGE, PICTURE = common.TOP / "docs" / "studies_digits.md", "studies_digits_weights.png"
+SIDE, BINS, CELLS = 28, 8, 7
+#: Widths in median distances, and C, were chosen by the units named "choice", on training samples alone.
+CHOICE = 8_000, 4_000
+FACTORS, CS = (0.4, 0.6, 0.8, 1.2), (1, 10)
+MNIST = {
+    "pixels": (0.6,),
+    "upright pixels": (0.6, 1.2),
+    "orientations": (0.8,),
+    "upright orientations": (0.6, 1.2),
+}
+CENSUS = {"columns": (1, 2, 4)}
+KERNELS = {"mnist": MNIST, "a9a": CENSUS}
+#: One kernel: of the pixels, and of the view that is best alone.
+SINGLES = {
+    "mnist": {"pixels": ("pixels", 0.6), "best view": ("upright orientations", 0.8)},
+    "a9a": {"best view": ("columns", 4)},
+}
+EXACT = 10_000
+WHOLE, CS_CHOSEN, RANKS = {"mnist": 60_000, "a9a": 32_561}, {"mnist": 10, "a9a": 1}, {"mnist": 500, "a9a": 100}
+NORMS: dict[str, Row] = {"ℓ1": {"norm": 1}, "ℓ2": {"norm": 2}, "uniform": {"weights": "uniform"}}
+FEATURES = "Nystroem + LinearSVC"
+
+
+class Unit(NamedTuple):
+    """One fit: to how many samples of which problem, and how."""
+
+    problem: str
+    n: int
+    way: str
+    method: str
+    calibrated: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.problem} {self.n} {self.way}: {self.method}" + (", calibrated" if self.calibrated else "")
+
+    @property
+    def on_device(self) -> bool:
+        return self.way == "exact" and self.n > EXACT
+
+
+def all_units() -> list[Unit]:
+    """Return every fit, those that tell most first."""
+    found = []
+    for name, n in WHOLE.items():
+        learned, singles = list(NORMS), list(SINGLES[name])
+        for size in (EXACT, n):
+            found += [Unit(name, size, "exact", method) for method in (*learned, *singles)]
+            found += [Unit(name, size, "SVC", method) for method in singles]
+            found += [Unit(name, size, "exact", "ℓ1", True)]
+        found += [Unit(name, n, "low rank", method) for method in (*learned, FEATURES)]
+        found += [Unit(name, n, "low rank", method, True) for method in ("ℓ1", FEATURES)]
+        found += [Unit(name, EXACT, "SVC", "best view", True)]
+    return found
+
+
+# Views of an image ---------------------------------------------------------------------------------------------------
+
+
+def upright(images: np.ndarray) -> np.ndarray:
+    """Shift the centre of mass to the middle, and shear until height and breadth do not correlate."""
+    y, x = np.mgrid[:SIDE, :SIDE].astype(np.float32)
+    mass = images.sum(axis=(1, 2))
+    cy, cx = ((images * axis).sum(axis=(1, 2)) / mass for axis in (y, x))
+    dy, dx = y - cy[:, None, None], x - cx[:, None, None]
+    slope = (images * dy * dx).sum(axis=(1, 2)) / (images * dy * dy).sum(axis=(1, 2))
+    off = np.arange(SIDE, dtype=np.float32) - (SIDE - 1) / 2
+    shifted = _interpolated(images.transpose(0, 2, 1), (off + cy[:, None])[:, None, :]).transpose(0, 2, 1)
+    return _interpolated(shifted, off + (cx[:, None] + slope[:, None] * off)[:, :, None])
+
+
+def _interpolated(images: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Read rows at places between their columns; outside is black."""
+    low = np.floor(places).astype(np.intp)
+    share = places - low
+    padded = np.pad(images, ((0, 0), (0, 0), (1, 1)))
+
+    def at(columns: np.ndarray) -> np.ndarray:
+        columns = np.broadcast_to(np.clip(columns + 1, 0, SIDE + 1), images.shape)
+        return np.take_along_axis(padded, columns, axis=2)
+
+    return (1 - share) * at(low) + share * at(low + 1)
+
+
+def orientations(images: np.ndarray) -> np.ndarray:
+    """Return how much grey changes in each of 8 directions around 7 × 7 places; square roots of shares."""
+    width = SIDE / CELLS
+    centres = (np.arange(CELLS) + 0.5) * width - 0.5
+    pool = np.maximum(0, 1 - np.abs(np.arange(SIDE) - centres[:, None]) / width).astype(np.float32)
+    down, right = np.gradient(images, axis=(1, 2))
+    size, angle = np.hypot(down, right), np.arctan2(down, right) * np.float32(BINS / (2 * np.pi))
+    maps = []
+    for direction in range(BINS):
+        off = np.abs((angle - direction + BINS / 2) % BINS - BINS / 2)
+        maps.append(pool @ (size * np.maximum(0, 1 - off)) @ pool.T)
+    shares = np.stack(maps, axis=1).reshape(len(images), -1)
+    return np.sqrt(shares / shares.sum(axis=1, keepdims=True))
+
+
+def views_of(images: np.ndarray) -> np.ndarray:
+    """Return all views side by side, in the order of MNIST."""
+    straight = upright(images)
+    flat = (one.reshape(len(images), -1) for one in (images, straight))
+    return np.hstack([*flat, orientations(images), orientations(straight)]).astype(np.float32)
+
+
+# Units ---------------------------------------------------------------------------------------------------------------
+
+
+class Problem:
+    """Samples with a published split, and where in their columns the views are."""
+
+    def __init__(self, name: str, path: Any, jobs: int) -> None:
+        self.name, self.path, self.jobs = name, path, jobs
+        self.kernels = KERNELS[name]
+        self.C, self.rank, self.singles = CS_CHOSEN[name], RANKS[name], SINGLES[name]
+
+    @cached_property
+    def data(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        with np.load(self.path) as file:
+            X, y, train, test = (file[key] for key in ("X", "y", "train", "test"))
+        # In the order of the files digits of one writer follow each other.
+        train = np.random.default_rng(0).permutation(train)
+        if self.name == "mnist":
+            parts = np.array_split(X.reshape(-1, SIDE, SIDE).astype(np.float32) / 255, len(X) // 500)
+            X = np.concatenate(Parallel(n_jobs=self.jobs, prefer="threads")(delayed(views_of)(one) for one in parts))
+        else:
+            X = X.astype(np.float64)
+        return X, y, train, test
+
+    @cached_property
+    def columns(self) -> dict[str, slice]:
+        widths = (SIDE**2, SIDE**2, BINS * CELLS**2, BINS * CELLS**2) if self.name == "mnist" else (123,)
+        ends = np.cumsum((0, *widths))
+        return {view: slice(int(a), int(b)) for view, a, b in zip(self.kernels, ends, ends[1:], strict=False)}
+
+    def part(self, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return so many of the training samples, and all test samples."""
+        X, y, train, test = self.data
+        return X[train[:n]], y[train[:n]], X[test], y[test]
+
+    def all_kernels(self) -> list[Any]:
+        return [self.one(view, factor) for view, factors in self.kernels.items() for factor in factors]
+
+    def one(self, view: str, factor: float) -> Any:
+        return f"{view}, {factor:g}", Gaussian(factor=factor), self.columns[view]
+
+    # What a unit does.
+
+    def choice(self) -> Row:
+        """Return the error on training samples held out of `SVC` with every view, width and C."""
+        X, y, train, _ = self.data
+        n, held = CHOICE
+        rows, others = train[:n], train[n : n + held]
+        found: Row = {"errors": {}}
+        with cpu_time(found, "seconds"):
+            for view, factor in product(self.kernels, FACTORS if self.name == "mnist" else self.kernels["columns"]):
+                columns = self.columns[view]
+                kernel = Gaussian(factor=factor).fit(X[rows, columns])
+                K, K_held = kernel(X[rows, columns]), kernel(X[others, columns], X[rows, columns])
+                for C in CS:
+                    wrong = SVC(kernel="precomputed", C=C, cache_size=1000).fit(K, y[rows]).predict(K_held) != y[others]
+                    found["errors"][f"{view}, {factor:g}, {C}"] = float(wrong.mean())
+            for (method, settings), C in product(NORMS.items(), CS):
+                model = MKLClassifier(self.all_kernels(), C=C, **settings).fit(X[rows], y[rows])
+                found["errors"][f"{method}, {C}"] = float(np.mean(model.predict(X[others]) != y[others]))
+        return found
+
+    def run(self, unit: Unit, device: str | None) -> Row:
+        """Fit to so many training samples, and compare with the test samples."""
+        X, y, X_test, y_test = self.part(unit.n)
+        model = self.model(unit, device)
+        found: Row = {}
+        start = time.perf_counter()
+        with cpu_time(found, "seconds"):
+            model.fit(X, y)
+        found["wall"] = time.perf_counter() - start
+        start = time.perf_counter()
+        predicted = model.predict(X_test)
+        found |= {"predicting": time.perf_counter() - start, "error": float(np.mean(predicted != y_test))}
+        if isinstance(model, MKLClassifier):
+            weights = np.atleast_2d(model.weights_)
+            found["weights"] = (weights / weights.sum(axis=1, keepdims=True)).tolist()
+            found |= {"gap": float(np.max(model.duality_gap_)), "solves": int(np.sum(model.n_solves_))}
+        if unit.calibrated:
+            P = model.predict_proba(X_test)
+            right = model.classes_[:, None] == y_test
+            found["log loss"] = float(log_loss(y_test, P, labels=model.classes_))
+            found["Brier"] = float(((P - right.T) ** 2).sum(axis=1).mean())
+            found["ECE"] = calibration_error(P.max(axis=1), model.classes_[P.argmax(axis=1)] == y_test)
+        return found
+
+    def model(self, unit: Unit, device: str | None) -> Any:
+        """Return the estimator of a unit."""
+        C, rank = self.C, self.rank
+        low = {"approximation": "nystroem", "rank": rank, "slack": 2} if unit.way == "low rank" else {}
+        if unit.method in NORMS or (unit.method in self.singles and unit.way != "SVC"):
+            kernels = self.all_kernels() if unit.method in NORMS else [self.one(*self.singles[unit.method])]
+            settings = NORMS.get(unit.method, {"weights": "uniform"}) | low
+            calibration = "sigmoid" if unit.calibrated else None
+            return MKLClassifier(kernels, C=C, calibration=calibration, device=device, random_state=0, **settings)
+        view, factor = self.singles.get(unit.method, self.singles["best view"])
+
+        def machine(gamma: float) -> Any:
+            if unit.way == "SVC":
+                return SVC(C=C, gamma=gamma, cache_size=2000)
+            rank_of_all = rank * len(self.all_kernels())
+            return make_pipeline(Nystroem(gamma=gamma, n_components=rank_of_all, random_state=0), LinearSVC(C=C))
+
+        return OneView(self.columns[view], machine, factor, unit.calibrated)
+
+
+class OneView:
+    """A machine of scikit-learn on the columns of one view, its width as ours measure it."""
+
+    def __init__(self, columns: slice, make: Callable[[float], Any], factor: float, calibrated: bool) -> None:
+        self.columns, self.make, self.factor, self.calibrated = columns, make, factor, calibrated
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> None:
+        X = X[:, self.columns]
+        model = self.make(Gaussian(factor=self.factor).fit(X).width_ ** -2)
+        self.model = (CalibratedClassifierCV(model, cv=5, ensemble=False) if self.calibrated else model).fit(X, y)
+        self.classes_ = self.model.classes_
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        return self.model.predict(X[:, self.columns])
+
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        return self.model.predict_proba(X[:, self.columns])
+
+
+def calibration_error(confidence: np.ndarray, right: np.ndarray, bins: int = 15) -> float:
+    """Return the mean distance between confidence and accuracy, over bins of equal width weighted by their samples."""
+    place = np.minimum((confidence * bins).astype(int), bins - 1)
+    off = np.bincount(place, right, bins) - np.bincount(place, confidence, bins)
+    return float(np.abs(off).sum() / len(right))
+
+
+def run(options: Any) -> None:
+    """Run the units that are missing, and write tables, picture and page once all are there."""
+    problems = {name: Problem(name, data_file(options.data, f"{name}.npz"), options.jobs) for name in WHOLE}
+    # Pixels at the rim hardly vary, and are not to be scaled up.
+    warnings.filterwarnings("ignore", message=".*hardly counts")
+    units = {unit.name: unit for unit in all_units()}
+    choices = {f"{name} choice": problem for name, problem in problems.items()}
+    names = [*choices, *units]
+    store = Store(options.output, "digits")
+    wanted = [
+        name
+        for one in options.only or [""]
+        for name in names
+        if name == one or (one not in names and name.startswith(one))
+    ]
+    if not options.device:
+        wanted = [name for name in wanted if name in choices or not units[name].on_device]
+    missing = store.missing(dict.fromkeys(wanted))
+    start = time.monotonic()
+    warm: set[tuple[str, str | None]] = set()
+    for done, name in enumerate(missing, start=1):
+        if name in choices:
+            found = choices[name].choice()
+        else:
+            unit = units[name]
+            device = options.device if unit.on_device else None
+            if (unit.way, device) not in warm:  # what is compiled at the first fit is not the fit's time
+                problems[unit.problem].run(unit._replace(n=3000), device)
+                warm.add((unit.way, device))
+            found = problems[unit.problem].run(unit, device) | {"machine": machine(), "device": _device(device)}
+        store.add(name, found)
+        error = f"{100 * found['error']:.2f} %, {found['wall']:.1f} s" if "error" in found else ""
+        print(f"{done} of {len(missing)}, {time.monotonic() - start:.0f} s: {name} {error}", flush=True)
+    left = store.missing(names)
+    if left:
+        print(f"{len(left)} of {len(names)} units are missing, the first is {left[0]!r}; no page is made.")
+    else:
+        write_tables(store)
+        write_page()
+
+
+def _device(device: str | None) -> str:
+    if not device or not device.startswith("cuda"):
+        return device or ""
+    import torch
+
+    return str(torch.cuda.get_device_name(device))
+
+
+# Tables, picture and page --------------------------------------------------------------------------------------------
+
+
+def write_tables(store: Store) -> None:
+    """Write what the page is made from: the fits, the choice of widths and C, the weights of the kernels."""
+    fits, weights = [], []
+    for unit in all_units():
+        found = store.units[unit.name]
+        line = {"problem": unit.problem, "n": unit.n, "way": unit.way, "method": unit.method}
+        line |= {"calibrated": "yes" if unit.calibrated else "no", "error": f"{100 * found['error']:.2f}"}
+        for key in ("log loss", "Brier", "ECE", "gap"):
+            line[key] = f"{found[key]:.4g}" if key in found else ""
+        line |= {"cpu_seconds": f"{found['seconds']:.1f}", "seconds": f"{found['wall']:.1f}"}
+        fits.append(line | {"predicting": f"{found['predicting']:.1f}", "machine": found["device"] or found["machine"]})
+        if unit.method in ("ℓ1", "ℓ2") and not unit.calibrated:
+            kernels = [f"{view}, {factor:g}" for view, factors in KERNELS[unit.problem].items() for factor in factors]
+            for place, row in enumerate(found["weights"]):
+                label = {"problem": unit.problem, "n": unit.n, "way": unit.way, "method": unit.method, "class": place}
+                weights.append(label | {f"kernel {m}": f"{w:.3f}" for m, w in enumerate(row)} | {"kernels": kernels})
+    write_table("digits", fits)
+    common.write_table("digits_weights", _by_kernel(weights))
+    choices = []
+    for name in WHOLE:
+        for tried, error in store.units[f"{name} choice"]["errors"].items():
+            choices.append({"problem": name, "tried": tried, "error": f"{100 * error:.2f}"})
+    write_table("digits_choice", choices)
+
+
+def _by_kernel(weights: list[Row]) -> list[Row]:
+    """Return a line per kernel: its share of the weights in every class."""
+    lines = []
+    for row in weights:
+        for m, kernel in enumerate(row["kernels"]):
+            label = {key: row[key] for key in ("problem", "n", "way", "method", "class")}
+            lines.append(label | {"kernel": kernel, "share": row[f"kernel {m}"]})
+    return lines
+
+
+def page() -> str:
+    """Return the page, made from the committed tables alone."""
+    rows = read_table("digits")
+    return TEXT.format(fits=markdown(list(rows[0]), [list(row.values()) for row in rows]), picture=PICTURE)
+
+
+TEXT = """\
+# Digits and census
+
+{fits}
+
+![Weights](images/{picture})
+"""
+
+
+def write_page() -> None:
+    PAGE.write_text(page(), encoding="utf-8")
+    print(f"{PAGE} is made.")
+
+
+def main() -> None:
+    options = common.arguments(__doc__ or "", device=True)
+    if options.page:
+        write_page()
+    else:
+        run(options)
+
+
+if __name__ == "__main__":
+    main()
