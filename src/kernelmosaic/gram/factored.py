@@ -82,7 +82,7 @@ class FactoredGram(Gram):
         Unless it is to be precise, features in single precision may be multiplied in single precision.
         """
 
-    def sweep(self, direction: Array | None, residual: Array, rule: Callable[..., Any], rows: Any) -> Sweep:
+    def sweep(self, direction: Any, residual: Any, rule: Callable[..., Any], rows: Any) -> Sweep:
         """Follow a direction d and look at its end: Z d, Zᵀβ and the normal matrix of θ, in one trip where trips cost.
 
         Parameters
@@ -96,7 +96,7 @@ class FactoredGram(Gram):
         rows : tuple of ndarray of shape (n,)
             What the rule knows of each sample; the same arrays in every pass.
         """
-        change = np.zeros_like(residual) if direction is None else self.apply(direction)
+        change = 0.0 * residual if direction is None else self.apply(direction)
         beta, theta = rule(residual - change, *rows)
         return Sweep(change, self.adjoint(beta), lambda: self.normal_matrix(theta))
 

@@ -91,8 +91,7 @@ def _by_steps(gram: FactoredGram, program: Program, start: Vector | None, tol: f
         near = _Near(gram, program, program.feasible(start))
         if near.solution.gap <= tol or (not _is_narrow(gram) and near.improve(tol, _patience(gram))):
             return near.solution
-    # A device forms the matrices of interior points faster than it takes steps.
-    if gram.backend is NUMPY and gram.shift is None and program.has_losses and program.target.any():
+    if gram.shift is None and program.has_losses and program.target.any():
         passes = 0 if near is None else near.solution.n_iter
         if near is None:
             newton = ProximalNewton(gram, program, program.feasible(np.zeros(program.n_samples)))

@@ -23,6 +23,7 @@ _ROUNDING = 1e-12
 _MANY, _RULER = 4000, 1000
 #: ... this far to both sides of where these few would have it.
 _NEARBY = 8
+_VECTORS = ("target", "lower", "upper", "ridge")
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,7 @@ class Program:
         """Return the program with its vectors where a backend keeps them."""
         if backend is NUMPY:
             return self
-        vectors = {name: backend.asarray(getattr(self, name)) for name in ("target", "lower", "upper", "ridge")}
-        return replace(self, **vectors)
+        return replace(self, **{name: backend.asarray(getattr(self, name)) for name in _VECTORS})
 
     @property
     def has_ridge(self) -> bool:
@@ -102,11 +102,11 @@ class Program:
         """Return the primal objective of the machine f + intercept, where values = Kβ and quadratic = ½βᵀKβ."""
         residual = self.target - values - intercept
         u = self.conjugate_argmax(residual)
-        if not np.all(np.isfinite(u)):
+        if not bool(backend_of(u).xp.isfinite(u).all()):
             return np.inf
         return require_finite(quadratic + float(self._loss(u, residual, intercept)))
 
-    def best_intercept(self, values: Vector) -> float:
+    def best_intercept(self, values: Any) -> float:
         """Return the intercept that minimises the primal objective given Kβ.
 
         If a whole range does, it is the middle of the range, or its one end if it has but one.
@@ -118,9 +118,9 @@ class Program:
             return 0.5 * (low + high)
         return next((end for end in (low, high) if np.isfinite(end)), 0.0)
 
-    def _best_intercepts(self, z: Vector) -> tuple[float, float]:
+    def _best_intercepts(self, z: Any) -> tuple[float, float]:
         """Return the first and the last best intercept for z = t − Kβ: where Σu, which falls with it, is the total."""
-        if len(z) > _MANY:
+        if len(z) > _MANY or backend_of(z) is not NUMPY:
             few, z, size = self._unsettled(z)
             return few._exact_intercepts(z, size)
         return self._exact_intercepts(z)
@@ -142,15 +142,18 @@ class Program:
                 return float(root), float(root)
         return float(knots[left]), float(knots[left])
 
-    def _unsettled(self, z: Vector) -> tuple[Program, Vector, float]:
-        """Return the program of the samples whose u depends on where the best intercept is, and their z.
+    def _unsettled(self, z: Any) -> tuple[Program, Vector, float]:
+        """Return the program of the samples whose u depends on where the best intercept is, and their z, on the host.
 
         What the others add to the sum is taken off its total; their size, too, is returned, since it rounds the sum.
         The knots of every so manieth sample are a ruler; its own best intercept says where on it to look.
         """
-        some = np.arange(0, len(z), len(z) // _RULER)
-        ruler = np.sort(np.concatenate([z[some] - self.epsilon, z[some] + self.epsilon]))
-        guess = int(np.searchsorted(ruler, self.subsampled(some).best_intercept(self.target[some] - z[some])))
+        backend = backend_of(z)
+        some = np.arange(0, len(z), max(len(z) // _RULER, 1))
+        own = backend.to_numpy(z[backend.index(some)])
+        ruler = np.sort(np.concatenate([own - self.epsilon, own + self.epsilon]))
+        few = self.subsampled(backend.index(some))
+        guess = int(np.searchsorted(ruler, few.best_intercept(few.target - own)))
         low, high, step = guess - _NEARBY, guess + _NEARBY, _NEARBY
         while low >= 0 and self._surplus(z - ruler[min(low, len(ruler) - 1)]) <= 0:
             low, step = low - step, 2 * step
@@ -162,11 +165,11 @@ class Program:
             over = z - self.epsilon - self.ridge * self.upper > last
             under = z + self.epsilon - self.ridge * self.lower < first
         zero = (z - self.epsilon < first) & (z + self.epsilon > last)
-        left = np.flatnonzero(~(over | under | zero))
+        left = backend.nonzero(~(over | under | zero))
         settled = float(self.upper[over].sum() + self.lower[under].sum())
-        box = {name: getattr(self, name)[left] for name in ("target", "lower", "upper", "ridge")}
-        size = float(np.abs(self.upper[over]).sum() + np.abs(self.lower[under]).sum())
-        return replace(self, **box, total=(self.total or 0.0) - settled), z[left], size
+        size = float(abs(self.upper[over]).sum() + abs(self.lower[under]).sum())
+        few = replace(self._fetched(left), total=(self.total or 0.0) - settled)
+        return few, backend.to_numpy(z[left]), size
 
     def _knots(self, z: Vector) -> Vector:
         """Return the intercepts, in order, where some u of the conjugate at z − intercept bends, between infinities."""
@@ -183,7 +186,7 @@ class Program:
         """
         u = self.conjugate_argmax(residual)
         surplus = float(u.sum() - (self.total or 0.0))
-        size = float(np.abs(u).sum()) + apart
+        size = float(abs(u).sum()) + apart
         return 0.0 if np.isfinite(size) and abs(surplus) <= _ROUNDING * size else surplus
 
     def _steepness(self, residual: Vector) -> float:
@@ -210,16 +213,16 @@ class Program:
         moved = np.where((beta <= before.lower) & (beta < 0), self.lower, moved)
         return np.clip(np.where(np.isfinite(moved), moved, beta), self.lower, self.upper)
 
-    def subsampled(self, rows: NDArray[np.intp]) -> Program:
+    def subsampled(self, rows: Any) -> Program:
         """Return the program of some samples in which each stands for as many as were left out beside it."""
-        share = self.n_samples / len(rows)
-        return replace(
-            self,
-            target=self.target[rows],
-            lower=share * self.lower[rows],
-            upper=share * self.upper[rows],
-            ridge=self.ridge[rows] / share,
-        )
+        share, few = self.n_samples / len(rows), self._fetched(rows)
+        return replace(few, lower=share * few.lower, upper=share * few.upper, ridge=few.ridge / share)
+
+    def _fetched(self, rows: Any) -> Program:
+        """Return the program of some samples, its vectors on the host."""
+        fetch = backend_of(self.target).to_numpy
+        vectors: dict[str, Any] = {name: fetch(getattr(self, name)[rows]) for name in _VECTORS}
+        return replace(self, **vectors)
 
     def require_feasible(self) -> None:
         """Raise a ValueError unless some β within the box sums to the total."""
@@ -261,14 +264,15 @@ class Solution:
     n_iter: int
 
 
-def certify(program: Program, beta: Vector, values: Vector, n_iter: int, noise: float = 0.0) -> Solution:
-    """Return the solution with its intercept and certified relative duality gap, from β and Kβ."""
+def certify(program: Program, beta: Any, values: Any, n_iter: int, noise: float = 0.0) -> Solution:
+    """Return the solution with its intercept and certified relative duality gap, from β and Kβ where the program is."""
     quadratic = 0.5 * float(beta @ values)
     dual = program.linear_value(beta) - quadratic
     intercept = program.best_intercept(values)
     primal = program.primal_value(quadratic, values, intercept)
     require_finite(dual)
-    return Solution(beta, intercept, values, dual, relative_gap(primal, dual, noise), n_iter)
+    fetch = backend_of(beta).to_numpy
+    return Solution(fetch(beta), intercept, fetch(values), dual, relative_gap(primal, dual, noise), n_iter)
 
 
 def require_finite(value: float) -> float:

@@ -10,17 +10,19 @@ its bounds bend the loss. So the Newton matrix I + ZᵀΘZ is a sum over these f
 With a ridge there is nothing to soften: σ is zero, and a handful of steps do.
 
 w and b move together, so that β at the end of a whole step is read off residuals sample by sample, wherever the samples
-are: Zd, Zᵀβ and the next Newton matrix come out of one pass, and where rows are on other machines out of one trip.
+are: Zd, Zᵀβ and the next Newton matrix come out of one pass, and where rows are on other machines out of one trip. All
+vectors live where the features do.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 
+from kernelmosaic.backend import backend_of
 from kernelmosaic.gram.factored import FactoredGram, Sweep
 from kernelmosaic.gram.linear import Cholesky
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify, relative_gap
@@ -72,17 +74,19 @@ class ProximalNewton:
     """
 
     def __init__(self, gram: FactoredGram, program: Program, beta: Vector, values: Vector | None = None) -> None:
-        self.gram, self.program = gram, program
-        self.w, self.values = np.zeros(gram.n_features), np.zeros(program.n_samples)
+        self.gram, self.backend = gram, gram.backend
+        self.sigma = 0.0 if (program.ridge > 0).all() else self._first_sigma(program)
+        self.program = program.placed(self.backend)
+        start = self.backend.asarray(beta)
+        self.w: Any = self.backend.zeros((gram.n_features,))
+        self.values: Any = 0.0 * start
         if beta.any():
-            self.w = gram.adjoint(beta)
-            self.values = gram.apply(self.w) if values is None else values
-        self.sigma = 0.0 if (program.ridge > 0).all() else self._first_sigma()
+            self.w = gram.adjoint(start)
+            self.values = gram.apply(self.w) if values is None else self.backend.asarray(values)
         self.n_iter = 0
-        self._soften(beta)
+        self._soften(start)
 
-    def _first_sigma(self) -> float:
-        p = self.program
+    def _first_sigma(self, p: Program) -> float:
         width = p.upper - p.lower
         width = width[np.isfinite(width) & (width > 0)]
         some = self.gram.rows(np.unique(np.linspace(0, p.n_samples - 1, min(p.n_samples, 200)).astype(np.intp)))
@@ -110,7 +114,7 @@ class ProximalNewton:
                 self._soften(self.beta)
             moved = self._step()
 
-    def _soften(self, centre: Vector) -> None:
+    def _soften(self, centre: Any) -> None:
         """Pose the problem around a centre, and look at it from the present w and its best intercept."""
         p = self.program
         self.softened = replace(p, target=p.target + self.sigma * centre, ridge=p.ridge + self.sigma)
@@ -121,7 +125,7 @@ class ProximalNewton:
         self.intercept = self.softened.best_intercept(self.values)
         self._take(self._sweep(None, self.intercept))
 
-    def _sweep(self, direction: Vector | None, intercept: float) -> Sweep:
+    def _sweep(self, direction: Any, intercept: float) -> Sweep:
         """Make the one pass of a step: from w and the intercept if there is no direction, else from its end."""
         p = self.program
         residual = self.softened.target - self.values - intercept
@@ -130,11 +134,11 @@ class ProximalNewton:
 
     def _take(self, seen: Sweep) -> None:
         p = self.softened
-        self.beta: Vector = p.conjugate_argmax(p.target - self.values - self.intercept)
+        self.beta: Any = p.conjugate_argmax(p.target - self.values - self.intercept)
         self.pull, self.matrix = seen.pull, seen.matrix
         self.value = self._value(self.w, self.values, self.intercept)
 
-    def _value(self, w: Vector, values: Vector, intercept: float) -> float:
+    def _value(self, w: Any, values: Any, intercept: float) -> float:
         return 0.5 * float(w @ w) + float(self.softened.losses(values, intercept))
 
     def _missing(self) -> float:
@@ -144,12 +148,12 @@ class ProximalNewton:
     def _own_gap(self) -> float:
         """Return how far the present problem is from being solved."""
         apart = self.intercept - self.softened.best_intercept(self.values)
-        return 0.5 * float(np.sum((self.w - self.pull) ** 2)) + abs(apart * self._missing())
+        return 0.5 * float(((self.w - self.pull) ** 2).sum()) + abs(apart * self._missing())
 
     def _certified(self) -> Solution:
         """Return the solution that w implies, its intercept being the best, so that β sums to the total."""
         p = self.softened
-        if abs(self._missing()) > _MET * float(np.abs(self.beta).sum()):
+        if abs(self._missing()) > _MET * float(abs(self.beta).sum()):
             beta = p.conjugate_argmax(p.target - self.values - p.best_intercept(self.values))
             return certify(self.program, beta, self.gram.products(beta), self.n_iter)
         return certify(self.program, self.beta, self.gram.products_given(self.beta, self.pull), self.n_iter)
@@ -179,7 +183,7 @@ class ProximalNewton:
                 return True
         return False
 
-    def _move(self, direction: Vector, seen: Sweep, size: float, intercept: float, steep: float) -> bool:
+    def _move(self, direction: Any, seen: Sweep, size: float, intercept: float, steep: float) -> bool:
         """Go so far along the direction, unless the value does not fall enough."""
         w, values = self.w + size * direction, self.values + size * seen.change
         falls = self._value(w, values, intercept) <= self.value + _ARMIJO * size * steep
@@ -187,16 +191,17 @@ class ProximalNewton:
             self.w, self.values = w, values
         return falls
 
-    def _direction(self) -> tuple[Vector, float]:
+    def _direction(self) -> tuple[Any, float]:
         """Return the Newton step of w and that of the intercept."""
-        M: NDArray[np.float64] = self.matrix()
+        M = self.matrix()
         H, ones, total = M[:-1, :-1], M[:-1, -1], float(M[-1, -1])
         slope, missing = self.w - self.pull, self._missing()
         has_intercept = self.program.total is not None and total > 0
         if has_intercept:
-            H = H - np.outer(ones, ones) / total
+            H = H - self.backend.xp.outer(ones, ones / total)
             slope = slope - ones * (missing / total)
-        H.flat[:: len(H) + 1] += 1.0
+        diagonal = self.backend.diagonal_view(H)
+        diagonal += 1.0
         direction = -Cholesky(H).solve(slope)
         return direction, -(missing + float(ones @ direction)) / total if has_intercept else 0.0
 
@@ -208,10 +213,10 @@ class Reading:
     epsilon: float
     sigma: float
 
-    def __call__(self, residual: Vector, lower: Vector, upper: Vector, ridge: Vector) -> tuple[Vector, Vector]:
+    def __call__(self, residual: Any, lower: Any, upper: Any, ridge: Any) -> tuple[Any, Any]:
         box = Program(residual, lower, upper, ridge + self.sigma, self.epsilon, None)
         beta = box.conjugate_argmax(residual)
         bends = (beta > lower) & (beta < upper)
         if self.epsilon:
             bends &= beta != 0
-        return beta, np.where(bends, 1.0 / box.ridge, 0.0)
+        return beta, backend_of(residual).xp.where(bends, 1.0 / box.ridge, 0.0)

@@ -303,9 +303,11 @@ class OneOutput(WorkingSet[Slopes, Solution]):
         return self._certify(beta, self.gram.products(beta, exact=True))
 
     def _certify(self, beta: Vector, values: Vector) -> Solution:
-        self.beta = self.backend.asarray(beta)
-        self._set_values(self.backend.asarray(values))
-        return certify(self.program, beta, values, self.n_iter, self.noise())
+        self.beta, placed = self.backend.asarray(beta), self.backend.asarray(values)
+        self._set_values(placed)
+        if not self.program.has_losses:
+            return certify(self.program, beta, values, self.n_iter, self.noise())
+        return certify(self.there, self.beta, placed, self.n_iter, self.noise())
 
     def gap_of(self, solution: Solution) -> float:
         return solution.gap
