@@ -23,7 +23,8 @@ from urllib.parse import unquote, urlsplit
 #: Pages that are opened: the ways in, the longest tables, a picture, a signature.
 LOOKED_AT = (
     *("index.html", "tutorial.html", "howto.html", "probabilities.html", "reproduction.html", "scale.html", "api.html"),
-    *("auto_examples/index.html", "auto_examples/plot_fusing_views.html", "generated/kernelmosaic.MKLClassifier.html"),
+    *("auto_examples/index.html", "auto_examples/plot_fusing_views.html"),
+    "generated/kernelmosaic.DiscriminantMKLClassifierCV.html",
 )
 WIDTHS = (390, 1280)
 #: Presses of the Tab key, and the least contrast of text (WCAG 2.2, level AA, for large text and code).
@@ -31,7 +32,8 @@ TABS, CONTRAST = 25, 3.0
 
 OVERFLOWING = """
 const edge = document.documentElement.clientWidth + 1;
-const scrolls = e => e && (/auto|scroll|hidden/.test(getComputedStyle(e).overflowX) || scrolls(e.parentElement));
+const page = e => !e || e.matches('main, .bd-main, .bd-content, .bd-article-container, body, html');
+const scrolls = e => !page(e) && (/auto|scroll/.test(getComputedStyle(e).overflowX) || scrolls(e.parentElement));
 const range = document.createRange();
 const words = document.createTreeWalker(document.querySelector('main') || document.body, NodeFilter.SHOW_TEXT);
 const found = [];
