@@ -8,9 +8,9 @@ from threadpoolctl import threadpool_limits
 
 
 def pytest_report_header() -> str:
-    """Say how long it takes, as measured with `-n 2`."""
+    """Say how long it takes at most, as measured with `-n 2`."""
     return (
-        "kernelmosaic: about 12 CPU minutes for all tests, 6 to 7 minutes on 2 idle cores, lint left out; "
+        "kernelmosaic: less than 12 CPU minutes for all tests, 6 minutes on 2 idle cores, lint left out; "
         "the first run compiles the loops, half a CPU minute more in each worker"
     )
 
