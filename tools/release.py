@@ -11,6 +11,7 @@ an empty environment with what the core needs alone, where the README's example 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -74,7 +75,7 @@ def try_wheel() -> None:
     loaded = f"import sys\nfound = [name for name in {OPTIONAL} if name in sys.modules]\nassert not found, found\n"
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
-        python = next(Path(folder).glob("*/python*"))
+        python = Path(folder, *(("Scripts", "python.exe") if os.name == "nt" else ("bin", "python")))
         run(python, "-m", "pip", "install", "--quiet", wheel)
         run(python, "-c", example + loaded, cwd=Path(folder))
         size = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file() and not path.is_symlink())
