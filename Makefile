@@ -105,7 +105,7 @@ $(DEMO): pyproject.toml | $(MADE)
 
 $(DEV): pyproject.toml | $(MADE)
 	@echo "Installing kernelmosaic and what its tests need into $(VENV) …"
-	@$(BIN)/python -m pip install --quiet --editable ".[test,lint]"
+	@$(BIN)/python -m pip install --quiet --no-compile --editable ".[test,lint]"
 	@touch $(DEMO) $@
 
 $(STUDIES): pyproject.toml | $(MADE)
@@ -115,5 +115,5 @@ $(STUDIES): pyproject.toml | $(MADE)
 
 $(DOCS): pyproject.toml | $(MADE)
 	@echo "Installing kernelmosaic and what its documentation needs into $(VENV) …"
-	@$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	@$(BIN)/python -m pip install --quiet --no-compile --editable ".[docs]"
 	@touch $(DEMO) $@
