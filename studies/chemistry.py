@@ -556,13 +556,5 @@ def write_page() -> None:
     print(f"{PAGE} is made.")
 
 
-def main() -> None:
-    options = common.arguments(__doc__ or "")
-    if options.page:
-        write_page()
-    else:
-        run(options)
-
-
 if __name__ == "__main__":
-    main()
+    common.main(__doc__ or "", run, write_page)

@@ -8,7 +8,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,15 @@ def arguments(about: str, *, device: bool = False) -> argparse.Namespace:
         parser.add_argument("--device", help="where exact fits of many samples run: cuda; without it they are left out")
     parser.add_argument("--page", action="store_true", help="make the page from the committed tables, and run nothing")
     return parser.parse_args()
+
+
+def main(about: str, run: Callable[[argparse.Namespace], None], write_page: Callable[[], None], **fits: bool) -> None:
+    """Run a study as its command line says, or make its page; `fits` as in `arguments`."""
+    options = arguments(about, **fits)
+    if options.page:
+        write_page()
+    else:
+        run(options)
 
 
 def data_file(folder: str | None, name: str) -> Path:

@@ -338,5 +338,44 @@ def test_no_compiled_passes_on_the_host():
     assert not available(torch.device("cpu"))
 
 
+def product_of_gaussians(X, rates, beta):
+    D = ((X[:, None] - X[None]) ** 2).sum(-1)
+    return np.stack([np.exp(rate * D) @ own for rate, own in zip(rates, beta, strict=True)])
+
+
+@pytest.mark.parametrize("unit", [1e-100, 1.0, 1e30])
+def test_products_in_single_precision_are_in_units_of_their_own(unit, monkeypatch):
+    from kernelmosaic.gram import _torch_cuda
+
+    def in_single_precision(LT, R, rates, beta):
+        D = ((LT.T.float()[:, None] - R.float()[None]) ** 2).sum(-1)
+        return torch.stack([torch.exp(rate * D) @ own.float() for rate, own in zip(rates, beta, strict=True)]).double()
+
+    monkeypatch.setattr(_torch_cuda, "_rough_available", lambda device: True)
+    monkeypatch.setattr(_torch_cuda, "_multiply_roughly", in_single_precision)
+    random = np.random.RandomState(0)
+    X, beta, rates = random.standard_normal((40, 3)), random.standard_normal((2, 40)), [-0.3, -2.0]
+    # Samples, widths and coefficients that single precision has no numbers for.
+    scaled = torch.as_tensor((X + 7.0) * unit)
+    narrow = [rate / unit / unit for rate in rates]
+    found = _torch_cuda._roughly(scaled.T, scaled, narrow, torch.as_tensor(1e60 * beta))
+    np.testing.assert_allclose(found / 1e60, product_of_gaussians(X, rates, beta), atol=1e-5)
+    # Widths far below what is left of the samples' distances in single precision.
+    assert _torch_cuda._roughly(scaled.T, scaled, [1e5 * rate for rate in narrow], torch.as_tensor(beta)) is None
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize(("n", "features"), [(5, 1), (301, 7), (1000, 20), (400, 64), (300, 100)])
+def test_compiled_products_on_a_device(n, features):
+    from kernelmosaic.gram._torch_cuda import multiply_directly
+
+    random = np.random.RandomState(1)
+    X, beta, rates = random.standard_normal((n, features)), random.standard_normal((3, n)), [-0.01, -0.1, -1.0]
+    there = torch.as_tensor(X, device="cuda")
+    for exact, allowed in ((True, 1e-9), (False, 1e-4)):
+        found = multiply_directly(there.T, there, rates, torch.as_tensor(beta, device="cuda"), exact)
+        np.testing.assert_allclose(found.cpu(), product_of_gaussians(X, rates, beta), atol=allowed)
+
+
 def test_a_backend_is_one_object_after_a_journey_to_another_process():
     assert pickle.loads(pickle.dumps(torch_backend("cpu"))) is torch_backend("cpu")

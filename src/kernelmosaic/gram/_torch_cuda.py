@@ -319,12 +319,14 @@ def _roughly(LT: Tensor, R: Tensor, rates: Sequence[float], beta: Tensor) -> Ten
     """Return the product with distances in single precision, too; None where that would not do."""
     if LT.shape[0] > _FEW_FEATURES or not _rough_available(LT.device):
         return None
-    centre = R.mean(0)
-    left, right = LT - centre[:, None], R - centre
-    # A rounding ε of coordinates changes an exponent rD by 2r√D ε.
+    # In units of the narrowest kernel and of the largest coefficient no number is too large or too small.
+    narrowest, centre, size = max(-rate for rate in rates), R.mean(0), float(beta.abs().max())
+    left, right = (LT - centre[:, None]) * narrowest**0.5, (R - centre) * narrowest**0.5
+    # A rounding ε of coordinates changes an exponent D by 2√D ε.
     largest = float(torch.maximum(left.abs().max(), right.abs().max()))
-    change = 2 * (_COUNTS * max(-rate for rate in rates)) ** 0.5 * largest * torch.finfo(torch.float32).eps / 2
-    return _multiply_roughly(left, right, rates, beta) if change <= _EXPONENT else None
+    if not (size > 0 and 2 * _COUNTS**0.5 * largest * torch.finfo(torch.float32).eps / 2 <= _EXPONENT):
+        return None
+    return size * _multiply_roughly(left, right, [rate / narrowest for rate in rates], beta / size)
 
 
 @lru_cache(maxsize=8)

@@ -87,16 +87,16 @@ class FactoredGram(Gram):
 
         Parameters
         ----------
-        direction : ndarray of shape (D,) or None
-            d; None for zeros.
-        residual : ndarray of shape (n,)
+        direction : array of shape (D,) or None
+            d; None for zeros. Of NumPy or of the backend, as is what is returned.
+        residual : array of shape (n,)
             Residuals before the step, from which Z d is taken.
         rule : callable
             Sample by sample, from residuals and the rows: β and θ. It must be possible to pickle.
         rows : tuple of ndarray of shape (n,)
             What the rule knows of each sample; the same arrays in every pass.
         """
-        change = 0.0 * residual if direction is None else self.apply(direction)
+        change = backend_of(residual).xp.zeros_like(residual) if direction is None else self.apply(direction)
         beta, theta = rule(residual - change, *rows)
         return Sweep(change, self.adjoint(beta), lambda: self.normal_matrix(theta))
 

@@ -91,14 +91,15 @@ class OnDemandGram(Gram):
         if rank < 2:
             return None
         some = np.unique(np.linspace(0, self.n_samples - 1, rank).astype(np.intp))
-        Z = self.backend.zeros((self.n_samples, len(some)))
+        active = np.flatnonzero(np.atleast_2d(self.factors).any(0))
+        columns = self.backend.zeros((self.n_samples, len(some)))
         for strip in row_strips(self.n_samples, max(1, _ENTRIES // len(some))):
-            for m, block in self.stack.placed_blocks(np.flatnonzero(np.atleast_2d(self.factors).any(0)), strip, some):
-                Z[strip] += self._factor(m, strip, some) * block
-        block = self.backend.copy(Z[self.backend.index(some)])
-        jitter = rounding_share(self.dtype, rank) * float(block.diagonal().mean())
-        factor = regularised_cholesky(block, self.backend.zeros((len(some),)), jitter)
-        return None if factor is None else Z @ self.backend.invert_lower(factor).T
+            for m, block in self.stack.placed_blocks(active, strip, some):
+                columns[strip] += self._factor(m, strip, some) * block
+        among = columns[self.backend.index(some)]
+        jitter = rounding_share(self.dtype, len(some)) * float(among.diagonal().mean())
+        factor = regularised_cholesky(among, self.backend.zeros((len(some),)), jitter)
+        return None if factor is None else columns @ self.backend.invert_lower(factor).T
 
     def _factor(self, m: int, rows: slice, columns: NDArray[np.intp]) -> Any:
         """Return what a block of one kernel is multiplied with."""

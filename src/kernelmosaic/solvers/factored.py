@@ -98,7 +98,7 @@ def _by_steps(gram: FactoredGram, program: Program, start: Vector | None, tol: f
         else:
             newton = ProximalNewton(gram, program, near.solution.beta, near.solution.values)
         # Working sets may be too small for the samples that are free: then steps go on where they had stopped.
-        for goal in (max(tol, _SMOOTH) if newton.sigma else tol, tol):
+        for goal in dict.fromkeys((max(tol, _SMOOTH) if newton.sigma else tol, tol)):
             found = newton.solve(goal)
             near = _Near(gram, program, found.beta, passes + found.n_iter, found.values)
             if near.improve(tol, _patience(gram)):

@@ -23,6 +23,7 @@ _ROUNDING = 1e-12
 _MANY, _RULER = 4000, 1000
 #: ... this far to both sides of where these few would have it.
 _NEARBY = 8
+#: What has one number a sample.
 _VECTORS = ("target", "lower", "upper", "ridge")
 
 

@@ -79,7 +79,7 @@ class ProximalNewton:
         self.program = program.placed(self.backend)
         start = self.backend.asarray(beta)
         self.w: Any = self.backend.zeros((gram.n_features,))
-        self.values: Any = 0.0 * start
+        self.values: Any = self.backend.zeros((program.n_samples,))
         if beta.any():
             self.w = gram.adjoint(start)
             self.values = gram.apply(self.w) if values is None else self.backend.asarray(values)

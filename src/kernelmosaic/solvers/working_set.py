@@ -422,10 +422,11 @@ def _first_point(gram: Gram, program: Program) -> Vector:
     if not far or (Z := gram.low_rank()) is None:
         return initial_point(program)
     # The factors alone would leave narrow kernels out, and start below the value of zero.
-    rest = np.maximum(gram.diagonal() - gram.backend.to_numpy((Z * Z).sum(1)), _LEAST_REST * gram.diagonal())
+    factors, diagonal = DenseFactors(Z), gram.diagonal()
+    rest = np.maximum(diagonal - factors.squared_norms(), _LEAST_REST * diagonal)
     softened = replace(program, ridge=program.ridge + rest)
     start = softened.feasible(np.zeros(program.n_samples))
-    return program.feasible(ProximalNewton(DenseFactors(Z), softened, start).solve(_FIRST_TOL).beta)
+    return program.feasible(ProximalNewton(factors, softened, start).solve(_FIRST_TOL).beta)
 
 
 class FreeFirst(OneOutput):
