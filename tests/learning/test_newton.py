@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.optimize import minimize
 
 from kernelmosaic.learning.formulations.reduced_gradient import ReducedGradient
 from kernelmosaic.learning.newton import Newton
+from kernelmosaic.learning.norms import make_norm
 from kernelmosaic.machines import SVC
 
 pytest.importorskip("clarabel")
@@ -130,3 +132,24 @@ def test_machines_that_cannot_be_solved_are_not_solved_again_and_again(solver):
     assert model.duality_gap_ > model.tol
     assert model.n_solves_ <= 4
     assert np.all(np.isfinite(model.decision_function(X)))
+
+
+@pytest.mark.parametrize("norm", [1, "elastic"])
+@pytest.mark.parametrize("start", ["uniform", "far too small", "far too large"])
+def test_weights_of_functions_that_stay_the_same_are_found_in_a_few_steps(norm, start):
+    """J = c + ½ Σ a/θ is lowest, by Lagrange, where a/θ² is the slope of the norm: weights over six decades."""
+    a = np.array([1e-12, 1e-8, 1e-4, 0.3, 1.0])
+    norm = make_norm(norm)
+    theta = norm.retract(np.ones(5))
+    if start != "uniform":
+        theta = norm.retract(np.where(np.arange(5) == 2, 1e-7 if start == "far too small" else 10.0, 0.1))
+    for _ in range(8):
+        q = 0.5 * a / theta**2
+        theta = norm.retract(theta + norm.newton_direction(theta, q, np.diag(2.0 * q / theta)))
+    best = minimize(
+        lambda log: 0.5 * np.sum(a / norm.retract(np.exp(log))), np.log(np.sqrt(a)), method="BFGS", tol=1e-12
+    )
+    assert 0.5 * np.sum(a / theta) <= best.fun * (1 + 1e-6)
+    # The certificate asks for every slope, of the smallest weights too.
+    q = 0.5 * a / theta**2
+    assert norm.support(q) <= (theta @ q) * (1 + 1e-2)

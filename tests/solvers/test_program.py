@@ -167,6 +167,7 @@ def a_large_program(kind, n=30_000):
     sample_C = 3.0 * rng.rand(n) if "weighted" in kind else np.ones(n)
     lower, upper, ridge = np.where(t > 0, 0.0, -sample_C), np.where(t > 0, sample_C, 0.0), np.zeros(n)
     if "tube" in kind:
+        ridge = rng.rand(n) if "ridge" in kind else ridge
         return Program(rng.standard_normal(n), -sample_C, sample_C, ridge, epsilon=0.1)
     if "one class" in kind:
         return Program(np.zeros(n), np.zeros(n), np.full(n, 1.0 / (0.3 * n)), ridge, total=1.0)
@@ -178,17 +179,23 @@ def a_large_program(kind, n=30_000):
 
 
 @pytest.mark.parametrize(
-    "kind", ["classes", "classes weighted", "tube", "tube weighted", "one class", "ridge", "unbounded"]
+    "kind", ["classes", "classes weighted", "tube", "tube weighted", "one class", "ridge", "ridge tube", "unbounded"]
 )
 @pytest.mark.parametrize("outputs", ["spread", "tied", "all equal", "far off"])
 def test_the_best_intercept_of_many_samples_is_that_of_the_few_it_depends_on(kind, outputs):
     program = a_large_program(kind)
     values = 2.0 * np.random.RandomState(2).standard_normal(program.n_samples)
     values = {"spread": values, "tied": np.round(values), "all equal": 0.0 * values, "far off": values + 50.0}[outputs]
-    few, z, _ = program._unsettled(program.target - values)
-    assert len(z) == few.n_samples < program.n_samples or outputs in ("all equal", "tied") or kind == "unbounded"
-    found = program._best_intercepts(program.target - values)
-    np.testing.assert_allclose(found, program._exact_intercepts(program.target - values), rtol=1e-9, atol=1e-12)
+    z = program.target - values
+    ruler, guess = program._ruler(z)
+    few, some, size = program._unsettled(z, ruler, guess)
+    assert len(some) == few.n_samples < program.n_samples or outputs in ("all equal", "tied") or kind == "unbounded"
+    exact = program._exact_intercepts(z)
+    np.testing.assert_allclose(few._exact_intercepts(some, size), exact, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(program._best_intercepts(z), exact, rtol=1e-9, atol=1e-12)
+    if program.has_ridge_everywhere:  # not by accident: Newton steps get there, and from far away too
+        for start in (guess, guess + 0.3, guess - 0.3):
+            assert program._nearest_intercept(z, start) == pytest.approx(exact[0], rel=1e-9, abs=1e-12)
 
 
 def test_a_thinned_program_is_worth_as_much_as_one_of_repeated_samples():

@@ -21,6 +21,8 @@ Weights = NDArray[np.float64]
 _DAMPING = 1e-8
 #: A weight below this share of the mean may be set to zero in one step.
 _NEGLIGIBLE = 1e-2
+#: From this power of the weight on its slope is unbounded where the weight vanishes.
+_STEEP = 1.5
 #: Below this a weight is rounding, and its kernel would be evaluated for nothing.
 _ZERO = 1e-12
 #: Eigenvalues of a matrix with unit diagonal count as large above this.
@@ -200,6 +202,7 @@ def _simplex_step(x: Weights, q: Weights, A: NDArray[np.float64], curvature: Wei
     """Return the step to the minimiser of −⟨q, δ⟩ + ½ δᵀAδ over the simplex, down to a floor by `curvature`."""
     # The quadratic model over the simplex is itself a program of the one form all machines share.
     floor = trusted_floor(x, q, curvature, common=float(x @ q))
+    floor /= max(float(floor.sum()), 1.0)
     zero = np.zeros(len(q))
     simplex = Program(q + A @ (x - floor), zero, zero + 1.0, zero, total=max(1.0 - float(floor.sum()), 0.0))
     rest: Weights = solve_smo(A, simplex, warm_start=x - floor, tol=1e-10, max_iter=100_000).beta
@@ -220,13 +223,17 @@ def trusted_floor(theta: Weights, q: Weights, curvature: Weights, common: float)
 
     Near zero the slope is not linear in the weight but a power of it, q ∝ θ^(−κ) with κ = θ H_mm / q between 0 and 2
     (2 when ‖w_m‖ is all that stays the same). Where the linear model alone would make a weight negative before its
-    slope reaches the common one, the power's solution is the floor; what is too small to matter may become zero.
+    slope reaches the common one, the power's solution is the floor; what is too small to matter may become zero, unless
+    the power says that its slope would then be far too large. Where a weight is to grow and the power is a steep one,
+    the linear model falls short of its solution, which is the floor, too.
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         power = np.clip(theta * curvature / q, 1e-3, 2.0)
-        floor = np.where((1.0 + power) * q < common, theta * (q / common) ** (1.0 / power), 0.0)
-    floor = np.where(np.isfinite(floor) & (floor > _NEGLIGIBLE * theta.mean()), floor, 0.0)
-    return np.minimum(floor, theta)
+        target, steep = theta * (q / common) ** (1.0 / power), power >= _STEEP
+    target[~np.isfinite(target)] = 0.0
+    matters = (target > _NEGLIGIBLE * theta.mean()) | steep
+    floor = np.where(((1.0 + power) * q < common) & matters, np.minimum(target, theta), 0.0)
+    return np.where(steep & (q > common), target, floor)
 
 
 def damped(H: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -430,14 +430,12 @@ class MachineProblem(Problem):
         The free coefficients solve a linear system in the combined kernel, so their answer to a change of θ_m is its
         inverse times K_m β; everything else is fixed at its bound.
         """
-        size = len(at.watched)
-        if self._K is None or self._at is None or not np.array_equal(self._at, at.theta):
-            return np.zeros((size, size))
+        self.combine(at.theta)  # made anew if the last step was refused
         if at.solution.beta.ndim == 1:
             return self._curvature_of(self.machine.program, at, at.solution.beta, ...)
         outputs = enumerate(self.machine.machines)
         each = [self._curvature_of(one.program, at, at.solution.beta[:, c], (..., c)) for c, one in outputs]
-        return np.asarray(sum(each, np.zeros((size, size))))
+        return np.asarray(sum(each, np.zeros((len(at.watched),) * 2)))
 
     def _curvature_of(
         self, program: Any, at: Evaluation, beta: NDArray[np.float64], output: Any

@@ -65,7 +65,8 @@ def solve_factored(
     program.require_feasible()
     nothing = np.zeros(program.n_samples)
     # Interior points come near to a solution of zeros for ever, and their gap, which is relative, never closes.
-    if not program.total and (zero := certify(program, nothing, nothing, 0)).gap <= tol:
+    unknown = warm_start is None or not warm_start.any()
+    if unknown and not program.total and (zero := certify(program, nothing, nothing, 0)).gap <= tol:
         return zero
     if not _has_interior(program):
         return _Near(gram, program, program.feasible(nothing)).solution

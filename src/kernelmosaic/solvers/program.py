@@ -21,8 +21,9 @@ FLAT = 1e-12
 _ROUNDING = 1e-12
 #: With more samples than this the best intercept is first looked for among those of about so many, ...
 _MANY, _RULER = 4000, 1000
-#: ... this far to both sides of where these few would have it.
-_NEARBY = 8
+#: ... this far to both sides of where these few would have it; or by so many Newton steps from there, if each has a
+#: ridge and the sum of its coefficients is steep.
+_NEARBY, _STEPS = 8, 40
 #: What has one number a sample.
 _VECTORS = ("target", "lower", "upper", "ridge")
 
@@ -70,6 +71,13 @@ class Program:
         if "_has_ridge" not in self.__dict__:
             self.__dict__["_has_ridge"] = bool(self.ridge.any())
         return bool(self.__dict__["_has_ridge"])
+
+    @property
+    def has_ridge_everywhere(self) -> bool:
+        """Whether every sample has a ridge."""
+        if "_everywhere" not in self.__dict__:
+            self.__dict__["_everywhere"] = bool((self.ridge > 0).all())
+        return bool(self.__dict__["_everywhere"])
 
     def linear_term(self, beta: Any) -> Any:
         """Everything in the objective that does not read the kernel: ⟨t, β⟩ − ε‖β‖₁ − ½Σρβ²."""
@@ -121,44 +129,76 @@ class Program:
 
     def _best_intercepts(self, z: Any) -> tuple[float, float]:
         """Return the first and the last best intercept for z = t − Kβ: where Σu, which falls with it, is the total."""
-        if len(z) > _MANY or backend_of(z) is not NUMPY:
-            few, z, size = self._unsettled(z)
-            return few._exact_intercepts(z, size)
-        return self._exact_intercepts(z)
+        if len(z) <= _MANY and backend_of(z) is NUMPY:
+            return self._exact_intercepts(z)
+        ruler, guess = self._ruler(z)
+        root = self._nearest_intercept(z, guess) if self.has_ridge_everywhere else None
+        if root is not None:
+            return root, root
+        few, z, size = self._unsettled(z, ruler, guess)
+        return few._exact_intercepts(z, size)
 
     def _exact_intercepts(self, z: Vector, apart: float = 0.0) -> tuple[float, float]:
         knots = self._knots(z)
         # From knot to knot Σu is linear, so its value in the middle tells whether the total is met there.
         middles = np.concatenate([[knots[1] - 1.0], 0.5 * (knots[1:-2] + knots[2:-1]), [knots[-2] + 1.0]])
         segments = range(len(middles))
-        surplus = cache(lambda s: self._surplus(z - middles[s], apart))
+        surplus = cache(lambda s: self._surplus(self.conjugate_argmax(z - middles[s]), apart))
         left = bisect_left(segments, True, key=lambda s: surplus(s) <= 0)
-        if left < len(segments) and surplus(left) == 0 and not self._steepness(z - middles[left]):
+        if (
+            left < len(segments)
+            and surplus(left) == 0
+            and not self._steepness(self.conjugate_argmax(z - middles[left]))
+        ):
             right = bisect_left(segments, True, lo=left, key=lambda s: surplus(s) < 0)
             return float(knots[left]), float(knots[right])
         for s in segments[max(left - 1, 0) : left + 1]:
-            steepness = self._steepness(z - middles[s])
+            steepness = self._steepness(self.conjugate_argmax(z - middles[s]))
             root = middles[s] + surplus(s) / steepness if steepness > 0 else np.nan
             if knots[s] <= root <= knots[s + 1]:
                 return float(root), float(root)
         return float(knots[left]), float(knots[left])
 
-    def _unsettled(self, z: Any) -> tuple[Program, Vector, float]:
+    def _ruler(self, z: Any) -> tuple[Vector, float]:
+        """Return the knots of every so manieth sample, in order, and the best intercept of these."""
+        backend = backend_of(z)
+        some = backend.index(np.arange(0, len(z), max(len(z) // _RULER, 1)))
+        few, own = self.subsampled(some), backend.to_numpy(z[some])
+        ruler = np.sort(np.concatenate([own - self.epsilon, own + self.epsilon]))
+        return ruler, few.best_intercept(few.target - own)
+
+    def _nearest_intercept(self, z: Any, intercept: float) -> float | None:
+        """Return where Σu is the total, by Newton steps from nearby that keep to where it must be, or None.
+
+        A sum of lines with bends: from where no bend is left between, one step is exact.
+        """
+        low, high = -np.inf, np.inf
+        for _ in range(_STEPS):
+            u = self.conjugate_argmax(z - intercept)
+            surplus, steepness = self._surplus(u), self._steepness(u)
+            if not steepness:
+                return None
+            if not surplus:
+                return float(intercept)
+            low, high = (intercept, high) if surplus > 0 else (low, intercept)
+            intercept += surplus / steepness
+            if not low < intercept < high:
+                intercept = 0.5 * (low + high)
+            if not np.isfinite(intercept):
+                return None
+        return None
+
+    def _unsettled(self, z: Any, ruler: Vector, near: float) -> tuple[Program, Vector, float]:
         """Return the program of the samples whose u depends on where the best intercept is, and their z, on the host.
 
         What the others add to the sum is taken off its total; their size, too, is returned, since it rounds the sum.
-        The knots of every so manieth sample are a ruler; its own best intercept says where on it to look.
         """
         backend = backend_of(z)
-        some = np.arange(0, len(z), max(len(z) // _RULER, 1))
-        own = backend.to_numpy(z[backend.index(some)])
-        ruler = np.sort(np.concatenate([own - self.epsilon, own + self.epsilon]))
-        few = self.subsampled(backend.index(some))
-        guess = int(np.searchsorted(ruler, few.best_intercept(few.target - own)))
+        guess = int(np.searchsorted(ruler, near))
         low, high, step = guess - _NEARBY, guess + _NEARBY, _NEARBY
-        while low >= 0 and self._surplus(z - ruler[min(low, len(ruler) - 1)]) <= 0:
+        while low >= 0 and self._surplus(self.conjugate_argmax(z - ruler[min(low, len(ruler) - 1)])) <= 0:
             low, step = low - step, 2 * step
-        while high < len(ruler) and self._surplus(z - ruler[max(high, 0)]) >= 0:
+        while high < len(ruler) and self._surplus(self.conjugate_argmax(z - ruler[max(high, 0)])) >= 0:
             high, step = high + step, 2 * step
         first = ruler[min(low, len(ruler) - 1)] if low >= 0 else -np.inf
         last = ruler[max(high, 0)] if high < len(ruler) else np.inf
@@ -180,19 +220,17 @@ class Program:
             knots.append(z[bends] + side - self.ridge[bends] * bound[bends])
         return np.unique(np.concatenate(knots))
 
-    def _surplus(self, residual: Vector, apart: float = 0.0) -> float:
+    def _surplus(self, u: Any, apart: float = 0.0) -> float:
         """Return by how much the conjugate's u sum to more than the total, 0 if only rounding tells them apart.
 
         `apart` is the size of what was already taken off the total.
         """
-        u = self.conjugate_argmax(residual)
         surplus = float(u.sum() - (self.total or 0.0))
         size = float(abs(u).sum()) + apart
         return 0.0 if np.isfinite(size) and abs(surplus) <= _ROUNDING * size else surplus
 
-    def _steepness(self, residual: Vector) -> float:
+    def _steepness(self, u: Any) -> float:
         """Return how fast the sum of the conjugate's u falls as the intercept grows."""
-        u = self.conjugate_argmax(residual)
         moving = (self.ridge > 0) & (u != 0) & (u > self.lower) & (u < self.upper)
         return float((1.0 / self.ridge[moving]).sum())
 
@@ -203,9 +241,11 @@ class Program:
         # known only to its own rounding, so the first answer's sum is mended by a second.
         for _ in range(2):
             nearest = replace(self, target=beta, ridge=np.ones(self.n_samples), epsilon=0.0)
-            if self.total is not None and nearest._surplus(beta) != 0:
-                beta = beta - nearest.best_intercept(np.zeros(self.n_samples))
-            beta = nearest.conjugate_argmax(beta)
+            clipped = nearest.conjugate_argmax(beta)
+            if self.total is None or nearest._surplus(clipped) == 0:
+                beta = clipped
+            else:
+                beta = nearest.conjugate_argmax(beta - nearest.best_intercept(np.zeros(self.n_samples)))
         return beta
 
     def continued(self, beta: Vector, before: Program) -> Vector:

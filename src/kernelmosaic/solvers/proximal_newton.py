@@ -75,7 +75,7 @@ class ProximalNewton:
 
     def __init__(self, gram: FactoredGram, program: Program, beta: Vector, values: Vector | None = None) -> None:
         self.gram, self.backend = gram, gram.backend
-        self.sigma = 0.0 if (program.ridge > 0).all() else self._first_sigma(program)
+        self.sigma = 0.0 if program.has_ridge_everywhere else self._first_sigma(program)
         self.program = program.placed(self.backend)
         start = self.backend.asarray(beta)
         self.w: Any = self.backend.zeros((gram.n_features,))
