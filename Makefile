@@ -19,6 +19,9 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 WORKERS ?= auto
 PYTEST_ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Packages are compiled where they are first imported, once: an environment that forbids to keep what was compiled, as
+# images of containers do, would have every process of the tests compile them again.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 13
