@@ -1,4 +1,4 @@
-"""``python -m kernelmosaic.cli``."""
+"""``python -m kernelmosaic``: the command line."""
 
 import sys
 
