@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 MADE := $(VENV)/.made
 DEMO := $(VENV)/.demo-installed
-DEV := $(VENV)/.dev-installed
+DEV := $(VENV)/.all-installed
 STUDIES := $(VENV)/.studies-installed
 
 # The first interpreter on the path that is new enough; a macOS or older Debian `python3` may not be.
@@ -18,7 +18,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 WORKERS ?= auto
 PYTEST_ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-# Packages are compiled where they are first imported, once: an environment that forbids to keep what was compiled, as
+# Packages are compiled where they are first imported, once: an environment that forbids keeping what was compiled, as
 # images of containers do, would have every process of the tests compile them again.
 unexport PYTHONDONTWRITEBYTECODE
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -167,7 +168,8 @@ class SomeRows(Gram):
     """The part of a stored matrix that belongs to many samples, for products in the precision of the matrix.
 
     On the host all of the matrix is read for one: that beats a copy of the part. A device, which reads a copy at many
-    times the speed of making it, makes one for its many products, if the part is a small one and there is room.
+    times the speed of making it, makes one for its many products, if that has at most half of the entries and there is
+    room.
 
     Parameters
     ----------
@@ -185,8 +187,10 @@ class SomeRows(Gram):
         self.copy: Any = None
         size = self.n_samples**2 * self.dtype.itemsize
         small = self.backend is not NUMPY and 2 * self.n_samples**2 <= gram.n_samples**2
-        if small and 2 * size <= self.backend.free_bytes():
-            self.copy = gram.block(rows)
+        # A pass over the whole needs room, too; and what is free may be so in pieces.
+        if small and 2 * size + 2**30 <= self.backend.free_bytes():
+            with suppress(RuntimeError):
+                self.copy = gram.block(rows)
 
     def products(self, beta: Any, exact: bool = False) -> Any:
         own = self.backend.asarray(beta, self.dtype)
