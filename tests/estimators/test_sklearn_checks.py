@@ -87,7 +87,9 @@ SETTINGS = [
     MKLClassifierCV(Cs=[1], norms=[1], cv=2, multi_class="ovr-shared"),
 ]
 #: The checks that settings can break: what is learned, with which numbers, of which samples. The others look at the
-#: constructor, at tags, or at what is refused or converted before any setting is read.
+#: constructor, at tags, or at what is refused or converted before any setting is read; or another check says the same:
+#: predictions one by one that equal those of all do not depend on an order, and training on read-only memory, in single
+#: precision and from lists has checks that also look at what was learned.
 OF_SETTINGS = {
     "check_class_weight_classifiers",
     "check_classifiers_classes",
@@ -104,12 +106,10 @@ OF_SETTINGS = {
     "check_fit2d_1feature",
     "check_fit2d_1sample",
     "check_fit_idempotent",
-    "check_methods_sample_order_invariance",
     "check_methods_subset_invariance",
     "check_non_transformer_estimators_n_iter",
     "check_outliers_fit_predict",
     "check_outliers_train(readonly_memmap=True)",
-    "check_readonly_memmap_input",
     "check_regressors_int",
     "check_regressors_train(readonly_memmap=True,X_dtype=float32)",
     "check_sample_weight_equivalence_on_dense_data",
