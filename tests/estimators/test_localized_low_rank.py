@@ -318,7 +318,7 @@ def test_the_space_of_a_kernel_is_learned_from_a_part_of_many_samples():
 
 def test_memory_stays_within_the_budget(mapped, monkeypatch):
     monkeypatch.setattr(feature_maps, "OPTIONS", FitOptions(least_rows=200))
-    n, d, budget = 2000, 600, 3.9e6
+    n, d, budget = 3000, 600, 6e6
     samples = mapped(np.random.RandomState(0).standard_normal((n, d)))
     y = np.where(samples[:, 0] > 0, samples[:, 1], -samples[:, 1]) > 0
     kernels = [("one", Gaussian(2.0), [0, 1]), ("line", Linear(), [0, 1]), ("all", Gaussian(25.0))]

@@ -170,7 +170,7 @@ def test_features_need_no_matrix_a_class():
     [
         (MKLClassifier(multi_class="joint"), 1500, 2.6e6),
         (MKLClassifier(multi_class="joint", weights="uniform", tol=2e-2), 1200, 1.1e6),
-        (BilinearMKLClassifier(kappa=0.1, tol=2e-2), 1500, 2.6e6),
+        (BilinearMKLClassifier(kappa=0.3, tol=2e-2), 1500, 2.6e6),
     ],
     ids=["joint", "joint, features computed", "bilinear"],
 )
