@@ -8,8 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 MADE := $(VENV)/.made
 DEMO := $(VENV)/.demo-installed
-DEV := $(VENV)/.dev-installed
-DOCS := $(VENV)/.docs-installed
+DEV := $(VENV)/.all-installed
 STUDIES := $(VENV)/.studies-installed
 
 # The first interpreter on the path that is new enough; a macOS or older Debian `python3` may not be.
@@ -19,6 +18,9 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 WORKERS ?= auto
 PYTEST_ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Packages are compiled where they are first imported, once: an environment that forbids keeping what was compiled, as
+# images of containers do, would have every process of the tests compile them again.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 13
@@ -50,11 +52,11 @@ lint: $(DEV) ## ruff, mypy, codespell
 	$(BIN)/mypy
 	$(BIN)/codespell
 
-docs: $(DOCS) ## the documentation, examples run, into docs/_build/html, links and pages looked at
-	$(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/_build/doctrees docs docs/_build/html
+docs: $(DEV) ## the documentation, examples run, into docs/_build/html, links and pages looked at
+	$(BIN)/python -m sphinx -q -W --keep-going -j auto -b html -d docs/_build/doctrees docs docs/_build/html
 	$(BIN)/python tools/check_site.py docs/_build/html
 
-linkcheck: $(DOCS) ## links of the documentation to other sites; needs the network
+linkcheck: $(DEV) ## links of the documentation to other sites; needs the network
 	$(BIN)/python -m sphinx -q -b linkcheck -D plot_gallery=0 -d docs/_build/linkcheck-doctrees docs docs/_build/linkcheck
 
 format: $(DEV) ## rewrite the files as ruff wants them
@@ -104,16 +106,11 @@ $(DEMO): pyproject.toml | $(MADE)
 	@touch $@
 
 $(DEV): pyproject.toml | $(MADE)
-	@echo "Installing kernelmosaic and what its tests need into $(VENV) …"
-	@$(BIN)/python -m pip install --quiet --no-compile --editable ".[test,lint]"
+	@echo "Installing kernelmosaic and what its tests and documentation need into $(VENV) …"
+	@$(BIN)/python -m pip install --quiet --no-compile --editable ".[test,lint,docs]"
 	@touch $(DEMO) $@
 
 $(STUDIES): pyproject.toml | $(MADE)
 	@echo "Installing kernelmosaic and what its studies need into $(VENV) …"
 	@$(BIN)/python -m pip install --quiet --editable ".[studies]"
-	@touch $(DEMO) $@
-
-$(DOCS): pyproject.toml | $(MADE)
-	@echo "Installing kernelmosaic and what its documentation needs into $(VENV) …"
-	@$(BIN)/python -m pip install --quiet --no-compile --editable ".[docs]"
 	@touch $(DEMO) $@

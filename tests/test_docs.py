@@ -165,23 +165,30 @@ def a_table() -> dict[str, Any]:
     return {"table": pd.DataFrame(columns), "y": y}
 
 
-def samples() -> dict[str, Any]:
+def samples(n_samples: int = 80) -> dict[str, Any]:
     from sklearn.svm import SVC
 
-    from kernelmosaic import MKLClassifier, MKLOneClass, MKLRegressor, kernels, model_selection
+    from kernelmosaic import MKLClassifier, MKLOneClass, MKLRegressor, kernels
     from kernelmosaic.kernels import Gaussian, Linear, Polynomial
 
-    X, y = kernelmosaic.datasets.make_gaussians(n_components=3, n_samples=80, random_state=0)
+    X, y = kernelmosaic.datasets.make_gaussians(n_components=3, n_samples=n_samples, random_state=0)
     two = [("linear", Linear()), ("gaussian", Gaussian(1.0))]
     rows = np.random.RandomState(0).uniform(size=(4, 10))
     given = {"X": X, "y": y, "X_new": X[:5], "views": two, "costs": [1.0, 2.0], "kernels": kernels, "SVC": SVC}
     given |= {"MKLClassifier": MKLClassifier, "MKLRegressor": MKLRegressor, "MKLOneClass": MKLOneClass}
     given |= {"Gaussian": Gaussian, "Linear": Linear, "many_kernels": MKLClassifier([Linear(), Polynomial()])}
-    given |= dict(zip(("scores_a", "scores_b", "more_a", "more_b"), rows, strict=True))
+    return given | dict(zip(("scores_a", "scores_b", "more_a", "more_b"), rows, strict=True))
+
+
+def samples_and_a_search() -> dict[str, Any]:
+    from kernelmosaic import MKLClassifier, model_selection
+    from kernelmosaic.kernels import Polynomial
+
+    given = samples(n_samples=40)
     search = model_selection.ResponseSurfaceSearchCV(
-        MKLClassifier([Polynomial(), *two]), on=["penalties", "C"], cv=2, max_iter=1
+        MKLClassifier([Polynomial(), *given["views"]]), on=["penalties", "C"], cv=2, max_iter=1
     )
-    return given | {"search": search.fit(X, y)}
+    return given | {"search": search.fit(given["X"], given["y"])}
 
 
 def a_few_kernels() -> dict[str, Any]:
@@ -195,7 +202,7 @@ RUN: dict[str, Callable[[], dict[str, Any]]] = {
     "howto.md": dict,
     "quickstart.md": a_table,
     "convex.md": samples,
-    "regularized.md": samples,
+    "regularized.md": samples_and_a_search,
     "localized.md": dict,
     "discriminant.md": a_few_kernels,
     "bayesian.md": dict,
@@ -222,6 +229,19 @@ def test_every_page_with_python_is_run_or_says_why_not():
     assert found == set(RUN) | NOT_RUN | elsewhere
 
 
+@pytest.fixture
+def fewer_tumours(monkeypatch):
+    """A part of the samples that pages load: what is looked at is whether their code runs, not what it finds."""
+    from sklearn import datasets
+
+    def load(*, return_X_y: bool, whole: Any = datasets.load_breast_cancer, **options: Any) -> tuple[Any, Any]:
+        X, y = whole(return_X_y=return_X_y, **options)
+        return X[::4], y[::4]
+
+    monkeypatch.setattr(datasets, "load_breast_cancer", load)
+
+
+@pytest.mark.usefixtures("fewer_tumours")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", RUN)
 def test_the_python_of_a_page_runs(name, tmp_path, monkeypatch):

@@ -35,6 +35,7 @@ FLOORS = (
     {"tables"},
     {"demo"},
     {"cli"},
+    {"__main__"},
 )
 #: Packages of the repository that the wheel does not hold.
 OUTSIDE = {"reproduction", "studies", "tests", "benchmarks", "tools"}

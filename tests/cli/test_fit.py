@@ -350,7 +350,7 @@ def test_a_matrix_of_more_samples_needs_row_numbers(capsys, tmp_path):
 def test_from_the_shell(tmp_path, train):
     source = str(Path(__file__).parents[2] / "src")
     environment = os.environ | {"PYTHONPATH": source, "COLUMNS": "100"}
-    command = [sys.executable, "-m", "kernelmosaic.cli"]
+    command = [sys.executable, "-m", "kernelmosaic"]
 
     def shell(*arguments):
         return subprocess.run(

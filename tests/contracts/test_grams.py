@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose
 from tests.contracts.discovery import concrete_subclasses
 
 import kernelmosaic.gram
+from kernelmosaic.backend import NUMPY, Backend, torch_backend
 from kernelmosaic.gram import KernelSet, StoredStack, make_feature_stack, make_stack
 from kernelmosaic.gram.class_grams import ClassGram, StackClasses
 from kernelmosaic.gram.factored import DenseFactors
@@ -76,13 +77,20 @@ def dense_torch() -> Example:
     return DenseGram(torch.from_numpy(K.copy())), K
 
 
-def some_rows() -> Example:
+def some_rows(backend: Backend = NUMPY) -> Example:
     """Rows of a matrix that has others between them."""
     K = combined(matrices())
     larger = np.full((2 * N + 1, 2 * N + 1), np.pi)
     which = np.arange(2 * N, 0, -2)
     larger[np.ix_(which, which)] = K
-    return SomeRows(DenseGram(larger), which), K
+    gram = SomeRows(DenseGram(backend.asarray(larger)), backend.index(which))
+    assert (gram.copy is None) == (backend is NUMPY)
+    return gram, K
+
+
+def some_rows_torch() -> Example:
+    pytest.importorskip("torch")
+    return some_rows(torch_backend("cpu"))
 
 
 def on_demand(gates: np.ndarray | None = None, device: str | None = None) -> Example:
@@ -126,6 +134,7 @@ EXAMPLES: dict[str, Callable[[], Example]] = {
     "dense in single precision": lambda: dense(np.float32),
     "dense with an exact product": dense_exact,
     "dense on a device": dense_torch,
+    "rows of a matrix on a device": some_rows_torch,
     "rows of a matrix": some_rows,
     "on demand": on_demand,
     "on demand under gates": lambda: on_demand(GATES),

@@ -393,6 +393,18 @@ def test_sharing_tells_samples_and_kernels_apart():
                 np.testing.assert_allclose(clone(model).fit(Z, y, weight).decision_function(Z), values, atol=1e-3)
 
 
+def test_a_shared_kernel_is_that_of_its_own_penalties():
+    """The uniform weights of the first fit are no weights of the second, whose penalties scale the kernels."""
+    X, y = make_classification(80, 4, random_state=0)
+    second = MKLClassifier(KERNELS, penalties=[1.0, 3.0, 10.0])
+    alone = clone(second).fit(X, y)
+    with SharedKernels():
+        MKLClassifier(KERNELS, weights="uniform").fit(X, y)
+        together = clone(second).fit(X, y)
+    assert together.objective_ == pytest.approx(alone.objective_, rel=2e-3)
+    np.testing.assert_allclose(together.weights_, alone.weights_, atol=1e-2)
+
+
 def test_what_is_kept_fits_the_budget():
     X, y = two_classes()
     with SharedKernels(memory_budget=3 * 150**2 * 8 * 1.5) as shared:

@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from kernelmosaic import MKLClassifier
 from kernelmosaic.gram import StoredStack
 from kernelmosaic.gram.feature_stack import StoredFeatures
+from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.learning.learned_c import HardMargin, LearnedC, WithIdentity
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.machines import SVC
+from kernelmosaic.solvers import solve_smo
+from kernelmosaic.solvers.working_set import restricted
 
 pytest.importorskip("clarabel")
 from tests.learning.problems import learn, make_kernels, make_problem, options
@@ -92,3 +96,22 @@ def test_refusals():
         learn(LearnedC, Ks, SVC(y, 1.0, slack=2), norm=2)
     with pytest.raises(ValueError, match="C='learn' serves machines that tell two classes apart"):
         learn(LearnedC, *make_problem("svr", 0)[:2])
+
+
+def test_a_working_set_of_one_class_stands_still():
+    Ks, y = noisy(0)
+    program, own = HardMargin(SVC(y, 1.0, slack=2).program).program, np.flatnonzero(y > 0)
+    part = restricted(program, own, program.target[own], 0.0)
+    assert_allclose(solve_smo(Ks[0][np.ix_(own, own)], part, max_iter=100).beta, 0.0)
+
+
+def test_kernels_on_demand_are_worth_their_matrices():
+    rng = np.random.RandomState(0)
+    X = rng.standard_normal((40, 3))
+    y = np.where(X[:, 0] + 0.2 * rng.standard_normal(40) > 0.8, 1, -1)
+    kernels = [Linear(), Gaussian(1.0), Gaussian(3.0)]
+    stored, computed = (
+        MKLClassifier(kernels, C="learn", slack=2, memory_budget=budget).fit(X, y) for budget in (None, 4 * 40**2)
+    )
+    assert computed.duality_gap_ <= 1e-3
+    assert computed.objective_ == pytest.approx(stored.objective_, rel=2e-3)

@@ -324,7 +324,9 @@ def _roughly(LT: Tensor, R: Tensor, rates: Sequence[float], beta: Tensor) -> Ten
     left, right = (LT - centre[:, None]) * narrowest**0.5, (R - centre) * narrowest**0.5
     # A rounding ε of coordinates changes an exponent D by 2√D ε.
     largest = float(torch.maximum(left.abs().max(), right.abs().max()))
-    if not (size > 0 and 2 * _COUNTS**0.5 * largest * torch.finfo(torch.float32).eps / 2 <= _EXPONENT):
+    if not (
+        size > 0 and narrowest > 0 and 2 * _COUNTS**0.5 * largest * torch.finfo(torch.float32).eps / 2 <= _EXPONENT
+    ):
         return None
     return size * _multiply_roughly(left, right, [rate / narrowest for rate in rates], beta / size)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -164,9 +165,11 @@ class DenseGram(Gram):
 
 
 class SomeRows(Gram):
-    """The part of a stored matrix that belongs to some samples, so many that reading all of it beats a copy of them.
+    """The part of a stored matrix that belongs to many samples, for products in the precision of the matrix.
 
-    Products are in the precision of the matrix.
+    On the host all of the matrix is read for one: that beats a copy of the part. A device, which reads a copy at many
+    times the speed of making it, makes one for its many products, if that has at most half of the entries and there is
+    room.
 
     Parameters
     ----------
@@ -181,11 +184,23 @@ class SomeRows(Gram):
     def __init__(self, gram: DenseGram, rows: Any) -> None:
         self.gram, self.which = gram, rows
         self.n_samples, self.backend, self.dtype = len(rows), gram.backend, gram.dtype
+        self.copy: Any = None
+        size = self.n_samples**2 * self.dtype.itemsize
+        small = self.backend is not NUMPY and 2 * self.n_samples**2 <= gram.n_samples**2
+        # A pass over the whole needs room, too; and what is free may be so in pieces.
+        if small and 2 * size + 2**30 <= self.backend.free_bytes():
+            with suppress(RuntimeError):
+                self.copy = gram.block(rows)
 
     def products(self, beta: Any, exact: bool = False) -> Any:
-        full = self.backend.zeros((self.gram.n_samples, *beta.shape[1:]), self.dtype)
-        full[self.which] = self.backend.asarray(beta, self.dtype)
-        found = self.backend.astype((self.gram.matrix @ full)[self.which], np.float64)
+        own = self.backend.asarray(beta, self.dtype)
+        if self.copy is not None:
+            values = self.copy @ own
+        else:
+            full = self.backend.zeros((self.gram.n_samples, *beta.shape[1:]), self.dtype)
+            full[self.which] = own
+            values = (self.gram.matrix @ full)[self.which]
+        found = self.backend.astype(values, np.float64)
         return self.backend.to_numpy(found) if isinstance(beta, np.ndarray) else found
 
     def block(self, rows: Any) -> Any:

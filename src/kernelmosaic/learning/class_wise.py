@@ -351,7 +351,8 @@ class ProjectedGradient(ClassWiseLearner):
 def _lowest_point(theta: Array, q: Array, H: NDArray[np.float64]) -> Array:
     """Return where ½ Σθ − ⟨q, δ⟩ + ½ δᵀHδ is least over the weights θ + δ that are to be trusted."""
     A = damped(H)
-    floor = trusted_floor(theta, q, np.diag(A), common=0.5)
+    # Weights that are to grow are lengthened by their pull.
+    floor = np.minimum(trusted_floor(theta, q, np.diag(H), common=0.5), theta)
     # The quadratic model over a box is itself a program of the one form all machines share.
     zero = np.zeros(len(theta))
     box = Program(_pull(theta, q) + A @ (theta - floor), zero, zero + _LONGEST * theta.max(), zero, total=None)

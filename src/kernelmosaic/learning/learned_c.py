@@ -118,9 +118,10 @@ class MarginProgram(Program):
 
     def best_intercept(self, values: Vector) -> float:
         """Return the intercept with the largest smallest margin: halfway between the classes."""
-        if self.total is None:
+        above, below = values[self.target > 0], values[self.target < 0]
+        if self.total is None or not (len(above) and len(below)):  # a working set may have samples of one class only
             return 0.0
-        return -0.5 * float(values[self.target > 0].min() + values[self.target < 0].max())
+        return -0.5 * float(above.min() + below.max())
 
     def feasible(self, beta: Vector) -> Vector:
         """Return the point of the feasible set nearest to beta."""

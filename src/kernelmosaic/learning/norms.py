@@ -21,7 +21,7 @@ Weights = NDArray[np.float64]
 _DAMPING = 1e-8
 #: A weight below this share of the mean may be set to zero in one step.
 _NEGLIGIBLE = 1e-2
-#: From this power of the weight on its slope is unbounded where the weight vanishes.
+#: From this power on a slope is trusted to follow it down to the smallest weights.
 _STEEP = 1.5
 #: Below this a weight is rounding, and its kernel would be evaluated for nothing.
 _ZERO = 1e-12
@@ -85,7 +85,7 @@ class SumNorm(WeightNorm):
 
     def newton_direction(self, theta: Weights, q: Weights, H: NDArray[np.float64]) -> Weights:
         A = damped(H)
-        return _simplex_step(theta, q, A, np.diag(A))
+        return _simplex_step(theta, q, A, np.diag(H))
 
     def lowest_plane_point(self, constants: Weights, slopes: NDArray[np.float64]) -> tuple[Weights, float] | None:
         return solve_master(constants, slopes)
@@ -186,12 +186,11 @@ class ElasticNorm(WeightNorm):
         unit = theta / size
         b = 1.0 - self.l1_ratio
         A = damped(H)
-        own = np.diag(A).copy()
         # The multiplier of a constraint of degree one is ⟨θ, q⟩.
         A += b * float(theta @ q) / size * (np.eye(len(q)) - np.outer(unit, unit))
         # In the tangent plane ⟨c, θ⟩ = 1, that is, on the simplex of c ∘ θ.
         c = self.l1_ratio + b * unit
-        return _simplex_step(c * theta, q / c, A / np.outer(c, c), own / c**2) / c
+        return _simplex_step(c * theta, q / c, A / np.outer(c, c), np.diag(H) / c**2) / c
 
     def retract(self, theta: Weights) -> Weights:
         theta = np.where(theta > _ZERO, theta, 0.0)
@@ -199,10 +198,17 @@ class ElasticNorm(WeightNorm):
 
 
 def _simplex_step(x: Weights, q: Weights, A: NDArray[np.float64], curvature: Weights) -> Weights:
-    """Return the step to the minimiser of −⟨q, δ⟩ + ½ δᵀAδ over the simplex, down to a floor by `curvature`."""
+    """Return the step to the minimiser of −⟨q, δ⟩ + ½ δᵀAδ over the simplex, above a floor by `curvature`."""
     # The quadratic model over the simplex is itself a program of the one form all machines share.
     floor = trusted_floor(x, q, curvature, common=float(x @ q))
     floor /= max(float(floor.sum()), 1.0)
+    step = _step_above(floor, x, q, A)
+    # Weights that grow together may be more than the model bears: then none does by a power.
+    return step if float(q @ step) > 0 else _step_above(np.minimum(floor, x), x, q, A)
+
+
+def _step_above(floor: Weights, x: Weights, q: Weights, A: NDArray[np.float64]) -> Weights:
+    """Return the step to the minimiser of −⟨q, δ⟩ + ½ δᵀAδ over the part of the simplex above a floor."""
     zero = np.zeros(len(q))
     simplex = Program(q + A @ (x - floor), zero, zero + 1.0, zero, total=max(1.0 - float(floor.sum()), 0.0))
     rest: Weights = solve_smo(A, simplex, warm_start=x - floor, tol=1e-10, max_iter=100_000).beta
@@ -219,7 +225,7 @@ def _simplex_step(x: Weights, q: Weights, A: NDArray[np.float64], curvature: Wei
 
 
 def trusted_floor(theta: Weights, q: Weights, curvature: Weights, common: float) -> Weights:
-    """Return how far down a Newton step may take each weight when all slopes are to become the common one.
+    """Return the least that a Newton step should leave of each weight when all slopes are to become the common one.
 
     Near zero the slope is not linear in the weight but a power of it, q ∝ θ^(−κ) with κ = θ H_mm / q between 0 and 2
     (2 when ‖w_m‖ is all that stays the same). Where the linear model alone would make a weight negative before its

@@ -359,10 +359,11 @@ class MachineProblem(Problem):
         self._K, self._at = other._K, other._at
 
     def combine(self, theta: Weights) -> Any:
-        """Return the combined kernel at θ, made anew only when θ has changed."""
-        if self._at is None or not np.array_equal(self._at, theta):
-            self._K = self.stack.combine(theta * self.scale, out=self._K)
-            self._at = theta
+        """Return the combined kernel at θ, made anew only when the kernels' weights have changed."""
+        weights = theta * self.scale  # not θ: another problem on the same kernels may have other penalties
+        if self._at is None or not np.array_equal(self._at, weights):
+            self._K = self.stack.combine(weights, out=self._K)
+            self._at = weights
         return self._K
 
     def solve(self, theta: Weights, warm_start: NDArray[np.float64] | None, tol: float) -> Solution:

@@ -63,19 +63,30 @@ def solve_factored(
         The relative duality gap at which to stop. A larger gap in the answer tells that rounding hides the rest.
     """
     program.require_feasible()
-    nothing = np.zeros(program.n_samples)
-    # Interior points come near to a solution of zeros for ever, and their gap, which is relative, never closes.
+    # Interior points come near to a solution of zeros for ever, and their gap, which is relative, never closes. A start
+    # of other numbers is rarely so far off: then steps are tried first.
     unknown = warm_start is None or not warm_start.any()
-    if unknown and not program.total and (zero := certify(program, nothing, nothing, 0)).gap <= tol:
+    if unknown and (zero := _zero(program, tol)):
         return zero
     if not _has_interior(program):
-        return _Near(gram, program, program.feasible(nothing)).solution
+        return _Near(gram, program, program.feasible(np.zeros(program.n_samples))).solution
     # Passes over few samples cost more than their arithmetic: they are taken from their block, or from one array.
     few = gram.stored and gram.backend is NUMPY and gram.n_samples <= TINY
     near = _by_pairs(gram, program, warm_start, tol) if few else _by_steps(gram, program, warm_start, tol)
     if near is not None and near.gap <= tol:
         return near
+    if not unknown and (zero := _zero(program, tol)):
+        return zero
     return _by_interior_points(gram, program, tol, few, near)
+
+
+def _zero(program: Program, tol: float) -> Solution | None:
+    """Return a β of zeros if it solves the program."""
+    if program.total:
+        return None
+    nothing = np.zeros(program.n_samples)
+    found = certify(program, nothing, nothing, 0)
+    return found if found.gap <= tol else None
 
 
 def _by_pairs(gram: FactoredGram, program: Program, start: Vector | None, tol: float) -> Solution:

@@ -21,8 +21,8 @@ FLAT = 1e-12
 _ROUNDING = 1e-12
 #: With more samples than this the best intercept is first looked for among those of about so many, ...
 _MANY, _RULER = 4000, 1000
-#: ... this far to both sides of where these few would have it; or by so many Newton steps from there, if each has a
-#: ridge and the sum of its coefficients is steep.
+#: ... this far to both sides of where these few would have it; or by so many Newton steps from there, if every sample
+#: has a ridge and the sum is steep there.
 _NEARBY, _STEPS = 8, 40
 #: What has one number a sample.
 _VECTORS = ("target", "lower", "upper", "ridge")
@@ -160,7 +160,7 @@ class Program:
         return float(knots[left]), float(knots[left])
 
     def _ruler(self, z: Any) -> tuple[Vector, float]:
-        """Return the knots of every so manieth sample, in order, and the best intercept of these."""
+        """Return the knots of evenly spaced samples, in order, and the best intercept of these."""
         backend = backend_of(z)
         some = backend.index(np.arange(0, len(z), max(len(z) // _RULER, 1)))
         few, own = self.subsampled(some), backend.to_numpy(z[some])
@@ -170,7 +170,7 @@ class Program:
     def _nearest_intercept(self, z: Any, intercept: float) -> float | None:
         """Return where Σu is the total, by Newton steps from nearby that keep to where it must be, or None.
 
-        A sum of lines with bends: from where no bend is left between, one step is exact.
+        The sum is piecewise linear: once no bend lies between, one step is exact.
         """
         low, high = -np.inf, np.inf
         for _ in range(_STEPS):
@@ -184,8 +184,8 @@ class Program:
             intercept += surplus / steepness
             if not low < intercept < high:
                 intercept = 0.5 * (low + high)
-            if not np.isfinite(intercept):
-                return None
+            if not low < intercept < high:  # its own last digit moves the sum by more than the sum is known to
+                return float(intercept) if np.isfinite(intercept) else None
         return None
 
     def _unsettled(self, z: Any, ruler: Vector, near: float) -> tuple[Program, Vector, float]:

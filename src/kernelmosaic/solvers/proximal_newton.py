@@ -43,7 +43,7 @@ _MAX_ITER = 50
 #: Sufficient decrease in a line search, and the most halvings.
 _ARMIJO, _HALVINGS = 1e-4, 12
 #: Relative to the coefficients' sizes: a sum this near to the total meets it.
-_MET = 1e-13
+_MET = 1e-12
 
 
 class ProximalNewton:
