@@ -199,7 +199,6 @@ class ElasticNorm(WeightNorm):
 
 def _simplex_step(x: Weights, q: Weights, A: NDArray[np.float64], curvature: Weights) -> Weights:
     """Return the step to the minimiser of −⟨q, δ⟩ + ½ δᵀAδ over the simplex, above a floor by `curvature`."""
-    # The quadratic model over the simplex is itself a program of the one form all machines share.
     floor = trusted_floor(x, q, curvature, common=float(x @ q))
     floor /= max(float(floor.sum()), 1.0)
     step = _step_above(floor, x, q, A)
@@ -209,6 +208,7 @@ def _simplex_step(x: Weights, q: Weights, A: NDArray[np.float64], curvature: Wei
 
 def _step_above(floor: Weights, x: Weights, q: Weights, A: NDArray[np.float64]) -> Weights:
     """Return the step to the minimiser of −⟨q, δ⟩ + ½ δᵀAδ over the part of the simplex above a floor."""
+    # The quadratic model over the simplex is itself a program of the one form all machines share.
     zero = np.zeros(len(q))
     simplex = Program(q + A @ (x - floor), zero, zero + 1.0, zero, total=max(1.0 - float(floor.sum()), 0.0))
     rest: Weights = solve_smo(A, simplex, warm_start=x - floor, tol=1e-10, max_iter=100_000).beta

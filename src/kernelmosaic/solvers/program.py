@@ -143,17 +143,17 @@ class Program:
         # From knot to knot Σu is linear, so its value in the middle tells whether the total is met there.
         middles = np.concatenate([[knots[1] - 1.0], 0.5 * (knots[1:-2] + knots[2:-1]), [knots[-2] + 1.0]])
         segments = range(len(middles))
-        surplus = cache(lambda s: self._surplus(self.conjugate_argmax(z - middles[s]), apart))
+
+        def reading(s: int) -> Any:
+            return self.conjugate_argmax(z - middles[s])
+
+        surplus = cache(lambda s: self._surplus(reading(s), apart))
         left = bisect_left(segments, True, key=lambda s: surplus(s) <= 0)
-        if (
-            left < len(segments)
-            and surplus(left) == 0
-            and not self._steepness(self.conjugate_argmax(z - middles[left]))
-        ):
+        if left < len(segments) and surplus(left) == 0 and not self._steepness(reading(left)):
             right = bisect_left(segments, True, lo=left, key=lambda s: surplus(s) < 0)
             return float(knots[left]), float(knots[right])
         for s in segments[max(left - 1, 0) : left + 1]:
-            steepness = self._steepness(self.conjugate_argmax(z - middles[s]))
+            steepness = self._steepness(reading(s))
             root = middles[s] + surplus(s) / steepness if steepness > 0 else np.nan
             if knots[s] <= root <= knots[s + 1]:
                 return float(root), float(root)
