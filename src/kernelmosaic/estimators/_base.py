@@ -241,16 +241,24 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
     def _learn(self, data: TrainingSet, machines: list[Machine]) -> tuple[list[Any], str | None]:
         """Return what was learned for each machine, and what to warn of after the estimator's name, if anything."""
         learner = self._make_learner(data.stack, machines)
+        found = self._learn_each(data, machines, learner)
+        learned = [data.certify(learner, machine, one) for machine, one in zip(machines, found, strict=True)]
+        hidden = any(one.gap > self.tol >= rough.gap for one, rough in zip(learned, found, strict=True))
+        if hidden and data.increase_precision():
+            return self._learn(data, machines)
+        return learned, self._complaint(learner, max(learned, key=lambda one: one.gap))
+
+    def _learn_each(self, data: TrainingSet, machines: list[Machine], learner: Learner) -> list[Any]:
+        """Return what was learned for each machine, as the learner sees it."""
         workers = self._workers(data, 1)
         if workers == 1 or len(machines) == 1:
-            learned = [data.learn(learner, machine, c) for c, machine in enumerate(machines)]
-        else:
-            # Each with a learner, and so a combined kernel, of its own.
-            def learn(task: tuple[int, Machine]) -> Any:
-                return data.learn(self._make_learner(data.stack, machines), task[1], task[0])
+            return [data.learn(learner, machine, c) for c, machine in enumerate(machines)]
 
-            learned = map_threads(learn, enumerate(machines), workers)
-        return learned, self._complaint(learner, max(learned, key=lambda one: one.gap))
+        # Each with a learner, and so a combined kernel, of its own.
+        def learn(task: tuple[int, Machine]) -> Any:
+            return data.learn(self._make_learner(data.stack, machines), task[1], task[0])
+
+        return list(map_threads(learn, enumerate(machines), workers))
 
     def _workers(self, data: TrainingSet, default: int) -> int:
         """Return how many threads `n_jobs` asks for; one where they would be in each other's way."""

@@ -44,10 +44,12 @@ from kernelmosaic.gram.feature_maps import APPROXIMATIONS, FeatureMaps
 from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.missing import Mask, MissingViews, may_lack, present_views
 from kernelmosaic.gram.row_blocks import ArrayRows, RowSource, open_rows
+from kernelmosaic.gram.stack import ComputedStack
 from kernelmosaic.kernels.base import Kernel, StatisticKernel, is_missing
 from kernelmosaic.kernels.subsets import SubsetFamily, Subsets
 from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs, take_columns
 from kernelmosaic.learning import Learned, Learner
+from kernelmosaic.learning.factory import certify_fit
 from kernelmosaic.learning.problem import Problem
 from kernelmosaic.learning.projections import Projections
 
@@ -195,6 +197,14 @@ class TrainingSet(ABC):
         self._last_problem[:] = [learner.last_problem]
         return found
 
+    def certify(self, learner: Learner, machine: Any, learned: Learned) -> Learned:
+        """Return what was learned with the objective and the gap that its weights and coefficients prove."""
+        return certify_fit(self.stack, self.sizes(), machine, learner, learned)
+
+    def increase_precision(self) -> bool:
+        """Make the stack anew with entries in double precision; False where that is not to be had."""
+        return False
+
     @property
     @abstractmethod
     def stack(self) -> GramStack: ...
@@ -233,6 +243,13 @@ class TrainingSet(ABC):
     @abstractmethod
     def diagonals(self) -> Array:
         """Return k_m(x, x) of every kernel and sample, of shape (P, n)."""
+
+    def sizes(self) -> Array:
+        """Return the size of the numbers that entries are made of: the diagonals, or more where these are differences.
+
+        Rounding is bounded from them.
+        """
+        return self.diagonals()
 
     def uneven_kernels(self) -> list[str]:
         """Return the names of the kernels whose k(x, x) differs from sample to sample."""
@@ -275,7 +292,9 @@ class ExactSet(TrainingSet):
     @property
     def stack(self) -> GramStack:
         if self._stack is None:
-            stack = make_stack(self.kernel_set, self.views, dtype=self.dtype, budget=self.budget, device=self.device)
+            # Matrices that are completed cannot be computed anew for the certificate.
+            dtype = self.dtype if self.present is None else np.float64
+            stack = make_stack(self.kernel_set, self.views, dtype=dtype, budget=self.budget, device=self.device)
             if self.missing is not None and self.present is not None:
                 if not isinstance(stack, StoredStack):
                     raise MemoryError(
@@ -283,9 +302,19 @@ class ExactSet(TrainingSet):
                         "memory_budget, or fit to fewer samples."
                     )
                 self.shares = self.missing.complete(stack.matrices)
+                stack.exact = None  # which knows nothing of what was completed
             self._stack = stack
         made: GramStack = self._stack
         return made
+
+    def increase_precision(self) -> bool:
+        stack, budget = self.stack, default_budget() if self.budget is None else self.budget
+        needed = (len(self.kernel_set) + 1) * len(self.kept) ** 2 * 8
+        if not stack.has_exact or self.device is not None or self.dtype is not None or needed > budget:
+            return False
+        self.dtype, self._stack = np.dtype(np.float64), None
+        self._last_problem.clear()
+        return True
 
     def _stored_bytes(self) -> int:
         return len(self.kernel_set) * len(self.kept) ** 2 * 8
@@ -298,7 +327,8 @@ class ExactSet(TrainingSet):
         some = copy(self)
         some.kernel_set = self.kernel_set.select(kept)
         some.views = self.kernel_set.select_views(self.views, kept)
-        some._stack = StoredStack(self._stack.matrices[kept])
+        exact = ComputedStack(some.kernel_set, some.views, self._stack.dtype, 3 * self._stack.matrices[0].nbytes)
+        some._stack = StoredStack(self._stack.matrices[kept], exact)
         some._last_problem = []
         if self.missing is not None:
             some.missing = MissingViews(self.missing.rule, some.kernel_set, self.samples, None)
@@ -359,6 +389,14 @@ class ExactSet(TrainingSet):
 
     _exact_diagonals = diagonals
 
+    def sizes(self) -> Array:
+        if self.present is not None:  # what stands in for a view has a diagonal of its own
+            return np.array([np.diagonal(K) for K in self.stack.matrices], dtype=np.float64)  # type: ignore[attr-defined]
+        removed = np.array([one.normalization.removed for one in self.kernel_set.fitted])
+        if len(removed) != len(self.kernel_set):  # a product of kernels
+            return self.diagonals()
+        return self.diagonals() + removed[:, np.newaxis]
+
 
 class GeneratedSet(ExactSet):
     """Kernels of column subsets, too many to be stored: those that an expansion keeps are made anew."""
@@ -379,7 +417,7 @@ class GeneratedSet(ExactSet):
         # One for every sample, of shape (P, 1): a number per sample and kernel would fill the memory.
         return np.ones((len(self.kernel_set), 1))
 
-    _exact_diagonals = diagonals
+    _exact_diagonals = sizes = diagonals
 
 
 class FeatureSet(TrainingSet):
@@ -418,6 +456,10 @@ class FeatureSet(TrainingSet):
     def learn(self, learner: Learner, machine: Any, output: int = 0) -> Learned:
         with self._threads():
             return super().learn(learner, machine, output)
+
+    def certify(self, learner: Learner, machine: Any, learned: Learned) -> Learned:
+        with self._threads():
+            return super().certify(learner, machine, learned)
 
     def _threads(self) -> AbstractContextManager[Any]:
         """Return a context for passes over strips of few features, whose products keep no more than one core busy.

@@ -292,7 +292,8 @@ class MKLClassifier(BaseMKLClassifier):
         )
         scale = float(diagonals.max()) or 1.0
         learned = [
-            learn_hard_margin(learner, data.stack, machine.program.target, scale, self.tol) for machine in machines
+            learn_hard_margin(learner, data.stack, data.sizes(), machine.program.target, scale, self.tol)
+            for machine in machines
         ]
         return learned, self._complaint(learner, max(learned, key=lambda one: one.gap))
 

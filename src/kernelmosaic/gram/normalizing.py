@@ -26,6 +26,9 @@ class Normalization(ABC):
     tensors alike.
     """
 
+    #: How much larger than the entries the numbers are of which these are differences: it is what they are rounded by.
+    removed: float = 0.0
+
     @abstractmethod
     def fit(self, kernel: Kernel, X: Any, sample_weight: NDArray[np.float64] | None) -> Self:
         """Learn the constants of a fitted kernel from samples in the form that it reads."""
@@ -137,6 +140,10 @@ class Centered(Normalization):
         # trace would make a kernel of noise.
         self.scale_ = trace if trace > centring_noise(n, K.dtype) * abs(level) else np.inf
         return self
+
+    @property
+    def removed(self) -> float:  # type: ignore[override]
+        return abs(self.mean_) / self.scale_
 
     def side(self, X: Any) -> Diagonal:
         if X is self.X_:

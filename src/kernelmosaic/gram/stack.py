@@ -124,6 +124,15 @@ class GramStack(ABC):
         """Return K_m β at the given rows for every kernel: (P, n_rows), and the columns of β where it has any."""
 
     @property
+    def has_exact(self) -> bool:
+        """Whether entries are in single precision here, and can be computed in double."""
+        return False
+
+    def exact_products(self, beta: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Return what `products` does, from entries in double precision whatever they are stored in."""
+        return self.products(beta, rows)
+
+    @property
     def part_samples(self) -> int:
         """The most samples a part may have without taking more memory than the combined kernel will."""
         return int(self.n_samples / np.sqrt(self.n_kernels + 1))
@@ -157,11 +166,27 @@ class MatrixStack(GramStack):
     entries : int
         Of a block that is worked on at once: whole rows of it on the host, squares on a device, whose cache is small.
     exact : ComputedStack or None
-        Computes entries in double precision for matrices in single precision on a device: certificates need it.
+        Computes entries in double precision for matrices in single precision: certificates need it.
     """
 
     entries: int
     exact: ComputedStack | None = None
+
+    @property
+    def has_exact(self) -> bool:
+        return self.exact is not None and self.dtype != np.float64
+
+    def exact_products(self, beta: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[np.float64]:
+        exact = self.exact
+        if exact is None or not self.has_exact:
+            return self.products(beta, rows)
+        support = nonzero_rows(beta)
+        right = exact.backend.asarray(beta[support].reshape(len(support), -1 if len(support) else 1))
+        out = exact.backend.zeros((self.n_kernels, len(rows), *beta.shape[1:]))
+        if len(support) and len(rows):
+            each = dict.fromkeys(range(self.n_kernels), right)
+            exact._multiply(each, rows, support, out.reshape(self.n_kernels, len(rows), -1), np.dtype(np.float64))
+        return exact.backend.to_numpy(out)
 
     @abstractmethod
     def placed_blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Any]]:
@@ -242,7 +267,8 @@ class MatrixStack(GramStack):
 
     def _gram(self, K: Any, inner: NDArray[np.float64], outer: NDArray[np.float64]) -> DenseGram:
         exact = self.exact
-        if exact is None or self.dtype == np.float64:
+        # On the host solvers read the stored entries; the certificate of the whole reads exact ones, once.
+        if exact is None or self.dtype == np.float64 or self.backend is NUMPY:
             return DenseGram(K)
         computed = exact
 
@@ -308,8 +334,8 @@ class ComputedStack(MatrixStack):
         self._centred: dict[int, tuple[Any, Any]] = {}
         self.writes_matrices = backend is NUMPY and self.stores_combined
         self._diagonals = None if self.writes_matrices else kernel_set.diagonals(here)
+        self.exact = self
         if backend is not NUMPY:
-            self.exact = self
             if all(self.samples.shares):
                 # Exact, where blocks know a sample's distance from itself up to rounding only.
                 self.diagonals = backend.asarray(self._diagonals)
@@ -581,7 +607,7 @@ class StoredStack(MatrixStack):
     matrices : array of shape (P, n, n)
         Of NumPy or torch.
     exact : ComputedStack, optional
-        What the matrices were computed by, if they are on a device in single precision.
+        What the matrices were computed by, if they are in single precision.
     """
 
     def __init__(self, matrices: Any, exact: ComputedStack | None = None) -> None:
@@ -590,7 +616,7 @@ class StoredStack(MatrixStack):
         self.dtype = self.backend.dtype(matrices)
         self.nbytes = self.n_kernels * self.n_samples**2 * self.dtype.itemsize
         self.writes_matrices = self.backend is NUMPY
-        if exact is not None:
+        if exact is not None and self.backend is not NUMPY:
             self.entries = exact.entries
         else:
             self.entries = _CACHE_BYTES // self.dtype.itemsize if self.backend is NUMPY else _tile(self.backend) ** 2
@@ -628,7 +654,7 @@ class StoredStack(MatrixStack):
         if loops is not None:
             loops.mirror_all([matrices[m] for m in kernels])
         if backend is NUMPY:
-            return cls(matrices)
+            return cls(matrices, computed)
         for K, one in zip(matrices, np.eye(computed.n_kernels), strict=True):
             computed._know_diagonal(K, one)
         return cls(matrices, computed)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelmosaic.gram import GramStack
+from kernelmosaic.learning.certificate import certify, certify_classes
 from kernelmosaic.learning.class_wise import ClassNewton, ProjectedGradient, QuasiNewton
 from kernelmosaic.learning.fixed import Alignment, EasyMKL, FixedWeights, given_weights
 from kernelmosaic.learning.formulations.conic import QCQP, SDP
@@ -20,12 +21,14 @@ from kernelmosaic.learning.formulations.discriminant import (
 from kernelmosaic.learning.formulations.reduced_gradient import ReducedGradient
 from kernelmosaic.learning.formulations.silp import SILP
 from kernelmosaic.learning.generated import ColumnGeneration
-from kernelmosaic.learning.learned_c import LearnedC
+from kernelmosaic.learning.learned_c import LearnedC, LearnedWithC, certify_with_C
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import WeightNorm, Weights, make_norm, make_penalties
-from kernelmosaic.learning.problem import Learner, Options
+from kernelmosaic.learning.problem import Learned, Learner, Options
 from kernelmosaic.machines.base import check_count
 
+#: Learners stop at this share of the gap asked for: the certificate adds bounds of rounding to theirs.
+_AIM = 0.95
 #: Every way to learn one weight per kernel, by the name an estimator's `solver` gives it.
 SOLVERS: dict[str, type[Any]] = {
     "newton": Newton,
@@ -110,7 +113,7 @@ def make_learner(
     if parameters.weights is not None:
         if not isinstance(parameters.penalties, str):
             make_penalties(parameters.penalties, parameters.penalty_power, stack)
-        return FixedWeights(given_weights(parameters.weights, stack.n_kernels), parameters.tol)
+        return FixedWeights(given_weights(parameters.weights, stack.n_kernels), _AIM * parameters.tol)
     if parameters.learns_C and not norm.sums_to_one:
         raise ValueError(f"C='learn' serves norm=1, not {norm}; give C as a number.")
     learner.require(parameters.solver, norm)
@@ -118,7 +121,19 @@ def make_learner(
         learner.require(parameters.solver, machine=machine)
     if penalties is None:
         penalties = make_penalties(parameters.penalties, parameters.penalty_power, stack)
-    return learner(Options(norm, penalties, parameters.tol, max_iter, bool(parameters.verbose)))
+    return learner(Options(norm, penalties, _AIM * parameters.tol, max_iter, bool(parameters.verbose)))
+
+
+def certify_fit(stack: GramStack, sizes: Weights, machine: Any, learner: Learner, learned: Any) -> Learned:
+    """Return what was learned with the objective and the gap that its weights and coefficients prove.
+
+    `sizes`, of shape (P, n), are those of the numbers that the kernels' entries are made of.
+    """
+    if isinstance(learned, LearnedWithC):
+        return certify_with_C(stack, sizes, machine, learner, learned)
+    if learned.weights.ndim == 2:
+        return certify_classes(stack, sizes, machine, learned)
+    return certify(stack, sizes, machine, learner, learned)
 
 
 def _check_generated(parameters: Parameters, norm: WeightNorm) -> None:

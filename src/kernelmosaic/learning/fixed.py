@@ -23,7 +23,14 @@ _RANK = 1e-12
 _SHARPEST = 1e-12
 
 
-class FixedWeights(Learner):
+class WeightsByRule(Learner):
+    """Weights that no training problem chooses: what is certified is the machine at them."""
+
+    def lower_bound(self, constant: float, q: Weights, weights: Weights) -> float:
+        return constant - float(weights @ q)
+
+
+class FixedWeights(WeightsByRule):
     """Keep the given weights.
 
     Parameters
@@ -61,7 +68,7 @@ def given_weights(weights: Any, P: int) -> NDArray[np.float64]:
     return eta
 
 
-class Alignment(Learner):
+class Alignment(WeightsByRule):
     """Maximise ⟨K_η, ttᵀ⟩ / ‖K_η‖ over η ≥ 0, all matrices centred, and solve the machine once with these weights.
 
     A heuristic: the weights do not minimise the machine's value, and the gap certified is that of the machine at them.
@@ -111,7 +118,7 @@ def centred_products(stack: GramStack, target: NDArray[np.float64]) -> tuple[NDA
     return M - 2.0 / n * (sums @ sums.T) + np.outer(totals, totals) / n**2, a
 
 
-class EasyMKL(Learner):
+class EasyMKL(WeightsByRule):
     """Weights η_m ∝ γᵀYK_mYγ, where γ minimises (1 − λ) γᵀY(Σ K_m)Yγ + λ‖γ‖² over one mixture of points per class.
 
     Two machine solves in all: one on the sum of the kernels for γ, one with the weights. A heuristic: the weights do

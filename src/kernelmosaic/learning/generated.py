@@ -72,7 +72,7 @@ class ColumnGeneration(Learner):
         scale, watched = 1.0 / options.penalties**2, every
         history: list[Iteration] = []
         best: Learned | None = None
-        lower, n_solves, inner = -np.inf, 0, max(_FIRST, _LAST * options.tol)
+        lower, witness, n_solves, inner = -np.inf, None, 0, max(_FIRST, _LAST * options.tol)
         with options.progress(machine) as advance:
             while True:
                 found, noise = self._learn_few(stack, machine, beta, active, weights, inner)
@@ -89,13 +89,14 @@ class ColumnGeneration(Learner):
                     q, watched = stack.prices(beta, scale), every
                     near = relative_gap(best.objective, constant - q.max(), noise)
                 if len(watched) == len(every):
-                    before, lower = lower, max(lower, constant - options.norm.support(q))
-                    pays = pays or lower > before
+                    proved = constant - options.norm.support(q)
+                    pays = pays or proved > lower
+                    lower, witness = (proved, beta) if proved > lower else (lower, witness)
                 gap = relative_gap(best.objective, lower, noise)
                 history.append(Iteration(best.objective, gap))
                 advance(gap)
                 if gap <= options.tol or len(history) >= options.max_iter or not (pays or inner > _SHARPEST):
-                    return replace(best, gap=gap, n_solves=n_solves, history=history)
+                    return replace(best, gap=gap, n_solves=n_solves, history=history, witness=witness)
                 kept = active[found.weights > 0]
                 missing = _missing(q, kept, self._batch(stack))
                 if pays and len(missing):

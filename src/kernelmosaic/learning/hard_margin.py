@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack
-from kernelmosaic.learning.problem import Iteration, Learned, Learner
-from kernelmosaic.machines import SVC
-from kernelmosaic.solvers import relative_gap
+from kernelmosaic.learning.certificate import certify
+from kernelmosaic.learning.learned_c import MarginProgram
+from kernelmosaic.learning.problem import Learned, Learner
+from kernelmosaic.machines import SVC, Machine
 
 #: The C that are tried, for a kernel of mean diagonal one.
 _TRIED = (1e3, 1e5, 1e7, 1e9, 1e11)
@@ -20,7 +21,7 @@ _LEAST_MARGIN = 0.1
 
 
 def learn_hard_margin(
-    learner: Learner, stack: GramStack, y: NDArray[np.float64], diagonal: float, tol: float
+    learner: Learner, stack: GramStack, sizes: NDArray[np.float64], y: NDArray[np.float64], diagonal: float, tol: float
 ) -> Learned:
     """Return weights and machine of min ½(Σ d_m‖w_m‖)² subject to yᵢ f(xᵢ) ≥ 1.
 
@@ -34,6 +35,8 @@ def learn_hard_margin(
         How the weights are learned.
     stack : GramStack
         The kernels.
+    sizes : ndarray of shape (P, n)
+        Of the numbers that their entries are made of; see `certify`.
     y : ndarray of shape (n,)
         Labels ±1.
     diagonal : float
@@ -51,6 +54,7 @@ def learn_hard_margin(
         found = learner.learn(stack, SVC(y, C / diagonal))
         n_solves += found.n_solves
         hard = _without_slack(found, y)
+        hard = None if hard is None else certify(stack, sizes, SeparatingSVC(y), learner, hard)
         if hard is not None and (best is None or hard.gap < best.gap):
             best = hard
         if best is not None and best.gap <= tol:
@@ -63,17 +67,22 @@ def learn_hard_margin(
     return replace(best, n_solves=n_solves)
 
 
+class SeparatingSVC(Machine):
+    """The machine without slack: min ½‖w‖² subject to yᵢ f(xᵢ) ≥ 1."""
+
+    has_labels = True
+
+    def __init__(self, y: NDArray[np.float64]) -> None:
+        reach = np.full(len(y), np.inf)
+        lower, upper = np.where(y > 0, 0.0, -reach), np.where(y > 0, reach, 0.0)
+        self._program = MarginProgram(y, lower, upper, np.zeros(len(y)))
+
+
 def _without_slack(found: Learned, y: NDArray[np.float64]) -> Learned | None:
-    """Return the same with intercept, objective and gap of the problem without slack; None if the classes overlap."""
+    """Return the same with the intercept of the problem without slack; None if the classes overlap."""
     solution: Any = found.solution
     low, high = float(solution.values[y > 0].min()), float(solution.values[y < 0].max())
-    margin = 0.5 * (low - high)
-    # Near the optimum it is one; what is left of a sample that both classes have is rounding.
-    if not margin > _LEAST_MARGIN:
+    # Near the optimum the margin is one; what is left of a sample that both classes have is rounding.
+    if not 0.5 * (low - high) > _LEAST_MARGIN:
         return None
-    upper = 0.5 * float(solution.beta @ solution.values) / margin**2
-    gap = relative_gap(upper, found.objective * (1.0 - found.gap))
-    certified = replace(solution, intercept=-0.5 * (low + high), gap=gap)
-    return replace(
-        found, solution=certified, objective=upper, gap=gap, history=[*found.history[:-1], Iteration(upper, gap)]
-    )
+    return replace(found, solution=replace(solution, intercept=-0.5 * (low + high)))

@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from kernelmosaic.gram import GramStack
 from kernelmosaic.gram.stack import Rows
 from kernelmosaic.kernels.base import Block
+from kernelmosaic.learning.certificate import certify
 from kernelmosaic.learning.newton import Newton
-from kernelmosaic.learning.problem import Learned, Learner
+from kernelmosaic.learning.problem import Learned, Learner, Options
 from kernelmosaic.machines import Machine
-from kernelmosaic.solvers import Program, certify
+from kernelmosaic.solvers import Program
+from kernelmosaic.solvers import certify as certify_solution
 from kernelmosaic.solvers.program import Vector
 
 #: Every kernel carries this much of the identity, so that even without a weight on it a machine has a solution.
@@ -30,9 +32,12 @@ class LearnedWithC(Learned):
     ----------
     C : float
         As a factor of the machine's own: with it and these weights the machine has this solution.
+    joint : Learned
+        The same with the identity as the last kernel, which is what was learned.
     """
 
     C: float = np.nan
+    joint: Any = None
 
 
 class LearnedC(Learner):
@@ -59,11 +64,14 @@ class LearnedC(Learner):
             raise ValueError("C='learn' serves norm=1: the identity shares the sum of the weights; give C as a number.")
         hard = HardMargin(machine.program)
         joined = WithIdentity(stack, hard.diagonal)
-        options = replace(self.options, penalties=np.append(self.options.penalties, 1.0))
-        found = Newton(options).learn(joined, hard, warm_start)
-        return self._soften(found, joined.share(found.weights), machine.program, hard)
+        found = Newton(self.joint_options()).learn(joined, hard, warm_start)
+        return self.soften(found, joined.share(found.weights), machine.program, hard)
 
-    def _soften(self, found: Learned, share: float, soft: Program, hard: HardMargin) -> LearnedWithC:
+    def joint_options(self) -> Options:
+        """Return the options of the problem with the identity as its last kernel."""
+        return replace(self.options, penalties=np.append(self.options.penalties, 1.0))
+
+    def soften(self, found: Learned, share: float, soft: Program, hard: HardMargin) -> LearnedWithC:
         """Return the same function as that of a machine with slack whose weights obey the norm's rule."""
         kept = float(self.options.penalties**2 @ found.weights[:-1])
         if not kept > 0:
@@ -74,9 +82,23 @@ class LearnedC(Learner):
         # Dividing the weights and multiplying β by the same number leaves the function as it is.
         program = replace(soft, ridge=hard.diagonal * share / kept)
         values = found.solution.values - share * hard.diagonal * beta
-        solution = certify(program, kept * beta, values, found.solution.n_iter)
+        solution = certify_solution(program, kept * beta, values, found.solution.n_iter)
         weights, C = found.weights[:-1] / kept, kept * hard.mean / share
-        return LearnedWithC(weights, solution, found.objective, found.gap, found.n_solves, found.history, C)
+        return LearnedWithC(
+            weights, solution, found.objective, found.gap, found.n_solves, found.history, C=C, joint=found
+        )
+
+
+def certify_with_C(
+    stack: GramStack, sizes: NDArray[np.float64], machine: Machine, learner: Any, learned: LearnedWithC
+) -> LearnedWithC:
+    """Return what was learned with the objective and the gap that the problem with the identity proves."""
+    hard = HardMargin(machine.program)
+    joined = WithIdentity(stack, hard.diagonal)
+    each = np.vstack([sizes + _FLOOR * hard.diagonal, hard.diagonal])
+    certified = certify(joined, each, hard, Newton(learner.joint_options()), learned.joint)
+    soft: LearnedWithC = learner.soften(certified, joined.share(certified.weights), machine.program, hard)
+    return soft
 
 
 class HardMargin(Machine):
@@ -116,6 +138,15 @@ class MarginProgram(Program):
         margin = float(np.min(self.target * (values + intercept)))
         return quadratic / margin**2 if margin > 0 else np.inf
 
+    def worst_losses(self, values: Vector, intercept: float, error: Vector) -> Vector:
+        """Return infinity: the smallest margin may be any sample's."""
+        return np.full(self.n_samples, np.inf)
+
+    def primal_bound(self, quadratic: float, values: Vector, intercept: float, error: Vector) -> float:
+        """Return a number that ½‖w‖² of the function at margin one does not exceed, for Kβ up to `error`."""
+        margin = float(np.min(self.target * (values + intercept) - error))
+        return quadratic / margin**2 if margin > 0 else np.inf
+
     def best_intercept(self, values: Vector) -> float:
         """Return the intercept with the largest smallest margin: halfway between the classes."""
         above, below = values[self.target > 0], values[self.target < 0]
@@ -149,6 +180,14 @@ class WithIdentity(GramStack):
     def share(self, weights: NDArray[Any]) -> float:
         """Return the weight of the diagonal matrix, with what the other kernels carry of it."""
         return float(weights[-1] + _FLOOR * weights[:-1].sum())
+
+    @property
+    def has_exact(self) -> bool:
+        return self.stack.has_exact
+
+    def exact_products(self, beta: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[np.float64]:
+        identity = (self.diagonal * beta)[rows]
+        return np.concatenate([self.stack.exact_products(beta, rows) + _FLOOR * identity, identity[np.newaxis]])
 
     def row_strips(self, n_columns: int) -> Iterator[slice]:
         return self.stack.row_strips(n_columns)

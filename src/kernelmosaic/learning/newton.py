@@ -120,6 +120,7 @@ class NewtonSearch(BoundTracker):
         self.inner = _SHARPEST if problem.exact else max(first, _SHARPEST)
         super().__init__(problem, problem.evaluate(problem.start() if theta is None else theta, warm_start, self.inner))
         self.planes = [problem.plane(self.best)]
+        self.betas = [self.best.solution.beta]
         self.idle = 0
 
     def step(self) -> bool:
@@ -163,8 +164,10 @@ class NewtonSearch(BoundTracker):
             return False
         theta = self.best.theta
         if lowest is not None:
-            self.bound(lowest[1])
-            theta = self.problem.retract(theta + _INWARD * (lowest[0] - theta))
+            corner, lower, shares = lowest
+            # The value of the dual is concave: the mixture of the β bounds the optimum no less than that of the planes.
+            self.bound(lower, sum(share * beta for share, beta in zip(shares, self.betas, strict=True) if share))
+            theta = self.problem.retract(theta + _INWARD * (corner - theta))
         there = self.problem.complete(self._evaluate(theta, self.best))
         self._note(there)
         self.best = there if there.upper <= self.best.upper else self.best
@@ -181,9 +184,10 @@ class NewtonSearch(BoundTracker):
         return there
 
     def _note(self, there: Evaluation) -> None:
+        self.note(there)
         if there.complete:
-            self.bound(self.problem.lower(there))
             self.planes.append(self.problem.plane(there))
+            self.betas.append(there.solution.beta)
 
     def _inner_tol(self, here: Evaluation) -> float:
         # An error δ in the machine's value is one of √δ in β and in the slopes: the gap of the whole needs its square.

@@ -64,8 +64,13 @@ class WeightNorm(ABC):
     def retract(self, theta: Weights) -> Weights:
         """Bring a point near the set back onto it."""
 
-    def lowest_plane_point(self, constants: Weights, slopes: NDArray[np.float64]) -> tuple[Weights, float] | None:
-        """Return where the largest of constants_k − ⟨slopes_k, θ⟩ is least, and a bound of it; None if unknown."""
+    def lowest_plane_point(
+        self, constants: Weights, slopes: NDArray[np.float64]
+    ) -> tuple[Weights, float, Weights] | None:
+        """Return where the largest of constants_k − ⟨slopes_k, θ⟩ is least, a bound of it and the shares that prove it.
+
+        None if unknown.
+        """
         return None
 
 
@@ -87,7 +92,9 @@ class SumNorm(WeightNorm):
         A = damped(H)
         return _simplex_step(theta, q, A, np.diag(H))
 
-    def lowest_plane_point(self, constants: Weights, slopes: NDArray[np.float64]) -> tuple[Weights, float] | None:
+    def lowest_plane_point(
+        self, constants: Weights, slopes: NDArray[np.float64]
+    ) -> tuple[Weights, float, Weights] | None:
         return solve_master(constants, slopes)
 
     def retract(self, theta: Weights) -> Weights:

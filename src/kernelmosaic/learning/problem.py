@@ -23,8 +23,6 @@ from kernelmosaic.solvers.smo import most_steps
 
 #: A kernel whose slope is below this share of the steepest cannot enter soon, and is not asked every time.
 _WATCHED = 0.8
-#: Relative to the kernel's mean diagonal.
-_NOISE = 1e-10
 #: Sufficient decrease in a line search: the share of what the slope promises.
 _ARMIJO = 1e-4
 #: Most doublings of a step that keeps paying.
@@ -35,8 +33,8 @@ _PATIENCE = 20
 _HOPELESS = {0.1: 4, 1e-3: 16}
 #: What to do where rounding ends a search.
 ROUNDING = (
-    "rounding hides what is left to gain; accept a larger tol. Where the gap is far above it, lower C or use "
-    "normalize='trace', which puts the kernels on one scale."
+    "rounding hides what is left to gain; accept a larger tol. Where the gap is far above it, centre the columns, as "
+    "StandardScaler does, lower C, or use normalize='trace', which puts the kernels on one scale."
 )
 
 
@@ -78,6 +76,10 @@ class Learned:
         How often the machine was solved.
     history : list of Iteration
         Objective and gap after every iteration.
+    witness : ndarray like `solution.beta`, or None
+        The feasible β with the best lower bound on the optimum; None if that is the solution's.
+    lower : float or None
+        A lower bound on the optimum that no β alone proves; after `certify`, the one that was certified.
     """
 
     weights: NDArray[np.float64]
@@ -86,6 +88,8 @@ class Learned:
     gap: float
     n_solves: int
     history: list[Iteration] = field(default_factory=list)
+    witness: Any = None
+    lower: float | None = None
 
 
 @dataclass(frozen=True)
@@ -150,6 +154,13 @@ class Learner(ABC):
 
     @abstractmethod
     def learn(self, stack: GramStack, machine: Any, warm_start: Any = None) -> Learned: ...
+
+    def lower_bound(self, constant: float, q: Weights, weights: Weights) -> float:
+        """Return what a feasible β proves of the optimum over the weights, or at the weights where these are given.
+
+        `constant` is the value of its dual without the kernels, q_m = ½ βᵀK_mβ what each kernel takes off.
+        """
+        return constant - self.options.norm.support(q / self.options.penalties**2)
 
     def learn_on(self, stack: GramStack, machine: Any, warm_start: Any, weights: Weights) -> Learned:
         """Learn from where a problem like this one ended: β and the weights, where these are a start, too."""
@@ -344,6 +355,7 @@ class MachineProblem(Problem):
         super().__init__(stack, machine, options)
         self._K: Any = None
         self._at: Weights | None = None
+        self._noise = 0.0
 
     @property
     def noise(self) -> float:  # type: ignore[override]
@@ -351,9 +363,7 @@ class MachineProblem(Problem):
 
         A one-class machine whose samples surround the origin is worth nothing, and no relative gap to zero is small.
         """
-        if self._K is None or self.machine.program.target.any():
-            return 0.0
-        return _NOISE * float(self._K.diagonal().mean())
+        return self._noise
 
     def share_kernel(self, other: Any) -> None:
         self._K, self._at = other._K, other._at
@@ -397,6 +407,10 @@ class MachineProblem(Problem):
         # The kernel part of the value, from the same products as the slopes, so that both bounds see one arithmetic.
         quadratic = float(theta[theta > 0] @ known.q[theta > 0])
         upper = self.machine.program.primal_value(quadratic, solution.values, solution.intercept)
+        if not self.machine.has_targets:
+            # Of a sum of terms of both signs, by the terms of one sample each.
+            orthogonal = float(self._K.diagonal() @ solution.beta**2)
+            self._noise = float(np.finfo(self.stack.dtype).eps * np.sqrt(len(solution.beta))) * orthogonal
         return replace(known, upper=upper)
 
     def add_slopes(self, at: Evaluation, kernels: NDArray[np.intp]) -> Evaluation:
@@ -478,7 +492,10 @@ def _times(factors: NDArray[np.float64], rows: NDArray[np.float64]) -> NDArray[n
 
 
 class BoundTracker:
-    """Keeps the best evaluation and the best lower bound; every evaluation may better either.
+    """Keeps the best evaluation, the best lower bound, and the evaluation whose own bounds are closest.
+
+    The last is what a search returns: whoever has its weights and β can compute both bounds. A search may know a better
+    lower bound from another β, or from a mixture of several, and takes its steps by it.
 
     Parameters
     ----------
@@ -486,29 +503,46 @@ class BoundTracker:
         What is being solved.
     first : Evaluation
         The first one.
+
+    Attributes
+    ----------
+    best : Evaluation
+        The one of the smallest upper bound.
+    lower, witness : float, ndarray
+        The largest lower bound on the optimum, and the β that proves it.
+    proved, gap : Evaluation, float
+        The one of the smallest relative gap between its own bounds, and that gap.
     """
 
     def __init__(self, problem: Problem, first: Evaluation) -> None:
         self.problem = problem
-        self.best = first
-        self.lower = problem.lower(first)
+        self.best = self.proved = first
+        self.lower, self.witness, self.gap = -np.inf, first.solution.beta, np.inf
+        self.note(first)
         self.history = [Iteration(first.upper, self.gap)]
 
-    @property
-    def gap(self) -> float:
-        return relative_gap(self.best.upper, self.lower, self.problem.noise)
+    def note(self, there: Evaluation) -> None:
+        """Take note of the bounds that an evaluation proves, if every slope is known."""
+        if not there.complete:
+            return
+        lower = self.problem.lower(there)
+        self.bound(lower, there.solution.beta)
+        gap = relative_gap(there.upper, lower, self.problem.noise)
+        if gap < self.gap:
+            self.proved, self.gap = there, gap
 
     def see(self, there: Evaluation) -> bool:
         """Take note of an evaluation; whether it is the best so far."""
-        self.bound(self.problem.lower(there))
+        self.note(there)
         if there.upper >= self.best.upper:
             return False
         self.best = there
         return True
 
-    def bound(self, lower: float) -> None:
-        """Take note of a lower bound on the optimum."""
-        self.lower = max(self.lower, lower)
+    def bound(self, lower: float, witness: Any) -> None:
+        """Take note of a lower bound on the optimum, and of the β that proves it."""
+        if lower > self.lower:
+            self.lower, self.witness = lower, witness
 
     def record(self) -> float:
         """Add a line to the history and return the gap."""
@@ -529,7 +563,7 @@ class BoundTracker:
 
     def learned(self) -> Learned:
         """Return the best weights, with what is certified of them."""
-        return self.problem.learned(self.best, self.gap, self.history)
+        return replace(self.problem.learned(self.proved, self.gap, self.history), witness=self.witness)
 
 
 def line_search(

@@ -36,6 +36,24 @@ class SharedProgram:
         outputs = zip(self.programs, values.T, intercept, strict=True)
         return quadratic + sum(one.primal_value(0.0, f, b) for one, f, b in outputs)
 
+    def best_intercept_from(self, values: Array, start: Array) -> Array:
+        """Return the best intercept of every output."""
+        return np.array([one.best_intercept(f) for one, f in zip(self.programs, values.T, strict=True)])
+
+    def worst_losses(self, values: Array, intercept: Array, error: Array) -> Array:
+        """Return the most that each sample's losses may add up to, where the outputs are `values` up to `error`."""
+        each = zip(self.programs, values.T, intercept, error.T, strict=True)
+        return np.sum([one.worst_losses(f, b, e) for one, f, b, e in each], axis=0)
+
+    def primal_bound(self, quadratic: float, values: Array, intercept: Array, error: Array) -> float:
+        """Return a number that the primal objective does not exceed, for outputs up to `error`."""
+        each = zip(self.programs, values.T, intercept, error.T, strict=True)
+        return quadratic + sum(one.primal_bound(0.0, f, b, e) for one, f, b, e in each)
+
+    def linear_bound(self, beta: Array, intercept: Array) -> float:
+        """Return a number that `linear_value` exceeds by no less than its rounding and what the sums of β miss."""
+        return sum(one.linear_bound(own, b) for one, own, b in zip(self.programs, beta.T, intercept, strict=True))
+
 
 class SharedMachines:
     """Machines on the same samples, one per output, whose objectives are added: min Σ_t J_t(K).

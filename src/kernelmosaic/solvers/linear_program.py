@@ -43,8 +43,8 @@ class Master:
         self._highs.addRow(1.0, 1.0, n_weights, everyone[:-1], np.ones(n_weights))
         self._everyone, self._infinity, self._refused = everyone, infinity, highspy.HighsStatus.kError
 
-    def add(self, constant: float, slopes: Vector) -> None:
-        """Add the plane constant − ⟨slopes, θ⟩."""
+    def add(self, constant: float, slopes: Vector) -> bool:
+        """Add the plane constant − ⟨slopes, θ⟩, unless its numbers are too large; return whether it was added."""
         if not self._scale:
             self._scale = max(abs(constant), float(np.abs(slopes).max())) or 1.0
         status = self._highs.addRow(
@@ -55,12 +55,14 @@ class Master:
             np.append(slopes / self._scale, 1.0),
         )
         # Numbers beyond 10¹⁵ are refused; the bound of the other planes holds without this one.
-        if status != self._refused:
+        accepted = bool(status != self._refused)
+        if accepted:
             self.constants.append(float(constant))
             self.slopes.append(slopes)
+        return accepted
 
-    def solve(self) -> tuple[Vector, float]:
-        """Return a minimiser and a lower bound of the minimum.
+    def solve(self) -> tuple[Vector, float, Vector]:
+        """Return a minimiser, a lower bound of the minimum, and the shares of the planes that prove it.
 
         Returns
         -------
@@ -68,6 +70,8 @@ class Master:
             In the simplex to the last digit.
         value : float
             No more than any θ attains, whatever the linear program's own rounding.
+        shares : ndarray of shape (planes,)
+            Not negative, of sum one: the planes mixed by them have this bound.
         """
         self._highs.run()
         found = self._highs.getSolution()
@@ -76,10 +80,10 @@ class Master:
             raise RuntimeError(f"HiGHS could not solve the master problem: {status}")
         theta = np.maximum(np.asarray(found.col_value)[:-1], 0.0)
         shares = np.asarray(found.row_dual)[1:]
-        return theta / theta.sum(), _mixed_bound(shares, np.array(self.constants), np.array(self.slopes))
+        return theta / theta.sum(), *_mixed_bound(shares, np.array(self.constants), np.array(self.slopes))
 
 
-def solve_master(constants: Vector, slopes: NDArray[np.float64]) -> tuple[Vector, float]:
+def solve_master(constants: Vector, slopes: NDArray[np.float64]) -> tuple[Vector, float, Vector]:
     """Return what `Master` finds, for planes given all at once; `slopes` has shape (cuts, n_weights)."""
     # Loads a good part of SciPy, which most fits do without.
     from scipy.optimize import linprog
@@ -98,14 +102,14 @@ def solve_master(constants: Vector, slopes: NDArray[np.float64]) -> tuple[Vector
     if found.x is None:
         raise RuntimeError(f"HiGHS could not solve the master problem: {found.message}")
     theta = np.maximum(found.x[:-1], 0.0)
-    return theta / theta.sum(), _mixed_bound(-found.ineqlin.marginals, constants, slopes)
+    return theta / theta.sum(), *_mixed_bound(-found.ineqlin.marginals, constants, slopes)
 
 
-def _mixed_bound(shares: Vector, constants: Vector, slopes: NDArray[np.float64]) -> float:
-    """Return the bound of the planes mixed by these multipliers.
+def _mixed_bound(shares: Vector, constants: Vector, slopes: NDArray[np.float64]) -> tuple[float, Vector]:
+    """Return the bound of the planes mixed by these multipliers, and the shares of the mixture.
 
     Any mixture of the planes bounds the minimum from below, so the multipliers need not be exact for it to hold.
     """
     shares = np.maximum(shares, 0.0)
     shares = shares / shares.sum() if shares.sum() > 0 else np.full(len(shares), 1.0 / len(shares))
-    return float(shares @ constants - (shares @ slopes).max())
+    return float(shares @ constants - (shares @ slopes).max()), shares

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import fsum
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.solvers.program import Vector, relative_gap, require_finite
+from kernelmosaic.solvers.program import SUM_ROUNDING, Vector, sum_rounding, relative_gap, require_finite
 
 Matrix = NDArray[np.float64]
 
@@ -90,6 +91,27 @@ class MulticlassProgram:
         """Return the primal objective of the outputs values + constants, where quadratic = ½ Σ_c ‖w_c‖²."""
         return require_finite(quadratic + self.losses(values + constants))
 
+    def worst_losses(self, values: Matrix, constants: Vector, error: Matrix) -> Vector:
+        """Return the most that each sample's slacks may cost, where the outputs are `values` up to `error`."""
+        rows = np.arange(self.n_samples)
+        reach = error + SUM_ROUNDING * (np.abs(values) + np.abs(constants))
+        behind = self._behind(values + constants) + reach + reach[rows, self.labels][:, np.newaxis]
+        behind += SUM_ROUNDING * np.abs(self.margins)
+        behind[rows, self.labels] = 0.0
+        behind = np.maximum(behind, 0.0)
+        return np.asarray(self.sample_C * (behind.sum(axis=1) if self.pairwise else behind.max(axis=1)))
+
+    def primal_bound(self, quadratic: float, values: Matrix, constants: Vector, error: Matrix) -> float:
+        """Return a number that the primal objective does not exceed, for outputs up to `error`."""
+        value = quadratic + float(self.worst_losses(values, constants, error).sum())
+        return value * (1.0 + sum_rounding(self.n_samples))
+
+    def linear_bound(self, beta: Matrix, constants: Vector) -> float:
+        """Return a number that `linear_value` exceeds by no less than its rounding and what the sums of β miss."""
+        size = float(np.sum(np.abs(self.target * beta)))
+        missed = sum(abs(b) * abs(fsum(own)) for b, own in zip(constants, beta.T, strict=True)) if self.constants else 0.0
+        return self.linear_value(beta) - sum_rounding(beta.size) * size - missed
+
     def part(self, which: NDArray[np.intp]) -> MulticlassProgram:
         """Return the program of some samples."""
         return replace(self, labels=self.labels[which], margins=self.margins[which], sample_C=self.sample_C[which])
@@ -160,6 +182,10 @@ class MulticlassProgram:
         out = t * beta - np.outer(size, excess / excess.sum())
         out[np.arange(self.n_samples), self.labels] += size
         return self.feasible(out)
+
+    def best_intercept_from(self, values: Matrix, start: Vector) -> Vector:
+        """Return constants that cost no more than those to start from, which stay where there are none."""
+        return self.best_constants(values, start) if self.constants else start
 
     def best_constants(self, values: Matrix, start: Vector) -> Vector:
         """Return constants of mean zero that cost no more than those to start from, class after class the best."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, replace
 from functools import cache
+from math import fsum
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,6 +25,8 @@ _MANY, _RULER = 4000, 1000
 #: ... this far to both sides of where these few would have it; or by so many Newton steps from there, if every sample
 #: has a ridge and the sum is steep there.
 _NEARBY, _STEPS = 8, 40
+#: Three numbers are added: each is rounded once, and so is the sum, twice.
+SUM_ROUNDING = 2.0 * float(np.finfo(np.float64).eps)
 #: What has one number a sample.
 _VECTORS = ("target", "lower", "upper", "ridge")
 
@@ -115,6 +118,38 @@ class Program:
             return np.inf
         return require_finite(quadratic + float(self._loss(u, residual, intercept)))
 
+    # What bounds the value when Kβ is known up to rounding -----------------------------------------------------------
+
+    def worst_losses(self, values: Vector, intercept: float, error: Vector) -> Vector:
+        """Return the most that each sample's loss may be, where Kβ is `values` up to `error`.
+
+        A loss is convex in its residual, so that it is largest at one of the two ends.
+        """
+        residual = self.target - values - intercept
+        reach = error + SUM_ROUNDING * (np.abs(self.target) + np.abs(values) + abs(intercept))
+        return np.maximum(self._each_loss(residual + reach), self._each_loss(residual - reach))
+
+    def _each_loss(self, residual: Vector) -> Vector:
+        u = self.conjugate_argmax(residual)
+        with np.errstate(invalid="ignore", over="ignore"):
+            terms = u * residual - self.epsilon * np.abs(u) - 0.5 * self.ridge * u**2
+        return np.where(np.isfinite(u), terms, np.inf)
+
+    def primal_bound(self, quadratic: float, values: Vector, intercept: float, error: Vector) -> float:
+        """Return a number that the primal objective of f + intercept does not exceed, for Kβ up to `error`."""
+        constant = intercept * (self.total or 0.0)
+        losses = float(self.worst_losses(values, intercept, error).sum())
+        return quadratic + losses + constant + sum_rounding(self.n_samples) * (quadratic + losses + abs(constant))
+
+    def linear_bound(self, beta: Vector, intercept: float) -> float:
+        """Return a number that `linear_value` exceeds by no less than its rounding and what Σβ misses of the total.
+
+        A sum that misses its total by δ moves the dual value by δ times the multiplier, which is the intercept.
+        """
+        size = float(np.abs(self.target) @ np.abs(beta) + self.epsilon * np.abs(beta).sum() + 0.5 * self.ridge @ beta**2)
+        missed = 0.0 if self.total is None else abs(intercept) * abs(fsum([*beta, -self.total]))
+        return self.linear_value(beta) - sum_rounding(self.n_samples) * size - missed
+
     def best_intercept(self, values: Any) -> float:
         """Return the intercept that minimises the primal objective given Kβ.
 
@@ -126,6 +161,10 @@ class Program:
         if np.isfinite(low) and np.isfinite(high):
             return 0.5 * (low + high)
         return next((end for end in (low, high) if np.isfinite(end)), 0.0)
+
+    def best_intercept_from(self, values: Vector, start: float) -> float:
+        """Return the same; other programs need somewhere to start from."""
+        return self.best_intercept(values)
 
     def _best_intercepts(self, z: Any) -> tuple[float, float]:
         """Return the first and the last best intercept for z = t − Kβ: where Σu, which falls with it, is the total."""
@@ -305,6 +344,11 @@ class Solution:
     n_iter: int
 
 
+def sum_rounding(n_terms: int) -> float:
+    """Return how far a sum of this many numbers of one sign may be off, relative to it."""
+    return float(np.finfo(np.float64).eps * np.sqrt(n_terms))
+
+
 def certify(program: Program, beta: Any, values: Any, n_iter: int, noise: float = 0.0) -> Solution:
     """Return the solution with its intercept and certified relative duality gap, from β and Kβ where the program is."""
     quadratic = 0.5 * float(beta @ values)
@@ -327,11 +371,19 @@ def require_finite(value: float) -> float:
 
 
 def relative_gap(primal: float, dual: float, noise: float = 0.0) -> float:
-    """Return (primal − dual) / max(|primal|, |dual|), zero when both vanish or the dual is less than the noise.
+    """Return (primal − dual) / max(|primal|, |dual|), by which a search stops; zero when both are within the noise.
 
-    A bound that is not finite bounds nothing: the gap is infinite then, and NaN is never certified.
+    A primal value below the dual one means that rounding is reached, and the search ends there. What a fit states is
+    the certificate's, which clips nothing. A bound that is not finite bounds nothing: the gap is infinite then.
+
+    Parameters
+    ----------
+    primal, dual : float
+        The bounds.
+    noise : float
+        What a value of zero may come out as.
     """
     if not (np.isfinite(primal) and np.isfinite(dual)):
         return np.inf
     scale = max(abs(primal), abs(dual))
-    return float(max(primal - dual, 0.0) / scale) if scale > 0 and abs(dual) >= noise else 0.0
+    return float(max(primal - dual, 0.0) / scale) if scale > noise else 0.0

@@ -197,8 +197,8 @@ class SMOState:
         return self.program.target - self.residual - self.program.ridge * self.beta
 
     def certified(self) -> Solution:
-        # A step rounds the residual once: so few of them cannot reach the digits a certificate shows.
-        if self.n_iter - self.refreshed_at > self.options.refresh_after * self.program.n_samples:
+        """Return the solution with Kβ recomputed: every step has rounded the residual."""
+        if self.refreshed_at < self.n_iter:
             self.refresh()
         return certify(self.program, self.beta, self.values(), self.n_iter, self.noise())
 

@@ -11,6 +11,7 @@ from scipy import sparse
 from scipy.linalg import eigvalsh
 
 from kernelmosaic.gram import GramStack
+from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import (
     BoundTracker,
     ExhaustedError,
@@ -63,7 +64,7 @@ class QCQP(Learner):
             advance(found.gap)
             with suppress(ConicError, ExhaustedError):
                 theta, beta = self._solve(problem, scale=float(found.best.theta @ found.best.q))
-                found.bound(problem.guarantee(beta))
+                found.bound(problem.guarantee(beta), beta)
                 found.see(problem.evaluate(theta, beta, inner))
                 advance(found.record())
                 if found.gap > options.tol:
@@ -178,9 +179,14 @@ class SDP(Learner):
             if beta is None or W is None:
                 beta, W = solution.beta, 0.5 * np.outer(solution.beta, solution.beta)
             # Rounding may lift the bound above what the machine at these weights is certified to.
-            gap = max(relative_gap(upper, _lower_bound(Ks, machine.program, beta, W)), solution.gap)
+            lower = _lower_bound(Ks, machine.program, beta, W)
+            gap = max(relative_gap(upper, lower), solution.gap)
             advance(gap)
-        return Learned(eta, solution, upper, gap, 1, [Iteration(upper, gap)])
+        return Learned(eta, solution, upper, gap, 1, [Iteration(upper, gap)], lower=lower)
+
+    def lower_bound(self, constant: float, q: Weights, weights: Weights) -> float:
+        """Return that β alone proves nothing: weights may be negative."""
+        return -np.inf
 
 
 def _equal_shares(Ks: NDArray[np.float64]) -> Vector:

@@ -84,7 +84,7 @@ class _Path(BoundTracker):
         # A multiplier whose constraint has more slack left than it has weight is on its way to zero.
         likely = self.s > self.z
         there = self._evaluate(np.where(likely, self.s, 0.0) if likely.any() else self.s)
-        self.bound(self.problem.lower(there))
+        self.note(there)
         if relative_gap(there.upper, self.lower) <= max(tol, self.gap):
             self.best = there
             self.history[-1] = Iteration(there.upper, self.gap)

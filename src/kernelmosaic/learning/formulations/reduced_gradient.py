@@ -108,7 +108,7 @@ class _Descent(BoundTracker):
             theta[zero] = 0.0
         problem = self.problem
         there = problem.evaluate(problem.retract(theta), self.best.solution.beta, self.inner)
-        self.bound(problem.lower(there))
+        self.note(there)
         return there
 
     def _sharpen(self) -> bool:

@@ -55,12 +55,13 @@ class _Master(BoundTracker):
         self.share = _STEP
         start = problem.start()
         self.planes = Master(len(start))
+        self.betas: list[Any] = []
         super().__init__(problem, self._ask(problem, start, warm_start))
 
     def step(self) -> bool:
         """Solve the master problem and ask the machine for one more plane; False when nothing new comes."""
-        corner, lower = self.planes.solve()
-        self.bound(lower)
+        corner, lower, shares = self.planes.solve()
+        self.bound(lower, sum(share * beta for share, beta in zip(shares, self.betas, strict=True) if share))
         if np.array_equal(corner, self.best.theta) and self.inner < 1e-13:
             return False
         theta = self.best.theta + self.share * (corner - self.best.theta)
@@ -75,5 +76,6 @@ class _Master(BoundTracker):
 
     def _ask(self, problem: Problem, theta: Weights, warm_start: Any) -> Evaluation:
         there = problem.evaluate(theta, warm_start, self.inner)
-        self.planes.add(*problem.plane(there))
+        if self.planes.add(*problem.plane(there)):
+            self.betas.append(there.solution.beta)
         return there

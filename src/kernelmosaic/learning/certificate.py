@@ -1,0 +1,196 @@
+"""The certificate of a fit: Kβ from the entries, the primal value of what is returned, and the dual bound.
+
+Learners compare bounds to know when to stop. What a fit states is written here and nowhere else, from the returned
+weights, coefficients and intercept alone:
+
+1. K_mβ is recomputed from entries in double precision, for every kernel.
+2. Rounding is bounded from what was summed. With D_mi = k_m(x_i, x_i) and s_m = Σ_j √D_mj |β_j|, the sum (K_mβ)_i is
+   known to within u √D_mi s_m, and ½ βᵀK_mβ to within ½ u s_m², where u = 2 ε √n and ε is the precision of the entries.
+3. The primal value is bounded from above with every loss at the worse end of its residual's interval, the optimum from
+   below with every ½ βᵀK_mβ at its upper end. The gap is the difference of the two bounds: it is never clipped, and an
+   upper bound below the lower one, or one that is not finite, is a gap of infinity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelmosaic.gram import GramStack
+from kernelmosaic.gram.stack import nonzero_rows
+from kernelmosaic.learning.problem import Iteration, Learned, Learner
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Forms:
+    """What the kernels of a stack make of coefficients β, each number with a bound of its rounding.
+
+    Attributes
+    ----------
+    values, values_error : ndarray of shape (n,) or (n, outputs)
+        Σ_m η_m K_m β.
+    q, q_error : ndarray of shape (P,) or (P, outputs)
+        ½ βᵀK_mβ, output by output.
+    """
+
+    values: Array
+    values_error: Array
+    q: Array
+    q_error: Array
+
+
+def certify(stack: GramStack, sizes: Array, machine: Any, learner: Learner, learned: Learned) -> Learned:
+    """Return what was learned with the objective and the gap that its weights and coefficients prove.
+
+    Where the solution's β falls short of the learner's tolerance and another β bounds the optimum better, the one of
+    the two with the smaller gap is returned: both bounds are of the same β.
+
+    Parameters
+    ----------
+    stack : GramStack
+        The kernels.
+    sizes : ndarray of shape (P, n)
+        The size of the numbers that entries are made of: k_m(x, x), or more where entries are differences.
+    machine : Machine, MulticlassMachine or SharedMachines
+        What was trained.
+    learner : Learner
+        What learned the weights; it says which weights the lower bound holds for.
+    learned : Learned
+        Weights, solution, and a β whose dual value bounds the optimum, where that is not the solution's.
+    """
+    found = _certify_beta(stack, sizes, machine, learner, learned)
+    other = learned.witness
+    if other is None or other is learned.solution.beta or found.gap <= learner.options.tol:
+        return found
+    values = np.asarray(_combine(stack, learned.weights).products(other))
+    intercept = machine.program.best_intercept_from(values, learned.solution.intercept)
+    solution = replace(learned.solution, beta=other, values=values, intercept=intercept)
+    second = _certify_beta(stack, sizes, machine, learner, replace(learned, solution=solution))
+    return second if second.gap < found.gap else found
+
+
+def _combine(stack: Any, weights: Array) -> Any:
+    if not stack.is_generated:
+        return stack.combine(weights)
+    used = np.flatnonzero(weights)
+    return stack.taken(used).combine(weights[used])
+
+
+def _certify_beta(stack: Any, sizes: Array, machine: Any, learner: Learner, learned: Learned) -> Learned:
+    program, solution, weights = machine.program, learned.solution, learned.weights
+    used = np.flatnonzero(weights) if stack.is_generated else np.arange(stack.n_kernels)
+    few = stack.taken(used) if stack.is_generated else stack
+    forms = exact_forms(few, sizes[used], machine, solution, weights[used])
+    quadratic, error = float(np.sum(weights[used] @ forms.q)), float(np.sum(np.abs(weights[used]) @ forms.q_error))
+    upper = program.primal_bound(quadratic + error, forms.values, solution.intercept, forms.values_error)
+    if stack.is_generated:
+        # The largest in the set of the weights is exact, which is all that its bound asks for.
+        penalties = learner.options.penalties
+        spread = 0.5 * rounding(np.float64, stack.n_samples) * _spread(sizes, solution.beta) ** 2
+        q = stack.prices(solution.beta, penalties**-2.0) * penalties**2 + _per_kernel(spread)
+    else:
+        q = _per_kernel(forms.q + forms.q_error)
+    lower = learner.lower_bound(program.linear_bound(solution.beta, solution.intercept), q, weights)
+    if learned.lower is not None:
+        lower = max(lower, learned.lower - error)
+    objective = program.primal_value(quadratic, forms.values, solution.intercept)
+    return _stated(learned, forms, objective, upper, lower)
+
+
+def certify_classes(stack: GramStack, sizes: Array, machine: Any, learned: Learned) -> Learned:
+    """Return the same where every class c has weights θ_c of its own, learned with ½ Σθ + ½ Σ‖w_c‖² + the losses.
+
+    The witness τ is feasible for the machine; divided by the largest (τ_cᵀK_mτ_c)^½, where that exceeds one, it is
+    feasible for the whole problem, whose dual value is its linear term.
+    """
+    program, solution, theta = machine.program, learned.solution, learned.weights.T
+    forms = exact_forms(stack, sizes, machine, solution, theta)
+    half = 0.5 * float(theta.sum())
+    quadratic, error = float(np.sum(theta * forms.q)), float(np.sum(theta * forms.q_error))
+    upper = program.primal_bound(half + quadratic + error, forms.values, solution.intercept, forms.values_error)
+    support = nonzero_rows(learned.witness)
+    products = stack.exact_products(learned.witness, support) if stack.has_exact else stack.products(learned.witness, support)
+    q = _quadratic(products, learned.witness[support])
+    q = q + 0.5 * rounding(np.float64, stack.n_samples) * _spread(sizes, learned.witness) ** 2
+    scale = max(1.0, float(np.sqrt(2.0 * q.max(initial=0.0))))
+    lower = program.linear_bound(learned.witness, solution.intercept) / scale
+    objective = program.primal_value(half + quadratic, forms.values, solution.intercept)
+    return _stated(learned, forms, objective, upper, lower)
+
+
+def _stated(learned: Learned, forms: Forms, objective: float, upper: float, lower: float) -> Learned:
+    gap = certified_gap(objective, upper, lower)
+    history = [*learned.history[:-1], Iteration(objective, gap)]
+    solution = replace(learned.solution, values=forms.values)
+    return replace(learned, solution=solution, objective=objective, gap=gap, history=history, lower=lower)
+
+
+def certified_gap(objective: float, upper: float, lower: float) -> float:
+    """Return the most that (primal − dual) / max(|primal|, |dual|) may be; infinite where the bounds prove nothing.
+
+    The primal value is known to lie as far below `objective` as `upper` lies above it; the dual value is no less than
+    `lower`. Bounds that cross, or that are not finite, prove nothing.
+    """
+    if not (np.isfinite(upper) and np.isfinite(lower)) or upper < lower:
+        return np.inf
+    if upper == lower == 0.0:
+        return 0.0
+    scale = max(abs(lower), abs(objective) - (upper - objective))
+    return float((upper - lower) / scale) if scale > 0 else np.inf
+
+
+def exact_forms(stack: GramStack, sizes: Array, machine: Any, solution: Any, weights: Array) -> Forms:
+    """Return what the kernels make of a solution's β, from entries in double precision.
+
+    Where entries are stored in single precision they are computed anew, for the samples that have a coefficient and
+    those that may have a loss. For the others the stored entries prove that they have none.
+    """
+    beta, spread = solution.beta, _spread(sizes, solution.beta)
+    # Every output has its own weights, or all have the same.
+    W = weights if weights.ndim == beta.ndim else np.repeat(weights[:, np.newaxis], beta.shape[1], axis=1)
+    # Σ_m η_m √D_mi s_m, of shape (n,) or (n, outputs).
+    bound = np.broadcast_to(np.tensordot(np.sqrt(sizes), np.abs(W) * spread, axes=(0, 0)), beta.shape)
+    double = rounding(np.float64, stack.n_samples)
+    if not stack.has_exact:
+        products = stack.products(beta)
+        values, error = _weighted(W, products), double * bound
+        q = _quadratic(products, beta)
+    else:
+        rough = rounding(stack.dtype, stack.n_samples) * bound
+        may_lose = machine.program.worst_losses(solution.values, solution.intercept, rough) > 0
+        rows = np.union1d(nonzero_rows(beta), np.flatnonzero(may_lose))
+        products = stack.exact_products(beta, rows)
+        values, error = solution.values.copy(), rough.copy()
+        values[rows], error[rows] = _weighted(W, products), double * bound[rows]
+        q = _quadratic(products, beta[rows])
+    return Forms(values, error, q, 0.5 * double * spread**2)
+
+
+def rounding(dtype: Any, n_samples: int) -> float:
+    """Return u: how far a sum over the samples is off by rounding, relative to the sizes summed."""
+    return 2.0 * float(np.finfo(dtype).eps * np.sqrt(n_samples))
+
+
+def _weighted(W: Array, products: Array) -> Array:
+    """Return Σ_m η_m K_mβ, output by output."""
+    return np.asarray(np.einsum("m...,mi...->i...", W, products))
+
+
+def _spread(sizes: Array, beta: Array) -> Array:
+    """Return s_m = Σ_j √D_mj |β_j|, of shape (P,) or (P, outputs)."""
+    return np.asarray(np.sqrt(np.broadcast_to(sizes, (len(sizes), len(beta)))) @ np.abs(beta))
+
+
+def _quadratic(products: Array, beta: Array) -> Array:
+    """Return ½ βᵀK_mβ, which rounding may make negative, output by output."""
+    return np.maximum(0.5 * np.einsum("mi...,i...->m...", products, beta), 0.0)
+
+
+def _per_kernel(forms: Array) -> Array:
+    """Return the sum over the outputs."""
+    return forms if forms.ndim == 1 else np.asarray(forms.sum(axis=1))
