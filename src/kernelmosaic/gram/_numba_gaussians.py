@@ -58,14 +58,14 @@ def exact_exp(x: Any) -> Any:
 @njit(inline="always")
 def fill_distances(inner: Any, own: Any, others: Any, x: Any, Y: Any, share: Any, distances: Any) -> None:
     """distances[j] = own + others[j] − 2 inner[j], or ‖x − Y[j]‖² where that is at most a share of own + others[j]."""
-    closest = np.inf
+    close = 0
     for j in range(len(distances)):
         total = own + others[j]
         d = total - 2.0 * inner[j]
         distances[j] = d
-        closest = min(closest, d - share * total)
+        close += d <= share * total
     # Two loops, so that the first one vectorises: most rows need no second.
-    if closest <= 0.0:
+    if close:
         for j in range(len(distances)):
             total = own + others[j]
             if total - 2.0 * inner[j] <= share * total:
