@@ -182,9 +182,9 @@ def test_features_in_single_precision_keep_the_certificate(monkeypatch):
 
 # ---- rows that are elsewhere
 
-#: Near the best weights the objective exceeds its optimum by about the square of the gap. A step on the weights is known
-#: by the objective that falls: one from a gap below the square root of its rounding, here 10⁻⁷, no arithmetic in double
-#: precision can be asked to see, be it this machine's or a device's.
+#: Near the best weights the objective exceeds its optimum by about the square of the gap. A step on the weights is
+#: known by the objective that falls: below a gap of the square root of its rounding, here 10⁻⁷, no arithmetic in double
+#: precision can be asked to see one, be it this machine's or a device's.
 VISIBLE = 8.0 * np.finfo(np.float64).eps ** 0.5
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from kernelmosaic.backend import NUMPY, Backend, is_tensor
-from kernelmosaic.gram.normalizing import Centered, Normalization, make_normalization
+from kernelmosaic.gram.normalizing import Centered, Normalization, make_normalization, warn_of_constant
 from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel, pairwise_statistic
 from kernelmosaic.kernels.gaussian import measured_once
 from kernelmosaic.kernels.matrices import Precomputed
@@ -112,6 +112,7 @@ class KernelSet:
                 own = sample_weight if sample_weight is None or present is None else sample_weight[present[:, m]]
                 scale = make_normalization(normalize).fit(kernel, view, own)
                 fitted.append(FittedKernel(tile.name, kernel, tile.columns, scale))
+        warn_of_constant([one.name for one in fitted if getattr(one.normalization, "scale_", 1.0) == np.inf])
         return cls(tuple(fitted))
 
     @property

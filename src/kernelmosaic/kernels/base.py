@@ -105,6 +105,13 @@ class Kernel(BaseEstimator, ABC):
             )
         return every
 
+    def entry_roundings(self, X: Any) -> float:
+        """Return by how many units of its last place k(x, z) is off, relative to √(k(x, x) k(z, z)).
+
+        Sums over d columns, as most formulas are, are off by about √d.
+        """
+        return float(np.sqrt(max(X.shape[1], 1))) if self.input_kind in ("numbers", "table") else 1.0
+
     @abstractmethod
     def _block(self, X: Any, Y: Any) -> Block:
         """The formula, on validated samples; ``Y is X`` tells that the block is symmetric."""
@@ -154,6 +161,10 @@ class StatisticKernel(Kernel):
     def statistic_scale(self) -> float:
         """Return over how much of the statistic the kernel changes; 0 where every digit of a small one may count."""
         return 0.0
+
+    def entry_roundings(self, X: Any) -> float:
+        # Distances are near zero where kernels of them are near constant: what rounds is the formula.
+        return super().entry_roundings(X) if self.statistic == "products" else 1.0
 
     def _block(self, X: Any, Y: Any) -> Block:
         return self.from_statistic(pairwise_statistic(self.statistic, X, Y, self.statistic_scale()))
