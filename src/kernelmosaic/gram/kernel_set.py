@@ -216,7 +216,7 @@ class KernelSet:
         m, kernels = members[0], [self.fitted[k].kernel for k in members]
         scales = [kernel.statistic_scale() for kernel in kernels if isinstance(kernel, StatisticKernel)]
         norms = None if left.norms[m] is None else (left.norms[m], right.norms[m])
-        name = kernels[0].statistic  # type: ignore[attr-defined]
+        name = kernels[0].statistic
         return pairwise_statistic(name, left.views[m], right.views[m], min(scales), right.centres[m], norms)
 
     def doubt(self, views: Views, coefficients: NDArray[np.float64]) -> None:

@@ -722,7 +722,7 @@ def _write_square(K: NDArray[Any], square: tuple[slice, slice], block: NDArray[A
     K[rows, columns] = block
 
 
-def _less_centre(view: NDArray[Any], centre: NDArray[Any]) -> tuple[NDArray[np.float64], ...]:
+def _less_centre(view: NDArray[Any], centre: NDArray[Any]) -> tuple[Any, Any, Any]:
     """Return samples, the same less a centre, both in double precision, and their squared norms then.
 
     Far from the origin, squared norms swallow small distances.

@@ -20,8 +20,9 @@ from kernelmosaic.backend import NUMPY, TINY, backend_of, is_tensor, row_strips
 #: the kernel (the squared width of a Gaussian), whichever is larger. A Gaussian then has this relative error, times its
 #: exponent where that exceeds one. Of the 53 binary digits of a double, sums over hundreds of columns leave 43.
 ERRORS = {np.dtype(np.float64): 2.0**-43, np.dtype(np.float32): 2.0**-24}
-#: Entries of a strip of distances, which stays in the cache; and numbers of the differences formed at once.
-_ENTRIES, _NUMBERS = 2**15, 2**16
+#: Entries of a strip of distances, which stays in the cache; and numbers of the differences formed at once, on the host
+#: and as tensors.
+_ENTRIES, _NUMBERS, _TENSOR_NUMBERS = 2**15, 2**16, 2**22
 #: Fewer differences than this NumPy forms about as fast as a compiled loop.
 _WORTH_LOOP = 2**14
 
@@ -107,7 +108,8 @@ def _squared_differences(X: Any, Y: Any, i: Any, j: Any, many: bool) -> Any:
         found: NDArray[np.float64] = squared_differences(np.ascontiguousarray(X), np.ascontiguousarray(Y), i, j)
         return found
     out = backend_of(X).empty((len(i),))
-    for pairs in row_strips(len(i), _NUMBERS // max(d, 1) if isinstance(X, np.ndarray) else _NUMBERS):
+    width = 1 if sparse.issparse(X) else max(d, 1)
+    for pairs in row_strips(len(i), (_TENSOR_NUMBERS if is_tensor(X) else _NUMBERS) // width):
         D = X[i[pairs]] - Y[j[pairs]]
         out[pairs] = np.asarray(D.multiply(D).sum(1)).ravel() if sparse.issparse(D) else _row_squares(D)
     return out
