@@ -182,14 +182,19 @@ def test_features_in_single_precision_keep_the_certificate(monkeypatch):
 
 # ---- rows that are elsewhere
 
+#: Near the best weights the objective exceeds its optimum by about the square of the gap. A step on the weights is
+#: known by the objective that falls: below a gap of the square root of its rounding, here 10⁻⁷, no arithmetic in double
+#: precision can be asked to see one, be it this machine's or a device's.
+VISIBLE = 8.0 * np.finfo(np.float64).eps ** 0.5
+
 
 def settings(**more):
-    return DiscriminantMKLClassifier(**{"kernels": GAUSSIANS, "tol": 1e-8, **LOW, **more})
+    return DiscriminantMKLClassifier(**{"kernels": GAUSSIANS, "tol": VISIBLE, **LOW, **more})
 
 
 def assert_alike(found, expected, samples=NEW):
-    assert found.duality_gap_ <= 1e-8
-    assert found.objective_ == pytest.approx(expected.objective_, rel=1e-8)
+    assert found.duality_gap_ <= VISIBLE
+    assert found.objective_ == pytest.approx(expected.objective_, rel=VISIBLE)
     np.testing.assert_allclose(found.trace_shares_, expected.trace_shares_, atol=1e-5)
     np.testing.assert_allclose(found.decision_function(samples), expected.decision_function(NEW), atol=1e-5)
     np.testing.assert_array_equal(found.predict(samples), expected.predict(NEW))

@@ -13,7 +13,7 @@ from kernelmosaic import MKLClassifier
 from kernelmosaic.gram import KernelSet, make_stack
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.row_blocks import open_rows
-from kernelmosaic.kernels import Gaussian, Linear, Polynomial
+from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Sum
 from kernelmosaic.kernels.views import KernelSpec
 
 RNG = np.random.RandomState(0)
@@ -39,12 +39,14 @@ def shape_of_wide_gaussians():
 @pytest.mark.parametrize("value", [0.1, np.pi, 1e5])
 def test_a_constant_kernel_becomes_zero(kernel, value):
     samples = np.full((41, 3), value)
-    assert_array_equal(centred(kernel, samples), 0.0)
-    assert_array_equal(centred(kernel, samples.astype(np.float32)), 0.0)
+    for precision in (np.float64, np.float32):
+        with pytest.warns(UserWarning, match=r"kernel 'only' .* zero once centred"):
+            assert_array_equal(centred(kernel, samples.astype(precision)), 0.0)
 
 
 @pytest.mark.parametrize("device", [None, pytest.param("cpu", marks=pytest.mark.torch)])
 @pytest.mark.parametrize("precision", [np.float64, np.float32])
+@pytest.mark.filterwarnings("ignore:normalize='centered'")
 def test_wide_gaussians_keep_their_shape_or_become_zero(precision, device):
     if device is not None:
         pytest.importorskip("torch", reason="torch is not installed")
@@ -67,6 +69,7 @@ def test_matrices_in_single_precision_are_rounded_after_centring():
 
 @pytest.mark.parametrize("approximation", ["nystroem", "fourier"])
 @pytest.mark.parametrize("kernel", [Gaussian(1.0), Gaussian(7.0)], ids=repr)
+@pytest.mark.filterwarnings("ignore:normalize='centered'")
 def test_features_of_a_constant_kernel_become_zero(kernel, approximation):
     samples = np.full((41, 3), np.pi)
     fitted = FeatureMaps.fit(
@@ -75,6 +78,7 @@ def test_features_of_a_constant_kernel_become_zero(kernel, approximation):
     assert_array_equal(next(fitted.blocks(samples, [0]))[1], 0.0)
 
 
+@pytest.mark.filterwarnings("ignore:normalize='centered'")
 def test_features_of_wide_gaussians_keep_their_shape_or_become_zero():
     for width in 10.0 ** np.arange(2, 11):
         fitted = FeatureMaps.fit(
@@ -88,6 +92,7 @@ def test_features_of_wide_gaussians_keep_their_shape_or_become_zero():
 
 
 @pytest.mark.parametrize("kernel", CONSTANT, ids=repr)
+@pytest.mark.filterwarnings("ignore:normalize='centered'")
 def test_a_constant_kernel_adds_nothing_to_a_machine(kernel):
     table = np.column_stack([X, np.full((60, 2), 0.1)])
     model = MKLClassifier(
@@ -108,9 +113,80 @@ def test_a_constant_kernel_adds_nothing_to_a_machine(kernel):
     )
 
 
-def test_very_wide_gaussians_can_be_learned_from():
+@pytest.mark.parametrize("approximation", [None, "nystroem"])
+@pytest.mark.parametrize("width", [1e7, 1e8, 1e9, 1e12])
+def test_very_wide_gaussians_can_be_learned_from(width, approximation):
+    model = MKLClassifier(
+        [("bell", Gaussian(1.0)), ("flat", Gaussian(width))],
+        normalize="centered",
+        approximation=approximation,
+        random_state=0,
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, Y)
+    assert model.duality_gap_ <= 1e-3
+    (message,) = {str(one.message) for one in caught}
+    assert "kernel 'flat'" in message
+    assert "fewer than 3 digits" in message
+
+
+def test_kernels_of_enough_digits_are_not_warned_of():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for width in (1e7, 1e8, 1e9, 1e12):
-            model = MKLClassifier([Gaussian(1.0), Gaussian(width)], normalize="centered").fit(X, Y)
-            assert model.duality_gap_ <= 1e-3
+        for kernel in (Gaussian(1e4), Polynomial(3), Linear()):
+            assert centred(kernel, X).any()
+
+
+def centred_exactly(kernel, samples):
+    """The same from a loop over pairs in extended precision."""
+    L = samples.astype(np.longdouble)
+    K = np.empty((len(L), len(L)), dtype=np.longdouble)
+    for i, x in enumerate(L):
+        for j, z in enumerate(L):
+            K[i, j] = formula(kernel, x, z)
+    K = K - K.mean(axis=0) - K.mean(axis=1)[:, np.newaxis] + K.mean()
+    return (K / K.diagonal().mean()).astype(np.float64)
+
+
+def formula(kernel, x, z):
+    if isinstance(kernel, Sum):
+        return formula(kernel.left, x, z) + formula(kernel.right, x, z)
+    if isinstance(kernel, Polynomial):
+        return (x @ z + kernel.offset) ** kernel.degree
+    return x @ z if isinstance(kernel, Linear) else np.exp(-np.square(x - z).sum() / np.longdouble(kernel.width) ** 2)
+
+
+@pytest.mark.parametrize("kernel", [Linear(), Polynomial(3), Linear() + Gaussian(3.0)], ids=repr)
+@pytest.mark.parametrize("columns", [2, 300])
+@pytest.mark.filterwarnings("ignore:normalize='centered'")
+def test_kernels_far_from_the_origin_have_three_digits_or_are_zero(kernel, columns):
+    near = np.random.RandomState(1).standard_normal((40, columns))
+    zeros = []
+    for offset in 10.0 ** np.arange(0, 9, 0.5):
+        samples = near + offset
+        K = centred(kernel, samples)
+        zeros.append(not K.any())
+        if not zeros[-1]:
+            # Eigenvalues, relative to the trace over the number of samples, which is one.
+            assert np.linalg.norm(K - centred_exactly(kernel, samples), 2) <= 3e-3
+    assert zeros == sorted(zeros)
+    assert zeros[-1]
+    assert not zeros[6]  # an offset of a thousand
+
+
+@pytest.mark.filterwarnings("ignore:normalize='centered'")
+def test_linear_features_far_from_the_origin_keep_their_digits():
+    for offset in 10.0 ** np.arange(0, 15):
+        samples = X + offset
+        maps = FeatureMaps.fit(
+            KernelSet, [KernelSpec("only", Linear(), None)], open_rows(samples), "centered", None, "nystroem", 60, 0
+        )
+        Z = next(maps.blocks(samples, [0]))[1]
+        if Z.any():
+            C = samples.astype(np.longdouble)
+            C = C - C.mean(axis=0)
+            expected = C @ C.T / np.square(C).sum(axis=1).mean()
+            assert np.linalg.norm(Z @ Z.T - expected.astype(np.float64), 2) <= 3e-3
+        else:
+            assert offset >= 1e12

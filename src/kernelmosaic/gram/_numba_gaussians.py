@@ -55,6 +55,26 @@ def exact_exp(x: Any) -> Any:
     return p * np.int64(np.int64(k + 1023) << 52).view(np.float64)
 
 
+@njit(inline="always")
+def fill_distances(inner: Any, own: Any, others: Any, x: Any, Y: Any, share: Any, distances: Any) -> None:
+    """distances[j] = own + others[j] − 2 inner[j], or ‖x − Y[j]‖² where that is at most a share of own + others[j]."""
+    close = 0
+    for j in range(len(distances)):
+        total = own + others[j]
+        d = total - 2.0 * inner[j]
+        distances[j] = d
+        close += d <= share * total
+    # Two loops, so that the first one vectorises: most rows need no second.
+    if close:
+        for j in range(len(distances)):
+            total = own + others[j]
+            if total - 2.0 * inner[j] <= share * total:
+                d = 0.0
+                for c in range(x.shape[0]):
+                    d += (x[c] - Y[j, c]) ** 2
+                distances[j] = d
+
+
 @njit(cache=True, nogil=True, fastmath=MATH)
 def add_gaussians(
     products: NDArray[np.float64],
@@ -64,16 +84,19 @@ def add_gaussians(
     weights: NDArray[np.float32],
     out: NDArray[np.float32],
     distances: NDArray[np.float32],
+    X: NDArray[np.float64],
+    Y: NDArray[np.float64],
+    share: float,
 ) -> None:
     """out[i, j] += Σ_m weights[m] exp(rates[m] D_ij), D_ij = left[i] + right[j] − 2 products[i, j].
 
-    `distances` is room for a row of them.
+    `distances` is room for a row of them. Where D_ij is at most a share of left[i] + right[j] (`unreliable_share`), it
+    is computed anew from the samples X and Y.
     """
     width = out.shape[1]
     for i in range(out.shape[0]):
-        row, inner, own = out[i], products[i], left[i]
-        for j in range(width):
-            distances[j] = max(own + right[j] - 2.0 * inner[j], 0.0)
+        row = out[i]
+        fill_distances(products[i], left[i], right, X[i], Y, share, distances)
         for m in range(rates.shape[0]):
             rate, weight = rates[m], weights[m]
             for j in range(width):
@@ -89,13 +112,14 @@ def multiply_gaussians(
     beta: NDArray[Any],
     out: NDArray[np.float64],
     distances: NDArray[Any],
+    X: NDArray[np.float64],
+    Y: NDArray[np.float64],
+    share: float,
 ) -> None:
     """out[m, i] += Σ_j exp(rates[m] D_ij) beta[m, j], with exponentials in the precision of `rates`."""
     width = products.shape[1]
     for i in range(products.shape[0]):
-        inner, own = products[i], left[i]
-        for j in range(width):
-            distances[j] = max(own + right[j] - 2.0 * inner[j], 0.0)
+        fill_distances(products[i], left[i], right, X[i], Y, share, distances)
         for m in range(rates.shape[0]):
             rate, factors = rates[m], beta[m]
             total = rate - rate

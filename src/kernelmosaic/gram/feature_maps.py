@@ -16,7 +16,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 
 from kernelmosaic.backend import NUMPY, Backend, backend_of, row_strips
 from kernelmosaic.gram.kernel_set import KernelSet, Views, named, take_rows
-from kernelmosaic.gram.normalizing import UnitTrace, centring_noise, make_normalization
+from kernelmosaic.gram.normalizing import CENTRED_ERROR, UnitTrace, centring_noise, make_normalization, warn_of_constant
 from kernelmosaic.gram.row_blocks import RowSource
 from kernelmosaic.kernels.base import Block, Kernel
 from kernelmosaic.kernels.linear import Linear
@@ -286,10 +286,22 @@ class FeatureMaps:
         factors = []
         for m, mean in enumerate(means):
             trace = float(squares[m] - apart[m] @ apart[m])
-            noise = max(centring_noise(n, precision[m]), _ROUNDING) * float(trace + mean @ mean)
-            # As exact kernels do, a constant one becomes zero.
-            factors.append(1.0 / np.sqrt(trace) if trace > noise else 0.0)
+            # As exact kernels do, one that is constant up to rounding becomes zero.
+            kept = self._centring_error(m, n, precision[m], trace, float(mean @ mean)) <= CENTRED_ERROR
+            factors.append(1.0 / np.sqrt(trace) if kept else 0.0)
+        warn_of_constant([name for name, factor in zip(self.names, factors, strict=True) if factor == 0.0])
         return replace(self, centres=means, factors=factors)
+
+    def _centring_error(self, m: int, n: int, dtype: Any, trace: float, common: float) -> float:
+        """Return the relative error of centred features with this mean square norm, `common` having been taken off."""
+        if trace <= 0:
+            return np.inf
+        share = (trace + common) / trace
+        if not isinstance(self.maps[m], NystroemMap):
+            # Rounded are the features, which are centred themselves, and not their squares.
+            return 2.0 * centring_noise(n, dtype) * float(np.sqrt(share))
+        roundings = self.kernel_set.fitted[m].kernel.entry_roundings(self.landmarks[m])
+        return max(centring_noise(n, dtype, roundings), _ROUNDING) * share
 
 
 class PlacedMaps:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from kernelmosaic.backend import NUMPY, Backend, is_tensor
-from kernelmosaic.gram.normalizing import Centered, Normalization, make_normalization
+from kernelmosaic.gram.normalizing import Centered, Normalization, make_normalization, warn_of_constant
 from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel, pairwise_statistic
 from kernelmosaic.kernels.gaussian import measured_once
 from kernelmosaic.kernels.matrices import Precomputed
@@ -38,7 +38,8 @@ class Samples:
         Whether the kernel is evaluated on the backend; on the host, whether it is a function of a statistic, which
         kernels with the same view share.
     centres, norms : list
-        On a device: what is taken off the samples of squared distances, and their squared norms then; else None.
+        On a device: what is taken off the samples before they are multiplied for squared distances, and their squared
+        norms then; else None. The samples themselves stay as they are: differences of rounded ones are rounded, too.
     """
 
     backend: Backend
@@ -111,6 +112,7 @@ class KernelSet:
                 own = sample_weight if sample_weight is None or present is None else sample_weight[present[:, m]]
                 scale = make_normalization(normalize).fit(kernel, view, own)
                 fitted.append(FittedKernel(tile.name, kernel, tile.columns, scale))
+        warn_of_constant([one.name for one in fitted if getattr(one.normalization, "scale_", 1.0) == np.inf])
         return cls(tuple(fitted))
 
     @property
@@ -150,7 +152,7 @@ class KernelSet:
         kernels : sequence of int, optional
             The fitted kernels whose blocks will be asked for; by default all of them.
         like : Samples, optional
-            The samples that blocks will be asked for with: distances are between samples less the same centre.
+            The samples that blocks will be asked for with: products are between samples less the same centre.
         """
         if isinstance(X, Samples) and X.backend is backend:
             return X
@@ -163,7 +165,7 @@ class KernelSet:
             shares = [isinstance(one.kernel, StatisticKernel) for one in self.fitted]
             return Samples(backend, views, sides, shares, none, none)
         shares = [_takes_tensors(one.kernel, backend) for one in self.fitted] if like is None else like.shares
-        centres = _centres(self.fitted, views, shares) if like is None else like.centres
+        centres = _centres(self.fitted, views, shares, backend) if like is None else like.centres
         placed: dict[tuple[int, int], tuple[Any, Any]] = {}
         samples = Samples(backend, list(views), list(sides), shares, centres, none[:])
         for m in sorted(asked):
@@ -195,7 +197,7 @@ class KernelSet:
                 yield m, K if left.backend is NUMPY else left.backend.asarray(K, np.float64 if dtype is None else dtype)
         for members in shared.values():
             # Rounding the statistic instead of the kernel halves the cost of the formula.
-            exact = self.statistic(members[0], left, right)
+            exact = self.statistic(members, left, right)
             backend = left.backend
             kind = backend.dtype(exact) if dtype is None else np.dtype(dtype)
             rounded = backend.astype(exact, kind)
@@ -209,12 +211,13 @@ class KernelSet:
                 K = self._finish(m, backend.copy(K) if backend.may_share_memory(K, S) else K, left, right)
                 yield m, backend.astype(K, kind)
 
-    def statistic(self, m: int, left: Samples, right: Samples) -> Block:
-        """Return the block of the statistic that a kernel is a function of."""
-        kernel = self.fitted[m].kernel
-        assert isinstance(kernel, StatisticKernel)
+    def statistic(self, members: Sequence[int], left: Samples, right: Samples) -> Block:
+        """Return the block of the statistic that these kernels are functions of, exact enough for the narrowest."""
+        m, kernels = members[0], [self.fitted[k].kernel for k in members]
+        scales = [kernel.statistic_scale() for kernel in kernels if isinstance(kernel, StatisticKernel)]
         norms = None if left.norms[m] is None else (left.norms[m], right.norms[m])
-        return pairwise_statistic(kernel.statistic, left.views[m], right.views[m], norms)
+        name = kernels[0].statistic
+        return pairwise_statistic(name, left.views[m], right.views[m], min(scales), right.centres[m], norms)
 
     def doubt(self, views: Views, coefficients: NDArray[np.float64]) -> None:
         """Raise if a given matrix is not positive semi-definite where a fit made use of it.
@@ -282,25 +285,22 @@ def _takes_tensors(kernel: Kernel, backend: Backend) -> bool:
         return False
 
 
-def _centres(fitted: Sequence[FittedKernel], views: Views, shares: list[bool]) -> list[Any]:
+def _centres(fitted: Sequence[FittedKernel], views: Views, shares: list[bool], backend: Backend) -> list[Any]:
     """Return the mean of the samples where squared distances are asked for: far from the origin, norms swallow them."""
-    found: dict[int, NDArray[np.float64]] = {}
+    found: dict[int, Any] = {}
     centres: list[Any] = [None] * len(views)
     for m, (one, view) in enumerate(zip(fitted, views, strict=True)):
         if shares[m] and getattr(one.kernel, "statistic", None) == "squared_distances":
             if id(view) not in found:
-                found[id(view)] = np.asarray(view.mean(axis=0), dtype=np.float64).ravel()
+                found[id(view)] = backend.asarray(np.asarray(view.mean(axis=0), dtype=np.float64).ravel())
             centres[m] = found[id(view)]
     return centres
 
 
 def _place(view: Any, centre: Any, backend: Backend) -> tuple[Any, Any]:
-    """Return samples on a device, in double precision, and their squared norms if they are centred."""
-    dense = np.asarray(view.toarray() if hasattr(view, "toarray") else view, dtype=np.float64)
-    if centre is None:
-        return backend.asarray(dense), None
-    V = backend.asarray(dense - centre)
-    return V, (V * V).sum(1)
+    """Return samples on a device, in double precision, and their squared norms less a centre if there is one."""
+    V = backend.asarray(view.toarray() if hasattr(view, "toarray") else view)
+    return V, None if centre is None else ((V - centre) ** 2).sum(1)
 
 
 @contextmanager

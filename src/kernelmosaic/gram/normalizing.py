@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -13,8 +15,8 @@ from kernelmosaic.kernels.base import Block, Kernel
 
 Diagonal = NDArray[np.float64]
 
-#: A centred kernel whose eigenvalues are not this far above rounding is zero.
-_ROUNDINGS = 16.0
+#: A centred kernel must be known to this relative error, three digits; one that is known to fewer is zero.
+CENTRED_ERROR = 1e-3
 #: Rows whose means are taken at a time, so that no second matrix is held.
 _STRIP = 512
 
@@ -119,7 +121,7 @@ class UnitDiagonal(Normalization):
 
 
 class Centered(Normalization):
-    """k with the training set's mean removed in feature space, then unit trace; zero if nothing but rounding is left.
+    """k with the training set's mean removed in feature space, then unit trace; zero if that leaves too few digits.
 
     Blocks of new samples need their similarities to the whole training set, which is therefore kept.
     """
@@ -138,7 +140,8 @@ class Centered(Normalization):
         trace = float(self.share_ @ (diagonal - level - 2.0 * apart + mean))
         # A kernel that is constant on the training set is zero once centred: dividing what rounding left of it by its
         # trace would make a kernel of noise.
-        self.scale_ = trace if trace > centring_noise(n, K.dtype) * abs(level) else np.inf
+        noise = centring_noise(n, K.dtype, kernel.entry_roundings(X)) * abs(level)
+        self.scale_ = trace if trace > 0 and noise <= CENTRED_ERROR * trace else np.inf
         return self
 
     @property
@@ -163,13 +166,27 @@ class Centered(Normalization):
         return np.asarray((k - 2.0 * side + self.mean_) / self.scale_)
 
 
-def centring_noise(n_samples: int, dtype: Any) -> float:
-    """Return the share of a kernel's trace that centring leaves of a constant kernel of that precision, and to spare.
+def centring_noise(n_samples: int, dtype: Any, roundings: float = 1.0) -> float:
+    """Return what rounding leaves of a constant kernel that is centred, in eigenvalues and relative to its mean trace.
 
-    Rounding entries by ε moves eigenvalues by about √n ε, which a kernel of unit trace must hardly feel.
+    Entries that are each off by some roundings, as a sum over d columns is by about √d, move eigenvalues of the matrix
+    by about √n times as much; the mean diagonal is 1.
     """
     precision = np.dtype(dtype) if np.dtype(dtype).kind == "f" else np.dtype(np.float64)
-    return _ROUNDINGS * float(np.sqrt(n_samples) * np.finfo(precision).eps)
+    return float(np.sqrt(n_samples) * roundings * np.finfo(precision).eps)
+
+
+def warn_of_constant(names: Sequence[str]) -> None:
+    """Warn of kernels of which centring leaves fewer digits than they must have."""
+    if names:
+        kernels = ", ".join(map(repr, names))
+        warnings.warn(
+            f"normalize='centered': of what varies in kernel {kernels} on the training set, rounding leaves fewer than "
+            f"{-np.log10(CENTRED_ERROR):.0f} digits, so that it counts as constant and is zero once centred; leave it "
+            "out, centre and scale its columns, or choose a narrower width.",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 _RULES: dict[str | None, type[Normalization]] = {

@@ -33,6 +33,7 @@ from kernelmosaic.gram.kernel_set import KernelSet, Samples, Views
 from kernelmosaic.gram.normalizing import UnitTrace, Unscaled
 from kernelmosaic.gram.on_demand import OnDemandGram, most_in_a_block
 from kernelmosaic.kernels.base import Block
+from kernelmosaic.kernels.distances import unreliable_share
 from kernelmosaic.kernels.gaussian import Gaussian
 
 Rows = slice | NDArray[np.intp]
@@ -330,14 +331,14 @@ class ComputedStack(MatrixStack):
         self.samples = kernel_set.samples(here, backend)
         self.n_samples, self.n_kernels = self.samples.n_samples, len(kernel_set)
         self.diagonals: Any = None
-        # Samples less their mean, with their squared norms, by view.
-        self._centred: dict[int, tuple[Any, Any]] = {}
+        # Samples, and the same less their mean, with their squared norms then, by view.
+        self._centred: dict[int, tuple[Any, Any, Any]] = {}
         self.writes_matrices = backend is NUMPY and self.stores_combined
         self._diagonals = None if self.writes_matrices else kernel_set.diagonals(here)
         self.exact = self
         if backend is not NUMPY:
             if all(self.samples.shares):
-                # Exact, where blocks know a sample's distance from itself up to rounding only.
+                # Exact, where blocks know products of a sample with itself up to rounding only.
                 self.diagonals = backend.asarray(self._diagonals)
         # The statistic, the kernel made of it and one temporary live at once, in double precision.
         self.entries = _tile(backend) ** 2 if working_bytes is None else max(1, working_bytes // (3 * 8))
@@ -521,17 +522,19 @@ class ComputedStack(MatrixStack):
             from kernelmosaic.gram import _torch_cuda
 
             left, right = self.samples.take(rows), self.samples.take(columns)
-            _torch_cuda.add_gaussians(self.kernel_set.statistic(members[0], left, right), *constants, out)
+            _torch_cuda.add_gaussians(self.kernel_set.statistic(members, left, right), *constants, out)
             return
         from kernelmosaic.gram._numba_gaussians import add_gaussians
 
         view = self.samples.views[members[0]]
         if id(view) not in self._centred:
             self._centred[id(view)] = _less_centre(view, view.mean(axis=0))
-        V, norms = self._centred[id(view)]
+        X, V, norms = self._centred[id(view)]
+        share = _unreliable(constants[0], V, norms[rows], norms[columns], np.float32)
         rates, factors = (np.array(one, dtype=np.float32) for one in constants)
         room = np.empty(out.shape[1], dtype=np.float32)
-        add_gaussians(V[rows] @ V[columns].T, norms[rows], norms[columns], rates, factors, out, room)
+        inner = V[rows] @ V[columns].T
+        add_gaussians(inner, norms[rows], norms[columns], rates, factors, out, room, X[rows], X[columns], share)
 
     def _multiply_directly(self, right: dict[int, Any], left: Samples, across: Samples, dtype: Any, out: Any) -> bool:
         members = list(right)
@@ -558,15 +561,17 @@ class ComputedStack(MatrixStack):
         rates = np.array(fitted, dtype=kind)
         beta = np.stack([right[m][:, 0] * factor for m, factor in zip(members, factors, strict=True)]).astype(kind)
         centre = across.views[members[0]].mean(axis=0)
-        (L, norms), (R, others) = (_less_centre(samples.views[members[0]], centre) for samples in (left, across))
+        (X, L, norms), (Y, R, others) = (_less_centre(samples.views[members[0]], centre) for samples in (left, across))
+        share = _unreliable(fitted, L, norms, others, kind)
         found = np.zeros((len(members), len(L)))
 
         def multiply(strip: slice) -> None:
-            room = np.empty(_HOST_TILE[1], dtype=kind)
             for below in row_strips(len(R), _HOST_TILE[1]):
                 inner = L[strip] @ R[below].T
+                room = np.empty(inner.shape[1], dtype=kind)
                 own = np.ascontiguousarray(beta[:, below])
-                multiply_gaussians(inner, norms[strip], others[below], rates, own, found[:, strip], room)
+                sides = norms[strip], others[below]
+                multiply_gaussians(inner, *sides, rates, own, found[:, strip], room, X[strip], Y[below], share)
 
         self._each(multiply, row_strips(len(L), _HOST_TILE[0]), members)
         out[members, :, 0] += found
@@ -743,13 +748,21 @@ def _write_square(K: NDArray[Any], square: tuple[slice, slice], block: NDArray[A
     K[rows, columns] = block
 
 
-def _less_centre(view: NDArray[Any], centre: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return samples less a centre, in double precision, and their squared norms.
+def _less_centre(view: NDArray[Any], centre: NDArray[Any]) -> tuple[Any, Any, Any]:
+    """Return samples, the same less a centre, both in double precision, and their squared norms then.
 
     Far from the origin, squared norms swallow small distances.
     """
-    V = view.astype(np.float64) - centre
-    return V, np.einsum("ij,ij->i", V, V)
+    X = np.ascontiguousarray(view, dtype=np.float64)
+    V = X - centre
+    return X, V, np.einsum("ij,ij->i", V, V)
+
+
+def _unreliable(rates: Sequence[float], V: NDArray[Any], left: NDArray[Any], right: NDArray[Any], dtype: Any) -> float:
+    """Return `unreliable_share` of samples with these squared norms for Gaussians with these rates."""
+    steepest = max(-rate for rate in rates)
+    scale = 1.0 / steepest if steepest else np.inf
+    return unreliable_share(V.shape[1], float(left.max()) + float(right.max()), scale, dtype)
 
 
 def _compiled(backend: Backend, n_samples: int) -> Any:

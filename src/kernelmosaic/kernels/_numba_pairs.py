@@ -92,3 +92,18 @@ def sums_of_tents(A: NDArray[np.float64], B: NDArray[np.float64], symmetric: boo
         if symmetric:
             out[first:, i] = total
     return out
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "nsz"})
+def squared_differences(
+    A: NDArray[np.float64], B: NDArray[np.float64], rows: NDArray[np.intp], columns: NDArray[np.intp]
+) -> NDArray[np.float64]:
+    """Return Σ_c (A[i, c] − B[j, c])² for pairs (i, j) of rows."""
+    out = np.empty(len(rows))
+    for p in range(len(rows)):
+        a, b = A[rows[p]], B[columns[p]]
+        total = 0.0
+        for c in range(A.shape[1]):
+            total += (a[c] - b[c]) ** 2
+        out[p] = total
+    return out

@@ -61,6 +61,9 @@ class _Pair(Kernel):
     def _join(left: Block, right: Block) -> Block:
         """Combine the two entry by entry."""
 
+    def entry_roundings(self, X: Any) -> float:
+        return self.left.entry_roundings(X) + self.right.entry_roundings(X)
+
     def _check_parts(self) -> None:
         name = type(self).__name__
         check_kernel("left", self.left, name)
@@ -201,6 +204,9 @@ class Scaled(Kernel):
     ) -> tuple[NDArray[np.float64], float]:
         frequencies, value = _fitted(self, "kernel").draw_frequencies(n_columns, count, random)
         return frequencies, value * float(self.factor)
+
+    def entry_roundings(self, X: Any) -> float:
+        return self.kernel.entry_roundings(X) + 1.0
 
     def _check_parts(self) -> None:
         check_kernel("kernel", self.kernel, "Scaled")

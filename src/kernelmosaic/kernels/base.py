@@ -16,6 +16,7 @@ from sklearn.utils import check_array
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
 from kernelmosaic.backend import backend_of, is_tensor
+from kernelmosaic.kernels.distances import squared_distances
 
 if TYPE_CHECKING:
     from kernelmosaic.kernels.algebra import Product, Scaled, Sum
@@ -104,6 +105,13 @@ class Kernel(BaseEstimator, ABC):
             )
         return every
 
+    def entry_roundings(self, X: Any) -> float:
+        """Return by how many units of its last place k(x, z) is off, relative to √(k(x, x) k(z, z)).
+
+        Sums over d columns, as most formulas are, are off by about √d.
+        """
+        return float(np.sqrt(max(X.shape[1], 1))) if self.input_kind in ("numbers", "table") else 1.0
+
     @abstractmethod
     def _block(self, X: Any, Y: Any) -> Block:
         """The formula, on validated samples; ``Y is X`` tells that the block is symmetric."""
@@ -150,8 +158,16 @@ class StatisticKernel(Kernel):
     def from_statistic(self, S: Block) -> Block:
         """The formula, entry by entry, on a block of the statistic; S must not be changed."""
 
+    def statistic_scale(self) -> float:
+        """Return over how much of the statistic the kernel changes; 0 where every digit of a small one may count."""
+        return 0.0
+
+    def entry_roundings(self, X: Any) -> float:
+        # Distances are near zero where kernels of them are near constant: what rounds is the formula.
+        return super().entry_roundings(X) if self.statistic == "products" else 1.0
+
     def _block(self, X: Any, Y: Any) -> Block:
-        return self.from_statistic(pairwise_statistic(self.statistic, X, Y))
+        return self.from_statistic(pairwise_statistic(self.statistic, X, Y, self.statistic_scale()))
 
     def _diagonal(self, X: Any) -> NDArray[np.float64]:
         if self.statistic == "products":
@@ -159,55 +175,29 @@ class StatisticKernel(Kernel):
         return self.from_statistic(np.zeros(X.shape[0]))
 
 
-def pairwise_statistic(name: str, X: Any, Y: Any, norms: tuple[Any, Any] | None = None) -> Block:
+def pairwise_statistic(
+    name: str, X: Any, Y: Any, scale: float = 0.0, centre: Any = None, norms: tuple[Any, Any] | None = None
+) -> Block:
     """Return the inner products or distances between the rows of X and those of Y, arrays or tensors.
 
-    Squared norms of the rows of X and Y, if they are known, save squared distances of tensors from computing them.
+    The scale of the kernel, and the centre and norms of samples that are known, are those of `squared_distances`.
     """
+    block: Block
+    if name == "squared_distances":
+        block = squared_distances(X, Y, scale, centre, norms)
+        return block
+    if is_tensor(X) and name == "products":
+        block = X @ Y.T
+        return block
     if is_tensor(X):
-        block: Block = _tensor_statistic(name, X, Y, norms)
+        block = backend_of(X).xp.cdist(X, Y, p=1.0)
         return block
     if name == "products":
         return np.asarray(safe_sparse_dot(X, Y.T, dense_output=True))
-    dense = isinstance(X, np.ndarray) and isinstance(Y, np.ndarray)
-    if name == "squared_distances" and dense and np.result_type(X, Y) == np.float64:
-        return _squared_distances(X, Y)
     # Loads a good part of scikit-learn, which most fits do without.
-    from sklearn.metrics.pairwise import euclidean_distances, manhattan_distances
+    from sklearn.metrics.pairwise import manhattan_distances
 
-    if name == "manhattan_distances":
-        return np.asarray(manhattan_distances(X, Y), dtype=np.result_type(X.dtype, Y.dtype))
-    return np.asarray(euclidean_distances(X, None if Y is X else Y, squared=True))
-
-
-def _squared_distances(X: NDArray[np.float64], Y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the squared distances between two sets of samples, both less the mean of the second.
-
-    They are made of squared norms and inner products, which far from the origin swallow them. Sparse rows would lose
-    their zeros, and stay where they are; so do those in single precision, whose distances scikit-learn computes in
-    double, and lose no more than the samples' own rounding.
-    """
-    center = Y.mean(axis=0)
-    left = X - center
-    right = left if Y is X else Y - center
-    S: NDArray[np.float64] = (-2.0 * left) @ right.T
-    S += row_norms(left, squared=True)[:, np.newaxis]
-    S += row_norms(right, squared=True)
-    np.maximum(S, 0.0, out=S)
-    if Y is X:
-        np.fill_diagonal(S, 0.0)
-    return S
-
-
-def _tensor_statistic(name: str, X: Any, Y: Any, norms: tuple[Any, Any] | None) -> Any:
-    """The same on a device, where whoever placed the samples has moved them near the origin."""
-    if name == "products":
-        return X @ Y.T
-    xp = backend_of(X).xp
-    if name == "manhattan_distances":
-        return xp.cdist(X, Y, p=1.0)
-    left, right = ((X * X).sum(1), (Y * Y).sum(1)) if norms is None else norms
-    return xp.addmm(right[None], X, Y.T, alpha=-2.0).add_(left[:, None]).clamp_(min=0.0)
+    return np.asarray(manhattan_distances(X, Y), dtype=np.result_type(X.dtype, Y.dtype))
 
 
 def is_missing(X: Any) -> NDArray[np.bool_]:

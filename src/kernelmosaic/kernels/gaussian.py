@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,17 +15,18 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.extmath import row_norms
 
-from kernelmosaic.backend import NUMPY, backend_of
-from kernelmosaic.kernels.base import Block, StatisticKernel, is_positive
+from kernelmosaic.backend import NUMPY, backend_of, row_strips
+from kernelmosaic.kernels.base import Block, StatisticKernel, is_positive, pairwise_statistic
 
 #: Above this many distinct samples the median distance is taken over an even sub-sample: pairs grow with the square.
 _MEDIAN_SAMPLES = 2000
 #: Below these logarithms, with a little to spare, numbers are too small to be normal.
 _UNDERFLOW = {np.dtype(kind): np.log(np.finfo(kind).tiny) + 1 for kind in (np.float32, np.float64)}
-#: An error of the kernel that is worth a warning.
-_VISIBLE = 1e-6
+#: With more columns a search tree is slower than all pairs.
+_TREE_COLUMNS = 15
+#: Distances formed at once while nearest neighbours are looked for.
+_NEAREST_ENTRIES = 2**22
 
 
 class Radial(StatisticKernel):
@@ -73,6 +73,10 @@ class Radial(StatisticKernel):
         # Bounded, because 0 * inf would turn the diagonal of a very narrow kernel into NaN.
         return max(-math.prod([inverse] * self.power), float(np.finfo(dtype).min))
 
+    def statistic_scale(self) -> float:
+        rate = self.rate(np.float64)
+        return -1.0 / rate if rate else np.inf
+
     def from_statistic(self, S: Block) -> Block:
         backend = backend_of(S)
         K = S * self.rate(backend.dtype(S))
@@ -113,15 +117,22 @@ def _distinct_rows(X: Any) -> Any:
 
 
 def _mean_nearest_distance(X: Any, metric: str) -> float:
-    from sklearn.neighbors import NearestNeighbors
-
     X = _distinct_rows(X)
-    if X.shape[0] < 2:
+    n = X.shape[0]
+    if n < 2:
         return 0.0
-    # Far from the origin, squared norms swallow small distances; sparse data would lose its zeros by centring.
-    X = X if sparse.issparse(X) else X - X.mean(axis=0)
-    distances, _ = NearestNeighbors(n_neighbors=1, metric=metric).fit(X).kneighbors()
-    return float(distances.mean())
+    if not sparse.issparse(X) and X.shape[1] <= _TREE_COLUMNS:
+        from sklearn.neighbors import NearestNeighbors
+
+        # Of differences: where all pairs are compared, scikit-learn makes Euclidean distances of inner products.
+        found = NearestNeighbors(n_neighbors=1, metric=metric, algorithm="kd_tree").fit(X).kneighbors()[0]
+        return float(found.mean())
+    nearest = np.empty(n)
+    for strip in row_strips(n, _NEAREST_ENTRIES // n):
+        D = pairwise_statistic(_STATISTICS[metric], X[strip], X)
+        D[np.arange(len(D)), np.arange(strip.start, strip.stop)] = np.inf
+        nearest[strip] = D.min(axis=1)
+    return float((np.sqrt(nearest) if metric == "euclidean" else nearest).mean())
 
 
 def _median_distance(X: Any, metric: str) -> float:
@@ -143,10 +154,9 @@ def _distances(X: Any, metric: str) -> NDArray[np.float64]:
         from scipy.spatial.distance import pdist
 
         return np.asarray(pdist(X, "cityblock" if metric == "manhattan" else metric))
-    from sklearn.metrics import pairwise_distances
-
-    D = pairwise_distances(X, metric=metric)
-    return np.asarray(D[np.triu_indices_from(D, k=1)])
+    D = pairwise_statistic(_STATISTICS[metric], X, X)
+    upper = np.asarray(D[np.triu_indices_from(D, k=1)], dtype=np.float64)
+    return np.sqrt(upper) if metric == "euclidean" else upper
 
 
 def _median(values: NDArray[np.float64]) -> float:
@@ -160,6 +170,7 @@ def _median(values: NDArray[np.float64]) -> float:
     return float(upper if len(values) % 2 else np.mean([values[:middle].max(), upper]))
 
 
+_STATISTICS = {"euclidean": "squared_distances", "manhattan": "manhattan_distances"}
 _WIDTH_RULES = {"nearest": _mean_nearest_distance, "median": _median_distance}
 #: The samples measured so far and their distances, by rule and metric, while kernels are fitted to one training set.
 _MEASURED: ContextVar[dict[Any, tuple[Any, float]] | None] = ContextVar("_MEASURED", default=None)
@@ -191,8 +202,10 @@ def _measure(rule: str, X: Any, metric: str) -> float:
 class Gaussian(Radial):
     """k(x, z) = exp(−‖x − z‖² / (factor · width)²).
 
-    Dense samples are centred before distances are formed, so that an offset common to all does no harm. Sparse ones are
-    not, since they would lose their zeros: where rounding shows in the kernel for that, `fit` warns.
+    Distances are made of inner products, and by differences between the samples where these would lose digits that show
+    in the kernel; equal samples have k(x, x) = 1 exactly, however narrow the kernel and far off the samples. Dense
+    samples are centred first, so that an offset common to all costs nothing. Sparse ones are not, since they would lose
+    their zeros: far from the origin, or with narrow kernels, most of their distances are computed the slower way.
 
     Parameters
     ----------
@@ -224,29 +237,10 @@ class Gaussian(Radial):
     metric: ClassVar[str] = "euclidean"
     power: ClassVar[int] = 2
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        super().fit(X, y)
-        if sparse.issparse(X):
-            _warn_if_far(self.validate(X), self.width_)
-        return self
-
     def draw_frequencies(
         self, n_columns: int, count: int, random: np.random.RandomState
     ) -> tuple[NDArray[np.float64], float]:
         return np.sqrt(2.0) / self.width_ * random.standard_normal((n_columns, count)), 1.0
-
-
-def _warn_if_far(X: Any, width: float) -> None:
-    """Warn of sparse samples so far from the origin that rounding of their squared norms shows in the kernel."""
-    rounding = np.finfo(np.float64).eps * float(row_norms(X, squared=True).mean())
-    if rounding > _VISIBLE * width**2:
-        warnings.warn(
-            "X is sparse and far from the origin for the width of a Gaussian kernel, so that distances are lost to "
-            "rounding: dense samples are centred first, sparse ones cannot be. Subtract the columns' means and give a "
-            "dense X, or choose a larger width.",
-            UserWarning,
-            stacklevel=3,
-        )
 
 
 class Laplacian(Radial):

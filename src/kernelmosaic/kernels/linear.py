@@ -61,6 +61,10 @@ class Polynomial(StatisticKernel):
         self._check_parameters()
         return super().fit(X, y)
 
+    def entry_roundings(self, X: Any) -> float:
+        # A power of the inner product has its relative error times the degree.
+        return self.degree * (super().entry_roundings(X) + 1.0)
+
     def from_statistic(self, S: Block) -> Block:
         self._check_parameters()
         base = S + float(self.offset)

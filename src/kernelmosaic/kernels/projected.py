@@ -84,10 +84,10 @@ class Projected(Kernel):
             The slopes of some objective in the entries of the kernel matrix.
         """
         Z = self.transform(X)
+        S = pairwise_statistic(self.kernel_.statistic, Z, Z, self.kernel_.statistic_scale())
         distances = self.kernel_.statistic == "squared_distances"
         if distances:  # only differences count, of which an offset leaves few digits
             Z = Z - Z.mean(axis=0)
-        S = pairwise_statistic(self.kernel_.statistic, Z, Z)
         H = G * _slope(self.kernel_, S)
         H = H + H.T
         # Slopes in the projected samples first: no array has both pairs of samples and features.
