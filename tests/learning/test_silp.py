@@ -26,7 +26,9 @@ def test_master_against_a_grid(solve):
     rng = np.random.RandomState(0)
     for _ in range(5):
         constants, planes = 3 * rng.rand(6), rng.rand(6, 3) * 5
-        theta, value = solve(constants, planes)
+        theta, value, shares = solve(constants, planes)
+        assert shares.min() >= 0
+        assert value == pytest.approx(shares @ constants - (shares @ planes).max())
         assert theta.sum() == pytest.approx(1.0)
         assert theta.min() >= 0
         assert value == pytest.approx((constants - planes @ theta).max(), abs=1e-7)

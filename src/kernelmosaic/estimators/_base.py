@@ -43,6 +43,7 @@ from kernelmosaic.kernels.base import Kernel, refuse_text
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, lay_specs, read_kernels
 from kernelmosaic.learning import Learner, Parameters, make_learner
+from kernelmosaic.learning.certificate import AIM
 from kernelmosaic.learning.norms import numbers
 from kernelmosaic.machines import Machine
 from kernelmosaic.machines.base import check_positive
@@ -224,7 +225,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
     def _parameters(self) -> Parameters:
         """Return how the weights are to be learned."""
         return Parameters(
-            tol=self.tol,
+            tol=AIM * self.tol,
             max_iter=self.max_iter,
             verbose=self.verbose,
             solver=self.solver,

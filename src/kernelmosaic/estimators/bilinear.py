@@ -12,6 +12,7 @@ from kernelmosaic.estimators._base import BaseMKLClassifier
 from kernelmosaic.estimators._training_set import TrainingSet
 from kernelmosaic.gram import GramStack, StoredStack
 from kernelmosaic.learning import Learner, Parameters, make_learner
+from kernelmosaic.learning.certificate import AIM
 from kernelmosaic.learning.class_wise import matrix_dtype
 from kernelmosaic.learning.factory import solver_class
 from kernelmosaic.machines.base import check_positive
@@ -152,7 +153,7 @@ class BilinearMKLClassifier(BaseMKLClassifier):
         return 10_000
 
     def _parameters(self) -> Parameters:
-        return Parameters(self.tol, self.max_iter, self.verbose, self.solver, family="class-wise")
+        return Parameters(AIM * self.tol, self.max_iter, self.verbose, self.solver, family="class-wise")
 
     def _make_learner(self, stack: GramStack, machines: list[Any]) -> Learner:
         if stack.writes_matrices:

@@ -336,10 +336,9 @@ class ComputedStack(MatrixStack):
         self.writes_matrices = backend is NUMPY and self.stores_combined
         self._diagonals = None if self.writes_matrices else kernel_set.diagonals(here)
         self.exact = self
-        if backend is not NUMPY:
-            if all(self.samples.shares):
-                # Exact, where blocks know products of a sample with itself up to rounding only.
-                self.diagonals = backend.asarray(self._diagonals)
+        if backend is not NUMPY and all(self.samples.shares):
+            # Exact, where blocks know products of a sample with itself up to rounding only.
+            self.diagonals = backend.asarray(self._diagonals)
         # The statistic, the kernel made of it and one temporary live at once, in double precision.
         self.entries = _tile(backend) ** 2 if working_bytes is None else max(1, working_bytes // (3 * 8))
 

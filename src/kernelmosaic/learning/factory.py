@@ -27,8 +27,6 @@ from kernelmosaic.learning.norms import WeightNorm, Weights, make_norm, make_pen
 from kernelmosaic.learning.problem import Learned, Learner, Options
 from kernelmosaic.machines.base import check_count
 
-#: Learners stop at this share of the gap asked for: the certificate adds bounds of rounding to theirs.
-_AIM = 0.95
 #: Every way to learn one weight per kernel, by the name an estimator's `solver` gives it.
 SOLVERS: dict[str, type[Any]] = {
     "newton": Newton,
@@ -113,7 +111,7 @@ def make_learner(
     if parameters.weights is not None:
         if not isinstance(parameters.penalties, str):
             make_penalties(parameters.penalties, parameters.penalty_power, stack)
-        return FixedWeights(given_weights(parameters.weights, stack.n_kernels), _AIM * parameters.tol)
+        return FixedWeights(given_weights(parameters.weights, stack.n_kernels), parameters.tol)
     if parameters.learns_C and not norm.sums_to_one:
         raise ValueError(f"C='learn' serves norm=1, not {norm}; give C as a number.")
     learner.require(parameters.solver, norm)
@@ -121,7 +119,7 @@ def make_learner(
         learner.require(parameters.solver, machine=machine)
     if penalties is None:
         penalties = make_penalties(parameters.penalties, parameters.penalty_power, stack)
-    return learner(Options(norm, penalties, _AIM * parameters.tol, max_iter, bool(parameters.verbose)))
+    return learner(Options(norm, penalties, parameters.tol, max_iter, bool(parameters.verbose)))
 
 
 def certify_fit(stack: GramStack, sizes: Weights, machine: Any, learner: Learner, learned: Any) -> Learned:

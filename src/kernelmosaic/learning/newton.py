@@ -166,7 +166,9 @@ class NewtonSearch(BoundTracker):
         if lowest is not None:
             corner, lower, shares = lowest
             # The value of the dual is concave: the mixture of the β bounds the optimum no less than that of the planes.
-            self.bound(lower, sum(share * beta for share, beta in zip(shares, self.betas, strict=True) if share))
+            mixture = sum(share * beta for share, beta in zip(shares, self.betas, strict=True) if share)
+            self.bound(lower, mixture)
+            self.note(self.problem.assess(theta, mixture))
             theta = self.problem.retract(theta + _INWARD * (corner - theta))
         there = self.problem.complete(self._evaluate(theta, self.best))
         self._note(there)

@@ -343,6 +343,10 @@ class Problem(ABC):
         """Return the kernels whose slopes to ask for next; None for all."""
         return None
 
+    def assess(self, theta: Weights, beta: NDArray[np.float64]) -> Evaluation | None:
+        """Return what a feasible β is worth at θ; None where a machine's own is always worth more."""
+        return None
+
     def learned(self, best: Evaluation, gap: float, history: list[Iteration]) -> Learned:
         """Return what a learner does whose best evaluation this is."""
         return Learned(best.theta * self.scale, best.solution, best.upper, gap, self.n_solves, history)
@@ -398,7 +402,14 @@ class MachineProblem(Problem):
         kernels: NDArray[np.intp] | None = None,
     ) -> Evaluation:
         """Solve the machine at θ to a relative gap of `tol`, with the slopes of these kernels (all if None)."""
-        solution = self.solve(theta, warm_start, tol)
+        return self.evaluation(theta, self.solve(theta, warm_start, tol), kernels)
+
+    def assess(self, theta: Weights, beta: NDArray[np.float64]) -> Evaluation:
+        """Return what a feasible β is worth at θ."""
+        return self.evaluation(theta, self.machine.assess(self.combine(theta), beta))
+
+    def evaluation(self, theta: Weights, solution: Solution, kernels: NDArray[np.intp] | None = None) -> Evaluation:
+        """Return what a solution at θ is worth, with the slopes of these kernels (all if None)."""
         support = nonzero_rows(solution.beta)
         blank = np.zeros((self.n_kernels, len(support), *solution.beta.shape[1:]))
         unknown = Evaluation(theta, solution, np.inf, np.full(self.n_kernels, np.nan), blank, support)
@@ -433,11 +444,6 @@ class MachineProblem(Problem):
     def plane(self, at: Evaluation) -> tuple[float, Weights]:
         """Return c and q of the plane c − ⟨q, θ⟩ that β puts below the value everywhere."""
         return self.machine.program.linear_value(at.solution.beta), at.q
-
-    def guarantee(self, beta: NDArray[np.float64]) -> float:
-        """Return the lower bound on the optimum that any feasible β gives."""
-        q = self.stack.quadratic_forms(beta) * self.scale
-        return float(self.machine.program.linear_value(beta)) - self.norm.support(q)
 
     def curvature(self, at: Evaluation) -> NDArray[np.float64]:
         """Return ∂²J/∂θ² among the kernels watched, while the free samples stay free: how β answers to the weights.
@@ -521,9 +527,9 @@ class BoundTracker:
         self.note(first)
         self.history = [Iteration(first.upper, self.gap)]
 
-    def note(self, there: Evaluation) -> None:
+    def note(self, there: Evaluation | None) -> None:
         """Take note of the bounds that an evaluation proves, if every slope is known."""
-        if not there.complete:
+        if there is None or not there.complete:
             return
         lower = self.problem.lower(there)
         self.bound(lower, there.solution.beta)

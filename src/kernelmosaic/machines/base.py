@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.solvers import Program, Solution, solve
+from kernelmosaic.solvers import Program, Solution, certify, solve
 from kernelmosaic.solvers.program import Vector
 
 
@@ -55,6 +55,10 @@ class Machine:
     def solve(self, K: Any, warm_start: Vector | None = None, tol: float = 1e-3) -> Solution:
         """Return the solution for the combined kernel K, in whatever form a stack gives it, to a gap of `tol`."""
         return solve(K, self.program, warm_start, tol)
+
+    def assess(self, gram: Any, beta: Vector) -> Solution:
+        """Return a feasible β as a solution for a kernel, with what it is worth."""
+        return certify(self.program, beta, np.asarray(gram.products(beta, exact=True)), 0)
 
     def continued(self, beta: Vector, before: Machine) -> Vector:
         """Return coefficients to start from where the solution of a like machine, with another C say, ended."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic.machines.base import check_positive
 from kernelmosaic.solvers.multiclass import solve_multiclass
-from kernelmosaic.solvers.multiclass_program import MulticlassProgram, MulticlassSolution
+from kernelmosaic.solvers.multiclass_program import MulticlassProgram, MulticlassSolution, certify_multiclass
 
 Array = NDArray[np.float64]
 
@@ -77,6 +77,12 @@ class MulticlassMachine:
         `values` are the outputs of a feasible warm start, where they are known: the solver then believes its own sums.
         """
         return solve_multiclass(K, self.program, warm_start, tol, values=values)
+
+    def assess(self, gram: Any, beta: Array) -> MulticlassSolution:
+        """Return a feasible β as a solution for a kernel, with what it is worth."""
+        values = np.asarray(gram.products(beta, exact=True))
+        constants = self.program.best_intercept_from(values, np.zeros(self.program.n_classes))
+        return certify_multiclass(self.program, beta, values, 0, constants)
 
     def continued(self, beta: Array, before: MulticlassMachine) -> Array:
         """Return coefficients to start from where the solution of a like machine, with another C say, ended.

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.machines.base import Machine
-from kernelmosaic.solvers import Program, relative_gap
+from kernelmosaic.solvers import Program, Solution, relative_gap
 from kernelmosaic.solvers.multiclass_program import MulticlassSolution
 
 Array = NDArray[np.float64]
@@ -88,7 +88,10 @@ class SharedMachines:
     def solve(self, K: Any, warm_start: Array | None = None, tol: float = 1e-3) -> MulticlassSolution:
         """Return the solutions for the combined kernel, side by side, each to a relative gap of `tol`."""
         starts = [None] * len(self.machines) if warm_start is None else warm_start.T
-        each = [one.solve(K, start, tol) for one, start in zip(self.machines, starts, strict=True)]
+        return self._joined([one.solve(K, start, tol) for one, start in zip(self.machines, starts, strict=True)])
+
+    def _joined(self, each: list[Solution]) -> MulticlassSolution:
+        """Return solutions of the machines side by side."""
         beta, values = (np.column_stack([getattr(one, name) for one in each]) for name in ("beta", "values"))
         intercept = np.array([one.intercept for one in each])
         dual = sum(one.objective for one in each)
@@ -96,6 +99,10 @@ class SharedMachines:
         return MulticlassSolution(
             beta, intercept, values, dual, relative_gap(primal, dual), sum(one.n_iter for one in each)
         )
+
+    def assess(self, gram: Any, beta: Array) -> MulticlassSolution:
+        """Return a feasible β as a solution for a kernel, with what it is worth."""
+        return self._joined([one.assess(gram, own) for one, own in zip(self.machines, beta.T, strict=True)])
 
     def primal_value(self, solution: MulticlassSolution) -> float:
         """Return the primal value of a solution: no less than the optimum for its kernel."""

@@ -8,7 +8,7 @@ from math import fsum
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.solvers.program import SUM_ROUNDING, Vector, sum_rounding, relative_gap, require_finite
+from kernelmosaic.solvers.program import SUM_ROUNDING, Vector, relative_gap, require_finite, sum_rounding
 
 Matrix = NDArray[np.float64]
 
@@ -109,8 +109,8 @@ class MulticlassProgram:
     def linear_bound(self, beta: Matrix, constants: Vector) -> float:
         """Return a number that `linear_value` exceeds by no less than its rounding and what the sums of β miss."""
         size = float(np.sum(np.abs(self.target * beta)))
-        missed = sum(abs(b) * abs(fsum(own)) for b, own in zip(constants, beta.T, strict=True)) if self.constants else 0.0
-        return self.linear_value(beta) - sum_rounding(beta.size) * size - missed
+        missed = np.abs([fsum(own) for own in beta.T]) if self.constants else np.zeros(self.n_classes)
+        return self.linear_value(beta) - sum_rounding(beta.size) * size - float(np.abs(constants) @ missed)
 
     def part(self, which: NDArray[np.intp]) -> MulticlassProgram:
         """Return the program of some samples."""

@@ -146,7 +146,7 @@ class Program:
 
         A sum that misses its total by δ moves the dual value by δ times the multiplier, which is the intercept.
         """
-        size = float(np.abs(self.target) @ np.abs(beta) + self.epsilon * np.abs(beta).sum() + 0.5 * self.ridge @ beta**2)
+        size = float((np.abs(self.target) + self.epsilon) @ np.abs(beta) + 0.5 * self.ridge @ beta**2)
         missed = 0.0 if self.total is None else abs(intercept) * abs(fsum([*beta, -self.total]))
         return self.linear_value(beta) - sum_rounding(self.n_samples) * size - missed
 

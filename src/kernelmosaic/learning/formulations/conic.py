@@ -64,7 +64,7 @@ class QCQP(Learner):
             advance(found.gap)
             with suppress(ConicError, ExhaustedError):
                 theta, beta = self._solve(problem, scale=float(found.best.theta @ found.best.q))
-                found.bound(problem.guarantee(beta), beta)
+                found.see(problem.assess(theta, beta))
                 found.see(problem.evaluate(theta, beta, inner))
                 advance(found.record())
                 if found.gap > options.tol:

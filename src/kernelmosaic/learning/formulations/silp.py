@@ -61,7 +61,9 @@ class _Master(BoundTracker):
     def step(self) -> bool:
         """Solve the master problem and ask the machine for one more plane; False when nothing new comes."""
         corner, lower, shares = self.planes.solve()
-        self.bound(lower, sum(share * beta for share, beta in zip(shares, self.betas, strict=True) if share))
+        mixture = sum(share * beta for share, beta in zip(shares, self.betas, strict=True) if share)
+        self.bound(lower, mixture)
+        self.note(self.problem.assess(self.best.theta, mixture))
         if np.array_equal(corner, self.best.theta) and self.inner < 1e-13:
             return False
         theta = self.best.theta + self.share * (corner - self.best.theta)
