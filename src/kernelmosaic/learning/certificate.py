@@ -46,11 +46,8 @@ class Forms:
     q_error: Array
 
 
-def certify(stack: GramStack, sizes: Array, machine: Any, learner: Learner, learned: Learned) -> Learned:
+def certify(stack: Any, sizes: Array, machine: Any, learner: Learner, learned: Learned) -> Learned:
     """Return what was learned with the objective and the gap that its weights and coefficients prove.
-
-    Where the solution's β falls short of the learner's tolerance and another β bounds the optimum better, the one of
-    the two with the smaller gap is returned: both bounds are of the same β.
 
     Parameters
     ----------
@@ -63,27 +60,8 @@ def certify(stack: GramStack, sizes: Array, machine: Any, learner: Learner, lear
     learner : Learner
         What learned the weights; it says which weights the lower bound holds for.
     learned : Learned
-        Weights, solution, and a β whose dual value bounds the optimum, where that is not the solution's.
+        Weights and solution.
     """
-    found = _certify_beta(stack, sizes, machine, learner, learned)
-    other = learned.witness
-    if other is None or other is learned.solution.beta or found.gap <= learner.options.tol:
-        return found
-    values = np.asarray(_combine(stack, learned.weights).products(other))
-    intercept = machine.program.best_intercept_from(values, learned.solution.intercept)
-    solution = replace(learned.solution, beta=other, values=values, intercept=intercept)
-    second = _certify_beta(stack, sizes, machine, learner, replace(learned, solution=solution))
-    return second if second.gap < found.gap else found
-
-
-def _combine(stack: Any, weights: Array) -> Any:
-    if not stack.is_generated:
-        return stack.combine(weights)
-    used = np.flatnonzero(weights)
-    return stack.taken(used).combine(weights[used])
-
-
-def _certify_beta(stack: Any, sizes: Array, machine: Any, learner: Learner, learned: Learned) -> Learned:
     program, solution, weights = machine.program, learned.solution, learned.weights
     used = np.flatnonzero(weights) if stack.is_generated else np.arange(stack.n_kernels)
     few = stack.taken(used) if stack.is_generated else stack

@@ -71,16 +71,18 @@ class ColumnGeneration(Learner):
         options, every = self.options, np.arange(stack.n_kernels)
         scale, watched = 1.0 / options.penalties**2, every
         history: list[Iteration] = []
-        best: Learned | None = None
-        lower, witness, n_solves, inner = -np.inf, None, 0, max(_FIRST, _LAST * options.tol)
+        best = proved = None
+        lower, gap, n_solves, inner = -np.inf, np.inf, 0, max(_FIRST, _LAST * options.tol)
         with options.progress(machine) as advance:
             while True:
                 found, noise = self._learn_few(stack, machine, beta, active, weights, inner)
                 beta, n_solves = found.solution.beta, n_solves + found.n_solves
+                here = replace(found, weights=np.zeros(stack.n_kernels))
+                here.weights[active] = found.weights
                 pays = best is None or found.objective < best.objective
-                if best is None or pays:
-                    best = replace(found, weights=np.zeros(stack.n_kernels))
-                    best.weights[active] = found.weights
+                best = here if best is None or pays else best
+                # The one whose own β proves the smallest gap is what is returned.
+                proved = here if proved is None else proved
                 constant = machine.program.linear_value(beta)
                 q = stack.prices(beta, scale, watched)
                 near = relative_gap(best.objective, constant - q.max(), noise)
@@ -89,14 +91,14 @@ class ColumnGeneration(Learner):
                     q, watched = stack.prices(beta, scale), every
                     near = relative_gap(best.objective, constant - q.max(), noise)
                 if len(watched) == len(every):
-                    proved = constant - options.norm.support(q)
-                    pays = pays or proved > lower
-                    lower, witness = (proved, beta) if proved > lower else (lower, witness)
-                gap = relative_gap(best.objective, lower, noise)
+                    bound = constant - options.norm.support(q)
+                    own = relative_gap(found.objective, bound, noise)
+                    pays, lower = pays or bound > lower or own < gap, max(lower, bound)
+                    proved, gap = (here, own) if own < gap else (proved, gap)
                 history.append(Iteration(best.objective, gap))
                 advance(gap)
                 if gap <= options.tol or len(history) >= options.max_iter or not (pays or inner > _SHARPEST):
-                    return replace(best, gap=gap, n_solves=n_solves, history=history, witness=witness)
+                    return replace(proved, gap=gap, n_solves=n_solves, history=history)
                 kept = active[found.weights > 0]
                 missing = _missing(q, kept, self._batch(stack))
                 if pays and len(missing):

@@ -77,7 +77,7 @@ class Learned:
     history : list of Iteration
         Objective and gap after every iteration.
     witness : ndarray like `solution.beta`, or None
-        The feasible β with the best lower bound on the optimum; None if that is the solution's.
+        The feasible β with the best lower bound on the optimum, where that is not the solution's.
     lower : float or None
         A lower bound on the optimum that no β alone proves; after `certify`, the one that was certified.
     """

@@ -81,7 +81,8 @@ class MulticlassMachine:
     def assess(self, gram: Any, beta: Array) -> MulticlassSolution:
         """Return a feasible β as a solution for a kernel, with what it is worth."""
         values = np.asarray(gram.products(beta, exact=True))
-        constants = self.program.best_intercept_from(values, np.zeros(self.program.n_classes))
+        none = np.zeros(self.program.n_classes)
+        constants = self.program.best_constants(values, none) if self.program.constants else none
         return certify_multiclass(self.program, beta, values, 0, constants)
 
     def continued(self, beta: Array, before: MulticlassMachine) -> Array:

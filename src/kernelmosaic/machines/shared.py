@@ -36,10 +36,6 @@ class SharedProgram:
         outputs = zip(self.programs, values.T, intercept, strict=True)
         return quadratic + sum(one.primal_value(0.0, f, b) for one, f, b in outputs)
 
-    def best_intercept_from(self, values: Array, start: Array) -> Array:
-        """Return the best intercept of every output."""
-        return np.array([one.best_intercept(f) for one, f in zip(self.programs, values.T, strict=True)])
-
     def worst_losses(self, values: Array, intercept: Array, error: Array) -> Array:
         """Return the most that each sample's losses may add up to, where the outputs are `values` up to `error`."""
         each = zip(self.programs, values.T, intercept, error.T, strict=True)

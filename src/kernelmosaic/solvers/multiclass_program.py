@@ -183,10 +183,6 @@ class MulticlassProgram:
         out[np.arange(self.n_samples), self.labels] += size
         return self.feasible(out)
 
-    def best_intercept_from(self, values: Matrix, start: Vector) -> Vector:
-        """Return constants that cost no more than those to start from, which stay where there are none."""
-        return self.best_constants(values, start) if self.constants else start
-
     def best_constants(self, values: Matrix, start: Vector) -> Vector:
         """Return constants of mean zero that cost no more than those to start from, class after class the best."""
         b = start.copy()

@@ -162,10 +162,6 @@ class Program:
             return 0.5 * (low + high)
         return next((end for end in (low, high) if np.isfinite(end)), 0.0)
 
-    def best_intercept_from(self, values: Vector, start: float) -> float:
-        """Return the same; other programs need somewhere to start from."""
-        return self.best_intercept(values)
-
     def _best_intercepts(self, z: Any) -> tuple[float, float]:
         """Return the first and the last best intercept for z = t − Kβ: where Σu, which falls with it, is the total."""
         if len(z) <= _MANY and backend_of(z) is NUMPY:
