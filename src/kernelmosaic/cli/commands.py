@@ -21,7 +21,7 @@ from kernelmosaic.cli.errors import (
     writable_file,
     writable_if_given,
 )
-from kernelmosaic.reports import existing_file
+from kernelmosaic.files import existing_file
 
 
 class MethodName(StrEnum):

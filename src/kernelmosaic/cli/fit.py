@@ -16,6 +16,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from kernelmosaic import __version__
+from kernelmosaic.cli.errors import after_writing
 from kernelmosaic.cli.methods import (
     CLASSIFICATION,
     LABELS,
@@ -417,14 +418,17 @@ def run_training(request: Request) -> None:
         trained = train(pipeline, method, wishes, material.table.iloc[rest], y, splitter, advance)
     facts = report.Facts.of(trained, wishes, material, y, _test_score(trained.pipeline, material, held))
     _note_training(trained, facts, request, method, material, rest)
+    # What is announced is there: both files are written before the first word of it.
     save(trained.pipeline, request.output)
+    if request.report is not None:
+        with after_writing("model", request.output):
+            report.write_fit_report(trained, facts, request, method, y)
     print_facts(report.title(facts), report.lines(facts, method))
     print_shares(report.shares(trained), trained.pipeline.training_["gates"])
     for line in [*trained.warnings, *report.cautions(facts, trained)]:
         say(note=line)
     print(f"Model: {request.output}")
     if request.report is not None:
-        report.write_fit_report(trained, facts, request, method, y)
         print(f"Report: {request.report}")
 
 

@@ -128,14 +128,19 @@ def run_prediction(asked: Question, output: Path | None, scores: bool, proba: bo
 
 
 def write_answers(answers: Any, output: Path | None, what: str) -> None:
-    """Write a table, or print it."""
+    """Write a table and say where it is, or print it."""
     from kernelmosaic.tables import table_text, write_table
 
     if output is None:
         print(table_text(answers), end="")
     else:
         write_table(answers, output)
-        print(f"{what}: {output} ({len(answers)} rows)")
+        announce(answers, output, what)
+
+
+def announce(answers: Any, output: Path, what: str) -> None:
+    """Say where a table was written, and how many rows it has."""
+    print(f"{what}: {output} ({len(answers)} rows)")
 
 
 def _plan_of(training: dict[str, Any]) -> Plan | None:

@@ -25,7 +25,7 @@ from kernelmosaic.kernels import (
 )
 from kernelmosaic.kernels.matrices import join_samples
 from kernelmosaic.kernels.views import default_kernels, one_class_kernels
-from kernelmosaic.reports import existing_file
+from kernelmosaic.files import existing_file
 
 KNOWN = "linear, poly2, poly(3), gauss, gauss(2*median), gauss(1.5), gauss*5, correlation, spectrum(3), wd(5)"
 
