@@ -6,7 +6,6 @@ import errno
 import os
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 
 import numpy as np
 import pytest

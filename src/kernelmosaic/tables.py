@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from kernelmosaic.kernels.base import is_number
 from kernelmosaic.files import existing_file, write_bytes, write_text
+from kernelmosaic.kernels.base import is_number
 
 #: How an empty cell may be written.
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
@@ -67,7 +67,7 @@ def read_table(path: Path) -> pd.DataFrame:
     table = table.astype(dict.fromkeys(coded, object))
     for name in names:
         if table[name].dtype == object and any(type(cell) is int for cell in table[name]):
-            # Whole numbers of more than 64 bits, which no array of numbers holds, are texts until they are computed with.
+            # Whole numbers of more than 64 bits, which no array of numbers holds: texts until they are computed with.
             table[name] = [str(cell) if type(cell) is int else cell for cell in table[name]]
     return table
 
@@ -159,8 +159,8 @@ def _rows_of_text(path: Path, delimiter: str, shortened: bool = False) -> Iterat
     """Yield the rows, blank ones left out, all as long as the first.
 
     The limit of the csv module on the length of a cell belongs to the whole process and is left as it is. If
-    `shortened`, what stands between delimiters, quotes and line ends below the first line is cut to one letter: the rows
-    are divided as they are, and a cell may hold a whole genome.
+    `shortened`, what stands between delimiters, quotes and line ends below the first line is cut to one letter: the
+    rows are divided as they are, and a cell may hold a whole genome.
     """
     width = None
     plain = re.compile(rf'[^{re.escape(delimiter)}"\r\n]{{2,}}')
@@ -376,7 +376,8 @@ def read_columns(
     quantities = set(numbers)
     remedy = "Fill empty cells in, or leave out their rows or columns."
     if not filled:
-        remedy = "Fill empty cells in, leave out their rows or columns, or fit with --impute median."
+        way = "views" if lacking else "median"
+        remedy = f"Fill empty cells in, leave out their rows or columns, or fit with --impute {way}."
     for name in table.columns.intersection([*numbers, *texts], sort=False):
         missing = table[name].isna().to_numpy()
         if name not in filled:

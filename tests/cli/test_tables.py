@@ -76,7 +76,8 @@ def test_data_without_a_name_is_learned_from(tmp_path, capsys):
 def test_the_limit_of_the_csv_module_is_left_as_it_is(tmp_path):
     code = (
         "import csv, sys; from pathlib import Path; before = csv.field_size_limit(); seen = []; "
-        "import kernelmosaic.cli.commands; from kernelmosaic.tables import read_table; seen.append(csv.field_size_limit()); "
+        "import kernelmosaic.cli.commands; from kernelmosaic.tables import read_table; "
+        "seen.append(csv.field_size_limit()); "
         "read_table(Path(sys.argv[1])); seen.append(csv.field_size_limit()); print([s == before for s in seen])"
     )
     path = tmp_path / "t.csv"

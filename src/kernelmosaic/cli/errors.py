@@ -118,5 +118,5 @@ def model_file(path: Path) -> Path:
 def refuse_overwriting(option: str, output: Path | None, inputs: Iterable[Path]) -> None:
     """Refuse an output that is one of the inputs."""
     for path in inputs:
-        if output is not None and output.exists() and path.exists() and output.samefile(path):
+        if output is not None and os.path.exists(output) and os.path.exists(path) and output.samefile(path):
             raise ValueError(f"{option} {output}: this file is read, and would be overwritten; give another name.")

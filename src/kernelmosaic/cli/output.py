@@ -121,6 +121,8 @@ def describe(estimator: Any, path: Path) -> dict[str, Any]:
         "seconds": training.get("seconds"),
         "columns": training_columns(estimator),
         "views": training.get("views"),
+        "lacking": training.get("lacking"),
+        "files": training.get("files"),
         "warnings": training.get("warnings", []),
     }
 
@@ -176,8 +178,14 @@ def lines(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("certified gap", f"{found['duality_gap']:.1e} after {found['iterations']} iterations"),
         ("columns", _columns(found)),
     ]
+    files, lacking = found["files"] or {}, found["lacking"] or {}
+    if files:
+        told.append(("table", files["table"] + (f", joined by column {files['on']!r}" if files["on"] else "")))
     for name, view in (found["views"] or {}).items():
-        told.append((f"  view {name}", f"{_some(view['columns'], 4)}: {' + '.join(view['kernels'])}"))
+        source = f" from {files['views'][name]}" if name in files.get("views", {}) else ""
+        lack = f"; {lacking[name]} rows lacked it" if lacking.get(name) else ""
+        told.append((f"  view {name}{source}", f"{_some(view['columns'], 4)}: {' + '.join(view['kernels'])}{lack}"))
+    told += [(f"  kernel {name}", path) for name, path in files.get("kernels", {}).items()]
     return told + [("warning", text) for text in found["warnings"]]
 
 
