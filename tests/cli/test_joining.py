@@ -165,6 +165,21 @@ def test_a_file_of_views_keeps_the_joined_view(capsys, here):
     }
 
 
+def test_views_of_parts_of_joined_files_know_their_files(capsys, here):
+    views = {"part": ["rna.u", "rna.v"], "both": ["rna.w", "prot.*"], "clin": ["age"]}
+    Path("v.json").write_text(json.dumps(views))
+    said = fit(capsys, "--view", "rna.csv", "--view", "prot.csv", "--views", "v.json", "--impute", "views")
+    noted = load("model.skops").training_["views"]
+    assert {name: view["files"] for name, view in noted.items()} == {
+        "part": ["rna.csv"],
+        "both": ["rna.csv", "prot.csv"],
+        "clin": [],
+    }
+    assert "view both (rna.csv, prot.csv): 3 columns" in said.err
+    line = run(capsys, "predict", "model.skops", "train.csv").error
+    assert "--on id --view rna=FILE" in line
+
+
 def test_neither_a_file_nor_columns(capsys, here):
     line = run(capsys, "fit", "train.csv", "--target", "kind", "--on", "id", "--view", "c=agee").error
     assert "--view c=agee: agee is no file, and train.csv has no such column" in line

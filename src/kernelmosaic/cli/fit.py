@@ -390,6 +390,8 @@ class Material:
     plan : Plan
     views : Views
     kernels : list
+    read : dict
+        The columns, kernels and files of each view.
     lacking : dict
         How many rows lack each view.
     files : dict
@@ -405,6 +407,7 @@ class Material:
     plan: Plan
     views: Views
     kernels: list[Any]
+    read: dict[str, dict[str, list[str]]]
     lacking: dict[str, int]
     files: dict[str, Any]
     warnings: list[str]
@@ -479,14 +482,14 @@ def make_pipeline(wishes: Wishes, method: Method, material: Material, splitter: 
 
 def describe_views(material: Material) -> list[str]:
     """Return a line per view: its name, its file, its columns and its kernels, and how many rows lack it."""
-    found, files = _views_of(material.views), material.files["views"]
+    found = material.read
     described = []
     for name, view in list(found.items())[:_MOST_VIEWS]:
         columns = view["columns"]
         shown = ", ".join(columns[:4]) + (", …" if len(columns) > 4 else "")
-        source = f" ({files[name]})" if name in files else ""
+        source = f" ({', '.join(view['files'])})" if view["files"] else ""
         lost = material.lacking[name]
-        lack = f"; lacked by {lost} of {len(material.table)} rows" if lost or name in files else ""
+        lack = f"; lacked by {lost} of {len(material.table)} rows" if lost or source else ""
         described.append(
             f"view {name}{source}: {len(columns)} column{'s' * (len(columns) > 1)} ({shown}); "
             f"{' + '.join(view['kernels'])}{lack}"
@@ -543,12 +546,20 @@ def read_material(request: Request) -> Material:
     repeated = [name for name in names if names.count(name) > 1]
     if repeated:
         raise ValueError(f"two kernels are called {repeated[0]!r}; choose another name.")
-    lacking = {
-        name: int(raw[view["columns"]].isna().all(axis=1).sum()) if view["columns"] else 0
-        for name, view in _views_of(views).items()
-    }
+    read = _views_of(views, joined)
+    lacking = {name: int(raw[view["columns"]].isna().all(axis=1).sum()) for name, view in read.items()}
     return Material(
-        table, target, rest, held, plan, views, kernels, lacking, _files(request, joined), _doubts(table, plan, target)
+        table,
+        target,
+        rest,
+        held,
+        plan,
+        views,
+        kernels,
+        read,
+        lacking,
+        _files(request, joined),
+        _doubts(table, plan, target),
     )
 
 
@@ -584,8 +595,8 @@ def _doubts(table: Any, plan: Plan, target: Target) -> list[str]:
     """A warning for every column that is the target written otherwise."""
     columns = [name for name in plan.columns if name != plan.rows]
     return [
-        f"column {name!r} says the same as the target {of!r}, in its own or in other words, in every row that has it: the "
-        f"score means nothing if it is not known before the target is; --drop {name!r} leaves it out."
+        f"column {name!r} says the same as the target {of!r}, in its own or in other words, in every row that has it: "
+        f"the score means nothing if it is not known before the target is; --drop {name!r} leaves it out."
         for name, of in copies_of_target(table, columns, target.task, target.columns, target.y).items()
     ]
 
@@ -811,7 +822,7 @@ def _note_training(trained: Any, facts: Any, request: Request, method: Method, m
             "groups": [list(group) for group in plan.groups],
             "impute": plan.impute,
         },
-        "views": _views_of(material.views),
+        "views": material.read,
         "lacking": dict(material.lacking),
         "files": material.files,
         "price": {"name": price_name(method, material.task), "value": float(trained.price)},
@@ -829,10 +840,14 @@ def _costs_of(model: Any, costs: dict[str, float]) -> list[float]:
     return [float(cost) for cost in own.values()]
 
 
-def _views_of(views: Views) -> dict[str, dict[str, list[str]]]:
+def _views_of(views: Views, joined: Joined | None = None) -> dict[str, dict[str, list[str]]]:
+    """The columns and kernels of each view, and the files that its columns are joined from."""
     found: dict[str, dict[str, list[str]]] = {}
     for view in views.views:  # one written in several parts is still one
-        entry = found.setdefault(view.name, {"columns": [], "kernels": []})
+        entry = found.setdefault(view.name, {"columns": [], "kernels": [], "files": []})
         entry["columns"] += [column for column in view.columns if column not in entry["columns"]]
         entry["kernels"] += [spec.label for spec in view.specs]
+    for entry in found.values() if joined else ():
+        paths = [str(joined.sources[name][0]) for name in entry["columns"] if name in joined.sources]
+        entry["files"] = list(dict.fromkeys(paths))
     return found

@@ -182,7 +182,7 @@ def lines(found: dict[str, Any]) -> list[tuple[str, str]]:
     if files:
         told.append(("table", files["table"] + (f", joined by column {files['on']!r}" if files["on"] else "")))
     for name, view in (found["views"] or {}).items():
-        source = f" from {files['views'][name]}" if name in files.get("views", {}) else ""
+        source = f" from {', '.join(view['files'])}" if view.get("files") else ""
         lack = f"; {lacking[name]} rows lacked it" if lacking.get(name) else ""
         told.append((f"  view {name}{source}", f"{_some(view['columns'], 4)}: {' + '.join(view['kernels'])}{lack}"))
     told += [(f"  kernel {name}", path) for name, path in files.get("kernels", {}).items()]

@@ -180,8 +180,8 @@ def _check_files(plan: Plan, training: dict[str, Any], raw: Any) -> None:
     """Say which view of a file is needed, and how to give it, where its columns are not there."""
     files = training.get("files") or {}
     for name, path in files.get("views", {}).items():
-        columns = [c for c in training["views"].get(name, {}).get("columns", []) if c in plan.columns]
-        if any(column not in raw.columns for column in columns) and not {*columns} & {*raw.columns}:
+        columns = {column for column in plan.columns if column.startswith(f"{name}.")}
+        if columns and not columns & {*raw.columns}:
             raise ValueError(
                 f"the model reads the view {name!r} from a file of its own ({path} when it was fitted), joined by "
                 f"column {files['on']!r}: give it with --on {files['on']} --view {name}=FILE."

@@ -208,7 +208,7 @@ def _add_views(page: Page, training: dict[str, Any]) -> None:
         return
     caption = "The views" + (f", joined by column `{files['on']}`." if files["on"] else ".")
     rows = [
-        [name, files["views"].get(name, files["table"]), str(len(view["columns"])), str(lacking[name])]
+        [name, ", ".join(view["files"]) or files["table"], str(len(view["columns"])), str(lacking[name])]
         for name, view in training["views"].items()
     ]
     page.table(Table(caption, ("view", "file", "columns", "rows that lack it"), rows, searchable=len(rows) > 12))
