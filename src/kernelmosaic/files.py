@@ -10,12 +10,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 try:
-    from fcntl import LOCK_EX, LOCK_NB, flock
+    import fcntl
 except ImportError:  # Windows, which does not remove files that are open
-    LOCK_EX = LOCK_NB = 0
-
-    def flock(file: BinaryIO, operation: int, /) -> None:  # type: ignore[misc]
-        """Lock nothing."""
+    fcntl = None  # type: ignore[assignment]
 
 
 def existing_file(path: Path, what: str = "a file") -> Path:
@@ -87,10 +84,16 @@ def _new_part(target: Path) -> tuple[Path, BinaryIO]:
         part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
         file = part.open("xb")
         with suppress(OSError):  # some file systems know no locks
-            flock(file, LOCK_EX)
+            _lock(file, wait=True)
         if os.fstat(file.fileno()).st_nlink:
             return part, file
         file.close()  # another run took it for a leftover before it was locked
+
+
+def _lock(file: BinaryIO, wait: bool) -> None:
+    """Lock a file until it is closed, or raise if it is locked and must not be waited for."""
+    if fcntl is not None:
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _remove_leftovers(target: Path) -> None:
@@ -98,5 +101,5 @@ def _remove_leftovers(target: Path) -> None:
     name = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{32}}\.part")
     for part in [path for path in target.parent.iterdir() if name.fullmatch(path.name)]:
         with suppress(OSError), part.open("r+b") as file:
-            flock(file, LOCK_EX | LOCK_NB)
+            _lock(file, wait=False)
             part.unlink()

@@ -847,7 +847,8 @@ def _views_of(views: Views, joined: Joined | None = None) -> dict[str, dict[str,
         entry = found.setdefault(view.name, {"columns": [], "kernels": [], "files": []})
         entry["columns"] += [column for column in view.columns if column not in entry["columns"]]
         entry["kernels"] += [spec.label for spec in view.specs]
-    for entry in found.values() if joined else ():
-        paths = [str(joined.sources[name][0]) for name in entry["columns"] if name in joined.sources]
+    sources = {} if joined is None else joined.sources
+    for entry in found.values():
+        paths = [str(sources[name][0]) for name in entry["columns"] if name in sources]
         entry["files"] = list(dict.fromkeys(paths))
     return found
