@@ -49,7 +49,7 @@ def test_columns_are_grouped_by_prefix_and_kind(capsys, tmp_path, train):
     pipeline, said = fitted(capsys, tmp_path, write(table, train), "--target", "kind", *QUICK)
     views = pipeline.training_["views"]
     assert list(views) == ["shape", "noise", "other"]
-    assert views["other"] == {"columns": ["colour"], "kernels": ["linear"]}
+    assert views["other"] == {"columns": ["colour"], "kernels": ["linear"], "files": []}
     assert views["shape"]["kernels"] == ["linear", "poly2", "gauss", "gauss(2*median)", "gauss(4*median)"]
     assert len(pipeline.named_steps["model"].kernel_names_) == 11
     assert "view shape: 3 columns (shape_a, shape_b, shape_c); linear + poly2 + gauss + " in said.err

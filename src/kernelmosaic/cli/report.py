@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from kernelmosaic.cli.methods import CLASSIFICATION, ONE_CLASS, Method, Wishes, price_name
-from kernelmosaic.cli.output import KernelShare, class_names, kernel_shares, weight_texts
+from kernelmosaic.cli.output import KernelShare, class_names, kernel_shares, some, weight_texts
 from kernelmosaic.reports import Page, Table
 
 SCORES = {
@@ -208,10 +208,10 @@ def _add_views(page: Page, training: dict[str, Any]) -> None:
         return
     caption = "The views" + (f", joined by column `{files['on']}`." if files["on"] else ".")
     rows = [
-        [name, ", ".join(view["files"]) or files["table"], str(len(view["columns"])), str(lacking[name])]
+        [name, ", ".join(view["files"]) or files["table"], some(view["columns"], 4), f"{lacking[name]} rows"]
         for name, view in training["views"].items()
     ]
-    page.table(Table(caption, ("view", "file", "columns", "rows that lack it"), rows, searchable=len(rows) > 12))
+    page.table(Table(caption, ("view", "file", "columns", "lacked by"), rows, searchable=len(rows) > 12))
 
 
 def _add_weights(page: Page, trained: Any, draws: bool) -> None:
