@@ -376,8 +376,7 @@ def read_columns(
     quantities = set(numbers)
     remedy = "Fill empty cells in, or leave out their rows or columns."
     if not filled:
-        way = "views" if lacking else "median"
-        remedy = f"Fill empty cells in, leave out their rows or columns, or fit with --impute {way}."
+        remedy = "Fill empty cells in, leave out their rows or columns, or fit with --impute median."
     for name in table.columns.intersection([*numbers, *texts], sort=False):
         missing = table[name].isna().to_numpy()
         if name not in filled:
