@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from kernelmosaic.reports import write_text
+from kernelmosaic.files import write_text
 from reproduction.claims import FAILED, HELD, UNDECIDED, Judged, judge
 from reproduction.papers import missing_parts
 from reproduction.reading import Result, Run

@@ -27,6 +27,7 @@ from sklearn.model_selection import KFold
 from sklearn.svm import SVR
 
 from kernelmosaic import MKLRegressorCV
+from kernelmosaic.files import write_bytes
 from kernelmosaic.kernels import Gaussian, Precomputed, Tanimoto
 from kernelmosaic.stats import wilcoxon, win_tie_loss
 
@@ -130,9 +131,7 @@ def all_fingerprints(smiles: np.ndarray, folder: Path, jobs: int) -> tuple[dict[
 def _kept(smiles: list[str], path: Path) -> Any:
     if not path.exists():
         found = fingerprints(smiles)
-        beside = path.with_suffix(".part")
-        beside.write_bytes(pickle.dumps(found))
-        beside.rename(path)
+        write_bytes(path, pickle.dumps(found))
     return pickle.loads(path.read_bytes())
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -185,12 +186,17 @@ def test_mistakes_are_one_line_and_exit_code_2(arguments, words, capsys, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_a_disk_that_fills_up_is_one_line_too(capsys, monkeypatch):
+def test_a_disk_that_fills_up_is_one_line_too(capsys, monkeypatch, tmp_path):
     from kernelmosaic import demo
 
+    def full(number):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     monkeypatch.setattr(demo, "find_spec", lambda name: None)  # the page fills it without its pictures too
-    assert main(["demo", "--samples", "20", "--report", "/dev/full"]) == 2
-    errors = capsys.readouterr().err.strip()
-    assert len(errors.splitlines()) == 1
-    assert "space" in errors.lower()
+    monkeypatch.setattr(os, "fsync", full)
+    assert main(["demo", "--samples", "20", "--report", str(tmp_path / "page.html")]) == 2
+    output, errors = capsys.readouterr()
+    assert "Report:" not in output
+    assert len(errors.strip().splitlines()) == 1
+    assert "page.html: no space" in errors
+    assert list(tmp_path.iterdir()) == []

@@ -15,7 +15,6 @@ import os
 import platform
 import re
 import sys
-import uuid
 import warnings
 import zipfile
 import zlib
@@ -33,6 +32,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import InconsistentVersionWarning
 
 from kernelmosaic import __version__
+from kernelmosaic.files import write_bytes
 
 #: Raised whenever files written before could no longer be read as they are.
 FORMAT_VERSION = 1
@@ -117,7 +117,8 @@ class ModelFileInfo:
 def save(estimator: Any, path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> None:
     """Write an estimator to a file.
 
-    The file is complete or not there: it is written beside its place and then moved. An existing file is replaced.
+    The file is complete or not there: it is written beside its place and then moved. An existing file is replaced, also
+    where a symbolic link leads to it; a device or a FIFO is refused.
 
     Parameters
     ----------
@@ -159,7 +160,7 @@ def save(estimator: Any, path: str | os.PathLike[str], *, trusted: Iterable[str]
         raise ValueError(
             f"{type(estimator).__name__} cannot be saved, it holds {', '.join(unknown)}. {_advice(unknown)}"
         )
-    _replace_file(Path(path), _with_header(data, _type_name(type(estimator))))
+    write_bytes(path, _with_header(data, _type_name(type(estimator))))
 
 
 def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = (), max_bytes: int = MAX_BYTES) -> Any:
@@ -434,22 +435,6 @@ def _read_file(path: str | os.PathLike[str]) -> bytes:
         raise FileNotFoundError(f"{path}: there is no such file; give {_MODEL}.") from None
     except IsADirectoryError:
         raise IsADirectoryError(f"{path} is a folder; give {_MODEL}.") from None
-
-
-def _replace_file(path: Path, data: bytes) -> None:
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; give the name of a file, such as model.skops.")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"{path} is in a folder that does not exist; give a path in one that does.")
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
-    try:
-        with part.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 @cache

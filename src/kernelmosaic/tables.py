@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from kernelmosaic.files import existing_file, write_bytes, write_text
 from kernelmosaic.kernels.base import is_number
-from kernelmosaic.reports import existing_file, write_bytes, write_text
 
 #: How an empty cell may be written.
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
@@ -45,8 +45,8 @@ _MOST_CLASSES = 20
 _TRUTH = {"1": 1.0, "1.0": 1.0, "true": 1.0, "yes": 1.0, "0": 0.0, "0.0": 0.0, "false": 0.0, "no": 0.0}
 #: Of so many columns that cannot be used, rows and contents are told at once.
 _MOST_FAULTS = 5
-
-csv.field_size_limit(2**31 - 1)  # one cell may hold a whole genome
+#: So much is told of a cell.
+_MOST_LETTERS = 40
 
 
 def read_table(path: Path) -> pd.DataFrame:
@@ -64,7 +64,12 @@ def read_table(path: Path) -> pd.DataFrame:
         raise ValueError(f"{path} holds no rows: a table needs some below the names of its columns.")
     table.columns = names
     coded = [name for name in names if isinstance(table[name].dtype, pd.CategoricalDtype)]
-    return table.astype(dict.fromkeys(coded, object))
+    table = table.astype(dict.fromkeys(coded, object))
+    for name in names:
+        if table[name].dtype == object and any(type(cell) is int for cell in table[name]):
+            # Whole numbers of more than 64 bits, which no array of numbers holds: texts until they are computed with.
+            table[name] = [str(cell) if type(cell) is int else cell for cell in table[name]]
+    return table
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:
@@ -116,8 +121,11 @@ def _read_text(path: Path) -> pd.DataFrame:
     repeated = [name for name, count in Counter(head).items() if count > 1]
     if repeated:
         raise ValueError(f"{path}: the column {repeated[0]!r} occurs {head.count(repeated[0])} times; rename one.")
-    for _ in lines:  # what pandas would fill up or cut off silently is refused here, with the line's number
-        pass
+    # What pandas would fill up or cut off silently is refused here, with the line's number.
+    try:
+        deque(lines, maxlen=0)
+    except _LongCell:
+        deque(_rows_of_text(path, delimiter, shortened=True), maxlen=0)
     return pd.read_csv(
         path,
         sep=delimiter,
@@ -143,11 +151,22 @@ def _delimiter(path: Path) -> str:
     return max(signs, key=first.count)
 
 
-def _rows_of_text(path: Path, delimiter: str) -> Iterator[list[str]]:
-    """Yield the rows, blank ones left out, all as long as the first."""
+class _LongCell(ValueError):
+    """A cell is longer than the csv module reads."""
+
+
+def _rows_of_text(path: Path, delimiter: str, shortened: bool = False) -> Iterator[list[str]]:
+    """Yield the rows, blank ones left out, all as long as the first.
+
+    The limit of the csv module on the length of a cell belongs to the whole process and is left as it is. If
+    `shortened`, what stands between delimiters, quotes and line ends below the first line is cut to one letter: the
+    rows are divided as they are, and a cell may hold a whole genome.
+    """
     width = None
+    plain = re.compile(rf'[^{re.escape(delimiter)}"\r\n]{{2,}}')
     with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = csv.reader(file, delimiter=delimiter, strict=True)
+        lines = (plain.sub("x", line) if shortened and i else line for i, line in enumerate(file))
+        rows = csv.reader(lines, delimiter=delimiter, strict=True)
         try:
             for row in rows:
                 if not row:
@@ -157,7 +176,10 @@ def _rows_of_text(path: Path, delimiter: str) -> Iterator[list[str]]:
                     raise ValueError(f"{path}, line {rows.line_num}: {len(row)} cells, but the first line has {width}.")
                 yield row
         except csv.Error as error:
-            raise ValueError(f"{path}, line {rows.line_num}: {error}.") from None
+            where = f"{path}, line {rows.line_num}"
+            if "field limit" in str(error):
+                raise _LongCell(f"{where}: a cell is too long ({error}); shorten it, or write Parquet.") from None
+            raise ValueError(f"{where}: {error}.") from None
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}, after line {rows.line_num}: not text in UTF-8 ({error.reason}).") from None
 
@@ -270,7 +292,8 @@ def kind_of(column: pd.Series) -> str:
     texts = column.dropna().astype(str)
     if len(texts) == 0:
         return NUMBERS  # an empty column: which row is missing will be said
-    is_number = pd.to_numeric(texts, errors="coerce").notna() | texts.str.fullmatch(_DECIMAL_COMMA)
+    read = pd.to_numeric(texts, errors="coerce").notna()
+    is_number = read | texts.str.fullmatch(_DECIMAL_COMMA) | texts.map(_is_whole).astype(bool)
     if is_number.mean() >= _MOSTLY:
         return NUMBERS  # those with a comma will be refused as they are read, with a word on why
     n_distinct = texts.nunique()
@@ -372,18 +395,36 @@ def read_columns(
 def _to_numbers(column: pd.Series, missing: NDArray[np.bool_]) -> tuple[NDArray[np.float64], list[Fault]]:
     """The numbers of a column, and what is none."""
     name, faults = str(column.name), []
-    read = column
+    read, endless = column, np.zeros(len(column), dtype=bool)
     if not pd.api.types.is_numeric_dtype(column.dtype):
         read = pd.to_numeric(column, errors="coerce")
-        wrong = read.isna().to_numpy() & ~missing
+        # Digits beyond the range of floating-point numbers; pandas reads some as infinite, and more of them as nothing.
+        unread = ~np.isfinite(read.to_numpy(dtype=np.float64, na_value=np.nan)) & ~missing
+        endless[unread] = [_is_whole(str(cell)) for cell in column[unread]]
+        wrong = read.isna().to_numpy() & ~missing & ~endless
         comma = any(re.fullmatch(_DECIMAL_COMMA, str(cell)) for cell in column[wrong])
         hint = "Write decimals with a point." if comma else ""
-        faults += Fault.at(wrong, name, lambda row: f": {column.iloc[row]!r} is not a number", hint)
+        faults += Fault.at(wrong, name, lambda row: f": {_some(column.iloc[row])} is not a number", hint)
     values = read.to_numpy(dtype=np.float64, na_value=np.nan)
-    faults += Fault.at(np.isinf(values), name, lambda row: " is infinite", "Mend cells that are not finite.")
-    large = np.isfinite(values) & (np.abs(values) > _LARGEST)
-    remedy = "Measure what is too large in another unit."
-    return values, faults + Fault.at(large, name, lambda row: f": {values[row]:g} is too large to compute with", remedy)
+    infinite = np.isinf(values) & ~endless
+    faults += Fault.at(infinite, name, lambda row: " is infinite", "Mend cells that are not finite.")
+    large = (np.isfinite(values) & (np.abs(values) > _LARGEST)) | endless
+
+    def too_large(row: int) -> str:
+        told = _some(column.iloc[row]) if endless[row] else f"{values[row]:g}"
+        return f": {told} is too large to compute with"
+
+    return values, faults + Fault.at(large, name, too_large, "Measure what is too large in another unit.")
+
+
+def _is_whole(text: str) -> bool:
+    return re.fullmatch(r"\s*[+-]?\d+\s*", text) is not None
+
+
+def _some(cell: Any) -> str:
+    """A cell as it is told, not more than the beginning of a long one."""
+    text = str(cell)
+    return repr(cell) if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]!r}… ({len(text)} letters)"
 
 
 def numbers(table: pd.DataFrame, name: str, where: Any) -> NDArray[np.float64]:

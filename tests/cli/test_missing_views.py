@@ -54,7 +54,10 @@ def test_a_row_may_lack_a_named_view_of_one_table(tables, capsys):
         (["--on", "id", "--view", "rna=twice.csv"], "column 'id' has 'p1' more than once"),
         (["--on", "id", "--view", "rna=strangers.csv"], "none of its 2 rows"),
         (["--on", "id", "--view", "rna.csv:what"], "unknown kernel 'what'"),
-        (["--on", "id", "--view", "protein.csv", "--view", "few.csv"], "row 12: none of the views has it"),
+        (
+            ["--on", "id", "--view", "protein.csv", "--view", "few.csv"],
+            "none of the views has 14 of 40 rows: id 'p11' (row 12)",
+        ),
         (
             ["--on", "id", "--view", "rna.csv", "--view", "protein.csv", "--method", "bilinear"],
             "--method bilinear: some rows lack a view",

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+import os
+import subprocess
+import sys
+from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
-from tests.cli.tables import QUICK, done
+from tests.cli.tables import QUICK, done, run
 
 from kernelmosaic.tables import looks_like_an_index, read_table, table_text
 
@@ -63,3 +68,82 @@ def test_data_without_a_name_is_learned_from(tmp_path, capsys):
     said = done(capsys, "fit", path, "--target", "y", "-o", tmp_path / "m.skops", *QUICK)
     assert "2 columns" in said.out
     assert "left out" not in said.out + said.err
+
+
+# Cells of any length ------------------------------------------------------------------------------------------------
+
+
+def test_the_limit_of_the_csv_module_is_left_as_it_is(tmp_path):
+    code = (
+        "import csv, sys; from pathlib import Path; before = csv.field_size_limit(); seen = []; "
+        "import kernelmosaic.cli.commands; from kernelmosaic.tables import read_table; "
+        "seen.append(csv.field_size_limit()); "
+        "read_table(Path(sys.argv[1])); seen.append(csv.field_size_limit()); print([s == before for s in seen])"
+    )
+    path = tmp_path / "t.csv"
+    path.write_text("dna,y\n" + "ACGT" * 50_000 + ",1\n")
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    found = subprocess.run([sys.executable, "-c", code, path], env=env, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[True, True]"
+
+
+GENOME = "ACGT" * 100_000
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        GENOME,
+        f'"{GENOME}"',
+        '"' + "\n".join([GENOME[:70]] * 4000) + '"',
+        '"' + ", ".join([GENOME[:40]] * 5000) + '"',
+        '"' + '""'.join([GENOME[:500]] * 500) + '"',
+    ],
+    ids=["plain", "quoted", "in lines", "with commas", "with quotes"],
+)
+def test_a_cell_may_hold_a_whole_genome(tmp_path, cell):
+    path = tmp_path / "t.csv"
+    text = f"name,dna,y\na,{cell},1\nb,ACGT,2\n"
+    path.write_text(text)
+    table = read_table(path)
+    read = cell[1:-1].replace('""', '"') if cell.startswith('"') else cell
+    assert table["dna"].tolist() == [read, "ACGT"]
+    assert table["y"].tolist() == [1, 2]
+    line = text.count("\n") + 1
+    path.write_text(f"{text}c,ACGT\n")
+    with pytest.raises(ValueError, match=f"t.csv, line {line}: 2 cells, but the first line has 3"):
+        read_table(path)
+
+
+def test_a_cell_that_is_too_long_all_the_same_is_one_clear_error(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text('a,y\n1,2\n"' + '"",' * 100_000 + '",1\n')
+    with pytest.raises(ValueError, match=r"t\.csv, line 3: a cell is too long .*; shorten it, or write Parquet\."):
+        read_table(path)
+
+
+@pytest.mark.parametrize("digits", [401, 5000])
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_a_number_of_very_many_digits_is_refused_where_it_is_computed_with(capsys, tmp_path, digits, sign):
+    path = tmp_path / "t.csv"
+    rows = [f"{i % 7},{i % 5},{'pn'[i % 2]}" for i in range(30)]
+    rows[3] = f"{sign}{'9' * digits},1,p"
+    path.write_text("a,b,y\n" + "\n".join(rows) + "\n")
+    line = run(capsys, "fit", path, "--target", "y", *QUICK, "-o", tmp_path / "m.skops").error
+    assert "row 4, column 'a': '" in line
+    assert f"… ({digits + len(sign)} letters) is too large to compute with" in line
+    assert len(line) < 400
+    line = run(capsys, "fit", path, "--target", "a", "--task", "regression", *QUICK, "-o", tmp_path / "m.skops").error
+    assert "is too large to compute with" in line
+
+
+@pytest.mark.parametrize("digits", [25, 401])
+def test_a_number_of_very_many_digits_may_be_a_name(capsys, tmp_path, digits):
+    ids = [str(10**digits + i) for i in range(30)]
+    table = pd.DataFrame({"id": ids, "a": np.arange(30) % 7, "y": ["p", "n"] * 15})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    assert read_table(tmp_path / "t.csv")["id"].tolist() == ids
+    said = done(capsys, "fit", tmp_path / "t.csv", "--target", "y", *QUICK, "-o", tmp_path / "m.skops")
+    assert "column 'id' is left out: it numbers the rows" in said.err
+    said = done(capsys, "predict", tmp_path / "m.skops", tmp_path / "t.csv", "--id", "id")
+    assert said.out.splitlines()[1].startswith(f"{ids[0]},")

@@ -82,7 +82,9 @@ def test_joined_tables_may_be_divided_by_a_file(capsys, tmp_path, train):
     (tmp_path / "v.json").write_text('{"s": ["all.shape_*"], "n": ["all.noise_*"]}')
     joined = ("--on", "id", "--view", tmp_path / "all.csv", "--views", tmp_path / "v.json")
     done(capsys, "fit", tmp_path / "t.csv", "--target", "kind", *joined, *QUICK, "-o", tmp_path / "m.skops")
-    assert list(load(tmp_path / "m.skops").training_["views"]) == ["s", "n"]
+    views = load(tmp_path / "m.skops").training_["views"]
+    assert list(views) == ["all", "s", "n"]
+    assert views["all"]["columns"] == ["all.colour"]  # what the file gives to no other view
 
 
 def test_a_refusal_comes_before_the_views(capsys, tmp_path, train):

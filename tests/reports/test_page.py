@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from base64 import b64decode
 from html.parser import HTMLParser
 
 import pytest
 
 import kernelmosaic
-from kernelmosaic.reports import Cell, Page, Picture, Table, write_text
+from kernelmosaic.reports import Cell, Page, Picture, Table
 
 PNG = b64decode(b"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"><rect width="1" height="1"/></svg>'
@@ -199,12 +198,3 @@ def test_writing_replaces_whole_files_and_leaves_nothing_beside(tmp_path):
     assert link.is_symlink()
     assert "New – with a dash" in path.read_text(encoding="utf-8")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["link.html", "page.html"]
-
-
-def test_a_write_that_fails_keeps_the_former_file(tmp_path):
-    path = tmp_path / "a.txt"
-    path.write_text("old")
-    with pytest.raises(UnicodeEncodeError):
-        write_text(path, "\ud800")
-    assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["a.txt"]

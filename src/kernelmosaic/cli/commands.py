@@ -21,7 +21,7 @@ from kernelmosaic.cli.errors import (
     writable_file,
     writable_if_given,
 )
-from kernelmosaic.reports import existing_file
+from kernelmosaic.files import existing_file
 
 
 class MethodName(StrEnum):
@@ -86,8 +86,8 @@ View = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=PATTERN:KERNEL",
-        help="Columns and their kernels, such as shape=fac_*:linear+gauss*5; with --on, NAME=FILE:KERNEL. Repeatable; "
-        "guessed if left out.",
+        help="Columns and their kernels, such as shape=fac_*:linear+gauss*5; with --on also NAME=FILE:KERNEL. "
+        "Repeatable; guessed if left out.",
     ),
 ]
 ViewFile = Annotated[
@@ -106,8 +106,9 @@ Impute = Annotated[
 Proba = Annotated[bool, typer.Option("--proba", help="See to it that the model knows probabilities of classes.")]
 On = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", help="Column that names the rows; every --view is then a file with it, or some."),
+    typer.Option(metavar="COLUMN", help="Column that names the rows; a --view may then be a file with it."),
 ]
+DropEmpty = Annotated[bool, typer.Option("--drop-empty", help="Leave out the rows that no view has; they are listed.")]
 Kernel = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME=FILE", help="A square kernel matrix, its rows as in the table. Repeatable."),
@@ -168,6 +169,7 @@ def fit(
     kernel: Kernel = None,
     rows: Rows = None,
     drop: Drop = None,
+    drop_empty: DropEmpty = False,
     method: Method = None,
     task: Task = None,
     price: Price = None,
@@ -186,12 +188,13 @@ def fit(
     """Learn a model from a table: kernels on groups of columns, weighed by the learner."""
     need("skops", "persistence")
     existing_file(train, "a table")
-    _check_outputs([train, *([view_file] if view_file else [])], kernel, output, report, "model")
+    read = [train, *([view_file] if view_file else []), *_view_files(view, on)]
+    _check_outputs(read, kernel, output, report, "model")
     from kernelmosaic.cli.fit import Columns, Request, run_training
     from kernelmosaic.cli.methods import Wishes, read_costs
 
     views, kernels, drops = (tuple(given or ()) for given in (view, kernel, drop))
-    columns = Columns(target, views, kernels, rows, drops, on, event, view_file, impute.value)
+    columns = Columns(target, views, kernels, rows, drops, on, event, view_file, impute.value, drop_empty)
     costs = read_costs(cost or ())
     asked, by = "" if task is None else task.value, "" if method is None else method.value
     wishes = Wishes(by, asked, price, norm, nu, epsilon, costs, seed, folds, jobs or 1, proba)
@@ -233,6 +236,7 @@ def predict(
     id_columns: Ids = None,
     view: NewView = None,
     on: On = None,
+    drop_empty: DropEmpty = False,
     scores: Annotated[bool, typer.Option("--scores", help="Add decision values and each kernel's share.")] = False,
     proba: Annotated[
         bool, typer.Option("--proba", help="Add the probability of each class, in columns p_CLASS.")
@@ -242,10 +246,10 @@ def predict(
     """Predict the rows of a table. If it has the target column, the score is told as well."""
     existing_file(model, "a model file")
     existing_file(new, "a table")
-    _check_outputs([model, new], kernel, output)
+    _check_outputs([model, new, *_view_files(view, on)], kernel, output)
     from kernelmosaic.cli.predict import Question, run_prediction
 
-    asked = Question(model, new, tuple(id_columns or ()), tuple(kernel or ()), tuple(view or ()), on)
+    asked = Question(model, new, tuple(id_columns or ()), tuple(kernel or ()), tuple(view or ()), on, drop_empty)
     run_prediction(asked, output, scores, proba)
 
 
@@ -257,18 +261,28 @@ def explain(
     id_columns: Ids = None,
     view: NewView = None,
     on: On = None,
+    drop_empty: DropEmpty = False,
     kernel: NewKernel = None,
 ) -> None:
     """Say how much each kernel adds to the decision on every row, as a table and, if asked for, as a page."""
     need("skops", "persistence")
     existing_file(model, "a model file")
     existing_file(new, "a table")
-    _check_outputs([model, new], kernel, output, report)
+    _check_outputs([model, new, *_view_files(view, on)], kernel, output, report)
     from kernelmosaic.cli.explain import run_explanation
     from kernelmosaic.cli.predict import Question
 
-    asked = Question(model, new, tuple(id_columns or ()), tuple(kernel or ()), tuple(view or ()), on)
+    asked = Question(model, new, tuple(id_columns or ()), tuple(kernel or ()), tuple(view or ()), on, drop_empty)
     run_explanation(asked, output, report)
+
+
+def _view_files(views: Sequence[str] | None, on: str | None) -> list[Path]:
+    """The files that views with --on may name."""
+    if on is None:
+        return []
+    from kernelmosaic.cli.joining import file_view
+
+    return [file_view(text)[1] for text in views or ()]
 
 
 def _check_outputs(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
 import typer
+
+from kernelmosaic.files import replaceable_file
 
 #: How files end that hold data or a page: a model of that name would be taken for one, or replace one.
 _NOT_A_MODEL = (".csv", ".tsv", ".txt", ".parquet", ".npz", ".npy", ".html")
@@ -53,6 +56,16 @@ def system_line(error: OSError) -> str:
     return f"{where}{error.strerror[:1].lower() + error.strerror[1:]}."
 
 
+@contextmanager
+def after_writing(what: str, path: Path | None) -> Iterator[None]:
+    """Say, where a file cannot be written, which one is written already."""
+    try:
+        yield
+    except OSError as error:
+        written = "" if path is None else f" The {what} is complete: {path}."
+        raise OSError(system_line(error) + written) from error
+
+
 def _typed(parameter: Any, arguments: Sequence[str]) -> tuple[str, str]:
     """An option as it was typed, and its value; an argument's name, and nothing."""
     if parameter.param_type_name == "argument":
@@ -74,15 +87,16 @@ def need(package: str, extra: str) -> None:
 
 def writable_file(path: Path) -> Path:
     """Refuse a path that could not be written afterwards."""
-    if path.is_dir():
-        raise typer.BadParameter(f"{path} is a folder; give the name of a file.")
     if not path.parent.is_dir():
         raise typer.BadParameter(f"the folder {path.parent} does not exist.")
     try:
-        if not path.exists():
-            with TemporaryFile(dir=path.parent):  # permissions alone do not tell
-                pass
-        elif not os.access(path, os.W_OK):
+        target = replaceable_file(path)
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(str(error)) from None
+    try:
+        with TemporaryFile(dir=target.parent):  # permissions alone do not tell
+            pass
+        if target.exists() and not os.access(target, os.W_OK):
             raise PermissionError
     except OSError:
         raise typer.BadParameter(f"{path} cannot be written; give another path.") from None
@@ -104,5 +118,5 @@ def model_file(path: Path) -> Path:
 def refuse_overwriting(option: str, output: Path | None, inputs: Iterable[Path]) -> None:
     """Refuse an output that is one of the inputs."""
     for path in inputs:
-        if output is not None and output.exists() and path.exists() and output.samefile(path):
+        if output is not None and os.path.exists(output) and os.path.exists(path) and output.samefile(path):
             raise ValueError(f"{option} {output}: this file is read, and would be overwritten; give another name.")

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from kernelmosaic.cli.errors import after_writing
 from kernelmosaic.cli.output import say
-from kernelmosaic.cli.predict import NewRows, Question, decisions_of, rounded, write_answers
+from kernelmosaic.cli.predict import NewRows, Question, announce, decisions_of, rounded, write_answers
 from kernelmosaic.reports import Page, Table
 
 #: So many rows are told one by one on the page; the table has all.
@@ -20,15 +21,23 @@ _MOST_TERMS = 3
 
 def run_explanation(asked: Question, output: Path | None, report: Path | None) -> None:
     """Write the table of contributions, and the page if asked for."""
+    from kernelmosaic.tables import write_table
+
     rows = NewRows.read(asked)
     answers = explain_rows(rows, asked)
     for note in rows.notes(asked.ids):
         say(note=note)
-    if output is not None or report is None:
+    if report is None:
         write_answers(answers, output, "Contributions")
-    if report is not None:
+        return
+    # What is announced is there: both files are written before the first word of it.
+    if output is not None:
+        write_table(answers, output)
+    with after_writing("table", output):
         write_explanation(rows, answers, asked, report)
-        print(f"Report: {report}")
+    if output is not None:
+        announce(answers, output, "Contributions")
+    print(f"Report: {report}")
 
 
 def explain_rows(rows: NewRows, asked: Question) -> Any:

@@ -16,6 +16,9 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from kernelmosaic import __version__
+from kernelmosaic.cli.errors import after_writing
+from kernelmosaic.cli.joining import Joined, join_tables, keep_rows, told
+from kernelmosaic.cli.leaks import copies_of_target
 from kernelmosaic.cli.methods import (
     CLASSIFICATION,
     LABELS,
@@ -38,7 +41,6 @@ from kernelmosaic.cli.views import (
     check_row_numbers,
     default_specs,
     guess_views,
-    join_tables,
     lay_kernels,
     make_plan,
     match_columns,
@@ -351,6 +353,7 @@ class Columns:
     event: str | None = None
     view_file: Path | None = None
     impute: str = "none"
+    drop_empty: bool = False
 
 
 @dataclass(frozen=True)
@@ -376,7 +379,26 @@ class Target:
 
 @dataclass(frozen=True)
 class Material:
-    """What there is to learn from, read and checked; `held` are the rows kept back for the test, `rest` the others."""
+    """What there is to learn from, read and checked.
+
+    Parameters
+    ----------
+    table : DataFrame
+    target : Target
+    rest, held : ndarray
+        The rows to learn from, and those kept back for the test.
+    plan : Plan
+    views : Views
+    kernels : list
+    read : dict
+        The columns, kernels and files of each view.
+    lacking : dict
+        How many rows lack each view.
+    files : dict
+        Which file plays which part: the table, the views, the kernel matrices; and the column that names the rows.
+    warnings : list of str
+        What makes the score of the model doubtful.
+    """
 
     table: Any
     target: Target
@@ -385,6 +407,10 @@ class Material:
     plan: Plan
     views: Views
     kernels: list[Any]
+    read: dict[str, dict[str, list[str]]]
+    lacking: dict[str, int]
+    files: dict[str, Any]
+    warnings: list[str]
 
     @property
     def task(self) -> str:
@@ -411,20 +437,25 @@ def run_training(request: Request) -> None:
     y = material.y[rest]
     splitter = make_splitter(wishes, y)
     pipeline = make_pipeline(wishes, method, material, splitter)
-    for line in [*describe_views(material), *material.views.notes]:
+    for line in [*describe_views(material), *material.views.notes, *material.warnings]:
         say(note=line)
     with progress((0 if splitter is None else splitter.get_n_splits()) + 1) as advance:
         trained = train(pipeline, method, wishes, material.table.iloc[rest], y, splitter, advance)
+    said = trained.warnings
+    trained = replace(trained, warnings=[*material.warnings, *said])
     facts = report.Facts.of(trained, wishes, material, y, _test_score(trained.pipeline, material, held))
     _note_training(trained, facts, request, method, material, rest)
+    # What is announced is there: both files are written before the first word of it.
     save(trained.pipeline, request.output)
+    if request.report is not None:
+        with after_writing("model", request.output):
+            report.write_fit_report(trained, facts, request, method, y)
     print_facts(report.title(facts), report.lines(facts, method))
     print_shares(report.shares(trained), trained.pipeline.training_["gates"])
-    for line in [*trained.warnings, *report.cautions(facts, trained)]:
+    for line in [*said, *report.cautions(facts, trained)]:
         say(note=line)
     print(f"Model: {request.output}")
     if request.report is not None:
-        report.write_fit_report(trained, facts, request, method, y)
         print(f"Report: {request.report}")
 
 
@@ -450,19 +481,23 @@ def make_pipeline(wishes: Wishes, method: Method, material: Material, splitter: 
 
 
 def describe_views(material: Material) -> list[str]:
-    """Return a line per view: its name, its columns and its kernels."""
-    found = _views_of(material.views)
-    told = []
+    """Return a line per view: its name, its file, its columns and its kernels, and how many rows lack it."""
+    found = material.read
+    described = []
     for name, view in list(found.items())[:_MOST_VIEWS]:
         columns = view["columns"]
         shown = ", ".join(columns[:4]) + (", …" if len(columns) > 4 else "")
-        told.append(
-            f"view {name}: {len(columns)} column{'s' * (len(columns) > 1)} ({shown}); {' + '.join(view['kernels'])}"
+        source = f" ({', '.join(view['files'])})" if view["files"] else ""
+        lost = material.lacking[name]
+        lack = f"; lacked by {lost} of {len(material.table)} rows" if lost or source else ""
+        described.append(
+            f"view {name}{source}: {len(columns)} column{'s' * (len(columns) > 1)} ({shown}); "
+            f"{' + '.join(view['kernels'])}{lack}"
         )
     if len(found) > _MOST_VIEWS:
-        told.append(f"and {len(found) - _MOST_VIEWS} more views")
+        described.append(f"and {len(found) - _MOST_VIEWS} more views")
     given = [name for name, kernel, _ in material.kernels if not name.partition(":")[2]]
-    return told + ([f"kernel matrices: {', '.join(given)}"] if given else [])
+    return described + ([f"kernel matrices: {', '.join(given)}"] if given else [])
 
 
 def read_material(request: Request) -> Material:
@@ -471,24 +506,34 @@ def read_material(request: Request) -> Material:
 
     asked = request.columns
     raw = read_table(request.path)
-    joined: list[Wanted] = []
-    if asked.on is not None:
-        if not asked.views:
-            raise ValueError("--on: there is no --view of a file to join; write --view name=FILE.")
-        raw, joined = join_tables(raw, asked.views, asked.on, request.path)
+    raw.index = range(len(raw))  # rows that are left out below leave the numbers of the others as they are
     target, faults = _target_or_faults(raw, request)
+    never = _never(target, asked)
+    joined = None
+    if asked.on is not None:
+        joined = join_tables(raw, asked.views, asked.on, request.path, never)
+        if not joined.files:
+            raise ValueError("--on: there is no --view of a file to join; write --view name=FILE.")
+        raw = joined.table
     everything = list(raw.columns)
     dropped = [name for text in asked.drop for name in match_columns(text.split(","), everything, f"--drop {text}")]
-    names = [name for name in everything if name not in {*target.columns, asked.rows, asked.on, *dropped}]
+    names = [name for name in everything if name not in {*never, *dropped}]
     named = bool(asked.views) or asked.view_file is not None
     indices = [] if named else [name for name in names if looks_like_an_index(raw[name])]
     kinds = {name: kind_of(raw[name]) for name in names if name not in indices}
     rows_column = _add_row_numbers(raw, request)
-    views = _choose_views(request, kinds, target.task, joined)
+    views = _choose_views(request, kinds, target.task, joined, never)
     views.notes += [f"column {name!r} is left out: it numbers the rows." for name in indices]
+    views.notes += [] if joined is None else joined.notes
     plan = make_plan(views.views, kinds, raw, rows_column, request.path, named, asked.impute)
+    if named or asked.kernels:
+        views.notes += _unused(list(kinds), plan)
+    kept = keep_rows(plan, raw, asked.on, request.path, asked.drop_empty)
+    if len(kept) < len(raw):
+        raw = raw.iloc[kept]
+        target, faults = _target_or_faults(raw, request)
     table, more = _table_or_faults(plan, raw, request)
-    refuse([*faults, *more], request.path)
+    refuse(told([*faults, *more], raw, joined), request.path)
     _check_missing_views(request, plan, table)
     check_lengths(views.views, table, request.path)
     rest, held = split_off(request, target.task, target.y)
@@ -501,7 +546,59 @@ def read_material(request: Request) -> Material:
     repeated = [name for name in names if names.count(name) > 1]
     if repeated:
         raise ValueError(f"two kernels are called {repeated[0]!r}; choose another name.")
-    return Material(table, target, rest, held, plan, views, kernels)
+    read = _views_of(views, joined)
+    lacking = {name: int(raw[view["columns"]].isna().all(axis=1).sum()) for name, view in read.items()}
+    return Material(
+        table,
+        target,
+        rest,
+        held,
+        plan,
+        views,
+        kernels,
+        read,
+        lacking,
+        _files(request, joined),
+        _doubts(table, plan, target),
+    )
+
+
+def _never(target: Target, asked: Columns) -> dict[str, str]:
+    """The columns that are never learned from, wherever they come from, and what each is."""
+    found = {name: "the event" if name == asked.event else "the target" for name in target.columns}
+    found |= {} if asked.rows is None else {asked.rows: "the row numbers"}
+    return found if asked.on is None else {**found, asked.on: "the names of the rows"}
+
+
+def _unused(names: list[str], plan: Plan) -> list[str]:
+    """What to say of columns that no view reads and nobody asked to leave out."""
+    left = [name for name in names if name not in plan.columns]
+    if not left:
+        return []
+    shown = ", ".join(left[:_MOST_VIEWS]) + (f" and {len(left) - _MOST_VIEWS} more" if len(left) > _MOST_VIEWS else "")
+    few = "column is" if len(left) == 1 else "columns are"
+    return [f"{len(left)} {few} not used: {shown}. A --view of them, such as name={left[0]}, learns from them."]
+
+
+def _files(request: Request, joined: Joined | None) -> dict[str, Any]:
+    """Which file plays which part, as plain texts."""
+    kernels = (text.partition("=") for text in request.columns.kernels)
+    return {
+        "table": str(request.path),
+        "on": request.columns.on,
+        "views": {name: str(path) for name, path in joined.files.items()} if joined else {},
+        "kernels": {name: path for name, _, path in kernels},
+    }
+
+
+def _doubts(table: Any, plan: Plan, target: Target) -> list[str]:
+    """A warning for every column that is the target written otherwise."""
+    columns = [name for name in plan.columns if name != plan.rows]
+    return [
+        f"column {name!r} says the same as the target {of!r}, in its own or in other words, in every row that has it: "
+        f"the score means nothing if it is not known before the target is; --drop {name!r} leaves it out."
+        for name, of in copies_of_target(table, columns, target.task, target.columns, target.y).items()
+    ]
 
 
 def _check_missing_views(request: Request, plan: Plan, table: Any) -> None:
@@ -620,13 +717,24 @@ def _add_row_numbers(raw: Any, request: Request) -> str | None:
     return request.columns.rows
 
 
-def _choose_views(request: Request, kinds: dict[str, str], task: str, joined: list[Wanted]) -> Views:
+def _choose_views(
+    request: Request, kinds: dict[str, str], task: str, joined: Joined | None, never: dict[str, str]
+) -> Views:
     # Fewer kernels where every further one costs most.
     default = default_specs(task == ONE_CLASS, few=request.wishes.method in ("localized", "bilinear", "rmkl"))
     asked = request.columns
-    wanted = joined if asked.on is not None else read_options(asked.views, kinds)
+    wanted = _joined_views(joined, kinds) if joined else read_options(asked.views, kinds)
     if asked.view_file is not None:
-        wanted = [*([] if joined else wanted), *read_view_file(asked.view_file)]
+        further = read_view_file(asked.view_file)
+        if joined is not None:
+            # A joined view keeps the columns that the file gives to no other.
+            taken = {column for one in further for column in match_columns(one.patterns, list(kinds), one.where)}
+            wanted = _joined_views(joined, {name: kind for name, kind in kinds.items() if name not in taken})
+        wanted = [*wanted, *further]
+    for one in wanted:
+        for part in map(str.strip, one.patterns):
+            if part in never:
+                raise ValueError(f"{one.where}: column {part!r} is {never[part]}, never learned from; leave it out.")
     if wanted:
         return read_views(wanted, kinds, default)
     if asked.kernels:
@@ -634,6 +742,18 @@ def _choose_views(request: Request, kinds: dict[str, str], task: str, joined: li
     if not kinds:
         raise ValueError(f"{request.path} has no column to learn from beside the target.")
     return guess_views(kinds, default)
+
+
+def _joined_views(joined: Joined, usable: dict[str, str]) -> list[Wanted]:
+    """The views of joined tables; those of files have the columns that are usable, and are left out without any."""
+    found = []
+    for one in joined.views:
+        left = tuple(name for name in one.patterns if name in usable)
+        if one.name not in joined.files:
+            found.append(one)
+        elif left:
+            found.append(replace(one, patterns=left))
+    return found
 
 
 def split_off(request: Request, task: str, y: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -702,7 +822,9 @@ def _note_training(trained: Any, facts: Any, request: Request, method: Method, m
             "groups": [list(group) for group in plan.groups],
             "impute": plan.impute,
         },
-        "views": _views_of(material.views),
+        "views": material.read,
+        "lacking": dict(material.lacking),
+        "files": material.files,
         "price": {"name": price_name(method, material.task), "value": float(trained.price)},
         "score": facts.score_entry(),
         "test": facts.test_entry(),
@@ -718,10 +840,15 @@ def _costs_of(model: Any, costs: dict[str, float]) -> list[float]:
     return [float(cost) for cost in own.values()]
 
 
-def _views_of(views: Views) -> dict[str, dict[str, list[str]]]:
+def _views_of(views: Views, joined: Joined | None = None) -> dict[str, dict[str, list[str]]]:
+    """The columns and kernels of each view, and the files that its columns are joined from."""
     found: dict[str, dict[str, list[str]]] = {}
     for view in views.views:  # one written in several parts is still one
-        entry = found.setdefault(view.name, {"columns": [], "kernels": []})
+        entry = found.setdefault(view.name, {"columns": [], "kernels": [], "files": []})
         entry["columns"] += [column for column in view.columns if column not in entry["columns"]]
         entry["kernels"] += [spec.label for spec in view.specs]
+    sources = {} if joined is None else joined.sources
+    for entry in found.values():
+        paths = [str(sources[name][0]) for name in entry["columns"] if name in sources]
+        entry["files"] = list(dict.fromkeys(paths))
     return found

@@ -121,6 +121,8 @@ def describe(estimator: Any, path: Path) -> dict[str, Any]:
         "seconds": training.get("seconds"),
         "columns": training_columns(estimator),
         "views": training.get("views"),
+        "lacking": training.get("lacking"),
+        "files": training.get("files"),
         "warnings": training.get("warnings", []),
     }
 
@@ -164,7 +166,7 @@ def lines(found: dict[str, Any]) -> list[tuple[str, str]]:
         target = f", target {found['target']!r}" if found["target"] else ""
         told.append(("task", f"{found['task']} by {found['method']}{target}"))
     if found["classes"]:
-        told.append(("classes", f"{len(found['classes'])}: {_some(found['classes'], 10)}"))
+        told.append(("classes", f"{len(found['classes'])}: {some(found['classes'], 10)}"))
     if found["price"]:
         told.append((found["price"]["name"], f"{found['price']['value']:g}"))
     if found["rows"] is not None:
@@ -176,8 +178,14 @@ def lines(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("certified gap", f"{found['duality_gap']:.1e} after {found['iterations']} iterations"),
         ("columns", _columns(found)),
     ]
+    files, lacking = found["files"] or {}, found["lacking"] or {}
+    if files:
+        told.append(("table", files["table"] + (f", joined by column {files['on']!r}" if files["on"] else "")))
     for name, view in (found["views"] or {}).items():
-        told.append((f"  view {name}", f"{_some(view['columns'], 4)}: {' + '.join(view['kernels'])}"))
+        source = f" from {', '.join(view['files'])}" if view.get("files") else ""
+        lack = f"; {lacking[name]} rows lacked it" if lacking.get(name) else ""
+        told.append((f"  view {name}{source}", f"{some(view['columns'], 4)}: {' + '.join(view['kernels'])}{lack}"))
+    told += [(f"  kernel {name}", path) for name, path in files.get("kernels", {}).items()]
     return told + [("warning", text) for text in found["warnings"]]
 
 
@@ -194,10 +202,11 @@ def _scores(found: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _columns(found: dict[str, Any]) -> str:
     columns = found["columns"]
-    return f"{len(columns)}: {_some(columns, 8)}" if columns else "none by name"
+    return f"{len(columns)}: {some(columns, 8)}" if columns else "none by name"
 
 
-def _some(names: list[Any], n: int) -> str:
+def some(names: list[Any], n: int) -> str:
+    """Return the first n names as a text, and how many there are if there are more."""
     shown = ", ".join(map(str, names[:n]))
     return shown if len(names) <= n else f"{shown} … ({len(names)} in all)"
 

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic.cli.joining import Joined, join_tables, keep_rows, told
 from kernelmosaic.cli.output import class_names, core, load_model, plain, say, training_columns, training_of
-from kernelmosaic.cli.views import ROW_COLUMN, Plan, check_row_numbers, extend, join_tables, n_samples
+from kernelmosaic.cli.views import ROW_COLUMN, Plan, check_row_numbers, extend, n_samples
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Question:
     kernels: tuple[str, ...] = ()
     views: tuple[str, ...] = ()
     on: str | None = None
+    drop_empty: bool = False
 
 
 @dataclass(frozen=True)
@@ -36,31 +38,45 @@ class NewRows:
     plan: Plan | None
     raw: Any
     table: Any
+    joined: Joined | None = None
 
     @classmethod
     def read(cls, asked: Question) -> NewRows:
         """Read the files, or raise saying what does not suit the model."""
-        from kernelmosaic.tables import read_table, require
+        from kernelmosaic.tables import BadCells, read_table, refuse, require
 
         estimator = load_model(asked.model)
         model, training = core(estimator), training_of(estimator)
         raw = read_table(asked.path)
+        raw.index = range(len(raw))
         require(raw, asked.ids, asked.path)
         plan = _plan_of(training)
+        joined = None
         if asked.on is not None:
-            raw, _ = join_tables(raw, asked.views, asked.on, asked.path)
+            never = dict.fromkeys(training.get("targets", []), "the target")
+            joined = join_tables(raw, asked.views, asked.on, asked.path, never)
+            _check_names(joined, training)
+            raw = joined.table
         elif asked.views:
-            raise ValueError(f"--view {asked.views[0]}: say with --on by which column it is joined.")
+            hint = (training.get("files") or {}).get("on") or "COLUMN"
+            raise ValueError(f"--view {asked.views[0]}: say with --on {hint} by which column it is joined.")
         if plan is not None and asked.on is not None:
             # A view that is not given nobody has.
             absent = [name for group in plan.groups if not {*group} & {*raw.columns} for name in group]
             raw = raw.reindex(columns=[*raw.columns, *absent])
         if asked.kernels or (plan is not None and plan.rows == ROW_COLUMN):
             raw[plan.rows if plan and plan.rows else ROW_COLUMN] = extend(model, asked.kernels, len(raw), plan)
-        table = _table(estimator, plan, raw, asked.path)
+        if plan is not None:
+            _check_files(plan, training, raw)
+            raw = raw.iloc[keep_rows(plan, raw, asked.on, asked.path, asked.drop_empty)]
+        try:
+            table = _table(estimator, plan, raw, asked.path)
+        except BadCells as error:
+            refuse(told(error.faults, raw, joined), asked.path)
+            raise
         if plan is not None and not asked.kernels:
             check_row_numbers(table, plan, n_samples(model), asked.path)
-        return cls(estimator, model, training, plan, raw, table)
+        return cls(estimator, model, training, plan, raw, table, joined)
 
     @property
     def X(self) -> Any:
@@ -89,8 +105,13 @@ class NewRows:
     def notes(self, ids: Sequence[str]) -> list[str]:
         """Return what the user should know of the table: columns that are ignored, categories never seen."""
         known = {*self.table.columns, *ids, *self.training.get("targets", [self.training.get("target")]), ROW_COLUMN}
+        files = (self.training.get("files") or {}).get("views", {})
+        known |= set() if self.joined is None else {self.joined.on}
         extra = [name for name in self.raw.columns if name not in known]
         notes = []
+        for name, path in files.items():
+            if self.joined is not None and name not in self.joined.files:
+                notes.append(f"view {name!r} ({path} when the model was fitted) is not given: no row has it.")
         if extra:
             shown = ", ".join(extra[:5]) + (" …" if len(extra) > 5 else "")
             few = "column the model does not know is" if len(extra) == 1 else "columns the model does not know are"
@@ -128,14 +149,43 @@ def run_prediction(asked: Question, output: Path | None, scores: bool, proba: bo
 
 
 def write_answers(answers: Any, output: Path | None, what: str) -> None:
-    """Write a table, or print it."""
+    """Write a table and say where it is, or print it."""
     from kernelmosaic.tables import table_text, write_table
 
     if output is None:
         print(table_text(answers), end="")
     else:
         write_table(answers, output)
-        print(f"{what}: {output} ({len(answers)} rows)")
+        announce(answers, output, what)
+
+
+def announce(answers: Any, output: Path, what: str) -> None:
+    """Say where a table was written, and how many rows it has."""
+    print(f"{what}: {output} ({len(answers)} rows)")
+
+
+def _check_names(joined: Joined, training: dict[str, Any]) -> None:
+    """Refuse the file of a view that the model does not have."""
+    files = (training.get("files") or {}).get("views")
+    for name, path in joined.files.items():
+        if files is not None and name not in files:
+            known = ", ".join(f"{view} ({source})" for view, source in files.items()) or "none"
+            raise ValueError(
+                f"--view {name}={path}: the model has no view {name!r} from a file; it has {known}. Write NAME={path} "
+                "with one of these names."
+            )
+
+
+def _check_files(plan: Plan, training: dict[str, Any], raw: Any) -> None:
+    """Say which view of a file is needed, and how to give it, where its columns are not there."""
+    files = training.get("files") or {}
+    for name, path in files.get("views", {}).items():
+        columns = {column for column in plan.columns if column.startswith(f"{name}.")}
+        if columns and not columns & {*raw.columns}:
+            raise ValueError(
+                f"the model reads the view {name!r} from a file of its own ({path} when it was fitted), joined by "
+                f"column {files['on']!r}: give it with --on {files['on']} --view {name}=FILE."
+            )
 
 
 def _plan_of(training: dict[str, Any]) -> Plan | None:

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from kernelmosaic.cli.methods import CLASSIFICATION, ONE_CLASS, Method, Wishes, price_name
-from kernelmosaic.cli.output import KernelShare, class_names, kernel_shares, weight_texts
+from kernelmosaic.cli.output import KernelShare, class_names, kernel_shares, some, weight_texts
 from kernelmosaic.reports import Page, Table
 
 SCORES = {
@@ -191,14 +191,27 @@ def write_fit_report(trained: Any, facts: Facts, request: Any, method: Method, y
     warned = [*trained.warnings, *cautions(facts, trained)]
     if warned:
         page.bullets(warned)
+    _add_views(page, trained.pipeline.training_)
     _add_weights(page, trained, draws)
     _add_curve(page, trained, facts, method, draws)
     _add_answers(page, trained, facts, y, draws)
     _add_convergence(page, model, draws)
-    _add_advice(page, facts, request)
+    _add_advice(page, facts, request, trained.pipeline.training_["files"])
     if not draws:
         page.paragraph('Pictures are left out: matplotlib is missing. `pip install "kernelmosaic[plots]"` brings it.')
     page.write(request.report)
+
+
+def _add_views(page: Page, training: dict[str, Any]) -> None:
+    files, lacking = training["files"], training["lacking"]
+    if not training["views"]:
+        return
+    caption = "The views" + (f", joined by column `{files['on']}`." if files["on"] else ".")
+    rows = [
+        [name, ", ".join(view["files"]) or files["table"], some(view["columns"], 4), f"{lacking[name]} rows"]
+        for name, view in training["views"].items()
+    ]
+    page.table(Table(caption, ("view", "file", "columns", "lacked by"), rows, searchable=len(rows) > 12))
 
 
 def _add_weights(page: Page, trained: Any, draws: bool) -> None:
@@ -353,11 +366,15 @@ def _add_display(page: Page, display: Any, alt: str, caption: str) -> None:
     plt.close(display.figure_)
 
 
-def _add_advice(page: Page, facts: Facts, request: Any) -> None:
+def _add_advice(page: Page, facts: Facts, request: Any, files: dict[str, Any]) -> None:
     page.heading("What to do next")
+    views = "".join(f" --view {name}=NEW_{name}.csv" for name in files["views"])
+    joined = f" --on {files['on']}{views} --id {files['on']}" if files["on"] else ""
+    kernels = "".join(f" --kernel {name}=NEW_{name}.npy" for name in files["kernels"] if request.columns.rows is None)
     predict = (
-        f"Predict new rows: `kernelmosaic predict {request.output} NEW.csv -o predictions.csv`. Columns are found by "
-        "name; `--scores` adds how sure the model is, and which kernel says so."
+        f"Predict new rows: `kernelmosaic predict {request.output} NEW.csv{joined}{kernels} -o predictions.csv`. "
+        "Columns are found by name; `--scores` adds how sure the model is, and which kernel says so."
+        + (" A view whose file is left out counts as missing in every row." if joined else "")
     )
     fewer = (
         "Leave out a view of weight 0 by naming the others with `--view`; make an expensive one dearer with "

@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from glob import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic.files import existing_file
 from kernelmosaic.kernels import (
     Correlation,
     Gaussian,
@@ -25,7 +25,6 @@ from kernelmosaic.kernels import (
 )
 from kernelmosaic.kernels.matrices import join_samples
 from kernelmosaic.kernels.views import default_kernels, one_class_kernels
-from kernelmosaic.reports import existing_file
 
 KNOWN = "linear, poly2, poly(3), gauss, gauss(2*median), gauss(1.5), gauss*5, correlation, spectrum(3), wd(5)"
 
@@ -218,16 +217,22 @@ class Views:
     notes: list[str] = field(default_factory=list)
 
 
+def matching(pattern: str, columns: Sequence[str]) -> list[str]:
+    """Return the columns that a name or a glob such as ``fac_*`` means."""
+    # A name is a name, even where it looks like a glob, as x[1] does.
+    part = pattern if pattern in columns else pattern.strip()
+    return [part] if part in columns else [name for name in columns if fnmatchcase(name, part)]
+
+
 def match_columns(patterns: Iterable[str], columns: Sequence[str], what: str) -> list[str]:
-    """Return the columns that patterns mean: names or globs such as ``fac_*``."""
+    """Return the columns that patterns mean, or raise naming one that means none."""
     found: dict[str, None] = {}
-    for part in map(str.strip, patterns):
-        # A name is a name, even where it looks like a glob, as x[1] does.
-        matching = [part] if part in columns else [name for name in columns if fnmatchcase(name, part)]
-        if not matching:
+    for part in patterns:
+        names = matching(part, columns)
+        if not names:
             shown = ", ".join(map(repr, columns[:6])) + (" …" if len(columns) > 6 else "")
-            raise ValueError(f"{what}: the pattern {part!r} matches no column; there are {shown}.")
-        found.update(dict.fromkeys(matching))
+            raise ValueError(f"{what}: the pattern {part.strip()!r} matches no column; there are {shown}.")
+        found.update(dict.fromkeys(names))
     return list(found)
 
 
@@ -299,59 +304,6 @@ def read_views(wanted: Sequence[Wanted], kinds: Mapping[str, str], default: list
     return Views(_merged(views))
 
 
-def join_tables(raw: Any, given: Sequence[str], on: str, where: Any) -> tuple[Any, list[Wanted]]:
-    """Join views that are files of their own, written as ``name=FILE:KERNEL``, to a table by a column of both.
-
-    Returns the table, with the columns ``name.column`` of every view beside its own, and the views. A row that a view
-    does not have lacks it.
-    """
-    import pandas as pd
-
-    from kernelmosaic.tables import read_table, require
-
-    require(raw, [on], where)
-    keys = _keys(raw[on], on, where)
-    found: list[Wanted] = []
-    for text in given:
-        name, path, kernel = _file_view(text)
-        if any(one.name == name for one in found):
-            raise ValueError(f"--view {text}: there are two views of the name {name!r}; write name=FILE.")
-        table = read_table(path)
-        require(table, [on], path)
-        own = table.drop(columns=[on]).set_axis(_keys(table[on], on, path))
-        if not own.index.isin(keys).any():
-            raise ValueError(
-                f"--view {text}: none of its {len(own)} rows has a value of column {on!r} that {where} has, such as "
-                f"{keys[0]!r}; its first is {own.index[0]!r}."
-            )
-        own.columns = [f"{name}.{column}" for column in own.columns]
-        raw = pd.concat([raw, own.reindex(keys).set_axis(raw.index)], axis=1)
-        found.append(Wanted(name, (f"{escape(name)}.*",), kernel, f"--view {text}"))
-    return raw, found
-
-
-def _keys(column: Any, on: str, where: Any) -> list[str]:
-    keys = [str(value) for value in column]
-    if column.isna().any() or len(set(keys)) < len(keys):
-        repeated = next((key for key in keys if keys.count(key) > 1), "nothing")
-        raise ValueError(
-            f"{where}: column {on!r} has {repeated!r} more than once, or is empty; --on needs a column that names "
-            "every row."
-        )
-    return keys
-
-
-def _file_view(text: str) -> tuple[str, Path, str]:
-    """Return name, path and kernel of ``name=FILE:KERNEL``; the name of a file is what it is called."""
-    name, equals, rest = text.partition("=")
-    rest = rest if equals else text
-    # A colon may be part of a path, as after a drive.
-    path, colon, kernel = rest.rpartition(":")
-    if not colon or Path(rest).exists():
-        path, kernel = rest, ""
-    return name.strip() if equals else _tame(Path(path).stem), Path(path), kernel
-
-
 def guess_views(kinds: Mapping[str, str], default: list[Spec]) -> Views:
     """Return views of columns that share a prefix, sequences apart, with `default` kernels on numbers."""
     usable = [name for name, kind in kinds.items() if kind in (_NUMBERS, _CATEGORIES)]
@@ -359,9 +311,9 @@ def guess_views(kinds: Mapping[str, str], default: list[Spec]) -> Views:
     sequences = [name for name, kind in kinds.items() if kind == _SEQUENCES]
     views = []
     for name, columns in groups.items():
-        views += _split(_tame(name), columns, None, kinds, default)
+        views += _split(tame(name), columns, None, kinds, default)
     for column in sequences:
-        views.append(View(_tame(column), (column,), tuple(read_specs("spectrum(3)"))))
+        views.append(View(tame(column), (column,), tuple(read_specs("spectrum(3)"))))
     left = [name for name, kind in kinds.items() if kind not in (_NUMBERS, _CATEGORIES, _SEQUENCES)]
     notes = [f"column {name!r} is left out: free text. Name it in a --view to use it." for name in left]
     if not views:
@@ -408,7 +360,7 @@ def _split(
 
 
 def _one_each(name: str, columns: Sequence[str], specs: list[Spec], several: bool) -> list[View]:
-    return [View(f"{name}[{_tame(c)}]" if several else name, (c,), tuple(specs)) for c in columns]
+    return [View(f"{name}[{tame(c)}]" if several else name, (c,), tuple(specs)) for c in columns]
 
 
 def _merged(views: list[View]) -> list[View]:
@@ -422,8 +374,8 @@ def _merged(views: list[View]) -> list[View]:
     return views
 
 
-def _tame(name: str) -> str:
-    """A column's name as part of a kernel's, where two underscores mean something else."""
+def tame(name: str) -> str:
+    """Return a column's name as part of a kernel's, where two underscores mean something else."""
     return re.sub("_{2,}", "_", name).replace(":", ".") or "column"
 
 
@@ -506,22 +458,14 @@ class Plan:
         require(raw, self.columns, where)
         numbers = [*self.numbers, *([self.rows] if self.rows else [])]
         filled = () if self.impute == "none" else {*self.numbers, *self.categories} - {*self.texts}
-        table = read_columns(raw, numbers, [*self.categories, *self.texts], where, self.groups, filled)
-        self._refuse_empty_rows(table, where)
-        return table
+        return read_columns(raw, numbers, [*self.categories, *self.texts], where, self.groups, filled)
 
-    def _refuse_empty_rows(self, table: Any, where: Any) -> None:
-        """Refuse a row that lacks every view, where that is all there is."""
-        read = {*self.numbers, *self.categories, *self.texts}
-        grouped = {name for group in self.groups for name in group}
-        if self.rows or not self.groups or read != grouped or self.impute in ("median", "frequent"):
-            return
-        empty = table[list(self.numbers)].isna().all(axis=1).to_numpy()
-        if empty.any():
-            raise ValueError(
-                f"{where}, row {int(np.argmax(empty)) + 1}: none of the views has it; leave the row out, or add it to "
-                "one of them."
-            )
+    def empty_rows(self, raw: Any) -> NDArray[np.intp]:
+        """Return the places of the rows of a raw table that have nothing to be read: they lack every view."""
+        names = [name for name in (*self.numbers, *self.categories, *self.texts) if name in raw.columns]
+        if self.rows is not None or not names:
+            return np.empty(0, dtype=np.intp)
+        return np.flatnonzero(raw[names].isna().all(axis=1).to_numpy())
 
 
 def make_plan(

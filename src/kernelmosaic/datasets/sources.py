@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import tempfile
 import warnings
 import zipfile
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.datasets.entries import DataSet
+from kernelmosaic.files import write_bytes
 
 # Files: read with their checksum, written whole or not at all ---------------------------------------------------------
 
@@ -115,22 +115,13 @@ def read_cache(entry: DataSet) -> Arrays | None:
 
 def write_cache(entry: DataSet, arrays: Arrays) -> None:
     """Keep fetched arrays. The file takes its name only when complete, so that no reader meets half of it."""
-    folder = cache_folder()
+    folder, buffer = cache_folder(), io.BytesIO()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle, draft = tempfile.mkstemp(prefix=entry.stem, suffix=".part", dir=folder)
+        np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
+        write_bytes(folder / entry.file_name, buffer.getvalue())
     except OSError as error:
         warnings.warn(f"{entry.stem} is not kept: {folder} cannot be written to ({error}).", stacklevel=2)
-        return
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, folder / entry.file_name)
-    except BaseException:
-        Path(draft).unlink(missing_ok=True)
-        raise
 
 
 # Sources, in turn -----------------------------------------------------------------------------------------------------

@@ -395,7 +395,7 @@ class ExactSet(TrainingSet):
         removed = np.array([one.normalization.removed for one in self.kernel_set.fitted])
         if len(removed) != len(self.kernel_set):  # a product of kernels
             return self.diagonals()
-        return self.diagonals() + removed[:, np.newaxis]
+        return np.asarray(self.diagonals() + removed[:, np.newaxis])
 
 
 class GeneratedSet(ExactSet):

@@ -170,7 +170,7 @@ def _spread(sizes: Array, beta: Array) -> Array:
 
 def _quadratic(products: Array, beta: Array) -> Array:
     """Return ½ βᵀK_mβ, which rounding may make negative, output by output."""
-    return np.maximum(0.5 * np.einsum("mi...,i...->m...", products, beta), 0.0)
+    return np.asarray(np.maximum(0.5 * np.einsum("mi...,i...->m...", products, beta), 0.0))
 
 
 def _per_kernel(forms: Array) -> Array:

@@ -39,7 +39,7 @@ class SharedProgram:
     def worst_losses(self, values: Array, intercept: Array, error: Array) -> Array:
         """Return the most that each sample's losses may add up to, where the outputs are `values` up to `error`."""
         each = zip(self.programs, values.T, intercept, error.T, strict=True)
-        return np.sum([one.worst_losses(f, b, e) for one, f, b, e in each], axis=0)
+        return np.asarray(np.sum([one.worst_losses(f, b, e) for one, f, b, e in each], axis=0))
 
     def primal_bound(self, quadratic: float, values: Array, intercept: Array, error: Array) -> float:
         """Return a number that the primal objective does not exceed, for outputs up to `error`."""

@@ -1,0 +1,279 @@
+"""Joined tables as a user meets them: no leak of the target, and words that fit several files."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from html import unescape
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from tests.cli.tables import QUICK, done, flowers, run, write
+
+from kernelmosaic import load
+
+SRC = Path(__file__).parents[2] / "src"
+N = 40
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A table of patients of whom nothing predicts the class, and two files of measurements that lack some of them."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.RandomState(0)
+    ids = [f"p{i}" for i in range(N)]
+    table = pd.DataFrame({"id": ids, "age": rng.randn(N), "sex": rng.choice(["f", "m"], N)})
+    table["kind"] = rng.permutation(["sick", "well"] * (N // 2))
+    write(table, "train.csv")
+    rna = pd.DataFrame(rng.randn(N, 3), columns=list("uvw")).assign(id=ids)
+    write(rna.iloc[::-1].drop(index=[0, 1, 2]), "rna.csv")
+    write(pd.DataFrame(rng.randn(N, 2), columns=list("kl")).assign(id=ids).drop(index=[2, 5]), "prot.csv")
+    return table
+
+
+def fit(capsys, *arguments):
+    return done(capsys, "fit", "train.csv", "--target", "kind", "--on", "id", *arguments, *QUICK)
+
+
+def columns_of(path="model.skops"):
+    return load(path).training_["columns"]
+
+
+# The target is never learned from -----------------------------------------------------------------------------------
+
+
+def test_the_training_table_as_a_view_does_not_leak_the_target(here):
+    command = [sys.executable, "-m", "kernelmosaic", "fit", "train.csv", "--target", "kind", "--on", "id"]
+    command += ["--view", "clin=train.csv", "--report", "report.html", *QUICK]
+    env = {**os.environ, "PYTHONPATH": str(SRC)}
+    said = subprocess.run(command, env=env, capture_output=True, text=True, encoding="utf-8", check=True)
+    assert columns_of() == ["clin.age", "clin.sex"]
+    assert "column 'kind' of train.csv is left out: it has the name of the target." in said.stderr
+    accuracy = float(re.search(r"cross-validated accuracy\D*([\d.]+) %", said.stdout)[1])
+    assert accuracy < 80
+    page = unescape(Path("report.html").read_text(encoding="utf-8"))
+    assert f"{accuracy:.1f} %" in page
+    assert "clin.kind" not in page
+
+
+def test_nor_does_another_file_that_has_the_target_the_event_or_the_ids(capsys, here):
+    rng = np.random.RandomState(1)
+    table = here.assign(days=1 + rng.rand(N), died=rng.randint(2, size=N), patient=here["id"])
+    write(table, "train.csv")
+    write(table.assign(number=range(N)).rename(columns={"number": "index"}), "more.csv")
+    said = done(
+        capsys, "fit", "train.csv", "--target", "days", "--event", "died", "--on", "id", "--view", "m=more.csv", *QUICK
+    )
+    assert columns_of() == ["m.age", "m.sex", "m.kind"]
+    for line in (
+        "column 'days' of more.csv is left out: it has the name of the target.",
+        "column 'died' of more.csv is left out: it has the name of the event.",
+        "column 'patient' of more.csv is left out: it repeats the names of the rows.",
+        "column 'index' of more.csv is left out: it numbers the rows.",
+    ):
+        assert line in said.err
+
+
+@pytest.mark.parametrize(
+    ("view", "joined"),
+    [
+        ("clin=age,kind", True),
+        ("clin=age,kind", False),
+        ("clin=kind", True),
+        ("clin=kind", False),
+        ("clin=age,id", True),
+    ],
+)
+def test_a_view_that_names_the_target_or_the_ids_is_refused(capsys, here, view, joined):
+    options = ["--on", "id", "--view", "rna.csv"] if joined else []
+    line = run(capsys, "fit", "train.csv", "--target", "kind", *options, "--view", view).error
+    assert f"--view {view}: column {view.rpartition('=')[2].rpartition(',')[2]!r} is the " in line
+    assert "never learned from" in line
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        lambda kind: kind,
+        lambda kind: (kind == "sick").astype(int),
+        lambda kind: np.where(kind == "sick", "A", "B"),
+        lambda kind: np.where(kind == "sick", -3.5, 12.0),
+    ],
+    ids=["copy", "0 and 1", "letters", "numbers"],
+)
+def test_a_column_that_is_the_target_in_another_code_is_named_in_a_warning(capsys, here, code):
+    write(here.assign(status=code(here["kind"])), "train.csv")
+    write(here[["id"]].assign(u=range(N), v=code(here["kind"])), "more.csv")
+    words = "says the same as the target 'kind'"
+    said = fit(capsys, "--view", "m=more.csv", "--view", "c=status,age", "--report", "r.html")
+    warned = [line for line in said.err.splitlines() if words in line]
+    assert len(warned) == 2
+    assert {re.search(r"column '([^']*)'", line)[1] for line in warned} == {"status", "m.v"}
+    assert words in unescape(Path("r.html").read_text(encoding="utf-8"))
+    assert sum(words in text for text in load("model.skops").training_["warnings"]) == 2
+    assert words in done(capsys, "inspect", "model.skops", "--json").out
+    said = done(capsys, "fit", "train.csv", "--target", "kind", "--drop", "status,id", *QUICK)
+    assert words not in said.err
+
+
+def test_so_is_a_quantity_in_another_unit(capsys, here):
+    rng = np.random.RandomState(2)
+    y = rng.randn(N)
+    noisy = y + 1e-3 * rng.randn(N)
+    write(pd.DataFrame({"a": rng.randn(N), "inches": 3.0 + y / 2.54, "noisy": noisy, "y": y}), "q.csv")
+    said = done(capsys, "fit", "q.csv", "--target", "y", *QUICK)
+    warned = [line for line in said.err.splitlines() if "says the same as the target 'y'" in line]
+    assert len(warned) == 1
+    assert "column 'inches'" in warned[0]
+
+
+# Several files ------------------------------------------------------------------------------------------------------
+
+
+def test_columns_of_the_table_are_a_view_beside_joined_files(capsys, here):
+    said = fit(capsys, "--view", "clin=age,sex:linear", "--view", "rna.csv", "--view", "prot.csv")
+    assert "view clin: 2 columns (age, sex); linear\n" in said.err
+    assert re.search(r"view rna \(rna\.csv\): 3 columns .*; lacked by 3 of 40 rows\n", said.err)
+    assert re.search(r"view prot \(prot\.csv\): 2 columns .*; lacked by 2 of 40 rows\n", said.err)
+    assert "not used" not in said.err
+    again = ("--on", "id", "--view", "clin=age,sex:linear", "--view", "rna.csv", "--view", "prot.csv")
+    said = done(capsys, "predict", "model.skops", "train.csv", *again, "--id", "id")
+    assert len(said.out.splitlines()) == N + 1
+    assert "ignored" not in said.err
+
+
+def test_columns_that_no_view_reads_are_named(capsys, here):
+    said = fit(capsys, "--view", "rna.csv", "--view", "prot.csv", "--drop-empty", "--drop", "age")
+    assert "1 column is not used: sex." in said.err
+    write(flowers(), "f.csv")
+    said = done(capsys, "fit", "f.csv", "--target", "kind", "--view", "s=shape_*:linear", *QUICK)
+    assert "3 columns are not used: noise_a, noise_b, colour." in said.err
+
+
+def test_a_file_of_views_keeps_the_joined_view(capsys, here):
+    Path("v.json").write_text(json.dumps({"clin": ["age", "sex"]}))
+    fit(capsys, "--view", "rna.csv", "--views", "v.json")
+    views = load("model.skops").training_["views"]
+    assert {name: view["columns"] for name, view in views.items()} == {
+        "rna": ["rna.u", "rna.v", "rna.w"],
+        "clin": ["age", "sex"],
+    }
+
+
+def test_views_of_parts_of_joined_files_know_their_files(capsys, here):
+    views = {"part": ["rna.u", "rna.v"], "both": ["rna.w", "prot.*"], "clin": ["age"]}
+    Path("v.json").write_text(json.dumps(views))
+    said = fit(capsys, "--view", "rna.csv", "--view", "prot.csv", "--views", "v.json", "--impute", "views")
+    noted = load("model.skops").training_["views"]
+    assert {name: view["files"] for name, view in noted.items()} == {
+        "part": ["rna.csv"],
+        "both": ["rna.csv", "prot.csv"],
+        "clin": [],
+    }
+    assert "view both (rna.csv, prot.csv): 3 columns" in said.err
+    line = run(capsys, "predict", "model.skops", "train.csv").error
+    assert "--on id --view rna=FILE" in line
+
+
+def test_neither_a_file_nor_columns(capsys, here):
+    line = run(capsys, "fit", "train.csv", "--target", "kind", "--on", "id", "--view", "c=agee").error
+    assert "--view c=agee: agee is no file, and train.csv has no such column" in line
+    line = run(capsys, "fit", "train.csv", "--target", "kind", "--on", "id", "--view", "c=none.csv").error
+    assert "none.csv: there is no such file" in line
+    line = run(capsys, "fit", "train.csv", "--target", "kind", "--on", "id", "--view", "c=age,length").error
+    assert "the pattern 'length' matches no column" in line
+
+
+def test_outputs_do_not_replace_joined_files(capsys, here):
+    before = Path("rna.csv").read_bytes()
+    line = run(
+        capsys, "fit", "train.csv", "--target", "kind", "--on", "id", "--view", "rna.csv", "--report", "rna.csv"
+    ).error
+    assert "--report rna.csv: this file is read" in line
+    assert Path("rna.csv").read_bytes() == before
+
+
+def test_rows_that_no_view_has_are_listed_and_dropped_on_request(capsys, here):
+    joined = ("--on", "id", "--view", "rna.csv", "--view", "prot.csv")
+    line = run(capsys, "fit", "train.csv", "--target", "kind", *joined).error
+    assert "train.csv: none of the views has 1 of 40 rows: id 'p2' (row 3). Leave them out with --drop-empty" in line
+    line = run(capsys, "fit", "train.csv", "--target", "kind", "--on", "id", "--view", "rna.csv").error
+    assert "3 of 40 rows: id 'p0' (row 1), id 'p1' (row 2), id 'p2' (row 3)." in line
+    said = fit(capsys, *joined[2:], "--drop-empty")
+    assert "1 of 40 rows are left out, which none of the views has: id 'p2' (row 3)" in said.err
+    assert "39 rows" in said.out
+    assert load("model.skops").training_["rows"] == 39
+    line = run(capsys, "predict", "model.skops", "train.csv", *joined).error
+    assert "id 'p2' (row 3)" in line
+    said = done(capsys, "predict", "model.skops", "train.csv", *joined, "--drop-empty", "--id", "id")
+    ids = [line.partition(",")[0] for line in said.out.splitlines()[1:]]
+    assert ids == [f"p{i}" for i in range(N) if i != 2]
+    assert "id 'p2' (row 3)" in said.err
+    assert "accuracy" in said.err
+    done(capsys, "explain", "model.skops", "train.csv", *joined, "--drop-empty", "-o", "why.csv")
+    assert len(pd.read_csv("why.csv")) == 39
+
+
+def test_an_error_in_a_joined_file_names_the_file_the_id_and_the_way_out(capsys, here):
+    rna = pd.read_csv("rna.csv").astype({"v": object})
+    rna.loc[rna["id"] == "p7", "v"] = np.nan
+    rna.loc[rna["id"] == "p9", "v"] = "wide"
+    write(rna, "rna.csv")
+    views = ("--view", "clin=age", "--view", "rna.csv", "--view", "prot.csv")
+    line = run(capsys, "fit", "train.csv", "--target", "kind", "--on", "id", *views).error
+    assert "row 8, column 'rna.v' (column 'v' of rna.csv, id 'p7') is empty" in line
+    assert "row 10, column 'rna.v' (column 'v' of rna.csv, id 'p9'): 'wide' is not a number" in line
+    assert "--impute views" in line
+    assert "--impute median" not in line
+    rna.loc[rna["id"] == "p9", "v"] = 1.0
+    write(rna, "rna.csv")
+    fit(capsys, *views, "--impute", "views")
+
+
+def test_rows_keep_their_numbers_when_others_are_dropped(capsys, here):
+    rna = pd.read_csv("rna.csv").astype({"v": object})
+    rna.loc[rna["id"] == "p9", "v"] = "wide"
+    write(rna, "rna.csv")
+    views = ("--on", "id", "--view", "rna.csv", "--view", "prot.csv", "--drop-empty")
+    said = run(capsys, "fit", "train.csv", "--target", "kind", *views)
+    assert said.code == 2
+    assert "row 10, column 'rna.v' (column 'v' of rna.csv, id 'p9')" in said.err
+
+
+# What the model file remembers --------------------------------------------------------------------------------------
+
+
+def test_the_model_remembers_which_file_is_which(capsys, here):
+    fit(capsys, "--view", "clin=age", "--view", "rna.csv", "--view", "p=prot.csv", "--report", "r.html")
+    found = json.loads(done(capsys, "inspect", "model.skops", "--json").out)
+    assert found["files"] == {
+        "table": "train.csv",
+        "on": "id",
+        "views": {"rna": "rna.csv", "p": "prot.csv"},
+        "kernels": {},
+    }
+    assert found["lacking"] == {"clin": 0, "rna": 3, "p": 2}
+    out = done(capsys, "inspect", "model.skops").out
+    assert "train.csv, joined by column 'id'" in out
+    assert "view p from prot.csv" in out
+    page = unescape(Path("r.html").read_text(encoding="utf-8"))
+    assert "kernelmosaic predict model.skops NEW.csv --on id --view rna=NEW_rna.csv --view p=NEW_p.csv --id id" in page
+    assert "The views, joined by column <code>id</code>." in page
+
+
+def test_predict_says_which_file_is_needed(capsys, here):
+    fit(capsys, "--view", "clin=age", "--view", "rna.csv", "--view", "p=prot.csv")
+    line = run(capsys, "predict", "model.skops", "train.csv").error
+    assert "view 'rna' from a file of its own (rna.csv when it was fitted), joined by column 'id'" in line
+    assert "--on id --view rna=FILE" in line
+    line = run(capsys, "predict", "model.skops", "train.csv", "--view", "rna.csv").error
+    assert "say with --on id by which column it is joined" in line
+    line = run(capsys, "predict", "model.skops", "train.csv", "--on", "id", "--view", "prot.csv").error
+    assert "the model has no view 'prot' from a file; it has rna (rna.csv), p (prot.csv). Write NAME=prot.csv" in line
+    said = done(capsys, "predict", "model.skops", "train.csv", "--on", "id", "--view", "p=prot.csv")
+    assert "view 'rna' (rna.csv when the model was fitted) is not given: no row has it." in said.err

@@ -1,0 +1,157 @@
+"""Files are written whole or not at all, by one function."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernelmosaic import MKLClassifier, load, save
+from kernelmosaic.files import write_bytes, write_text
+
+SRC = Path(__file__).parents[1] / "src"
+
+
+def names(folder):
+    return sorted(os.listdir(folder))
+
+
+def test_one_function_moves_files_to_their_place():
+    movers = [path.name for path in SRC.rglob("*.py") if re.search(r"os\.replace|mkstemp|\.part\"", path.read_text())]
+    assert movers == ["files.py"]
+
+
+def test_a_write_that_fails_keeps_the_former_file(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with pytest.raises(UnicodeEncodeError):
+        write_text(path, "\ud800")
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_a_full_disk_keeps_the_former_file_and_names_the_target(tmp_path, monkeypatch):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+
+    def full(number):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"a\.txt") as caught:
+        write_text(path, "new")
+    assert caught.value.errno == errno.ENOSPC
+    assert ".part" not in str(caught.value)
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["a.txt"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs FIFOs")
+@pytest.mark.parametrize("through", ["itself", "a link"])
+@pytest.mark.parametrize("write", [lambda path: write_bytes(path, b"x"), lambda path: save(MKLClassifier(), path)])
+def test_what_is_no_regular_file_is_refused_and_stays(tmp_path, write, through):
+    fifo, path = tmp_path / "fifo", tmp_path / "fifo"
+    os.mkfifo(fifo)
+    if through == "a link":
+        path = tmp_path / "link"
+        path.symlink_to(fifo)
+    with pytest.raises(ValueError, match=f"{path.name} is a device, a FIFO or the like and cannot be replaced"):
+        write(path)
+    assert fifo.is_fifo()
+    assert names(tmp_path) == sorted({"fifo", path.name})
+
+
+@pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs sockets with a name")
+def test_a_socket_is_refused_and_stays(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # the name of a socket is short
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("s")
+        with pytest.raises(ValueError, match="cannot be replaced"):
+            write_bytes("s", b"x")
+    assert Path("s").is_socket()
+
+
+@pytest.mark.skipif(not hasattr(os, "mknod"), reason="needs device nodes")
+def test_a_device_is_refused_and_stays(tmp_path):
+    node = tmp_path / "null"
+    try:
+        os.mknod(node, 0o600 | 0o020000, os.makedev(1, 3))  # a null device of its own
+    except PermissionError:
+        pytest.skip("needs the right to make a device node")
+    with pytest.raises(ValueError, match="cannot be replaced"):
+        write_bytes(node, b"x")
+    assert node.is_char_device()
+
+
+def test_a_model_is_written_through_symbolic_links(tmp_path):
+    (tmp_path / "real").mkdir()
+    target, link, second = tmp_path / "real" / "m.skops", tmp_path / "link.skops", tmp_path / "second.skops"
+    link.symlink_to(target)
+    second.symlink_to(link)
+    for C, path in ((2.0, link), (3.0, second)):  # the first finds no file at the end of the link
+        save(MKLClassifier(C=C), path)
+        assert path.is_symlink()
+        assert load(target).C == C
+    assert names(tmp_path / "real") == ["m.skops"]
+    assert names(tmp_path) == ["link.skops", "real", "second.skops"]
+
+
+def test_a_link_that_leads_to_itself_is_refused(tmp_path):
+    path = tmp_path / "loop"
+    path.symlink_to(path)
+    with pytest.raises((OSError, ValueError)):
+        write_bytes(path, b"x")
+    assert path.is_symlink()
+
+
+#: A process that writes part of a file, says so and waits.
+WRITER = """
+import os, sys, time
+from kernelmosaic.files import write_bytes
+def wait(number):
+    print("written", flush=True)
+    time.sleep(600)
+os.fsync = wait
+write_bytes(sys.argv[1], b"half of it")
+"""
+
+
+@pytest.fixture
+def writer(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(tmp_path / "a.txt")],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(SRC)},
+    )
+    assert process.stdout.readline() == "written\n"
+    yield process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
+def test_what_a_killed_run_left_is_removed_by_the_next_that_writes_the_file(tmp_path, writer):
+    writer.send_signal(signal.SIGKILL)
+    writer.wait()
+    (left,) = names(tmp_path)
+    assert left.startswith(".a.txt.")
+    write_text(tmp_path / "other.txt", "other")
+    assert names(tmp_path) == [left, "other.txt"]
+    (tmp_path / ".a.txt.mine.part").write_text("a file of the user")
+    write_text(tmp_path / "a.txt", "whole")
+    assert names(tmp_path) == [".a.txt.mine.part", "a.txt", "other.txt"]
+
+
+def test_the_part_of_a_run_at_work_stays(tmp_path, writer):
+    (part,) = names(tmp_path)
+    write_text(tmp_path / "a.txt", "whole")
+    assert names(tmp_path) == sorted([part, "a.txt"])
