@@ -159,6 +159,14 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         counted = float(weight.sum()) if self.slack == 1 else 1.0
         return [OneClass(len(weight), 1.0 / (self.nu * counted), weight, self.slack)]
 
+    def _complaint(self, learner: Any, loosest: Any) -> str | None:
+        if loosest.gap < 1.0:
+            return super()._complaint(learner, loosest)
+        return (
+            ": the optimum is zero to rounding, since the origin lies among the samples, and no gap relative to it is "
+            "certified; use kernels such as Gaussian(), whose samples lie to one side of the origin."
+        )
+
     def decision_function(self, X: Any, available: Any = None) -> NDArray[np.float64]:
         """Return the signed distances: negative for novel samples; `available` is that of :meth:`fit`."""
         X = to_host(X)

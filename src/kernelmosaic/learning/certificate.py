@@ -92,6 +92,14 @@ def certify_classes(stack: GramStack, sizes: Array, machine: Any, learned: Learn
     """
     program, solution, theta = machine.program, learned.solution, learned.weights.T
     forms = exact_forms(stack, sizes, machine, solution, theta)
+    lost = np.sum(theta * forms.q, axis=0) <= np.sum(theta * forms.q_error, axis=0)
+    if np.any(solution.beta[:, lost]):
+        # A function that rounding does not tell from zero is zero, and has no use for weights.
+        solution = replace(
+            solution, beta=np.where(lost, 0.0, solution.beta), values=np.where(lost, 0.0, solution.values)
+        )
+        weights = np.where(lost[:, np.newaxis], 0.0, learned.weights)
+        return certify_classes(stack, sizes, machine, replace(learned, solution=solution, weights=weights))
     half = 0.5 * float(theta.sum())
     quadratic, error = float(np.sum(theta * forms.q)), float(np.sum(theta * forms.q_error))
     upper = program.primal_bound(half + quadratic + error, forms.values, solution.intercept, forms.values_error)

@@ -16,6 +16,7 @@ from kernelmosaic.learning.problem import (
     ROUNDING,
     BoundTracker,
     Evaluation,
+    Iteration,
     Learned,
     Learner,
     MachineProblem,
@@ -96,6 +97,16 @@ def make_problem(stack: GramStack, machine: Any, options: Options, last: Problem
     if isinstance(last, MachineProblem) and last.stack is stack:
         problem.share_kernel(last)
     return problem
+
+
+def polish(found: BoundTracker, options: Options) -> Learned:
+    """Return what a search learned, after Newton steps from its best weights where no single β proves its gap."""
+    if found.gap <= options.tol or found.known_gap > options.tol:
+        return found.learned()
+    search = NewtonSearch(found.problem, options.tol, found.best.solution.beta, found.best.theta)
+    search.improve(search.step, options)
+    closer = search if search.gap < found.gap else found
+    return replace(closer.learned(), history=[*found.history[:-1], Iteration(closer.proved.upper, closer.gap)])
 
 
 class NewtonSearch(BoundTracker):

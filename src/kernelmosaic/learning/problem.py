@@ -537,6 +537,11 @@ class BoundTracker:
         if gap < self.gap:
             self.proved, self.gap = there, gap
 
+    @property
+    def known_gap(self) -> float:
+        """The relative gap between the best bounds, which may be of different β."""
+        return relative_gap(self.best.upper, self.lower, self.problem.noise)
+
     def see(self, there: Evaluation) -> bool:
         """Take note of an evaluation; whether it is the best so far."""
         self.note(there)

@@ -11,6 +11,7 @@ from scipy import sparse
 from scipy.linalg import eigvalsh
 
 from kernelmosaic.gram import GramStack
+from kernelmosaic.learning.newton import polish
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import (
     BoundTracker,
@@ -70,7 +71,7 @@ class QCQP(Learner):
                 if found.gap > options.tol:
                     found.see(problem.evaluate(theta, found.best.solution.beta, 1e-3 * options.tol))
                     advance(found.record())
-        return found.learned()
+        return polish(found, options)
 
     def _solve(self, problem: MachineProblem, scale: float) -> tuple[Vector, Vector]:
         """Return θ and a feasible β; `scale` is about how large γ will be."""

@@ -84,7 +84,8 @@ class _Path(BoundTracker):
         # A multiplier whose constraint has more slack left than it has weight is on its way to zero.
         likely = self.s > self.z
         there = self._evaluate(np.where(likely, self.s, 0.0) if likely.any() else self.s)
-        gap = relative_gap(there.upper, self.problem.lower(there))
+        self.note(there)
+        gap = relative_gap(there.upper, self.lower)
         if gap <= max(tol, self.gap):
             self.best, self.proved, self.gap = there, there, gap
             self.history[-1] = Iteration(there.upper, self.gap)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kernelmosaic.gram import GramStack
-from kernelmosaic.learning.newton import make_problem
+from kernelmosaic.learning.newton import make_problem, polish
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import ROUNDING, BoundTracker, Evaluation, Learned, Learner, Problem
 from kernelmosaic.solvers.linear_program import Master
@@ -42,16 +42,16 @@ class SILP(Learner):
 
     def learn(self, stack: GramStack, machine: Any, warm_start: Any = None) -> Learned:
         problem = make_problem(stack, machine, self.options)
-        master = _Master(problem, _INNER_SHARE * self.options.tol, warm_start)
+        master = _Master(problem, self.options.tol, warm_start)
         master.improve(master.step, self.options)
-        return master.learned()
+        return polish(master, self.options)
 
 
 class _Master(BoundTracker):
     """The planes found so far."""
 
-    def __init__(self, problem: Problem, inner: float, warm_start: Any) -> None:
-        self.inner = inner
+    def __init__(self, problem: Problem, tol: float, warm_start: Any) -> None:
+        self.tol, self.inner = tol, _INNER_SHARE * tol
         self.share = _STEP
         start = problem.start()
         self.planes = Master(len(start))
@@ -64,6 +64,8 @@ class _Master(BoundTracker):
         mixture = sum(share * beta for share, beta in zip(shares, self.betas, strict=True) if share)
         self.bound(lower, mixture)
         self.note(self.problem.assess(self.best.theta, mixture))
+        if self.known_gap <= self.tol:
+            return False
         if np.array_equal(corner, self.best.theta) and self.inner < 1e-13:
             return False
         theta = self.best.theta + self.share * (corner - self.best.theta)
