@@ -48,7 +48,8 @@ def forms(model, kernels, X, output=0):
 
 def check(stated, primal, dual, model):
     objective, gap, warned = stated
-    assert not np.isnan(objective) and not np.isnan(gap)
+    assert not np.isnan(objective)
+    assert not np.isnan(gap)
     assert warned == (gap > model.tol)
     if not np.isfinite(gap):
         return

@@ -46,6 +46,8 @@ def test_contributions_and_intercept_make_the_decision(estimator, n_classes, nor
     if normalize == "centered" and isinstance(estimator, MKLOneClass):
         normalize = "diagonal"
     X, y = blobs(n_classes)
+    if isinstance(estimator, MKLOneClass):
+        X = X + 10.0  # away from the origin, which is what a one-class machine separates samples from
     model = clone(estimator).set_params(kernels=KERNELS, weights=weights, normalize=normalize).fit(X[:60], y[:60])
     shares = model.contributions(X[60:])
     decide = model.predict if isinstance(model, MKLRegressor) else model.decision_function
