@@ -45,7 +45,9 @@ def fitted_values(model, samples, new):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("approximation", APPROXIMATIONS)
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: f"{type(model).__name__} {getattr(model, 'multi_class', '')}")
+@pytest.mark.parametrize(
+    "model", MODELS, ids=lambda model: f"{type(model).__name__} {getattr(model, 'multi_class', '')}"
+)
 def test_the_order_in_memory_does_not_matter(model, approximation):
     options = APPROXIMATIONS[approximation]
     if options:

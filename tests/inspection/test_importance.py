@@ -75,7 +75,7 @@ def test_a_sample_with_one_view_is_left_out_without_it_and_then_has_the_constant
     assert np.all(np.isfinite(found.permutations))
 
 
-@pytest.mark.parametrize("kind", [MKLClassifier, MKLClassifierCV, LocalizedMKLClassifier])
+@pytest.mark.parametrize("kind", [MKLClassifier, MKLClassifierCV])
 def test_classifiers_of_samples_with_one_view(kind):
     X, y = SAMPLES.copy(), (SCORE > 0).astype(int)
     X[ROWS[:6], :4], X[ROWS[6:12], 2:] = np.nan, np.nan

@@ -162,8 +162,9 @@ def _follow_classes(
     classes = np.unique(inside.y if inside.weight is None else inside.y[inside.weight > 0])
     if len(classes) == 1:
         return _learn_nothing(paths, np.repeat(classes, outside.shape[0]), classes)
-    if like is not None and not np.array_equal(like[0][0].classes, classes):
-        like = None
+    if like is not None:
+        theirs = like[0][0].classes
+        like = like if theirs is not None and np.array_equal(theirs, classes) else None
     return _follow(paths, inside, outside, scale, like, start)
 
 

@@ -193,9 +193,9 @@ class _Fold:
                 if _is_unused(model, m) and inside.all() and outside.all():
                     drops.append(0.0)
                     continue
-                left = np.delete(inside, m, axis=1).any(axis=1)
+                left, known = (np.asarray(np.delete(mask, m, axis=1).any(axis=1)) for mask in (inside, outside))
                 less = self._fit(self._without(specs, m), train[left])
-                drops.append(score - self._score_known(less, held, np.delete(outside, m, axis=1).any(axis=1)))
+                drops.append(score - self._score_known(less, held, known))
         return model.kernel_names_, score, drops, self._permute(pipeline, held, score, np.random.RandomState(seed))
 
     def _fit(self, estimator: Any, rows: Rows) -> Any:
