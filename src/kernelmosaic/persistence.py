@@ -14,7 +14,6 @@ import json
 import os
 import platform
 import re
-import sys
 import warnings
 import zipfile
 import zlib
@@ -27,7 +26,7 @@ from inspect import isabstract
 from pathlib import Path
 from typing import Any
 
-import sklearn.utils
+import sklearn
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import InconsistentVersionWarning
 
@@ -437,22 +436,9 @@ def _read_file(path: str | os.PathLike[str]) -> bytes:
         raise IsADirectoryError(f"{path} is a folder; give {_MODEL}.") from None
 
 
-@cache
 def _skops_io() -> Any:
-    """Return skops.io: the one in use, or a copy of our own.
-
-    skops asks all of scikit-learn for its estimators, which takes a second and loads PyTorch and Dask, too. Our copy
-    finds none, since `is_trusted` knows them by name; whoever else imports skops gets one that does.
-    """
-    if sys.modules.get("skops.io") is not None:
-        return sys.modules["skops.io"]
-    others = {name for name in sys.modules if name.partition(".")[0] == "skops"}
-    tour, sklearn.utils.all_estimators = sklearn.utils.all_estimators, list
+    """Return skops.io, imported where it is needed first: it asks all of scikit-learn for its estimators."""
     try:
         return import_module("skops.io")
     except ImportError as error:
         raise ImportError('Model files need skops: pip install "kernelmosaic[persistence]"') from error
-    finally:
-        sklearn.utils.all_estimators = tour
-        for name in [name for name in sys.modules if name.partition(".")[0] == "skops" and name not in others]:
-            del sys.modules[name]

@@ -44,6 +44,48 @@ def test_dropping_is_a_fit_without_the_kernel(params, scoring, lacking):
         assert found.drop_mean.argmax() == found.permutation_mean.argmax() == 0
 
 
+@pytest.mark.parametrize("missing", ["neighbors", "zero"])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_a_sample_with_one_view_is_left_out_without_it_and_then_has_the_constant(missing, scaled):
+    X = SAMPLES[:, :4].copy()
+    X[ROWS[:6], :2], X[ROWS[6:12], 2:] = np.nan, np.nan
+    model = MKLRegressor(VIEWS[:2], missing=missing, C=10, tol=1e-6)
+    if scaled:
+        model = make_pipeline(StandardScaler(), model)
+    folds = KFold(3)
+    found = kernel_importance(model, X, SCORE, cv=folds, n_repeats=2, random_state=0)
+    for f, (train, held) in enumerate(folds.split(X)):
+        whole = clone(model).fit(X[train], SCORE[train]).score(X[held], SCORE[held])
+        assert found.scores[f] == pytest.approx(whole, abs=1e-3)
+        for m in range(2):
+            kept = 1 - m
+            has = ~np.isnan(X[:, 2 * kept])
+            less = MKLRegressor([VIEWS[kept]], C=10, tol=1e-6)
+            less = make_pipeline(StandardScaler(), less) if scaled else less
+            less.fit(np.where(has[:, None], X, 0.0)[train[has[train]]], SCORE[train[has[train]]])
+            last = less[-1] if scaled else less
+            if scaled:  # the scale of the other columns does not matter, that of these is of the samples that have them
+                inside = StandardScaler().fit(X[train[has[train]]])
+                predicted = last.predict(np.where(has[held][:, None], inside.transform(X[held]), 0.0)[:, :4])
+            else:
+                predicted = last.predict(np.where(has[held][:, None], X[held], 0.0))
+            predicted = np.where(has[held], predicted, last.intercept_[0])
+            expected = 1 - np.sum((SCORE[held] - predicted) ** 2) / np.sum((SCORE[held] - SCORE[held].mean()) ** 2)
+            assert found.drops[f, m] == pytest.approx(whole - expected, abs=2e-3)
+    assert np.all(np.isfinite(found.permutations))
+
+
+@pytest.mark.parametrize("kind", [MKLClassifier, MKLClassifierCV])
+def test_classifiers_of_samples_with_one_view(kind):
+    X, y = SAMPLES.copy(), (SCORE > 0).astype(int)
+    X[ROWS[:6], :4], X[ROWS[6:12], 2:] = np.nan, np.nan
+    options = {"Cs": [1.0]} if kind is MKLClassifierCV else {}
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    found = kernel_importance(kind(VIEWS, **options), frame, y, cv=3, n_repeats=1, scoring="roc_auc")
+    assert np.all(np.isfinite(found.drops))
+    assert np.ptp(found.drops) > 0
+
+
 def test_a_kernel_shown_other_samples_is_one_whose_columns_are_permuted():
     model = MKLRegressor(VIEWS, C=10, random_state=0)
     folds = KFold(3)

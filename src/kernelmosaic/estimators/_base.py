@@ -339,7 +339,8 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
             form = {"dtype": None, "ensure_all_finite": False}
             X = _as_column(X)
         with refuse_text(X):
-            found = validate_data(self, X, *y, reset=reset, **form, **checks)
+            # Rows one after the other, as data frames do not have them: sums then round alike, and fits are the same.
+            found = validate_data(self, X, *y, reset=reset, order="C", **form, **checks)
         if rules["approximation"] is not None and rules.get("views"):
             _refuse_gaps(found[0] if y else found, rules["approximation"])
         return found

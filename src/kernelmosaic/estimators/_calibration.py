@@ -13,6 +13,8 @@ Array = NDArray[np.float64]
 
 #: What there is to choose from.
 CALIBRATIONS = ("sigmoid", "isotonic")
+#: As a decision value of −NEVER has a class that the fit has no sample of: its probability is zero.
+NEVER = float(np.finfo(np.float64).max)
 #: Where the increasing function of decision values may bend: at the margins of a machine, and between them.
 _KNOTS = (-1.0, 0.0, 1.0)
 #: Penalty on how far the slopes between the knots lie apart.
@@ -31,7 +33,8 @@ class Calibration:
     separated classes do not ask for infinite slopes. ``"isotonic"`` fits one monotone function per class.
 
     No class is less probable than one sample more, of an unknown class, would make it: n samples held out cannot tell
-    how rare something is that none of them shows, and outliers have decision values of any size.
+    how rare something is that none of them shows, and outliers have decision values of any size. A decision value of
+    ±`NEVER` is none: a class with −`NEVER` has probability zero, and a sample whose own class has it is not read.
 
     Attributes
     ----------
@@ -72,20 +75,27 @@ class Calibration:
         if labels.ndim == 2:
             each = zip(outputs.T, labels.T, strict=True)
             return cls(method, labels=tuple(cls.fit(f, one.astype(np.intp), 2, weight, method) for f, one in each))
+        F = _columns(outputs)
+        known = F > -NEVER
+        # A sample between no two classes tells nothing, nor does one whose class is not among those it is between.
+        read = known[np.arange(len(labels)), labels] & (known.sum(axis=1) > 1)
+        outputs, F, known, labels, weight = outputs[read], F[read], known[read], labels[read], weight[read]
         least = 1.0 / (n_classes * (1.0 + float(weight.sum())))
         if method == "sigmoid":
-            return cls(method, least, _fit_slopes(_pieces(_columns(outputs)), labels, weight))
+            return cls(method, least, _fit_slopes(_pieces(F, known), known, labels, weight))
         from sklearn.isotonic import isotonic_regression
 
         steps = []
         for c, f in _each_class(outputs):
+            own = (f > -NEVER) & (weight > 0)
+            if not own.any():  # nothing is known of the class
+                steps.append((np.zeros(1), np.full(1, 1.0 / n_classes)))
+                continue
             # Samples of equal values have one probability.
-            knots, at = np.unique(f, return_inverse=True)
-            total = np.bincount(at, weights=weight)
-            counted = total > 0
-            hits = np.bincount(at, weights=weight * (labels == c))
-            heights = isotonic_regression(hits[counted] / total[counted], sample_weight=total[counted])
-            steps.append((knots[counted], heights))
+            knots, at = np.unique(f[own], return_inverse=True)
+            total = np.bincount(at, weights=weight[own])
+            hits = np.bincount(at, weights=weight[own] * (labels[own] == c))
+            steps.append((knots, isotonic_regression(hits / total, sample_weight=total)))
         return cls(method, least, steps=tuple(steps))
 
     def probabilities(self, outputs: Array) -> Array:
@@ -93,14 +103,16 @@ class Calibration:
         if self.labels:
             each = zip(outputs.T, self.labels, strict=True)
             return np.column_stack([one.probabilities(f)[:, 1] for f, one in each])
+        F = _columns(outputs)
+        known = F > -NEVER
         if self.method == "sigmoid":
             assert self.slopes is not None
-            p = np.exp(log_softmax(np.tensordot(self.slopes, _pieces(_columns(outputs)), axes=1), axis=1))
+            p = np.exp(log_softmax(_exponents(self.slopes, _pieces(F, known), known), axis=1))
         else:
             fitted = zip(_each_class(outputs), self.steps, strict=True)
             p = np.column_stack([np.interp(f, knots, heights) for (_, f), (knots, heights) in fitted])
             p = np.hstack([1.0 - p, p]) if p.shape[1] == 1 else p
-        p = np.maximum(p, self.least)
+        p = np.where(known, np.maximum(p, self.least), 0.0)
         return np.asarray(p / p.sum(axis=1, keepdims=True))
 
 
@@ -113,38 +125,47 @@ def check_calibration(calibration: Any) -> str:
 
 def _columns(outputs: Array) -> Array:
     """One column per class; of two classes that share an output, the second has it."""
-    return np.column_stack([np.zeros_like(outputs), outputs]) if outputs.ndim == 1 else outputs
+    if outputs.ndim == 2:
+        return outputs
+    return np.column_stack([np.where(outputs < NEVER, 0.0, -NEVER), np.where(outputs < NEVER, outputs, 0.0)])
 
 
 def _each_class(outputs: Array) -> list[tuple[int, Array]]:
     return [(1, outputs)] if outputs.ndim == 1 else list(enumerate(outputs.T))
 
 
-def _pieces(F: Array) -> Array:
+def _pieces(F: Array, known: NDArray[np.bool_]) -> Array:
     """Return the parts of the values that lie between the knots, one after the other; they add up to the values."""
-    low, middle, high = _KNOTS
+    (low, middle, high), F = _KNOTS, np.where(known, F, 0.0)
     return np.array(
         [np.minimum(F - low, 0.0), np.clip(F, low, middle), np.clip(F, middle, high), np.maximum(F - high, 0.0)]
     )
 
 
-def _fit_slopes(pieces: Array, labels: NDArray[np.intp], weight: Array) -> Array:
+def _exponents(slopes: Array, pieces: Array, known: NDArray[np.bool_]) -> Array:
+    """Return Σ_j a_j F_j, −∞ for classes that are not known."""
+    return np.where(known, np.tensordot(slopes, pieces, axes=1), -np.inf)
+
+
+def _fit_slopes(pieces: Array, known: NDArray[np.bool_], labels: NDArray[np.intp], weight: Array) -> Array:
     """Minimise the cross-entropy of p ∝ exp(Σ_j a_j F_j) over slopes a ≥ 0, in which it is convex."""
     from scipy.optimize import minimize
 
+    if len(labels) == 0:
+        return np.ones(len(pieces))
     k = pieces.shape[2]
     counts = np.bincount(labels, weights=weight, minlength=k)
     own = (counts + 1.0) / (counts + 2.0)
-    T = np.repeat(((1.0 - own) / (k - 1))[labels][:, np.newaxis], k, axis=1)
+    T = np.where(known, ((1.0 - own[labels]) / (known.sum(axis=1) - 1))[:, np.newaxis], 0.0)
     T[np.arange(len(labels)), labels] = own[labels]
     # In units in which every part is about one.
     unit = np.maximum(np.sqrt(np.mean(pieces**2, axis=(1, 2))), 1e-3)
 
     def loss(x: Array) -> tuple[float, Array]:
         slopes = x / unit
-        log_p = log_softmax(np.tensordot(slopes, pieces, axes=1), axis=1)
+        log_p = log_softmax(_exponents(slopes, pieces, known), axis=1)
         apart = slopes - slopes.mean()
-        value = 0.5 * _TOGETHER * float(apart @ apart) - float(weight @ np.sum(T * log_p, axis=1))
+        value = 0.5 * _TOGETHER * float(apart @ apart) - float(weight @ np.sum(T * np.where(known, log_p, 0.0), axis=1))
         gradient = _TOGETHER * apart + np.tensordot(pieces, weight[:, np.newaxis] * (np.exp(log_p) - T), axes=2)
         return value, gradient / unit
 

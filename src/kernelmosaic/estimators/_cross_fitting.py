@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from kernelmosaic.estimators._calibration import Calibration, check_calibration
+from kernelmosaic.estimators._calibration import NEVER, Calibration, check_calibration
 from kernelmosaic.estimators._path import HeldOut, Rows, Samples, follow_paths
 from kernelmosaic.estimators._training_set import Likely, count_samples, is_streamed
 from kernelmosaic.gram.row_blocks import ArrayRows
@@ -22,16 +22,22 @@ FOLDS = 5
 
 
 def aligned(held: HeldOut, classes: NDArray[Any]) -> Array:
-    """Return outputs of shape (n,) for two classes, else with one column per class of the whole set."""
-    outputs = held.outputs
-    if len(classes) == 2:
-        return outputs[:, 0] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
-    if outputs.shape[1] == len(classes):
-        return outputs
+    """Return outputs of shape (n,) for two classes, else with one column per class of the whole set.
+
+    A class that the fold has no training sample of has −`NEVER`, as in scikit-learn's ``cross_val_predict``.
+    """
     assert held.classes is not None
-    # Classes that the fold had no sample of come last.
-    full = np.full((len(outputs), len(classes)), outputs.min() - 1.0)
-    own = np.column_stack([-outputs[:, 0], outputs[:, 0]]) if outputs.shape[1] == 1 else outputs
+    outputs, n = held.outputs, len(held.outputs)
+    if len(classes) == 2:
+        if len(held.classes) == 1:
+            return np.full(n, NEVER if held.classes[0] == classes[1] else -NEVER)
+        return outputs[:, 0] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
+    if len(held.classes) == len(classes):
+        return outputs
+    full = np.full((n, len(classes)), -NEVER)
+    own = np.zeros((n, 1)) if len(held.classes) == 1 else outputs
+    if len(held.classes) == 2 and outputs.shape[1] == 1:
+        own = np.column_stack([-outputs[:, 0], outputs[:, 0]])
     full[:, np.searchsorted(classes, held.classes)] = own
     return full
 
@@ -42,15 +48,19 @@ def calibration_of(
     """Return what turns decision values into probabilities, by those of samples while they were held out.
 
     Samples count as they do in the fit: a decision value of zero is a probability of one half, whatever the weights of
-    the classes.
+    the classes. A sample of a class that its fold knows nothing of says nothing.
     """
     rows, classes = np.concatenate(held), model.classes_
     weight = np.ones(len(samples.y)) if samples.weight is None else samples.weight
     if samples.y.ndim == 2:
         return Calibration.fit(np.concatenate([one.outputs for one in found]), samples.y[rows], 2, weight[rows], method)
-    weight = weight * model._class_factors(samples.y, weight)
+    # A class whose samples all have weight zero is none.
+    counts = np.isin(samples.y, classes)
+    weight = weight.copy()
+    weight[counts] *= model._class_factors(samples.y[counts], weight[counts])
+    values = np.concatenate([aligned(one, classes) for one in found])[counts[rows]]
+    rows = rows[counts[rows]]
     labels = np.searchsorted(classes, samples.y[rows])
-    values = np.concatenate([aligned(one, classes) for one in found])
     return Calibration.fit(values, labels, len(classes), weight[rows], check_calibration(method))
 
 

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 
+from kernelmosaic.estimators._calibration import NEVER
 from kernelmosaic.estimators._scaling import Standardizer
 from kernelmosaic.estimators._shared import OneTrainingSet
 from kernelmosaic.estimators._training_set import Likely, TrainingSet, count_samples, named_columns
@@ -82,13 +84,14 @@ class HeldOut:
     Attributes
     ----------
     outputs : ndarray of shape (n_held, outputs)
-        Decision values, or predicted targets.
+        Decision values, or predicted targets. There is no column if the training samples have one class, and a label
+        that all of them have, or none of them, has ±`NEVER`.
     predicted : ndarray of shape (n_held,) or (n_held, targets)
         What it predicts.
     classes : ndarray or None
         The classes of the training samples, of a classifier.
     weights : ndarray of shape (P,) or (classes, P)
-        The model's weights.
+        The model's weights; NaN, of shape (), where one class, or constant labels, left nothing to learn.
     gap : float
         Its certified relative duality gap.
     n_solves : int
@@ -133,17 +136,72 @@ def follow_paths(
     scale : bool
         Whether columns of numbers are standardised, by the samples fitted to.
     like : sequence of sequences of HeldOut, optional
-        The same paths of another fold: weights differ less from fold to fold than from one C to the next.
+        The same paths of another fold: weights differ less from fold to fold than from one C to the next. They are
+        not read if that fold has other classes.
     whole : Likely, optional
         What a fit to all samples has found, from which the first model starts.
     """
     inside, outside = samples.divide(train, held)
-    if scale:
-        standardizer = inside.standardizer(paths[0][0])
-        inside, outside = inside.scaled(standardizer), standardizer(outside)
     start = None
     if whole is not None:
         start = Likely(whole.weights, None if whole.coefficients is None else whole.coefficients[:, train])
+    if is_classifier(paths[0][0]):
+        follow = _follow_labels if inside.y.ndim == 2 else _follow_classes
+        return follow(paths, inside, outside, scale, like, start)
+    return _follow(paths, inside, outside, scale, like, start)
+
+
+Paths = Sequence[Sequence[Any]]
+Found = Sequence[Sequence[HeldOut]]
+
+
+def _follow_classes(
+    paths: Paths, inside: Samples, outside: Any, scale: bool, like: Found | None, start: Likely | None
+) -> list[list[HeldOut]]:
+    """Follow paths of classifiers; samples of one class teach them to predict it."""
+    classes = np.unique(inside.y if inside.weight is None else inside.y[inside.weight > 0])
+    if len(classes) == 1:
+        return _learn_nothing(paths, np.repeat(classes, outside.shape[0]), classes)
+    if like is not None:
+        theirs = like[0][0].classes
+        like = like if theirs is not None and np.array_equal(theirs, classes) else None
+    return _follow(paths, inside, outside, scale, like, start)
+
+
+def _follow_labels(
+    paths: Paths, inside: Samples, outside: Any, scale: bool, like: Found | None, start: Likely | None
+) -> list[list[HeldOut]]:
+    """Follow paths of classifiers of several labels; a label that is the same for all samples stays what it is."""
+    varies = np.any(inside.y != inside.y[0], axis=0)
+    if like is not None and like[0][0].weights.ndim == 0:
+        like = None
+    if varies.all():
+        return _follow(paths, inside, outside, scale, like, start)
+    found: Found = _learn_nothing(paths, np.empty((outside.shape[0], 0)), None)
+    if varies.any():
+        found = _follow(paths, replace(inside, y=inside.y[:, varies]), outside, scale, like, start)
+
+    def completed(one: HeldOut) -> HeldOut:
+        outputs = np.tile(np.where(inside.y[0] > 0, NEVER, -NEVER), (len(one.outputs), 1))
+        outputs[:, varies] = one.outputs
+        return replace(one, outputs=outputs, predicted=(outputs > 0).astype(int), classes=np.arange(len(varies)))
+
+    return [[completed(one) for one in path] for path in found]
+
+
+def _learn_nothing(paths: Paths, predicted: NDArray[Any], classes: NDArray[Any] | None) -> list[list[HeldOut]]:
+    """Return what models say that have nothing to tell apart."""
+    one = HeldOut(np.empty((len(predicted), 0)), predicted, classes, np.array(np.nan), 0.0, 0)
+    return [[one] * len(models) for models in paths]
+
+
+def _follow(
+    paths: Paths, inside: Samples, outside: Any, scale: bool, like: Found | None, start: Likely | None
+) -> list[list[HeldOut]]:
+    """Fit the models of all paths to the samples inside, and return what each says of those outside."""
+    if scale:
+        standardizer = inside.standardizer(paths[0][0])
+        inside, outside = inside.scaled(standardizer), standardizer(outside)
     with OneTrainingSet() as shared, warnings.catch_warnings():
         # Gaps are kept, and the search speaks of them once.
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -155,7 +213,7 @@ def follow_paths(
                     # It holds support samples, and the outputs of all models are computed at once.
                     del model._expansion
         every = [model for models in paths for model in models]
-        outputs = iter(_outputs(every, shared.training_sets, len(train), outside))
+        outputs = iter(_outputs(every, shared.training_sets, inside.X.shape[0], outside))
     return [[_held_out(model, next(outputs)) for model in models] for models in paths]
 
 

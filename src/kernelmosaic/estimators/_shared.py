@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 from joblib import hash as content_hash
+from sklearn.base import BaseEstimator
 
 from kernelmosaic.backend import default_budget
 from kernelmosaic.estimators._training_set import (
@@ -31,7 +32,8 @@ class SharedKernels:
     A fit within it takes the Gram matrices, or features, that an earlier fit to the same samples with the same kernels
     has computed, and starts from the weights and coefficients that it found. What is shared is looked up by content:
     widths, scales and landmarks are those of the samples of each fit, exactly as without the context. So are the
-    certificates: results agree up to `tol`.
+    certificates: results agree up to `tol`. A function within a kernel whose content cannot be read, such as a lambda,
+    is the same if it is the same object.
 
     For searches of scikit-learn, where one estimator is fitted to the same folds over and over. Fits in other processes
     or threads, as with ``n_jobs``, do not see the context.
@@ -59,6 +61,7 @@ class SharedKernels:
         #: What the next fit will probably find, if that is known.
         self.likely: Likely | None = None
         self._sets: OrderedDict[str, TrainingSet] = OrderedDict()
+        self._told_apart: dict[int, Any] = {}
         self._entered: list[Token[SharedKernels | None]] = []
 
     def __enter__(self) -> Self:
@@ -71,6 +74,7 @@ class SharedKernels:
         _ACTIVE.reset(self._entered.pop())
         if not self._entered:
             self._sets.clear()
+            self._told_apart.clear()
 
     @property
     def training_sets(self) -> list[TrainingSet]:
@@ -93,8 +97,27 @@ class SharedKernels:
     def _key(self, options: KernelOptions, X: Any, original: Any, counted: Counted) -> str:
         """Return what tells kernels of samples apart: all that they are made of, by content."""
         said = {one.name: getattr(options, one.name) for one in fields(options) if one.name != "estimator"}
+        entries = [(entry.name, self._content(entry.kernel), self._content(entry.columns)) for entry in options.entries]
         names = [str(name) for name in getattr(original, "columns", ())]
-        return str(content_hash([said, X, names, counted.rows, counted.weight]))
+        return str(content_hash([said | {"entries": entries}, self._content(X), names, counted.rows, counted.weight]))
+
+    def _content(self, value: Any) -> Any:
+        """Return what tells a value apart: its content, or, as that of a lambda cannot be read, which object it is."""
+        try:
+            return content_hash(value)
+        except Exception:  # whatever an object raises when it is to be pickled
+            pass
+        if isinstance(value, BaseEstimator):
+            params = value.get_params(deep=False)
+            return [self._identity(type(value)), {name: self._content(one) for name, one in params.items()}]
+        if isinstance(value, list | tuple):
+            return [self._content(one) for one in value]
+        return self._identity(value)
+
+    def _identity(self, value: Any) -> int:
+        # Kept: another object could have the same number once this one is gone.
+        self._told_apart[id(value)] = value
+        return id(value)
 
     def _shrink(self) -> None:
         allowed = _SHARE * default_budget() if self.memory_budget is None else self.memory_budget

@@ -52,6 +52,7 @@ from kernelmosaic.learning import Learned, Learner
 from kernelmosaic.learning.factory import certify_fit
 from kernelmosaic.learning.problem import Problem
 from kernelmosaic.learning.projections import Projections
+from kernelmosaic.machines.discriminant import Discriminant
 
 Array = NDArray[np.float64]
 #: Relative differences of a diagonal that count as none: rounding, and what is too little to tell samples apart.
@@ -183,7 +184,9 @@ class TrainingSet(ABC):
         """Learn the weights of a machine, from where the last fit to these samples ended, if there was one."""
         if self.starts is None:
             return learner.learn(self.stack, machine)
-        key = (type(learner), str(learner.options.norm), type(machine), output)
+        # A start has the shape of the β that is looked for: other targets may have other classes.
+        shape = np.shape(machine.targets if isinstance(machine, Discriminant) else machine.program.target)
+        key = (type(learner), str(learner.options.norm), type(machine), output, shape)
         beta, weights = (None, None) if self.likely is None else self.likely.start(machine, output, self.kept)
         if key in self.starts:
             earlier, last = self.starts[key]

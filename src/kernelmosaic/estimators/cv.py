@@ -158,6 +158,8 @@ class PathCV(BaseEstimator):
         self, paths: list[list[list[HeldOut]]], norms: list[Any], folds: Sequence[Any], samples: Samples, routed: Any
     ) -> Any:
         """Score every point of the paths, keep what was found, and return the norm that was chosen."""
+        if all(one[0][0].weights.ndim == 0 for one in paths):
+            raise ValueError(f"cv={self.cv!r}: no fold has training samples of two classes; give other folds.")
         scorer = self._scorer()
         scores = np.array(
             [
@@ -182,7 +184,10 @@ class PathCV(BaseEstimator):
             self.norm_ = norms[m]
             self.scores_by_norm_ = {norm: scores[j] for j, norm in enumerate(norms)}
         chosen = [fold[m] for fold in paths]
-        self.weights_paths_ = np.array([[self._aligned_weights(one) for one in path] for path in chosen])
+        weights = [[self._aligned_weights(one) for one in path] for path in chosen]
+        # A fold of one class has none.
+        shape = max((one.shape for path in weights for one in path), key=len)
+        self.weights_paths_ = np.array([[np.broadcast_to(one, shape) for one in path] for path in weights])
         self.weights_path_ = np.nanmean(self.weights_paths_, axis=0)
         self.duality_gaps_ = np.array([[one.gap for one in path] for path in chosen])
         self._calibrate([path[i] for path in chosen], [held for _, held in folds], samples)
@@ -377,6 +382,8 @@ class ClassifierPathCV(PathCV):
         return _HeldOutClassifier(outputs, self.classes_, self._several_labels, calibration)
 
     def _aligned_weights(self, held: HeldOut) -> Array:
+        if held.weights.ndim == 0:
+            return held.weights
         shared = len(self.classes_) == 2 or getattr(self, "multi_class", "joint") != "ovr"
         if shared or held.classes is None or len(held.classes) == len(self.classes_):
             return held.weights

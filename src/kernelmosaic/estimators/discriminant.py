@@ -90,8 +90,8 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     max_iter : int, default=100
         Maximum number of iterations on the weights.
     memory_budget : float, default=None
-        Bytes the Gram matrices, or features, may take; None means half of the free memory. A larger stack is recomputed
-        in blocks.
+        Bytes the Gram matrices, or features, may take, and what :class:`MKLClassifier` lists on top; None means half of
+        the free memory. A larger stack is recomputed in blocks.
     device : str, default=None
         As in `MKLClassifier`.
     random_state : int, RandomState or None, default=None

@@ -394,7 +394,8 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
     max_iter : int, default=100
         Maximum number of iterations on the gates.
     memory_budget : float, default=None
-        Bytes the Gram matrices, or features, may take; None means half of the free memory.
+        Bytes the Gram matrices, or features, may take, and what :class:`MKLClassifier` lists on top; None means half of
+        the free memory.
     device : str, default=None
         As in `MKLClassifier`; projected kernels are learned on the host only.
     n_jobs : int, default=None

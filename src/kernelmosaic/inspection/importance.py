@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples
 
 from kernelmosaic.estimators._training_set import Likely
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
 from kernelmosaic.estimators.survival import MKLSurvival, read_times
+from kernelmosaic.gram.missing import may_lack, present_views
 from kernelmosaic.inspection._refits import Rows, SameStart, behind_pipeline, fit, last_step, prepare, text_table
 from kernelmosaic.kernels.views import KernelSpec, lay_specs
 from kernelmosaic.machines.base import check_count
@@ -97,7 +99,9 @@ def kernel_importance(
     kernels see the right one: how much this model relies on the kernel. Of two kernels that know the same, neither is
     missed when it is dropped, and both may be relied on.
 
-    A kernel whose learned weight is zero is not fitted without: the optimum stays what it is.
+    A kernel whose learned weight is zero is not fitted without, if samples have every view: the optimum stays what it
+    is. A sample whose only view a kernel reads is not among those that the model without it is fitted to; where it is
+    held out, the output of that model is its constant, `intercept_`.
 
     Parameters
     ----------
@@ -181,11 +185,17 @@ class _Fold:
                 )
             score = self._score(pipeline, held)
             warnings.simplefilter("ignore")
+            inside, outside = (_present(pipeline, specs, _safe_indexing(self.X, rows)) for rows in (train, held))
             drops = []
             for m in range(len(specs)):
                 shared.given, shared.likely = data.without(m), _start_without(model, m)
-                unused = _is_unused(model, m)
-                drops.append(0.0 if unused else score - self._score(self._fit(self._without(specs, m), train), held))
+                # What stands in for a view that samples lack depends on all kernels, also on those without a weight.
+                if _is_unused(model, m) and inside.all() and outside.all():
+                    drops.append(0.0)
+                    continue
+                left, known = (np.asarray(np.delete(mask, m, axis=1).any(axis=1)) for mask in (inside, outside))
+                less = self._fit(self._without(specs, m), train[left])
+                drops.append(score - self._score_known(less, held, known))
         return model.kernel_names_, score, drops, self._permute(pipeline, held, score, np.random.RandomState(seed))
 
     def _fit(self, estimator: Any, rows: Rows) -> Any:
@@ -195,6 +205,16 @@ class _Fold:
     def _score(self, estimator: Any, held: Rows, X: Any = None) -> float:
         weight = {} if self.weight is None else {"sample_weight": self.weight[held]}
         return float(self.scorer(estimator, _safe_indexing(self.X, held) if X is None else X, self.y[held], **weight))
+
+    def _score_known(self, estimator: Any, held: Rows, known: NDArray[np.bool_]) -> float:
+        """Return the score where some samples have no view that the estimator reads: their output is its constant."""
+        if known.all():
+            return self._score(estimator, held)
+        model, X = behind_pipeline(estimator, _safe_indexing(self.X, held))
+        outputs = np.tile(model.intercept_, (len(held), 1))
+        if known.any():
+            outputs[known] = model._outputs(_safe_indexing(X, np.flatnonzero(known)))
+        return self._score(_with_outputs(model, outputs), held, X)
 
     def _without(self, specs: list[KernelSpec], m: int) -> Any:
         """Return the estimator without a kernel, and without what parameters say of it."""
@@ -219,14 +239,28 @@ class _Fold:
         terms = model.contributions(X)
         terms = terms[:, :, np.newaxis] if terms.ndim == 2 else terms
         outputs = terms.sum(axis=1) + model.intercept_
-        stand_in = copy(model)
 
         def loss(m: int) -> float:
             shuffled = outputs - terms[:, m] + terms[random.permutation(len(terms)), m]
-            stand_in._outputs = lambda *_: shuffled
-            return score - self._score(stand_in, held, X)
+            return score - self._score(_with_outputs(model, shuffled), held, X)
 
         return [[loss(m) for _ in range(self.n_repeats)] for m in range(terms.shape[1])]
+
+
+def _with_outputs(model: Any, outputs: Array) -> Any:
+    """Return the model with outputs that are given."""
+    stand_in = copy(model)
+    stand_in._outputs = lambda *_: outputs
+    return stand_in
+
+
+def _present(estimator: Any, specs: list[KernelSpec], X: Any) -> NDArray[np.bool_]:
+    """Return which views samples have, of shape (n, P), after the steps of a fitted pipeline."""
+    model, X = behind_pipeline(estimator, X)
+    present = None
+    if model.missing is not None and model.approximation is None and may_lack(specs):
+        present = present_views(specs, model._validate(X, reset=False))
+    return np.ones((_num_samples(X), len(specs)), dtype=bool) if present is None else present
 
 
 def _start_without(model: Any, m: int) -> Likely | None:

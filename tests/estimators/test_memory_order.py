@@ -1,0 +1,74 @@
+"""The same numbers in rows, in columns or in a data frame: the same fit, to the last bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.base import clone
+
+from kernelmosaic import (
+    DiscriminantMKLClassifier,
+    LocalizedMKLClassifier,
+    MKLClassifier,
+    MKLClassifierCV,
+    MKLOneClass,
+    MKLRegressor,
+)
+from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Polynomial
+
+RANDOM = np.random.RandomState(3)
+X = RANDOM.normal(size=(90, 7)) * [1, 3, 1, 0.2, 1, 1, 2]
+CLASSES = np.digitize(X[:, 0] * X[:, 1] + X[:, 4], [-1.0, 1.0])
+KERNELS = [Linear(), Polynomial(2), *(Gaussian(factor=f) for f in (0.3, 1.0, 3.0)), Laplacian()]
+FOURIER = [Gaussian(factor=0.3), Gaussian(), Laplacian()]
+COLUMNS = [("left", Gaussian(), [0, 1, 2, 3]), ("right", Linear(), [3, 4, 5, 6])]
+MODELS = [
+    *(MKLClassifier(KERNELS, multi_class=kind) for kind in ("ovr", "ovr-shared", "joint", "pairwise")),
+    MKLRegressor(KERNELS, norm=2),
+    MKLOneClass(KERNELS),
+    DiscriminantMKLClassifier(KERNELS),
+    LocalizedMKLClassifier(KERNELS, n_init=1, max_iter=3, random_state=0),
+    MKLClassifierCV(KERNELS, Cs=[1.0, 10.0], norms=(1,), cv=2),
+]
+APPROXIMATIONS = {"exact": {}, "nystroem": {"rank": 15}, "fourier": {"rank": 16, "kernels": FOURIER}}
+
+
+def fitted_values(model, samples, new):
+    y = X[:, 0] if isinstance(model, MKLRegressor) else CLASSES
+    model = clone(model)
+    model.fit(samples) if isinstance(model, MKLOneClass) else model.fit(samples, y)
+    decide = model.predict if isinstance(model, MKLRegressor) else model.decision_function
+    return model.weights_, model.dual_coef_, decide(new)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("approximation", APPROXIMATIONS)
+@pytest.mark.parametrize(
+    "model", MODELS, ids=lambda model: f"{type(model).__name__} {getattr(model, 'multi_class', '')}"
+)
+def test_the_order_in_memory_does_not_matter(model, approximation):
+    options = APPROXIMATIONS[approximation]
+    if options:
+        options = {"approximation": approximation, "random_state": 0} | options
+    model = clone(model).set_params(**options)
+    expected = fitted_values(model, X, X[::2])
+    frame = pd.DataFrame(X, columns=list("abcdefg"))
+    strided = np.repeat(X, 2, axis=1)[:, ::2]
+    for samples in (np.asfortranarray(X), frame, frame.copy().reset_index(drop=True), strided):
+        new = samples.iloc[::2] if hasattr(samples, "iloc") else samples[::2]
+        for found, own in zip(fitted_values(model, samples, new), expected, strict=True):
+            assert_array_equal(found, own)
+
+
+@pytest.mark.parametrize("approximation", [None, "nystroem"])
+def test_columns_by_name_and_by_number(approximation):
+    options = {"approximation": approximation, "rank": 15, "random_state": 0}
+    frame = pd.DataFrame(X, columns=list("abcdefg"))
+    names = [("left", Gaussian(), list("abcd")), ("right", Linear(), list("defg"))]
+    expected = fitted_values(MKLClassifier(COLUMNS, multi_class="pairwise", **options), X, X)
+    for model, samples in ((MKLClassifier(names), frame), (MKLClassifier(COLUMNS), np.asfortranarray(X))):
+        model.set_params(multi_class="pairwise", **options)
+        for found, own in zip(fitted_values(model, samples, samples), expected, strict=True):
+            assert_array_equal(found, own)
