@@ -73,8 +73,10 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:
         finally:
             part.unlink(missing_ok=True)
     except OSError as error:
-        error.filename, error.filename2 = os.fspath(path), None  # the part is none of the caller's files
-        raise
+        if error.errno is None:
+            raise
+        # The part is none of the caller's files: the error names the target.
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
     return Path(path)
 
 
