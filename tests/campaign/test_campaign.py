@@ -122,6 +122,34 @@ def plain(name, gap):
     return offsets.OffsetProblem(name, parameters, views, X, y, None, X[:3] + 0.1, moderate=True)
 
 
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("MKLClassifier", {"slack": 2}),
+        ("MKLClassifier", {"multi_class": "joint"}),
+        ("MKLClassifier", {"multi_class": "pairwise", "norm": 2}),
+        ("MKLClassifier", {"multi_class": "ovr-shared"}),
+        ("MKLRegressor", {"norm": 1.5}),
+        ("MKLRegressor", {"loss": "huber"}),
+        ("MKLOneClass", {"penalties": [1.0, 2.0]}),
+        ("MKLSurvival", {}),
+        ("DiscriminantMKLClassifier", {"formulation": "silp"}),
+        ("DiscriminantMKLClassifier", {"alpha": "learn"}),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_the_second_judge_finds_weights_that_are_not_the_best(name, asked):
+    # The coefficients need not prove a gap where the weights are learned: here the judge finds the optimum itself.
+    problem = plain(name, gap=False)
+    problem.parameters.update(asked, max_iter=1)
+    model = problem.fit(problem.estimator())
+    recompute.check_fit(problem, model)
+    assert model.duality_gap_ > 1e-6
+    model.duality_gap_ = 0.0
+    with pytest.raises(recompute.Contradiction, match="above the optimum"):
+        recompute.check_fit(problem, model)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_the_second_judge_knows_entries_to_the_last_digits():
     # Where a column is far from zero, products of samples keep nothing of what tells them apart.
