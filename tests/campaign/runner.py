@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from tests.campaign import certificates, offsets, problems, recompute
+from tests.campaign import certificates, problems
+from tests.campaign.second import judge
+from tests.campaign.second import problems as second
 
 #: A fit that takes longer, in seconds, is too slow; ...
 SLOW = 5.0
@@ -22,7 +24,7 @@ ENDLESS = 60.0
 #: The generators by name: how a problem is drawn, and what judges the fit.
 GENERATORS: dict[str, tuple[Callable[[int, int], Any], Callable[[Any, Any], str]]] = {
     "first": (problems.draw, certificates.check_fit),
-    "second": (offsets.draw, recompute.check_fit),
+    "second": (second.draw, judge.check_fit),
 }
 #: A share of problems that end at a gap of one or more although nothing is extreme, beyond which the report says so.
 _FEW = 0.02
@@ -110,7 +112,7 @@ def _attempt(problem: Any, check_fit: Callable[[Any, Any], str]) -> tuple[str, f
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             shown = check_fit(problem, model)
-    except (certificates.Dishonest, recompute.Contradiction) as fault:
+    except (certificates.Dishonest, judge.Contradiction) as fault:
         return "DISHONEST", seconds, "", str(fault), 0.0
     except Exception as error:
         return "CRASH", seconds, "", f"after the fit, {type(error).__name__}: {error}", 0.0

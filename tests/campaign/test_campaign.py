@@ -7,10 +7,13 @@ import secrets
 
 import numpy as np
 import pytest
-from tests.campaign import offsets, recompute
 from tests.campaign.certificates import Dishonest, check_fit
 from tests.campaign.problems import draw
 from tests.campaign.runner import GENERATORS, report, run_many, run_one
+from tests.campaign.second import judge
+from tests.campaign.second import problems as second
+from tests.campaign.second.entries import entries
+from tests.campaign.second.training import Contradiction
 
 
 def test_no_random_problem_crashes_hangs_or_is_dishonest():
@@ -85,10 +88,10 @@ TRIED = [(name, what) for name in SEVERAL for what in CORRUPTED] + [
 def test_the_second_judge_finds_false_statements(name, what):
     problem = plain(name, gap=what == "duality_gap_")
     model = problem.fit(problem.estimator())
-    recompute.check_fit(problem, model)
+    judge.check_fit(problem, model)
     setattr(model, what, CORRUPTED[what](getattr(model, what)))
-    with pytest.raises(recompute.Contradiction):
-        recompute.check_fit(problem, model)
+    with pytest.raises(Contradiction):
+        judge.check_fit(problem, model)
 
 
 def plain(name, gap):
@@ -117,9 +120,9 @@ def plain(name, gap):
         parameters |= {"loss": "epsilon", "slack": 1}
     if name == "MKLClassifier":
         parameters["multi_class"] = "ovr"
-    bell = offsets.Formula("gaussian", {"width": "median"})
-    views = [offsets.View("bell", bell, [0, 1]), offsets.View("line", offsets.Formula("linear", {}), [0])]
-    return offsets.OffsetProblem(name, parameters, views, X, y, None, X[:3] + 0.1, moderate=True)
+    bell = second.Formula("gaussian", {"width": "median"})
+    views = [second.View("bell", bell, [0, 1]), second.View("line", second.Formula("linear", {}), [0])]
+    return second.OffsetProblem(name, parameters, views, X, y, None, X[:3] + 0.1, moderate=True)
 
 
 @pytest.mark.parametrize(
@@ -143,19 +146,19 @@ def test_the_second_judge_finds_weights_that_are_not_the_best(name, asked):
     problem = plain(name, gap=False)
     problem.parameters.update(asked, max_iter=1)
     model = problem.fit(problem.estimator())
-    recompute.check_fit(problem, model)
+    judge.check_fit(problem, model)
     assert model.duality_gap_ > 1e-6
     model.duality_gap_ = 0.0
-    with pytest.raises(recompute.Contradiction, match="above the optimum"):
-        recompute.check_fit(problem, model)
+    with pytest.raises(Contradiction, match="above the optimum"):
+        judge.check_fit(problem, model)
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_second_judge_knows_entries_to_the_last_digits():
     # Where a column is far from zero, products of samples keep nothing of what tells them apart.
     A = 1e8 + np.array([[0.0], [1e-7], [3e-7]])
-    bell = offsets.Formula("gaussian", {"width": 1e-7})
-    found = recompute._entries(bell, A, A, A)
+    bell = second.Formula("gaussian", {"width": 1e-7})
+    found = entries(bell, A, A, A)
     by_hand = [[np.exp(-(((float(a) - float(b)) / 1e-7) ** 2)) for b in A[:, 0]] for a in A[:, 0]]
     assert np.allclose(found.K.astype(float), by_hand, rtol=1e-12)
     assert np.all(found.E <= 1e-6)

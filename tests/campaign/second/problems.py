@@ -1,6 +1,6 @@
 """The second generator: columns far from zero, scales far apart, heavy tails and nearly equal samples.
 
-Independent of `problems.py`: nothing is shared but the estimators. Every problem is drawn from (seed, index) alone.
+Independent of the first: nothing is shared but the estimators. Every problem is drawn from (seed, index) alone.
 """
 
 from __future__ import annotations
