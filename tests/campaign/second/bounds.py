@@ -32,6 +32,8 @@ class Bounds:
         lower bound may be that of other coefficients.
     terms : long double
         The sum of the absolute terms of the primal value where they may cancel, as those of one-class machines.
+    floor : long double
+        By how much the last digit of outputs, targets and constants moves the losses.
     optimum : callable or None
         Returns bounds on the optimum that do not rest on the model, or None where none were found.
     """
@@ -42,11 +44,17 @@ class Bounds:
     off_lower: Any
     fixed: bool = False
     terms: Any = 0.0
+    floor: Any = 0.0
     optimum: Callable[[], tuple[Any, Any] | None] | None = None
 
     @property
     def size(self) -> Any:
+        """What the tolerance is a share of."""
         return max(abs(self.upper), abs(self.lower), self.terms)
+
+    def excused(self, off: Any, gap: Any, tol: float) -> Any:
+        """Return how much of an error by rounding a stated gap excuses."""
+        return max(min(off, tol * self.size), self.floor) if gap <= tol else off
 
 
 def penalties(p: dict[str, Any], P: int) -> Array:

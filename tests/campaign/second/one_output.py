@@ -127,13 +127,14 @@ def _one_problem(
     eta = np.atleast_2d(model.weights_).astype(Long)[group[0] if model.weights_.ndim == 2 else 0]
     K, zero = combined(eta, data.blocks), Long(0)
     quadratic, losses, linear, ridges, missed = zero, zero, zero, zero, zero
-    off_quadratic, off_losses, off_linear = zero, zero, zero
+    off_quadratic, off_losses, off_linear, floor = zero, zero, zero, zero
     for c in group:
         machine, beta, b = machines[c], data.beta[c], Long(model.intercept_[c])
         missed += abs(b) * _check_feasible(machine, beta)
         f = applied(K, beta)
         lost, off = _lost(machine.loss, f.K + b, f.E + 2 * U * (abs(f.K) + abs(b) + abs(machine.target)))
         losses += lost + b * machine.total
+        floor += _lost(machine.loss, f.K + b, U * (abs(f.K) + abs(b) + abs(machine.target)))[1]
         off_losses += off + U * abs(b) * machine.total
         quadratic += beta @ f.K / 2
         off_quadratic += abs(beta) @ f.E / 2 + summed(n) * (abs(beta) @ abs(f.K))
@@ -158,7 +159,8 @@ def _one_problem(
     off_lower = factor * (off_linear + off_taken)
     # That of a one-class machine is ½‖w‖² + Σ C ξ − ρ, which vanishes where the samples surround the origin.
     terms = quadratic + abs(losses) + sum(2 * abs(model.intercept_[c]) * machines[c].total for c in group)
-    return Bounds(factor * upper, factor * lower, factor * off_upper, off_lower, fixed, factor * terms, optimum)
+    off_upper, terms, floor = factor * off_upper, factor * terms, factor * floor
+    return Bounds(factor * upper, factor * lower, off_upper, off_lower, fixed, terms, floor, optimum)
 
 
 def _optimum(p: dict[str, Any], data: Training, machines: list[_Machine], eta: Array) -> tuple[Any, Any] | None:

@@ -32,6 +32,7 @@ def joint_bounds(problem: OffsetProblem, model: Any, data: Training) -> Bounds:
     K = combined(model.weights_.astype(Long), data.blocks)
     quadratic, off_quadratic, f, phi = _all_classes([K] * k, tau, b)
     losses, off_losses = _behind(f, phi + 2 * U * abs(margins), margins, labels, C, pairwise)
+    floor = _behind(f, U * (abs(f) + abs(b) + abs(margins)), margins, labels, C, pairwise)[1]
     fixed = "weights" in p
     linear = -(margins * tau).sum()
     taken, off_taken = (quadratic, off_quadratic) if fixed else taken_by_weights(p, data, list(tau.T))
@@ -42,7 +43,7 @@ def joint_bounds(problem: OffsetProblem, model: Any, data: Training) -> Bounds:
     def optimum() -> tuple[Any, Any] | None:
         return _joint_optimum(p, data, margins, labels, C, pairwise, model.weights_.astype(Long))
 
-    return Bounds(quadratic + losses, lower, off_quadratic + off_losses, off_lower, fixed, optimum=optimum)
+    return Bounds(quadratic + losses, lower, off_quadratic + off_losses, off_lower, fixed, floor=floor, optimum=optimum)
 
 
 def _joint_optimum(
