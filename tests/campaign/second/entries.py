@@ -15,8 +15,9 @@ Array = np.ndarray
 U = Long(2.0) ** -53
 #: The error that products may leave in a squared distance, relative to itself or to the squared width.
 _DIGITS = Long(2.0) ** -43
-#: The share of a kernel's mean diagonal below which the library takes what centring leaves of it for rounding, in √n U.
-_NOISE = 32.0
+#: A kernel of which centring leaves less than this share of its mean diagonal, in √n U, is constant but for rounding;
+#: one of which it leaves no more than so many times that has few digits left, and may count as constant or not.
+_NOISE, _FEW = 16.0, 2e4
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,10 @@ class Entries:
 
     K: Array
     E: Array
+
+    def nothing(self) -> Entries:
+        """Return the zero kernel on the same samples."""
+        return Entries(np.zeros_like(self.K), np.zeros_like(self.K))
 
 
 def summed(n: int) -> Any:
@@ -35,7 +40,7 @@ def summed(n: int) -> Any:
 def normalised(view: View, rule: str | None, train: Array, new: Array, share: Array) -> tuple[Entries, Entries, bool]:
     """Return a kernel among the training samples and between new ones and these, normalised by its definition.
 
-    False comes last where centring leaves of the kernel about what rounding would.
+    False comes last where centring leaves few digits of the kernel.
     """
     A, B = train[:, view.columns], new[:, view.columns]
     own, other = entries(view.formula, A, A, A), entries(view.formula, B, A, A)
@@ -76,9 +81,8 @@ def _centred(own: Entries, other: Entries, share: Array) -> tuple[Entries, Entri
     trace = share @ np.diag(own.K) - mean
     level = share @ abs(np.diag(own.K))
     noise = _NOISE * np.sqrt(Long(n)) * U * level
-    if trace <= noise / 2:
-        nothing = [Entries(np.zeros_like(one.K), np.zeros_like(one.K)) for one in (own, other)]
-        return nothing[0], nothing[1], True
+    if trace <= noise:
+        return own.nothing(), other.nothing(), True
     off_trace = share @ np.diag(own.E) + 2 * off_mean + 4 * U * (level + abs(mean))
     both = []
     for block in (own, other):
@@ -88,7 +92,7 @@ def _centred(own: Entries, other: Entries, share: Array) -> tuple[Entries, Entri
         size = abs(block.K) + abs(side)[:, np.newaxis] + abs(means) + abs(mean)
         E = block.E + off_side[:, np.newaxis] + off_means + off_mean + 2 * U * size
         both.append(_divided(Entries(K, E), trace, off_trace / trace))
-    return both[0], both[1], bool(trace > 2 * noise)
+    return both[0], both[1], bool(trace > _FEW * noise)
 
 
 def entries(formula: Formula, A: Array, B: Array, train: Array) -> Entries:

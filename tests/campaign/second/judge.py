@@ -23,6 +23,7 @@ and constants does to the losses, which no model in double precision could bette
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -39,8 +40,18 @@ def check_fit(problem: OffsetProblem, model: Any) -> str:
     """Raise a `Contradiction` unless what the model states holds; return how its gap was shown."""
     _check_finite(model)
     data = Training(problem, model)
-    if data.undecided:
-        return "undecided"
+    found = []
+    # Where few digits are left of centred kernels, any of these may count as constant.
+    for count in range(len(data.undecided) + 1):
+        for constant in combinations(data.undecided, count):
+            try:
+                return _check(problem, model, data.without(constant))
+            except Contradiction as fault:
+                found.append(fault)
+    raise found[0]
+
+
+def _check(problem: OffsetProblem, model: Any, data: Training) -> str:
     faults, shown = [], ""
     for check in (_check_weights, _check_gap, _check_outputs):
         try:

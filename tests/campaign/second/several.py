@@ -109,7 +109,7 @@ def _check_joint(tau: Array, labels: Array, C: Array, pairwise: bool) -> Array:
     if np.any(-others.min(axis=1) > C + room) or (not pairwise and np.any(own > C + room)):
         raise Contradiction("feasible: a coefficient is beyond its bound")
     missing = abs(tau.sum(axis=0))
-    if np.any(missing > SUMS * abs(tau).sum(axis=0)):
+    if np.any(missing > SUMS * abs(tau).sum()):
         raise Contradiction(f"feasible: the coefficients of a class sum to {float(missing.max()):.3g}, not to zero")
     return missing
 

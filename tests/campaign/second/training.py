@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,8 @@ class Training:
         The coefficients.
     blocks, new_blocks : list of Entries
         The normalised kernels among the training samples, and between new samples and them.
-    undecided : bool
-        Whether a kernel is so nearly constant that the library may or may not take it for zero.
+    undecided : list of int
+        The kernels of which centring leaves so few digits that they may count as constant or not.
     """
 
     def __init__(self, problem: OffsetProblem, model: Any) -> None:
@@ -37,12 +38,22 @@ class Training:
             raise Contradiction("support: support_ names a sample that does not count")
         train, share = problem.X[self.rows], self.weight / self.weight.sum()
         rule = problem.parameters["normalize"]
-        self.blocks, self.new_blocks, self.undecided = [], [], False
-        for view in problem.views:
+        self.blocks, self.new_blocks, self.undecided = [], [], []
+        for m, view in enumerate(problem.views):
             own, new, clear = normalised(view, rule, train, problem.new, share)
             self.blocks.append(own)
             self.new_blocks.append(new)
-            self.undecided |= not clear
+            if not clear:
+                self.undecided.append(m)
+
+    def without(self, kernels: tuple[int, ...]) -> Training:
+        """Return the same with kernels that count as constant, and are zero."""
+        other = copy(self)
+        other.blocks, other.new_blocks = (
+            [block.nothing() if m in kernels else block for m, block in enumerate(blocks)]
+            for blocks in (self.blocks, self.new_blocks)
+        )
+        return other
 
     def __len__(self) -> int:
         return len(self.rows)
