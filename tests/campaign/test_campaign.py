@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 from tests.campaign.certificates import Dishonest, check_fit
 from tests.campaign.problems import draw
-from tests.campaign.runner import report, run_many, run_one
+from tests.campaign.runner import GENERATORS, report, run_many, run_one
+from tests.campaign.second import judge
+from tests.campaign.second import problems as second
+from tests.campaign.second.entries import entries
+from tests.campaign.second.training import Contradiction
 
 
 def test_no_random_problem_crashes_hangs_or_is_dishonest():
@@ -21,7 +25,14 @@ def test_no_random_problem_crashes_hangs_or_is_dishonest():
     assert not any(outcome.failed and outcome.kind != "SLOW" for outcome in outcomes), report(outcomes)
 
 
-def test_problems_are_drawn_from_seed_and_index_alone():
+def test_no_problem_of_the_second_generator_crashes_hangs_or_states_what_does_not_hold():
+    seed = int(os.environ.get("CAMPAIGN_SEED", secrets.randbelow(2**31)))
+    outcomes = run_many(seed, range(int(os.environ.get("CAMPAIGN_COUNT", 150))), generator="second")
+    assert not any(outcome.failed and outcome.kind != "SLOW" for outcome in outcomes), report(outcomes)
+
+
+@pytest.mark.parametrize("draw", [one for one, _ in GENERATORS.values()], ids=GENERATORS)
+def test_problems_are_drawn_from_seed_and_index_alone(draw):
     a, b = draw(3, 17), draw(3, 17)
     assert str(a) == str(b)
     assert np.array_equal(a.X, b.X)
@@ -49,6 +60,110 @@ def test_false_statements_are_found():
         with pytest.raises(Dishonest):
             check_fit(problem, model)
         setattr(model, name, kept)
+
+
+#: False statements that the second judge must find, small ones where it is exact.
+CORRUPTED = {
+    "objective_": lambda value: (1.0 + 1e-6) * value,
+    "weights_": lambda value: (1.0 + 1e-6) * value,
+    "dual_coef_": lambda value: (1.0 + 1e-6) * value,
+    "intercept_": lambda value: value + 0.5,
+    "duality_gap_": lambda value: 0.0,
+}
+SEVERAL = ["MKLClassifier", "MKLRegressor", "MKLOneClass", "MKLSurvival", "PosteriorMKLClassifier"]
+#: The bilinear model has no constants; the gaps of the others with given weights are those of a linear system.
+TRIED = [(name, what) for name in SEVERAL for what in CORRUPTED] + [
+    ("BilinearMKLClassifier", "objective_"),
+    ("BilinearMKLClassifier", "weights_"),
+    ("BilinearMKLClassifier", "dual_coef_"),
+    ("DiscriminantMKLClassifier", "objective_"),
+    ("DiscriminantMKLClassifier", "weights_"),
+    ("DiscriminantMKLClassifier", "dual_coef_"),
+    ("DiscriminantMKLClassifier", "intercept_"),
+]
+
+
+@pytest.mark.parametrize(("name", "what"), TRIED)
+@pytest.mark.filterwarnings("ignore")
+def test_the_second_judge_finds_false_statements(name, what):
+    problem = plain(name, gap=what == "duality_gap_")
+    model = problem.fit(problem.estimator())
+    judge.check_fit(problem, model)
+    setattr(model, what, CORRUPTED[what](getattr(model, what)))
+    with pytest.raises(Contradiction):
+        judge.check_fit(problem, model)
+
+
+def plain(name, gap):
+    """Return a small problem of ordinary numbers; where the gap counts, at given weights, so that it is not zero."""
+    rng = np.random.default_rng(0)
+    X, n = rng.normal(size=(24, 2)), 24
+    score = X[:, 0] + 0.5 * rng.normal(size=n)
+    y = {
+        "MKLRegressor": score,
+        "MKLOneClass": None,
+        "MKLSurvival": np.column_stack([np.arange(n) % 3 > 0, np.exp(score)]),
+        "PosteriorMKLClassifier": np.column_stack([1 / (1 + np.exp(score)), 1 / (1 + np.exp(-score))]),
+    }.get(name, (score > 0).astype(int) + (score > 1))
+    parameters = {"normalize": "trace"} | ({"weights": [0.5, 0.5], "tol": 1e-2} if gap else {})
+    if name == "DiscriminantMKLClassifier":
+        parameters |= {"alpha": 0.1, "formulation": "newton", "decision": "least_squares"}
+    elif name == "BilinearMKLClassifier":
+        parameters["kappa"] = 1.0
+    elif name == "MKLOneClass":
+        parameters["nu"] = 0.3
+    else:
+        parameters["C"] = 2.0
+    if name in ("MKLRegressor", "MKLSurvival"):
+        parameters["epsilon"] = 0.05
+    if name == "MKLRegressor":
+        parameters |= {"loss": "epsilon", "slack": 1}
+    if name == "MKLClassifier":
+        parameters["multi_class"] = "ovr"
+    bell = second.Formula("gaussian", {"width": "median"})
+    views = [second.View("bell", bell, [0, 1]), second.View("line", second.Formula("linear", {}), [0])]
+    return second.OffsetProblem(name, parameters, views, X, y, None, X[:3] + 0.1, moderate=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("MKLClassifier", {"slack": 2}),
+        ("MKLClassifier", {"multi_class": "joint"}),
+        ("MKLClassifier", {"multi_class": "pairwise", "norm": 2}),
+        ("MKLClassifier", {"multi_class": "ovr-shared"}),
+        ("MKLRegressor", {"norm": 1.5}),
+        ("MKLRegressor", {"loss": "huber"}),
+        ("MKLOneClass", {"penalties": [1.0, 2.0]}),
+        ("MKLSurvival", {}),
+        ("DiscriminantMKLClassifier", {"formulation": "silp"}),
+        ("DiscriminantMKLClassifier", {"alpha": "learn"}),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_the_second_judge_finds_weights_that_are_not_the_best(name, asked):
+    # The coefficients need not prove a gap where the weights are learned: here the judge finds the optimum itself.
+    problem = plain(name, gap=False)
+    problem.parameters.update(asked, max_iter=1)
+    model = problem.fit(problem.estimator())
+    judge.check_fit(problem, model)
+    assert model.duality_gap_ > 1e-6
+    model.duality_gap_ = 0.0
+    with pytest.raises(Contradiction, match="above the optimum"):
+        judge.check_fit(problem, model)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_second_judge_knows_entries_to_the_last_digits():
+    # Where a column is far from zero, products of samples keep nothing of what tells them apart.
+    A = 1e8 + np.array([[0.0], [1e-7], [3e-7]])
+    bell = second.Formula("gaussian", {"width": 1e-7})
+    found = entries(bell, A, A, A)
+    by_hand = [[np.exp(-(((float(a) - float(b)) / 1e-7) ** 2)) for b in A[:, 0]] for a in A[:, 0]]
+    assert np.allclose(found.K.astype(float), by_hand, rtol=1e-12)
+    assert np.all(found.E <= 1e-6)
+    by_products = A**2 + (A**2).T - 2 * A @ A.T
+    assert np.any(np.abs(np.exp(-by_products / 1e-14) - found.K) > found.E)
 
 
 def test_an_error_that_names_no_parameter_is_a_crash(monkeypatch):
