@@ -114,6 +114,8 @@ def certify_classes(stack: GramStack, sizes: Array, machine: Any, learned: Learn
 
 
 def _stated(learned: Learned, forms: Forms, objective: float, upper: float, lower: float) -> Learned:
+    if not np.isfinite(objective):  # of a function that has no margin once it is recomputed
+        objective = learned.objective
     gap = certified_gap(objective, upper, lower)
     history = [*learned.history[:-1], Iteration(objective, gap)]
     solution = replace(learned.solution, values=forms.values)

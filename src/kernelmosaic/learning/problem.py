@@ -574,7 +574,8 @@ class BoundTracker:
 
     def learned(self) -> Learned:
         """Return the best weights, with what is certified of them."""
-        return replace(self.problem.learned(self.proved, self.gap, self.history), witness=self.witness)
+        closest = self.proved if np.isfinite(self.gap) else self.best
+        return replace(self.problem.learned(closest, self.gap, self.history), witness=self.witness)
 
 
 def line_search(

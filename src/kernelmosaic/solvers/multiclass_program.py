@@ -94,9 +94,11 @@ class MulticlassProgram:
     def worst_losses(self, values: Matrix, constants: Vector, error: Matrix) -> Vector:
         """Return the most that each sample's slacks may cost, where the outputs are `values` up to `error`."""
         rows = np.arange(self.n_samples)
-        reach = error + SUM_ROUNDING * (np.abs(values) + np.abs(constants))
-        behind = self._behind(values + constants) + reach + reach[rows, self.labels][:, np.newaxis]
-        behind += SUM_ROUNDING * np.abs(self.margins)
+        outputs = values + constants
+        reach = error + SUM_ROUNDING * np.abs(outputs)
+        behind = self._behind(outputs)
+        behind += reach + reach[rows, self.labels][:, np.newaxis]
+        behind += SUM_ROUNDING * (np.abs(self.margins + outputs) + np.abs(behind))
         behind[rows, self.labels] = 0.0
         behind = np.maximum(behind, 0.0)
         return np.asarray(self.sample_C * (behind.sum(axis=1) if self.pairwise else behind.max(axis=1)))

@@ -25,8 +25,8 @@ _MANY, _RULER = 4000, 1000
 #: ... this far to both sides of where these few would have it; or by so many Newton steps from there, if every sample
 #: has a ridge and the sum is steep there.
 _NEARBY, _STEPS = 8, 40
-#: Three numbers are added: each is rounded once, and so is the sum, twice.
-SUM_ROUNDING = 2.0 * float(np.finfo(np.float64).eps)
+#: What one addition rounds by, relative to its result.
+SUM_ROUNDING = float(np.finfo(np.float64).eps)
 #: What has one number a sample.
 _VECTORS = ("target", "lower", "upper", "ridge")
 
@@ -125,8 +125,10 @@ class Program:
 
         A loss is convex in its residual, so that it is largest at one of the two ends.
         """
-        residual = self.target - values - intercept
-        reach = error + SUM_ROUNDING * (np.abs(self.target) + np.abs(values) + abs(intercept))
+        constant = self.target - intercept
+        residual = constant - values
+        # A difference is rounded relative to itself.
+        reach = error + SUM_ROUNDING * (np.abs(constant) + np.abs(residual))
         return np.maximum(self._each_loss(residual + reach), self._each_loss(residual - reach))
 
     def _each_loss(self, residual: Vector) -> Vector:
