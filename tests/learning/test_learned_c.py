@@ -115,3 +115,10 @@ def test_kernels_on_demand_are_worth_their_matrices():
     )
     assert computed.duality_gap_ <= 1e-3
     assert computed.objective_ == pytest.approx(stored.objective_, rel=2e-3)
+
+
+def test_kernels_on_another_scale_than_the_slack_are_refused():
+    rng = np.random.default_rng(0)
+    X, y = 1e8 * rng.normal(size=(20, 2)), np.repeat([-1, 1], 10)
+    with pytest.raises(ValueError, match="C='learn': rounding hides the margin"):
+        MKLClassifier([Linear()], C="learn", slack=2, normalize=None).fit(X, y)

@@ -65,6 +65,11 @@ class LearnedC(Learner):
         hard = HardMargin(machine.program)
         joined = WithIdentity(stack, hard.diagonal)
         found = Newton(self.joint_options()).learn(joined, hard, warm_start)
+        if not np.isfinite(found.objective):
+            raise ValueError(
+                "C='learn': rounding hides the margin, since the kernels are on another scale than the slack's identity "
+                "matrix; use normalize='trace', which puts kernels on one scale, or give C as a number."
+            )
         return self.soften(found, joined.share(found.weights), machine.program, hard)
 
     def joint_options(self) -> Options:
