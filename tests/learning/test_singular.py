@@ -45,7 +45,8 @@ def value_of(model, X, y):
 def test_matrix_inequalities_end_where_rounding_hides_their_curvature(capfd, formulation, classes, count):
     X, y = make_samples(0, classes=classes)
     model = fit_quietly(DiscriminantMKLClassifier([Linear()] * count, formulation=formulation, alpha=1e-12), X, y)
-    assert np.isfinite(model.duality_gap_) and np.all(np.isfinite(model.dual_coef_))
+    assert np.isfinite(model.duality_gap_)
+    assert np.all(np.isfinite(model.dual_coef_))
     # With next to no regulariser the optimum is the residual of plain least squares; the approximate one lies above.
     targets, centred = targets_of(y), X - X.mean(axis=0)
     best = float(np.sum((targets - centred @ np.linalg.lstsq(centred, targets, rcond=None)[0]) ** 2))
@@ -88,7 +89,8 @@ def test_conic_programs_of_kernels_of_any_scale(capfd, solver, scale):
     Ks = [X @ X.T, np.outer(X[:, 0], X[:, 0]), X @ X.T]
     model = MKLClassifier([Precomputed(scale * K) for K in Ks], solver=solver, normalize=None)
     fit_quietly(model, np.arange(12)[:, np.newaxis], y)
-    assert np.all(np.isfinite(model.weights_)) and 0 <= model.duality_gap_ <= 1
+    assert np.all(np.isfinite(model.weights_))
+    assert 0 <= model.duality_gap_ <= 1
     assert capfd.readouterr() == ("", "")
 
 
@@ -107,5 +109,5 @@ def test_the_error_of_a_lost_regulariser_states_alpha_as_it_was_given():
     X, y = make_samples(0)
     for formulation in ("newton", "kim"):
         model = DiscriminantMKLClassifier([Linear()], formulation=formulation, normalize=None, alpha=1e-40)
-        with pytest.raises(ValueError, match="alpha=1e-40 leaves .*: raise alpha"):
+        with pytest.raises(ValueError, match=r"alpha=1e-40 leaves .*: raise alpha"):
             model.fit(1e3 * X, y)
