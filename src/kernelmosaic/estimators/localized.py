@@ -417,7 +417,7 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
     dual_coef_, support_, n_support_, support_fraction_, intercept_, classes_, n_features_in_, feature_names_in_
         As in :class:`MKLClassifier`.
     objective_ : float
-        Value of the training problem; summed over the classes.
+        Primal value of the training problem at the returned gates, coefficients and constants; summed over the classes.
     duality_gap_ : float
         Certified relative duality gap of the machine under the final gates; the largest over the classes.
     n_iter_, n_solves_ : int

@@ -39,14 +39,20 @@ class GateModel(Protocol):
 
 @dataclass(frozen=True)
 class GatedEvaluation(Evaluation):
-    """The machine solved under the gates of parameters θ = V; `upper` is J in the program's scale, as the machine
-    knows it: to its own gap.
+    """The machine solved under the gates of parameters θ = V.
 
     Attributes
     ----------
+    upper : float
+        The dual value of the machine, in the program's scale: what steps are to lower. Its error is one of second order
+        in that of β, and the primal value's one of first order.
+    primal : float
+        The primal value of the machine, in the program's scale: the value of the model.
     gates : ndarray of shape (n, P)
         Gates of the training samples; the kernel is Σ_m g_m g_mᵀ ∘ K_m.
     """
+
+    primal: float = field(kw_only=True)
 
     gates: Array = field(kw_only=True)
 
@@ -102,7 +108,8 @@ class GatedProblem:
         self.patience.note(solution, self.tol)
         self._beta = solution.beta
         self.n_solves += 1
-        return GatedEvaluation(V, solution, solution.objective, np.empty(0), gates=gates)
+        primal = self.machine.primal_value(solution)
+        return GatedEvaluation(V, solution, solution.objective, np.empty(0), primal=primal, gates=gates)
 
     def gate_slopes(self, at: GatedEvaluation) -> Array:
         """Return ∂J/∂η_m(x_i), of shape (n, P); zero where β is, so only the support's rows are read."""
@@ -186,7 +193,7 @@ class GateLearner:
         return LearnedGates(
             at.gates.mean(axis=0),
             at.solution,
-            at.upper,
+            at.primal,
             at.solution.gap,
             problem.n_solves,
             run.history,
@@ -270,7 +277,7 @@ class _Run:
         return moved is not None
 
     def _line(self) -> Iteration:
-        return Iteration(self.at.upper, self.at.solution.gap)
+        return Iteration(self.at.primal, self.at.solution.gap)
 
 
 @contextmanager
