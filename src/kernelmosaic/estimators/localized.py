@@ -207,7 +207,8 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
             return found if present is None else replace(found, gates=found.gates * present)
 
         tasks = [(machine, seed) for machine in machines for seed in seeds]
-        found = map_threads(lambda task: attempt(*task), tasks, self._workers(data, allowed_threads()))
+        with data.threads():
+            found = map_threads(lambda task: attempt(*task), tasks, self._workers(data, allowed_threads()))
         starts = [found[i : i + len(seeds)] for i in range(0, len(found), len(seeds))]
         learned = [_best_start(group, data.weight) for group in starts]
         gap = max(one.gap for one in learned)

@@ -16,6 +16,8 @@ from kernelmosaic.learning.projections import Projections
 from kernelmosaic.learning.steps import Step, make_step
 from kernelmosaic.machines import Machine
 from kernelmosaic.machines.multiclass import MulticlassMachine
+from kernelmosaic.solvers.multiclass import step_limit
+from kernelmosaic.solvers.smo import most_steps
 
 Array = NDArray[np.float64]
 
@@ -94,7 +96,8 @@ class GatedProblem:
         self.gating = gating
         self.Z = Z
         self.tol = tol
-        self.patience = Patience(stack.n_samples)
+        limit = step_limit if isinstance(machine, MulticlassMachine) else most_steps
+        self.patience = Patience(limit(stack.n_samples))
         self.n_solves = 0
         self._K: NDArray[Any] | None = None
         self._beta: Array | None = None
