@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
-from kernelmosaic.backend import default_budget, is_dask, one_blas_thread
+from kernelmosaic.backend import TINY, default_budget, is_dask, one_blas_thread
 from kernelmosaic.estimators._expansion import (
     ROUNDING,
     Expansion,
@@ -182,6 +182,14 @@ class TrainingSet(ABC):
 
     def learn(self, learner: Learner, machine: Any, output: int = 0) -> Learned:
         """Learn the weights of a machine, from where the last fit to these samples ended, if there was one."""
+        with self.threads():
+            return self._learn(learner, machine, output)
+
+    def threads(self) -> AbstractContextManager[Any]:
+        """Return a context for learning: matrices of few samples are no work for several threads."""
+        return one_blas_thread() if len(self.kept) <= TINY else nullcontext()
+
+    def _learn(self, learner: Learner, machine: Any, output: int) -> Learned:
         if self.starts is None:
             return learner.learn(self.stack, machine)
         # A start has the shape of the β that is looked for: other targets may have other classes.
@@ -202,7 +210,8 @@ class TrainingSet(ABC):
 
     def certify(self, learner: Learner, machine: Any, learned: Learned) -> Learned:
         """Return what was learned with the objective and the gap that its weights and coefficients prove."""
-        return certify_fit(self.stack, self.sizes(), machine, learner, learned)
+        with self.threads():
+            return certify_fit(self.stack, self.sizes(), machine, learner, learned)
 
     def increase_precision(self) -> bool:
         """Make the stack anew with entries in double precision; False where that is not to be had."""
@@ -451,20 +460,12 @@ class FeatureSet(TrainingSet):
     @property
     def stack(self) -> FeatureStack:
         if self._stack is None:
-            with self._threads():
+            with self.threads():
                 self._stack = make_feature_stack(self.kernel_set, self.rows, self.budget, self.device)
         made: FeatureStack = self._stack
         return made
 
-    def learn(self, learner: Learner, machine: Any, output: int = 0) -> Learned:
-        with self._threads():
-            return super().learn(learner, machine, output)
-
-    def certify(self, learner: Learner, machine: Any, learned: Learned) -> Learned:
-        with self._threads():
-            return super().certify(learner, machine, learned)
-
-    def _threads(self) -> AbstractContextManager[Any]:
+    def threads(self) -> AbstractContextManager[Any]:
         """Return a context for passes over strips of few features, whose products keep no more than one core busy.
 
         Where they are sums over all rows, several strips are worked on at once.

@@ -126,7 +126,8 @@ class MKLClassifier(BaseMKLClassifier):
     intercept_ : ndarray of shape (outputs,)
         Constants of the decision function.
     objective_ : float
-        Value of the training problem; summed over the classes.
+        Primal value of the training problem at the returned weights, coefficients and constants; summed over the
+        classes.
     duality_gap_ : float
         Certified relative duality gap; the largest over the classes.
     n_iter_, n_solves_ : int

@@ -207,7 +207,8 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
             return found if present is None else replace(found, gates=found.gates * present)
 
         tasks = [(machine, seed) for machine in machines for seed in seeds]
-        found = map_threads(lambda task: attempt(*task), tasks, self._workers(data, allowed_threads()))
+        with data.threads():
+            found = map_threads(lambda task: attempt(*task), tasks, self._workers(data, allowed_threads()))
         starts = [found[i : i + len(seeds)] for i in range(0, len(found), len(seeds))]
         learned = [_best_start(group, data.weight) for group in starts]
         gap = max(one.gap for one in learned)
@@ -418,7 +419,7 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
     dual_coef_, support_, n_support_, support_fraction_, intercept_, classes_, n_features_in_, feature_names_in_
         As in :class:`MKLClassifier`.
     objective_ : float
-        Value of the training problem; summed over the classes.
+        Primal value of the training problem at the returned gates, coefficients and constants; summed over the classes.
     duality_gap_ : float
         Certified relative duality gap of the machine under the final gates; the largest over the classes.
     n_iter_, n_solves_ : int

@@ -23,11 +23,13 @@ from kernelmosaic.learning.problem import (
     Learned,
     Learner,
     Options,
+    Patience,
     Problem,
     line_search,
 )
 from kernelmosaic.machines.multiclass import MulticlassMachine
 from kernelmosaic.solvers import Program, solve_smo
+from kernelmosaic.solvers.multiclass import step_limit
 from kernelmosaic.solvers.multiclass_newton import free_coefficients, multiclass_curvature
 from kernelmosaic.solvers.multiclass_program import MulticlassSolution, certify_multiclass
 
@@ -71,6 +73,7 @@ class ClassWiseProblem(Problem):
     def __init__(self, stack: GramStack, machine: MulticlassMachine, options: Options) -> None:
         super().__init__(stack, machine, options)
         self.n_classes = machine.program.n_classes
+        self.patience = Patience(step_limit(stack.n_samples))
         # Also for few samples: a class without weights has a curvature of rounding, which a coarser one hides.
         self.single = options.tol >= SINGLE
         self._K = np.empty((0, 0, 0))

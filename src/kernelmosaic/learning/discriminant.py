@@ -49,6 +49,11 @@ class DiscriminantProblem(Problem):
     options : Options
         Penalties √r_i, see `trace_penalties`; infinite for kernels that are constant on the training set, which get no
         weight.
+
+    Attributes
+    ----------
+    stated_alpha : float or "learn"
+        λ as the user states it, for errors.
     """
 
     exact = True
@@ -57,6 +62,7 @@ class DiscriminantProblem(Problem):
     def __init__(self, stack: GramStack, machine: Discriminant, options: Options) -> None:
         super().__init__(stack, machine, options)
         self.joint = machine.alpha is None
+        self.stated_alpha: float | str = "learn" if machine.alpha is None else machine.alpha
         if self.joint:
             self.scale = np.append(1.0 / stack.n_samples, self.scale)
         # Where samples are fewer than features, so are the entries of their matrix.
@@ -84,8 +90,10 @@ class DiscriminantProblem(Problem):
         try:
             solution = self.ridge.solve(weights[int(self.joint) :], float(alpha))
         except np.linalg.LinAlgError:
+            remedy = "give alpha a number, say 1e-3" if self.joint else "raise alpha"
             raise ValueError(
-                f"alpha={alpha:g} leaves the regularised kernel matrix singular to machine precision: raise alpha."
+                f"alpha={self.stated_alpha!r} leaves the regularised kernel matrix singular to machine precision: "
+                f"{remedy}."
             ) from None
         self.n_solves += 1
         return solution

@@ -16,6 +16,8 @@ from kernelmosaic.learning.projections import Projections
 from kernelmosaic.learning.steps import Step, make_step
 from kernelmosaic.machines import Machine
 from kernelmosaic.machines.multiclass import MulticlassMachine
+from kernelmosaic.solvers.multiclass import step_limit
+from kernelmosaic.solvers.smo import most_steps
 
 Array = NDArray[np.float64]
 
@@ -39,14 +41,20 @@ class GateModel(Protocol):
 
 @dataclass(frozen=True)
 class GatedEvaluation(Evaluation):
-    """The machine solved under the gates of parameters θ = V; `upper` is J in the program's scale, as the machine
-    knows it: to its own gap.
+    """The machine solved under the gates of parameters θ = V.
 
     Attributes
     ----------
+    upper : float
+        The dual value of the machine, in the program's scale: what steps are to lower. Its error is one of second order
+        in that of β, and the primal value's one of first order.
+    primal : float
+        The primal value of the machine, in the program's scale: the value of the model.
     gates : ndarray of shape (n, P)
         Gates of the training samples; the kernel is Σ_m g_m g_mᵀ ∘ K_m.
     """
+
+    primal: float = field(kw_only=True)
 
     gates: Array = field(kw_only=True)
 
@@ -88,7 +96,8 @@ class GatedProblem:
         self.gating = gating
         self.Z = Z
         self.tol = tol
-        self.patience = Patience(stack.n_samples)
+        limit = step_limit if isinstance(machine, MulticlassMachine) else most_steps
+        self.patience = Patience(limit(stack.n_samples))
         self.n_solves = 0
         self._K: NDArray[Any] | None = None
         self._beta: Array | None = None
@@ -102,7 +111,8 @@ class GatedProblem:
         self.patience.note(solution, self.tol)
         self._beta = solution.beta
         self.n_solves += 1
-        return GatedEvaluation(V, solution, solution.objective, np.empty(0), gates=gates)
+        primal = self.machine.primal_value(solution)
+        return GatedEvaluation(V, solution, solution.objective, np.empty(0), primal=primal, gates=gates)
 
     def gate_slopes(self, at: GatedEvaluation) -> Array:
         """Return ∂J/∂η_m(x_i), of shape (n, P); zero where β is, so only the support's rows are read."""
@@ -186,7 +196,7 @@ class GateLearner:
         return LearnedGates(
             at.gates.mean(axis=0),
             at.solution,
-            at.upper,
+            at.primal,
             at.solution.gap,
             problem.n_solves,
             run.history,
@@ -270,7 +280,7 @@ class _Run:
         return moved is not None
 
     def _line(self) -> Iteration:
-        return Iteration(self.at.upper, self.at.solution.gap)
+        return Iteration(self.at.primal, self.at.solution.gap)
 
 
 @contextmanager

@@ -67,7 +67,7 @@ class LearnedC(Learner):
         found = Newton(self.joint_options()).learn(joined, hard, warm_start)
         if not np.isfinite(found.objective):
             raise ValueError(
-                "C='learn': rounding hides the margin, since the kernels are on another scale than the slack's identity "
+                "C='learn': rounding hides the margin, since the kernels are on another scale than the slack's unit "
                 "matrix; use normalize='trace', which puts kernels on one scale, or give C as a number."
             )
         return self.soften(found, joined.share(found.weights), machine.program, hard)

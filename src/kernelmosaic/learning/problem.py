@@ -31,6 +31,8 @@ _DOUBLINGS = 6
 _PATIENCE = 20
 #: So many solves in vain that end above such a gap are enough, however few steps they took.
 _HOPELESS = {0.1: 4, 1e-3: 16}
+#: All solves of a problem may take this many times the steps that one may take.
+_WORK = 8
 #: What to do where rounding ends a search.
 ROUNDING = (
     "rounding hides what is left to gain; accept a larger tol. Where the gap is far above it, centre the columns, as "
@@ -190,28 +192,30 @@ _SERVED = {
 
 
 class ExhaustedError(Exception):
-    """Machines were solved for so long without reaching their gap that more solves would be in vain, too."""
+    """Machines were solved for so long that more solves would be in vain, too, or take too long."""
 
 
 class Patience:
-    """Counts the steps of solves that did not reach their gap.
+    """Counts the steps of all solves, and of those that did not reach their gap.
 
     Parameters
     ----------
-    n_samples : int
-        Of the machine, which says how many steps one solve may take: so many in vain are enough.
+    most : int
+        Steps that one solve may take: so many in vain are enough, and all solves may take `_WORK` times as many.
     """
 
-    def __init__(self, n_samples: int) -> None:
-        self.left = self.whole = most_steps(n_samples)
+    def __init__(self, most: int) -> None:
+        self.left = self.whole = most
+        self.work = _WORK * most
 
     def require(self) -> None:
         """Raise an `ExhaustedError` if there is none left."""
-        if self.left <= 0:
+        if self.left <= 0 or self.work <= 0:
             raise ExhaustedError
 
     def note(self, solution: Any, tol: float) -> None:
         """Take note of a solve to a relative gap of `tol`."""
+        self.work -= solution.n_iter
         if solution.gap > tol:
             # Solvers of other kernels than stored matrices count other steps than those of pairs.
             enough = next((count for gap, count in _HOPELESS.items() if solution.gap > gap), self.whole)
@@ -291,7 +295,7 @@ class Problem(ABC):
         self.norm = options.norm
         self.scale = 1.0 / options.penalties**2
         self.n_solves = 0
-        self.patience = Patience(stack.n_samples)
+        self.patience = Patience(most_steps(stack.n_samples))
 
     @property
     def n_kernels(self) -> int:

@@ -17,6 +17,8 @@ _STEEPER = 3.0
 #: The centre is reached when the Newton decrement, squared, is below this.
 _CENTRED = 1e-2
 _MAX_STEPS = 100
+#: Most Newton steps in all: about ten times what the hardest problems take that rounding does not hide.
+_MOST_STEPS = 1000
 _MAX_HALVINGS = 40
 
 
@@ -54,9 +56,9 @@ class MatrixSolution:
     s, t : ndarray
         The variables.
     multipliers : list of ndarray
-        The dual matrices, one an inequality.
+        The dual matrices, one an inequality; identities where not even the start is inside to rounding.
     gap : float
-        How far the objective may be from the optimum.
+        How far the objective may be from the optimum; infinite where not even the start is inside.
     n_iter : int
         Newton steps.
     """
@@ -73,7 +75,8 @@ def solve_matrix_inequalities(
 ) -> MatrixSolution:
     """Minimise ⟨linear, (s, t)⟩ over s ≥ 0, Σ s = 1 and t with every inequality, from a point strictly inside.
 
-    Each Newton step multiplies every matrix by one inverse; nothing of the size of a packed matrix is factorised.
+    Each Newton step multiplies every matrix by one inverse; nothing of the size of a packed matrix is factorised. Where
+    rounding hides the curvature, the path ends at the last point whose curvature is known.
 
     Parameters
     ----------
@@ -88,12 +91,17 @@ def solve_matrix_inequalities(
     """
     x, P = np.concatenate([s, t]), len(s)
     order = P + sum(len(one.constant) for one in inequalities)
-    steepness, n_iter = order / max(float(np.abs(linear) @ np.abs(x)), 1e-300), 0
+    steepness, n_iter, decrement = order / max(float(np.abs(linear) @ np.abs(x)), 1e-300), 0, 0.0
+    if not np.isfinite(_barrier(steepness * linear, inequalities, x, P)):
+        return MatrixSolution(s, t, [np.eye(len(one.constant)) for one in inequalities], np.inf, 0)
     while True:
         for _ in range(_MAX_STEPS):
             n_iter += 1
-            gradient, H = _derivatives(inequalities, x, P)
-            direction, decrement = _newton(steepness * linear + gradient, H, P)
+            newton = _newton(steepness * linear, inequalities, x, P)
+            if newton is None:
+                decrement = np.inf
+                break
+            direction, decrement = newton
             moved = None
             if decrement > _CENTRED:
                 moved = _search(linear * steepness, inequalities, x, direction, decrement, P)
@@ -101,7 +109,7 @@ def solve_matrix_inequalities(
                 break
             x = moved
         gap = order / steepness
-        if gap <= tol * float(np.abs(linear) @ np.abs(x)) or decrement > 1.0:
+        if gap <= tol * float(np.abs(linear) @ np.abs(x)) or decrement > 1.0 or n_iter >= _MOST_STEPS:
             inverses = [_inverse(one.value(x[:P], x[P:])) for one in inequalities]
             return MatrixSolution(x[:P], x[P:], [F / steepness for F in inverses], gap, n_iter)
         steepness *= _STEEPER
@@ -126,8 +134,13 @@ def _derivatives(inequalities: list[MatrixInequality], x: Vector, P: int) -> tup
     return gradient, H
 
 
-def _newton(slope: Vector, H: Matrix, P: int) -> tuple[Vector, float]:
-    """Return the step that keeps Σ s, and its decrement squared."""
+def _newton(linear: Vector, inequalities: list[MatrixInequality], x: Vector, P: int) -> tuple[Vector, float] | None:
+    """Return the step that keeps Σ s, and its decrement squared; None where rounding hides the curvature."""
+    gradient, H = _derivatives(inequalities, x, P)
+    slope = linear + gradient
+    # The Hessian of a barrier is positive definite: what is not, or overflows, is rounding.
+    if not (np.all(np.diag(H) > 0) and np.all(np.isfinite(H)) and np.all(np.isfinite(slope))):
+        return None
     # In relative units the system stays solvable however different the variables' sizes are.
     unit = 1.0 / np.sqrt(np.diag(H))
     normal = np.concatenate([np.ones(P), np.zeros(len(slope) - P)]) * unit

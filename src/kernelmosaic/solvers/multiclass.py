@@ -50,6 +50,8 @@ _SMALL = 1500
 #: ... after so many steps, and one more for so many entries of the kernel, which take no longer than they do: what has
 #: not been found by then mostly is not found by many times as many.
 _FIRST_STEPS, _ENTRIES_PER_STEP = 500, 20
+#: A step of interior points takes as long as solving so many samples.
+_STEPS_PER_INTERIOR = 1000
 #: The machine with its constants given is solved to this share of the gap that is left.
 _SHARE = 0.2
 #: Unless the gap falls to this share of what it was, the sums of the classes are penalised by so much more, ...
@@ -130,18 +132,18 @@ def solve_multiclass(
         return class_products(A, beta) if exact is None else np.asarray(exact.products(beta, exact=True))
 
     kernel = _Kernel(climb, products, float(np.diagonal(A, axis1=-2, axis2=-1).mean(dtype=np.float64)))
-    limit = _FIRST_STEPS + n**2 // _ENTRIES_PER_STEP if small else step_limit(n, max_iter)
+    limit = _FIRST_STEPS + n**2 // _ENTRIES_PER_STEP if small else step_limit(n) if max_iter is None else max_iter
     found = _solve(kernel, program, warm_start, tol, limit, values)
     if found.gap <= tol or not small:
         return found
     inside = solve_interior(A, products, program, tol)
     best = inside if inside.gap < found.gap else found
-    return replace(best, n_iter=found.n_iter + inside.n_iter * n)
+    return replace(best, n_iter=found.n_iter + inside.n_iter * max(n, _STEPS_PER_INTERIOR))
 
 
-def step_limit(n_samples: int, max_iter: int | None) -> int:
+def step_limit(n_samples: int) -> int:
     """Return how many samples may be solved, one after the other and over and over, if nobody says."""
-    return max(_MOST_STEPS, _MOST_STEPS_PER_SAMPLE * n_samples) if max_iter is None else max_iter
+    return max(_MOST_STEPS, _MOST_STEPS_PER_SAMPLE * n_samples)
 
 
 # What all kernels share ----------------------------------------------------------------------------------------------
@@ -341,7 +343,8 @@ def solve_multiclass_working_set(
         return np.asarray(gram.products(beta, exact=True))
 
     kernel = _Kernel(climb, products, float(gram.diagonal().mean()))
-    return _solve(kernel, program, warm_start, tol, step_limit(program.n_samples, max_iter), values)
+    limit = step_limit(program.n_samples) if max_iter is None else max_iter
+    return _solve(kernel, program, warm_start, tol, limit, values)
 
 
 class SeveralOutputs(WorkingSet[Evaluation, MulticlassSolution]):

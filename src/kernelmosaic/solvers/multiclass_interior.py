@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lu_factor, lu_solve
+from scipy.linalg.lapack import dgetrf, dgetrs
 
 from kernelmosaic.solvers import lapack
 from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram, MulticlassSolution, certify_multiclass
@@ -165,13 +165,15 @@ class _State:
         S[:n, :n] = inverses.sum(axis=0)
         S[:n, n:], S[n:, :n] = ones[:free].T, ones[:free]
         S[n:, n:] = np.diag(ones[:free].sum(axis=1))
-        factor = lu_factor(S, check_finite=False)
+        lu, pivots, singular = dgetrf(S, overwrite_a=True)
+        if singular:
+            return False
         slopes = self.target - _times(self.K, self.x) - self.nu[:, np.newaxis] - self.b
 
         def solved(right: Matrix, sums: Vector, totals: Vector) -> tuple[Matrix, Vector, Vector]:
             alone = _times(inverses, right)
             missing = np.concatenate([alone.sum(axis=1) - sums, (alone.sum(axis=0) - totals)[:free]])
-            pulls = lu_solve(factor, missing, check_finite=False)
+            pulls = dgetrs(lu, pivots, missing)[0]
             b = np.concatenate([pulls[n:], np.zeros(k - free)])
             pulled = _times(inverses, pulls[:n, np.newaxis] + b)
             return alone - pulled, pulls[:n], b

@@ -45,6 +45,8 @@ class SMOOptions:
 
 #: Most steps, in all and per sample: about five times what the hardest problems take that rounding does not hide.
 _MOST_STEPS, _MOST_STEPS_PER_SAMPLE = 50_000, 500
+#: A look at the gap takes as long as so many steps of a few samples.
+_STEPS_PER_LOOK = 100
 
 
 def solve_smo(
@@ -130,7 +132,7 @@ class SMOState:
 
     def solve(self, tol: float, limit: int) -> Solution:
         """Climb until the certified gap is at most `tol`, the steps are used up, or rounding hides what is left."""
-        steps = max(self.program.n_samples, 1000)
+        steps, looks = max(self.program.n_samples, 1000), 0
         gap = self.gap()
         while True:
             if gap <= tol:
@@ -144,6 +146,9 @@ class SMOState:
             self.aim(gap, tol)
             self.run(min(steps, limit - self.n_iter))
             gap = self.gap()
+            looks += 1
+            if looks * _STEPS_PER_LOOK >= limit:  # runs of a few steps each: they are used up, too
+                self.n_iter = max(self.n_iter, limit)
             if gap > tol:
                 gap = self.advance(gap, tol, limit)
 

@@ -25,7 +25,7 @@ from kernelmosaic.learning.problem import (
 from kernelmosaic.machines import Machine
 from kernelmosaic.solvers import Program, relative_gap
 from kernelmosaic.solvers.conic import ConicError, ConicProgram, pack_symmetric, unpack_symmetric
-from kernelmosaic.solvers.program import Vector
+from kernelmosaic.solvers.program import Vector, require_finite
 
 #: Entries of the kernels' factors: beyond it the interior-point solver's own matrices outgrow an ordinary machine.
 _MAX_ENTRIES = 20_000_000
@@ -167,6 +167,11 @@ class SDP(Learner):
                 "use solver='newton'."
             )
         Ks = np.array([np.asarray(stack.row_block(m, slice(0, n)), dtype=np.float64) for m in range(stack.n_kernels)])
+        # In units of their traces kernels of any scale make one program; one without a trace is zero and stays so.
+        size = np.mean(np.diagonal(Ks, axis1=1, axis2=2), axis=1)
+        size = np.where((size > np.finfo(float).tiny) & np.isfinite(size), size, 1.0)
+        Ks = Ks / size[:, np.newaxis, np.newaxis]
+        require_finite(float(np.abs(Ks).sum()))
         with self.options.progress(machine) as advance:
             try:
                 eta, beta, W = _solve(Ks, machine.program)
@@ -183,7 +188,7 @@ class SDP(Learner):
             lower = _lower_bound(Ks, machine.program, beta, W)
             gap = max(relative_gap(upper, lower), solution.gap)
             advance(gap)
-        return Learned(eta, solution, upper, gap, 1, [Iteration(upper, gap)], lower=lower)
+        return Learned(eta / size, solution, upper, gap, 1, [Iteration(upper, gap)], lower=lower)
 
     def lower_bound(self, constant: float, q: Weights, weights: Weights) -> float:
         """Return that β alone proves nothing: weights may be negative."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -41,6 +42,7 @@ class DiscriminantQCQP(Learner):
     """
 
     machine_needs = ()
+    stalled = "rounding hides what is left to gain; use formulation='newton', raise alpha, or accept a larger tol."
 
     def learn(self, stack: GramStack, machine: Discriminant, warm_start: Any = None) -> Learned:
         path = _Path(DiscriminantProblem(stack, machine, self.options))
@@ -65,16 +67,21 @@ class _Path(BoundTracker):
         self.z: Weights = self.t - self._q()
 
     def step(self) -> bool:
-        """Take one predictor–corrector step and solve the least-squares problems where it ends."""
+        """Take one predictor–corrector step and solve the least squares where it ends; False if rounding hides it."""
         C = self.problem.curvature(self.at)[np.ix_(self.usable, self.usable)] / self.unit
         missing = self.t - self._q() - self.z
         mu = float(self.s @ self.z) / len(self.s)
+        if not mu > 0:
+            return False
         ds, dz, _ = self._direction(C, missing, -self.s * self.z)
         aim = float((self.s + _longest(self.s, ds) * ds) @ (self.z + _longest(self.z, dz) * dz)) / len(self.s)
         centre = mu * min(max(aim / mu, 0.0) ** 3, 1.0)
         ds, dz, dt = self._direction(C, missing, centre - self.s * self.z - ds * dz)
         size = min(1.0, _REACH * min(_longest(self.s, ds), _longest(self.z, dz)))
-        self.s, self.z, self.t = self.s + size * ds, self.z + size * dz, self.t + size * dt
+        s, z = self.s + size * ds, self.z + size * dz
+        if not (np.all(s > 0) and np.all(z > 0) and np.isfinite(dt)):
+            return False
+        self.s, self.z, self.t = s, z, self.t + size * dt
         self.at = self._evaluate(self.s)
         self.see(self.at)
         return True
@@ -99,9 +106,14 @@ class _Path(BoundTracker):
         return np.asarray(self.at.q[self.usable] / self.unit)
 
     def _direction(self, C: Weights, missing: Weights, wanted: Weights) -> tuple[Weights, Weights, float]:
-        """Solve z∘ds + s∘dz = wanted with dz = dt + C ds + missing and Σds = 0."""
+        """Solve z∘ds + s∘dz = wanted with dz = dt + C ds + missing and Σds = 0; NaN where the system overflows."""
         A = C + np.diag(self.z / self.s)
-        both = np.linalg.solve(A, np.column_stack([wanted / self.s - missing, np.ones(len(self.s))]))
+        right = np.column_stack([wanted / self.s - missing, np.ones(len(self.s))])
+        if not (np.all(np.isfinite(A)) and np.all(np.isfinite(right)) and np.all(np.diag(A) > 0)):
+            return np.full(len(self.s), np.nan), np.full(len(self.s), np.nan), np.nan
+        # Kernels that are alike leave A singular to rounding: of all solutions the least is as good as any.
+        unit = 1.0 / np.sqrt(np.diag(A))[:, np.newaxis]
+        both = unit * np.linalg.lstsq(A * unit * unit.T, unit * right, rcond=None)[0]
         dt = float(both[:, 0].sum() / both[:, 1].sum())
         ds = both[:, 0] - dt * both[:, 1]
         return ds, dt + C @ ds + missing, dt
@@ -166,7 +178,7 @@ class DiscriminantApproximateSDP(Learner):
             at = problem.evaluate(problem.retract(found.s))
             beta = at.solution.beta
             upper = _lifted(H.T @ beta, found.t)
-            root = _square_root(_unit_diagonal(found.multipliers[0][-H.shape[1] :, -H.shape[1] :]))
+            root = _unit_rows(found.multipliers[0][-H.shape[1] :, -H.shape[1] :])
             gap = relative_gap(upper, problem.guarantee(beta @ root, H @ root))
             advance(gap)
         return replace(problem.learned(at, gap, [Iteration(upper, gap)]), objective=upper)
@@ -193,6 +205,7 @@ class DiscriminantKim(Learner):
             raise ValueError("formulation='kim' serves two classes and a given alpha; use formulation='sdp'.")
         _require_small("kim", [stack.n_samples + 1], stack.n_kernels)
         problem = DiscriminantProblem(stack, machine, self.options)
+        problem.stated_alpha = machine.alpha / stack.n_samples
         found = BoundTracker(problem, problem.evaluate(problem.start()))
         with self.options.progress(machine) as advance:
             advance(found.gap)
@@ -257,12 +270,20 @@ def _minimise(inequalities: list[MatrixInequality], linear: Weights) -> MatrixSo
     for one in inequalities:
         corner = len(one.bounds)
         F = one.value(s, t)
-        M, border = F[:-corner, :-corner], F[:-corner, -corner:]
-        need = float(np.linalg.eigvalsh(border.T @ np.linalg.solve(M, border))[-1])
+        need = _least_bound(F[:-corner, :-corner], F[:-corner, -corner:])
         for j, _ in one.bounds:
             t[j] = 2.0 * need + 1e-3
     found = solve_matrix_inequalities(linear, inequalities, s, t)
     return replace(found, s=np.where(found.s > _ZERO, found.s, 0.0))
+
+
+def _least_bound(M: Matrix, border: Matrix) -> float:
+    """Return the least t with [[M, B], [Bᵀ, tI]] ⪰ 0; zero, which is outside, where M is singular to rounding."""
+    with suppress(np.linalg.LinAlgError):
+        need = border.T @ np.linalg.solve(M, border)
+        if np.all(np.isfinite(need)):
+            return max(float(np.linalg.eigvalsh(need)[-1]), 0.0)
+    return 0.0
 
 
 def trace_one_matrices(problem: DiscriminantProblem) -> list[Matrix]:
@@ -281,14 +302,14 @@ def _lifted(C: Matrix, t: Weights) -> float:
     return float(t.sum()) + len(t) * max(excess, 0.0)
 
 
-def _unit_diagonal(X: Matrix) -> Matrix:
-    size = np.sqrt(np.maximum(np.diag(X), 1e-300))
-    return np.asarray(X / np.outer(size, size))
-
-
-def _square_root(X: Matrix) -> Matrix:
+def _unit_rows(X: Matrix) -> Matrix:
+    """Return R whose rows have unit length, with RRᵀ about X scaled to a unit diagonal; any such R gives a bound."""
+    if not np.all(np.isfinite(X)):
+        return np.eye(len(X))
     eigenvalues, V = np.linalg.eigh(X)
-    return np.asarray((V * np.sqrt(np.maximum(eigenvalues, 0.0))) @ V.T)
+    R = V * np.sqrt(np.maximum(eigenvalues, 0.0))
+    size = np.sqrt(np.sum(R**2, axis=1, keepdims=True))
+    return np.where(size > 0, R / np.where(size > 0, size, 1.0), np.eye(len(X)))
 
 
 def _require_small(formulation: str, orders: list[int], count: int) -> None:

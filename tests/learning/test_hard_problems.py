@@ -1,0 +1,72 @@
+"""Small fits that rounding keeps from converging: they end after a counted amount of work, with an honest gap."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+from tests.learning.hard_problems import draw
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from kernelmosaic import LocalizedMKLClassifier, MKLClassifier
+from kernelmosaic.kernels import Gaussian, Linear
+from kernelmosaic.machines.multiclass import MulticlassMachine
+from kernelmosaic.solvers.multiclass_interior import _State
+from kernelmosaic.solvers.smo import SMOState
+
+
+def count_calls(monkeypatch, owner, name):
+    """Return a list that grows by one with every call of the method."""
+    method, calls = getattr(owner, name), []
+
+    def counted(self, *given):
+        calls.append(name)
+        return method(self, *given)
+
+    monkeypatch.setattr(owner, name, counted)
+    return calls
+
+
+def fit(seed):
+    """Fit the problem of the seed, and check that it either meets its gap or says that it does not."""
+    model, X, y = draw(seed)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, y)
+    warned = any(issubclass(one.category, ConvergenceWarning) for one in caught)
+    assert warned or model.duality_gap_ <= model.tol
+    assert np.isfinite(model.duality_gap_)
+    return model
+
+
+@pytest.mark.parametrize(("seed", "most"), [(100, 900), (297, 1550)])
+def test_steps_of_interior_points_are_counted_in_all_solves(monkeypatch, seed, most):
+    # A bilinear machine of 6 samples and a pairwise one of 60, C near 1e9: 3758 steps, and more than 4000.
+    steps = count_calls(monkeypatch, _State, "step")
+    fit(seed)
+    assert 0 < len(steps) <= most
+
+
+@pytest.mark.parametrize(("seed", "most"), [(1114, 1100), (621, 1100), (546, 6000)])
+def test_looks_at_the_gap_are_counted_where_few_steps_lie_between_them(monkeypatch, seed, most):
+    # Huber regression on kernels of size 1e21, one solve each: 8945 looks, and 3051; localized: more than 30000.
+    looks = count_calls(monkeypatch, SMOState, "gap")
+    fit(seed)
+    assert 0 < len(looks) <= most
+
+
+@pytest.mark.parametrize("estimator", [MKLClassifier, LocalizedMKLClassifier])
+def test_few_samples_are_learned_on_one_thread_of_the_linear_algebra(monkeypatch, estimator):
+    solve, threads = MulticlassMachine.solve, []
+
+    def watched(self, *given, **options):
+        threads.extend(one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas")
+        return solve(self, *given, **options)
+
+    monkeypatch.setattr(MulticlassMachine, "solve", watched)
+    rng = np.random.RandomState(0)
+    with threadpool_limits(limits=2, user_api="blas"):
+        estimator([Linear(), Gaussian()], multi_class="joint", n_jobs=1).fit(rng.randn(24, 2), np.arange(24) % 3)
+    assert set(threads) == {1}
