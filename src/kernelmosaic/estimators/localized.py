@@ -25,6 +25,7 @@ from kernelmosaic.gram.missing import GATED, MissingViews
 from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.projected import Projected
 from kernelmosaic.kernels.spelling import suggest_kernel
+from kernelmosaic.learning.certificate import certify_gates
 from kernelmosaic.learning.gated import GateLearner, LearnedGates
 from kernelmosaic.learning.problem import ROUNDING
 from kernelmosaic.learning.projections import projected_kernels
@@ -211,6 +212,9 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
             found = map_threads(lambda task: attempt(*task), tasks, self._workers(data, allowed_threads()))
         starts = [found[i : i + len(seeds)] for i in range(0, len(found), len(seeds))]
         learned = [_best_start(group, data.weight) for group in starts]
+        if not projected:
+            each = zip(machines, learned, strict=True)
+            learned = [certify_gates(data.stack, data.sizes(), machine, one) for machine, one in each]
         gap = max(one.gap for one in learned)
         if gap > self.tol:
             return learned, (

@@ -133,6 +133,11 @@ class GramStack(ABC):
         """Return what `products` does, from entries in double precision whatever they are stored in."""
         return self.products(beta, rows)
 
+    def exact_gated_products(self, beta: NDArray[Any], gates: NDArray[Any]) -> NDArray[np.float64]:
+        """Return (Σ_m g_m g_mᵀ ∘ K_m) β from entries in double precision, for gates of shape (n, P)."""
+        found: NDArray[np.float64] = self.combine_gated(gates).products(beta, exact=True)
+        return found
+
     @property
     def part_samples(self) -> int:
         """The most samples a part may have without taking more memory than the combined kernel will."""
@@ -188,6 +193,12 @@ class MatrixStack(GramStack):
             each = dict.fromkeys(range(self.n_kernels), right)
             exact._multiply(each, rows, support, out.reshape(self.n_kernels, len(rows), -1), np.dtype(np.float64))
         return exact.backend.to_numpy(out)
+
+    def exact_gated_products(self, beta: NDArray[Any], gates: NDArray[Any]) -> NDArray[np.float64]:
+        if self.exact is None or not self.has_exact:
+            return super().exact_gated_products(beta, gates)
+        support, gates = nonzero_rows(beta), np.asarray(gates, dtype=np.float64)
+        return self.exact.combined_products(support, beta[support], gates, gates, np.dtype(np.float64))
 
     @abstractmethod
     def placed_blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Any]]:

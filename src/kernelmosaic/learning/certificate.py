@@ -113,6 +113,22 @@ def certify_classes(stack: GramStack, sizes: Array, machine: Any, learned: Learn
     return _stated(learned, forms, objective, upper, lower)
 
 
+def certify_gates(stack: GramStack, sizes: Array, machine: Any, learned: Any) -> Any:
+    """Return the same for the machine under its gates g, whose kernel is Σ_m g_m g_mᵀ ∘ K_m."""
+    program, solution, gates = machine.program, learned.solution, learned.gates
+    combined = np.einsum("im,mi->i", gates**2, np.broadcast_to(sizes, gates.T.shape))[np.newaxis]
+    values = stack.exact_gated_products(solution.beta, gates)
+    spread, unit = _spread(combined, solution.beta), rounding(np.float64, stack.n_samples)
+    error = unit * np.broadcast_to(np.tensordot(np.sqrt(combined), spread, axes=(0, 0)), values.shape)
+    q, q_error = _quadratic(values[np.newaxis], solution.beta), 0.5 * unit * spread**2
+    forms = Forms(values, error, q, q_error)
+    quadratic, doubt = float(q.sum()), float(q_error.sum())
+    upper = program.primal_bound(quadratic + doubt, values, solution.intercept, error)
+    lower = program.linear_bound(solution.beta, solution.intercept) - quadratic - doubt
+    objective = program.primal_value(quadratic, values, solution.intercept)
+    return _stated(learned, forms, objective, upper, lower)
+
+
 def _stated(learned: Learned, forms: Forms, objective: float, upper: float, lower: float) -> Learned:
     if not np.isfinite(objective):  # of a function that has no margin once it is recomputed
         objective = learned.objective

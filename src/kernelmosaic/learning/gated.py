@@ -92,7 +92,7 @@ class GatedProblem:
         self, stack: GramStack, machine: Machine | MulticlassMachine, gating: GateModel, Z: Array, tol: float
     ) -> None:
         self.stack = stack
-        self.machine = machine
+        self.machine: Any = machine
         self.gating = gating
         self.Z = Z
         self.tol = tol
