@@ -46,15 +46,10 @@ class GatedEvaluation(Evaluation):
     Attributes
     ----------
     upper : float
-        The dual value of the machine, in the program's scale: what steps are to lower. Its error is one of second order
-        in that of β, and the primal value's one of first order.
-    primal : float
-        The primal value of the machine, in the program's scale: the value of the model.
+        The primal value of the machine, in the program's scale: the value of the model, and what steps are to lower.
     gates : ndarray of shape (n, P)
         Gates of the training samples; the kernel is Σ_m g_m g_mᵀ ∘ K_m.
     """
-
-    primal: float = field(kw_only=True)
 
     gates: Array = field(kw_only=True)
 
@@ -107,12 +102,11 @@ class GatedProblem:
         gates = self.gating.values(V, self.Z)
         self._K = self.stack.combine_gated(gates, out=self._K)
         self.patience.require()
-        solution = self.machine.solve(self._K, self._beta, self.tol)
+        solution: Any = self.machine.solve(self._K, self._beta, self.tol)
         self.patience.note(solution, self.tol)
         self._beta = solution.beta
         self.n_solves += 1
-        primal = self.machine.primal_value(solution)
-        return GatedEvaluation(V, solution, solution.objective, np.empty(0), primal=primal, gates=gates)
+        return GatedEvaluation(V, solution, self.machine.primal_value(solution), np.empty(0), gates=gates)
 
     def gate_slopes(self, at: GatedEvaluation) -> Array:
         """Return ∂J/∂η_m(x_i), of shape (n, P); zero where β is, so only the support's rows are read."""
@@ -196,7 +190,7 @@ class GateLearner:
         return LearnedGates(
             at.gates.mean(axis=0),
             at.solution,
-            at.primal,
+            at.upper,
             at.solution.gap,
             problem.n_solves,
             run.history,
@@ -280,7 +274,7 @@ class _Run:
         return moved is not None
 
     def _line(self) -> Iteration:
-        return Iteration(self.at.primal, self.at.solution.gap)
+        return Iteration(self.at.upper, self.at.solution.gap)
 
 
 @contextmanager
