@@ -176,7 +176,7 @@ def test_samples_with_holes(estimator, bad):
     with pytest.raises(ValueError, match=r"Input X contains (NaN|infinity)"):
         estimator(ONE).fit(broken, Y)
     with pytest.raises(ValueError, match=r"Input X contains (NaN|infinity)"):
-        estimator(ONE, weights="uniform").fit(X, Y).predict(broken)
+        estimator(ONE, weights="uniform").fit(X + 5.0, Y).predict(broken)
 
 
 @pytest.mark.parametrize("estimator", ALL)
@@ -238,7 +238,7 @@ def test_sample_weights(estimator, weight, words):
 def test_other_samples_at_predict(estimator):
     with pytest.raises(NotFittedError):
         estimator(ONE).predict(X)
-    model = estimator(ONE, weights="uniform").fit(X, Y)
+    model = estimator(ONE, weights="uniform").fit(X + 5.0, Y)
     with pytest.raises(ValueError, match=r"X has 3 features, but .* is expecting 4"):
         model.predict(X[:, :3])
     with pytest.raises(ValueError, match="expecting 4"):

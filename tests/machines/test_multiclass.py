@@ -196,4 +196,5 @@ def test_interior_points_take_over_before_single_steps_cost_more(monkeypatch, co
     monkeypatch.setattr(multiclass, "solve_interior", lambda *a: inside.append(solve_interior(*a)) or inside[0])
     found = CrammerSinger(y, 1e4, constants=constants).solve(K, tol=1e-6)
     assert found.gap <= 1e-6
-    assert 0 < found.n_iter - inside[0].n_iter * len(y) <= 2000
+    # A step of theirs counts for a thousand samples solved.
+    assert 0 < found.n_iter - inside[0].n_iter * 1000 <= 2000

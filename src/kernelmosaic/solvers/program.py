@@ -369,7 +369,7 @@ def require_finite(value: float) -> float:
 
 
 def relative_gap(primal: float, dual: float, noise: float = 0.0) -> float:
-    """Return (primal − dual) / max(|primal|, |dual|), by which a search stops; zero when both are within the noise.
+    """Return (primal − dual) / max(|primal|, |dual|), by which a search stops; zero when the dual is within the noise.
 
     A primal value below the dual one means that rounding is reached, and the search ends there. What a fit states is
     the certificate's, which clips nothing. A bound that is not finite bounds nothing: the gap is infinite then.
@@ -384,4 +384,4 @@ def relative_gap(primal: float, dual: float, noise: float = 0.0) -> float:
     if not (np.isfinite(primal) and np.isfinite(dual)):
         return np.inf
     scale = max(abs(primal), abs(dual))
-    return float(max(primal - dual, 0.0) / scale) if scale > noise else 0.0
+    return float(max(primal - dual, 0.0) / scale) if scale > 0 and abs(dual) >= noise else 0.0

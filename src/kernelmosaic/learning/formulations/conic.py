@@ -167,9 +167,11 @@ class SDP(Learner):
                 "use solver='newton'."
             )
         Ks = np.array([np.asarray(stack.row_block(m, slice(0, n)), dtype=np.float64) for m in range(stack.n_kernels)])
-        # In units of their traces kernels of any scale make one program; one without a trace is zero and stays so.
+        # In units of about their traces kernels of any scale make one program; one without a trace is zero and stays
+        # so. Powers of two leave every digit as it is.
         size = np.mean(np.diagonal(Ks, axis1=1, axis2=2), axis=1)
         size = np.where((size > np.finfo(float).tiny) & np.isfinite(size), size, 1.0)
+        size = np.exp2(np.round(np.log2(size)))
         Ks = Ks / size[:, np.newaxis, np.newaxis]
         require_finite(float(np.abs(Ks).sum()))
         with self.options.progress(machine) as advance:
