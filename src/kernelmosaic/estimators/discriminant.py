@@ -21,6 +21,7 @@ from kernelmosaic.estimators._calibration import Calibration
 from kernelmosaic.estimators._training_set import Counted, TrainingSet, level_of_caller
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning import Learned, Learner, Parameters, make_learner
+from kernelmosaic.learning.certificate import certify_ridge
 from kernelmosaic.learning.discriminant import centered_traces, trace_penalties
 from kernelmosaic.learning.factory import solver_class
 from kernelmosaic.learning.fixed import given_weights
@@ -213,6 +214,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         traces = centered_traces(data.stack, data.diagonals())
         learner = self._trace_learner(data.stack, traces)
         learned = data.learn(learner, machine)
+        learned = certify_ridge(data.sizes(), learned)
         self.kernel_names_ = data.kernel_set.names
         self.weights_ = learned.weights
         self.trace_shares_ = learned.weights * traces

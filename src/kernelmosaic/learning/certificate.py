@@ -129,6 +129,17 @@ def certify_gates(stack: GramStack, sizes: Array, machine: Any, learned: Any) ->
     return _stated(learned, forms, objective, upper, lower)
 
 
+def certify_ridge(sizes: Array, learned: Learned) -> Learned:
+    """Return the same for least squares, whose bounds are β's own: the gap of the search, and the rounding of both.
+
+    Either bound sums terms of the size of Σ_j (Σ_i √D_i |β_ij|)².
+    """
+    beta = learned.solution.beta
+    size = float(np.sum(_spread((learned.weights @ sizes)[np.newaxis], beta) ** 2))
+    gap = learned.gap + 2.0 * rounding(np.float64, len(beta)) * size / abs(learned.objective)
+    return replace(learned, gap=gap, history=[*learned.history[:-1], Iteration(learned.objective, gap)])
+
+
 def _stated(learned: Learned, forms: Forms, objective: float, upper: float, lower: float) -> Learned:
     if not np.isfinite(objective):  # of a function that has no margin once it is recomputed
         objective = learned.objective
