@@ -221,7 +221,7 @@ def _matrices(problem: Any, rows: np.ndarray, weight: np.ndarray) -> np.ndarray 
         if not np.all(np.abs(K - naive) <= drawn.noise * size):
             worst = np.max(np.abs(K - naive) / np.maximum(size, 1e-300))
             raise Dishonest(f"kernel {drawn.name} is off its formula by {worst:.2g}, noise {drawn.noise:.2g}")
-        Ks.append(_normalised(K, weight, problem.parameters["normalize"]))
+        Ks.append(_normalised(K, weight, problem.parameters["normalize"], drawn.kernel.entry_roundings(A)))
     return np.array(Ks)
 
 
@@ -258,7 +258,7 @@ def _approximated(problem: Any, m: int, rows: np.ndarray) -> np.ndarray:
     return np.asarray(K if K.ndim == 2 else K[0])
 
 
-def _normalised(K: np.ndarray, weight: np.ndarray, rule: str | None) -> np.ndarray:
+def _normalised(K: np.ndarray, weight: np.ndarray, rule: str | None, roundings: float = 1.0) -> np.ndarray:
     share = weight / weight.sum()
     diagonal = np.diag(K).copy()
     if rule == "trace":
@@ -272,9 +272,9 @@ def _normalised(K: np.ndarray, weight: np.ndarray, rule: str | None) -> np.ndarr
         apart = (K - level) @ share
         centred = K - level - apart[:, np.newaxis] - apart + share @ apart
         trace = share @ np.diag(centred)
-        # Rounding is all that is left of a constant kernel.
-        noise = 16.0 * np.sqrt(len(K)) * np.finfo(float).eps * abs(level)
-        return centred / trace if trace > noise else np.zeros_like(K)
+        # A kernel of which rounding leaves fewer than three digits counts as constant.
+        noise = np.sqrt(len(K)) * roundings * np.finfo(float).eps * abs(level)
+        return centred / trace if noise <= 1e-3 * trace else np.zeros_like(K)
     return K
 
 

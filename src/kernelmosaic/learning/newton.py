@@ -16,6 +16,7 @@ from kernelmosaic.learning.problem import (
     ROUNDING,
     BoundTracker,
     Evaluation,
+    ExhaustedError,
     Iteration,
     Learned,
     Learner,
@@ -103,7 +104,10 @@ def polish(found: BoundTracker, options: Options) -> Learned:
     """Return what a search learned, after Newton steps from its best weights where no single β proves its gap."""
     if found.gap <= options.tol or found.known_gap > options.tol:
         return found.learned()
-    search = NewtonSearch(found.problem, options.tol, found.best.solution.beta, found.best.theta)
+    try:
+        search = NewtonSearch(found.problem, options.tol, found.best.solution.beta, found.best.theta)
+    except ExhaustedError:
+        return found.learned()
     search.improve(search.step, options)
     closer = search if search.gap < found.gap else found
     return replace(closer.learned(), history=[*found.history[:-1], Iteration(closer.proved.upper, closer.gap)])

@@ -45,6 +45,8 @@ class SMOOptions:
 
 #: Most steps, in all and per sample: about five times what the hardest problems take that rounding does not hide.
 _MOST_STEPS, _MOST_STEPS_PER_SAMPLE = 50_000, 500
+#: Relative to the sizes summed: coefficients whose sum is further off its total are moved to meet it.
+_SUM = 1e-14
 #: A look at the gap takes as long as so many steps of a few samples.
 _STEPS_PER_LOOK = 100
 
@@ -202,7 +204,11 @@ class SMOState:
         return self.program.target - self.residual - self.program.ridge * self.beta
 
     def certified(self) -> Solution:
-        """Return the solution with Kβ recomputed: every step has rounded the residual."""
+        """Return the solution with Kβ recomputed, and with its sum: every step has rounded both."""
+        total, size = self.program.total, float(np.abs(self.beta).sum())
+        if total is not None and abs(float(self.beta.sum()) - total) > _SUM * (abs(total) + size):
+            self.beta = self.program.feasible(self.beta)
+            self.refresh()
         if self.refreshed_at < self.n_iter:
             self.refresh()
         return certify(self.program, self.beta, self.values(), self.n_iter, self.noise())
