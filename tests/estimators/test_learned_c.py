@@ -44,7 +44,8 @@ def assert_alike(found, expected, tol):
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
 @pytest.mark.parametrize("normalize", ["trace", "centered"])
-@pytest.mark.parametrize("tol", [1e-3, 1e-8])
+# A gap of g moves the value by about g²: below √ε double precision does not see whether a step pays.
+@pytest.mark.parametrize("tol", [1e-3, 8 * np.sqrt(np.finfo(float).eps)])
 def test_full_rank_is_exact(tol, normalize, weighted):
     weight = np.random.RandomState(1).randint(0, 3, len(X)).astype(float) if weighted else None
     model = MKLClassifier(KERNELS, C="learn", slack=2, normalize=normalize, tol=tol)
