@@ -167,7 +167,6 @@ def test_where_nothing_is_missing_nothing_changes(kind):
     y = (target > 0).astype(int)
     options = {"Cs": 3, "cv": 2} if kind is MKLClassifierCV else {}
     models = [kind(KERNELS, missing=rule, **options).fit(X, y) for rule in RULES]
-    models.append(kind(KERNELS, **options).fit(X, y, available=np.ones((len(X), 4))))
     for model in models[1:]:
         np.testing.assert_array_equal(model.weights_, models[0].weights_)
         np.testing.assert_array_equal(model._outputs(X), models[0]._outputs(X))
@@ -214,16 +213,34 @@ def test_contributions_add_up_for_every_machine(model, target, rule):
     assert model.duality_gap_ <= model.tol
 
 
-def test_a_mask_stands_for_nan():
+def test_none_and_gaps_of_data_frames_stand_for_nan():
     X, target, there = draw()
-    y, partial, available = target > 0, hidden_views(X, there), there[:, VIEW_OF]
-    by_nan, by_mask = MKLClassifier(KERNELS).fit(partial, y), MKLClassifier(KERNELS).fit(X, y, available=available)
-    for name in ("predict", "decision_function", "contributions"):
-        np.testing.assert_array_equal(getattr(by_mask, name)(X, available), getattr(by_nan, name)(partial))
-    frame = pd.DataFrame(X, columns=list("uvwxyzrst"))
+    y, partial = target > 0, hidden_views(X, there)
+    nones = np.where(np.isnan(partial), None, partial.astype(object))
+    by_nan, by_none = MKLClassifier(KERNELS).fit(partial, y), MKLClassifier(KERNELS).fit(nones, y)
+    frame = pd.DataFrame(partial, columns=list("uvwxyzrst"))
     named = [(name, kernel, [frame.columns[c] for c in own]) for name, kernel, own in KERNELS]
-    by_name = MKLClassifier(named).fit(frame, y, available=available)
-    np.testing.assert_array_equal(by_name.decision_function(frame, available), by_nan.decision_function(partial))
+    by_name = MKLClassifier(named).fit(frame, y)
+    for name in ("predict", "decision_function", "contributions"):
+        expected = getattr(by_nan, name)(partial)
+        np.testing.assert_array_equal(getattr(by_none, name)(nones), expected)
+        np.testing.assert_array_equal(getattr(by_name, name)(frame), expected)
+
+
+@pytest.mark.parametrize("gap", [np.nan, None])
+def test_a_row_number_that_is_missing_stands_for_a_gap_of_the_matrix(gap):
+    X, target, there = draw()
+    y, rows = target > 0, np.arange(len(X)).reshape(-1, 1)
+    by_gaps, by_rows, numbers = [], [], np.repeat(rows, 3, axis=1).astype(object)
+    for v, (name, own) in enumerate(COLUMNS.items()):
+        K, lost = X[:, own] @ X[:, own].T, ~there[:, v]
+        by_rows.append((name, Precomputed(K.copy()), [v]))
+        K[lost], K[:, lost], numbers[lost, v] = np.nan, np.nan, gap
+        by_gaps.append((name, Precomputed(K)))
+    expected = MKLClassifier(by_gaps, tol=1e-8).fit(rows, y).decision_function(rows)
+    given = numbers if gap is None else numbers.astype(np.float64)
+    model = MKLClassifier(by_rows, tol=1e-8).fit(given, y)
+    np.testing.assert_allclose(model.decision_function(given), expected, atol=1e-4)
 
 
 def test_a_matrix_with_gaps_stands_for_nan():
@@ -342,20 +359,15 @@ def test_what_cannot_be_completed_is_refused():
         model.predict(changed(X, 3, slice(None)))
 
 
-def test_masks_that_do_not_fit_are_refused():
-    X, target, there = draw()
-    y, available = target > 0, there[:, VIEW_OF]
-    with pytest.raises(ValueError, match=r"available has shape \(60, 3\).*\(60, 4\).*a, b, b2, c"):
-        MKLClassifier(KERNELS).fit(X, y, available=there)
-    with pytest.raises(ValueError, match="available holds other numbers than 0 and 1"):
-        MKLClassifier(KERNELS).fit(X, y, available=2 * available)
-    uneven = np.ones((60, 4), dtype=bool)
-    uneven[4, 1] = False
-    with pytest.raises(ValueError, match=r"X\[4\] has kernel 'b2', but lacks another that reads the same columns"):
-        MKLClassifier(KERNELS).fit(X, y, available=uneven)
-    model = MKLClassifier(KERNELS).fit(X, y)
-    with pytest.raises(ValueError, match=r"available has shape \(60, 3\)"):
-        model.predict(X, available=there)
+def test_a_part_of_what_a_kernel_reads_is_refused():
+    X, target, _ = draw()
+    y, overlapping = target > 0, [*KERNELS, ("d", Linear(), [5, 6, 7])]
+    words = r"kernel 'd': X\[4\] contains NaN in 2 of 3 columns"
+    with pytest.raises(ValueError, match=words):  # all columns of 'b' and 'b2'
+        MKLClassifier(overlapping).fit(changed(X, 4, slice(3, 7)), y)
+    model = MKLClassifier(overlapping).fit(X, y)
+    with pytest.raises(ValueError, match=words):
+        model.predict(changed(X, 4, slice(3, 7)))
 
 
 @pytest.mark.parametrize("gating", ["softmax", "sigmoid", "constant"])
@@ -382,4 +394,6 @@ def test_the_gate_of_a_missing_view_is_zero(gating):
     np.testing.assert_allclose(shares.sum(axis=1) + model.intercept_, model.decision_function(partial), atol=1e-9)
     later = LocalizedMKLClassifier(KERNELS, gating=gating, n_init=1, tol=0.1).fit(X, y)
     assert np.all(later.gate(partial)[~has] == 0)
-    np.testing.assert_array_equal(later.predict(X, available=has), later.predict(partial))
+    shares = later.contributions(partial)
+    assert np.all(shares[~has] == 0)
+    np.testing.assert_array_equal(later.predict(partial), shares.sum(axis=1) + later.intercept_ > 0)

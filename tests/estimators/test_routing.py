@@ -1,4 +1,4 @@
-"""Metadata routed by scikit-learn: weights, groups and masks reach what asked for them; checked by a plain loop."""
+"""Metadata routed by scikit-learn: weights and groups reach what asked for them; checked by a plain loop."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_what_nobody_asked_for_is_refused():
 
 def test_requests_outlive_clones_and_parameters():
     model = clone(weighted()).set_params(C=2.0)
-    assert model.get_metadata_routing().fit.requests == {"sample_weight": True, "available": None}
+    assert model.get_metadata_routing().fit.requests == {"sample_weight": True}
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -109,13 +109,11 @@ def test_weights_of_samples_reach_the_scores_of_folds_if_asked_for():
     assert np.any(search.scores_ != other.scores_)
 
 
-def test_masks_of_views_are_metadata_too():
-    available = np.ones((60, 2), dtype=bool)
-    available[::4, 1] = False
+def test_weights_reach_fits_to_samples_that_lack_views():
     gone = X.copy()
     gone[::4, 2:] = np.nan
-    model = MKLClassifier(KERNELS).set_fit_request(available=True).set_predict_request(available=True)
-    piped = make_pipeline(model).fit(X, Y, available=available)
-    expected = MKLClassifier(KERNELS).fit(gone, Y)
-    np.testing.assert_array_equal(piped.predict(X, available=available), expected.predict(gone))
+    Z = StandardScaler().fit_transform(gone)
+    piped = pipeline(weighted()).fit(gone, Y, sample_weight=WEIGHT)
+    expected = MKLClassifier(KERNELS, tol=1e-6).fit(Z, Y, WEIGHT)
+    np.testing.assert_array_equal(piped.predict(gone), expected.predict(Z))
     np.testing.assert_array_equal(piped[-1].weights_, expected.weights_)

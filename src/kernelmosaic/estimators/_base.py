@@ -38,10 +38,10 @@ from kernelmosaic.estimators._training_set import (
     validate_rows,
 )
 from kernelmosaic.gram import GramStack
-from kernelmosaic.gram.missing import check_rule, hide_views
+from kernelmosaic.gram.missing import check_rule
 from kernelmosaic.kernels.base import Kernel, refuse_text
 from kernelmosaic.kernels.subsets import Subsets
-from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, lay_specs, read_kernels
+from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, read_kernels
 from kernelmosaic.learning import Learner, Parameters, make_learner
 from kernelmosaic.learning.certificate import AIM
 from kernelmosaic.learning.norms import numbers
@@ -345,22 +345,6 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
             _refuse_gaps(found[0] if y else found, rules["approximation"])
         return found
 
-    def _masked(self, X: Any, available: Any, fitting: bool = False) -> Any:
-        """Return samples with NaN for the views that a mask says they lack; as they are without one."""
-        if available is None:
-            return X
-        if self.missing is None or self.approximation is not None:
-            asks = type(self).__name__ if self.missing is None else f"approximation={self.approximation!r}"
-            raise ValueError(
-                f"available: {asks} needs every view of every sample; MKLClassifier, MKLRegressor, MKLOneClass and "
-                "their CV estimators with approximation=None do not."
-            )
-        X = to_host(X)
-        X = X if len(getattr(X, "shape", ())) == 2 else _as_column(X)
-        known = None if fitting else getattr(getattr(self._expansion, "sums", None), "missing", None)
-        kernels = lay_specs(self._read_kernels(), X) if known is None else known.kernel_set.fitted
-        return hide_views(kernels, X, available)
-
     def _input_rules(self) -> dict[str, Any]:
         """What samples may be, by the parameters as they are now: what the kernels read, and whether in features."""
         entries = self._read_kernels()
@@ -398,9 +382,9 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
 
     # Predictions out -----------------------------------------------------------------------------------------------
 
-    def _outputs(self, X: Any, available: Any = None) -> NDArray[np.float64]:
+    def _outputs(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self)
-        return self._outputs_of(self._validate(self._masked(X, available), reset=False))
+        return self._outputs_of(self._validate(X, reset=False))
 
     def _outputs_of(self, X: Any) -> NDArray[np.float64]:
         """Return the outputs for validated samples, of shape (n_samples, outputs)."""
@@ -411,23 +395,22 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
     def _predictions(self, outputs: NDArray[np.float64]) -> NDArray[Any]:
         """Return what outputs of shape (n_samples, outputs) predict."""
 
-    def contributions(self, X: Any, available: Any = None) -> NDArray[np.float64]:
+    def contributions(self, X: Any) -> NDArray[np.float64]:
         """Return each kernel's share of the decision.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Samples.
-        available : array-like of shape (n_samples, P), optional
-            Which views the samples have, beside what is NaN; the share of a view that stands in for another is listed.
 
         Returns
         -------
         ndarray of shape (n_samples, P), or (n_samples, P, classes) with several outputs
-            Summed over the kernels, and with `intercept_` added, the decision function.
+            Summed over the kernels, and with `intercept_` added, the decision function. The share of a view that a
+            sample lacks is that of what stands in for it.
         """
         check_is_fitted(self)
-        X = self._validate(self._masked(X, available), reset=False)
+        X = self._validate(X, reset=False)
         terms: NDArray[np.float64] = self._expansion.terms(X)
         return terms[:, :, 0] if terms.shape[2] == 1 else terms
 
@@ -527,23 +510,20 @@ class BaseMKLClassifier(ClassifierMixin, BaseMKL):
         labels = np.searchsorted(self.classes_, np.asarray(y)[self.support_])
         self.n_support_ = np.bincount(labels, minlength=len(self.classes_))
 
-    def decision_function(self, X: Any, available: Any = None) -> NDArray[np.float64]:
-        """Return one output per class; for two classes a single one of shape (n_samples,), positive for the second.
-
-        Of shape (n_samples, P), `available` tells which views the samples have, beside what is NaN.
-        """
-        outputs = self._outputs(X, available)
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return one output per class; for two classes a single one of shape (n_samples,), positive for the second."""
+        outputs = self._outputs(X)
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any, available: Any = None) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probabilities of the classes, in the order of `classes_`, of shape (n_samples, classes)."""
-        return self._probabilities(self.decision_function(self._masked(X, available)))
+        return self._probabilities(self.decision_function(X))
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
-    def predict_log_proba(self, X: Any, available: Any = None) -> NDArray[np.float64]:
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the logarithms of the probabilities of the classes, of shape (n_samples, classes)."""
-        return np.asarray(np.log(self.predict_proba(self._masked(X, available))))
+        return np.asarray(np.log(self.predict_proba(X)))
 
     def _probabilities(self, outputs: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the probabilities that decision values stand for."""
@@ -553,9 +533,9 @@ class BaseMKLClassifier(ClassifierMixin, BaseMKL):
             )
         return self._calibration.probabilities(outputs)
 
-    def predict(self, X: Any, available: Any = None) -> NDArray[Any]:
-        """Return the class of each sample; `available` is that of :meth:`decision_function`."""
-        return self._predictions(self._outputs(X, available))
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of each sample."""
+        return self._predictions(self._outputs(X))
 
     def _predictions(self, outputs: NDArray[np.float64]) -> NDArray[Any]:
         one = outputs.shape[1] == 1

@@ -175,12 +175,12 @@ class BilinearMKLClassifier(BaseMKLClassifier):
         if len(self.classes_) == 2:
             self.intercept_ = np.diff(self.intercept_)
 
-    def decision_function(self, X: Any, available: Any = None) -> NDArray[np.float64]:
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the outputs, one column per class; for two classes, by how much the second is ahead."""
-        outputs = self._outputs(X, available)
+        outputs = self._outputs(X)
         return outputs[:, 1] - outputs[:, 0] if outputs.shape[1] == 2 else outputs
 
-    def contributions(self, X: Any, available: Any = None) -> NDArray[np.float64]:
+    def contributions(self, X: Any) -> NDArray[np.float64]:
         """Return each kernel's share of the decision: (n_samples, P) for two classes, else (n_samples, P, classes)."""
-        terms = super().contributions(X, available)
+        terms = super().contributions(X)
         return terms[:, :, 1] - terms[:, :, 0] if terms.shape[2] == 2 else terms

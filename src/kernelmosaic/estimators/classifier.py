@@ -214,7 +214,7 @@ class MKLClassifier(BaseMKLClassifier):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, available: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to samples and their classes.
 
         Parameters
@@ -225,14 +225,12 @@ class MKLClassifier(BaseMKLClassifier):
             Classes.
         sample_weight : array-like of shape (n_samples,), optional
             Factors of C, sample by sample.
-        available : array-like of shape (n_samples, P), optional
-            Which views the samples have, one truth value per kernel, beside what is NaN.
 
         Returns
         -------
         self
         """
-        original = X = self._masked(X, available, fitting=True)
+        original = X
         X, y = self._validate(X, y, reset=True)
         return self._fit_calibrated(X, y, self._sample_weight(sample_weight, X), original)
 

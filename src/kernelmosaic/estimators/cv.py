@@ -528,7 +528,7 @@ class MKLClassifierCV(ClassifierPathCV, MKLClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, available: Any = None, **params: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Self:
         """Choose C and the norm by cross-validation, and fit to all samples.
 
         Parameters
@@ -539,8 +539,6 @@ class MKLClassifierCV(ClassifierPathCV, MKLClassifier):
             Classes.
         sample_weight : array-like of shape (n_samples,), optional
             Factors of C, sample by sample; they count in the scores as well.
-        available : array-like of shape (n_samples, P), optional
-            Which views the samples have, one truth value per kernel, beside what is NaN.
         **params : dict
             ``groups`` for the splitter; with metadata routing enabled, whatever splitter and scorer ask for.
 
@@ -548,7 +546,7 @@ class MKLClassifierCV(ClassifierPathCV, MKLClassifier):
         -------
         self
         """
-        return self._fit_classes(self._masked(X, available, fitting=True), y, sample_weight, params)
+        return self._fit_classes(X, y, sample_weight, params)
 
 
 class LocalizedMKLClassifierCV(ClassifierPathCV, LocalizedMKLClassifier):
@@ -650,9 +648,9 @@ class LocalizedMKLClassifierCV(ClassifierPathCV, LocalizedMKLClassifier):
         self.verbose = verbose
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, available: Any = None, **params: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Self:
         """Choose C by cross-validation, and fit to all samples; see :meth:`MKLClassifierCV.fit`."""
-        return self._fit_classes(self._masked(X, available, fitting=True), y, sample_weight, params)
+        return self._fit_classes(X, y, sample_weight, params)
 
 
 class DiscriminantMKLClassifierCV(ClassifierPathCV, DiscriminantMKLClassifier):
@@ -894,7 +892,7 @@ class MKLRegressorCV(PathCV, MKLRegressor):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, available: Any = None, **params: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Self:
         """Choose C and the norm by cross-validation, and fit to all samples.
 
         Parameters
@@ -905,8 +903,6 @@ class MKLRegressorCV(PathCV, MKLRegressor):
             Targets.
         sample_weight : array-like of shape (n_samples,), optional
             Factors of C, sample by sample; they count in the scores as well.
-        available : array-like of shape (n_samples, P), optional
-            Which views the samples have, one truth value per kernel, beside what is NaN.
         **params : dict
             ``groups`` for the splitter; with metadata routing enabled, whatever splitter and scorer ask for.
 
@@ -914,9 +910,7 @@ class MKLRegressorCV(PathCV, MKLRegressor):
         -------
         self
         """
-        X, target, weight, original = self._validated(
-            self._begin(self._masked(X, available, fitting=True)), y, sample_weight
-        )
+        X, target, weight, original = self._validated(self._begin(X), y, sample_weight)
         return self._search(Samples(X, target, weight, original), params, weight)
 
     def _unit(self, samples: Samples) -> float:
@@ -1056,7 +1050,7 @@ class MKLSurvivalCV(PathCV, MKLSurvival):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, available: Any = None, **params: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Self:
         """Choose C and the norm by cross-validation, and fit to all samples.
 
         Parameters
@@ -1067,8 +1061,6 @@ class MKLSurvivalCV(PathCV, MKLSurvival):
             Events and times, as in :meth:`MKLSurvival.fit`.
         sample_weight : array-like of shape (n_samples,), optional
             Factors of C, sample by sample; they count in the scores as well.
-        available : array-like of shape (n_samples, P), optional
-            Which views the samples have, one truth value per kernel, beside what is NaN.
         **params : dict
             ``groups`` for the splitter; with metadata routing enabled, whatever splitter and scorer ask for.
 
@@ -1076,9 +1068,7 @@ class MKLSurvivalCV(PathCV, MKLSurvival):
         -------
         self
         """
-        X, times, weight, original = self._validated(
-            self._begin(self._masked(X, available, fitting=True)), y, sample_weight
-        )
+        X, times, weight, original = self._validated(self._begin(X), y, sample_weight)
         return self._search(Samples(X, times, weight, original), params, weight)
 
     def _fold_target(self, y: Array) -> NDArray[np.int64]:

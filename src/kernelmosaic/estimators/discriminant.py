@@ -314,9 +314,9 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     # Predictions out -----------------------------------------------------------------------------------------------
 
-    def predict(self, X: Any, available: Any = None) -> NDArray[Any]:
+    def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each sample; fitted to labels, their indicators, of shape (n_samples, labels)."""
-        return super().predict(X, available)
+        return super().predict(X)
 
     def _predictions(self, outputs: NDArray[np.float64]) -> NDArray[Any]:
         return (outputs > 0).astype(int) if self._has_labels else super()._predictions(outputs)
@@ -343,7 +343,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         check_is_fitted(self)
         return np.asarray(self._expansion.values(self._validate(X, reset=False)) - self._center)
 
-    def contributions(self, X: Any, available: Any = None) -> NDArray[np.float64]:
+    def contributions(self, X: Any) -> NDArray[np.float64]:
         """Return each kernel's share of the decision.
 
         Parameters
@@ -357,7 +357,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             Summed over the kernels, and with `intercept_` added, the decision function.
         """
         check_is_fitted(self)
-        terms = self._expansion.terms(self._validate(self._masked(X, available), reset=False)) @ self._slopes.T
+        terms = self._expansion.terms(self._validate(X, reset=False)) @ self._slopes.T
         return np.asarray(terms[:, :, 0] if terms.shape[2] == 1 else terms)
 
     def kernel_matrix(self, X: Any, Y: Any = None) -> NDArray[np.float64]:

@@ -305,10 +305,10 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
         gates: Array = np.moveaxis(self._gates(self._validate(X, reset=False)), 0, -1)
         return gates[:, :, 0] if gates.shape[2] == 1 else gates
 
-    def contributions(self, X: Any, available: Any = None) -> Array:
+    def contributions(self, X: Any) -> Array:
         """Return each kernel's share of the decision; see :meth:`MKLClassifier.contributions`."""
         check_is_fitted(self)
-        X = self._validate(self._masked(X, available), reset=False)
+        X = self._validate(X, reset=False)
         terms = np.concatenate([part.terms(X, own) for part, own in self._parts(self._gates(X))], axis=2)
         return terms[:, :, 0] if terms.shape[2] == 1 else terms
 

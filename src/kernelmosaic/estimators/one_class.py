@@ -118,7 +118,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, available: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit to samples; y is ignored. See :meth:`MKLClassifier.fit`."""
         if check_positive("nu", self.nu) > 1:
             raise ValueError(f"nu={self.nu!r}: must lie in (0, 1].")
@@ -127,7 +127,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
                 "normalize='centered': a one-class machine separates the samples from the origin, which centring "
                 "moves into their midst; choose 'trace', 'diagonal' or None."
             )
-        original = X = self._masked(X, available, fitting=True)
+        original = X
         X = self._validate(X, reset=True)
         return self._fit_validated(X, None, self._sample_weight(sample_weight, X), original)
 
@@ -167,11 +167,11 @@ class MKLOneClass(OutlierMixin, BaseMKL):
             "certified; use kernels such as Gaussian(), whose samples lie to one side of the origin."
         )
 
-    def decision_function(self, X: Any, available: Any = None) -> NDArray[np.float64]:
-        """Return the signed distances: negative for novel samples; `available` is that of :meth:`fit`."""
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return the signed distances: negative for novel samples."""
         X = to_host(X)
         rounding = _ROUNDING["single" if getattr(X, "dtype", None) == np.float32 else "double"]
-        return self._distances(self._outputs(X, available), rounding)
+        return self._distances(self._outputs(X), rounding)
 
     def _distances(self, outputs: NDArray[np.float64], rounding: float) -> NDArray[np.float64]:
         values = outputs[:, 0]
@@ -181,10 +181,10 @@ class MKLOneClass(OutlierMixin, BaseMKL):
     def _predictions(self, outputs: NDArray[np.float64]) -> NDArray[np.int64]:
         return np.where(self._distances(outputs, _ROUNDING["double"]) >= 0, 1, -1)
 
-    def score_samples(self, X: Any, available: Any = None) -> NDArray[np.float64]:
+    def score_samples(self, X: Any) -> NDArray[np.float64]:
         """Return the unshifted scores: the decision function plus `offset_`."""
-        return self.decision_function(X, available) + self.offset_
+        return self.decision_function(X) + self.offset_
 
-    def predict(self, X: Any, available: Any = None) -> NDArray[np.int64]:
+    def predict(self, X: Any) -> NDArray[np.int64]:
         """Return +1 for samples like the training set, −1 for novel ones."""
-        return np.where(self.decision_function(X, available) >= 0, 1, -1)
+        return np.where(self.decision_function(X) >= 0, 1, -1)

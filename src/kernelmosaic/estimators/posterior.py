@@ -137,19 +137,17 @@ class PosteriorMKLClassifier(MKLClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, available: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to samples and their posteriors or labels.
 
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
-            Samples.
+            Samples, which must have all views.
         y : array-like of shape (n_samples, classes) or (n_samples,)
             Posteriors, each row in [0, 1] and summing to one; or classes, from which they are estimated.
         sample_weight : array-like of shape (n_samples,), optional
             Factors of C, sample by sample.
-        available : None
-            Every sample must have all views.
 
         Returns
         -------
@@ -160,7 +158,7 @@ class PosteriorMKLClassifier(MKLClassifier):
         check_bandwidth(self.bandwidth)
         if self.estimate not in ("neighbors", "density"):
             raise ValueError(f"estimate={self.estimate!r}: give 'neighbors' or 'density'.")
-        original = X = self._masked(X, available, fitting=True)
+        original = X
         given = np.asarray(to_host(y))
         if given.ndim == 2 and given.shape[1] > 1:
             X, P = self._validate(X, _check_posteriors(given), reset=True, multi_output=True)
@@ -206,12 +204,12 @@ class PosteriorMKLClassifier(MKLClassifier):
         labels, posteriors = self._distinct[y, 0].astype(np.intp), self._distinct[y, 1:]
         return [posterior_machine(posteriors, check_positive("C", self.C), weight, labels)]
 
-    def predict(self, X: Any, available: Any = None) -> NDArray[Any]:
+    def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each sample; of classes whose outputs differ by rounding only, the first.
 
         A sample whose two best posteriors are equal asks for outputs that are: ties are a matter of course here.
         """
-        return super().predict(X, available)
+        return super().predict(X)
 
     def _predictions(self, outputs: Array) -> NDArray[Any]:
         if outputs.shape[1] == 1:

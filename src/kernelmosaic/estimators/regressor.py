@@ -121,7 +121,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, available: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to samples and their targets.
 
         Parameters
@@ -132,14 +132,12 @@ class MKLRegressor(RegressorMixin, BaseMKL):
             Targets.
         sample_weight : array-like of shape (n_samples,), optional
             Factors of C, sample by sample.
-        available : array-like of shape (n_samples, P), optional
-            Which views the samples have, one truth value per kernel, beside what is NaN.
 
         Returns
         -------
         self
         """
-        return self._fit_validated(*self._validated(self._masked(X, available, fitting=True), y, sample_weight))
+        return self._fit_validated(*self._validated(X, y, sample_weight))
 
     def _validated(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, NDArray[np.float64] | None, Any]:
         original = X
@@ -167,12 +165,9 @@ class MKLRegressor(RegressorMixin, BaseMKL):
             return SVR(y, self.C, 0.0, 2, weight)
         raise ValueError(f"loss={self.loss!r}: give 'epsilon', 'huber' or 'squared'.")
 
-    def predict(self, X: Any, available: Any = None) -> NDArray[np.float64]:
-        """Return the predicted targets, in the shape of those the model was fitted to.
-
-        Of shape (n_samples, P), `available` tells which views the samples have, beside what is NaN.
-        """
-        return self._predictions(self._outputs(X, available))
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return the predicted targets, in the shape of those the model was fitted to."""
+        return self._predictions(self._outputs(X))
 
     def _predictions(self, outputs: NDArray[np.float64]) -> NDArray[np.float64]:
         return outputs[:, 0] if self._is_flat else outputs

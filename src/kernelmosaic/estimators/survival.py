@@ -122,7 +122,7 @@ class MKLSurvival(RegressorMixin, BaseMKL):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, available: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to samples and their times.
 
         Parameters
@@ -135,14 +135,12 @@ class MKLSurvival(RegressorMixin, BaseMKL):
             A vector of times says that all events were observed.
         sample_weight : array-like of shape (n_samples,), optional
             Factors of C, sample by sample.
-        available : array-like of shape (n_samples, P), optional
-            Which views the samples have, one truth value per kernel, beside what is NaN.
 
         Returns
         -------
         self
         """
-        return self._fit_validated(*self._validated(self._masked(X, available, fitting=True), y, sample_weight))
+        return self._fit_validated(*self._validated(X, y, sample_weight))
 
     def _validated(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Array, Array | None, Any]:
         original = X
@@ -166,13 +164,12 @@ class MKLSurvival(RegressorMixin, BaseMKL):
     def _machines(self, y: Array, weight: Array) -> list[Machine]:
         return [Survival(np.log(y[:, 1]), y[:, 0], self.C, self.epsilon, self.slack, weight)]
 
-    def predict(self, X: Any, available: Any = None) -> Array:
+    def predict(self, X: Any) -> Array:
         """Return the predicted logarithm of the time: the larger, the longer the survival; ``np.exp`` of it is a time.
 
-        Beside a risk, which other libraries predict, it has the opposite sign. Of shape (n_samples, P), `available`
-        tells which views the samples have, beside what is NaN.
+        Beside a risk, which other libraries predict, it has the opposite sign.
         """
-        return self._predictions(self._outputs(X, available))
+        return self._predictions(self._outputs(X))
 
     def _predictions(self, outputs: Array) -> Array:
         return outputs[:, 0]

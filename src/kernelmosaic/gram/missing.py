@@ -82,54 +82,6 @@ def present_views(kernels: Sequence[Any], X: Any) -> Mask | None:
     return present
 
 
-def hide_views(kernels: Sequence[Any], X: Any, available: Any) -> Any:
-    """Return samples, an array or a data frame, with NaN for what kernels read and samples are said to lack.
-
-    Parameters
-    ----------
-    kernels : sequence of KernelSpec or FittedKernel
-        The kernels with the columns they read.
-    X : array or data frame of shape (n, n_features)
-        Samples.
-    available : array-like of shape (n, P)
-        Which views the samples have.
-    """
-    mask = np.asarray(available)
-    shape = (X.shape[0], len(kernels))
-    if mask.shape != shape or not np.all((mask == 0) | (mask == 1)):
-        what = f"has shape {mask.shape}" if mask.shape != shape else "holds other numbers than 0 and 1"
-        raise ValueError(
-            f"available {what}: give an array of truth values of shape {shape}, a row per sample and a column per "
-            f"kernel ({', '.join(one.name for one in kernels[:8])}{', …' if len(kernels) > 8 else ''})."
-        )
-    if mask.all():
-        return X
-    if sparse.issparse(X):
-        raise TypeError("available: X is sparse, and its samples have every view; give X.toarray().")
-    lost = np.zeros(X.shape, dtype=bool)
-    for one, own in zip(kernels, ~mask.astype(bool).T, strict=True):
-        lost[np.ix_(own, np.arange(X.shape[1]) if one.columns is None else one.columns)] = True
-    for one, own in zip(kernels, mask.astype(bool).T, strict=True):
-        taken = (lost if one.columns is None else lost[:, one.columns]).any(axis=1) & own
-        if taken.any():
-            raise ValueError(
-                f"available: X[{int(np.argmax(taken))}] has kernel {one.name!r}, but lacks another that reads the same "
-                "columns; give both the same truth value, or columns of their own. A matrix of Precomputed has NaN in "
-                "the row and column of a sample that it does not know."
-            )
-    if hasattr(X, "mask"):  # a data frame of pandas
-        return X.mask(lost)
-    if hasattr(X, "columns"):
-        raise TypeError(
-            f"available: X is a {type(X).__module__}.{type(X).__name__}; give an array, or NaN in its place."
-        )
-    if X.dtype.kind in "biuf":
-        return np.where(lost, np.nan, X)
-    hidden = X.astype(object)
-    hidden[lost] = None
-    return hidden
-
-
 class MissingViews:
     """What a fitted model knows of views that samples may lack.
 
