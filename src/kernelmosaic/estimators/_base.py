@@ -167,7 +167,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
     # Where the last fit computed, which a tensor on a device may say, too.
     _fit_device: str | None = None
     # What samples the last fit took, which is what predictions take.
-    _fit_input: dict[str, Any] | None = None
+    _fit_input: dict[str, Any]
 
     # What a subclass names -----------------------------------------------------------------------------------------
 
@@ -315,8 +315,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         if reset:
             self._fit_device = tensor_device(X) if self.device is None else str(require_device(self.device))
             self._fit_input = self._input_rules()
-        # Parameters may have changed since the fit. Models saved before the rules were kept have their parameters only.
-        rules = self._input_rules() if self._fit_input is None else self._fit_input
+        rules = self._fit_input  # parameters may have changed since the fit
         X, y = to_host(X), tuple(map(to_host, y))
         check_approximation(rules["approximation"], X)
         if rules["approximation"] is not None and is_streamed(X):

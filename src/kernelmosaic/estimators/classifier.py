@@ -157,10 +157,6 @@ class MKLClassifier(BaseMKLClassifier):
     array([0.5, 0.5])
     """
 
-    # Models that version 0.1 saved do not have it.
-    l1_ratio: Any = 0.5
-    missing: Any = "neighbors"
-
     _takes_subsets = True
 
     def __init__(

@@ -83,9 +83,7 @@ class NystroemMap:
         Where L begin among the landmarks of all kernels.
     """
 
-    first: int = 0  # in model files of version 0.1, which do not say
-
-    def __init__(self, block: Block, first: int = 0) -> None:
+    def __init__(self, block: Block, first: int) -> None:
         K = np.asarray(block, dtype=np.float64)
         eigenvalues, V = eigh(0.5 * (K + K.T), check_finite=False)
         rounding = max(_ROUNDING, _ROUNDINGS * len(K) * float(np.finfo(_floating(block)).eps))
