@@ -79,7 +79,7 @@ GRAPH = np.abs(np.subtract.outer(ROWS, ROWS)) == 1
 MODELS = {
     "classifier": (MKLClassifier(class_weight={0: 1.0, 1: 2.0, 2: 1.0}), X, Y),
     "text classes": (MKLClassifier(normalize="centered", slack=2, C="learn"), X, TWO),
-    "product": (MKLClassifier(weights="product", normalize="diagonal"), X, TWO),
+    "uniform": (MKLClassifier(weights="uniform", normalize="diagonal"), X, TWO),
     "joint": (MKLClassifier(multi_class="joint", norm=2), X, Y),
     "tuned": (MKLClassifierCV(Cs=[1, 10], cv=2, calibration="isotonic"), X, Y),
     "survival": (MKLSurvival(), X, np.column_stack([X[:, 0] > X[:, 0].min(), np.exp(X[:, 1])])),

@@ -210,7 +210,6 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         on_gpu = str(self._fit_device).startswith("cuda") and self.approximation is None
         return KernelOptions(
             entries=self._read_kernels(),
-            product=isinstance(self.weights, str) and self.weights == "product",
             normalize=self.normalize,
             approximation=self.approximation,
             rank=self.rank,
@@ -453,7 +452,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         Parameters
         ----------
         costs : array-like of shape (P,)
-            What evaluating each kernel costs; a product of kernels counts as one.
+            What evaluating each kernel costs.
         """
         check_is_fitted(self)
         given, costs = costs, numbers("costs", costs, len(self.kernel_names_))
