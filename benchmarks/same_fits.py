@@ -59,7 +59,7 @@ def settings() -> Iterator[tuple[str, Any, Any]]:
     for normalize in ("diagonal", "centered", None):
         yield f"two classes normalize={normalize}", MKLClassifier(KERNELS, normalize=normalize), TWO
     yield "two classes uniform", MKLClassifier(KERNELS, weights="uniform"), TWO
-    yield "two classes product", MKLClassifier(KERNELS, weights="product"), TWO
+    yield "two classes product", MKLClassifier([Gaussian(1.0) * Linear()]), TWO
     yield "two classes penalties", MKLClassifier(KERNELS, penalties=[1.0, 2.0, 1.0, 0.5]), TWO
     yield "two classes learned C", MKLClassifier(KERNELS, slack=2, C="learn"), TWO
     for multi_class, C in product(("ovr", "joint", "pairwise"), (0.3, 10.0)):

@@ -18,7 +18,6 @@ import numpy as np
 from common import best_time, describe_machine, print_table
 
 from kernelmosaic import MKLClassifier
-from kernelmosaic.gram import KernelSet
 from kernelmosaic.gram.factory import make_feature_stack
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import StackFactors
@@ -82,7 +81,7 @@ def one_run(n: int, rank: int, rate: float) -> Run:
     X, y = samples(n)
     rows, specs = open_rows(X), lay_specs(read_kernels(family(Gaussian(), width=WIDTHS)), X)
     start = time.perf_counter()
-    kernel_set = FeatureMaps.fit(KernelSet, specs, rows, "trace", rank=rank, random_state=0)
+    kernel_set = FeatureMaps.fit(specs, rows, "trace", rank=rank, random_state=0)
     stack = make_feature_stack(kernel_set, rows)
     filled = time.perf_counter()
     with Counter() as counter:

@@ -51,7 +51,7 @@ def each(estimators, *cases):
             ({"weights": [1.0]}, ValueError, r"weights has shape \(1,\), but there are 2 kernels"),
             ({"weights": [[1.0, 1.0]]}, ValueError, "weights has shape"),
             ({"weights": [1.0, np.nan]}, ValueError, "weights=.*NaN"),
-            ({"weights": "equal"}, ValueError, "weights='equal': give 'uniform', 'product', 2 numbers, or None"),
+            ({"weights": "equal"}, ValueError, "weights='equal': give 'uniform', 2 numbers, or None"),
             ({"weights": ["a", "b"]}, TypeError, "weights=.*2 numbers"),
             ({"penalties": [1.0, 0.0]}, ValueError, r"penalties=\[1.0, 0.0\]: .*positive"),
             ({"penalties": [-1.0, 2.0]}, ValueError, "penalties=.*positive"),

@@ -79,7 +79,7 @@ GRAPH = np.abs(np.subtract.outer(ROWS, ROWS)) == 1
 MODELS = {
     "classifier": (MKLClassifier(class_weight={0: 1.0, 1: 2.0, 2: 1.0}), X, Y),
     "text classes": (MKLClassifier(normalize="centered", slack=2, C="learn"), X, TWO),
-    "product": (MKLClassifier(weights="product", normalize="diagonal"), X, TWO),
+    "uniform": (MKLClassifier(weights="uniform", normalize="diagonal"), X, TWO),
     "joint": (MKLClassifier(multi_class="joint", norm=2), X, Y),
     "tuned": (MKLClassifierCV(Cs=[1, 10], cv=2, calibration="isotonic"), X, Y),
     "survival": (MKLSurvival(), X, np.column_stack([X[:, 0] > X[:, 0].min(), np.exp(X[:, 1])])),
@@ -345,8 +345,16 @@ def test_a_newer_form_says_what_to_install(model_file):
         members["schema.json"] = b"of another kind"
 
     rewritten(model_file, change)
-    with pytest.raises(ValueError, match=r"has format 2, .* reads up to 1: install kernelmosaic 7\.8\.9 or newer"):
+    with pytest.raises(ValueError, match=r"has format 3, .* reads format 2: install kernelmosaic 7\.8\.9 or newer"):
         load(model_file)
+
+
+def test_an_older_form_says_to_fit_again_or_what_to_install(model_file):
+    rewritten(model_file, lambda members, header: header.update(format_version=1, kernelmosaic_version="0.0.9"))
+    advice = r"has format 1, .* reads format 2: fit and save the model again, or install kernelmosaic 0\.0\.9, which"
+    for read in (load, persistence.info):
+        with pytest.raises(ValueError, match=advice):
+            read(model_file)
 
 
 @pytest.mark.parametrize("version", [0, -1, "1", True, None, 1.0])
@@ -362,7 +370,7 @@ def test_another_scikit_learn_is_warned_of(model_file):
         load(model_file)
 
 
-@pytest.mark.parametrize(("version", "warns"), [("99.0.0", True), ("99.1.0rc1", True), ("0.1.0", False)])
+@pytest.mark.parametrize(("version", "warns"), [("99.0.0", True), ("99.1.0rc1", True), ("0.0.9", False)])
 def test_a_newer_kernelmosaic_is_warned_of(model_file, version, warns):
     rewritten(model_file, lambda members, header: header.update(kernelmosaic_version=version))
     with warnings.catch_warnings(record=True) as caught:

@@ -34,7 +34,7 @@ from kernelmosaic import __version__
 from kernelmosaic.files import write_bytes
 
 #: Raised whenever files written before could no longer be read as they are.
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 _HEADER = "kernelmosaic.json"
 _MODEL = "the path of a file that save or `kernelmosaic fit` wrote"
@@ -53,35 +53,6 @@ _HOMES = (
     "estimators",
     "model_selection",
 )
-#: Classes and attributes that have other names than in version 0.1.
-_RENAMED = {
-    "kernelmosaic.kernels.correlation.Correlation": "kernelmosaic.kernels.profiles.Correlation",
-    "kernelmosaic.kernels.diffusion.Diffusion": "kernelmosaic.kernels.matrices.Diffusion",
-    "kernelmosaic.kernels.family.PerColumn": "kernelmosaic.kernels.views.PerColumn",
-    "kernelmosaic.kernels.fft.FFT": "kernelmosaic.kernels.profiles.FFT",
-    "kernelmosaic.kernels.matrix_rows._Prepared": "kernelmosaic.kernels.matrices._Prepared",
-    "kernelmosaic.kernels.polynomial.Polynomial": "kernelmosaic.kernels.linear.Polynomial",
-    "kernelmosaic.kernels.precomputed.Precomputed": "kernelmosaic.kernels.matrices.Precomputed",
-    "kernelmosaic.kernels.smith_waterman.SmithWaterman": "kernelmosaic.kernels.strings.SmithWaterman",
-    "kernelmosaic.kernels.spectrum.Spectrum": "kernelmosaic.kernels.strings.Spectrum",
-    "kernelmosaic.kernels.weighted_degree.WeightedDegree": "kernelmosaic.kernels.strings.WeightedDegree",
-    "kernelmosaic.gating.softmax.Softmax": "kernelmosaic.gating.Softmax",
-    "kernelmosaic.gating.sigmoid.Sigmoid": "kernelmosaic.gating.Sigmoid",
-    "kernelmosaic.gating.gaussian.GaussianGating": "kernelmosaic.gating.GaussianGating",
-    "kernelmosaic.gating.constant.Constant": "kernelmosaic.gating.Constant",
-    "kernelmosaic.model_selection.five_by_two.FiveByTwoFold": "kernelmosaic.model_selection.folds.FiveByTwoFold",
-    "kernelmosaic.gram.mosaic.Mosaic": "kernelmosaic.gram.kernel_set.KernelSet",
-    "kernelmosaic.gram.mosaic.Piece": "kernelmosaic.gram.kernel_set.FittedKernel",
-    "kernelmosaic.gram.product.ProductMosaic": "kernelmosaic.gram.kernel_set.ProductKernelSet",
-    "kernelmosaic.gram.feature_mosaic.FeatureMosaic": "kernelmosaic.gram.feature_maps.FeatureMaps",
-    "kernelmosaic.gram.features.NystroemMap": "kernelmosaic.gram.feature_maps.NystroemMap",
-    "kernelmosaic.gram.features.ColumnsMap": "kernelmosaic.gram.feature_maps.ColumnsMap",
-    "kernelmosaic.gram.features.FourierMap": "kernelmosaic.gram.feature_maps.FourierMap",
-    # `Expansion` itself reads the state that these had.
-    "kernelmosaic.estimators._feature_expansion.FeatureExpansion": "kernelmosaic.estimators._expansion.Expansion",
-    "kernelmosaic.estimators._gated_expansion.GatedExpansion": "kernelmosaic.estimators._expansion.Expansion",
-}
-_RENAMED_ATTRIBUTES = {"mosaic": "kernel_set", "pieces": "fitted"}
 #: Modules that need one of these packages hold compiled loops and the like, no part of a model.
 _LATE = tuple(f"_{package}_" for package in ("numba", "torch", "dask", "distributed", "clarabel", "parasail"))
 
@@ -185,7 +156,7 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = (), max_bytes
     Raises
     ------
     ValueError
-        If the file is not a model file, is damaged or changed, holds other types, is of a newer form, or unpacks to
+        If the file is not a model file, is damaged or changed, holds other types, is of another form, or unpacks to
         more than `max_bytes`.
 
     Warns
@@ -215,8 +186,6 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = (), max_bytes
             UserWarning,
             stacklevel=2,
         )
-    if header.kernelmosaic_version.startswith("0.1."):
-        data = _with_new_names(data)
     try:
         unknown = _unknown_types(data, trusted)
     except Exception as error:  # whatever a schema made by hand provokes
@@ -342,28 +311,6 @@ def _with_header(data: bytes, estimator: str) -> bytes:
     return buffer.getvalue()
 
 
-def _with_new_names(data: bytes) -> bytes:
-    """Return the archive with the classes and attributes of version 0.1 under the names they have now."""
-
-    def renamed(node: Any) -> Any:
-        if isinstance(node, list):
-            return [renamed(one) for one in node]
-        if not isinstance(node, dict):
-            return node
-        node = {_RENAMED_ATTRIBUTES.get(key, key): renamed(value) for key, value in node.items()}
-        full = f"{node.get('__module__')}.{node.get('__class__')}"
-        if full in _RENAMED:
-            node["__module__"], _, node["__class__"] = _RENAMED[full].rpartition(".")
-        return node
-
-    out = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as new:
-        for name in old.namelist():
-            content = old.read(name)
-            new.writestr(name, json.dumps(renamed(json.loads(content))) if name == "schema.json" else content)
-    return out.getvalue()
-
-
 def _digest(archive: zipfile.ZipFile) -> str:
     total = hashlib.sha256()
     for name in sorted(set(archive.namelist()) - {_HEADER}):
@@ -419,11 +366,13 @@ def _check_format(given: dict[str, Any], path: Any) -> None:
     version = given.get("format_version")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise ValueError(f"{path} is damaged or was changed: format_version is {version!r}.")
-    if version > FORMAT_VERSION:
+    if version != FORMAT_VERSION:
         writer = given.get("kernelmosaic_version", "unknown")
+        newer = f"install kernelmosaic {writer} or newer, which wrote it"
+        older = f"fit and save the model again, or install kernelmosaic {writer}, which wrote it"
         raise ValueError(
-            f"{path} has format {version}, and kernelmosaic {__version__} reads up to {FORMAT_VERSION}: install "
-            f"kernelmosaic {writer} or newer, which wrote it."
+            f"{path} has format {version}, and kernelmosaic {__version__} reads format {FORMAT_VERSION}: "
+            f"{newer if version > FORMAT_VERSION else older}."
         )
 
 

@@ -46,7 +46,7 @@ def matrices() -> np.ndarray:
 def fitted_maps() -> FeatureMaps:
     kernels = [(f"kernel {m}", Linear(), own) for m, own in enumerate(COLUMNS)]
     specs = lay_specs(read_kernels(kernels), X)
-    return FeatureMaps.fit(KernelSet, specs, open_rows(X), None, None, "nystroem", 5, 0)
+    return FeatureMaps.fit(specs, open_rows(X), None, None, "nystroem", 5, 0)
 
 
 def combined(Ks: np.ndarray, gates: np.ndarray | None = None) -> np.ndarray:

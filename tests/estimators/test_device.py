@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from functools import reduce
+from operator import mul
 
 import numpy as np
 import pytest
@@ -35,7 +37,7 @@ FITS = {
     "sparse": (MKLClassifier(KERNELS, tol=1e-6), Y),
     "power norm": (MKLClassifier(KERNELS, norm=2, tol=1e-6), Y),
     "given weights": (MKLClassifier(KERNELS, weights="uniform", tol=1e-7), Y),
-    "product": (MKLClassifier(KERNELS, weights="product", tol=1e-7), Y),
+    "product": (MKLClassifier([reduce(mul, KERNELS)], tol=1e-7), Y),
     "squared slack": (MKLClassifier(KERNELS, slack=2, tol=1e-6), Y),
     "learned C": (MKLClassifier(KERNELS, C="learn", slack=2, tol=1e-5), Y),
     "one versus rest": (MKLClassifier(KERNELS, tol=1e-6), THREE),

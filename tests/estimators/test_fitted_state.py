@@ -86,8 +86,3 @@ def test_model_files_keep_what_predictions_take(tmp_path):
     expected = model.decision_function(X)
     save(model.set_params(kernels=[Spectrum(2)]), tmp_path / "model.skops")
     assert_array_equal(load(tmp_path / "model.skops").decision_function(X), expected)
-    # A file written before models kept this has parameters only.
-    older, X, _ = fitted(MKLClassifier)
-    del older._fit_input
-    save(older, tmp_path / "older.skops")
-    assert_array_equal(load(tmp_path / "older.skops").decision_function(X), expected)

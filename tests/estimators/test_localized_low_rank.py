@@ -16,7 +16,7 @@ from kernelmosaic import LocalizedMKLClassifier, LocalizedMKLOneClass, Localized
 from kernelmosaic.estimators._expansion import _BLOCK_BYTES
 from kernelmosaic.estimators._gate_inputs import GateInputs
 from kernelmosaic.gating import GATINGS, Softmax
-from kernelmosaic.gram import KernelSet, feature_maps
+from kernelmosaic.gram import feature_maps
 from kernelmosaic.gram.factory import make_feature_stack
 from kernelmosaic.gram.feature_maps import FeatureMaps, FitOptions
 from kernelmosaic.gram.feature_stack import StoredFeatures
@@ -122,7 +122,7 @@ def test_predictions_are_those_of_a_loop(approximation, target):
 def feature_stack(rank=12, kernels=KERNELS):
     rows = open_rows(X)
     specs = lay_specs(read_kernels(kernels), X)
-    kernel_set = FeatureMaps.fit(KernelSet, specs, rows, "trace", None, "nystroem", rank, 0)
+    kernel_set = FeatureMaps.fit(specs, rows, "trace", None, "nystroem", rank, 0)
     return make_feature_stack(kernel_set, rows)
 
 

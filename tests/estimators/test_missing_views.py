@@ -347,7 +347,6 @@ def test_what_cannot_be_completed_is_refused():
         r"kernel 'b': X\[5\] contains NaN in 1 of 4 columns": (MKLClassifier(KERNELS), changed(X, 5, 3)),
         r"missing='mean': choose one of 'neighbors', 'zero'": (MKLClassifier(KERNELS, missing="mean"), X),
         r"approximation='nystroem': X contains NaN": (MKLClassifier(KERNELS, approximation="nystroem"), partial),
-        r"weights='product': X lacks views": (MKLClassifier(KERNELS, weights="product"), partial),
     }
     for words, (model, samples) in refused.items():
         with pytest.raises(ValueError, match=words):

@@ -43,7 +43,7 @@ def heard(estimator, X, y=Y):
         MKLClassifier(),
         MKLClassifier(approximation="nystroem", rank=5, random_state=0),
         MKLClassifier([Linear() + Gaussian()], weights="uniform"),
-        MKLClassifier(weights="product"),
+        MKLClassifier([Linear() * Gaussian()], weights="uniform"),
         MKLRegressor(Gaussian()),
         MKLOneClass(Polynomial()),
         BilinearMKLClassifier(Linear()),

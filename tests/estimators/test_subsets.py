@@ -197,7 +197,6 @@ def test_repeated_and_constant_columns(samples):
         ({"norm": "elastic"}, "norm='elastic' needs all kernels"),
         ({"solver": "silp"}, "solver='silp' needs all kernels"),
         ({"weights": "uniform"}, "weights='uniform' needs all kernels"),
-        ({"weights": "product"}, "weights='product' needs all kernels"),
         ({"penalties": "eigenvalue"}, "penalties='eigenvalue' needs all kernels"),
         ({"C": "learn", "slack": 2}, "C='learn' needs all kernels"),
         ({"normalize": "centered"}, "normalize='centered': kernels of Subsets"),

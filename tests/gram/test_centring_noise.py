@@ -73,7 +73,7 @@ def test_matrices_in_single_precision_are_rounded_after_centring():
 def test_features_of_a_constant_kernel_become_zero(kernel, approximation):
     samples = np.full((41, 3), np.pi)
     fitted = FeatureMaps.fit(
-        KernelSet, [KernelSpec("only", kernel, None)], open_rows(samples), "centered", None, approximation, 20, 0
+        [KernelSpec("only", kernel, None)], open_rows(samples), "centered", None, approximation, 20, 0
     )
     assert_array_equal(next(fitted.blocks(samples, [0]))[1], 0.0)
 
@@ -82,7 +82,7 @@ def test_features_of_a_constant_kernel_become_zero(kernel, approximation):
 def test_features_of_wide_gaussians_keep_their_shape_or_become_zero():
     for width in 10.0 ** np.arange(2, 11):
         fitted = FeatureMaps.fit(
-            KernelSet, [KernelSpec("only", Gaussian(width), None)], open_rows(X), "centered", None, "nystroem", 60, 0
+            [KernelSpec("only", Gaussian(width), None)], open_rows(X), "centered", None, "nystroem", 60, 0
         )
         Z = next(fitted.blocks(X, [0]))[1]
         if Z.any():
@@ -180,7 +180,7 @@ def test_linear_features_far_from_the_origin_keep_their_digits():
     for offset in 10.0 ** np.arange(0, 15):
         samples = X + offset
         maps = FeatureMaps.fit(
-            KernelSet, [KernelSpec("only", Linear(), None)], open_rows(samples), "centered", None, "nystroem", 60, 0
+            [KernelSpec("only", Linear(), None)], open_rows(samples), "centered", None, "nystroem", 60, 0
         )
         Z = next(maps.blocks(samples, [0]))[1]
         if Z.any():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from kernelmosaic.gram import KernelSet, ProductKernelSet, make_feature_stack, make_stack
+from kernelmosaic.gram import KernelSet, make_feature_stack, make_stack
 from kernelmosaic.gram.feature_maps import ColumnsMap, FeatureMaps, FourierMap, NystroemMap
 from kernelmosaic.gram.feature_stack import HOST, ComputedFeatures, StoredFeatures
 from kernelmosaic.gram.row_blocks import open_rows
@@ -25,10 +25,10 @@ def tiles_of(kernels, samples):
     return lay_specs(read_kernels(kernels), samples)
 
 
-def fit(kernels, samples, rank=500, normalize=None, weight=None, approximation="nystroem", rule=KernelSet, seed=0):
+def fit(kernels, samples, rank=500, normalize=None, weight=None, approximation="nystroem", seed=0):
     rows = open_rows(samples)
     kernel_set = FeatureMaps.fit(
-        rule, tiles_of(kernels, samples), rows, normalize, weight, approximation, rank, random_state=seed
+        tiles_of(kernels, samples), rows, normalize, weight, approximation, rank, random_state=seed
     )
     return kernel_set, make_feature_stack(kernel_set, rows)
 
@@ -40,8 +40,8 @@ def approximated(stack):
     )
 
 
-def exact(kernels, samples, normalize=None, weight=None, rule=KernelSet):
-    kernel_set = rule.fit(tiles_of(kernels, samples), samples, normalize, weight)
+def exact(kernels, samples, normalize=None, weight=None):
+    kernel_set = KernelSet.fit(tiles_of(kernels, samples), samples, normalize, weight)
     return make_stack(kernel_set, kernel_set.views(samples), dtype=np.float64).matrices
 
 
@@ -79,9 +79,10 @@ def test_sparse_samples_with_more_columns_than_anyone_could_store():
 
 
 def test_a_product_of_kernels_is_one_kernel():
-    kernels = [("a", Gaussian(2.0), [0, 1]), ("b", Polynomial(2), [2, 3])]
-    _, stack = fit(kernels, X, normalize="trace", rule=ProductKernelSet)
-    K = exact(kernels, X, "trace", rule=ProductKernelSet)
+    kernels = [("both", Gaussian(2.0) * Polynomial(2), [0, 1])]
+    _, stack = fit(kernels, X, normalize="trace")
+    K = exact(kernels, X, "trace")
+    assert len(K) == 1
     np.testing.assert_allclose(approximated(stack), K, atol=1e-8 * K.max())
 
 
@@ -154,7 +155,7 @@ def test_fourier_features_approach_the_kernel_with_the_root_of_the_rank(kernel, 
         specs, rows = tiles_of([kernel], X), open_rows(X)
         squares = []
         for seed in range(4):  # pairs share their frequencies, so that one draw may be good or bad for all of them
-            kernel_set = FeatureMaps.fit(KernelSet, specs, rows, None, None, "fourier", rank, random_state=seed)
+            kernel_set = FeatureMaps.fit(specs, rows, None, None, "fourier", rank, random_state=seed)
             assert isinstance(kernel_set.maps[0], FourierMap)
             Z = approximated(StoredFeatures.fill(kernel_set, rows, np.float64))[0]
             np.testing.assert_allclose(np.diag(Z), np.diag(K), rtol=1e-9)
@@ -190,8 +191,6 @@ def test_what_cannot_be_served_says_so():
     for rank in (0, 2.5, True, "many"):
         with pytest.raises(ValueError, match="rank="):
             fit([Gaussian(1.0)], X, rank=rank)
-    with pytest.raises(ValueError, match="weights='product'"):
-        fit([Gaussian(1.0), Gaussian(2.0)], X, approximation="fourier", rule=ProductKernelSet)
 
 
 # ---- the stack: every operation against the matrices
@@ -200,7 +199,7 @@ def test_what_cannot_be_served_says_so():
 @pytest.fixture(params=["stored", "computed"])
 def stack(request, monkeypatch):
     rows = open_rows(X)
-    kernel_set = FeatureMaps.fit(KernelSet, tiles_of(KERNELS, X), rows, "trace", rank=12, random_state=0)
+    kernel_set = FeatureMaps.fit(tiles_of(KERNELS, X), rows, "trace", rank=12, random_state=0)
     if request.param == "stored":
         stored = make_feature_stack(kernel_set, rows)
         assert isinstance(stored, StoredFeatures)
@@ -254,7 +253,7 @@ def test_the_combined_kernel_does_to_vectors_what_its_matrix_does(stack, gated):
 
 def test_how_features_are_kept_depends_on_the_budget():
     rows = open_rows(X)
-    kernel_set = FeatureMaps.fit(KernelSet, tiles_of([Gaussian(2.0)], X), rows, None, rank=20, random_state=0)
+    kernel_set = FeatureMaps.fit(tiles_of([Gaussian(2.0)], X), rows, None, rank=20, random_state=0)
     small = 5 * 8 * 21**2
     assert make_feature_stack(kernel_set, rows, small + 8 * 60 * 20).dtype == np.float64
     few = replace(HOST, double_bytes=100)

@@ -13,7 +13,6 @@ from kernelmosaic import backend
 from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram import ComputedStack, DenseGram, KernelSet, StoredStack, make_stack
 from kernelmosaic.gram import kernel_set as kernel_set_module
-from kernelmosaic.gram.kernel_set import ProductKernelSet
 from kernelmosaic.kernels import Correlation, Gaussian, Kernel, Laplacian, Linear, Polynomial, Precomputed, family
 from kernelmosaic.kernels.views import lay_specs, read_kernels
 
@@ -232,8 +231,7 @@ def test_compiled_passes_agree_with_plain_ones(dtype, monkeypatch):
 
 @pytest.mark.parametrize("n_threads", [1, 3])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("rule", [KernelSet, ProductKernelSet])
-def test_matrices_filled_by_squares_are_those_of_the_formulas(rule, dtype, n_threads, monkeypatch):
+def test_matrices_filled_by_squares_are_those_of_the_formulas(dtype, n_threads, monkeypatch):
     monkeypatch.setattr(backend, "allowed_threads", lambda: n_threads)
     monkeypatch.setattr(backend, "_WORTH_THREADS", 0)
     X = np.random.default_rng(3).normal(size=(555, 3))  # two squares a side, and one that is not whole
@@ -249,14 +247,14 @@ def test_matrices_filled_by_squares_are_those_of_the_formulas(rule, dtype, n_thr
     rows = np.arange(555).reshape(-1, 1)
     table = np.hstack([X, rows])
     entries = [(f"{m}", kernel, [3] if kernel is given else [0, 1, 2]) for m, kernel in enumerate(kernels)]
-    kernel_set = rule.fit(lay_specs(read_kernels(entries), table), table, None)
+    kernel_set = KernelSet.fit(lay_specs(read_kernels(entries), table), table, None)
     filled = make_stack(kernel_set, kernel_set.views(table), dtype=dtype).matrices
     whole = np.array([kernel.fit(rows)(rows) if kernel is given else kernel.fit(X)(X) for kernel in kernels])
     close = {"rtol": 3e-5, "atol": 3e-6} if dtype == np.float32 else {"rtol": 1e-9, "atol": 1e-12}
-    np.testing.assert_allclose(filled, whole if rule is KernelSet else whole.prod(0)[None], **close)
+    np.testing.assert_allclose(filled, whole, **close)
     for K in filled:
         assert np.array_equal(K, K.T)
-    assert len(filled) == 1 or np.array_equal(np.diagonal(filled[:5], axis1=1, axis2=2), np.ones((5, 555)))
+    assert np.array_equal(np.diagonal(filled[:5], axis1=1, axis2=2), np.ones((5, 555)))
 
 
 @pytest.mark.parametrize("shape", [(16, 16), (33, 7), (5, 40), (1, 1)])

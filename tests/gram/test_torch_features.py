@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kernelmosaic import MKLClassifier, MKLRegressor
-from kernelmosaic.gram import KernelSet, factory, feature_stack
+from kernelmosaic.gram import factory, feature_stack
 from kernelmosaic.gram.factory import make_feature_stack
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.predictions import feature_products
@@ -29,7 +29,7 @@ def make_stacks(approximation, normalize, n=60, options=None):
     X = np.random.RandomState(0).randn(n, 4) + 3.0
     rows = open_rows(X)
     specs = lay_specs(read_kernels(KERNELS[approximation]), X)
-    kernel_set = FeatureMaps.fit(KernelSet, specs, rows, normalize, None, approximation, 12, 0)
+    kernel_set = FeatureMaps.fit(specs, rows, normalize, None, approximation, 12, 0)
     return make_feature_stack(kernel_set, rows), make_feature_stack(kernel_set, rows, device="cpu", options=options)
 
 
@@ -128,7 +128,7 @@ def test_features_beyond_the_budget_are_computed_on_the_device_in_every_pass(app
     settings = {"approximation": approximation, "rank": 20, "random_state": 0, "tol": 1e-5}
     kernels = [Gaussian(1.0), Gaussian(3.0)]
     rows = open_rows(X)
-    maps = FeatureMaps.fit(KernelSet, lay_specs(read_kernels(kernels), X), rows, "trace", None, approximation, 20, 0)
+    maps = FeatureMaps.fit(lay_specs(read_kernels(kernels), X), rows, "trace", None, approximation, 20, 0)
     stack = make_feature_stack(maps, rows, 200_000, "cpu")
     assert isinstance(stack, feature_stack.ComputedFeatures)
     assert max(strip.stop - strip.start for strip in stack.strips()) * 40 * 8 * 3 < 200_000

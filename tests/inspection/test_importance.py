@@ -139,7 +139,5 @@ def test_errors_say_what_would_do():
         kernel_importance(MKLClassifier(VIEWS), X, y, n_repeats=0)
     with pytest.raises(ValueError, match="'first' is the only one"):
         kernel_importance(MKLClassifier(VIEWS[:1]), X, y)
-    with pytest.raises(ValueError, match="is the only one"):
-        kernel_importance(MKLClassifier(VIEWS, weights="product"), X, y)
     with pytest.raises(ValueError, match="scoring"):
         kernel_importance(MKLClassifier(VIEWS), X, y, scoring="nothing")

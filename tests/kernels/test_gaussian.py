@@ -92,13 +92,6 @@ def test_a_family_of_factors_follows_the_scale_of_the_data():
         family(Linear(), factor=[1])
 
 
-def test_kernels_of_older_model_files_have_no_factor():
-    old = Gaussian("nearest").fit(data("plain"))
-    del old.__dict__["factor"]
-    assert repr(old) == "Gaussian(width='nearest')"
-    assert_allclose(clone(old).fit(data("plain")).width_, old.width_)
-
-
 @pytest.mark.parametrize("factor", [0, -1.0, np.nan, np.inf, True, "2", None, [1.0]])
 def test_bad_factors_are_named(factor):
     for use in (Gaussian(factor=factor).fit, Gaussian(2.0, factor)):

@@ -79,9 +79,7 @@ def test_stacks(device, dtype):
 @pytest.mark.parametrize("approximation", ["nystroem", "fourier"])
 def test_features(approximation, device):
     need(device)
-    fitted = FeatureMaps.fit(
-        KernelSet, [KernelSpec("g", Gaussian(2.0), None)], open_rows(X), None, None, approximation, 80, 0
-    )
+    fitted = FeatureMaps.fit([KernelSpec("g", Gaussian(2.0), None)], open_rows(X), None, None, approximation, 80, 0)
     left, right = (next(fitted.blocks(A, [0]))[1] for A in (Z, X))
     if approximation == "nystroem":  # every sample is a landmark: the features are exact, up to their cut-off
         expected = bell(Z, X)
@@ -98,9 +96,7 @@ def test_features(approximation, device):
 
 def test_fourier_features_of_sparse_and_dense_samples_agree():
     near = X - OFFSET + 2.0
-    fitted = FeatureMaps.fit(
-        KernelSet, [KernelSpec("g", Gaussian(2.0), None)], open_rows(near), None, None, "fourier", 40, 0
-    )
+    fitted = FeatureMaps.fit([KernelSpec("g", Gaussian(2.0), None)], open_rows(near), None, None, "fourier", 40, 0)
     dense, thin = (next(fitted.blocks(A, [0]))[1] for A in (near, sparse.csr_matrix(near)))
     assert_allclose(thin, dense, atol=1e-12)
 

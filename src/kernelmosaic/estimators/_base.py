@@ -167,7 +167,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
     # Where the last fit computed, which a tensor on a device may say, too.
     _fit_device: str | None = None
     # What samples the last fit took, which is what predictions take.
-    _fit_input: dict[str, Any] | None = None
+    _fit_input: dict[str, Any]
 
     # What a subclass names -----------------------------------------------------------------------------------------
 
@@ -210,7 +210,6 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         on_gpu = str(self._fit_device).startswith("cuda") and self.approximation is None
         return KernelOptions(
             entries=self._read_kernels(),
-            product=isinstance(self.weights, str) and self.weights == "product",
             normalize=self.normalize,
             approximation=self.approximation,
             rank=self.rank,
@@ -315,8 +314,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         if reset:
             self._fit_device = tensor_device(X) if self.device is None else str(require_device(self.device))
             self._fit_input = self._input_rules()
-        # Parameters may have changed since the fit. Models saved before the rules were kept have their parameters only.
-        rules = self._input_rules() if self._fit_input is None else self._fit_input
+        rules = self._fit_input  # parameters may have changed since the fit
         X, y = to_host(X), tuple(map(to_host, y))
         check_approximation(rules["approximation"], X)
         if rules["approximation"] is not None and is_streamed(X):
@@ -437,7 +435,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         Parameters
         ----------
         costs : array-like of shape (P,)
-            What evaluating each kernel costs; a product of kernels counts as one.
+            What evaluating each kernel costs.
         """
         check_is_fitted(self)
         given, costs = costs, numbers("costs", costs, len(self.kernel_names_))

@@ -241,9 +241,6 @@ class Expansion:
         # Rows of its own cost a kernel what it shares with others: a few samples to leave out are not worth it.
         return counted if self.skip and len(counted) < _WORTH_SKIPPING * len(everyone) else everyone
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state if "sums" in state else _state_of_version_0_1(**state))
-
 
 @dataclass(frozen=True)
 class PartialSums(SupportSums):
@@ -346,20 +343,3 @@ def _joined(parts: Iterable[tuple[slice, int, Array]], kernels: Sequence[int]) -
         found.setdefault(k, []).append(values)
     for k, strips in found.items():
         yield kernels[k], np.concatenate(strips)
-
-
-def _state_of_version_0_1(kernel_set: Any, device: str | None = None, **old: Any) -> dict[str, Any]:
-    """Return the state of an `Expansion` from that of the three classes that version 0.1 had in its place."""
-    if "coefficients" in old:  # GatedExpansion, which kept all kernels
-        outputs, P = old["coefficients"].shape[:2]
-        sums: Any = SupportSums(kernel_set, old["support"], hide_rounding(old["coefficients"]))
-        rest = {"eta": np.ones((outputs, P)), "kept": np.arange(P), "n_kernels": P}
-    else:
-        eta = old["eta"]
-        rest = {"eta": eta, "kept": old["active"], "n_kernels": old["n_kernels"]}
-        if "w" in old:  # FeatureExpansion, whose weight vectors had the weights in them
-            w = [one / np.where(weights == 0, 1.0, weights) for one, weights in zip(old["w"], eta.T, strict=True)]
-            sums = FeatureSums(kernel_set, w)
-        else:
-            sums = SupportSums(kernel_set, old["support"], old["beta"])
-    return {"sums": sums, "device": device, "skip": old.get("skip", True), **rest}

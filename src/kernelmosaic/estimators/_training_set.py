@@ -32,7 +32,6 @@ from kernelmosaic.estimators._expansion import (
 from kernelmosaic.gram import (
     GramStack,
     KernelSet,
-    ProductKernelSet,
     StoredStack,
     SubsetKernels,
     SubsetStack,
@@ -79,8 +78,6 @@ class KernelOptions:
     ----------
     entries : list of Entry
         The kernels.
-    product : bool
-        Whether they are multiplied into one kernel.
     normalize : str or None
         How they are put on one scale.
     approximation : str or None
@@ -102,7 +99,6 @@ class KernelOptions:
     """
 
     entries: list[Entry]
-    product: bool
     normalize: str | None
     approximation: str | None
     rank: Any
@@ -291,11 +287,12 @@ class ExactSet(TrainingSet):
         # Which views the samples have, (n, P), if some lack one; and what to do about those that do, now or later.
         self.present, self.missing = present, None
         if present is None:
-            self.kernel_set = _rule(options).fit(specs, X, options.normalize, counted.weight)
+            kind: Any = SubsetKernels if _is_generated(options) else KernelSet
+            self.kernel_set = kind.fit(specs, X, options.normalize, counted.weight)
         else:
             _check_completable(options)
             self.kernel_set = KernelSet.fit(specs, X, options.normalize, counted.weight, present)
-        if options.missing is None or options.product or sparse.issparse(X) or not may_lack(specs):
+        if options.missing is None or sparse.issparse(X) or not may_lack(specs):
             self.views = self.kernel_set.views(X)
         else:
             self.missing = MissingViews(options.missing, self.kernel_set, X, present)
@@ -405,8 +402,6 @@ class ExactSet(TrainingSet):
         if self.present is not None:  # what stands in for a view has a diagonal of its own
             return np.array([np.diagonal(K) for K in self.stack.matrices], dtype=np.float64)  # type: ignore[attr-defined]
         removed = np.array([one.normalization.removed for one in self.kernel_set.fitted])
-        if len(removed) != len(self.kernel_set):  # a product of kernels
-            return self.diagonals()
         return np.asarray(self.diagonals() + removed[:, np.newaxis])
 
 
@@ -446,7 +441,6 @@ class FeatureSet(TrainingSet):
         assert options.approximation is not None
         with one_blas_thread():
             self.kernel_set = FeatureMaps.fit(
-                _rule(options),
                 specs,
                 self.rows,
                 options.normalize,
@@ -510,20 +504,11 @@ class FeatureSet(TrainingSet):
 
 def _check_completable(options: KernelOptions) -> None:
     """Refuse views that samples lack where there is no matrix of each kernel, on the host, to complete."""
-    if options.product:
-        raise ValueError("weights='product': X lacks views of some samples, which a sum of kernels serves only.")
     if options.device is not None:
         raise ValueError(
             f"device={options.device!r}: X lacks views of some samples, which are completed on the host; use "
             "device=None."
         )
-
-
-def _rule(options: KernelOptions) -> Any:
-    if _is_generated(options):
-        return SubsetKernels
-    # Multiplied kernels are one kernel: there are no weights to learn between them.
-    return ProductKernelSet if options.product else KernelSet
 
 
 def _is_generated(options: KernelOptions) -> bool:

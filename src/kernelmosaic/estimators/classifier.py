@@ -46,9 +46,8 @@ class MKLClassifier(BaseMKLClassifier):
         are less uneven: l1_ratio · Σ θ_m + (1 − l1_ratio) · ‖θ‖₂ = 1 with θ_m = d_m² η_m.
     l1_ratio : float, default=0.5
         With ``norm="elastic"``, from 0 (that of ``norm=2``) to 1 (that of ``norm=1``).
-    weights : {"uniform", "product"}, array-like of shape (P,) or None, default=None
-        None learns the weights; ``"uniform"`` gives each kernel 1/P; an array is kept as it is; ``"product"``
-        multiplies the kernels, entry by entry, into one.
+    weights : "uniform", array-like of shape (P,) or None, default=None
+        None learns the weights; ``"uniform"`` gives each kernel 1/P; an array is kept as it is.
     penalties : array-like of shape (P,), "eigenvalue" or None, default=None
         The d_m; None means ones; ``"eigenvalue"`` takes the number of eigenvalues above ½ to the power `penalty_power`.
     penalty_power : float, default=0.5
@@ -156,10 +155,6 @@ class MKLClassifier(BaseMKLClassifier):
     >>> model.weights_
     array([0.5, 0.5])
     """
-
-    # Models that version 0.1 saved do not have it.
-    l1_ratio: Any = 0.5
-    missing: Any = "neighbors"
 
     _takes_subsets = True
 

@@ -183,8 +183,6 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     # Single precision would leave nothing of a small λ.
     _stack_dtype = np.float64
     _knows_probabilities = True
-    # Fitted to labels, of which a sample may have several; models that version 0.1 saved were not.
-    _has_labels = False
 
     # Fitting -------------------------------------------------------------------------------------------------------
 

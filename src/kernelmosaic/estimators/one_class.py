@@ -68,11 +68,6 @@ class MKLOneClass(OutlierMixin, BaseMKL):
     True
     """
 
-    # Models that version 0.1 saved do not have these.
-    l1_ratio: Any = 0.5
-    missing: Any = "neighbors"
-    slack: Any = 1
-
     _takes_subsets = True
 
     def __init__(

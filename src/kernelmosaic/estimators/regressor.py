@@ -65,12 +65,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     True
     """
 
-    # Models that version 0.1 saved do not have them.
-    loss: Any = "epsilon"
-    l1_ratio: Any = 0.5
-    missing: Any = "neighbors"
     epsilon: Any
-    _is_flat: bool = True
 
     _takes_subsets = True
 

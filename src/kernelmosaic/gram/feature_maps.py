@@ -83,9 +83,7 @@ class NystroemMap:
         Where L begin among the landmarks of all kernels.
     """
 
-    first: int = 0  # in model files of version 0.1, which do not say
-
-    def __init__(self, block: Block, first: int = 0) -> None:
+    def __init__(self, block: Block, first: int) -> None:
         K = np.asarray(block, dtype=np.float64)
         eigenvalues, V = eigh(0.5 * (K + K.T), check_finite=False)
         rounding = max(_ROUNDING, _ROUNDINGS * len(K) * float(np.finfo(_floating(block)).eps))
@@ -206,7 +204,6 @@ class FeatureMaps:
     @classmethod
     def fit(
         cls,
-        rule: type[KernelSet],
         specs: Sequence[KernelSpec],
         rows: RowSource,
         normalize: str | None,
@@ -221,21 +218,14 @@ class FeatureMaps:
         random = check_random_state(random_state)
         counted = np.arange(rows.shape[0]) if sample_weight is None else np.flatnonzero(sample_weight)
         looked_at = min(max(budget / (32 * rows.row_width), OPTIONS.least_rows), OPTIONS.most_rows)
-        kernel_set = _fit_kernels(rule, specs, rows, normalize, sample_weight, _some(counted, int(looked_at), random))
+        kernel_set = _fit_kernels(specs, rows, normalize, sample_weight, _some(counted, int(looked_at), random))
         ranks = check_ranks(rank, len(kernel_set))
         # Kernels that see the same columns have landmarks of their own: kernels alike span the same functions else.
         firsts, count = _apart(kernel_set.views(rows.take(slice(0, 1))), ranks, len(counted))
         chosen = kernel_set.views(rows.take(_some(counted, count, random)))
         maps, landmarks = _fit_maps(kernel_set, chosen, approximation, ranks, firsts, random)
         plain = cls(kernel_set, maps, landmarks, [0.0] * len(maps), [1.0] * len(maps))
-        if normalize != "centered":
-            return plain
-        if _is_product(kernel_set):
-            raise ValueError(
-                "normalize='centered', weights='product': in features a product is centred as a whole, not factor by "
-                "factor; choose normalize='trace', 'diagonal' or None."
-            )
-        return plain._centred(rows, sample_weight)
+        return plain._centred(rows, sample_weight) if normalize == "centered" else plain
 
     @property
     def names(self) -> list[str]:
@@ -338,7 +328,7 @@ class PlacedMaps:
                 yield m, self._finish(m, rule.features(Z, None if side is None else self.backend.asarray(side)), dtype)
         if not groups or self.landmarks is None:
             return
-        asked = None if _is_product(kernel_set) else [m for members in groups.values() for m in members]
+        asked = [m for members in groups.values() for m in members]
         samples = kernel_set.samples(views, self.backend, asked, like=self.landmarks)
         for own, members in groups.items():
             for m, block in kernel_set.blocks(samples, self.landmarks.take(slice(*own)), members):
@@ -392,7 +382,6 @@ def _some(candidates: NDArray[np.intp], count: int, random: np.random.RandomStat
 
 
 def _fit_kernels(
-    rule: type[KernelSet],
     specs: Sequence[KernelSpec],
     rows: RowSource,
     normalize: str | None,
@@ -400,17 +389,15 @@ def _fit_kernels(
     chosen: NDArray[np.intp],
 ) -> KernelSet:
     """Fit the kernels to the chosen rows; scales that are means are taken over all rows."""
-    kernel_set = rule.fit(specs, rows.take(chosen), "diagonal" if normalize == "diagonal" else None)
+    kernel_set = KernelSet.fit(specs, rows.take(chosen), "diagonal" if normalize == "diagonal" else None)
     if normalize != "trace":
         return kernel_set
-    # Factors of a product have scales of their own.
-    separate = KernelSet(kernel_set.fitted)
     share = np.ones(rows.shape[0]) if sample_weight is None else sample_weight
-    totals = np.zeros(len(separate))
+    totals = np.zeros(len(kernel_set))
     for strip in _strips(rows, 1):
-        totals += separate.diagonals(separate.views(rows.take(strip))) @ share[strip]
+        totals += kernel_set.diagonals(kernel_set.views(rows.take(strip))) @ share[strip]
     scaled = zip(kernel_set.fitted, totals / share.sum(), strict=True)
-    return rule(
+    return KernelSet(
         tuple(replace(fitted_kernel, normalization=UnitTrace().learn(float(mean))) for fitted_kernel, mean in scaled)
     )
 
@@ -428,24 +415,16 @@ def _fit_maps(
         raise ValueError(f"approximation={approximation!r}: choose one of {known}, or None for the exact kernels.")
     n = landmarks[0].shape[0]
     shuffled = take_rows(landmarks, random.permutation(n))
-    if _is_product(kernel_set) and approximation == "fourier":
-        raise ValueError("weights='product': use approximation='nystroem', which serves products of kernels.")
     maps: list[FeatureMap | NystroemMap] = []
     for m, rank in enumerate(ranks):
-        one: FeatureMap | NystroemMap | None = None
-        if not _is_product(kernel_set):
-            with named(kernel_set.names[m]):
-                one = explicit_map(approximation, kernel_set.fitted[m].kernel, landmarks[m], rank, random)
+        one: FeatureMap | NystroemMap | None
+        with named(kernel_set.names[m]):
+            one = explicit_map(approximation, kernel_set.fitted[m].kernel, landmarks[m], rank, random)
         if one is None:
             own = take_rows(shuffled, slice(firsts[m], min(firsts[m] + rank, n)))
             one = NystroemMap(next(kernel_set.blocks(own, own, [m]))[1], firsts[m])
         maps.append(one)
     return tuple(maps), shuffled if any(isinstance(one, NystroemMap) for one in maps) else []
-
-
-def _is_product(kernel_set: KernelSet) -> bool:
-    """Whether its fitted are factors of one kernel."""
-    return len(kernel_set) < len(kernel_set.fitted)
 
 
 def _strips(rows: RowSource, width: int) -> Iterator[slice]:

@@ -371,8 +371,7 @@ class ComputedStack(MatrixStack):
             one.kernel.costs_by_entries and isinstance(view, np.ndarray)
             for one, view in zip(self.kernel_set.fitted, self.samples.views, strict=True)
         ]
-        # A set with more fitted kernels than it has is a product of them.
-        return np.flatnonzero(cheap if len(cheap) == self.n_kernels else [all(cheap)]).tolist()
+        return np.flatnonzero(cheap).tolist()
 
     @property
     def stores_combined(self) -> bool:
@@ -593,10 +592,9 @@ class ComputedStack(MatrixStack):
         On the host only those in single precision, whose sums are compiled.
         """
         groups: dict[int, list[int]] = {}
-        # A set with more fitted kernels than it has is a product of them.
         here = self.backend is NUMPY
         served = not here or (self.dtype == np.float32 and self.n_samples > TINY)
-        if served and self.n_kernels == len(self.kernel_set.fitted):
+        if served:
             for m in kernels:
                 one = self.kernel_set.fitted[m]
                 # Subclasses may say something else than their parents.

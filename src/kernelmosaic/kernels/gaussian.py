@@ -42,8 +42,6 @@ class Radial(StatisticKernel):
 
     metric: ClassVar[str]
     power: ClassVar[int]
-    # Kernels in model files that are older than the parameter have none of their own.
-    factor: float = 1.0
 
     def __init__(self, width: float | str = "median", factor: float = 1.0) -> None:
         self.width = width

@@ -57,10 +57,10 @@ class FixedWeights(WeightsByRule):
 
 
 def given_weights(weights: Any, P: int) -> NDArray[np.float64]:
-    """Return weights to keep: 1/P each for "uniform", else the given ones, checked; a product is one kernel by now."""
+    """Return weights to keep: 1/P each for "uniform", else the given ones, checked."""
     if isinstance(weights, str):
-        if weights not in ("uniform", "product"):
-            raise ValueError(f"weights={weights!r}: give 'uniform', 'product', {P} numbers, or None to learn them.")
+        if weights != "uniform":
+            raise ValueError(f"weights={weights!r}: give 'uniform', {P} numbers, or None to learn them.")
         return np.full(P, 1.0 / P)
     eta = numbers("weights", weights, P)
     if np.any(eta < 0) or not np.any(eta > 0):
