@@ -267,7 +267,6 @@ MUTATIONS = (
         "return 2.0 * float(np.finfo(dtype).eps * np.sqrt(n_samples))",
         "return 0.0",
         "estimators/test_certificate.py",
-        "campaign/test_campaign.py",
     ),
     _m(
         "certified-losses-in-the-middle",
@@ -276,7 +275,6 @@ MUTATIONS = (
         "program.primal_bound(quadratic + error, forms.values, solution.intercept, forms.values_error)",
         "program.primal_bound(quadratic + error, forms.values, solution.intercept, 0.0 * forms.values_error)",
         "estimators/test_certificate.py",
-        "campaign/test_campaign.py",
     ),
     _m(
         "certified-forms-at-their-lower-end",
@@ -285,7 +283,6 @@ MUTATIONS = (
         "q = _per_kernel(forms.q + forms.q_error)",
         "q = _per_kernel(forms.q - forms.q_error)",
         "estimators/test_certificate.py",
-        "campaign/test_campaign.py",
     ),
     _m(
         "lower-bound-of-another-norm",
@@ -295,7 +292,6 @@ MUTATIONS = (
         "return constant - float(np.max(q / self.options.penalties**2))",
         "estimators/test_certificate.py",
         "contracts/test_norms.py",
-        "campaign/test_campaign.py",
     ),
     _m(
         "search-bound-of-another-norm",
@@ -313,7 +309,6 @@ MUTATIONS = (
         "lower = program.linear_bound(tau, solution.intercept) / scale",
         "lower = program.linear_bound(tau, solution.intercept)",
         "learning/test_class_wise.py",
-        "campaign/test_campaign.py",
         "estimators/test_certificate.py",
     ),
     _m(
@@ -323,7 +318,6 @@ MUTATIONS = (
         "    if not (np.isfinite(upper) and np.isfinite(lower)) or upper < lower:\n",
         "    upper = max(upper, lower)\n    if not (np.isfinite(upper) and np.isfinite(lower)):\n",
         "estimators/test_certificate.py",
-        "campaign/test_campaign.py",
     ),
     _m(
         "gap-relative-to-the-sum",
@@ -332,7 +326,6 @@ MUTATIONS = (
         "scale = max(abs(lower), abs(objective) - (upper - objective))",
         "scale = abs(lower) + abs(objective)",
         "estimators/test_certificate.py",
-        "campaign/test_campaign.py",
     ),
     _m(
         "exact-entries-ignored",
@@ -341,7 +334,6 @@ MUTATIONS = (
         "    if not stack.has_exact:\n",
         "    if True:\n",
         "estimators/test_certificate.py",
-        "campaign/test_campaign.py",
     ),
     _m(
         "gated-bound-without-quadratic",
@@ -360,7 +352,6 @@ MUTATIONS = (
         "return np.minimum(self._each_loss(residual + reach), self._each_loss(residual - reach))",
         "solvers/test_program.py",
         "estimators/test_certificate.py",
-        "campaign/test_campaign.py",
     ),
     _m(
         "linear-bound-ignores-the-sum",
@@ -370,7 +361,6 @@ MUTATIONS = (
         "sum_rounding(self.n_samples) * size",
         "solvers/test_program.py",
         "estimators/test_certificate.py",
-        "campaign/test_campaign.py",
     ),
     _m(
         "multiclass-worst-loss-one-sided",
@@ -380,7 +370,6 @@ MUTATIONS = (
         "behind += reach",
         "machines/test_multiclass.py",
         "estimators/test_certificate.py",
-        "campaign/test_campaign.py",
     ),
     _m(
         "multiclass-linear-bound-ignores-the-sums",
@@ -390,7 +379,6 @@ MUTATIONS = (
         "* size",
         "solvers/test_class_constants.py",
         "estimators/test_certificate.py",
-        "campaign/test_campaign.py",
     ),
     # Normalising -----------------------------------------------------------------------------------------------------
     _m(
