@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import kernelmosaic
+from tools.mutations import MUTATIONS, Mutation, changed, selected
 from tools.structure import BEFORE, figures_on_page, static_figures
 
 TOP = Path(__file__).parents[1]
@@ -85,6 +86,34 @@ def test_the_architectures_figures_are_about_those_of_the_tree():
     assert set(BEFORE) == set(written) == {*now, *list(BEFORE)[-1:]}
     for name in ("lines in the wheel", "files in the wheel"):
         assert now[name] <= 1.1 * written[name], f"{name}: run `python tools/structure.py --write`, and say why it grew"
+
+
+def test_every_mutation_applies_and_names_tests_that_are_there():
+    assert len({one.name for one in MUTATIONS}) == len(MUTATIONS) >= 45
+    for one in MUTATIONS:
+        before = one.path(TOP).read_text(encoding="utf-8")
+        text = one.applied(TOP)
+        assert text != before
+        compile(text, one.file, "exec")
+        assert selected(one, None)
+
+
+def test_a_mutation_whose_text_is_gone_says_so(tmp_path: Path):
+    path = tmp_path / "src/kernelmosaic/a.py"
+    path.parent.mkdir(parents=True)
+    one = Mutation("sign", "sign of a sum", "a.py", "a + b", "a - b", ("test_project.py",))
+    with pytest.raises(ValueError, match=r"sign no longer applies: there is no file src/kernelmosaic/a\.py"):
+        one.applied(tmp_path)
+    for text, count in (("a * b\n", 0), ("a + b\na + b\n", 2)):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(ValueError, match=f"mutation sign no longer applies: .* has its text {count} times"):
+            one.applied(tmp_path)
+    path.write_text("c = a + b\n", encoding="utf-8")
+    with changed(one, tmp_path):
+        assert path.read_text(encoding="utf-8") == "c = a - b\n"
+    assert path.read_text(encoding="utf-8") == "c = a + b\n"
+    with pytest.raises(ValueError, match=r"mutation sign: there is no tests/test_project\.py"):
+        selected(one, None, tmp_path)
 
 
 def test_one_version_everywhere():

@@ -1,0 +1,1086 @@
+"""Small wrong changes of the library's source, each of which some test must notice.
+
+python tools/mutations.py --list                    # names and ideas
+python tools/mutations.py --log before.jsonl        # run those that the log does not have yet
+python tools/mutations.py --only softmax-slope      # run one; the option may be repeated
+python tools/mutations.py --log after.jsonl --tests tests --timeout 3600
+python tools/mutations.py --log before.jsonl --write   # put the log into tools/mutations.md, run nothing
+
+A mutation is a piece of text that occurs exactly once in a file, and what replaces it. The runner copies the tree to a
+temporary folder, changes one file there, runs the tests that should notice it, and puts the file back; the checkout
+itself is never changed. A mutation is killed if a test fails, and has survived if all pass. The share of the killed
+ones, before and after a change of the tests, says whether they have kept their power.
+
+Code that moves takes its mutations along: whoever moves it updates `file`, `old` and `new`, and keeps the name and the
+idea. `tests/test_project.py` checks that every mutation applies.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import queue
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+TOP = Path(__file__).parents[1]
+PACKAGE = "src/kernelmosaic"
+PAGE = TOP / "tools" / "mutations.md"
+#: What the copies of the tree go without.
+LEFT_OUT = (".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", "_build", "dist")
+#: Where a log keeps the run of all selected tests on the unchanged tree.
+BASELINE = "(unchanged)"
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A wrong change.
+
+    Attributes
+    ----------
+    name, idea : str
+        What it is called, and what is wrong; both stay when the code moves.
+    file : str
+        The file, relative to the package.
+    old, new : str
+        A text that occurs exactly once in it, and what replaces it.
+    tests : tuple of str
+        Test files that should notice, relative to ``tests``, the fastest first.
+    """
+
+    name: str
+    idea: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+    def path(self, top: Path) -> Path:
+        """Return the file in a tree."""
+        return top / PACKAGE / self.file
+
+    def applied(self, top: Path) -> str:
+        """Return the text of the file with the change, or raise a ValueError that says why it does not apply."""
+        path = self.path(top)
+        if not path.is_file():
+            raise ValueError(f"mutation {self.name} no longer applies: there is no file {PACKAGE}/{self.file}.")
+        text = path.read_text(encoding="utf-8")
+        count = text.count(self.old)
+        if count != 1:
+            raise ValueError(
+                f"mutation {self.name} no longer applies: {PACKAGE}/{self.file} has its text {count} times, not once: "
+                f"{self.old!r}. Update tools/mutations.py; the idea is: {self.idea}."
+            )
+        return text.replace(self.old, self.new)
+
+
+def _m(name: str, idea: str, file: str, old: str, new: str, *tests: str) -> Mutation:
+    return Mutation(name, idea, file, old, new, tests)
+
+
+MUTATIONS = (
+    # Solvers ---------------------------------------------------------------------------------------------------------
+    _m(
+        "pair-residual-sign",
+        "sign of the change of the slopes after a pair step",
+        "solvers/pair_steps.py",
+        "np.subtract(residual, slopes, out=residual)",
+        "np.add(residual, slopes, out=residual)",
+        "solvers/test_pair_steps.py",
+        "solvers/test_smo.py",
+    ),
+    _m(
+        "compiled-pair-residual-sign",
+        "the same in the compiled loop",
+        "solvers/_numba_smo.py",
+        "value = r[s] - (change_i * k_i[s] + change_j * k_j[s])",
+        "value = r[s] - (change_i * k_i[s] - change_j * k_j[s])",
+        "solvers/test_pair_steps.py",
+        "solvers/test_smo.py",
+    ),
+    _m(
+        "tube-slope-sign",
+        "sign of the tube in the slopes of growing coefficients",
+        "solvers/pair_steps.py",
+        "rising = np.where(beta >= upper, -np.inf, np.where(beta >= 0.0, -epsilon, epsilon))",
+        "rising = np.where(beta >= upper, -np.inf, np.where(beta >= 0.0, epsilon, -epsilon))",
+        "solvers/test_pair_steps.py",
+        "solvers/test_smo.py",
+    ),
+    _m(
+        "bound-halved",
+        "upper bound C halved",
+        "machines/base.py",
+        "return sample_C, np.zeros(n_samples), 1.0",
+        "return 0.5 * sample_C, np.zeros(n_samples), 1.0",
+        "contracts/test_machines.py",
+        "estimators/test_against_libsvm.py",
+    ),
+    _m(
+        "ridge-of-squared-slack",
+        "ridge of squared slacks twice as large",
+        "machines/base.py",
+        "ridge = np.divide(1.0, sample_C,",
+        "ridge = np.divide(2.0, sample_C,",
+        "contracts/test_machines.py",
+        "estimators/test_objective.py",
+    ),
+    _m(
+        "intercept-missing",
+        "solutions without their intercept",
+        "solvers/program.py",
+        "    intercept = program.best_intercept(values)\n",
+        "    intercept = 0.0\n",
+        "solvers/test_program.py",
+        "solvers/test_working_set.py",
+    ),
+    _m(
+        "intercept-at-an-end",
+        "the best intercept is the lower end of a range, not its middle",
+        "solvers/program.py",
+        "return 0.5 * (low + high)\n        return next",
+        "return low\n        return next",
+        "solvers/test_program.py",
+        "solvers/test_smo.py",
+    ),
+    _m(
+        "conjugate-clip",
+        "the conjugate clipped to the wrong lower bound",
+        "solvers/program.py",
+        "return xp.clip(u, self.lower, self.upper)",
+        "return xp.clip(u, -self.upper, self.upper)",
+        "solvers/test_program.py",
+        "contracts/test_machines.py",
+    ),
+    _m(
+        "feasible-ignores-a-short-sum",
+        "the nearest feasible point may sum to less than the total",
+        "solvers/program.py",
+        "nearest._surplus(clipped) == 0:",
+        "nearest._surplus(clipped) <= 0:",
+        "solvers/test_program.py",
+    ),
+    _m(
+        "free-set",
+        "samples at their lower bound counted as free",
+        "solvers/free_block.py",
+        "free = (beta > program.lower) & (beta < program.upper)",
+        "free = (beta >= program.lower) & (beta < program.upper)",
+        "learning/test_newton.py",
+        "solvers/test_smo.py",
+        "solvers/test_cholesky.py",
+    ),
+    _m(
+        "free-newton-sign",
+        "sign of the Newton step on the free samples",
+        "solvers/free_block.py",
+        "        return np.asarray(x)\n",
+        "        return -np.asarray(x)\n",
+        "solvers/test_cholesky.py",
+        "solvers/test_smo.py",
+        "solvers/test_extremes.py",
+    ),
+    _m(
+        "proximal-newton-sign",
+        "sign of the Newton step in features",
+        "solvers/proximal_newton.py",
+        "direction = -Cholesky(H).solve(slope)",
+        "direction = Cholesky(H).solve(slope)",
+        "solvers/test_proximal_newton.py",
+    ),
+    _m(
+        "interior-step-sign",
+        "interior point steps go the wrong way",
+        "solvers/interior_point.py",
+        "self.x = self.x + size * d.x",
+        "self.x = self.x - size * d.x",
+        "solvers/test_interior_point.py",
+    ),
+    _m(
+        "interior-step-too-long",
+        "interior point steps go beyond the bounds",
+        "solvers/interior_point.py",
+        "_SHORT = 0.995",
+        "_SHORT = 1.5",
+        "solvers/test_interior_point.py",
+    ),
+    _m(
+        "multiclass-interior-sums",
+        "interior point steps of joint machines do not restore the samples' sums",
+        "solvers/multiclass_interior.py",
+        "sums, totals = -self.x.sum(axis=1), -self.x.sum(axis=0)",
+        "sums, totals = self.x.sum(axis=1), self.x.sum(axis=0)",
+        "solvers/test_class_constants.py",
+    ),
+    _m(
+        "stale-residual-after-newton",
+        "residual not brought up to date after Newton steps",
+        "solvers/smo.py",
+        "self._subtract(free[moved], changes[moved])",
+        "self.refreshed_at = self.n_iter",
+        "solvers/test_smo.py",
+        "solvers/test_extremes.py",
+    ),
+    _m(
+        "stale-residual-of-the-pinned",
+        "residual not brought up to date after steps of the active samples alone",
+        "solvers/smo.py",
+        "self._subtract(active[moved], changes[moved])",
+        "self.refreshed_at = self.n_iter",
+        "solvers/test_smo.py",
+        "solvers/test_extremes.py",
+    ),
+    _m(
+        "working-set-residual-sign",
+        "sign of the change of the residual after a working set",
+        "solvers/working_set.py",
+        "self.residual -= self.gram.products(change)",
+        "self.residual += self.gram.products(change)",
+        "solvers/test_working_set.py",
+    ),
+    _m(
+        "unbounded-sum",
+        "least squares without the term that makes the coefficients meet their sum",
+        "solvers/solve.py",
+        "beta = beta - (beta.sum() - program.total) / ones.sum() * ones",
+        "beta = beta + 0.0 * ones",
+        "solvers/test_linear.py",
+        "contracts/test_machines.py",
+    ),
+    # Certificates ----------------------------------------------------------------------------------------------------
+    _m(
+        "rounding-dropped",
+        "certificates without the bound of their rounding",
+        "learning/certificate.py",
+        "return 2.0 * float(np.finfo(dtype).eps * np.sqrt(n_samples))",
+        "return 0.0",
+        "estimators/test_certificate.py",
+    ),
+    _m(
+        "certified-losses-in-the-middle",
+        "losses of the certificate at the middle of the residuals' intervals",
+        "learning/certificate.py",
+        "program.primal_bound(quadratic + error, forms.values, solution.intercept, forms.values_error)",
+        "program.primal_bound(quadratic + error, forms.values, solution.intercept, 0.0 * forms.values_error)",
+        "estimators/test_certificate.py",
+    ),
+    _m(
+        "certified-forms-at-their-lower-end",
+        "lower bound from quadratic forms without their rounding",
+        "learning/certificate.py",
+        "q = _per_kernel(forms.q + forms.q_error)",
+        "q = _per_kernel(forms.q - forms.q_error)",
+        "estimators/test_certificate.py",
+    ),
+    _m(
+        "lower-bound-of-another-norm",
+        "lower bound of a certificate from the norm of sums whatever the norm",
+        "learning/problem.py",
+        "return constant - self.options.norm.support(q / self.options.penalties**2)",
+        "return constant - float(np.max(q / self.options.penalties**2))",
+        "estimators/test_certificate.py",
+        "contracts/test_norms.py",
+    ),
+    _m(
+        "search-bound-of-another-norm",
+        "lower bound of a search from the norm of sums whatever the norm",
+        "learning/problem.py",
+        "return constant - self.norm.support(slopes[at.watched])",
+        "return constant - float(slopes[at.watched].max())",
+        "contracts/test_norms.py",
+        "learning/test_elastic.py",
+    ),
+    _m(
+        "witness-infeasible",
+        "witness of class-wise weights not scaled into the feasible set",
+        "learning/certificate.py",
+        "lower = program.linear_bound(tau, solution.intercept) / scale",
+        "lower = program.linear_bound(tau, solution.intercept)",
+        "learning/test_class_wise.py",
+        "estimators/test_certificate.py",
+    ),
+    _m(
+        "gap-clipped",
+        "bounds that cross are a gap of zero",
+        "learning/certificate.py",
+        "    if not (np.isfinite(upper) and np.isfinite(lower)) or upper < lower:\n",
+        "    upper = max(upper, lower)\n    if not (np.isfinite(upper) and np.isfinite(lower)):\n",
+        "estimators/test_certificate.py",
+    ),
+    _m(
+        "gap-relative-to-the-sum",
+        "gap relative to the sum of both bounds",
+        "learning/certificate.py",
+        "scale = max(abs(lower), abs(objective) - (upper - objective))",
+        "scale = abs(lower) + abs(objective)",
+        "estimators/test_certificate.py",
+    ),
+    _m(
+        "exact-entries-ignored",
+        "certificates from entries in single precision taken for exact ones",
+        "learning/certificate.py",
+        "    if not stack.has_exact:\n",
+        "    if True:\n",
+        "estimators/test_certificate.py",
+    ),
+    _m(
+        "gated-bound-without-quadratic",
+        "lower bound of localized fits without the quadratic term",
+        "learning/certificate.py",
+        "solution.intercept) - quadratic - doubt",
+        "solution.intercept) - doubt",
+        "estimators/test_localized_objective.py",
+        "estimators/test_certificate.py",
+    ),
+    _m(
+        "worst-loss-is-the-least",
+        "worst losses at the better end of a residual's interval",
+        "solvers/program.py",
+        "return np.maximum(self._each_loss(residual + reach), self._each_loss(residual - reach))",
+        "return np.minimum(self._each_loss(residual + reach), self._each_loss(residual - reach))",
+        "solvers/test_program.py",
+        "estimators/test_certificate.py",
+    ),
+    _m(
+        "linear-bound-ignores-the-sum",
+        "linear bound without what the sum of the coefficients misses of its total",
+        "solvers/program.py",
+        "sum_rounding(self.n_samples) * size - missed",
+        "sum_rounding(self.n_samples) * size",
+        "solvers/test_program.py",
+        "estimators/test_certificate.py",
+    ),
+    _m(
+        "multiclass-worst-loss-one-sided",
+        "worst losses of joint machines without the error of the sample's own class",
+        "solvers/multiclass_program.py",
+        "behind += reach + reach[rows, self.labels][:, np.newaxis]",
+        "behind += reach",
+        "machines/test_multiclass.py",
+        "estimators/test_certificate.py",
+    ),
+    _m(
+        "multiclass-linear-bound-ignores-the-sums",
+        "linear bound of joint machines without what the classes' sums miss",
+        "solvers/multiclass_program.py",
+        "* size - float(np.abs(constants) @ missed)",
+        "* size",
+        "solvers/test_class_constants.py",
+        "estimators/test_certificate.py",
+    ),
+    # Normalising -----------------------------------------------------------------------------------------------------
+    _m(
+        "trace-is-a-sum",
+        "kernels divided by their trace, not by the mean diagonal",
+        "gram/normalizing.py",
+        "np.average(kernel._diagonal(X), weights=sample_weight)",
+        "np.sum(kernel._diagonal(X))",
+        "gram/test_normalizing.py",
+        "gram/test_kernel_set.py",
+    ),
+    _m(
+        "unit-diagonal-not-rooted",
+        "kernels divided by k(x, x), not by its root",
+        "gram/normalizing.py",
+        "norms = np.sqrt(self.kernel_.diag(X))",
+        "norms = self.kernel_.diag(X)",
+        "gram/test_normalizing.py",
+    ),
+    _m(
+        "centring-mean-missing",
+        "centred kernels without the mean of all entries",
+        "gram/normalizing.py",
+        "D -= right - self.mean_",
+        "D -= right",
+        "gram/test_normalizing.py",
+    ),
+    _m(
+        "centring-sees-new-samples",
+        "new samples centred by their own mean",
+        "gram/normalizing.py",
+        "return np.asarray(self.kernel_(X, self.X_) @ self.share_, dtype=np.float64)",
+        "return np.asarray(self.kernel_(X, X).mean(axis=1), dtype=np.float64)",
+        "gram/test_normalizing.py",
+        "contracts/test_grams.py",
+    ),
+    _m(
+        "scaling-sees-held-out-rows",
+        "columns of a fold scaled by all samples, those held out included",
+        "estimators/cv.py",
+        "for C in order] for norm in norms], samples, *fold, bool(self.scale))",
+        "for C in order] for norm in norms], samples.scaled(samples.standardizer(model(1.0, norms[0]))), *fold, False)",
+        "estimators/test_cv.py",
+    ),
+    # Kernels ---------------------------------------------------------------------------------------------------------
+    _m(
+        "width-not-squared",
+        "width of the Gaussian kernel not squared",
+        "kernels/gaussian.py",
+        "power: ClassVar[int] = 2",
+        "power: ClassVar[int] = 1",
+        "kernels/test_gaussian.py",
+    ),
+    _m(
+        "width-factor-missing",
+        "factor of a given width ignored",
+        "kernels/gaussian.py",
+        "return float(self.factor) * float(self.width)",
+        "return float(self.width)",
+        "kernels/test_gaussian.py",
+        "kernels/test_family.py",
+    ),
+    _m(
+        "offset-missing",
+        "polynomial kernel without its offset",
+        "kernels/linear.py",
+        "base = S + float(self.offset)",
+        "base = S + 0.0",
+        "contracts/test_kernels.py",
+        "kernels/test_offsets.py",
+    ),
+    _m(
+        "stale-kernel",
+        "shared kernels looked up without the parameters of the kernels",
+        "estimators/_shared.py",
+        "(entry.name, self._content(entry.kernel), self._content(entry.columns))",
+        "(entry.name, type(entry.kernel).__name__, self._content(entry.columns))",
+        "estimators/test_shared_content.py",
+    ),
+    # Warm starts -----------------------------------------------------------------------------------------------------
+    _m(
+        "start-of-another-fold",
+        "start taken from a fold that has other classes",
+        "estimators/_path.py",
+        "like = like if theirs is not None and np.array_equal(theirs, classes) else None",
+        "like = like if theirs is not None else None",
+        "estimators/test_rare_classes.py",
+        "estimators/test_cv.py",
+    ),
+    _m(
+        "continued-at-the-old-bound",
+        "coefficients at a bound do not move with it",
+        "solvers/program.py",
+        "moved = np.where((beta >= before.upper) & (beta > 0), self.upper, beta)",
+        "moved = np.where((beta >= before.upper) & (beta > 0), before.upper, beta)",
+        "solvers/test_program.py",
+        "contracts/test_machines.py",
+    ),
+    _m(
+        "multiclass-continued-at-the-old-bound",
+        "the same for joint machines",
+        "machines/multiclass.py",
+        "return beta * np.where(full, ratio, 1.0)[:, np.newaxis]",
+        "return beta * np.where(full, 1.0, 1.0)[:, np.newaxis]",
+        "machines/test_multiclass.py",
+        "contracts/test_machines.py",
+    ),
+    _m(
+        "combined-kernel-of-other-weights",
+        "combined kernel not made anew when the weights change",
+        "learning/problem.py",
+        "if self._at is None or not np.array_equal(self._at, weights):",
+        "if self._at is None:",
+        "contracts/test_learners.py",
+    ),
+    # Learners --------------------------------------------------------------------------------------------------------
+    _m(
+        "line-search-sign",
+        "line search takes the steps that it should refuse",
+        "learning/problem.py",
+        "if rise <= _ARMIJO * size * slope:",
+        "if rise >= _ARMIJO * size * slope:",
+        "learning/test_newton.py",
+        "contracts/test_learners.py",
+    ),
+    _m(
+        "slopes-doubled",
+        "slopes of the value in the weights twice as steep",
+        "learning/problem.py",
+        "q[kernels] = np.maximum(0.5 * np.tensordot(fresh,",
+        "q[kernels] = np.maximum(1.0 * np.tensordot(fresh,",
+        "learning/test_newton.py",
+        "contracts/test_learners.py",
+    ),
+    _m(
+        "curvature-of-the-intercept",
+        "sign of what the intercept adds to the curvature",
+        "learning/problem.py",
+        "H -= np.outer(pull, pull) / answer[:, -1].sum()",
+        "H += np.outer(pull, pull) / answer[:, -1].sum()",
+        "learning/test_newton.py",
+    ),
+    _m(
+        "weights-of-classes-exchanged",
+        "weights of the classes listed in reverse order",
+        "estimators/_base.py",
+        "else np.array([one.weights for one in learned])",
+        "else np.array([one.weights for one in learned[::-1]])",
+        "estimators/test_predictions.py",
+        "estimators/test_cv.py",
+        "estimators/test_objective.py",
+    ),
+    _m(
+        "function-of-exchanged-weights",
+        "decision functions with the weights of other classes",
+        "estimators/_base.py",
+        "eta = np.concatenate([np.atleast_2d(one.weights) for one in learned])",
+        "eta = np.concatenate([np.atleast_2d(one.weights) for one in learned[::-1]])",
+        "estimators/test_predictions.py",
+        "estimators/test_cv.py",
+    ),
+    _m(
+        "penalties-ignored",
+        "penalties of the kernels ignored",
+        "learning/problem.py",
+        "self.scale = 1.0 / options.penalties**2",
+        "self.scale = np.ones_like(options.penalties)",
+        "learning/test_penalties.py",
+        "contracts/test_norms.py",
+    ),
+    _m(
+        "dual-exponent",
+        "exponent of a p-norm for that of its dual",
+        "learning/norms.py",
+        "dual = self.p / (self.p - 1.0)",
+        "dual = self.p",
+        "contracts/test_norms.py",
+    ),
+    _m(
+        "p-norm-of-two",
+        "weights put back on the set of the 2-norm whatever p is",
+        "learning/norms.py",
+        "return theta / np.linalg.norm(theta, ord=self.p)",
+        "return theta / np.linalg.norm(theta, ord=2)",
+        "contracts/test_norms.py",
+    ),
+    _m(
+        "simplex-support",
+        "largest slope over the simplex replaced by the mean slope",
+        "learning/norms.py",
+        "        return float(q.max())\n",
+        "        return float(q.mean())\n",
+        "contracts/test_norms.py",
+        "contracts/test_learners.py",
+    ),
+    _m(
+        "elastic-support",
+        "wrong root in the support of the elastic norm",
+        "learning/norms.py",
+        "return top * float(C / (B + root))",
+        "return top * float(C / (B + 2.0 * root))",
+        "contracts/test_norms.py",
+        "learning/test_elastic.py",
+    ),
+    _m(
+        "class-wise-balance",
+        "class-wise weights rescaled by the inverse factor",
+        "learning/class_wise.py",
+        "theta = np.where(usable[:, np.newaxis], at.theta / s[:, np.newaxis], 0.0)",
+        "theta = np.where(usable[:, np.newaxis], at.theta * s[:, np.newaxis], 0.0)",
+        "learning/test_class_wise.py",
+    ),
+    # Several classes -------------------------------------------------------------------------------------------------
+    _m(
+        "margin-off-by-one",
+        "margin of the joint machine 2, not 1",
+        "machines/multiclass.py",
+        "    margin = 1.0\n    pairwise = False\n",
+        "    margin = 2.0\n    pairwise = False\n",
+        "machines/test_multiclass.py",
+        "estimators/test_joint.py",
+    ),
+    _m(
+        "labels-shifted",
+        "labels of the joint machine shifted by one class",
+        "estimators/classifier.py",
+        "self._multiclass_machine(np.searchsorted(self.classes_, y), sample_C)",
+        "self._multiclass_machine((np.searchsorted(self.classes_, y) + 1) % len(self.classes_), sample_C)",
+        "estimators/test_joint.py",
+    ),
+    _m(
+        "one-against-rest-sign",
+        "signs of the labels of one class against the rest exchanged",
+        "estimators/classifier.py",
+        "machines = [SVC(np.where(y == c, 1.0, -1.0), C,",
+        "machines = [SVC(np.where(y == c, -1.0, 1.0), C,",
+        "estimators/test_predictions.py",
+        "estimators/test_against_libsvm.py",
+    ),
+    _m(
+        "constants-dropped",
+        "joint machines without the constants of their classes",
+        "solvers/multiclass_program.py",
+        "return np.asarray(b - b.mean())",
+        "return np.asarray(0.0 * b)",
+        "solvers/test_class_constants.py",
+    ),
+    _m(
+        "balanced-by-size",
+        "balanced classes weighted by their size, not by its inverse",
+        "estimators/classifier.py",
+        "(weight.sum() / (len(totals) * totals))[labels]",
+        "((len(totals) * totals) / weight.sum())[labels]",
+        "estimators/test_against_libsvm.py",
+        "estimators/test_objective.py",
+        "estimators/test_repeats.py",
+        "estimators/test_params.py",
+    ),
+    # Gates -----------------------------------------------------------------------------------------------------------
+    _m(
+        "softmax-slope",
+        "slope of softmax gates without the term of the other kernels",
+        "gating.py",
+        "return np.asarray(eta * (G - np.sum(eta * G, axis=1, keepdims=True)))",
+        "return np.asarray(eta * G)",
+        "contracts/test_gates.py",
+        "gating/test_gatings.py",
+    ),
+    _m(
+        "sigmoid-slope",
+        "slope of sigmoid gates without the factor 1 − η",
+        "gating.py",
+        "return scores_vjp(Z, G * eta * (1.0 - eta))",
+        "return scores_vjp(Z, G * eta)",
+        "contracts/test_gates.py",
+        "gating/test_gatings.py",
+    ),
+    _m(
+        "gate-slope-sign",
+        "sign of the slope of the objective in the gates",
+        "learning/gated.py",
+        "G[support] = -np.sum(each,",
+        "G[support] = np.sum(each,",
+        "learning/test_gated.py",
+    ),
+    # Missing views ---------------------------------------------------------------------------------------------------
+    _m(
+        "stand-in-of-another-sample",
+        "stand-ins made of the wrong training samples",
+        "gram/missing.py",
+        "(at[rows], having[columns])), shape=shape)",
+        "(at[rows], columns)), shape=shape)",
+        "estimators/test_missing_views.py",
+    ),
+    _m(
+        "length-of-few-views",
+        "factor of samples with few views not rooted",
+        "gram/missing.py",
+        "own *= np.sqrt(own.shape[1] / own.sum(axis=1, keepdims=True))",
+        "own *= own.shape[1] / own.sum(axis=1, keepdims=True)",
+        "estimators/test_missing_views.py",
+    ),
+    # Low rank --------------------------------------------------------------------------------------------------------
+    _m(
+        "fourier-scale",
+        "Fourier features too short by the root of two",
+        "gram/feature_maps.py",
+        "Z *= float(np.sqrt(self.factor / half))",
+        "Z *= float(np.sqrt(self.factor / self.width))",
+        "gram/test_features.py",
+    ),
+    _m(
+        "nystroem-root",
+        "features of landmarks with the inverse, not its root",
+        "gram/feature_maps.py",
+        "V[:, keep] / np.sqrt(eigenvalues[keep])",
+        "V[:, keep] / eigenvalues[keep]",
+        "gram/test_features.py",
+    ),
+    _m(
+        "frequencies-of-another-width",
+        "frequencies of the Gaussian kernel without the factor √2",
+        "kernels/gaussian.py",
+        "np.sqrt(2.0) / self.width_ * random.standard_normal",
+        "1.0 / self.width_ * random.standard_normal",
+        "gram/test_features.py",
+        "contracts/test_kernels.py",
+    ),
+    _m(
+        "centred-features-trace",
+        "trace of centred features that of the features before",
+        "gram/feature_maps.py",
+        "trace = float(squares[m] - apart[m] @ apart[m])",
+        "trace = float(squares[m])",
+        "gram/test_features.py",
+        "gram/test_centring_noise.py",
+    ),
+    # Predictions -----------------------------------------------------------------------------------------------------
+    _m(
+        "decision-without-intercept",
+        "decision function without its intercept",
+        "estimators/_base.py",
+        "self._expansion.values(X) + self.intercept_",
+        "self._expansion.values(X)",
+        "estimators/test_predictions.py",
+        "estimators/test_against_libsvm.py",
+    ),
+    _m(
+        "contributions-unweighted",
+        "contributions of the kernels without their weights",
+        "estimators/_expansion.py",
+        "            out[rows, m] = values\n",
+        "            out[rows, m] = values / np.maximum(self.eta[:, int(np.searchsorted(self.kept, m))], 1e-12)\n",
+        "estimators/test_predictions.py",
+    ),
+    _m(
+        "prediction-unweighted",
+        "sums of the kernels without their weights",
+        "estimators/_expansion.py",
+        "yield strip, int(self.kept[k]), values * self.eta[:, k]",
+        "yield strip, int(self.kept[k]), values + 0.0 * self.eta[:, k]",
+        "estimators/test_predictions.py",
+    ),
+    # Calibration -----------------------------------------------------------------------------------------------------
+    _m(
+        "calibration-slope-sign",
+        "sign of the slope of the likelihood",
+        "estimators/_calibration.py",
+        "(np.exp(log_p) - T)",
+        "(T - np.exp(log_p))",
+        "estimators/test_calibration.py",
+    ),
+    _m(
+        "platt-targets",
+        "probabilities fitted to 0 and 1, not to Platt's targets",
+        "estimators/_calibration.py",
+        "own = (counts + 1.0) / (counts + 2.0)",
+        "own = (counts + 1.0) / (counts + 1.0)",
+        "estimators/test_calibration.py",
+    ),
+    _m(
+        "calibrated-on-training-samples",
+        "probabilities learned from samples that the fits have seen",
+        "estimators/_cross_fitting.py",
+        "follow_paths([[self._part()]], self.samples, train, held,",
+        "follow_paths([[self._part()]], self.samples, np.union1d(train, held), held,",
+        "estimators/test_calibration.py",
+    ),
+    # Cross-validation ------------------------------------------------------------------------------------------------
+    _m(
+        "folds-overlap",
+        "folds trained on the samples they hold out",
+        "estimators/_path.py",
+        "    inside, outside = samples.divide(train, held)\n",
+        "    train = np.union1d(train, held)\n    inside, outside = samples.divide(train, held)\n",
+        "estimators/test_cv.py",
+    ),
+    _m(
+        "path-reversed",
+        "path of C followed from the other end, scores not turned round",
+        "estimators/cv.py",
+        "order = self.Cs_[::-1] if self._falls else self.Cs_",
+        "order = self.Cs_ if self._falls else self.Cs_[::-1]",
+        "estimators/test_cv.py",
+    ),
+    _m(
+        "worst-score-chosen",
+        "choice of the lowest score",
+        "estimators/cv.py",
+        "int(np.nanargmax(means))",
+        "int(np.nanargmin(means))",
+        "estimators/test_cv.py",
+    ),
+    _m(
+        "held-out-without-intercept",
+        "outputs of held-out samples without the intercept",
+        "estimators/_path.py",
+        "return [part + model.intercept_ for part, model",
+        "return [part + 0.0 * model.intercept_ for part, model",
+        "estimators/test_cv.py",
+    ),
+    _m(
+        "scores-of-a-fold-calibrated-by-it",
+        "scores of a fold from probabilities that the fold itself has calibrated",
+        "estimators/cv.py",
+        "rest = [g for g in _all(folds) if g != f]",
+        "rest = [g for g in _all(folds)]",
+        "estimators/test_cv.py",
+        "estimators/test_calibration.py",
+    ),
+    # Statistics ------------------------------------------------------------------------------------------------------
+    _m(
+        "t-test-one-sided",
+        "p-value of the corrected t test halved",
+        "stats.py",
+        "float(2 * t_distribution.sf(",
+        "float(t_distribution.sf(",
+        "stats/test_resampled_t_test.py",
+    ),
+    _m(
+        "signed-ranks-one-sided",
+        "exact p-value of the signed ranks halved",
+        "stats.py",
+        "min(1.0, 2 * shares[",
+        "min(1.0, shares[",
+        "stats/test_signed_rank.py",
+    ),
+    _m(
+        "t-test-uncorrected",
+        "t test without the correction for shared training samples",
+        "stats.py",
+        "np.sqrt((1 / len(a) + n_test / n_train) * variance)",
+        "np.sqrt((1 / len(a)) * variance)",
+        "stats/test_resampled_t_test.py",
+    ),
+    # Command line and model files ------------------------------------------------------------------------------------
+    _m(
+        "target-among-the-features",
+        "target left among the columns that are learned from",
+        "cli/fit.py",
+        'found = {name: "the event" if name == asked.event else "the target" for name in target.columns}',
+        "found: dict[str, str] = {}",
+        "cli/test_targets.py",
+        "cli/test_fit.py",
+    ),
+    _m(
+        "copies-of-the-target-unnoticed",
+        "columns that are multiples of the target not warned of",
+        "cli/leaks.py",
+        "return bool(np.max(np.abs(t - x * (x @ t) / (x @ x))) < _ROUNDING)",
+        "return False",
+        "cli/test_targets.py",
+        "cli/test_newcomers.py",
+        "cli/test_fit.py",
+    ),
+    _m(
+        "newer-format-read",
+        "model files of a newer format read as if known",
+        "persistence.py",
+        "    if version > FORMAT_VERSION:\n",
+        "    if False:\n",
+        "test_persistence.py",
+    ),
+    _m(
+        "newer-writer-unnoticed",
+        "no warning of model files that a newer version wrote",
+        "persistence.py",
+        "    if _release(header.kernelmosaic_version) > _release(__version__):\n",
+        "    if False:\n",
+        "test_persistence.py",
+    ),
+)
+
+
+# Running -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a mutation: killed, survived, timeout or error, by which test, and after how many seconds."""
+
+    status: str
+    by: str
+    seconds: float
+
+
+def selected(mutation: Mutation, tests: list[str] | None, top: Path = TOP) -> list[str]:
+    """Return the tests to run, or raise a ValueError if one is gone."""
+    chosen = tests or [f"tests/{name}" for name in mutation.tests]
+    for name in chosen:
+        if not (top / name.partition("::")[0]).exists():
+            raise ValueError(f"mutation {mutation.name}: there is no {name}; name the tests that notice it now.")
+    return chosen
+
+
+@contextmanager
+def copied_tree() -> Iterator[Path]:
+    """Yield a copy of the tree, which goes afterwards."""
+    with tempfile.TemporaryDirectory(prefix="mutations-") as folder:
+        copy = Path(folder) / "tree"
+        shutil.copytree(TOP, copy, ignore=shutil.ignore_patterns(*LEFT_OUT))
+        yield copy
+
+
+@contextmanager
+def changed(mutation: Mutation, tree: Path) -> Iterator[None]:
+    """Return a context in which a copy of the tree has the change."""
+    path, text = mutation.path(tree), mutation.applied(tree)
+    before, times = path.read_bytes(), path.stat()
+    path.write_text(text, encoding="utf-8")
+    try:
+        yield
+    finally:
+        path.write_bytes(before)
+        # Compiled code is known by the time of its source.
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def run_tests(tree: Path, tests: Iterable[str], timeout: float) -> Outcome:
+    """Run tests in a copy of the tree up to the first that fails."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not torch", *tests]
+    path = os.pathsep.join(filter(None, [str(tree / "src"), os.environ.get("PYTHONPATH", "")]))
+    threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+    environment = {**os.environ, **threads, "PYTHONPATH": path}
+    began = time.monotonic()
+    process = subprocess.Popen(
+        command,
+        cwd=tree,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return Outcome("timeout", "", time.monotonic() - began)
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
+    by = failed[1] if failed else ""
+    # Tests that cannot be collected say that the changed source cannot be imported, or that no test was found.
+    status = {0: "survived", 1: "killed"}.get(process.returncode, "error")
+    return Outcome(status, by, time.monotonic() - began)
+
+
+def read_log(path: Path | None) -> dict[str, dict[str, Any]]:
+    """Return the last line of every mutation in a log, by name."""
+    if path is None or not path.exists():
+        return {}
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    return {line["name"]: line for line in lines}
+
+
+def is_known(mutation: Mutation, tests: list[str] | None, log: dict[str, dict[str, Any]]) -> bool:
+    """Whether a log has this mutation with the same change and the same tests."""
+    line = log.get(mutation.name)
+    return line is not None and [line["old"], line["new"], line["tests"]] == [
+        mutation.old,
+        mutation.new,
+        selected(mutation, tests),
+    ]
+
+
+def run_all(
+    mutations: Iterable[Mutation], tests: list[str] | None, timeout: float, jobs: int
+) -> Iterator[tuple[Mutation, Outcome]]:
+    """Yield mutations as they are done; every job has a copy of the tree of its own."""
+    trees: queue.SimpleQueue[Path] = queue.SimpleQueue()
+
+    def run(mutation: Mutation) -> Outcome:
+        tree = trees.get()
+        try:
+            with changed(mutation, tree):
+                return run_tests(tree, selected(mutation, tests), timeout)
+        finally:
+            trees.put(tree)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        copies = [copied_tree() for _ in range(jobs)]
+        try:
+            for copy in copies:
+                trees.put(copy.__enter__())
+            tasks = {pool.submit(run, mutation): mutation for mutation in mutations}
+            for task in as_completed(tasks):
+                yield tasks[task], task.result()
+        finally:
+            for copy in copies:
+                copy.__exit__(None, None, None)
+
+
+def run_unchanged(mutations: Iterable[Mutation], tests: list[str] | None, timeout: float) -> Outcome:
+    """Run all tests that the mutations name on an unchanged copy: they must pass, or killing means nothing."""
+    chosen = sorted({name for mutation in mutations for name in selected(mutation, tests)})
+    with copied_tree() as tree:
+        return run_tests(tree, chosen, timeout)
+
+
+def page(log: dict[str, dict[str, Any]]) -> str:
+    """Return the table of a log."""
+    rows = [(one, log.get(one.name, {"status": "not run", "by": "", "seconds": 0.0})) for one in MUTATIONS]
+    counts = {
+        status: sum(row["status"] == status for _, row in rows) for status in sorted({r["status"] for _, r in rows})
+    }
+    said = ", ".join(f"{count} {status}" for status, count in counts.items())
+    unchanged = (
+        log.get(BASELINE, {"status": "not run"})["status"].replace("survived", "passed").replace("killed", "failed")
+    )
+    lines = [
+        "# Mutations of the library, and the tests that notice them",
+        "",
+        "Written by `python tools/mutations.py --log FILE --write`. A mutation is killed if a test fails, and has",
+        "survived if all tests selected for it pass; a timeout is neither. The test named is the first that fails.",
+        "",
+        f"{len(rows)} mutations: {said}. The same tests on the unchanged source: {unchanged}.",
+        "",
+        "| mutation | idea | result | first test that fails |",
+        "|---|---|---|---|",
+    ]
+    lines += [
+        f"| {one.name} | {one.idea} | {row['status']} | {'`' + row['by'] + '`' if row['by'] else ''} |"
+        for one, row in rows
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def chosen_mutations(names: list[str]) -> list[Mutation]:
+    """Return the mutations of these names, all if there are none, or raise a ValueError naming an unknown one."""
+    known = {one.name: one for one in MUTATIONS}
+    for name in names:
+        if name not in known:
+            raise ValueError(f"--only {name}: there is no such mutation; --list shows their names.")
+    return [known[name] for name in names] or list(MUTATIONS)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--list", action="store_true", help="show the mutations, run nothing")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="run this one; may be repeated")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="JSON lines to add to; what it has is not run again")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="how many run at the same time")
+    parser.add_argument("--timeout", type=float, default=120.0, metavar="S", help="seconds for the tests of a mutation")
+    parser.add_argument("--tests", nargs="+", metavar="PATH", help="run these, not the tests that each mutation names")
+    parser.add_argument("--unchanged", action="store_true", help="first run all these tests on the unchanged source")
+    parser.add_argument("--write", action="store_true", help="put the log into tools/mutations.md, run nothing")
+    given = parser.parse_args(arguments)
+    try:
+        mutations = chosen_mutations(given.only)
+        for mutation in mutations:
+            mutation.applied(TOP)
+            selected(mutation, given.tests)
+    except ValueError as error:
+        parser.exit(2, f"{error}\n")
+    log = read_log(given.log)
+    if given.list:
+        print("\n".join(f"{one.name:44}{one.idea}" for one in mutations))
+        return 0
+    if given.write:
+        PAGE.write_text(page(log), encoding="utf-8")
+        return 0
+
+    def note(name: str, outcome: Outcome, **more: Any) -> None:
+        line = {"name": name, "status": outcome.status, "by": outcome.by, "seconds": round(outcome.seconds, 1), **more}
+        log[name] = line
+        print(f"{name:44}{outcome.status:10}{outcome.seconds:6.1f} s  {outcome.by}", flush=True)
+        if given.log is not None:
+            with given.log.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+    if given.unchanged:
+        note(BASELINE, run_unchanged(mutations, given.tests, len(mutations) * given.timeout))
+        if log[BASELINE]["status"] != "survived":
+            return 1
+    left = [one for one in mutations if not is_known(one, given.tests, log)]
+    for mutation, outcome in run_all(left, given.tests, given.timeout, given.jobs):
+        note(mutation.name, outcome, old=mutation.old, new=mutation.new, tests=selected(mutation, given.tests))
+    results = [log[one.name]["status"] for one in mutations]
+    print(f"{results.count('killed')} of {len(results)} killed, {results.count('survived')} survived")
+    return 0 if results.count("killed") == len(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
