@@ -856,7 +856,7 @@ MUTATIONS = (
         "newer-format-read",
         "model files of a newer format read as if known",
         "persistence.py",
-        "    if version > FORMAT_VERSION:\n",
+        "    if version != FORMAT_VERSION:\n",
         "    if False:\n",
         "test_persistence.py",
     ),

@@ -274,7 +274,7 @@ def _normalised(K: np.ndarray, weight: np.ndarray, rule: str | None, roundings: 
         trace = share @ np.diag(centred)
         # A kernel of which rounding leaves fewer than three digits counts as constant.
         noise = np.sqrt(len(K)) * roundings * np.finfo(float).eps * abs(level)
-        return centred / trace if noise <= 1e-3 * trace else np.zeros_like(K)
+        return centred / trace if trace > 0 and noise <= 1e-3 * trace else np.zeros_like(K)
     return K
 
 
