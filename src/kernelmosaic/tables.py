@@ -8,6 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -126,7 +127,8 @@ def _read_text(path: Path) -> pd.DataFrame:
         deque(lines, maxlen=0)
     except _LongCell:
         deque(_rows_of_text(path, delimiter, shortened=True), maxlen=0)
-    return pd.read_csv(
+    read = partial(
+        pd.read_csv,
         path,
         sep=delimiter,
         encoding="utf-8-sig",
@@ -136,6 +138,15 @@ def _read_text(path: Path) -> pd.DataFrame:
         low_memory=False,
         **_TO_THE_LAST_DIGIT,
     )
+    try:
+        return read()
+    except OverflowError:  # pandas before 3 makes a float of every whole number, of hundreds of digits too
+        table = read(dtype=str)
+        for name in table:
+            numbers = pd.to_numeric(table[name], errors="coerce")
+            if np.isfinite(numbers[table[name].notna()]).all():
+                table[name] = numbers
+        return table
 
 
 def _delimiter(path: Path) -> str:
