@@ -525,9 +525,7 @@ MUTATIONS = (
         "estimators/_base.py",
         "else np.array([one.weights for one in learned])",
         "else np.array([one.weights for one in learned[::-1]])",
-        "estimators/test_predictions.py",
-        "estimators/test_cv.py",
-        "estimators/test_objective.py",
+        "estimators/test_calibration.py",
     ),
     _m(
         "function-of-exchanged-weights",
