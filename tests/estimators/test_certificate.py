@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from kernelmosaic import MKLClassifier, MKLOneClass, MKLRegressor
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
+from kernelmosaic.learning.certificate import certified_gap
 
 
 def fractions(values):
@@ -182,3 +183,12 @@ def test_matrices_in_single_precision_are_certified_in_double(C, tol):
     assert (primal - dual) / primal <= gap
     # Entries in single precision move the value by more than this.
     assert abs(primal - objective) <= 1e-11 * primal
+
+
+def test_bounds_that_cross_or_are_not_finite_prove_nothing():
+    assert certified_gap(1.0, 1.0, 2.0) == np.inf
+    assert certified_gap(1.0, np.inf, 0.5) == np.inf
+    assert certified_gap(1.0, 1.0, np.nan) == np.inf
+    assert certified_gap(0.0, 0.0, 0.0) == 0.0
+    # The primal value may be as far below the objective as the bound is above it.
+    assert certified_gap(2.0, 2.5, 1.0) == pytest.approx(1.0)

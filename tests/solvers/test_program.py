@@ -229,3 +229,13 @@ def test_the_certificate_is_the_same_where_vectors_are_tensors(kind):
     assert there.intercept == pytest.approx(here.intercept, rel=1e-12, abs=1e-12)
     assert there.objective == pytest.approx(here.objective, rel=1e-12, abs=1e-12)
     assert there.gap == pytest.approx(here.gap, rel=1e-9)
+
+
+def test_coefficients_at_a_bound_go_on_at_the_new_one():
+    y = np.array([1.0, 1.0, -1.0, -1.0])
+
+    def bounded(C):
+        return Program(y, np.where(y > 0, 0.0, -C), np.where(y > 0, C, 0.0), np.zeros(4))
+
+    moved = bounded(5.0).continued(np.array([2.0, 0.5, -2.0, -0.5]), bounded(2.0))
+    np.testing.assert_array_equal(moved, [5.0, 0.5, -5.0, -0.5])
