@@ -383,7 +383,9 @@ def _check_feasible(program: SimpleNamespace, beta: np.ndarray) -> None:
     if outside > 1e-9 * size:
         raise Dishonest(f"a dual coefficient is {outside:.2g} beyond its bound")
     room = np.abs(program.upper[np.isfinite(program.upper)]).max(initial=0.0)
-    if abs(beta.sum() - program.total) > 1e-9 * max(np.abs(beta).sum(), abs(program.total)) + 1e-15 * room + 1e-18:
+    if not np.isfinite(program.upper).all():  # the last digit of a target, over the ridge
+        room = max(room, np.abs(program.target).max() / program.ridge[program.ridge > 0].min(initial=1.0))
+    if abs(beta.sum() - program.total) > 1e-9 * max(np.abs(beta).sum(), abs(program.total)) + 1e-14 * room + 1e-18:
         raise Dishonest(f"the dual coefficients sum to {beta.sum():.9g}, not to {program.total:g}")
 
 

@@ -159,7 +159,8 @@ def _fit_slopes(pieces: Array, known: NDArray[np.bool_], labels: NDArray[np.intp
     T = np.where(known, ((1.0 - own[labels]) / (known.sum(axis=1) - 1))[:, np.newaxis], 0.0)
     T[np.arange(len(labels)), labels] = own[labels]
     # In units in which every part is about one.
-    unit = np.maximum(np.sqrt(np.mean(pieces**2, axis=(1, 2))), 1e-3)
+    largest = np.maximum(np.abs(pieces).max(axis=(1, 2)), 1e-300)  # whose square may overflow
+    unit = np.maximum(largest * np.sqrt(np.mean((pieces / largest[:, np.newaxis, np.newaxis]) ** 2, axis=(1, 2))), 1e-3)
 
     def loss(x: Array) -> tuple[float, Array]:
         slopes = x / unit

@@ -64,7 +64,8 @@ def discriminant_bounds(problem: OffsetProblem, model: Any, data: Training) -> l
         return [_maximised(reached, bound, slope * scale * off)]
 
     def optimum() -> tuple[Any, Any] | None:
-        found = _fractional_optimum([G / r for G, r in zip(Gs, traces, strict=True) if r > 0], H, lam, learned)
+        kept = [G / r for G, r, varies in zip(Gs, traces, real, strict=True) if varies]
+        found = _fractional_optimum(kept, H, lam, learned)
         return None if found is None else (scale * found[0], scale * found[1])
 
     return [Bounds(scale * value, scale * lower, scale * off, scale * off, "weights" in p, optimum=optimum)]

@@ -167,8 +167,9 @@ def _outputs(problem: OffsetProblem, model: Any, data: Training, blocks: list[En
     if problem.name == "BilinearMKLClassifier" and values.shape[1] == 2:
         values, errors = values[:, 1:] - values[:, :1], errors.sum(axis=1, keepdims=True)
     if problem.name == "DiscriminantMKLClassifier":
-        # The library keeps the coefficients of the projections, which the decision combines.
-        errors = 8 * errors
+        # The library keeps the coefficients of the projections, which the decision combines: their products with the
+        # kernel are as large as the largest output's, and larger where outputs are alike.
+        errors = 512 * errors.max(axis=1, keepdims=True)
     values = values + b
     return values, errors + 4 * U * (abs(values) + abs(b))
 
