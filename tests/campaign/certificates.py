@@ -97,6 +97,8 @@ def _check_gap(problem: Any, model: Any, outputs: list[Bounds], noise: float = 1
     # A gap above one, which is warned of, says that not even the sign of the objective is known.
     if stated <= 1 and not abs(model.objective_ - upper) <= 1e-8 * abs(upper) + 10.0 * rounding:
         raise Dishonest(f"objective_={model.objective_:.9g}, recomputed {upper:.9g} (rounding {rounding:.1g})")
+    if np.isinf(stated):  # nothing is claimed, and a warning says so
+        return "unknown"
     shown = "gap"
     for one in outputs:
         scale = max(abs(one.upper), abs(one.lower)) if np.isfinite(one.lower) else abs(one.upper)

@@ -86,7 +86,7 @@ def solve_block(A: Any, ridge: Any, right: Any, options: BlockOptions | None = N
     backend = backend_of(A)
     options = (HOST if backend.name == "numpy" else DEVICE) if options is None else options
     # A kernel's entries are no larger than its diagonal's, and their squares must be numbers, too.
-    largest = float(A.diagonal().max()) + float(ridge.max())
+    largest = max(float(A.diagonal().max()) + float(ridge.max()), float(abs(right).max()))
     dtype = options.dtype if largest < float(np.finfo(options.dtype).max) ** 0.5 else np.float64
     ridge, sides = backend.astype(ridge, dtype), backend.astype(right, dtype)
     if options.jitter is None:

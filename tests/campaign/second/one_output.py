@@ -214,6 +214,8 @@ def _check_feasible(machine: _Machine, beta: Array) -> Any:
     # Coefficients that the last digit of a target makes, of a sample or two, are zero.
     finite = np.isfinite(machine.upper)
     largest = abs(machine.upper[finite]).max(initial=0)
+    if not finite.all():
+        largest = max(largest, 1 / machine.ridge[machine.ridge > 0].min(initial=1))
     if abs(beta).sum() <= 16 * U * largest:
         return missing
     if missing > SUMS * max(abs(beta).sum(), Long(machine.total)):
