@@ -85,3 +85,10 @@ def test_margin_refuses_a_lam_that_is_none():
     for lam in (0.0, -1.0, 1.5):
         with pytest.raises(ValueError, match="lam="):
             EasyMKL(options(2), lam)
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e9, 1e20])
+def test_alignment_does_not_depend_on_the_unit_of_the_kernels(unit):
+    Ks, machine, d = make_problem("svr", 1)
+    found = learn(Alignment, unit * Ks, machine, penalties=d)
+    assert_allclose(found.weights, learn(Alignment, Ks, machine, penalties=d).weights, rtol=1e-6, atol=1e-9)

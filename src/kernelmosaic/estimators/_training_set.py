@@ -311,7 +311,6 @@ class ExactSet(TrainingSet):
                         "memory_budget, or fit to fewer samples."
                     )
                 self.shares = self.missing.complete(stack.matrices)
-                stack.exact = None  # which knows nothing of what was completed
             self._stack = stack
         made: GramStack = self._stack
         return made

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
@@ -194,10 +195,14 @@ def pairwise_statistic(
         return block
     if name == "products":
         return np.asarray(safe_sparse_dot(X, Y.T, dense_output=True))
-    # Loads a good part of scikit-learn, which most fits do without.
-    from sklearn.metrics.pairwise import manhattan_distances
+    kind = np.result_type(X.dtype, Y.dtype)
+    if sparse.issparse(X) or sparse.issparse(Y):
+        from sklearn.metrics.pairwise import manhattan_distances
 
-    return np.asarray(manhattan_distances(X, Y), dtype=np.result_type(X.dtype, Y.dtype))
+        return np.asarray(manhattan_distances(X, Y), dtype=kind)
+    from scipy.spatial.distance import cdist
+
+    return np.asarray(cdist(X, Y, "cityblock"), dtype=kind)
 
 
 def is_missing(X: Any) -> NDArray[np.bool_]:

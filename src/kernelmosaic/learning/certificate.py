@@ -146,7 +146,7 @@ def _stated(learned: Learned, forms: Forms, objective: float, upper: float, lowe
     gap = certified_gap(objective, upper, lower)
     history = [*learned.history[:-1], Iteration(objective, gap)]
     solution = replace(learned.solution, values=forms.values)
-    return replace(learned, solution=solution, objective=objective, gap=gap, history=history, lower=lower)
+    return replace(learned, solution=solution, objective=objective, gap=gap, history=history)
 
 
 def certified_gap(objective: float, upper: float, lower: float) -> float:

@@ -52,6 +52,8 @@ _VISIBLE = 0.1
 _CLOSING = 0.9
 #: Steps that fail one after the other before another way is tried.
 _FAILURES = 3
+#: Evaluations without closing the gap by `_CLOSING`, with the machine solved as exactly as can be, before the end.
+_STALLED = 16
 #: No weight becomes larger in one step than this many times the largest.
 _LONGEST = 10.0
 #: Relative gap of the quadratic model's solution.
@@ -169,7 +171,8 @@ class ClassWiseProblem(Problem):
     def learned(self, best: Evaluation, gap: float, history: list[Iteration]) -> Learned:
         """Return weights of shape (classes, P), rescaled so that ½ Σθ equals ½ Σ‖w_c‖² class by class."""
         weights, solution = self.rescaled(best)
-        return replace(super().learned(best, gap, history), weights=weights, solution=solution)
+        own = best.solution.beta
+        return replace(super().learned(best, gap, history), weights=weights, solution=solution, witness=own)
 
 
 def matrix_dtype(stack: GramStack, tol: float) -> np.dtype[Any]:
@@ -218,6 +221,7 @@ class ClassSearch(BoundTracker):
     def __init__(self, problem: ClassWiseProblem, options: Options, warm_start: Any, theta: Array | None) -> None:
         self.tol, self.max_iter = options.tol, options.max_iter
         self.inner = _FIRST_TOL
+        self.closest, self.since = np.inf, 0
         self.advance: Callable[[float], None] = lambda gap: None
         self.last = problem.evaluate(problem.start() if theta is None else theta, warm_start, self.inner)
         super().__init__(problem, self.last)
@@ -234,6 +238,12 @@ class ClassSearch(BoundTracker):
         """Show the gap; raises `_Done` when it is met, or the solves are used up."""
         self.advance(self.gap)
         if self.gap <= self.tol or len(self.history) >= self.max_iter:
+            raise _Done
+        # Once the machine is as exact as can be, steps that do not close the gap are those of rounding.
+        if self.inner > _SHARPEST or self.gap < _CLOSING * self.closest:
+            self.closest, self.since = self.gap, 0
+        self.since += 1
+        if self.since > _STALLED:
             raise _Done
         # An error δ in the machine's value is one of √δ in the slopes.
         self.increase_precision_to(max(self.gap**2, _ENOUGH * self.tol))

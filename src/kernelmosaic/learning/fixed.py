@@ -86,7 +86,9 @@ class Alignment(WeightsByRule):
         v = aligned_weights(*centred_products(stack, machine.program.target))
         # All kernels turned away from the targets: none is better than the others.
         v = v if np.any(v > 0) else np.ones(stack.n_kernels)
-        eta = self.options.norm.retract(v * self.options.penalties**2) / self.options.penalties**2
+        theta = v * self.options.penalties**2
+        # Of huge kernels v is tiny; only its direction counts.
+        eta = self.options.norm.retract(theta / theta.max()) / self.options.penalties**2
         return FixedWeights(eta, self.options.tol).learn(stack, machine, warm_start)
 
 

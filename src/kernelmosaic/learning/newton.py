@@ -188,7 +188,7 @@ class NewtonSearch(BoundTracker):
             corner, lower, shares = lowest
             # The value of the dual is concave: the mixture of the β bounds the optimum no less than that of the planes.
             mixture = sum(share * beta for share, beta in zip(shares, self.betas, strict=True) if share)
-            self.bound(lower, mixture)
+            self.bound(lower)
             self.note(self.problem.assess(theta, mixture))
             theta = self.problem.retract(theta + _INWARD * (corner - theta))
         there = self.problem.complete(self._evaluate(theta, self.best))

@@ -79,9 +79,9 @@ class Learned:
     history : list of Iteration
         Objective and gap after every iteration.
     witness : ndarray like `solution.beta`, or None
-        The feasible β with the best lower bound on the optimum, where that is not the solution's.
+        The machine's own feasible β, where that of the solution is rescaled with the weights.
     lower : float or None
-        A lower bound on the optimum that no β alone proves; after `certify`, the one that was certified.
+        A lower bound on the optimum, where no β alone proves one.
     """
 
     weights: NDArray[np.float64]
@@ -518,8 +518,8 @@ class BoundTracker:
     ----------
     best : Evaluation
         The one of the smallest upper bound.
-    lower, witness : float, ndarray
-        The largest lower bound on the optimum, and the β that proves it.
+    lower : float
+        The largest lower bound on the optimum.
     proved, gap : Evaluation, float
         The one of the smallest relative gap between its own bounds, and that gap.
     """
@@ -527,7 +527,7 @@ class BoundTracker:
     def __init__(self, problem: Problem, first: Evaluation) -> None:
         self.problem = problem
         self.best = self.proved = first
-        self.lower, self.witness, self.gap = -np.inf, first.solution.beta, np.inf
+        self.lower, self.gap = -np.inf, np.inf
         self.note(first)
         self.history = [Iteration(first.upper, self.gap)]
 
@@ -536,7 +536,7 @@ class BoundTracker:
         if there is None or not there.complete:
             return
         lower = self.problem.lower(there)
-        self.bound(lower, there.solution.beta)
+        self.bound(lower)
         gap = relative_gap(there.upper, lower, self.problem.noise)
         if gap < self.gap:
             self.proved, self.gap = there, gap
@@ -554,10 +554,9 @@ class BoundTracker:
         self.best = there
         return True
 
-    def bound(self, lower: float, witness: Any) -> None:
-        """Take note of a lower bound on the optimum, and of the β that proves it."""
-        if lower > self.lower:
-            self.lower, self.witness = lower, witness
+    def bound(self, lower: float) -> None:
+        """Take note of a lower bound on the optimum."""
+        self.lower = max(self.lower, lower)
 
     def record(self) -> float:
         """Add a line to the history and return the gap."""
@@ -579,7 +578,7 @@ class BoundTracker:
     def learned(self) -> Learned:
         """Return the best weights, with what is certified of them."""
         closest = self.proved if np.isfinite(self.gap) else self.best
-        return replace(self.problem.learned(closest, self.gap, self.history), witness=self.witness)
+        return self.problem.learned(closest, self.gap, self.history)
 
 
 def line_search(

@@ -31,6 +31,8 @@ _REFINED = 2
 _CLOSE = 3.0
 #: ... until it is this share of it: coefficients that are not at their bounds then do, too.
 _BEYOND = 1e-5
+#: Certified steps that may pass without halving the gap before rounding counts as the reason.
+_STALLED = 6
 
 
 def solve_interior(
@@ -81,7 +83,8 @@ def solve_interior(
     n_iter = 0
     for jitter in _JITTERS:
         state, left = _State(kernels, part.target[:, classes], labels, part, jitter), np.inf
-        while n_iter < _MOST and best.gap > tol and left > _BEYOND * tol:
+        halved, since = np.inf, 0
+        while n_iter < _MOST and best.gap > tol and left > _BEYOND * tol and since < _STALLED:
             with np.errstate(all="ignore"):
                 moved = state.step()
             if not moved:
@@ -93,6 +96,8 @@ def solve_interior(
             best = min(best, certified(state.scale * state.snapped(), state.b, n_iter), key=_gap)
             inside = certified(state.scale * state.x, state.b, n_iter) if best.gap > tol else best
             most = min(most, inside, key=_gap)
+            reached = min(best.gap, most.gap)
+            halved, since = (reached, 0) if reached <= 0.5 * halved else (halved, since + 1)
         if min(best.gap, most.gap) <= tol:
             break
     return replace(best if best.gap <= tol else min(best, most, key=_gap), n_iter=n_iter)

@@ -23,6 +23,8 @@ from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram
 _NEAR = 1e-9
 #: Relative to the mean diagonal: enough to factorise a block that is positive semi-definite only up to rounding.
 _JITTER = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-5}
+#: The mean diagonal above which single precision may overflow.
+_LARGEST_SINGLE = 1e30
 #: Relative to the largest: a direction of the constants that is this much flatter has no answer.
 _RANK = 1e-6
 #: What a factorisation computes in the time in which a byte is read.
@@ -84,7 +86,8 @@ def multiclass_curvature(
         return np.zeros((k * P, k * P))
     blocks = FreeBlocks.of(K, shared)
     sides = P + program.constants
-    system = Elimination(len(shared), k * sides, np.dtype(np.float32) if single else blocks.dtype, blocks.scale)
+    dtype = np.dtype(np.float32) if single and blocks.scale < _LARGEST_SINGLE else blocks.dtype
+    system = Elimination(len(shared), k * sides, dtype, blocks.scale)
     given = np.arange(len(beta)) if rows is None else rows
 
     def right(c: int, at: NDArray[np.intp]) -> NDArray[np.float64]:

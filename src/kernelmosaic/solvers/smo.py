@@ -24,8 +24,6 @@ class SMOOptions:
         The active samples are copied out and solved alone when they are fewer than this share of all ...
     compact_samples : int
         ... and the problem has at least this many samples, for the copy to pay.
-    refresh_after : int
-        The residual is kept up to date for this many steps per sample, then recomputed before it certifies anything.
     newton_after : float
         A Newton step on the free samples is tried once this many steps per sample have not been enough, ...
     newton_free : int
@@ -37,7 +35,6 @@ class SMOOptions:
 
     compact_share: float = 0.5
     compact_samples: int = 2000
-    refresh_after: int = 10
     newton_after: float = 3
     newton_free: int = 4000
     flops_per_step: float = 20

@@ -43,8 +43,11 @@ def discriminant_bounds(problem: OffsetProblem, model: Any, data: Training) -> l
     value = (H * beta).sum()
     K = combined(theta, data.blocks)
     off = Long(0)
+    # A Cholesky factorisation of A has an error of a small multiple of n U √(A_ii A_jj) in its entries.
+    roots = np.sqrt(lam + np.diag(K.K))
     for column in beta.T:
         phi = applied(K, column).E + 4 * U * (lam * abs(column) + abs(G @ column))
+        phi = 4 * (phi + summed(n) * roots * (roots @ abs(column)))
         off += 2 * abs(column) @ phi + phi @ phi / lam
     forms = np.array([sum(c @ one @ c for c in beta.T) for one in Gs])
     ratios = np.where(real, forms / np.where(real, np.ones_like(traces) if kim else traces, 1), 0)

@@ -13,8 +13,9 @@ Long = np.longdouble
 Array = np.ndarray
 #: The rounding of one operation in double precision.
 U = Long(2.0) ** -53
-#: The error that products may leave in a squared distance, relative to itself or to the squared width.
-_DIGITS = Long(2.0) ** -43
+#: The error that products may leave in a squared distance, relative to itself or to the squared width: the library
+#: keeps 43 digits by a rounding of 2√d U(‖x‖² + ‖z‖²), of which 8 √d U are allowed.
+_DIGITS = Long(2.0) ** -41
 #: A kernel of which centring leaves less than this share of its mean diagonal, in √n U, is constant but for rounding;
 #: one of which it leaves no more than so many times that has few digits left, and may count as constant or not.
 _NOISE, _FEW = 16.0, 2e4
@@ -34,7 +35,7 @@ class Entries:
 
 def summed(n: int) -> Any:
     """Return what rounding may do to a sum of n terms, relative to the sum of their absolute values."""
-    return 4 * np.sqrt(Long(n)) * U
+    return max(4 * np.sqrt(Long(n)), Long(n + 2)) * U
 
 
 def normalised(view: View, rule: str | None, train: Array, new: Array, share: Array) -> tuple[Entries, Entries, bool]:

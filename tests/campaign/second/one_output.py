@@ -216,7 +216,7 @@ def _check_feasible(machine: _Machine, beta: Array) -> Any:
     largest = abs(machine.upper[finite]).max(initial=0)
     if not finite.all():
         largest = max(largest, 1 / machine.ridge[machine.ridge > 0].min(initial=1))
-    if abs(beta).sum() <= 16 * U * largest:
+    if abs(beta).sum() <= 64 * U * largest:
         return missing
     if missing > SUMS * max(abs(beta).sum(), Long(machine.total)):
         raise Contradiction(f"feasible: the coefficients sum to {float(beta.sum()):.3g}, not to {machine.total:g}")
