@@ -602,7 +602,7 @@ def _discriminant(problem: Any, model: Any, Ks: np.ndarray) -> Bounds:
         raise Dishonest("a weight is negative")
     # A kernel that is constant but for rounding has no trace to speak of.
     real = traces > 1e-12 * np.maximum(np.trace(Ks, axis1=1, axis2=2), 1e-300)
-    total = float(theta @ traces) + (n * model.alpha_ if learned else 0.0)
+    total = float(theta[real] @ traces[real]) + (n * model.alpha_ if learned else 0.0)
     noise = 1e-8 + 1e-13 * float(np.max(np.trace(Ks, axis1=1, axis2=2)[real] / traces[real], initial=0.0))
     if (given is None or given == "uniform") and real.any() and abs(total - 1.0) > noise:
         raise Dishonest(f"the traces sum to {total:.9g}, not to one")

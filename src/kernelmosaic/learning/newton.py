@@ -28,6 +28,8 @@ from kernelmosaic.learning.problem import (
 from kernelmosaic.machines.discriminant import Discriminant
 from kernelmosaic.solvers import relative_gap
 
+#: Newton steps in a row that leave the gap as it was before rounding counts as the reason.
+_IDLE = 8
 #: Weights are first learned from this share of the samples, ...
 _PART = 0.2
 #: ... unless these are fewer than this, ...
@@ -74,7 +76,7 @@ class Newton(Learner):
     def _search(self, stack: GramStack, machine: Any, warm_start: Any, theta: Weights | None) -> Learned:
         problem = self.last_problem = make_problem(stack, machine, self.options, self.last_problem)
         search = NewtonSearch(problem, self.options.tol, warm_start, theta)
-        search.improve(search.step, self.options)
+        search.improve(search.step, self.options, _IDLE)
         return search.learned()
 
     def _from_a_part(self, stack: GramStack, machine: Any) -> Weights | None:
@@ -110,7 +112,7 @@ def polish(found: BoundTracker, options: Options) -> Learned:
         search = NewtonSearch(found.problem, options.tol, found.best.solution.beta, found.best.theta)
     except ExhaustedError:
         return found.learned()
-    search.improve(search.step, options)
+    search.improve(search.step, options, _IDLE)
     closer = search if search.gap < found.gap else found
     return replace(closer.learned(), history=[*found.history[:-1], Iteration(closer.proved.upper, closer.gap)])
 

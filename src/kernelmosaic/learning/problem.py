@@ -30,7 +30,7 @@ _DOUBLINGS = 6
 #: So many iterations in a row that leave the gap as it was mean that rounding is reached.
 _PATIENCE = 20
 #: So many solves in vain that end above such a gap are enough, however few steps they took.
-_HOPELESS = {0.1: 4, 1e-3: 16}
+_HOPELESS = {0.1: 4, 1e-3: 16, 0.0: 48}
 #: All solves of a problem may take this many times the steps that one may take.
 _WORK = 8
 #: What to do where rounding ends a search.
@@ -218,7 +218,7 @@ class Patience:
         self.work -= solution.n_iter
         if solution.gap > tol:
             # Solvers of other kernels than stored matrices count other steps than those of pairs.
-            enough = next((count for gap, count in _HOPELESS.items() if solution.gap > gap), self.whole)
+            enough = next(count for gap, count in _HOPELESS.items() if not solution.gap <= gap)
             self.left -= max(solution.n_iter, self.whole // enough)
 
 
@@ -563,12 +563,12 @@ class BoundTracker:
         self.history.append(Iteration(self.best.upper, self.gap))
         return self.gap
 
-    def improve(self, step: Callable[[], bool], options: Options) -> None:
+    def improve(self, step: Callable[[], bool], options: Options, idle_steps: int = _PATIENCE) -> None:
         """Record step after step until the gap is met, the history is full, a step says False, or nothing changes."""
         idle = 0
         with options.progress(self.problem.machine) as advance, suppress(ExhaustedError):
             advance(self.gap)
-            while self.gap > options.tol and len(self.history) < options.max_iter and idle < _PATIENCE:
+            while self.gap > options.tol and len(self.history) < options.max_iter and idle < idle_steps:
                 before = self.gap
                 if not step():
                     break

@@ -101,7 +101,7 @@ def _check_joint(tau: Array, labels: Array, C: Array, pairwise: bool) -> Array:
     own = tau[everyone, labels]
     others = tau.copy()
     others[everyone, labels] = 0
-    room = 16 * U * np.maximum(abs(tau).max(axis=1), 0)
+    room = 64 * U * np.maximum(abs(tau).max(axis=1), 0)
     if np.any(abs(tau.sum(axis=1)) > room * tau.shape[1]):
         raise Contradiction(f"feasible: a sample's coefficients sum to {float(abs(tau.sum(axis=1)).max()):.2g}")
     if np.any(others.max(axis=1) > room) or np.any(own < -room):
