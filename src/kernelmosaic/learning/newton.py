@@ -28,8 +28,6 @@ from kernelmosaic.learning.problem import (
 from kernelmosaic.machines.discriminant import Discriminant
 from kernelmosaic.solvers import relative_gap
 
-#: Newton steps in a row that leave the gap as it was before rounding counts as the reason.
-_IDLE = 8
 #: Weights are first learned from this share of the samples, ...
 _PART = 0.2
 #: ... unless these are fewer than this, ...
@@ -48,7 +46,7 @@ _ATTEMPTS = 8
 #: A step is kept that closes the gap by this factor at a value that is the same but for so much of it.
 _CLOSER, _LEVEL = 0.9, 1e-12
 #: So many looks at the planes in a row, with machines as exact as can be, must lower the gap.
-_IDLE = 5
+_IDLE = 14
 #: How far to go from the best weights towards the lowest point of the planes, which jumps from corner to corner.
 _INWARD = 0.5
 
@@ -76,7 +74,7 @@ class Newton(Learner):
     def _search(self, stack: GramStack, machine: Any, warm_start: Any, theta: Weights | None) -> Learned:
         problem = self.last_problem = make_problem(stack, machine, self.options, self.last_problem)
         search = NewtonSearch(problem, self.options.tol, warm_start, theta)
-        search.improve(search.step, self.options, _IDLE)
+        search.improve(search.step, self.options)
         return search.learned()
 
     def _from_a_part(self, stack: GramStack, machine: Any) -> Weights | None:
@@ -112,7 +110,7 @@ def polish(found: BoundTracker, options: Options) -> Learned:
         search = NewtonSearch(found.problem, options.tol, found.best.solution.beta, found.best.theta)
     except ExhaustedError:
         return found.learned()
-    search.improve(search.step, options, _IDLE)
+    search.improve(search.step, options)
     closer = search if search.gap < found.gap else found
     return replace(closer.learned(), history=[*found.history[:-1], Iteration(closer.proved.upper, closer.gap)])
 

@@ -563,12 +563,12 @@ class BoundTracker:
         self.history.append(Iteration(self.best.upper, self.gap))
         return self.gap
 
-    def improve(self, step: Callable[[], bool], options: Options, idle_steps: int = _PATIENCE) -> None:
+    def improve(self, step: Callable[[], bool], options: Options) -> None:
         """Record step after step until the gap is met, the history is full, a step says False, or nothing changes."""
         idle = 0
         with options.progress(self.problem.machine) as advance, suppress(ExhaustedError):
             advance(self.gap)
-            while self.gap > options.tol and len(self.history) < options.max_iter and idle < idle_steps:
+            while self.gap > options.tol and len(self.history) < options.max_iter and idle < _PATIENCE:
                 before = self.gap
                 if not step():
                     break
