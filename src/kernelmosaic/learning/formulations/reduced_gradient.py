@@ -62,6 +62,8 @@ class _Descent(BoundTracker):
         """Go down once, or solve the machine more exactly; False when rounding is all that is left."""
         before = self.best
         direction = reduced_direction(before.theta, before.q)
+        # Its length does not matter; that of huge slopes would overflow in products.
+        direction /= max(float(np.abs(direction).max()), 1e-300)
         while float(self.best.q @ direction) > 0:
             reach, first = _reach(self.best.theta, direction)
             # Rounding may leave a direction in which nothing shrinks.
