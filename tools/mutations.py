@@ -375,8 +375,7 @@ MUTATIONS = (
         "solvers/multiclass_program.py",
         "* size - float(np.abs(constants) @ missed)",
         "* size",
-        "solvers/test_class_constants.py",
-        "estimators/test_certificate.py",
+        "machines/test_multiclass.py",
     ),
     # Normalising -----------------------------------------------------------------------------------------------------
     _m(
@@ -846,9 +845,7 @@ MUTATIONS = (
         "cli/leaks.py",
         "return bool(np.max(np.abs(t - x * (x @ t) / (x @ x))) < _ROUNDING)",
         "return False",
-        "cli/test_targets.py",
-        "cli/test_newcomers.py",
-        "cli/test_fit.py",
+        "cli/test_leaks.py",
     ),
     _m(
         "newer-format-read",

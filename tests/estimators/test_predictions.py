@@ -143,3 +143,14 @@ def test_a_model_does_not_notice_what_becomes_of_its_training_set(kind, approxim
     before = model.fit(X, X[:, 0] > 0).decision_function(fresh)
     X[:] = 7.0
     np.testing.assert_array_equal(model.decision_function(fresh), before)
+
+
+def test_every_class_is_decided_by_its_own_learned_weights():
+    X, y = blobs(3)
+    model = MKLClassifier(KERNELS, normalize=None, multi_class="ovr").fit(X, y)
+    assert model.weights_.shape == (3, 3)
+    assert np.ptp(model.weights_, axis=0).max() > 0.1
+    blocks = [clone(kernel).fit(X)(X, X[model.support_]) for kernel in KERNELS]
+    for c, (eta, beta) in enumerate(zip(model.weights_, model.dual_coef_, strict=True)):
+        f = sum(weight * block @ beta for weight, block in zip(eta, blocks, strict=True)) + model.intercept_[c]
+        np.testing.assert_allclose(model.decision_function(X)[:, c], f, rtol=1e-8, atol=1e-8)

@@ -7,13 +7,15 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
+from kernelmosaic.gram import StoredStack
 from kernelmosaic.learning.formulations.reduced_gradient import ReducedGradient
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import make_norm
+from kernelmosaic.learning.problem import MachineProblem
 from kernelmosaic.machines import SVC
 
 pytest.importorskip("clarabel")
-from tests.learning.problems import KINDS, learn, make_kernels, make_problem, slopes
+from tests.learning.problems import KINDS, learn, make_kernels, make_problem, options, slopes
 from tests.reference.conic import solve_mkl_lp_generic
 
 
@@ -51,6 +53,19 @@ def test_power_norm_with_penalties_is_that_of_scaled_kernels():
     scaled = learn(Newton, Ks / (d**2)[:, None, None], machine, norm=2)
     assert found.objective == pytest.approx(scaled.objective, rel=1e-5)
     assert_allclose(found.weights * d**2, scaled.weights, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["svc", "svr", "least squares"])
+def test_the_curvature_is_the_slope_of_the_slopes(kind):
+    # ∂J/∂θ = −q, by central differences of machines solved to the last digits; the free samples stay free.
+    Ks, machine, _ = make_problem(kind, 3, n=30, P=3)
+    problem = MachineProblem(StoredStack(Ks), machine, options(3, tol=1e-10))
+    theta, step = np.array([0.5, 0.3, 0.2]), 1e-5
+    at = problem.evaluate(theta, None, 1e-13)
+    H = problem.curvature(at)
+    q = [[problem.evaluate(theta + sign * step * e, None, 1e-13).q for sign in (1, -1)] for e in np.eye(3)]
+    slopes_of_q = np.array([(above - below) / (2 * step) for above, below in q])
+    assert_allclose(H, -slopes_of_q.T, rtol=1e-3, atol=1e-3 * np.abs(H).max())
 
 
 def test_two_hundred_kernels():

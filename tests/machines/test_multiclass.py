@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -198,3 +200,44 @@ def test_interior_points_take_over_before_single_steps_cost_more(monkeypatch, co
     assert found.gap <= 1e-6
     # A step of theirs counts for a thousand samples solved.
     assert 0 < found.n_iter - inside[0].n_iter * 1000 <= 2000
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_coefficients_at_their_bound_go_on_at_the_new_one(machine):
+    _, y, _ = make_problem(1)
+    before, after = machine(y, 1.0), machine(y, 3.0)
+    others = np.zeros((len(y), 3))
+    others[np.arange(len(y)), (y + 1) % 3] = np.where(np.arange(len(y)) % 2, 1.0, 0.4)
+    beta = -others
+    beta[np.arange(len(y)), y] = others.sum(axis=1)
+    found = after.continued(beta, before)
+    # Those at C = 1 are at C = 3 now; those inside stay where they are.
+    assert_allclose(found, np.where((np.arange(len(y)) % 2 == 1)[:, np.newaxis], 3.0 * beta, beta))
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_the_worst_losses_bound_those_of_all_outputs_within_the_error(machine):
+    _, y, _ = make_problem(2)
+    program, rng = machine(y, 2.0).program, np.random.default_rng(3)
+    values, constants, error = rng.normal(size=(len(y), 3)), rng.normal(size=3), rng.uniform(0.1, 0.5, (len(y), 3))
+    rows, worst = np.arange(len(y)), program.worst_losses(values, constants, error)
+    reached = np.zeros(len(y))
+    for signs in np.array(np.meshgrid(*[[-1, 1]] * 3)).reshape(3, -1).T:
+        f = values + signs * error + constants
+        behind = np.maximum(program.margins + f - f[rows, y][:, np.newaxis], 0.0)
+        behind[rows, y] = 0.0
+        losses = 2.0 * (behind.sum(axis=1) if program.pairwise else behind.max(axis=1))
+        assert np.all(losses <= worst)
+        reached = np.maximum(reached, losses)
+    # The bound is reached at the worst of the corners.
+    assert_allclose(worst, reached, rtol=1e-9)
+
+
+def test_the_linear_bound_takes_off_what_the_sums_of_the_classes_miss():
+    _, y, _ = make_problem(4)
+    program = replace(CrammerSinger(y, 1.0).program, constants=True)
+    beta = np.zeros((len(y), 3))
+    beta[0, y[0]], beta[0, (y[0] + 1) % 3] = 0.5, -0.5
+    constants = np.array([1.0, -2.0, 3.0])
+    missed = 0.5 * (abs(constants[y[0]]) + abs(constants[(y[0] + 1) % 3]))
+    assert program.linear_bound(beta, constants) == pytest.approx(program.linear_value(beta) - missed, rel=1e-9)

@@ -57,7 +57,7 @@ def _same_code(values: NDArray[Any], target: NDArray[Any]) -> bool:
 
 
 def _same_quantity(values: NDArray[Any], target: NDArray[Any]) -> bool:
-    if len(values) < _FEWEST_ROWS or values.dtype.kind != "f" or np.ptp(values) == 0 or np.ptp(target) == 0:
+    if len(values) < _FEWEST_ROWS or values.dtype.kind not in "fiu" or np.ptp(values) == 0 or np.ptp(target) == 0:
         return False
     x = (values - values.mean()) / np.ptp(values)
     t = (target - target.mean()) / np.ptp(target)
