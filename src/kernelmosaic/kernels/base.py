@@ -19,9 +19,6 @@ from sklearn.utils.extmath import row_norms, safe_sparse_dot
 from kernelmosaic.backend import backend_of, is_tensor
 from kernelmosaic.kernels.distances import squared_distances
 
-if TYPE_CHECKING:
-    from kernelmosaic.kernels.algebra import Product, Scaled, Sum
-
 #: An array, or a tensor where the samples are tensors.
 Block = NDArray[Any]
 
@@ -131,11 +128,11 @@ class Kernel(BaseEstimator, ABC):
 
     if TYPE_CHECKING:  # written in `algebra`, which knows what sums and products are
 
-        def __add__(self, other: object) -> Sum: ...
+        def __add__(self, other: object) -> Kernel: ...
 
-        def __mul__(self, other: object) -> Product | Scaled: ...
+        def __mul__(self, other: object) -> Kernel: ...
 
-        def __rmul__(self, other: object) -> Scaled: ...
+        def __rmul__(self, other: object) -> Kernel: ...
 
 
 class StatisticKernel(Kernel):
