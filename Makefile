@@ -2,7 +2,7 @@
 # Another interpreter:  make test PYTHON=python3.13
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-lowest coverage lint docs linkcheck format bench benchname reproduce studies studyname campaign release clean
+.PHONY: help demo test test-reproduction test-lowest coverage lint docs linkcheck format bench benchname reproduce studies studyname campaign release clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -28,8 +28,11 @@ help: ## this list
 demo: $(DEMO) ## the main job on embedded data, under a minute
 	$(BIN)/kernelmosaic demo
 
-test: lint ## lint, types and every test
-	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=8 --dist worksteal -m "not torch" $(PYTEST_ARGS)
+test: lint ## lint, types and every test of the library
+	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=8 --dist worksteal -m "not torch" --ignore=tests/reproduction $(PYTEST_ARGS)
+
+test-reproduction: $(DEV) ## the tests of what runs the papers again
+	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=8 --dist worksteal tests/reproduction $(PYTEST_ARGS)
 
 test-lowest: ## the tests with the oldest versions that pyproject.toml allows, in .venv-lowest
 	@test -n "$(PYTHON)" && "$(PYTHON)" -m venv .venv-lowest

@@ -97,7 +97,7 @@ def _check_statements(model: Any, found: list[Bounds]) -> str:
     # Discriminants state the rounding of their objective as a part of their gap, which a warning then names.
     if type(model).__name__ == "DiscriminantMKLClassifier" and gap > model.tol:
         excused = max(excused, gap * abs(value))
-    if not abs(stated - value) <= excused + 4 * U * abs(value):
+    if not abs(stated - value) <= excused + 4 * U * abs(value) + Long(1e-300):
         raise Contradiction(
             f"objective: objective_={model.objective_:.9g} is off by {float(abs(stated - value)):.2g}, rounding "
             f"{float(off):.2g}, duality_gap_={model.duality_gap_:.2g}"
