@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+__all__ = ["StackedViews", "stack_views"]
+
 #: Between a view's name and a column's, as scikit-learn's unions of columns write it.
 SEPARATOR = "__"
 

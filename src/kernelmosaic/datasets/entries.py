@@ -153,7 +153,7 @@ def unavailable() -> dict[str, str]:
 
     Examples
     --------
-    >>> from kernelmosaic.datasets import unavailable
+    >>> from kernelmosaic.datasets.entries import unavailable
     >>> sorted(unavailable())[:2]
     ['ACCEPTORS', 'ARABIDOPSIS']
     """
