@@ -95,11 +95,8 @@ class DaskFeatures(FeatureStack):
                 Z[owner == p] = blocks[k]
             yield m, Z
 
-    def combine(self, weights: NDArray[Any], out: Any = None) -> Any:
-        return DaskFactoredGram(self, np.asarray(weights, dtype=np.float64))
-
-    def combine_gated(self, gates: NDArray[Any], out: Any = None) -> Any:
-        return DaskFactoredGram(self, np.any(gates != 0, axis=0).astype(np.float64), np.asarray(gates))
+    def factors(self, weights: Array, gates: Array | None = None) -> DaskFactoredGram:
+        return DaskFactoredGram(self, weights, gates)
 
     def products(
         self, beta: NDArray[Any], rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None
@@ -210,7 +207,7 @@ class DaskFactoredGram(FactoredGram):
 
         return Sweep(change, pull, (lambda: M) if eager else form)
 
-    def rows(self, which: NDArray[np.intp]) -> Array:
+    def placed_rows(self, which: NDArray[np.intp]) -> Array:
         found = dict(self.stack.features(which, self.active))
         gates = None if self.gates is None else self.gates[which]
         scaled = [

@@ -105,8 +105,12 @@ class FactoredGram(Gram):
         return self.adjoint(V), self.normal_matrix(theta, precise)
 
     @abstractmethod
+    def placed_rows(self, which: NDArray[np.intp]) -> Any:
+        """Return these rows of Z where the features are."""
+
     def rows(self, which: NDArray[np.intp]) -> Array:
         """Return these rows of Z, in this process."""
+        return self.backend.to_numpy(self.placed_rows(which))
 
     @abstractmethod
     def squared_norms(self) -> Array:
@@ -115,10 +119,6 @@ class FactoredGram(Gram):
     def increase_precision(self) -> bool:
         """Form normal matrices more exactly from now on, which costs more; False if they are as exact as can be."""
         return False
-
-    def placed_rows(self, which: NDArray[np.intp]) -> Any:
-        """Return these rows of Z where the features are."""
-        return self.rows(which)
 
     # What K does ---------------------------------------------------------------------------------------------------
 
@@ -208,9 +208,6 @@ class DenseFactors(FactoredGram):
         root = xp.sqrt(self.backend.asarray(theta))[:, None]
         B = xp.concatenate([self.Z * root, root], axis=1)
         return like(theta, B.T @ B, self.backend)
-
-    def rows(self, which: NDArray[np.intp]) -> Array:
-        return self.backend.to_numpy(self.placed_rows(which))
 
     def placed_rows(self, which: NDArray[np.intp]) -> Any:
         return self.Z[self.backend.index(which)]

@@ -101,11 +101,15 @@ class FeatureStack(GramStack):
 
     def combine(self, weights: NDArray[Any], out: Any = None) -> Any:
         """Return Σ_m weights_m K_m in its factors; nothing is computed yet."""
-        return StackFactors(self, np.asarray(weights, dtype=np.float64))
+        return self.factors(np.asarray(weights, dtype=np.float64))
 
     def combine_gated(self, gates: NDArray[Any], out: Any = None) -> Any:
         """Return Σ_m g_m g_mᵀ ∘ K_m in its factors, which are the rows of Z_m times the gates."""
-        return StackFactors(self, np.any(gates != 0, axis=0).astype(np.float64), np.asarray(gates))
+        return self.factors(np.any(gates != 0, axis=0).astype(np.float64), np.asarray(gates))
+
+    def factors(self, weights: Array, gates: Array | None = None) -> FactoredGram:
+        """Return the factors of Σ_m weights_m g_m g_mᵀ ∘ K_m; without gates the g_m are one."""
+        return StackFactors(self, weights, gates)
 
     def combine_classes(self, weights: NDArray[Any], out: Any = None) -> Any:
         """Return Σ_m weights[c, m] K_m of every class in their factors, which all classes share."""
@@ -346,9 +350,6 @@ class StackFactors(FactoredGram):
         sharper = self.backend is NUMPY and self.stack.dtype == np.float32 and not self.stack.precise
         self.stack.precise = True
         return sharper
-
-    def rows(self, which: NDArray[np.intp]) -> Array:
-        return self.backend.to_numpy(self.placed_rows(which))
 
     def placed_rows(self, which: Any) -> Any:
         which = self.backend.index(which)
