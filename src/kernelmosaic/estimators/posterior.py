@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import KW_ONLY
 from typing import Any, Self
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy.spatial.distance import cdist
 from sklearn.utils import check_array
 
 from kernelmosaic.backend import row_strips, to_host
+from kernelmosaic.estimators._parameters import parameters
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.gram.row_blocks import ArrayRows, RowSource
 from kernelmosaic.machines.base import check_count, check_positive
@@ -32,6 +34,7 @@ _SAME = 1e-9
 _LEAST = 1e-3
 
 
+@parameters
 class PosteriorMKLClassifier(MKLClassifier):
     """Classification from class posteriors, on a weighted sum of kernels.
 
@@ -87,55 +90,33 @@ class PosteriorMKLClassifier(MKLClassifier):
     array([0, 1])
     """
 
+    kernels: Any = None
+    _: KW_ONLY
+    C: float = 1.0
+    estimate: str = "neighbors"
+    n_neighbors: int = 5
+    bandwidth: float | str = "scott"
+    norm: float = 1
+    weights: Any = None
+    penalties: Any = None
+    penalty_power: float = 0.5
+    solver: str = "newton"
+    normalize: str | None = "trace"
+    approximation: str | None = None
+    rank: Any = 500
+    tol: float = 1e-3
+    max_iter: int = 100
+    memory_budget: float | None = None
+    device: str | None = None
+    random_state: Any = None
+    verbose: bool = False
+
     # The one form of the joint machine that posteriors have.
     multi_class = "pairwise"
     missing = None
     _knows_probabilities = True
     slack = 1
     class_weight = None
-
-    def __init__(
-        self,
-        kernels: Any = None,
-        *,
-        C: float = 1.0,
-        estimate: str = "neighbors",
-        n_neighbors: int = 5,
-        bandwidth: float | str = "scott",
-        norm: float = 1,
-        weights: Any = None,
-        penalties: Any = None,
-        penalty_power: float = 0.5,
-        solver: str = "newton",
-        normalize: str | None = "trace",
-        approximation: str | None = None,
-        rank: Any = 500,
-        tol: float = 1e-3,
-        max_iter: int = 100,
-        memory_budget: float | None = None,
-        device: str | None = None,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.kernels = kernels
-        self.C = C
-        self.estimate = estimate
-        self.n_neighbors = n_neighbors
-        self.bandwidth = bandwidth
-        self.norm = norm
-        self.weights = weights
-        self.penalties = penalties
-        self.penalty_power = penalty_power
-        self.solver = solver
-        self.normalize = normalize
-        self.approximation = approximation
-        self.rank = rank
-        self.tol = tol
-        self.max_iter = max_iter
-        self.memory_budget = memory_budget
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to samples and their posteriors or labels.
