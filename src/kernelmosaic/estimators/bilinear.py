@@ -67,7 +67,7 @@ class BilinearMKLClassifier(BaseMKLClassifier):
     Attributes
     ----------
     weights_ : ndarray of shape (classes, P)
-        The weights d, scaled so that Σ_r d_cr = ‖w_c‖²: all zero for a class that no kernel tells apart.
+        The weights d, scaled so that Σ_r d_cr = ‖w_c‖²: all zero for a class that no kernel separates.
     dual_coef_ : ndarray of shape (classes, n_support)
         The coefficients τ of the support vectors.
     objective_, duality_gap_ : float

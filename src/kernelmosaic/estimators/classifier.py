@@ -20,7 +20,7 @@ from kernelmosaic.machines.base import check_positive
 from kernelmosaic.machines.multiclass import CrammerSinger, MulticlassMachine, PairwiseSlack
 from kernelmosaic.machines.shared import SharedMachines
 
-#: Machines that tell all classes apart in one problem, by the name `multi_class` gives them.
+#: Machines that separate all classes in one problem, by the name `multi_class` gives them.
 _JOINT: dict[str, type[MulticlassMachine]] = {"joint": CrammerSinger, "pairwise": PairwiseSlack}
 
 
@@ -104,7 +104,7 @@ class MKLClassifier(BaseMKLClassifier):
     random_state : int, RandomState or None, default=None
         Draws landmarks and frequencies; exact kernels need none.
     n_jobs : int, default=None
-        Classes told apart from the rest at the same time, on threads, each with a combined matrix of its own; None
+        Classes separated from the rest at the same time, on threads, each with a combined matrix of its own; None
         means one after the other, -1 all cores.
     verbose : bool, default=False
         Show a progress bar; classes are then learned one after the other.

@@ -280,7 +280,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self._slopes = rule.slopes
         self.dual_coef_ = rule.slopes @ A.T
         self.intercept_ = rule.constants - rule.slopes @ self._center
-        # Kernels that tell no two samples apart explain nothing.
+        # Kernels that are equal for all pairs of samples explain nothing.
         self.explained_ratio_ = projection.eigenvalues / (projection.eigenvalues.sum() or 1.0)
         self.support_ = everyone
         self.support_fraction_ = 1.0

@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 _SUM = 1e-6
 #: Relative: distances this near are equal up to rounding.
 _SAME_DISTANCE = 1e-9
-#: Digits kept: rounding must not tell equal posteriors apart, since samples are put in an order by them.
+#: Digits kept: rounding must not make equal posteriors differ, since samples are put in an order by them.
 _DIGITS = 12
 #: Distances held at once.
 _ENTRIES = 2**22
@@ -154,7 +154,7 @@ class PosteriorMKLClassifier(MKLClassifier):
             # Samples of weight zero may have classes of their own.
             labels = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
         self.posteriors_ = P
-        # Samples are told apart by number: equal labels and rows of posteriors have equal numbers.
+        # Samples are identified by number: equal labels and rows of posteriors have equal numbers.
         self._distinct, codes = np.unique(np.column_stack([labels, P]), axis=0, return_inverse=True)
         self._fit(X, codes.ravel(), weight, original)
         self.n_support_ = np.bincount(labels[self.support_], minlength=len(self.classes_))
@@ -250,7 +250,7 @@ def neighbor_posteriors(X: Array, members: Array, n_neighbors: int) -> Array:
     for i, distances in enumerate(each):
         order = np.argsort(distances, kind="stable")
         reached = int(np.searchsorted(np.cumsum(weight[order]), n_neighbors))
-        # All at the distance of the last: equal distances are not told apart by the order of the samples.
+        # All at the distance of the last: the order of the samples does not rank equal distances.
         within = distances <= (1.0 + _SAME_DISTANCE) * distances[order[min(reached, len(order) - 1)]]
         shares = members[within].sum(axis=0)
         P[i] = shares / shares.sum() if shares.sum() > 0 else 1.0 / len(shares)

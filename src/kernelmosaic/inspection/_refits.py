@@ -88,7 +88,7 @@ def last_step(estimator: Any) -> Any:
 
 
 def behind_pipeline(estimator: Any, X: Any) -> tuple[Any, Any]:
-    """Return the last step of a fitted pipeline, and the samples as it sees them."""
+    """Return the last step of a fitted pipeline, and the samples as that step reads them."""
     while hasattr(estimator, "steps"):
         X, estimator = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X, estimator.steps[-1][1]
     return estimator, X
