@@ -4,7 +4,7 @@ Even against odd digits (or 0-4 against 5-9) in a few dimensions: principal comp
 discriminant analysis (LFDA), each followed by a support vector machine, against one projection learned with the machine
 (GPK) and three gated ones (LPK). Accuracy and share of support vectors over the number of dimensions.
 
-    python examples/projection_kernels.py [FOLDER] [--task EO|SL] [--dimensions 1 2 5 10] [--train 1000]
+    PYTHONPATH=. python examples/projection_kernels.py [FOLDER] [--task EO|SL] [--dimensions 1 2 5 10] [--train 1000]
 
 FOLDER holds usps.npz; see docs/datasets.md. In the manner of Gönen (2010), thesis.
 """
@@ -23,8 +23,8 @@ from sklearn.pipeline import make_pipeline
 
 from kernelmosaic import LocalizedMKLClassifier, MKLClassifier
 from kernelmosaic.datasets import load
-from kernelmosaic.estimators import LFDA
 from kernelmosaic.kernels import Linear, Projected
+from reproduction.lfda import LFDA
 
 
 def models(R: int, C: float) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from sklearn.model_selection import StratifiedKFold, cross_val_score
 from kernelmosaic.datasets import bayes_decision, make_gaussians
 from kernelmosaic.datasets.generators import mixture_of
 from kernelmosaic.estimators import (
-    LFDA,
     DiscriminantMKLClassifier,
     LocalizedMKLClassifier,
     LocalizedMKLRegressor,
@@ -33,6 +32,7 @@ from kernelmosaic.plots import (
 )
 from reproduction import bars, sketches
 from reproduction.experiment import Settings
+from reproduction.lfda import LFDA
 from reproduction.papers.paper_001 import CONVERGENCE, SHARES, converging, digit_kernels, digits
 from reproduction.papers.paper_004 import TEN
 from reproduction.protocols import RandomSplits

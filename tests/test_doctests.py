@@ -13,15 +13,16 @@ from pkgutil import resolve_name
 
 import pytest
 
-SOURCE = Path(__file__).parents[1] / "src"
-WITH_EXAMPLES = [path for path in sorted(SOURCE.rglob("*.py")) if ">>> " in path.read_text(encoding="utf-8")]
+TOP = Path(__file__).parents[1]
+WITH_EXAMPLES = [
+    ".".join(path.relative_to(home).with_suffix("").parts)
+    for home, package in ((TOP / "src", "kernelmosaic"), (TOP, "reproduction"))
+    for path in sorted((home / package).rglob("*.py"))
+    if ">>> " in path.read_text(encoding="utf-8")
+]
 
 
-def module_name(path: Path) -> str:
-    return ".".join(path.relative_to(SOURCE).with_suffix("").parts)
-
-
-@pytest.mark.parametrize("name", [module_name(path) for path in WITH_EXAMPLES])
+@pytest.mark.parametrize("name", WITH_EXAMPLES)
 def test_examples_of_docstrings(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # some write files
     pyplot = pytest.importorskip("matplotlib.pyplot")
@@ -39,7 +40,7 @@ def test_examples_of_docstrings(name, tmp_path, monkeypatch):
 
 def test_what_the_reference_lists_has_an_example():
     """But for what functions return, which are tuples and dataclasses that do not draw, and for abstract classes."""
-    page = (Path(__file__).parents[1] / "docs" / "api.md").read_text(encoding="utf-8")
+    page = (TOP / "docs" / "api.md").read_text(encoding="utf-8")
     listed = re.findall(r"^\.\. currentmodule:: (\S+)$(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     names = [f"{home}.{name}" for home, rest in listed for name in re.findall(r"^   ([\w.]+)$", rest, re.MULTILINE)]
     assert len(names) > 90

@@ -7,6 +7,8 @@ import shutil
 import subprocess
 import tomllib
 from pathlib import Path
+from pkgutil import resolve_name
+from types import ModuleType
 
 import pytest
 
@@ -196,6 +198,25 @@ def test_the_overview_names_every_public_estimator():
     for name in kernelmosaic.__all__:
         if name[0].isupper():
             assert f"`{name}`" in text
+
+
+def test_the_reference_lists_what_public_modules_export_and_nothing_else():
+    page = (TOP / "docs/api.md").read_text(encoding="utf-8")
+    sections = re.findall(r"^\.\. currentmodule:: (\S+)$(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    listed = {f"{home}.{name}" for home, text in sections for name in re.findall(r"^   ([\w.]+)$", text, re.MULTILINE)}
+    known = {id(resolve_name(name)) for name in listed}
+    modules = [getattr(kernelmosaic, name) for name in kernelmosaic.__all__]
+    modules = [kernelmosaic, *(one for one in modules if isinstance(one, ModuleType))]
+    assert len(modules) > 10
+    for module in modules:
+        exported = {name for name in module.__all__ if not isinstance(getattr(module, name), ModuleType | str)}
+        assert [name for name in sorted(exported) if id(getattr(module, name)) not in known] == []
+        own = {name.removeprefix(f"{module.__name__}.") for name in listed if name.startswith(f"{module.__name__}.")}
+        assert {name for name in own if "." not in name} <= exported
+        if module is not kernelmosaic and hasattr(module, "__path__"):
+            # A package imports what it exports, and nothing else.
+            held = {name for name, value in vars(module).items() if not isinstance(value, ModuleType)}
+            assert {name for name in held if not name.startswith("_")} - {"annotations"} == exported
 
 
 def test_the_demonstration_installs_what_draws_its_pictures(tmp_path: Path) -> None:

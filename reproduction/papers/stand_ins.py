@@ -13,6 +13,7 @@ from kernelmosaic.model_selection import ResponseSurfaceSearchCV
 from reproduction.cells import Pair
 from reproduction.experiment import Experiment, Method, Settings
 from reproduction.protocols import FiveByTwo, SharedSearch
+from reproduction.sequences import one_hot, windows
 from reproduction.sources import Dataset, Samples, load_once, thin
 
 
@@ -43,8 +44,6 @@ class Windows:
 
     def __call__(self, settings: Settings) -> Samples:
         """Return all samples."""
-        from kernelmosaic.datasets import one_hot, windows
-
         found = load_once(self.name, settings.data_home)
         y = np.asarray(found["target"])
         most = min(self.most, settings.scale.max_samples or self.most)

@@ -68,31 +68,10 @@ __all__ = [
 ]
 
 #: Where each public name is defined; sub-packages stand for themselves.
-_HOMES = dict.fromkeys(
-    (
-        "BayesianMKLClassifier",
-        "BilinearMKLClassifier",
-        "DiscriminantMKLClassifier",
-        "DiscriminantMKLClassifierCV",
-        "LocalizedMKLClassifier",
-        "LocalizedMKLClassifierCV",
-        "LocalizedMKLOneClass",
-        "LocalizedMKLRegressor",
-        "MKLClassifier",
-        "MKLClassifierCV",
-        "MKLOneClass",
-        "MKLRegressor",
-        "MKLRegressorCV",
-        "MKLSurvival",
-        "MKLSurvivalCV",
-        "PosteriorMKLClassifier",
-    ),
-    "kernelmosaic.estimators",
-)
+_HOMES = {name: "kernelmosaic.estimators" for name in __all__ if name[0].isupper()}
 _HOMES |= {"load": "kernelmosaic.persistence", "save": "kernelmosaic.persistence"}
 _HOMES |= {"stack_views": "kernelmosaic.stacking"}
-_PACKAGES = frozenset({"datasets", "estimators", "gating", "kernels", "model_selection", "plots", "stats"})
-_PACKAGES |= {"inspection", "persistence", "stacking"}
+_PACKAGES = frozenset(__all__) - {"__version__", *_HOMES}
 
 
 def __getattr__(name: str) -> Any:

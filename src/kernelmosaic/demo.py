@@ -30,7 +30,7 @@ _ALL = [_LINEAR, _QUADRATIC, _GAUSSIAN]
 
 
 @dataclass(frozen=True)
-class Entry:
+class DemoRow:
     """A line of the table: what it is called and how its estimator is made."""
 
     name: str
@@ -39,14 +39,14 @@ class Entry:
 
 #: A new learner joins the demonstration by one line here.
 ENTRIES = (
-    Entry("SVM, linear", lambda: MKLClassifier([_LINEAR], weights="uniform")),
-    Entry("SVM, quadratic", lambda: MKLClassifier([_QUADRATIC], weights="uniform")),
-    Entry("SVM, Gaussian", lambda: MKLClassifier([_GAUSSIAN], weights="uniform")),
-    Entry("SVM, sum of the three", lambda: MKLClassifier(_ALL, weights="uniform")),
-    Entry("MKL (l1)", lambda: MKLClassifier(_ALL)),
-    Entry("MKL (l2)", lambda: MKLClassifier(_ALL, norm=2)),
-    Entry("localized (lin, quad)", lambda: LocalizedMKLClassifier([_LINEAR, _QUADRATIC])),
-    Entry("discriminant", lambda: DiscriminantMKLClassifier(_ALL)),
+    DemoRow("SVM, linear", lambda: MKLClassifier([_LINEAR], weights="uniform")),
+    DemoRow("SVM, quadratic", lambda: MKLClassifier([_QUADRATIC], weights="uniform")),
+    DemoRow("SVM, Gaussian", lambda: MKLClassifier([_GAUSSIAN], weights="uniform")),
+    DemoRow("SVM, sum of the three", lambda: MKLClassifier(_ALL, weights="uniform")),
+    DemoRow("MKL (l1)", lambda: MKLClassifier(_ALL)),
+    DemoRow("MKL (l2)", lambda: MKLClassifier(_ALL, norm=2)),
+    DemoRow("localized (lin, quad)", lambda: LocalizedMKLClassifier([_LINEAR, _QUADRATIC])),
+    DemoRow("discriminant", lambda: DiscriminantMKLClassifier(_ALL)),
 )
 
 
@@ -89,7 +89,7 @@ def run_demo(
     n_train: int = 600,
     seed: int = 0,
     n_test: int = N_TEST,
-    entries: tuple[Entry, ...] = ENTRIES,
+    entries: tuple[DemoRow, ...] = ENTRIES,
     starting: Callable[[str], None] = lambda step: None,
 ) -> DemoResult:
     """Train every entry on one sample and score it, and the Bayes rule, on another.
@@ -100,7 +100,7 @@ def run_demo(
         Sizes of the two samples.
     seed : int
         Seed of both.
-    entries : tuple of Entry
+    entries : tuple of DemoRow
     starting : callable
         Called with the name of each step as it begins; see `steps`.
 
@@ -124,12 +124,12 @@ def run_demo(
     return DemoResult(tuple(rows), X, y, n_test, seed, rule.accuracy())
 
 
-def steps(entries: tuple[Entry, ...] = ENTRIES) -> list[str]:
+def steps(entries: tuple[DemoRow, ...] = ENTRIES) -> list[str]:
     """Return the names of the steps of `run_demo`, in order."""
     return [_PREPARING, *(entry.name for entry in entries), _BAYES]
 
 
-def _measure(entry: Entry, X: Any, y: Any, X_test: Any, y_test: Any) -> Row:
+def _measure(entry: DemoRow, X: Any, y: Any, X_test: Any, y_test: Any) -> Row:
     start = perf_counter()
     model = entry.make().fit(X, y)
     seconds = perf_counter() - start

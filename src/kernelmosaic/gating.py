@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator
 
+__all__ = ["Constant", "Gating", "GaussianGating", "LinearGating", "Sigmoid", "Softmax"]
+
 # What a gating is -----------------------------------------------------------------------------------------------------
 
 Array = NDArray[np.float64]

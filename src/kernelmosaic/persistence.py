@@ -33,6 +33,8 @@ from sklearn.exceptions import InconsistentVersionWarning
 from kernelmosaic import __version__
 from kernelmosaic.files import write_bytes
 
+__all__ = ["ModelFileInfo", "info", "load", "save"]
+
 #: Raised whenever files written before could no longer be read as they are.
 FORMAT_VERSION = 2
 

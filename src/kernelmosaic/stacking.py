@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+__all__ = ["StackedViews", "stack_views"]
+
 #: Between a view's name and a column's, as scikit-learn's unions of columns write it.
 SEPARATOR = "__"
 
@@ -41,7 +43,7 @@ class StackedViews(NamedTuple):
 
 
 def stack_views(container: Any = None, /, **views: Any) -> StackedViews:
-    """Put views of the same samples side by side, and tell which columns belong to which.
+    """Put views of the same samples side by side, with the columns of each.
 
     Splitters, searches and pipelines pass one X around; this makes it of several. New samples are stacked alike.
 

@@ -9,6 +9,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+__all__ = [
+    "Comparison",
+    "DatasetComparison",
+    "FTestResult",
+    "TTestResult",
+    "WilcoxonResult",
+    "WinTieLoss",
+    "compare",
+    "f_test_5x2cv",
+    "t_test_resampled",
+    "wilcoxon",
+    "win_tie_loss",
+]
+
 # Wins, ties and losses ------------------------------------------------------------------------------------------------
 
 

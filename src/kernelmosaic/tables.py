@@ -44,9 +44,9 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _MOST_CLASSES = 20
 #: How a yes and a no may be written.
 _TRUTH = {"1": 1.0, "1.0": 1.0, "true": 1.0, "yes": 1.0, "0": 0.0, "0.0": 0.0, "false": 0.0, "no": 0.0}
-#: Of so many columns that cannot be used, rows and contents are told at once.
+#: Of so many columns that cannot be used, rows and contents are listed at once.
 _MOST_FAULTS = 5
-#: So much is told of a cell.
+#: So many letters of a cell are quoted.
 _MOST_LETTERS = 40
 
 
@@ -351,7 +351,7 @@ class Fault:
 
 
 class BadCells(ValueError):
-    """What `refuse` raises; it knows the faults it names."""
+    """What `refuse` raises; `faults` are those it names."""
 
     def __init__(self, message: str, faults: Sequence[Fault]) -> None:
         super().__init__(message)
@@ -433,7 +433,7 @@ def _is_whole(text: str) -> bool:
 
 
 def _some(cell: Any) -> str:
-    """A cell as it is told, not more than the beginning of a long one."""
+    """A cell as it is quoted, not more than the beginning of a long one."""
     text = str(cell)
     return repr(cell) if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]!r}… ({len(text)} letters)"
 
@@ -473,12 +473,12 @@ def indicators(table: pd.DataFrame, names: Sequence[str], where: Any) -> NDArray
     require(table, names, where)
     cells = {name: table[name].map(lambda cell: _TRUTH.get(str(cell).strip().lower())) for name in names}
     remedy = "Write 1 or true for yes, and 0 or false for no."
-    wrong = [Fault.at(cells[name].isna(), name, _told(table[name]), remedy) for name in names]
+    wrong = [Fault.at(cells[name].isna(), name, _quoted(table[name]), remedy) for name in names]
     refuse([fault for faults in wrong for fault in faults], where)
     return np.column_stack([np.asarray(cells[name], dtype=np.float64) for name in names])
 
 
-def _told(column: pd.Series) -> Callable[[int], str]:
+def _quoted(column: pd.Series) -> Callable[[int], str]:
     return lambda row: " is empty" if pd.isna(column.iloc[row]) else f" holds {str(column.iloc[row])!r}"
 
 

@@ -13,8 +13,8 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from tests.cli.tables import curve, done, flowers, strings, write
 
-from kernelmosaic.cli.fit import Columns, Request, make_pipeline, make_splitter, read_material, train
-from kernelmosaic.cli.methods import METHODS, Wishes, check_method, make_estimator
+from kernelmosaic.cli.fit import Columns, Request, make_pipeline, make_splitter, read_training_table, train
+from kernelmosaic.cli.methods import METHODS, FitRequest, check_method, make_estimator
 from kernelmosaic.gram.stack import StoredStack
 
 PRICES = (0.1, 10.0)
@@ -25,9 +25,9 @@ class Case:
 
     def __init__(self, folder, table, target, method="mkl", task="classification", views=(), kernels=(), jobs=1):
         path = write(table, Path(folder) / "table.csv")
-        self.wishes = Wishes(method, task, folds=3, jobs=jobs)
+        self.wishes = FitRequest(method, task, folds=3, jobs=jobs)
         columns = Columns(target, tuple(views), tuple(kernels))
-        self.material = read_material(Request(path, columns, self.wishes, 0.0, path, None))
+        self.material = read_training_table(Request(path, columns, self.wishes, 0.0, path, None))
         self.table, self.y = self.material.table, self.material.y
         self.splitter = make_splitter(self.wishes, self.y)
         self.folds = list(self.splitter.split(self.y, self.y))

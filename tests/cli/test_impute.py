@@ -9,8 +9,8 @@ from sklearn.impute import SimpleImputer
 from tests.cli.tables import QUICK, curve, done, flowers, run, write
 
 from kernelmosaic import load
-from kernelmosaic.cli.fit import Columns, Request, make_pipeline, make_splitter, read_material, train
-from kernelmosaic.cli.methods import Wishes, check_method
+from kernelmosaic.cli.fit import Columns, Request, make_pipeline, make_splitter, read_training_table, train
+from kernelmosaic.cli.methods import FitRequest, check_method
 from kernelmosaic.estimators._imputing import TableImputer
 
 
@@ -100,8 +100,8 @@ def test_every_part_is_filled_by_the_others(tmp_path, method):
     table = curve()
     table.loc[::4, "u"] = None
     path = write(table, tmp_path / "t.csv")
-    wishes = Wishes(method, "regression", price=1000.0, folds=3)
-    material = read_material(Request(path, Columns("y", impute="median"), wishes, 0.0, path, None))
+    wishes = FitRequest(method, "regression", price=1000.0, folds=3)
+    material = read_training_table(Request(path, Columns("y", impute="median"), wishes, 0.0, path, None))
     splitter = make_splitter(wishes, material.y)
     seen = []
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from kernelmosaic.datasets import catalogue, join_views, load, names, unavailable
+from kernelmosaic.datasets import catalogue, join_views, load, names
 from kernelmosaic.datasets.derived import render_pen
-from kernelmosaic.datasets.entries import find
+from kernelmosaic.datasets.entries import find, unavailable
 
 TOP = Path(__file__).parents[2]
 

@@ -10,9 +10,10 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn import datasets as sklearn_datasets
 
-from kernelmosaic.datasets import catalogue, load, names, one_hot, windows
+from kernelmosaic.datasets import catalogue, load, names
 from kernelmosaic.datasets.entries import find
 from kernelmosaic.datasets.sources import row_digests
+from reproduction.sequences import one_hot, windows
 
 FOLDER = os.environ.get("KERNELMOSAIC_DATA")
 pytestmark = pytest.mark.skipif(not FOLDER, reason="KERNELMOSAIC_DATA names no folder of npz files")

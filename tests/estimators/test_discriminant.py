@@ -13,16 +13,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import StandardScaler
+from tests.reference.criteria import least_squares_value, within_class_value
 from tests.reference.discriminant import solve_kim
 
 from kernelmosaic import DiscriminantMKLClassifier
 from kernelmosaic.kernels import Gaussian, Linear, Precomputed, family
-from kernelmosaic.machines.discriminant import (
-    binary_targets,
-    class_targets,
-    least_squares_value,
-    within_class_value,
-)
+from kernelmosaic.machines.discriminant import binary_targets, class_targets
 
 WIDTHS = [0.5, 2.0, 8.0]
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import copy
 import pickle
+from dataclasses import KW_ONLY
+from inspect import Signature, signature
 
 import joblib
 import numpy as np
 import pytest
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.datasets import make_classification
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from kernelmosaic import MKLClassifier, MKLOneClass, MKLRegressor
+from kernelmosaic.estimators._parameters import parameters
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed, family, per_column
 
 
@@ -155,3 +158,27 @@ def test_everything_around_it_prints_too(kernels):
     assert "MKLClassifier(" in repr(search)
     assert "MKLClassifier" in search._repr_html_()
     assert "MKLClassifier" in MKLClassifier(kernels)._repr_html_()
+
+
+def test_a_subclass_has_the_parameters_that_it_lists_and_no_others():
+    @parameters
+    class Wide(BaseEstimator):
+        first: int = 1
+        _: KW_ONLY
+        second: float = 2.0
+        third: str = "c"
+
+    @parameters
+    class Narrow(Wide):
+        third: str = "d"
+        _: KW_ONLY
+        second: float = 3.0
+
+    assert str(signature(Wide).replace(return_annotation=Signature.empty)) == (
+        "(first: 'int' = 1, *, second: 'float' = 2.0, third: 'str' = 'c')"
+    )
+    assert list(signature(Narrow).parameters) == ["third", "second"]
+    assert clone(Narrow("e", second=4.0)).get_params() == {"second": 4.0, "third": "e"}
+    assert Wide(5) != Wide(5)  # estimators are compared by identity
+    with pytest.raises(TypeError, match="positional"):
+        Wide(1, 2.0)

@@ -28,8 +28,8 @@ from kernelmosaic import (
     MKLSurvivalCV,
     PosteriorMKLClassifier,
 )
-from kernelmosaic.estimators import LFDA
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Projected
+from reproduction.lfda import LFDA
 
 LINE_AND_BELL = [("line", Linear()), ("bell", Gaussian("median"))]
 NYSTROEM = {"approximation": "nystroem", "rank": 20, "random_state": 0}

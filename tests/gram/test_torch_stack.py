@@ -10,7 +10,8 @@ import pytest
 from kernelmosaic.backend import has_device, is_tensor, require_device, tensor_device, to_host, torch_backend
 from kernelmosaic.gram import DenseGram, KernelSet, StoredStack, predictions
 from kernelmosaic.gram import make_stack as make_any_stack
-from kernelmosaic.kernels import Correlation, Gaussian, Laplacian, Linear, Polynomial, StatisticKernel, family
+from kernelmosaic.kernels import Correlation, Gaussian, Laplacian, Linear, Polynomial, family
+from kernelmosaic.kernels.base import StatisticKernel
 from kernelmosaic.kernels.views import lay_specs, read_kernels
 
 torch = pytest.importorskip("torch")

@@ -60,7 +60,7 @@ def proofs(monkeypatch):
 )
 def test_kernels_pass_without_a_proof(K, dtype, proofs):
     kernel = Precomputed(K.astype(dtype)).fit(ROWS)
-    kernel.doubt(np.arange(300), np.random.RandomState(2).normal(size=(2, 300)))
+    kernel.check_definite(np.arange(300), np.random.RandomState(2).normal(size=(2, 300)))
     assert not proofs
 
 
@@ -101,9 +101,9 @@ def test_what_only_three_samples_tell_passes_until_they_count():
     assert np.linalg.eigvalsh(K)[0] < -0.1
     kernel = Precomputed(K).fit(ROWS)
     others = np.setdiff1d(np.arange(N), samples)
-    kernel.doubt(others, np.ones((1, N - 3)))
+    kernel.check_definite(others, np.ones((1, N - 3)))
     with pytest.raises(ValueError, match="K has the eigenvalue -0"):
-        kernel.doubt(np.arange(N), np.where(np.isin(np.arange(N), samples), 2.0, 1.0)[None])
+        kernel.check_definite(np.arange(N), np.where(np.isin(np.arange(N), samples), 2.0, 1.0)[None])
 
 
 def test_a_matrix_that_was_looked_at_often_is_proved_once(monkeypatch):
@@ -113,14 +113,14 @@ def test_a_matrix_that_was_looked_at_often_is_proved_once(monkeypatch):
     beta = spread(5)[None]
     kernel = Precomputed(SMOOTH).fit(ROWS)
     for _ in range(20):
-        clone(kernel).doubt(np.arange(N), beta)
+        clone(kernel).check_definite(np.arange(N), beta)
     assert 1 < len(looks) < 8
     # One that no proof is found for is looked at every time, and what no look tells stays unseen.
     K, samples = hidden()
     kernel, others = Precomputed(K).fit(ROWS), np.setdiff1d(np.arange(N), samples)
     looks.clear()
     for _ in range(20):
-        kernel.doubt(others, np.ones((1, N - 3)))
+        kernel.check_definite(others, np.ones((1, N - 3)))
     assert len(looks) == 20
 
 
@@ -128,10 +128,10 @@ def test_a_quadratic_form_tells_of_a_direction(proofs):
     v = spread()
     K = less(ROUGH, v, -0.4)
     kernel = Precomputed(K).fit(ROWS)
-    kernel.doubt(np.arange(N), spread(5)[None])
+    kernel.check_definite(np.arange(N), spread(5)[None])
     assert not proofs
     with pytest.raises(ValueError, match=r"K has the eigenvalue -0\.4"):
-        kernel.doubt(np.arange(N), np.stack([spread(5), v]))
+        kernel.check_definite(np.arange(N), np.stack([spread(5), v]))
     assert proofs == [N]
 
 
@@ -146,7 +146,7 @@ def test_a_fit_that_rests_on_them_is_refused():
 
 def test_gated_fits_look_at_their_support(monkeypatch):
     looked = []
-    monkeypatch.setattr(Precomputed, "doubt", lambda self, rows, beta: looked.append((len(rows), beta.shape)))
+    monkeypatch.setattr(Precomputed, "check_definite", lambda self, rows, beta: looked.append((len(rows), beta.shape)))
     table = np.hstack([ROWS, Z[:, :1]])
     kernels = [("smooth", Precomputed(SMOOTH), [0]), ("rough", Precomputed(ROUGH), [0])]
     model = LocalizedMKLClassifier(kernels, gating_columns=[1]).fit(table, LABELS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.reference.criteria import least_squares_value, within_class_value
 from tests.reference.discriminant import solve_matrix_fractional
 
 from kernelmosaic.gram import StoredStack
@@ -12,7 +13,7 @@ from kernelmosaic.learning.discriminant import DiscriminantProblem, centered_tra
 from kernelmosaic.learning.factory import FORMULATIONS
 from kernelmosaic.learning.formulations import discriminant
 from kernelmosaic.learning.norms import SumNorm
-from kernelmosaic.machines.discriminant import Discriminant, center, least_squares_value, within_class_value
+from kernelmosaic.machines.discriminant import Discriminant, center
 
 EXACT = ("newton", "silp", "qcqp", "sdp")
 

@@ -7,11 +7,12 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
+from tests.reference.criteria import least_squares_value
 
 from kernelmosaic import DiscriminantMKLClassifier, MKLClassifier
 from kernelmosaic.kernels import Gaussian, Linear, Precomputed
 from kernelmosaic.learning.formulations.discriminant import _unit_rows
-from kernelmosaic.machines.discriminant import binary_targets, class_targets, least_squares_value
+from kernelmosaic.machines.discriminant import binary_targets, class_targets
 
 
 def make_samples(seed, n=24, classes=2):

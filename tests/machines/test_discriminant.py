@@ -6,6 +6,13 @@ import numpy as np
 import pytest
 from scipy.linalg import eigh
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from tests.reference.criteria import (
+    joint_ratio_value,
+    least_squares_value,
+    total_scatter_value,
+    trace_value,
+    within_class_value,
+)
 
 from kernelmosaic.machines import LeastSquares
 from kernelmosaic.machines.discriminant import (
@@ -14,11 +21,6 @@ from kernelmosaic.machines.discriminant import (
     center,
     class_targets,
     discriminant_projection,
-    joint_ratio_value,
-    least_squares_value,
-    total_scatter_value,
-    trace_value,
-    within_class_value,
     within_from_least_squares,
 )
 

@@ -103,7 +103,7 @@ Impute = Annotated[
         "nothing of stays missing. Categories: the most frequent."
     ),
 ]
-Proba = Annotated[bool, typer.Option("--proba", help="See to it that the model knows probabilities of classes.")]
+Proba = Annotated[bool, typer.Option("--proba", help="Fit probabilities of classes, too.")]
 On = Annotated[
     str | None,
     typer.Option(metavar="COLUMN", help="Column that names the rows; a --view may then be a file with it."),
@@ -191,13 +191,13 @@ def fit(
     read = [train, *([view_file] if view_file else []), *_view_files(view, on)]
     _check_outputs(read, kernel, output, report, "model")
     from kernelmosaic.cli.fit import Columns, Request, run_training
-    from kernelmosaic.cli.methods import Wishes, read_costs
+    from kernelmosaic.cli.methods import FitRequest, read_costs
 
     views, kernels, drops = (tuple(given or ()) for given in (view, kernel, drop))
     columns = Columns(target, views, kernels, rows, drops, on, event, view_file, impute.value, drop_empty)
     costs = read_costs(cost or ())
     asked, by = "" if task is None else task.value, "" if method is None else method.value
-    wishes = Wishes(by, asked, price, norm, nu, epsilon, costs, seed, folds, jobs or 1, proba)
+    wishes = FitRequest(by, asked, price, norm, nu, epsilon, costs, seed, folds, jobs or 1, proba)
     run_training(Request(train, columns, wishes, test, output, report))
 
 
@@ -243,13 +243,13 @@ def predict(
     ] = False,
     kernel: NewKernel = None,
 ) -> None:
-    """Predict the rows of a table. If it has the target column, the score is told as well."""
+    """Predict the rows of a table. If it has the target column, the score is printed as well."""
     existing_file(model, "a model file")
     existing_file(new, "a table")
     _check_outputs([model, new, *_view_files(view, on)], kernel, output)
-    from kernelmosaic.cli.predict import Question, run_prediction
+    from kernelmosaic.cli.predict import PredictRequest, run_prediction
 
-    asked = Question(model, new, tuple(id_columns or ()), tuple(kernel or ()), tuple(view or ()), on, drop_empty)
+    asked = PredictRequest(model, new, tuple(id_columns or ()), tuple(kernel or ()), tuple(view or ()), on, drop_empty)
     run_prediction(asked, output, scores, proba)
 
 
@@ -270,9 +270,9 @@ def explain(
     existing_file(new, "a table")
     _check_outputs([model, new, *_view_files(view, on)], kernel, output, report)
     from kernelmosaic.cli.explain import run_explanation
-    from kernelmosaic.cli.predict import Question
+    from kernelmosaic.cli.predict import PredictRequest
 
-    asked = Question(model, new, tuple(id_columns or ()), tuple(kernel or ()), tuple(view or ()), on, drop_empty)
+    asked = PredictRequest(model, new, tuple(id_columns or ()), tuple(kernel or ()), tuple(view or ()), on, drop_empty)
     run_explanation(asked, output, report)
 
 

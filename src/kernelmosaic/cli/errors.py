@@ -94,7 +94,7 @@ def writable_file(path: Path) -> Path:
     except (OSError, ValueError) as error:
         raise typer.BadParameter(str(error)) from None
     try:
-        with TemporaryFile(dir=target.parent):  # permissions alone do not tell
+        with TemporaryFile(dir=target.parent):  # permissions alone are no proof
             pass
         if target.exists() and not os.access(target, os.W_OK):
             raise PermissionError

@@ -10,16 +10,16 @@ import numpy as np
 
 from kernelmosaic.cli.errors import after_writing
 from kernelmosaic.cli.output import say
-from kernelmosaic.cli.predict import NewRows, Question, announce, decisions_of, rounded, write_answers
+from kernelmosaic.cli.predict import NewRows, PredictRequest, announce, decisions_of, rounded, write_answers
 from kernelmosaic.reports import Page, Table
 
-#: So many rows are told one by one on the page; the table has all.
+#: So many rows are listed one by one on the page; the table has all.
 _MOST_ROWS = 500
 #: So many kernels of a row are named on the page.
 _MOST_TERMS = 3
 
 
-def run_explanation(asked: Question, output: Path | None, report: Path | None) -> None:
+def run_explanation(asked: PredictRequest, output: Path | None, report: Path | None) -> None:
     """Write the table of contributions, and the page if asked for."""
     from kernelmosaic.tables import write_table
 
@@ -40,7 +40,7 @@ def run_explanation(asked: Question, output: Path | None, report: Path | None) -
     print(f"Report: {report}")
 
 
-def explain_rows(rows: NewRows, asked: Question) -> Any:
+def explain_rows(rows: NewRows, asked: PredictRequest) -> Any:
     """Return, for every row (and label), the prediction, the decision, the constant, and what each kernel adds."""
     import pandas as pd
 
@@ -59,7 +59,7 @@ def explain_rows(rows: NewRows, asked: Question) -> Any:
     return pd.DataFrame(carried | own | rounded({name: values.ravel() for name, values in figures.items()}))
 
 
-def write_explanation(rows: NewRows, answers: Any, asked: Question, path: Path) -> None:
+def write_explanation(rows: NewRows, answers: Any, asked: PredictRequest, path: Path) -> None:
     """Write the page: which kernels decide, over all rows and row by row."""
     kernels = [name for name in rows.model.kernel_names_ if name in answers.columns]
     terms = answers[kernels].to_numpy(dtype=float)
@@ -98,7 +98,7 @@ def write_explanation(rows: NewRows, answers: Any, asked: Question, path: Path) 
     page.write(path)
 
 
-def _lead(rows: NewRows, asked: Question) -> str:
+def _lead(rows: NewRows, asked: PredictRequest) -> str:
     classes, task = getattr(rows.model, "classes_", []), rows.training.get("task")
     told = "The decision is that of the predicted class: the class of the largest is predicted."
     if rows.labels:

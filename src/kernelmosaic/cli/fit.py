@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from kernelmosaic import __version__
 from kernelmosaic.cli.errors import after_writing
-from kernelmosaic.cli.joining import Joined, join_tables, keep_rows, told
+from kernelmosaic.cli.joining import Joined, join_tables, keep_rows, located
 from kernelmosaic.cli.leaks import copies_of_target
 from kernelmosaic.cli.methods import (
     CLASSIFICATION,
@@ -25,8 +25,8 @@ from kernelmosaic.cli.methods import (
     ONE_CLASS,
     REGRESSION,
     SURVIVAL,
+    FitRequest,
     Method,
-    Wishes,
     check_method,
     make_estimator,
     price_grid,
@@ -36,7 +36,7 @@ from kernelmosaic.cli.views import (
     ROW_COLUMN,
     Plan,
     Views,
-    Wanted,
+    ViewSpec,
     check_lengths,
     check_row_numbers,
     default_specs,
@@ -141,7 +141,7 @@ def baseline_of(task: str, y_train: Any, y_test: Any, nu: float) -> float:
     return score_of(task, y_test, np.broadcast_to(values[counts.argmax()], np.shape(y_test)))
 
 
-def make_splitter(wishes: Wishes, y: Any) -> Any:
+def make_splitter(wishes: FitRequest, y: Any) -> Any:
     """Return what divides the rows into parts to be held out in turn; None if that is what was asked for."""
     from sklearn.model_selection import KFold, StratifiedKFold
 
@@ -174,7 +174,7 @@ def _strata(task: str, y: Any) -> Any:
 
 
 def train(
-    pipeline: Any, method: Method, wishes: Wishes, table: Any, y: Any, splitter: Any, advance: Advance
+    pipeline: Any, method: Method, wishes: FitRequest, table: Any, y: Any, splitter: Any, advance: Advance
 ) -> Trained:
     """Choose the price of errors, then fit to all rows.
 
@@ -183,7 +183,7 @@ def train(
     pipeline : Pipeline
         Preparation, then ``model``, which may choose the price by itself.
     method : Method
-    wishes : Wishes
+    wishes : FitRequest
     table : DataFrame
     y : ndarray
         Ignored by one-class machines.
@@ -223,7 +223,7 @@ def _scale(task: str, y: Any) -> float:
 
 
 def _follow_paths(
-    pipeline: Any, wishes: Wishes, table: Any, y: Any, folds: Any, advance: Advance
+    pipeline: Any, wishes: FitRequest, table: Any, y: Any, folds: Any, advance: Advance
 ) -> tuple[list[PricePoint], list[str]]:
     """Let the estimator choose the price; return what it found at each, and what it had to say."""
     from joblib import parallel_config
@@ -271,7 +271,7 @@ def _cross_validate(
     parameter: str,
     Cs: list[float],
     folds: Any,
-    wishes: Wishes,
+    wishes: FitRequest,
     table: Any,
     y: Any,
     advance: Any,
@@ -321,7 +321,7 @@ def _fit(model: Any, table: Any, y: Any, task: str) -> list[str]:
     return [str(warning.message) for warning in caught]
 
 
-def _search_penalties(chosen: Any, folds: Any, wishes: Wishes, table: Any, y: Any) -> Any:
+def _search_penalties(chosen: Any, folds: Any, wishes: FitRequest, table: Any, y: Any) -> Any:
     from kernelmosaic.model_selection import ResponseSurfaceSearchCV
 
     order = 2 if len(chosen.named_steps["model"].kernels) <= _MOST_FOR_QUADRATIC else 1
@@ -362,7 +362,7 @@ class Request:
 
     path: Path
     columns: Columns
-    wishes: Wishes
+    wishes: FitRequest
     test: float
     output: Path
     report: Path | None
@@ -378,7 +378,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Material:
+class TrainingTable:
     """What there is to learn from, read and checked.
 
     Parameters
@@ -429,7 +429,7 @@ def run_training(request: Request) -> None:
     from kernelmosaic.cli.output import print_facts, print_shares, progress, say
     from kernelmosaic.persistence import save
 
-    material = read_material(request)
+    material = read_training_table(request)
     wishes = wishes_for(request.wishes, material.task)
     request = replace(request, wishes=wishes)
     method = check_method(wishes)
@@ -459,12 +459,12 @@ def run_training(request: Request) -> None:
         print(f"Report: {request.report}")
 
 
-def wishes_for(wishes: Wishes, task: str) -> Wishes:
+def wishes_for(wishes: FitRequest, task: str) -> FitRequest:
     """Return the wishes with the task, and the method that does it where none was asked for."""
     return replace(wishes, task=task, method=wishes.method or ("discriminant" if task == LABELS else "mkl"))
 
 
-def make_pipeline(wishes: Wishes, method: Method, material: Material, splitter: Any) -> Any:
+def make_pipeline(wishes: FitRequest, method: Method, material: TrainingTable, splitter: Any) -> Any:
     """Return the preparation of the columns and the estimator, not yet fitted."""
     from sklearn.pipeline import Pipeline
 
@@ -480,7 +480,7 @@ def make_pipeline(wishes: Wishes, method: Method, material: Material, splitter: 
     return Pipeline([*material.plan.steps(), ("model", model)])
 
 
-def describe_views(material: Material) -> list[str]:
+def describe_views(material: TrainingTable) -> list[str]:
     """Return a line per view: its name, its file, its columns and its kernels, and how many rows lack it."""
     found = material.read
     described = []
@@ -500,7 +500,7 @@ def describe_views(material: Material) -> list[str]:
     return described + ([f"kernel matrices: {', '.join(given)}"] if given else [])
 
 
-def read_material(request: Request) -> Material:
+def read_training_table(request: Request) -> TrainingTable:
     """Read the files, and lay out which kernel reads which columns."""
     from kernelmosaic.tables import kind_of, looks_like_an_index, read_table, refuse
 
@@ -533,7 +533,7 @@ def read_material(request: Request) -> Material:
         raw = raw.iloc[kept]
         target, faults = _target_or_faults(raw, request)
     table, more = _table_or_faults(plan, raw, request)
-    refuse(told([*faults, *more], raw, joined), request.path)
+    refuse(located([*faults, *more], raw, joined), request.path)
     _check_missing_views(request, plan, table)
     check_lengths(views.views, table, request.path)
     rest, held = split_off(request, target.task, target.y)
@@ -548,7 +548,7 @@ def read_material(request: Request) -> Material:
         raise ValueError(f"two kernels are called {repeated[0]!r}; choose another name.")
     read = _views_of(views, joined)
     lacking = {name: int(raw[view["columns"]].isna().all(axis=1).sum()) for name, view in read.items()}
-    return Material(
+    return TrainingTable(
         table,
         target,
         rest,
@@ -744,7 +744,7 @@ def _choose_views(
     return guess_views(kinds, default)
 
 
-def _joined_views(joined: Joined, usable: dict[str, str]) -> list[Wanted]:
+def _joined_views(joined: Joined, usable: dict[str, str]) -> list[ViewSpec]:
     """The views of joined tables; those of files have the columns that are usable, and are left out without any."""
     found = []
     for one in joined.views:
@@ -793,13 +793,15 @@ def _check_split(request: Request, task: str, y: NDArray[Any]) -> None:
         raise ValueError(f"{option} {does} {too_few} of {n} rows, but at least {what} must be there; give {way}.")
 
 
-def _test_score(pipeline: Any, material: Material, held: NDArray[np.intp]) -> float | None:
+def _test_score(pipeline: Any, material: TrainingTable, held: NDArray[np.intp]) -> float | None:
     if len(held) == 0:
         return None
     return score_of(material.task, material.y[held], pipeline.predict(material.table.iloc[held]))
 
 
-def _note_training(trained: Any, facts: Any, request: Request, method: Method, material: Material, rest: Any) -> None:
+def _note_training(
+    trained: Any, facts: Any, request: Request, method: Method, material: TrainingTable, rest: Any
+) -> None:
     """Leave in the pipeline what `predict` and `inspect` need to know; plain values, which a model file can hold."""
     from kernelmosaic.cli.output import gate_summary
 

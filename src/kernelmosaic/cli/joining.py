@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.cli.views import Plan, Wanted, matching, read_options, tame
+from kernelmosaic.cli.views import Plan, ViewSpec, matching, read_options, safe_name
 
 #: So many rows are named one by one.
 _MOST_ROWS = 20
@@ -27,7 +27,7 @@ class Joined:
         Columns of files are called ``view.column``.
     on : str
         The column that names the rows.
-    views : list of Wanted
+    views : list of ViewSpec
         The views, in the order given; those of files name every column that they have.
     files : dict
         The file of each view that has one.
@@ -39,7 +39,7 @@ class Joined:
 
     table: Any
     on: str
-    views: list[Wanted]
+    views: list[ViewSpec]
     files: dict[str, Path]
     sources: dict[str, tuple[Path, str]]
     notes: list[str]
@@ -59,7 +59,7 @@ def join_tables(raw: Any, given: Sequence[str], on: str, where: Any, never: Mapp
     require(raw, [on], where)
     keys = _keys(raw[on], on, where)
     own_columns = list(raw.columns)
-    views: list[Wanted] = []
+    views: list[ViewSpec] = []
     files: dict[str, Path] = {}
     sources: dict[str, tuple[Path, str]] = {}
     notes: list[str] = []
@@ -93,7 +93,7 @@ def join_tables(raw: Any, given: Sequence[str], on: str, where: Any, never: Mapp
         own.columns = [f"{name}.{column}" for column in own.columns]
         raw = pd.concat([raw, own.reindex(keys).set_axis(raw.index)], axis=1)
         files[name] = path
-        views.append(Wanted(name, tuple(own.columns), kernel, f"--view {text}"))
+        views.append(ViewSpec(name, tuple(own.columns), kernel, f"--view {text}"))
     return Joined(raw, on, views, files, sources, notes)
 
 
@@ -141,10 +141,10 @@ def file_view(text: str) -> tuple[str, Path, str]:
     path, colon, kernel = rest.rpartition(":")
     if not colon or os.path.isfile(rest):
         path, kernel = rest, ""
-    return name.strip() if equals else tame(Path(path).stem), Path(path), kernel
+    return name.strip() if equals else safe_name(Path(path).stem), Path(path), kernel
 
 
-def told(faults: Sequence[Any], raw: Any, joined: Joined | None) -> list[Any]:
+def located(faults: Sequence[Any], raw: Any, joined: Joined | None) -> list[Any]:
     """Return faults with the rows' places in the file, and the file and the row's name for what was joined."""
     found = []
     for fault in faults:
@@ -178,7 +178,7 @@ def keep_rows(plan: Plan, raw: Any, on: str | None, where: Any, drop_empty: bool
 
 
 def _row_names(raw: Any, rows: Sequence[int], on: str | None) -> str:
-    """Rows, given by their places, as they are told: by name where they have one, and by number."""
+    """Rows, given by their places, as errors name them: by name where they have one, and by number."""
     numbers = [int(raw.index[row]) + 1 for row in rows[:_MOST_ROWS]]
     names = [f"row {number}" for number in numbers]
     if on is not None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic.cli.methods import LABELS, ONE_CLASS, REGRESSION, SURVIVAL
 
-#: So many rows must have a column of numbers, and each category on average so many, to tell a copy from a coincidence.
+#: So many rows must have a column of numbers, and each category on average so many, so that a copy is no coincidence.
 _FEWEST_ROWS = 5
 _FEWEST_EACH = 2
 #: What rounding leaves of the difference between a column and a multiple of it plus a constant.

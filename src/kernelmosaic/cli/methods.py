@@ -46,8 +46,8 @@ METHODS = {
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What the user asked of the learner.
+class FitRequest:
+    """The options of `kernelmosaic fit` that concern the learner.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class Wishes:
     folds : int
     jobs : int
     proba : bool
-        Whether the model must know probabilities.
+        Whether the model must have probabilities.
     """
 
     method: str
@@ -99,7 +99,7 @@ def read_costs(given: Iterable[str]) -> dict[str, float]:
     return costs
 
 
-def check_method(wishes: Wishes) -> Method:
+def check_method(wishes: FitRequest) -> Method:
     """Return the method, or raise saying what it cannot do."""
     method, task, costs = wishes.method, wishes.task, wishes.costs
     known = METHODS[method]
@@ -119,7 +119,7 @@ def check_method(wishes: Wishes) -> Method:
     return known
 
 
-def make_estimator(wishes: Wishes, kernels: Any, plan: Plan, scale: float, Cs: list[float], cv: Any = None) -> Any:
+def make_estimator(wishes: FitRequest, kernels: Any, plan: Plan, scale: float, Cs: list[float], cv: Any = None) -> Any:
     """Return the estimator, which chooses among the Cs by itself if there is such a one and a splitter `cv`.
 
     `scale` is the spread of a regression's targets.
@@ -151,7 +151,7 @@ def make_estimator(wishes: Wishes, kernels: Any, plan: Plan, scale: float, Cs: l
     return getattr(estimators, name + "CV" * searches)(kernels, **options)
 
 
-def price_grid(method: Method, wishes: Wishes, scale: float) -> list[float]:
+def price_grid(method: Method, wishes: FitRequest, scale: float) -> list[float]:
     """Return the Cs to try: one, if it was given or there is none to choose.
 
     A regression on targets s times as large is the same problem at s times the price.

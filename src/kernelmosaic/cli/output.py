@@ -156,7 +156,7 @@ def plain(value: Any) -> Any:
 
 
 def lines(found: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return name and value of what `kernelmosaic inspect` tells; see `_model.describe`."""
+    """Return name and value of what `kernelmosaic inspect` prints; see `describe`."""
     told = [
         ("estimator", found["estimator"]),
         ("written by", f"kernelmosaic {found['kernelmosaic_version']}, scikit-learn {found['sklearn_version']}"),
@@ -222,14 +222,14 @@ def say(*, note: str) -> None:
 def progress(total: int, clock: Callable[[], float] = perf_counter) -> Iterator[Callable[[str, int], None]]:
     """Show how many of so many steps are done, and the time left, while the block runs.
 
-    The value is called with what is done next and how many steps are done. Where nobody watches, what takes long is
-    told in lines, at most one in ten seconds by the clock.
+    The value is called with what is done next and how many steps are done. Without a terminal, progress is
+    printed in lines, at most one in ten seconds by the clock.
     """
     console = Console(stderr=True)
     start = last = clock()
     if not console.is_terminal:
 
-        def tell(what: str, done: int) -> None:
+        def show_progress(what: str, done: int) -> None:
             nonlocal last
             now = clock()
             if now - last >= _QUIET:
@@ -237,7 +237,7 @@ def progress(total: int, clock: Callable[[], float] = perf_counter) -> Iterator[
                 left = f", about {_duration((now - start) * (total - done) / done)} left" if done else ""
                 say(note=f"{what}: {done} of {total} steps after {_duration(now - start)}{left}")
 
-        yield tell
+        yield show_progress
         return
     from rich.progress import (
         BarColumn,

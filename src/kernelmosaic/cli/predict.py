@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.cli.joining import Joined, join_tables, keep_rows, told
+from kernelmosaic.cli.joining import Joined, join_tables, keep_rows, located
 from kernelmosaic.cli.output import class_names, core, load_model, plain, say, training_columns, training_of
 from kernelmosaic.cli.views import ROW_COLUMN, Plan, check_row_numbers, extend, n_samples
 
 
 @dataclass(frozen=True)
-class Question:
+class PredictRequest:
     """A model file and a table of new rows, with what belongs to them, as written on the command line."""
 
     model: Path
@@ -41,7 +41,7 @@ class NewRows:
     joined: Joined | None = None
 
     @classmethod
-    def read(cls, asked: Question) -> NewRows:
+    def read(cls, asked: PredictRequest) -> NewRows:
         """Read the files, or raise saying what does not suit the model."""
         from kernelmosaic.tables import BadCells, read_table, refuse, require
 
@@ -61,7 +61,7 @@ class NewRows:
             hint = (training.get("files") or {}).get("on") or "COLUMN"
             raise ValueError(f"--view {asked.views[0]}: say with --on {hint} by which column it is joined.")
         if plan is not None and asked.on is not None:
-            # A view that is not given nobody has.
+            # No row has a view that is not given.
             absent = [name for group in plan.groups if not {*group} & {*raw.columns} for name in group]
             raw = raw.reindex(columns=[*raw.columns, *absent])
         if asked.kernels or (plan is not None and plan.rows == ROW_COLUMN):
@@ -72,7 +72,7 @@ class NewRows:
         try:
             table = _table(estimator, plan, raw, asked.path)
         except BadCells as error:
-            refuse(told(error.faults, raw, joined), asked.path)
+            refuse(located(error.faults, raw, joined), asked.path)
             raise
         if plan is not None and not asked.kernels:
             check_row_numbers(table, plan, n_samples(model), asked.path)
@@ -103,7 +103,7 @@ class NewRows:
         return {name: self.raw[name].to_numpy() for name in ids} | own
 
     def notes(self, ids: Sequence[str]) -> list[str]:
-        """Return what the user should know of the table: columns that are ignored, categories never seen."""
+        """Return remarks on the table: columns that are ignored, categories never seen."""
         known = {*self.table.columns, *ids, *self.training.get("targets", [self.training.get("target")]), ROW_COLUMN}
         files = (self.training.get("files") or {}).get("views", {})
         known |= set() if self.joined is None else {self.joined.on}
@@ -124,7 +124,7 @@ class NewRows:
         return notes
 
 
-def run_prediction(asked: Question, output: Path | None, scores: bool, proba: bool) -> None:
+def run_prediction(asked: PredictRequest, output: Path | None, scores: bool, proba: bool) -> None:
     """Predict the rows of a table, and write or print them."""
     import pandas as pd
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from kernelmosaic.cli.methods import CLASSIFICATION, ONE_CLASS, Method, Wishes, price_name
+from kernelmosaic.cli.methods import CLASSIFICATION, ONE_CLASS, FitRequest, Method, price_name
 from kernelmosaic.cli.output import KernelShare, class_names, kernel_shares, some, weight_texts
 from kernelmosaic.reports import Page, Table
 
@@ -27,7 +27,7 @@ _BASELINES = {
     "multi-label": "always the commonest labels",
 }
 _BLUE, _ORANGE = "#0072B2", "#D55E00"
-#: More classes than this make a confusion matrix nobody reads.
+#: A confusion matrix of more classes than this is too large to read.
 _MOST_CLASSES = 30
 
 
@@ -71,7 +71,7 @@ class Facts:
     seconds: float
 
     @classmethod
-    def of(cls, trained: Any, wishes: Wishes, material: Any, y: Any, test: float | None) -> Self:
+    def of(cls, trained: Any, wishes: FitRequest, material: Any, y: Any, test: float | None) -> Self:
         """Gather them."""
         model, best = trained.pipeline.named_steps["model"], trained.best
         score = None if best is None else best.mean

@@ -211,7 +211,7 @@ class View:
 
 @dataclass
 class Views:
-    """The views, and what to tell the user about them."""
+    """The views, and the remarks on them that are printed."""
 
     views: list[View]
     notes: list[str] = field(default_factory=list)
@@ -237,7 +237,7 @@ def match_columns(patterns: Iterable[str], columns: Sequence[str], what: str) ->
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ViewSpec:
     """A view as the user wrote it: its name, patterns of columns, kernels or nothing, and what to call it in errors."""
 
     name: str
@@ -246,7 +246,7 @@ class Wanted:
     where: str
 
 
-def read_options(given: Sequence[str], columns: Iterable[str]) -> list[Wanted]:
+def read_options(given: Sequence[str], columns: Iterable[str]) -> list[ViewSpec]:
     """Return the views written as ``name=PATTERN:KERNEL``."""
     found, known = [], set(columns)
     for text in given:
@@ -256,11 +256,11 @@ def read_options(given: Sequence[str], columns: Iterable[str]) -> list[Wanted]:
         pattern, colon, kernel = rest.rpartition(":") if rest not in known else (rest, "", "")
         if not colon:
             pattern, kernel = rest, ""
-        found.append(Wanted(name.strip(), tuple(pattern.split(",")), kernel, f"--view {text}"))
+        found.append(ViewSpec(name.strip(), tuple(pattern.split(",")), kernel, f"--view {text}"))
     return found
 
 
-def read_view_file(path: Path) -> list[Wanted]:
+def read_view_file(path: Path) -> list[ViewSpec]:
     """Return the views of a JSON file, each a list of patterns, or a dict of ``columns`` and ``kernel``."""
     import json
 
@@ -285,11 +285,11 @@ def read_view_file(path: Path) -> list[Wanted]:
             or not name.strip()
         ):
             raise ValueError(f"--views {path}, view {name!r}: {json.dumps(entry)[:80]} cannot be read; {form}.")
-        found.append(Wanted(name.strip(), tuple(texts), kernel, f"--views {path}, view {name!r}"))
+        found.append(ViewSpec(name.strip(), tuple(texts), kernel, f"--views {path}, view {name!r}"))
     return found
 
 
-def read_views(wanted: Sequence[Wanted], kinds: Mapping[str, str], default: list[Spec]) -> Views:
+def read_views(wanted: Sequence[ViewSpec], kinds: Mapping[str, str], default: list[Spec]) -> Views:
     """Return the views with their columns and kernels; where none is named, `default` on numbers."""
     views: list[View] = []
     for one in wanted:
@@ -311,9 +311,9 @@ def guess_views(kinds: Mapping[str, str], default: list[Spec]) -> Views:
     sequences = [name for name, kind in kinds.items() if kind == _SEQUENCES]
     views = []
     for name, columns in groups.items():
-        views += _split(tame(name), columns, None, kinds, default)
+        views += _split(safe_name(name), columns, None, kinds, default)
     for column in sequences:
-        views.append(View(tame(column), (column,), tuple(read_specs("spectrum(3)"))))
+        views.append(View(safe_name(column), (column,), tuple(read_specs("spectrum(3)"))))
     left = [name for name, kind in kinds.items() if kind not in (_NUMBERS, _CATEGORIES, _SEQUENCES)]
     notes = [f"column {name!r} is left out: free text. Name it in a --view to use it." for name in left]
     if not views:
@@ -322,7 +322,7 @@ def guess_views(kinds: Mapping[str, str], default: list[Spec]) -> Views:
 
 
 def _groups(columns: Sequence[str]) -> dict[str, list[str]]:
-    """Columns by what stands before the first separator of their names; all in one where that tells nothing.
+    """Columns by what stands before the first separator of their names; all in one where that separates none.
 
     A name that is a prefix of another, as ``sex`` of ``sex_label``, or that two columns share by chance, makes no view.
     """
@@ -360,7 +360,7 @@ def _split(
 
 
 def _one_each(name: str, columns: Sequence[str], specs: list[Spec], several: bool) -> list[View]:
-    return [View(f"{name}[{tame(c)}]" if several else name, (c,), tuple(specs)) for c in columns]
+    return [View(f"{name}[{safe_name(c)}]" if several else name, (c,), tuple(specs)) for c in columns]
 
 
 def _merged(views: list[View]) -> list[View]:
@@ -374,7 +374,7 @@ def _merged(views: list[View]) -> list[View]:
     return views
 
 
-def tame(name: str) -> str:
+def safe_name(name: str) -> str:
     """Return a column's name as part of a kernel's, where two underscores mean something else."""
     return re.sub("_{2,}", "_", name).replace(":", ".") or "column"
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kernelmosaic.datasets.derived import one_hot, render_pen, windows
-from kernelmosaic.datasets.entries import DataSet, catalogue, names, unavailable
+from kernelmosaic.datasets.entries import DataSet, catalogue, names
 from kernelmosaic.datasets.generators import BayesRule, bayes_decision, make_gaussians, make_ringnorm, make_waveform
 from kernelmosaic.datasets.public import join_views, load
 
@@ -18,8 +17,4 @@ __all__ = [
     "make_ringnorm",
     "make_waveform",
     "names",
-    "one_hot",
-    "render_pen",
-    "unavailable",
-    "windows",
 ]

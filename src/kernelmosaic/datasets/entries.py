@@ -33,7 +33,7 @@ class DataSet:
     aliases : tuple of str
         Further names `load` answers to.
     notes : str
-        What a user should know before trusting a figure.
+        What matters before a figure is trusted.
     views : tuple of str
         Arrays of the file that are views of the same rows.
     label_names : mapping of str to str
@@ -153,7 +153,7 @@ def unavailable() -> dict[str, str]:
 
     Examples
     --------
-    >>> from kernelmosaic.datasets import unavailable
+    >>> from kernelmosaic.datasets.entries import unavailable
     >>> sorted(unavailable())[:2]
     ['ACCEPTORS', 'ARABIDOPSIS']
     """
@@ -161,7 +161,7 @@ def unavailable() -> dict[str, str]:
 
 
 def _plain(name: str) -> str:
-    """Case, blanks and punctuation do not tell names apart."""
+    """Case, blanks and punctuation do not distinguish names."""
     return re.sub(r"[^a-z0-9]", "", name.casefold())
 
 

@@ -133,7 +133,7 @@ def bayes_decision(X: ArrayLike, n_components: int = 4) -> Array:
 
 @dataclass(frozen=True)
 class BayesRule:
-    """The classifier that knows the mixture; no other is more accurate on fresh samples of it.
+    """The best classifier, from the mixture itself; no other is more accurate on fresh samples of it.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ def make_waveform(
 def make_ringnorm(
     n_samples: int = 7400, n_features: int = 20, random_state: int | RandomState | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Draw from two equally likely Gaussians that no hyperplane tells apart.
+    """Draw from two equally likely Gaussians that no hyperplane separates.
 
     Class 0 is N(0, 4I), class 1 is N(a, I), where every entry of a is 2 / √n_features: its mean lies at distance 2 of
     the origin whatever the dimension.

@@ -94,7 +94,7 @@ def load(
     FileNotFoundError
         If the set cannot be had from any of these places. The message says where to ask for it.
     ValueError
-        If the name is not known, or a copy is not the one the catalogue knows.
+        If the name is not known, or a copy is not that of the catalogue.
 
     Notes
     -----

@@ -11,7 +11,6 @@ from kernelmosaic.estimators.cv import (
     MKLSurvivalCV,
 )
 from kernelmosaic.estimators.discriminant import DiscriminantMKLClassifier
-from kernelmosaic.estimators.lfda import LFDA
 from kernelmosaic.estimators.localized import LocalizedMKLClassifier, LocalizedMKLOneClass, LocalizedMKLRegressor
 from kernelmosaic.estimators.one_class import MKLOneClass
 from kernelmosaic.estimators.posterior import PosteriorMKLClassifier
@@ -19,7 +18,6 @@ from kernelmosaic.estimators.regressor import MKLRegressor
 from kernelmosaic.estimators.survival import MKLSurvival
 
 __all__ = [
-    "LFDA",
     "BayesianMKLClassifier",
     "BilinearMKLClassifier",
     "DiscriminantMKLClassifier",

@@ -77,7 +77,7 @@ class Calibration:
             return cls(method, labels=tuple(cls.fit(f, one.astype(np.intp), 2, weight, method) for f, one in each))
         F = _columns(outputs)
         known = F > -NEVER
-        # A sample between no two classes tells nothing, nor does one whose class is not among those it is between.
+        # A sample between no two classes does not count, nor does one whose class is not among those it is between.
         read = known[np.arange(len(labels)), labels] & (known.sum(axis=1) > 1)
         outputs, F, known, labels, weight = outputs[read], F[read], known[read], labels[read], weight[read]
         least = 1.0 / (n_classes * (1.0 + float(weight.sum())))

@@ -64,7 +64,7 @@ class SupportSums:
 
     def products(self, strip: Views, kernels: Sequence[int], device: str | None) -> Iterator[tuple[int, Array]]:
         """Yield (k, the sums of kernel k) for samples of a strip, of shape (samples, outputs)."""
-        # Kernels wanted for the same support samples are asked for together: they may share what they are made of.
+        # Kernels of the same support samples are computed together: they may share what they are made of.
         shared = self.beta.ndim == 2
         groups = [(self._columns(kernels[0]), kernels)] if shared else _together((self._columns(k), k) for k in kernels)
         for columns, members in groups:
@@ -227,7 +227,7 @@ class Expansion:
                 for k, values in self.sums.products(samples, range(len(self.kept)), device):
                     yield strip, int(self.kept[k]), values * self.eta[:, k]
                 continue
-            # Kernels wanted for the same samples are asked for together, too.
+            # Kernels of the same samples are computed together, too.
             for rows, kernels in _together((self._rows(strip, gates, m), k) for k, m in enumerate(self.kept)):
                 left, at = _take(samples, rows, strip.stop - strip.start), rows + strip.start
                 for k, values in self.sums.products(left, kernels, device):

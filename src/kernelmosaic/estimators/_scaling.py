@@ -49,7 +49,7 @@ class Standardizer:
             mean = np.zeros(len(columns))
         else:
             taken = np.asarray(taken, dtype=np.float64)
-            if np.isnan(taken).any():  # views that samples lack, of which the others tell the scale
+            if np.isnan(taken).any():  # views that samples lack: the other samples give the scale
                 return cls._fit_present(columns, taken, weight)
             mean = np.average(taken, axis=0, weights=weight)
             scale = np.sqrt(np.average((taken - mean) ** 2, axis=0, weights=weight))
@@ -62,7 +62,7 @@ class Standardizer:
     ) -> Standardizer:
         there = ~np.isnan(taken)
         values, counted = np.where(there, taken, 0.0), there * weight[:, np.newaxis]
-        # A column that nobody has is for its kernel to refuse.
+        # A column that no sample has is refused by its kernel.
         total = np.maximum(counted.sum(axis=0), np.finfo(np.float64).tiny)
         mean = (counted * values).sum(axis=0) / total
         scale = np.sqrt((counted * (values - mean) ** 2).sum(axis=0) / total)

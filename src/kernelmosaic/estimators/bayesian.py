@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import nullcontext
+from dataclasses import KW_ONLY
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from kernelmosaic.backend import to_host
 from kernelmosaic.estimators._base import BaseMKLClassifier
+from kernelmosaic.estimators._parameters import parameters
 from kernelmosaic.estimators._training_set import Counted
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.problem import progress
@@ -24,6 +26,7 @@ Array = NDArray[np.float64]
 _LOG_2PI = float(np.log(2.0 * np.pi))
 
 
+@parameters
 class BayesianMKLClassifier(BaseMKLClassifier):
     """Probit classification on a weighted sum of kernels, with a posterior over the weights.
 
@@ -105,6 +108,19 @@ class BayesianMKLClassifier(BaseMKLClassifier):
     (1, 2)
     """
 
+    kernels: Any = None
+    _: KW_ONLY
+    sample_prior: Any = (1.0, 1.0)
+    weight_prior: Any = (1e-10, 1e-10)
+    intercept_prior: Any = (1.0, 1.0)
+    noise: float = 1.0
+    margin: float = 1.0
+    normalize: str | None = "trace"
+    tol: float = 1e-4
+    max_iter: int = 500
+    memory_budget: float | None = None
+    verbose: bool = False
+
     _knows_probabilities = True
     # What the training set asks for and is not a matter here.
     approximation = None
@@ -113,33 +129,6 @@ class BayesianMKLClassifier(BaseMKLClassifier):
     random_state = None
     # The sum of squared matrices is inverted: single precision would leave nothing of a small precision λ.
     _stack_dtype = np.float64
-
-    def __init__(
-        self,
-        kernels: Any = None,
-        *,
-        sample_prior: Any = (1.0, 1.0),
-        weight_prior: Any = (1e-10, 1e-10),
-        intercept_prior: Any = (1.0, 1.0),
-        noise: float = 1.0,
-        margin: float = 1.0,
-        normalize: str | None = "trace",
-        tol: float = 1e-4,
-        max_iter: int = 500,
-        memory_budget: float | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.kernels = kernels
-        self.sample_prior = sample_prior
-        self.weight_prior = weight_prior
-        self.intercept_prior = intercept_prior
-        self.noise = noise
-        self.margin = margin
-        self.normalize = normalize
-        self.tol = tol
-        self.max_iter = max_iter
-        self.memory_budget = memory_budget
-        self.verbose = verbose
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fit to samples and their classes.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
 from typing import Any, Self
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic.backend import default_budget, format_bytes
 from kernelmosaic.estimators._base import BaseMKLClassifier
+from kernelmosaic.estimators._parameters import parameters
 from kernelmosaic.estimators._training_set import TrainingSet
 from kernelmosaic.gram import GramStack, StoredStack
 from kernelmosaic.learning import Learner, Parameters, make_learner
@@ -19,6 +21,7 @@ from kernelmosaic.machines.base import check_positive
 from kernelmosaic.machines.multiclass import CrammerSinger
 
 
+@parameters
 class BilinearMKLClassifier(BaseMKLClassifier):
     """Multi-class classification in which every class weighs the kernels for itself.
 
@@ -64,7 +67,7 @@ class BilinearMKLClassifier(BaseMKLClassifier):
     Attributes
     ----------
     weights_ : ndarray of shape (classes, P)
-        The weights d, scaled so that Σ_r d_cr = ‖w_c‖²: all zero for a class that no kernel tells apart.
+        The weights d, scaled so that Σ_r d_cr = ‖w_c‖²: all zero for a class that no kernel separates.
     dual_coef_ : ndarray of shape (classes, n_support)
         The coefficients τ of the support vectors.
     objective_, duality_gap_ : float
@@ -87,36 +90,20 @@ class BilinearMKLClassifier(BaseMKLClassifier):
     (3, 5)
     """
 
-    def __init__(
-        self,
-        kernels: Any = None,
-        *,
-        kappa: float = 1.0,
-        solver: str = "newton",
-        normalize: str | None = "trace",
-        approximation: str | None = None,
-        rank: Any = 500,
-        calibration: str | None = None,
-        tol: float = 1e-3,
-        max_iter: int = 100,
-        memory_budget: float | None = None,
-        device: str | None = None,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.kernels = kernels
-        self.kappa = kappa
-        self.solver = solver
-        self.normalize = normalize
-        self.approximation = approximation
-        self.rank = rank
-        self.calibration = calibration
-        self.tol = tol
-        self.max_iter = max_iter
-        self.memory_budget = memory_budget
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    kernels: Any = None
+    _: KW_ONLY
+    kappa: float = 1.0
+    solver: str = "newton"
+    normalize: str | None = "trace"
+    approximation: str | None = None
+    rank: Any = 500
+    calibration: str | None = None
+    tol: float = 1e-3
+    max_iter: int = 100
+    memory_budget: float | None = None
+    device: str | None = None
+    random_state: Any = None
+    verbose: bool = False
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to samples and their classes.

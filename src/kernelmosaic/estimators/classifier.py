@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, replace
 from typing import Any, Self
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils import compute_class_weight
 
 from kernelmosaic.estimators._base import BaseMKLClassifier
+from kernelmosaic.estimators._parameters import parameters
 from kernelmosaic.estimators._training_set import TrainingSet
 from kernelmosaic.learning import Parameters
 from kernelmosaic.learning.fixed import given_weights
@@ -19,10 +20,11 @@ from kernelmosaic.machines.base import check_positive
 from kernelmosaic.machines.multiclass import CrammerSinger, MulticlassMachine, PairwiseSlack
 from kernelmosaic.machines.shared import SharedMachines
 
-#: Machines that tell all classes apart in one problem, by the name `multi_class` gives them.
+#: Machines that separate all classes in one problem, by the name `multi_class` gives them.
 _JOINT: dict[str, type[MulticlassMachine]] = {"joint": CrammerSinger, "pairwise": PairwiseSlack}
 
 
+@parameters
 class MKLClassifier(BaseMKLClassifier):
     """Support vector classification on a weighted sum of kernels.
 
@@ -102,7 +104,7 @@ class MKLClassifier(BaseMKLClassifier):
     random_state : int, RandomState or None, default=None
         Draws landmarks and frequencies; exact kernels need none.
     n_jobs : int, default=None
-        Classes told apart from the rest at the same time, on threads, each with a combined matrix of its own; None
+        Classes separated from the rest at the same time, on threads, each with a combined matrix of its own; None
         means one after the other, -1 all cores.
     verbose : bool, default=False
         Show a progress bar; classes are then learned one after the other.
@@ -156,58 +158,32 @@ class MKLClassifier(BaseMKLClassifier):
     array([0.5, 0.5])
     """
 
-    _takes_subsets = True
+    kernels: Any = None
+    _: KW_ONLY
+    C: float | str = 1.0
+    norm: float | str = 1
+    l1_ratio: float = 0.5
+    weights: Any = None
+    penalties: Any = None
+    penalty_power: float = 0.5
+    slack: int = 1
+    solver: str = "newton"
+    multi_class: str = "ovr"
+    normalize: str | None = "trace"
+    approximation: str | None = None
+    rank: Any = 500
+    missing: str = "neighbors"
+    class_weight: Any = None
+    calibration: str | None = None
+    tol: float = 1e-3
+    max_iter: int = 100
+    memory_budget: float | None = None
+    device: str | None = None
+    random_state: Any = None
+    n_jobs: int | None = None
+    verbose: bool = False
 
-    def __init__(
-        self,
-        kernels: Any = None,
-        *,
-        C: float | str = 1.0,
-        norm: float | str = 1,
-        l1_ratio: float = 0.5,
-        weights: Any = None,
-        penalties: Any = None,
-        penalty_power: float = 0.5,
-        slack: int = 1,
-        solver: str = "newton",
-        multi_class: str = "ovr",
-        normalize: str | None = "trace",
-        approximation: str | None = None,
-        rank: Any = 500,
-        missing: str = "neighbors",
-        class_weight: Any = None,
-        calibration: str | None = None,
-        tol: float = 1e-3,
-        max_iter: int = 100,
-        memory_budget: float | None = None,
-        device: str | None = None,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.kernels = kernels
-        self.C = C
-        self.norm = norm
-        self.l1_ratio = l1_ratio
-        self.weights = weights
-        self.penalties = penalties
-        self.penalty_power = penalty_power
-        self.slack = slack
-        self.solver = solver
-        self.multi_class = multi_class
-        self.normalize = normalize
-        self.approximation = approximation
-        self.rank = rank
-        self.missing = missing
-        self.class_weight = class_weight
-        self.calibration = calibration
-        self.tol = tol
-        self.max_iter = max_iter
-        self.memory_budget = memory_budget
-        self.device = device
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    _takes_subsets = True
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to samples and their classes.

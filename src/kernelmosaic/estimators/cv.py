@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -12,7 +11,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Bunch, check_random_state
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.parallel import Parallel, delayed
@@ -21,7 +19,8 @@ from kernelmosaic.estimators._calibration import Calibration, check_calibration
 from kernelmosaic.estimators._cross_fitting import aligned, calibration_of
 from kernelmosaic.estimators._path import HeldOut, Samples, follow_paths
 from kernelmosaic.estimators._scaling import Standardizer
-from kernelmosaic.estimators._training_set import is_streamed, level_of_caller
+from kernelmosaic.estimators._training_set import is_streamed
+from kernelmosaic.estimators._warnings import warn_of_gaps
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.discriminant import DiscriminantMKLClassifier, check_discriminant_targets
 from kernelmosaic.estimators.localized import LocalizedMKLClassifier
@@ -245,16 +244,8 @@ class PathCV(BaseEstimator):
 
     def _warn_of_gaps(self, found: list[list[list[HeldOut]]]) -> None:
         gaps = np.array([one.gap for fold in found for path in fold for one in path])
-        tol = max(self.tol, self._fold_tol)
-        loose = int(np.sum(gaps > tol))
-        if loose:
-            warnings.warn(
-                f"{type(self).__name__}: {loose} of {len(gaps)} fits stopped above tol={tol:g}, "
-                f"the loosest at a relative duality gap of {gaps.max():.2g}; raise max_iter, accept a larger tol, or "
-                "try smaller Cs.",
-                ConvergenceWarning,
-                stacklevel=level_of_caller(),
-            )
+        remedy = "raise max_iter, accept a larger tol, or try smaller Cs"
+        warn_of_gaps(type(self).__name__, gaps, max(self.tol, self._fold_tol), remedy)
 
     def _take_over(self, model: Any, samples: Samples) -> None:
         """Fit the chosen model to all samples, and become it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from kernelmosaic.backend import to_host
 from kernelmosaic.estimators._base import BaseMKLClassifier
 from kernelmosaic.estimators._calibration import Calibration
+from kernelmosaic.estimators._parameters import parameters
 from kernelmosaic.estimators._training_set import Counted, TrainingSet, level_of_caller
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning import Learned, Learner, Parameters, make_learner
@@ -38,6 +39,7 @@ from kernelmosaic.machines.discriminant import (
 from kernelmosaic.solvers import relative_gap
 
 
+@parameters
 class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseMKLClassifier):
     """Regularised kernel discriminant analysis on a weighted sum of kernels; also a transformer.
 
@@ -147,38 +149,21 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     (150, 2)
     """
 
-    def __init__(
-        self,
-        kernels: Any = None,
-        *,
-        formulation: str = "newton",
-        alpha: float | str = 5e-4,
-        weights: Any = None,
-        decision: str = "least_squares",
-        normalize: str | None = "trace",
-        approximation: str | None = None,
-        rank: Any = 500,
-        tol: float = 5e-4,
-        max_iter: int = 100,
-        memory_budget: float | None = None,
-        device: str | None = None,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.kernels = kernels
-        self.formulation = formulation
-        self.alpha = alpha
-        self.weights = weights
-        self.decision = decision
-        self.normalize = normalize
-        self.approximation = approximation
-        self.rank = rank
-        self.tol = tol
-        self.max_iter = max_iter
-        self.memory_budget = memory_budget
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    kernels: Any = None
+    _: KW_ONLY
+    formulation: str = "newton"
+    alpha: float | str = 5e-4
+    weights: Any = None
+    decision: str = "least_squares"
+    normalize: str | None = "trace"
+    approximation: str | None = None
+    rank: Any = 500
+    tol: float = 5e-4
+    max_iter: int = 100
+    memory_budget: float | None = None
+    device: str | None = None
+    random_state: Any = None
+    verbose: bool = False
 
     # Single precision would leave nothing of a small λ.
     _stack_dtype = np.float64
@@ -295,7 +280,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self._slopes = rule.slopes
         self.dual_coef_ = rule.slopes @ A.T
         self.intercept_ = rule.constants - rule.slopes @ self._center
-        # Kernels that tell no two samples apart explain nothing.
+        # Kernels that are equal for all pairs of samples explain nothing.
         self.explained_ratio_ = projection.eigenvalues / (projection.eigenvalues.sum() or 1.0)
         self.support_ = everyone
         self.support_fraction_ = 1.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from kernelmosaic.backend import allowed_threads, map_threads
 from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators._gate_inputs import GateInputs
+from kernelmosaic.estimators._parameters import parameters
 from kernelmosaic.estimators._training_set import ExactSet, TrainingSet
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.one_class import MKLOneClass
@@ -346,6 +347,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
         return self.fit(X, y, **options).transform(X)
 
 
+@parameters
 class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
     """Support vector classifier on a locally weighted sum of kernels.
 
@@ -448,54 +450,29 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
     (300, 3)
     """
 
-    def __init__(
-        self,
-        kernels: Any = None,
-        *,
-        C: float = 10.0,
-        gating: Any = "softmax",
-        gating_columns: Any = None,
-        gating_kernel: Any = None,
-        step: Any = "lbfgs",
-        n_init: int = 3,
-        slack: int = 1,
-        multi_class: str = "ovr",
-        normalize: str | None = "trace",
-        approximation: str | None = None,
-        rank: Any = 500,
-        class_weight: Any = None,
-        calibration: str | None = None,
-        tol: float = 1e-3,
-        n_iter_no_change: int = 3,
-        max_iter: int = 100,
-        memory_budget: float | None = None,
-        device: str | None = None,
-        n_jobs: int | None = None,
-        verbose: bool = False,
-        random_state: Any = 0,
-    ) -> None:
-        self.kernels = kernels
-        self.C = C
-        self.gating = gating
-        self.gating_columns = gating_columns
-        self.gating_kernel = gating_kernel
-        self.step = step
-        self.n_init = n_init
-        self.slack = slack
-        self.multi_class = multi_class
-        self.normalize = normalize
-        self.approximation = approximation
-        self.rank = rank
-        self.class_weight = class_weight
-        self.calibration = calibration
-        self.tol = tol
-        self.n_iter_no_change = n_iter_no_change
-        self.max_iter = max_iter
-        self.memory_budget = memory_budget
-        self.device = device
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.random_state = random_state
+    kernels: Any = None
+    _: KW_ONLY
+    C: float = 10.0
+    gating: Any = "softmax"
+    gating_columns: Any = None
+    gating_kernel: Any = None
+    step: Any = "lbfgs"
+    n_init: int = 3
+    slack: int = 1
+    multi_class: str = "ovr"
+    normalize: str | None = "trace"
+    approximation: str | None = None
+    rank: Any = 500
+    class_weight: Any = None
+    calibration: str | None = None
+    tol: float = 1e-3
+    n_iter_no_change: int = 3
+    max_iter: int = 100
+    memory_budget: float | None = None
+    device: str | None = None
+    n_jobs: int | None = None
+    verbose: bool = False
+    random_state: Any = 0
 
     def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Any]:
         # A learned C is a weight of the identity, and there are no weights here.
@@ -503,6 +480,7 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         return super()._machines(y, weight)
 
 
+@parameters
 class LocalizedMKLRegressor(BaseLocalized, MKLRegressor):
     """Support vector regression on a locally weighted sum of kernels.
 
@@ -544,54 +522,31 @@ objective_, duality_gap_, n_iter_, n_solves_, history_
     (True, (60, 2))
     """
 
-    def __init__(
-        self,
-        kernels: Any = None,
-        *,
-        C: float = 10.0,
-        epsilon: float = 0.1,
-        loss: str = "epsilon",
-        gating: Any = "softmax",
-        gating_columns: Any = None,
-        gating_kernel: Any = None,
-        step: Any = "lbfgs",
-        n_init: int = 3,
-        slack: int = 1,
-        normalize: str | None = "trace",
-        approximation: str | None = None,
-        rank: Any = 500,
-        tol: float = 1e-3,
-        n_iter_no_change: int = 3,
-        max_iter: int = 100,
-        memory_budget: float | None = None,
-        device: str | None = None,
-        n_jobs: int | None = None,
-        verbose: bool = False,
-        random_state: Any = 0,
-    ) -> None:
-        self.kernels = kernels
-        self.C = C
-        self.epsilon = epsilon
-        self.loss = loss
-        self.gating = gating
-        self.gating_columns = gating_columns
-        self.gating_kernel = gating_kernel
-        self.step = step
-        self.n_init = n_init
-        self.slack = slack
-        self.normalize = normalize
-        self.approximation = approximation
-        self.rank = rank
-        self.tol = tol
-        self.n_iter_no_change = n_iter_no_change
-        self.max_iter = max_iter
-        self.memory_budget = memory_budget
-        self.device = device
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.random_state = random_state
+    kernels: Any = None
+    _: KW_ONLY
+    C: float = 10.0
+    epsilon: float = 0.1
+    loss: str = "epsilon"
+    gating: Any = "softmax"
+    gating_columns: Any = None
+    gating_kernel: Any = None
+    step: Any = "lbfgs"
+    n_init: int = 3
+    slack: int = 1
+    normalize: str | None = "trace"
+    approximation: str | None = None
+    rank: Any = 500
+    tol: float = 1e-3
+    n_iter_no_change: int = 3
+    max_iter: int = 100
+    memory_budget: float | None = None
+    device: str | None = None
+    n_jobs: int | None = None
+    verbose: bool = False
+    random_state: Any = 0
 
 
+@parameters
 class LocalizedMKLOneClass(BaseLocalized, MKLOneClass):
     """One-class support vector machine on a locally weighted sum of kernels.
 
@@ -633,45 +588,23 @@ objective_, duality_gap_, n_iter_, n_solves_, history_
     (array([-1]), (100, 3))
     """
 
-    def __init__(
-        self,
-        kernels: Any = None,
-        *,
-        nu: float = 0.5,
-        gating: Any = "sigmoid",
-        gating_columns: Any = None,
-        gating_kernel: Any = None,
-        step: Any = "lbfgs",
-        n_init: int = 3,
-        slack: int = 1,
-        normalize: str | None = "trace",
-        approximation: str | None = None,
-        rank: Any = 500,
-        tol: float = 1e-3,
-        n_iter_no_change: int = 3,
-        max_iter: int = 100,
-        memory_budget: float | None = None,
-        device: str | None = None,
-        n_jobs: int | None = None,
-        verbose: bool = False,
-        random_state: Any = 0,
-    ) -> None:
-        self.kernels = kernels
-        self.nu = nu
-        self.gating = gating
-        self.gating_columns = gating_columns
-        self.gating_kernel = gating_kernel
-        self.step = step
-        self.n_init = n_init
-        self.slack = slack
-        self.normalize = normalize
-        self.approximation = approximation
-        self.rank = rank
-        self.tol = tol
-        self.n_iter_no_change = n_iter_no_change
-        self.max_iter = max_iter
-        self.memory_budget = memory_budget
-        self.device = device
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.random_state = random_state
+    kernels: Any = None
+    _: KW_ONLY
+    nu: float = 0.5
+    gating: Any = "sigmoid"
+    gating_columns: Any = None
+    gating_kernel: Any = None
+    step: Any = "lbfgs"
+    n_init: int = 3
+    slack: int = 1
+    normalize: str | None = "trace"
+    approximation: str | None = None
+    rank: Any = 500
+    tol: float = 1e-3
+    n_iter_no_change: int = 3
+    max_iter: int = 100
+    memory_budget: float | None = None
+    device: str | None = None
+    n_jobs: int | None = None
+    verbose: bool = False
+    random_state: Any = 0

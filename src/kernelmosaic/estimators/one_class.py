@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import KW_ONLY
 from typing import Any, Self
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.base import OutlierMixin
 
 from kernelmosaic.backend import to_host
 from kernelmosaic.estimators._base import BaseMKL
+from kernelmosaic.estimators._parameters import parameters
 from kernelmosaic.estimators._training_set import Counted, TrainingSet, level_of_caller
 from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.views import one_class_kernels
@@ -21,6 +23,7 @@ from kernelmosaic.machines.base import check_positive
 _ROUNDING = {"double": 1e-9, "single": 1e-5}
 
 
+@parameters
 class MKLOneClass(OutlierMixin, BaseMKL):
     """One-class support vector machine on a weighted sum of kernels.
 
@@ -68,50 +71,28 @@ class MKLOneClass(OutlierMixin, BaseMKL):
     True
     """
 
-    _takes_subsets = True
+    kernels: Any = None
+    _: KW_ONLY
+    nu: float = 0.5
+    norm: float | str = 1
+    l1_ratio: float = 0.5
+    weights: Any = None
+    penalties: Any = None
+    penalty_power: float = 0.5
+    slack: int = 1
+    solver: str = "newton"
+    normalize: str | None = "trace"
+    approximation: str | None = None
+    rank: Any = 500
+    missing: str = "neighbors"
+    tol: float = 1e-3
+    max_iter: int = 100
+    memory_budget: float | None = None
+    device: str | None = None
+    random_state: Any = None
+    verbose: bool = False
 
-    def __init__(
-        self,
-        kernels: Any = None,
-        *,
-        nu: float = 0.5,
-        norm: float | str = 1,
-        l1_ratio: float = 0.5,
-        weights: Any = None,
-        penalties: Any = None,
-        penalty_power: float = 0.5,
-        slack: int = 1,
-        solver: str = "newton",
-        normalize: str | None = "trace",
-        approximation: str | None = None,
-        rank: Any = 500,
-        missing: str = "neighbors",
-        tol: float = 1e-3,
-        max_iter: int = 100,
-        memory_budget: float | None = None,
-        device: str | None = None,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.kernels = kernels
-        self.nu = nu
-        self.norm = norm
-        self.l1_ratio = l1_ratio
-        self.weights = weights
-        self.penalties = penalties
-        self.penalty_power = penalty_power
-        self.slack = slack
-        self.solver = solver
-        self.normalize = normalize
-        self.approximation = approximation
-        self.rank = rank
-        self.missing = missing
-        self.tol = tol
-        self.max_iter = max_iter
-        self.memory_budget = memory_budget
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    _takes_subsets = True
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit to samples; y is ignored. See :meth:`MKLClassifier.fit`."""

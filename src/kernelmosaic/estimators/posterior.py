@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import KW_ONLY
 from typing import Any, Self
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy.spatial.distance import cdist
 from sklearn.utils import check_array
 
 from kernelmosaic.backend import row_strips, to_host
+from kernelmosaic.estimators._parameters import parameters
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.gram.row_blocks import ArrayRows, RowSource
 from kernelmosaic.machines.base import check_count, check_positive
@@ -22,7 +24,7 @@ Array = NDArray[np.float64]
 _SUM = 1e-6
 #: Relative: distances this near are equal up to rounding.
 _SAME_DISTANCE = 1e-9
-#: Digits kept: rounding must not tell equal posteriors apart, since samples are put in an order by them.
+#: Digits kept: rounding must not make equal posteriors differ, since samples are put in an order by them.
 _DIGITS = 12
 #: Distances held at once.
 _ENTRIES = 2**22
@@ -32,6 +34,7 @@ _SAME = 1e-9
 _LEAST = 1e-3
 
 
+@parameters
 class PosteriorMKLClassifier(MKLClassifier):
     """Classification from class posteriors, on a weighted sum of kernels.
 
@@ -87,55 +90,33 @@ class PosteriorMKLClassifier(MKLClassifier):
     array([0, 1])
     """
 
+    kernels: Any = None
+    _: KW_ONLY
+    C: float = 1.0
+    estimate: str = "neighbors"
+    n_neighbors: int = 5
+    bandwidth: float | str = "scott"
+    norm: float = 1
+    weights: Any = None
+    penalties: Any = None
+    penalty_power: float = 0.5
+    solver: str = "newton"
+    normalize: str | None = "trace"
+    approximation: str | None = None
+    rank: Any = 500
+    tol: float = 1e-3
+    max_iter: int = 100
+    memory_budget: float | None = None
+    device: str | None = None
+    random_state: Any = None
+    verbose: bool = False
+
     # The one form of the joint machine that posteriors have.
     multi_class = "pairwise"
     missing = None
     _knows_probabilities = True
     slack = 1
     class_weight = None
-
-    def __init__(
-        self,
-        kernels: Any = None,
-        *,
-        C: float = 1.0,
-        estimate: str = "neighbors",
-        n_neighbors: int = 5,
-        bandwidth: float | str = "scott",
-        norm: float = 1,
-        weights: Any = None,
-        penalties: Any = None,
-        penalty_power: float = 0.5,
-        solver: str = "newton",
-        normalize: str | None = "trace",
-        approximation: str | None = None,
-        rank: Any = 500,
-        tol: float = 1e-3,
-        max_iter: int = 100,
-        memory_budget: float | None = None,
-        device: str | None = None,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.kernels = kernels
-        self.C = C
-        self.estimate = estimate
-        self.n_neighbors = n_neighbors
-        self.bandwidth = bandwidth
-        self.norm = norm
-        self.weights = weights
-        self.penalties = penalties
-        self.penalty_power = penalty_power
-        self.solver = solver
-        self.normalize = normalize
-        self.approximation = approximation
-        self.rank = rank
-        self.tol = tol
-        self.max_iter = max_iter
-        self.memory_budget = memory_budget
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to samples and their posteriors or labels.
@@ -173,7 +154,7 @@ class PosteriorMKLClassifier(MKLClassifier):
             # Samples of weight zero may have classes of their own.
             labels = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
         self.posteriors_ = P
-        # Samples are told apart by number: equal labels and rows of posteriors have equal numbers.
+        # Samples are identified by number: equal labels and rows of posteriors have equal numbers.
         self._distinct, codes = np.unique(np.column_stack([labels, P]), axis=0, return_inverse=True)
         self._fit(X, codes.ravel(), weight, original)
         self.n_support_ = np.bincount(labels[self.support_], minlength=len(self.classes_))
@@ -269,7 +250,7 @@ def neighbor_posteriors(X: Array, members: Array, n_neighbors: int) -> Array:
     for i, distances in enumerate(each):
         order = np.argsort(distances, kind="stable")
         reached = int(np.searchsorted(np.cumsum(weight[order]), n_neighbors))
-        # All at the distance of the last: equal distances are not told apart by the order of the samples.
+        # All at the distance of the last: the order of the samples does not rank equal distances.
         within = distances <= (1.0 + _SAME_DISTANCE) * distances[order[min(reached, len(order) - 1)]]
         shares = members[within].sum(axis=0)
         P[i] = shares / shares.sum() if shares.sum() > 0 else 1.0 / len(shares)

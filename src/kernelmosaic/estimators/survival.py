@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import KW_ONLY
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from kernelmosaic.backend import to_host
 from kernelmosaic.estimators._base import BaseMKL
+from kernelmosaic.estimators._parameters import parameters
 from kernelmosaic.kernels.base import refuse_text
 from kernelmosaic.machines import Machine, Survival
 
@@ -24,6 +26,7 @@ _FORMS = (
 )
 
 
+@parameters
 class MKLSurvival(RegressorMixin, BaseMKL):
     """Survival times by support vector regression on a weighted sum of kernels, with censored samples.
 
@@ -73,54 +76,29 @@ class MKLSurvival(RegressorMixin, BaseMKL):
     True
     """
 
-    epsilon: Any
+    kernels: Any = None
+    _: KW_ONLY
+    C: float = 1.0
+    epsilon: float = 0.1
+    norm: float | str = 1
+    l1_ratio: float = 0.5
+    weights: Any = None
+    penalties: Any = None
+    penalty_power: float = 0.5
+    slack: int = 1
+    solver: str = "newton"
+    normalize: str | None = "trace"
+    approximation: str | None = None
+    rank: Any = 500
+    missing: str = "neighbors"
+    tol: float = 1e-3
+    max_iter: int = 100
+    memory_budget: float | None = None
+    device: str | None = None
+    random_state: Any = None
+    verbose: bool = False
 
     _takes_subsets = True
-
-    def __init__(
-        self,
-        kernels: Any = None,
-        *,
-        C: float = 1.0,
-        epsilon: float = 0.1,
-        norm: float | str = 1,
-        l1_ratio: float = 0.5,
-        weights: Any = None,
-        penalties: Any = None,
-        penalty_power: float = 0.5,
-        slack: int = 1,
-        solver: str = "newton",
-        normalize: str | None = "trace",
-        approximation: str | None = None,
-        rank: Any = 500,
-        missing: str = "neighbors",
-        tol: float = 1e-3,
-        max_iter: int = 100,
-        memory_budget: float | None = None,
-        device: str | None = None,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.kernels = kernels
-        self.C = C
-        self.epsilon = epsilon
-        self.norm = norm
-        self.l1_ratio = l1_ratio
-        self.weights = weights
-        self.penalties = penalties
-        self.penalty_power = penalty_power
-        self.slack = slack
-        self.solver = solver
-        self.normalize = normalize
-        self.approximation = approximation
-        self.rank = rank
-        self.missing = missing
-        self.tol = tol
-        self.max_iter = max_iter
-        self.memory_budget = memory_budget
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to samples and their times.

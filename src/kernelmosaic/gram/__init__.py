@@ -2,7 +2,7 @@
 
 from kernelmosaic.gram.factory import make_feature_stack
 from kernelmosaic.gram.gram import DenseGram, Gram, as_gram
-from kernelmosaic.gram.kernel_set import FittedKernel, KernelSet, Samples, Views, take_rows
+from kernelmosaic.gram.kernel_set import FittedKernel, KernelSet, PlacedSamples, Views, take_rows
 from kernelmosaic.gram.normalizing import make_normalization
 from kernelmosaic.gram.stack import ComputedStack, GramStack, StoredStack, make_stack
 from kernelmosaic.gram.subsets import SubsetKernels, SubsetStack
@@ -14,7 +14,7 @@ __all__ = [
     "Gram",
     "GramStack",
     "KernelSet",
-    "Samples",
+    "PlacedSamples",
     "StoredStack",
     "SubsetKernels",
     "SubsetStack",

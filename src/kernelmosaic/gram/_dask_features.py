@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic.gram.factored import FactoredGram, Sweep
 from kernelmosaic.gram.feature_maps import FeatureMaps
-from kernelmosaic.gram.feature_stack import FeatureStack, StackFactors, StoredFeatures, under_gate
+from kernelmosaic.gram.feature_stack import FeatureStack, StackFactors, StoredFeatures, apply_gate
 from kernelmosaic.gram.gram import Array
 from kernelmosaic.gram.row_blocks import ArrayRows, Rows
 from kernelmosaic.gram.stack import Kernels
@@ -26,7 +26,7 @@ from kernelmosaic.kernels.base import Block
 
 #: Matrices of this many partitions are summed by a worker, so that no more of them come here.
 _SUMMED = 8
-#: A Newton matrix nobody may need is formed in the same trip if it costs a partition no more flops than a trip lasts.
+#: A matrix that may not be needed is formed in the same trip if it costs a partition no more flops than a trip lasts.
 _FLOPS_A_TRIP = 1e9
 
 
@@ -36,7 +36,7 @@ class DaskFeatures(FeatureStack):
     Attributes
     ----------
     trips : int
-        How often the workers were asked for something, and waited for.
+        The number of rounds of requests to the workers, each waited for.
     """
 
     trips: int = 0
@@ -95,11 +95,8 @@ class DaskFeatures(FeatureStack):
                 Z[owner == p] = blocks[k]
             yield m, Z
 
-    def combine(self, weights: NDArray[Any], out: Any = None) -> Any:
-        return DaskFactoredGram(self, np.asarray(weights, dtype=np.float64))
-
-    def combine_gated(self, gates: NDArray[Any], out: Any = None) -> Any:
-        return DaskFactoredGram(self, np.any(gates != 0, axis=0).astype(np.float64), np.asarray(gates))
+    def factors(self, weights: Array, gates: Array | None = None) -> DaskFactoredGram:
+        return DaskFactoredGram(self, weights, gates)
 
     def products(
         self, beta: NDArray[Any], rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None
@@ -138,7 +135,7 @@ class DaskFeatures(FeatureStack):
         return self.seen
 
     def squared_norms(self) -> Array:
-        """Return the squared norms of the rows of every Z_m, of shape (n, P); they are asked for once."""
+        """Return the squared norms of the rows of every Z_m, of shape (n, P); they are computed once."""
         if self._norms is None:
             self._norms = np.concatenate(self.over_parts(_squared_norms))
         return self._norms
@@ -146,7 +143,7 @@ class DaskFeatures(FeatureStack):
 
 @dataclass
 class _Seen:
-    """What trips have told of a β: Z_mᵀβ and Z_m Z_mᵀβ of some kernels."""
+    """What trips have returned for a β: Z_mᵀβ and Z_m Z_mᵀβ of some kernels."""
 
     beta: Array
     sums: dict[int, Array] = field(default_factory=dict)
@@ -181,7 +178,7 @@ class DaskFactoredGram(FactoredGram):
     def products(self, beta: Array, exact: bool = False) -> Array:
         if self.gates is not None or self.shift is not None:
             return np.asarray(super().products(beta, exact))
-        # Kernel by kernel, with those whose slopes will be asked for: that is as many trips as their sum.
+        # Kernel by kernel, with those whose slopes are needed next: that is as many trips as their sum.
         each = self.stack.products(beta, kernels=np.union1d(self.active, self.stack.watched).astype(np.intp))
         return np.asarray(np.tensordot(self.weights, each, axes=1))
 
@@ -210,11 +207,11 @@ class DaskFactoredGram(FactoredGram):
 
         return Sweep(change, pull, (lambda: M) if eager else form)
 
-    def rows(self, which: NDArray[np.intp]) -> Array:
+    def placed_rows(self, which: NDArray[np.intp]) -> Array:
         found = dict(self.stack.features(which, self.active))
         gates = None if self.gates is None else self.gates[which]
         scaled = [
-            under_gate(np.sqrt(self.weights[m]) * found[m], None if gates is None else gates[:, m]) for m in self.active
+            apply_gate(np.sqrt(self.weights[m]) * found[m], None if gates is None else gates[:, m]) for m in self.active
         ]
         return np.hstack([np.zeros((len(which), 0)), *scaled])
 
@@ -227,7 +224,7 @@ class DaskFactoredGram(FactoredGram):
         return self.stack.tasks(_operate, self.spread_gates, *chunked, operation=work, weights=self.weights, **shared)
 
     def _merged(self, tasks: list[Any]) -> tuple[Any, ...]:
-        """Make a trip for results that `_merge` knows to put together; many are put together on the way."""
+        """Make a trip for results that `_merge` combines; many are combined on the workers."""
         merge = dask.delayed(_merge, pure=False, traverse=False)
         while len(tasks) > _SUMMED:
             tasks = [merge(*tasks[k : k + _SUMMED]) for k in range(0, len(tasks), _SUMMED)]

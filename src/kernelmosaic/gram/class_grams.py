@@ -16,7 +16,7 @@ BLOCK_NUMBERS = 2**27
 
 
 class ClassGram(Gram):
-    """K_c = Σ_m d_cm K_m for every class c; what solvers of joint machines may ask of them.
+    """K_c = Σ_m d_cm K_m for every class c; the operations that solvers of joint machines use.
 
     Attributes
     ----------

@@ -17,7 +17,7 @@ from kernelmosaic.gram.linear import Cholesky
 
 #: Relative to the mean diagonal: softens systems that are solved in the features.
 _JITTER = 1e-5
-#: A block whose mean diagonal is below this has no inverse to speak of.
+#: A block whose mean diagonal is below this has no usable inverse.
 _NOTHING = 1e-290
 
 
@@ -32,7 +32,7 @@ class Sweep:
     pull : ndarray of shape (D,) or (D, k)
         Zᵀ V.
     matrix : callable
-        Returns [Z, 1]ᵀ diag(θ) [Z, 1]: known already, or another pass for whoever needs it.
+        Returns [Z, 1]ᵀ diag(θ) [Z, 1]: computed already, or by another pass when it is called.
     """
 
     change: Any
@@ -41,7 +41,7 @@ class Sweep:
 
 
 class FactoredGram(Gram):
-    """K = Z Zᵀ + diag e of n samples with D features; what solvers may ask of it.
+    """K = Z Zᵀ + diag e of n samples with D features: the operations that solvers use.
 
     Each operation is one pass over the rows, wherever they are: in this process, on a device, on other machines. What
     goes in and comes out are vectors of n numbers and matrices of D × D: NumPy's, or those of the backend if such are
@@ -94,7 +94,7 @@ class FactoredGram(Gram):
         rule : callable
             Sample by sample, from residuals and the rows: β and θ. It must be possible to pickle.
         rows : tuple of ndarray of shape (n,)
-            What the rule knows of each sample; the same arrays in every pass.
+            What the rule reads of each sample; the same arrays in every pass.
         """
         change = backend_of(residual).xp.zeros_like(residual) if direction is None else self.apply(direction)
         beta, theta = rule(residual - change, *rows)
@@ -105,8 +105,12 @@ class FactoredGram(Gram):
         return self.adjoint(V), self.normal_matrix(theta, precise)
 
     @abstractmethod
+    def placed_rows(self, which: NDArray[np.intp]) -> Any:
+        """Return these rows of Z where the features are."""
+
     def rows(self, which: NDArray[np.intp]) -> Array:
         """Return these rows of Z, in this process."""
+        return self.backend.to_numpy(self.placed_rows(which))
 
     @abstractmethod
     def squared_norms(self) -> Array:
@@ -115,10 +119,6 @@ class FactoredGram(Gram):
     def increase_precision(self) -> bool:
         """Form normal matrices more exactly from now on, which costs more; False if they are as exact as can be."""
         return False
-
-    def placed_rows(self, which: NDArray[np.intp]) -> Any:
-        """Return these rows of Z where the features are."""
-        return self.rows(which)
 
     # What K does ---------------------------------------------------------------------------------------------------
 
@@ -194,23 +194,20 @@ class DenseFactors(FactoredGram):
     def __init__(self, Z: Any) -> None:
         self.Z, self.backend = Z, backend_of(Z)
         self.n_samples, self.n_features = (int(side) for side in Z.shape)
-        # Whoever asks for a few rows has cut the problem down already.
+        # A few rows are a problem that has been cut down already.
         self.block_samples = 0
 
     def apply(self, W: Any) -> Any:
-        return like(W, self.Z @ self.backend.asarray(W), self.backend)
+        return as_input(W, self.Z @ self.backend.asarray(W), self.backend)
 
     def adjoint(self, V: Any) -> Any:
-        return like(V, self.Z.T @ self.backend.asarray(V), self.backend)
+        return as_input(V, self.Z.T @ self.backend.asarray(V), self.backend)
 
     def normal_matrix(self, theta: Any, precise: bool = False) -> Any:
         xp = self.backend.xp
         root = xp.sqrt(self.backend.asarray(theta))[:, None]
         B = xp.concatenate([self.Z * root, root], axis=1)
-        return like(theta, B.T @ B, self.backend)
-
-    def rows(self, which: NDArray[np.intp]) -> Array:
-        return self.backend.to_numpy(self.placed_rows(which))
+        return as_input(theta, B.T @ B, self.backend)
 
     def placed_rows(self, which: NDArray[np.intp]) -> Any:
         return self.Z[self.backend.index(which)]
@@ -219,6 +216,6 @@ class DenseFactors(FactoredGram):
         return self.backend.to_numpy((self.Z * self.Z).sum(axis=1))
 
 
-def like(given: Any, found: Any, backend: Backend) -> Any:
+def as_input(given: Any, found: Any, backend: Backend) -> Any:
     """Return what was found as an array for arrays, as a tensor for tensors."""
     return backend.to_numpy(found) if isinstance(given, np.ndarray) else found

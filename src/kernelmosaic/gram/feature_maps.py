@@ -54,7 +54,7 @@ OPTIONS = FitOptions()
 
 
 class FeatureMap(ABC):
-    """From samples as the kernel sees them to features.
+    """From samples as the kernel reads them to features.
 
     Attributes
     ----------
@@ -250,7 +250,7 @@ class FeatureMaps:
         )
 
     def blocks(self, X: Any, kernels: Sequence[int] | NDArray[Any], dtype: Any = None) -> Iterator[tuple[int, Block]]:
-        """Yield (m, features of the samples X) for each m asked for; kernels of one statistic share it."""
+        """Yield (m, features of the samples X) for each given m; kernels of one statistic share it."""
         return self.on(NUMPY).blocks(X, kernels, dtype)
 
     def on(self, backend: Backend) -> PlacedMaps:
@@ -302,7 +302,7 @@ class PlacedMaps:
     maps : FeatureMaps
         The maps.
     backend : Backend
-        Where features are wanted.
+        Where features are placed.
     """
 
     def __init__(self, maps: FeatureMaps, backend: Backend) -> None:
@@ -310,7 +310,7 @@ class PlacedMaps:
         self.landmarks = maps.kernel_set.samples(maps.landmarks, backend) if maps.landmarks else None
 
     def blocks(self, X: Any, kernels: Sequence[int] | NDArray[Any], dtype: Any = None) -> Iterator[tuple[int, Block]]:
-        """Yield (m, features of the samples X) for each m asked for; kernels of one statistic share it."""
+        """Yield (m, features of the samples X) for each given m; kernels of one statistic share it."""
         kernel_set = self.maps.kernel_set
         views = kernel_set.views(X)
         placed: dict[int, Any] = {}

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic.backend import NUMPY, Backend, allowed_threads, backend_of, row_strips, run_threads
 from kernelmosaic.gram.class_grams import BLOCK_NUMBERS, FactoredClasses
-from kernelmosaic.gram.factored import FactoredGram, like
+from kernelmosaic.gram.factored import FactoredGram, as_input
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.gram import Array
 from kernelmosaic.gram.row_blocks import Rows, RowSource
@@ -92,7 +92,7 @@ class FeatureStack(GramStack):
 
     @abstractmethod
     def placed_features(self, rows: Any, kernels: Kernels) -> Iterator[tuple[int, Any]]:
-        """Yield (m, Z_m[rows]) for the kernels asked for as arrays of the backend, which must not be changed."""
+        """Yield (m, Z_m[rows]) for the given kernels as arrays of the backend, which must not be changed."""
 
     def features(self, rows: Rows, kernels: Kernels) -> Iterator[tuple[int, Block]]:
         """Yield the same in this process."""
@@ -101,11 +101,15 @@ class FeatureStack(GramStack):
 
     def combine(self, weights: NDArray[Any], out: Any = None) -> Any:
         """Return Σ_m weights_m K_m in its factors; nothing is computed yet."""
-        return StackFactors(self, np.asarray(weights, dtype=np.float64))
+        return self.factors(np.asarray(weights, dtype=np.float64))
 
     def combine_gated(self, gates: NDArray[Any], out: Any = None) -> Any:
         """Return Σ_m g_m g_mᵀ ∘ K_m in its factors, which are the rows of Z_m times the gates."""
-        return StackFactors(self, np.any(gates != 0, axis=0).astype(np.float64), np.asarray(gates))
+        return self.factors(np.any(gates != 0, axis=0).astype(np.float64), np.asarray(gates))
+
+    def factors(self, weights: Array, gates: Array | None = None) -> FactoredGram:
+        """Return the factors of Σ_m weights_m g_m g_mᵀ ∘ K_m; without gates the g_m are one."""
+        return StackFactors(self, weights, gates)
 
     def combine_classes(self, weights: NDArray[Any], out: Any = None) -> Any:
         """Return Σ_m weights[c, m] K_m of every class in their factors, which all classes share."""
@@ -144,14 +148,14 @@ class FeatureStack(GramStack):
         return out
 
     def sums(self, beta: NDArray[Any], kernels: Kernels, gates: NDArray[Any] | None = None) -> dict[int, Array]:
-        """Return Z_mᵀ β, or Z_mᵀ (g_m ∘ β), for the kernels asked for, reading the rows where β is not zero."""
+        """Return Z_mᵀ β, or Z_mᵀ (g_m ∘ β), for the given kernels, reading the rows where β is not zero."""
         place, times = self.backend.asarray, _columns_times(self.backend)
         totals: dict[int, Any] = {int(m): 0.0 for m in kernels}
         support = nonzero_rows(beta)
         for part in self.strips(support):
             coefficients, own = place(beta[part]), None if gates is None else place(gates[part].T)
             for m, Z in self.placed_features(part, kernels):
-                totals[int(m)] += times(Z, under_gate(coefficients, None if own is None else own[m]))
+                totals[int(m)] += times(Z, apply_gate(coefficients, None if own is None else own[m]))
         if len(support) == 0:
             return {m: np.zeros((self.widths[m], *beta.shape[1:])) for m in totals}
         return {m: self.backend.to_numpy(total) for m, total in totals.items()}
@@ -170,7 +174,7 @@ class FeatureStack(GramStack):
         return out
 
     def strips(self, which: Any = None, copied: bool = False) -> Iterator[Any]:
-        """Cut the rows asked for, by default all, into parts that are worked on at once.
+        """Cut the given rows, by default all, into parts that are worked on at once.
 
         Parameters
         ----------
@@ -240,7 +244,7 @@ class StoredFeatures(FeatureStack):
 
 
 class ComputedFeatures(FeatureStack):
-    """Nothing stored: features are computed from the samples, strip by strip, whenever they are asked for.
+    """Nothing stored: features are computed from the samples, strip by strip, on every use.
 
     Parameters
     ----------
@@ -296,8 +300,8 @@ class StackFactors(FactoredGram):
         for strip in self.stack.strips():
             for m, Z in self.stack.placed_features(strip, self.active):
                 part = times(Z, self.root[m] * right[self.place[m]])
-                out[strip] += under_gate(part, self._gate(m, strip))
-        return like(W, out, self.backend)
+                out[strip] += apply_gate(part, self._gate(m, strip))
+        return as_input(W, out, self.backend)
 
     def adjoint(self, V: Any) -> Any:
         times, left = _columns_times(self.backend), self.backend.asarray(V)
@@ -306,8 +310,8 @@ class StackFactors(FactoredGram):
         for rows in self.stack.strips(self._rows_that_count(counts, self.stack.options.sparse)):
             own = left[rows]
             for m, Z in self.stack.placed_features(rows, self.active):
-                out[self.place[m]] += self.root[m] * times(Z, under_gate(own, self._gate(m, rows)))
-        return like(V, out, self.backend)
+                out[self.place[m]] += self.root[m] * times(Z, apply_gate(own, self._gate(m, rows)))
+        return as_input(V, out, self.backend)
 
     def normal_matrix(self, theta: Any, precise: bool = False) -> Any:
         backend, D, columns = self.backend, self.n_features + 1, self.stack.options.columns
@@ -329,7 +333,7 @@ class StackFactors(FactoredGram):
         if columns is not None:
             lower = backend.xp.tril(out)
             out = lower + backend.xp.tril(out, -1).T
-        return like(theta, out, backend)
+        return as_input(theta, out, backend)
 
     def _add_products(self, rows: Any, theta: Any, dtype: Any, out: Any) -> None:
         """Add to `out` what these rows add to the normal matrix, or to its lower half if columns are taken in turn."""
@@ -346,9 +350,6 @@ class StackFactors(FactoredGram):
         sharper = self.backend is NUMPY and self.stack.dtype == np.float32 and not self.stack.precise
         self.stack.precise = True
         return sharper
-
-    def rows(self, which: NDArray[np.intp]) -> Array:
-        return self.backend.to_numpy(self.placed_rows(which))
 
     def placed_rows(self, which: Any) -> Any:
         which = self.backend.index(which)
@@ -372,7 +373,7 @@ class StackFactors(FactoredGram):
         """Write some rows of Z, each times a number, into the first columns of `out`."""
         options = {"casting": "same_kind"} if self.backend is NUMPY else {}
         for m, Z in self.stack.placed_features(rows, self.active):
-            factor = under_gate(self.root[m] * scale, self._gate(m, rows))
+            factor = apply_gate(self.root[m] * scale, self._gate(m, rows))
             self.backend.xp.multiply(Z, factor[:, None], out=out[:, self.place[m]], **options)
 
     def _rows_that_count(self, counts: Any, share: float = 1.0) -> Any:
@@ -385,7 +386,7 @@ class StackFactors(FactoredGram):
         return None if self.gates is None else self.gates[m][rows]
 
 
-def under_gate(V: Any, gate: Any) -> Any:
+def apply_gate(V: Any, gate: Any) -> Any:
     """Multiply the rows of V, a vector or a matrix, with the gate, if there is one."""
     return V if gate is None else gate * V if V.ndim == 1 else gate[:, None] * V
 

@@ -1,4 +1,4 @@
-"""A combined kernel, whatever its form: what solvers may ask of it."""
+"""A combined kernel, whatever its form: the operations that solvers use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ExactProduct = Callable[[NDArray[np.intp], Array], Array]
 class Gram(ABC):
     """One symmetric positive semi-definite matrix K of n samples, or one per class.
 
-    Whoever solves a program asks for nothing but these: products with β, blocks of a few samples, linear systems in
+    A solver uses these operations and no others: products with β, blocks of a few samples, linear systems in
     such a block, the diagonal. Vectors of n numbers come back in the library they were given in, arrays for arrays and
     tensors for tensors; `backend` says where a solver that needs many of them had better keep its own.
 

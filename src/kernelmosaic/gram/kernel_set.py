@@ -18,13 +18,13 @@ from kernelmosaic.kernels.gaussian import measured_once
 from kernelmosaic.kernels.matrices import Precomputed
 from kernelmosaic.kernels.views import KernelSpec, take_columns
 
-#: The samples as each kernel sees them. Kernels on the same columns hold the same object.
+#: The samples as each kernel reads them. Kernels on the same columns hold the same object.
 Views = list[Any]
 
 
 @dataclass(frozen=True)
-class Samples:
-    """Samples as kernels see them, on a backend, and what is known of them; every list has one item per kernel.
+class PlacedSamples:
+    """Samples as kernels read them, on a backend, with what normalising needs; every list has one item per kernel.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Samples:
     views : list
         Arrays of the backend for kernels with a formula there; else what the kernel itself reads, on the host.
     sides : list
-        What each kernel's normalisation knows of the samples, or None.
+        What each kernel's normalisation needs of the samples, or None.
     shares : list of bool
         Whether the kernel is evaluated on the backend; on the host, whether it is a function of a statistic, which
         kernels with the same view share.
@@ -53,7 +53,7 @@ class Samples:
     def n_samples(self) -> int:
         return next(int(view.shape[0]) for view in self.views if view is not None)
 
-    def take(self, rows: Any) -> Samples:
+    def take(self, rows: Any) -> PlacedSamples:
         """Return some samples: a slice or an array of row numbers; equal views stay equal."""
         at = self.backend.index(rows)
         taken: dict[int, Any] = {id(None): None}
@@ -95,7 +95,7 @@ class KernelSet:
     ) -> KernelSet:
         """Clone the kernels, fit each to its columns of the training set, and learn their scales.
 
-        Of shape (n, P), `present` says which samples a kernel is fitted to; None means to all.
+        Of shape (n, P), `present` marks the samples that a kernel is fitted to; None means to all.
         """
         make_normalization(normalize)
         if present is not None and not present.any(axis=0).all():
@@ -131,43 +131,43 @@ class KernelSet:
         return [views[m] for m in active]
 
     def views(self, X: Any, present: NDArray[np.bool_] | None = None, stand_ins: list[Any] | None = None) -> Views:
-        """Return the samples as each kernel sees them, with stand-ins for what they lack; they have all by default."""
+        """Return the samples as each kernel reads them, with stand-ins for what they lack; they have all by default."""
         return _views(self.fitted, X, present, stand_ins)
 
     def samples(
         self,
-        X: Views | Samples,
+        X: Views | PlacedSamples,
         backend: Backend = NUMPY,
         kernels: Sequence[int] | NDArray[Any] | None = None,
-        like: Samples | None = None,
-    ) -> Samples:
-        """Place views of some samples on a backend, and compute once what the normalisations must know of them.
+        like: PlacedSamples | None = None,
+    ) -> PlacedSamples:
+        """Place views of some samples on a backend, and compute once what the normalisations need of them.
 
         Parameters
         ----------
-        X : list or Samples
+        X : list or PlacedSamples
             What `views` returned, or the same samples in this process.
         backend : Backend
             Where blocks are to be computed.
         kernels : sequence of int, optional
-            The fitted kernels whose blocks will be asked for; by default all of them.
-        like : Samples, optional
-            The samples that blocks will be asked for with: products are between samples less the same centre.
+            The fitted kernels whose blocks will be computed; by default all of them.
+        like : PlacedSamples, optional
+            The samples on the other side of the blocks: products are between samples less the same centre.
         """
-        if isinstance(X, Samples) and X.backend is backend:
+        if isinstance(X, PlacedSamples) and X.backend is backend:
             return X
-        views, sides = (X.views, X.sides) if isinstance(X, Samples) else (X, None)
+        views, sides = (X.views, X.sides) if isinstance(X, PlacedSamples) else (X, None)
         asked = set(range(len(self.fitted)) if kernels is None else map(int, kernels))
         if sides is None:
             sides = [one.normalization.side(views[m]) if m in asked else None for m, one in enumerate(self.fitted)]
         none = [None] * len(views)
         if backend is NUMPY:
             shares = [isinstance(one.kernel, StatisticKernel) for one in self.fitted]
-            return Samples(backend, views, sides, shares, none, none)
+            return PlacedSamples(backend, views, sides, shares, none, none)
         shares = [_takes_tensors(one.kernel, backend) for one in self.fitted] if like is None else like.shares
         centres = _centres(self.fitted, views, shares, backend) if like is None else like.centres
         placed: dict[tuple[int, int], tuple[Any, Any]] = {}
-        samples = Samples(backend, list(views), list(sides), shares, centres, none[:])
+        samples = PlacedSamples(backend, list(views), list(sides), shares, centres, none[:])
         for m in sorted(asked):
             if shares[m]:
                 key = (id(views[m]), id(centres[m]))
@@ -178,15 +178,19 @@ class KernelSet:
         return samples
 
     def blocks(
-        self, X: Views | Samples, Y: Views | Samples, kernels: Sequence[int] | NDArray[Any], dtype: Any = None
+        self,
+        X: Views | PlacedSamples,
+        Y: Views | PlacedSamples,
+        kernels: Sequence[int] | NDArray[Any],
+        dtype: Any = None,
     ) -> Iterator[tuple[int, Block]]:
-        """Yield (m, block of kernel m between X and Y) for each m asked for, in the samples' backend.
+        """Yield (m, block of kernel m between X and Y) for each given m, in the samples' backend.
 
         Kernels that are functions of the same statistic of the same columns share it: it is computed once for all. On
         a device it is computed in double precision, which is as fast there as single precision without shortcuts.
         """
-        left = X if isinstance(X, Samples) else self.samples(X, kernels=kernels)
-        right = left if Y is X else Y if isinstance(Y, Samples) else self.samples(Y, kernels=kernels)
+        left = X if isinstance(X, PlacedSamples) else self.samples(X, kernels=kernels)
+        right = left if Y is X else Y if isinstance(Y, PlacedSamples) else self.samples(Y, kernels=kernels)
         shared: dict[tuple[str, int, int], list[int]] = {}
         for m in kernels:
             kernel = self.fitted[m].kernel
@@ -211,7 +215,7 @@ class KernelSet:
                 K = self._finish(m, backend.copy(K) if backend.may_share_memory(K, S) else K, left, right)
                 yield m, backend.astype(K, kind)
 
-    def statistic(self, members: Sequence[int], left: Samples, right: Samples) -> Block:
+    def statistic(self, members: Sequence[int], left: PlacedSamples, right: PlacedSamples) -> Block:
         """Return the block of the statistic that these kernels are functions of, exact enough for the narrowest."""
         m, kernels = members[0], [self.fitted[k].kernel for k in members]
         scales = [kernel.statistic_scale() for kernel in kernels if isinstance(kernel, StatisticKernel)]
@@ -225,22 +229,22 @@ class KernelSet:
         Parameters
         ----------
         views : list
-            The support samples as each kernel sees them.
+            The support samples as each kernel reads them.
         coefficients : ndarray of shape (n_outputs, n_support)
             Their coefficients.
         """
         for one, rows in zip(self.fitted, views, strict=True):
             if isinstance(one.kernel, Precomputed):
                 with named(one.name):
-                    one.kernel.doubt(rows, coefficients)
+                    one.kernel.check_definite(rows, coefficients)
 
-    def diagonals(self, X: Views | Samples) -> NDArray[np.float64]:
+    def diagonals(self, X: Views | PlacedSamples) -> NDArray[np.float64]:
         """Return k_m(x, x) of samples in this process, of shape (P, n)."""
         samples = self.samples(X)
         every = zip(self.fitted, samples.views, samples.sides, strict=True)
         return np.array([one.normalization.diagonal(one.kernel._diagonal(V), side) for one, V, side in every])
 
-    def _finish(self, m: int, K: Block, left: Samples, right: Samples) -> Block:
+    def _finish(self, m: int, K: Block, left: PlacedSamples, right: PlacedSamples) -> Block:
         return self.fitted[m].normalization.block(K, left.sides[m], right.sides[m])
 
 
@@ -255,7 +259,7 @@ def _takes_tensors(kernel: Kernel, backend: Backend) -> bool:
 
 
 def _centres(fitted: Sequence[FittedKernel], views: Views, shares: list[bool], backend: Backend) -> list[Any]:
-    """Return the mean of the samples where squared distances are asked for: far from the origin, norms swallow them."""
+    """Return the mean of the samples where squared distances are needed: far from the origin, norms cancel digits."""
     found: dict[int, Any] = {}
     centres: list[Any] = [None] * len(views)
     for m, (one, view) in enumerate(zip(fitted, views, strict=True)):
@@ -274,7 +278,7 @@ def _place(view: Any, centre: Any, backend: Backend) -> tuple[Any, Any]:
 
 @contextmanager
 def named(name: str) -> Iterator[None]:
-    """Say of which kernel an error speaks: a kernel itself does not know its name."""
+    """Add the name of the kernel to an error: a kernel itself has no name."""
     try:
         yield
     except (TypeError, ValueError) as error:

@@ -30,7 +30,7 @@ class BlockOptions:
     dtype : dtype
         Precision of the arithmetic.
     jitter : float or None
-        Relative to the mean diagonal, what is added to the diagonal; None adds what rounding of the entries asks for.
+        Relative to the mean diagonal, what is added to the diagonal; None adds what rounding of the entries requires.
     factorised : int
         Blocks up to this many samples are factorised, larger ones take conjugate-gradient steps.
     cg_steps : int
@@ -46,7 +46,7 @@ class BlockOptions:
     cg_tol: float = 1e-2
 
 
-#: On the host a rough answer in single precision does: large blocks are those of well-conditioned kernels.
+#: On the host a rough solution in single precision is enough: large blocks are those of well-conditioned kernels.
 HOST = BlockOptions(np.float32, 1e-5, 500, 8)
 DEVICE = BlockOptions()
 
@@ -60,7 +60,7 @@ def rounding_jitter(A: Any, ridge: Any) -> float:
 
 def rounding_share(dtype: np.dtype[Any], n: int) -> float:
     """Return the same for n samples, relative to the mean diagonal."""
-    # Rounding errors that know nothing of each other add up to an eigenvalue that grows with the root of their number.
+    # Independent rounding errors add up to an eigenvalue that grows with the root of their number.
     return float(max(_JITTER[dtype], np.finfo(dtype).eps * n**0.5))
 
 
@@ -124,7 +124,7 @@ def conjugate_gradients(
     options : BlockOptions
         How many steps to take, and to what precision.
     sums : bool
-        Whether to stay among the x that sum to zero, where the answer minimises ½xᵀAx − ⟨right, x⟩.
+        Whether to stay among the x that sum to zero, where the solution minimises ½xᵀAx − ⟨right, x⟩.
     """
     xp, inverse = backend_of(right).xp, 1.0 / diagonal[:, None]
 
@@ -173,7 +173,7 @@ def multiply_rows(K: Any, rows: Any, coefficients: Any) -> Any:
     n = K.shape[0]
     height = max(1, _chunk(backend) // n)
     out = backend.zeros((n, *coefficients.shape[1:]))
-    with np.errstate(invalid="ignore"):  # infinity less infinity: whoever reads the answer refuses it
+    with np.errstate(invalid="ignore"):  # infinity less infinity: the caller refuses the result
         if 2 * len(rows) > n:  # whole rows in order are faster than most of them picked out
             full = backend.zeros((n, *coefficients.shape[1:]))
             full[rows] = coefficients

@@ -83,7 +83,7 @@ def present_views(kernels: Sequence[Any], X: Any) -> Mask | None:
 
 
 class MissingViews:
-    """What a fitted model knows of views that samples may lack.
+    """What a fitted model stores to complete views that samples may lack.
 
     A sample x without view m is given one in the feature space of kernel m. With the rule ``"neighbors"`` it is the
     mean of φ_m over the training samples most like x among those that have the view: an estimate of the conditional
@@ -208,7 +208,7 @@ class MissingViews:
         return self.views_of(X, present), present
 
     def _measured(self) -> tuple[Array, Array]:
-        """Return the mean squared distance in the feature space of every kernel, and how kernels tell of each other.
+        """Return the mean squared distance in the feature space of every kernel, and how alike the kernels are.
 
         The second, of shape (P, P), has the centred alignment of every two kernels, over the samples that have both, in
         units of its mean over the others of a row; it is zero between a kernel and itself.
@@ -244,7 +244,7 @@ def _nearest(D: Array, at: NDArray[np.intp], having: NDArray[np.intp], shape: tu
     order = np.argsort(E, axis=1, kind="stable")[:, :N_NEIGHBORS]
     near = np.zeros(E.shape, dtype=bool)
     np.put_along_axis(near, order, np.isfinite(np.take_along_axis(E, order, axis=1)), axis=1)
-    # With nobody to compare with, everybody is as near as any other.
+    # Without a sample to compare with, all are equally near.
     near[~near.any(axis=1)] = True
     rows, columns = np.nonzero(near)
     return sparse.csr_array((1.0 / near.sum(axis=1)[rows], (at[rows], having[columns])), shape=shape)

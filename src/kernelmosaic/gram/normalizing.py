@@ -24,7 +24,7 @@ _STRIP = 512
 class Normalization(ABC):
     """A rule applied to the blocks of one kernel; `fit` learns its constants on the training set.
 
-    What a rule must know of each sample is computed once by `side` and given to the others, which take arrays and
+    What a rule needs of each sample is computed once by `side` and given to the others, which take arrays and
     tensors alike.
     """
 
@@ -36,7 +36,7 @@ class Normalization(ABC):
         """Learn the constants of a fitted kernel from samples in the form that it reads."""
 
     def side(self, X: Any) -> Diagonal | None:
-        """Return what the rule needs to know of each sample, if it does."""
+        """Return what the rule needs of each sample, or None."""
         return None
 
     @abstractmethod
@@ -75,7 +75,7 @@ class UnitTrace(Normalization):
         return self.learn(float(np.average(kernel._diagonal(X), weights=sample_weight)))
 
     def learn(self, mean: float) -> Self:
-        """Take the mean diagonal from whoever knows it."""
+        """Take the mean diagonal as given."""
         # A kernel of zeros stays one: dividing by its trace would fill it with NaN.
         self.scale_ = mean if mean > 0 else 1.0
         return self

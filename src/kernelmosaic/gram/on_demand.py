@@ -1,4 +1,4 @@
-"""A combined kernel that is never stored: its entries are computed from the samples whenever they are asked for."""
+"""A combined kernel that is never stored: its entries are computed from the samples on every use."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class OnDemandGram(Gram):
                 f"{format_bytes(self.budget)}: use approximation='nystroem', which needs no such block, or fewer "
                 "samples, or raise memory_budget."
             )
-        some = self.stack.taken(rows)
+        some = self.stack.take(rows)
         gated = self.factors.ndim == 2
         gram: DenseGram = some.combine_gated(self.factors[rows]) if gated else some.combine(self.factors)
         return gram if self.shift is None else gram.add_diagonal(self.shift[rows])
@@ -79,7 +79,7 @@ class OnDemandGram(Gram):
         if len(rows) <= self.block_samples:
             return self.part(rows)
         factors = self.factors[rows] if self.factors.ndim == 2 else self.factors
-        some = OnDemandGram(self.stack.taken(rows), factors, self.budget)
+        some = OnDemandGram(self.stack.take(rows), factors, self.budget)
         return some if self.shift is None else some.add_diagonal(self.shift[rows])
 
     def block(self, rows: Any) -> Any:
@@ -111,7 +111,7 @@ class OnDemandGram(Gram):
         return rows if isinstance(rows, np.ndarray) else self.backend.to_numpy(rows)
 
     def diagonal(self) -> Array:
-        each = self.stack.known_diagonals()
+        each = self.stack.diagonals()
         values = (self.factors.T**2 * each).sum(0) if self.factors.ndim == 2 else self.factors @ each
         return np.asarray(values if self.shift is None else values + self.shift)
 
@@ -123,7 +123,7 @@ class OnDemandGram(Gram):
     def solve_free(self, rows: NDArray[np.intp], ridge: Array, right: Array) -> Array:
         if len(rows) <= self.block_samples:
             return super().solve_free(rows, ridge, right)
-        # Too many for a block: some of them, evenly spread, answer for all.
+        # Too many for a block: some of them, evenly spread, stand for all.
         some = np.unique(np.linspace(0, len(rows) - 1, self.block_samples).astype(np.intp))
         answer = np.zeros_like(right)
         answer[some] = super().solve_free(rows[some], ridge[some], right[some]) * (len(rows) / len(some))

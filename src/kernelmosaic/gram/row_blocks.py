@@ -16,7 +16,7 @@ Rows = slice | NDArray[np.intp]
 
 
 class RowSource(ABC):
-    """Samples of which any rows can be asked for; only those rows are ever in memory.
+    """Samples of which any rows can be read; only those rows are ever in memory.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class ParquetRows(RowSource):
         return out
 
     def _group(self, g: int) -> NDArray[Any]:
-        held = self._held  # another thread may want, and hold, another one meanwhile
+        held = self._held  # another thread may read, and hold, another one meanwhile
         if held is None or held[0] != g:
             self._held = held = None  # two of them at once would be one too many
             file, number = self.groups[g]

@@ -29,7 +29,7 @@ from kernelmosaic.backend import (
 )
 from kernelmosaic.gram.class_grams import StackClasses
 from kernelmosaic.gram.gram import DenseGram
-from kernelmosaic.gram.kernel_set import KernelSet, Samples, Views
+from kernelmosaic.gram.kernel_set import KernelSet, PlacedSamples, Views
 from kernelmosaic.gram.normalizing import UnitTrace, Unscaled
 from kernelmosaic.gram.on_demand import OnDemandGram, most_in_a_block
 from kernelmosaic.kernels.base import Block
@@ -83,7 +83,7 @@ class GramStack(ABC):
     widths: NDArray[np.intp] | None = None
     #: Bytes of the matrices, or features, that are stored.
     nbytes: int = 0
-    #: What the kernels are kept as, and why, for a user who wants to know.
+    #: How the kernels are stored, and why; printed with `verbose`.
     form: str = ""
 
     @property
@@ -93,7 +93,7 @@ class GramStack(ABC):
 
     @abstractmethod
     def blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
-        """Yield (m, K_m[rows][:, columns]) for the kernels asked for; the blocks must not be changed."""
+        """Yield (m, K_m[rows][:, columns]) for the given kernels; the blocks must not be changed."""
 
     @abstractmethod
     def row_strips(self, n_columns: int) -> Iterator[slice]:
@@ -233,7 +233,7 @@ class MatrixStack(GramStack):
             part[...] = 0.0
             self._accumulate(weights, rows, columns, part)
             mirror(K, rows, columns)
-        return self._know_diagonal(K, weights)
+        return self._set_diagonal(K, weights)
 
     def _accumulate(self, weights: NDArray[np.float64], rows: Rows, columns: Rows, out: Any) -> None:
         """out += Σ_m weights_m K_m[rows, columns]; kernels without a weight are not read."""
@@ -246,7 +246,7 @@ class MatrixStack(GramStack):
             part[...] = 0.0
             self._accumulate_gated(gates, rows, columns, part)
             mirror(K, rows, columns)
-        return self._know_diagonal(K, gates.T**2)
+        return self._set_diagonal(K, gates.T**2)
 
     def _accumulate_gated(self, gates: NDArray[np.float64], rows: Rows, columns: Rows, out: Any) -> None:
         """out += Σ_m g_m g_mᵀ ∘ K_m between rows and columns."""
@@ -256,9 +256,9 @@ class MatrixStack(GramStack):
             scaled *= left[:, m][:, None]
             out += scaled
 
-    def _know_diagonal(self, K: Any, factors: NDArray[np.float64]) -> Any:
+    def _set_diagonal(self, K: Any, factors: NDArray[np.float64]) -> Any:
         """Write the combined diagonal for factors of shape (P,) or (P, n), where it is known better than by blocks."""
-        known = None if self.exact is None else self.exact.diagonals
+        known = None if self.exact is None else self.exact.placed_diagonals
         if known is not None:
             each = self.backend.asarray(factors.reshape(self.n_kernels, -1))
             self.backend.diagonal_view(K)[...] = (each * known).sum(0)
@@ -310,13 +310,13 @@ class MatrixStack(GramStack):
 
 
 class ComputedStack(MatrixStack):
-    """Nothing stored but the samples: every block is computed when it is asked for.
+    """Nothing stored but the samples: every block is computed on every use.
 
     Parameters
     ----------
     kernel_set : KernelSet
         The fitted kernels.
-    views : list or Samples
+    views : list or PlacedSamples
         The training samples as the kernels see them, or placed on the backend already.
     dtype : dtype
         Of the matrices.
@@ -331,7 +331,7 @@ class ComputedStack(MatrixStack):
     def __init__(
         self,
         kernel_set: KernelSet,
-        views: Views | Samples,
+        views: Views | PlacedSamples,
         dtype: np.dtype[Any],
         working_bytes: int | None = None,
         backend: Backend = NUMPY,
@@ -341,15 +341,15 @@ class ComputedStack(MatrixStack):
         here = kernel_set.samples(views)
         self.samples = kernel_set.samples(here, backend)
         self.n_samples, self.n_kernels = self.samples.n_samples, len(kernel_set)
-        self.diagonals: Any = None
+        self.placed_diagonals: Any = None
         # Samples, and the same less their mean, with their squared norms then, by view.
         self._centred: dict[int, tuple[Any, Any, Any]] = {}
         self.writes_matrices = backend is NUMPY and self.stores_combined
         self._diagonals = None if self.writes_matrices else kernel_set.diagonals(here)
         self.exact = self
         if backend is not NUMPY and all(self.samples.shares):
-            # Exact, where blocks know products of a sample with itself up to rounding only.
-            self.diagonals = backend.asarray(self._diagonals)
+            # Exact; in blocks, products of a sample with itself are rounded.
+            self.placed_diagonals = backend.asarray(self._diagonals)
         # The statistic, the kernel made of it and one temporary live at once, in double precision.
         self.entries = _tile(backend) ** 2 if working_bytes is None else max(1, working_bytes // (3 * 8))
 
@@ -395,18 +395,20 @@ class ComputedStack(MatrixStack):
 
     def part(self, rows: NDArray[np.intp]) -> MatrixStack:
         # On the host the matrices of a part are stored: they fit where one of all samples will.
-        return StoredStack.of(self.taken(rows)) if self.backend is NUMPY else self.taken(rows)
+        return StoredStack.of(self.take(rows)) if self.backend is NUMPY else self.take(rows)
 
-    def taken(self, rows: NDArray[np.intp]) -> ComputedStack:
+    def take(self, rows: NDArray[np.intp]) -> ComputedStack:
         """Return the computed stack of some of the samples."""
         some = copy(self)
         some.samples, some.n_samples, some._centred = self.samples.take(rows), len(rows), {}
-        some.diagonals = None if self.diagonals is None else self.diagonals[:, self.backend.index(rows)]
+        some.placed_diagonals = (
+            None if self.placed_diagonals is None else self.placed_diagonals[:, self.backend.index(rows)]
+        )
         some._diagonals = None if self._diagonals is None else self._diagonals[:, rows]
         some.exact = None if self.exact is None else some
         return some
 
-    def known_diagonals(self) -> NDArray[np.float64]:
+    def diagonals(self) -> NDArray[np.float64]:
         """Return the diagonals of all kernels, of shape (P, n)."""
         return self.kernel_set.diagonals(self.samples) if self._diagonals is None else self._diagonals
 
@@ -545,7 +547,9 @@ class ComputedStack(MatrixStack):
         inner = V[rows] @ V[columns].T
         add_gaussians(inner, norms[rows], norms[columns], rates, factors, out, room, X[rows], X[columns], share)
 
-    def _multiply_directly(self, right: dict[int, Any], left: Samples, across: Samples, dtype: Any, out: Any) -> bool:
+    def _multiply_directly(
+        self, right: dict[int, Any], left: PlacedSamples, across: PlacedSamples, dtype: Any, out: Any
+    ) -> bool:
         members = list(right)
         if out.shape[2] > 1 or self._gaussians(members) != [members]:
             return False
@@ -561,7 +565,9 @@ class ComputedStack(MatrixStack):
             out[members, :, 0] += found
         return found is not None
 
-    def _multiply_here(self, right: dict[int, Any], left: Samples, across: Samples, dtype: Any, out: Any) -> bool:
+    def _multiply_here(
+        self, right: dict[int, Any], left: PlacedSamples, across: PlacedSamples, dtype: Any, out: Any
+    ) -> bool:
         from kernelmosaic.gram._numba_gaussians import multiply_gaussians
 
         members = list(right)
@@ -597,7 +603,7 @@ class ComputedStack(MatrixStack):
         if served:
             for m in kernels:
                 one = self.kernel_set.fitted[m]
-                # Subclasses may say something else than their parents.
+                # A subclass may have another formula than its parent.
                 plain = type(one.kernel) is Gaussian and isinstance(one.normalization, Unscaled | UnitTrace)
                 dense = not here or isinstance(self.samples.views[m], np.ndarray)
                 if plain and dense and self.samples.shares[m]:
@@ -669,7 +675,7 @@ class StoredStack(MatrixStack):
         if backend is NUMPY:
             return cls(matrices, computed)
         for K, one in zip(matrices, np.eye(computed.n_kernels), strict=True):
-            computed._know_diagonal(K, one)
+            computed._set_diagonal(K, one)
         return cls(matrices, computed)
 
     @property
@@ -690,7 +696,7 @@ class StoredStack(MatrixStack):
         matrices = self.backend.empty((self.n_kernels, len(rows), len(rows)), self.dtype)
         for m, block in self.placed_blocks(range(self.n_kernels), rows, rows):
             matrices[m] = block
-        return StoredStack(matrices, None if self.exact is None else self.exact.taken(rows))
+        return StoredStack(matrices, None if self.exact is None else self.exact.take(rows))
 
     def _fill(self, weights: NDArray[np.float64], K: Any) -> Any:
         if self.loops is not None:
@@ -801,7 +807,7 @@ def _tile(backend: Backend) -> int:
 
 
 def matrix_dtype(n_samples: int, dtype: Any = None) -> np.dtype[Any]:
-    """Return the precision of stored matrices: that asked for, else double for small sets and single above."""
+    """Return the precision of stored matrices: the given one, else double for small sets and single above."""
     return np.dtype(dtype if dtype is not None else (np.float64 if n_samples <= _SMALL else np.float32))
 
 

@@ -58,7 +58,7 @@ _NOTHING = 2.0**-60
 
 @dataclass(frozen=True)
 class SubsetKernels:
-    """The fitted kernels of a family, each made when it is asked for; takes the place of a `KernelSet`.
+    """The fitted kernels of a family, each made on first use; takes the place of a `KernelSet`.
 
     Attributes
     ----------
@@ -193,7 +193,7 @@ class SubsetStack(GramStack):
         return self.prices(beta, np.ones(self.n_kernels), kernels)
 
     def prices(self, beta: NDArray[Any], factors: Array, kernels: Kernels | None = None) -> Array:
-        """Return ½ Σ_c β_cᵀ K_m β_c times a positive factor for all kernels, or those asked for; zero for others.
+        """Return ½ Σ_c β_cᵀ K_m β_c times a positive factor for all kernels, or those given; zero for others.
 
         All are computed in single precision first. Those that may be the largest, by a bound on the error, are then
         computed in double: the largest is right, and a certificate may be made of it.

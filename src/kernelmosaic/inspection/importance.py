@@ -234,7 +234,7 @@ class _Fold:
         return estimator
 
     def _permute(self, pipeline: Any, held: Rows, score: float, random: np.random.RandomState) -> list[list[float]]:
-        """Return what the score loses when a kernel sees other samples: its share of the output is then theirs."""
+        """Return what the score loses when a kernel reads other samples: its share of the output is then theirs."""
         model, X = behind_pipeline(pipeline, _safe_indexing(self.X, held))
         terms = model.contributions(X)
         terms = terms[:, :, np.newaxis] if terms.ndim == 2 else terms

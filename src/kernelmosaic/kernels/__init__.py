@@ -1,7 +1,7 @@
 """Kernels: what turns two sets of samples into a block of similarities."""
 
 from kernelmosaic.kernels.algebra import Product, Scaled, Sum
-from kernelmosaic.kernels.base import Kernel, StatisticKernel
+from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.categorical import Categorical, Clinical
 from kernelmosaic.kernels.gaussian import Gaussian, Laplacian
 from kernelmosaic.kernels.groups import by_group, read_gmt
@@ -32,7 +32,6 @@ __all__ = [
     "Scaled",
     "SmithWaterman",
     "Spectrum",
-    "StatisticKernel",
     "Subsets",
     "Sum",
     "Tanimoto",

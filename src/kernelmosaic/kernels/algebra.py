@@ -240,6 +240,6 @@ def _multiply(left: Kernel, right: object) -> Product | Scaled:
     return Scaled(float(right), left) if isinstance(right, Real) else NotImplemented
 
 
-# Set here, because `base` cannot know the classes above: importing the package brings both.
+# Set here, because `base` cannot import the classes above; importing the package imports both.
 Kernel.__add__ = _add  # type: ignore[method-assign]
 Kernel.__mul__ = Kernel.__rmul__ = _multiply  # type: ignore[method-assign]

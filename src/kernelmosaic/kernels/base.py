@@ -61,7 +61,7 @@ class Kernel(BaseEstimator, ABC):
         return names
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn what the formula needs to know of the training set; most kernels need nothing."""
+        """Learn what the formula needs of the training set; most kernels need nothing."""
         self.validate(X)
         return self
 
@@ -112,7 +112,7 @@ class Kernel(BaseEstimator, ABC):
 
     @abstractmethod
     def _block(self, X: Any, Y: Any) -> Block:
-        """The formula, on validated samples; ``Y is X`` tells that the block is symmetric."""
+        """The formula, on validated samples; ``Y is X`` means that the block is symmetric."""
 
     def _diagonal(self, X: Any) -> NDArray[np.float64]:
         return np.array([self._block(x, x)[0, 0] for x in (X[i : i + 1] for i in range(X.shape[0]))], dtype=np.float64)
@@ -126,7 +126,7 @@ class Kernel(BaseEstimator, ABC):
             f"{self!r}; use approximation='nystroem', which serves every kernel."
         )
 
-    if TYPE_CHECKING:  # written in `algebra`, which knows what sums and products are
+    if TYPE_CHECKING:  # defined in `algebra`, beside sums and products
 
         def __add__(self, other: object) -> Kernel: ...
 

@@ -103,7 +103,7 @@ class Radial(StatisticKernel):
 
 
 def _distinct_rows(X: Any) -> Any:
-    """Repeated samples say nothing about the scale of the data, and would make the nearest distance zero."""
+    """Repeated samples do not depend on the scale of the data, and would make the nearest distance zero."""
     if not sparse.issparse(X):
         return np.unique(X, axis=0)
     X = X.copy()
@@ -158,7 +158,7 @@ def _distances(X: Any, metric: str) -> NDArray[np.float64]:
 
 
 def _median(values: NDArray[np.float64]) -> float:
-    """Return what NumPy's median does, several times faster: it asks for three positions, which is not vectorised.
+    """Return what NumPy's median does, several times faster: NumPy's selects three positions, which is not vectorised.
 
     The values are put into another order.
     """

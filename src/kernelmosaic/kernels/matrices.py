@@ -73,7 +73,7 @@ class MatrixRows(Kernel):
 
     @property
     def has_gaps(self) -> bool:
-        """Whether the matrix says nothing of some samples."""
+        """Whether the matrix has only NaN for some samples."""
         return False
 
     def _prepared(self) -> Any:
@@ -282,7 +282,7 @@ class Precomputed(MatrixRows):
             )
         return rows
 
-    def doubt(self, rows: NDArray[np.intp], coefficients: NDArray[Any]) -> None:
+    def check_definite(self, rows: NDArray[np.intp], coefficients: NDArray[Any]) -> None:
         """Raise if the matrix is not positive semi-definite where a fit made use of it.
 
         Parameters
@@ -320,7 +320,7 @@ def _gaps(given: Any) -> NDArray[np.bool_] | None:
     """Return which samples a matrix has nothing but NaN for, None if there are none."""
     try:
         K = np.asarray(given)
-    except ValueError:  # no matrix, which will be said
+    except ValueError:  # no matrix, which `fit` refuses
         return None
     if K.dtype.kind != "f" or K.ndim != 2 or K.shape[0] != K.shape[1]:
         return None
@@ -340,7 +340,7 @@ def trusted(K: NDArray[Any]) -> Precomputed:
 def join_samples(kernel: Precomputed, block: NDArray[np.float64]) -> None:
     """Give a kernel more samples, in place, of which only the similarities to those it has are known.
 
-    What the new samples have in common with each other is taken for zero. A fitted model never asks for it, but the
+    What the new samples have in common with each other is taken for zero. A fitted model never reads it, but the
     matrix is no longer positive semi-definite, and is not checked again.
 
     Parameters
@@ -369,7 +369,7 @@ def _run(numbers: NDArray[np.intp]) -> slice | None:
 
 
 def _check_positive(K: NDArray[Any], likely: bool) -> None:
-    """Refuse a matrix with an eigenvalue that is negative beyond rounding, where that can be told at little cost.
+    """Refuse a matrix with an eigenvalue that is negative beyond rounding, where that costs little to decide.
 
     That no eigenvalue is, a factorisation would have to prove, which for many samples takes longer than learning from
     them. Large matrices are looked at in some samples, and once more in those that a fit has made use of.
@@ -384,7 +384,7 @@ def _probe_positive(K: NDArray[Any], rows: NDArray[np.intp], coefficients: NDArr
     """Refuse a matrix that is not positive semi-definite among some samples, or between them and another one.
 
     The first of them are eliminated; what that leaves of the diagonal must not be negative, nor the quadratic form of
-    coefficients, where some are given. Whether a doubt is justified is for `_prove_positive` to say.
+    coefficients, where some are given. If either is negative, `_prove_positive` decides.
     """
     allowed = _allowed(K)
     first = rows[:_ELIMINATED]
@@ -393,14 +393,14 @@ def _probe_positive(K: NDArray[Any], rows: NDArray[np.intp], coefficients: NDArr
     block[np.diag_indices_from(block)] += K.dtype.type(allowed)
     with one_blas_thread():
         factor = NUMPY.cholesky(block)
-        doubt = factor is None
+        negative = factor is None
         if factor is not None:
             eliminated = NUMPY.invert_lower(factor) @ between
-            doubt = bool(np.any(K.diagonal() + allowed < np.einsum("ij,ij->j", eliminated, eliminated)))
-    if not doubt and coefficients is not None:
+            negative = bool(np.any(K.diagonal() + allowed < np.einsum("ij,ij->j", eliminated, eliminated)))
+    if not negative and coefficients is not None:
         some, c = rows[:_WEIGHTED], coefficients[:, :_WEIGHTED]
-        doubt = bool(np.any(np.sum(c * (c @ K[np.ix_(some, some)]), axis=1) < -allowed * np.sum(c**2, axis=1)))
-    if doubt:
+        negative = bool(np.any(np.sum(c * (c @ K[np.ix_(some, some)]), axis=1) < -allowed * np.sum(c**2, axis=1)))
+    if negative:
         _prove_positive(K)
 
 

@@ -1,4 +1,4 @@
-"""Families so large that their kernels are generated when they are asked for: one per subset of the columns."""
+"""Families so large that their kernels are generated on first use: one per subset of the columns."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Subsets(BaseEstimator):
     def expand(
         self, columns: Sequence[int] | NDArray[np.intp], labels: Sequence[Any] | None = None, name: str | None = None
     ) -> SubsetFamily:
-        """Return the kernels on these columns, as a sequence that makes ``(name, kernel, columns)`` when asked.
+        """Return the kernels on these columns, as a sequence that makes ``(name, kernel, columns)`` on access.
 
         Parameters
         ----------
@@ -112,14 +112,14 @@ class Subsets(BaseEstimator):
                 raise ValueError(f"{name}=[]: give at least one value, or None for that of the pattern.")
         settings = tuple(dict(zip(grids, chosen, strict=True)) for chosen in product(*grids.values()))
         for one in settings:
-            # Two samples are enough to say what is wrong with a width.
+            # Two samples are enough to check a width.
             clone(self.kernel).set_params(**one).fit([[0.0], [1.0]])
         return settings
 
 
 @dataclass(frozen=True, eq=False)
 class SubsetFamily(Sequence[Named]):
-    """The kernels of `Subsets` on given columns: ``family[m]`` is made when it is asked for.
+    """The kernels of `Subsets` on given columns: ``family[m]`` is made on access.
 
     Subsets come in the order of :func:`itertools.combinations`, size after size; the widths change fastest.
 
@@ -205,12 +205,12 @@ class SubsetFamily(Sequence[Named]):
 
     @property
     def names(self) -> FamilyNames:
-        """The names, each made when it is asked for."""
+        """The names, each made on access."""
         return FamilyNames(self)
 
 
 class FamilyNames(Sequence[str]):
-    """The names of a family's kernels, each made when it is asked for.
+    """The names of a family's kernels, each made on access.
 
     Parameters
     ----------

@@ -190,12 +190,12 @@ def _is_mask(columns: Any) -> bool:
 
 
 def _chosen(entry: Entry, X: Any) -> Any:
-    """The columns as `ColumnTransformer` wants them: a callable asked, a series or an index as a list."""
+    """The columns as `ColumnTransformer` reads them: a callable called, a series or an index as a list."""
     columns = entry.columns
     if callable(columns):
         try:
             columns = _matching(columns, X) if _reads_names_only(columns, X) else columns(X)
-        except ValueError as error:  # of scikit-learn's selector, which does not say whose columns it could not find
+        except ValueError as error:  # of scikit-learn's selector, which does not name the kernel
             remedy = "" if hasattr(X, "columns") else f" Here X is an array: {_KEEP_NAMES}."
             raise ValueError(f"kernel {entry.name!r}: {error}{remedy}") from error
     if isinstance(columns, slice) and columns == slice(None):
@@ -350,7 +350,7 @@ def _distinguishing(kernels: list[Kernel]) -> list[str]:
 
 
 def _text(value: Any) -> str | None:
-    """A parameter as it stands in a name; None for a matrix, say, which a few letters cannot tell from another."""
+    """A parameter as it stands in a name; None for a matrix, say, which a few letters cannot identify."""
     if value is None or isinstance(value, bool | str):
         return str(value)
     if isinstance(value, Integral):

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack
+from kernelmosaic.gram.stack import nonzero_rows
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import Evaluation, MachineProblem, Options, Patience
 from kernelmosaic.solvers.multiclass import step_limit
@@ -41,7 +42,7 @@ class MulticlassProblem(MachineProblem):
     ) -> Evaluation:
         """Solve the machine at θ; every kernel is looked at, since all share the same products."""
         solution: Any = self.solve(theta, warm_start, tol)
-        support = np.flatnonzero(np.any(solution.beta != 0, axis=1))
+        support = nonzero_rows(solution.beta)
         products = self.stack.products(solution.beta, support) * self.scale[:, np.newaxis, np.newaxis]
         q = np.maximum(0.5 * np.einsum("mic,ic->m", products, solution.beta[support]), 0.0)
         program: Any = self.machine.program

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack
+from kernelmosaic.gram.stack import nonzero_rows
 from kernelmosaic.learning.norms import WeightNorm, Weights
 from kernelmosaic.solvers import Solution, relative_gap
 from kernelmosaic.solvers.free_block import free_samples
@@ -486,11 +487,6 @@ class MachineProblem(Problem):
             fresh = self.stack.products(at.solution.beta, rows[~known], at.watched)[at.watched]
             values[:, ~known] = _times(self.scale[at.watched], fresh)
         return values
-
-
-def nonzero_rows(beta: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Return the samples with a coefficient that is not zero, of one output or of several."""
-    return np.flatnonzero(beta if beta.ndim == 1 else np.any(beta != 0, axis=1))
 
 
 def _times(factors: NDArray[np.float64], rows: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack, KernelSet, Views, make_stack, take_rows
 from kernelmosaic.gram.normalizing import Centered, UnitDiagonal, UnitTrace
-from kernelmosaic.gram.stack import ComputedStack, StoredStack
+from kernelmosaic.gram.stack import ComputedStack, StoredStack, nonzero_rows
 from kernelmosaic.kernels.projected import Projected, perturbed
 
 Vector = NDArray[np.float64]
@@ -85,7 +85,7 @@ class Projections:
 
     def _slope(self, m: int, U: NDArray[np.float64]) -> NDArray[np.float64]:
         kernel, scale, view = self.kernel(m), self.kernel_set.fitted[m].normalization, self.views[m]
-        support = np.flatnonzero(np.any(U != 0, axis=1))
+        support = nonzero_rows(U)
         if len(support) == 0:
             return np.zeros_like(kernel.W_)
         if isinstance(scale, Centered):

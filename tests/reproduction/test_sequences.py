@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from kernelmosaic.datasets import one_hot, windows
+from reproduction.sequences import one_hot, windows
 
 
 def random_sequences(n, length, letters="ACGTacgtNRDS"):

@@ -56,7 +56,7 @@ class LFDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.pipeline import make_pipeline
     >>> from kernelmosaic import MKLClassifier
-    >>> from kernelmosaic.estimators import LFDA
+    >>> from reproduction.lfda import LFDA
     >>> X, y = load_iris(return_X_y=True)
     >>> make_pipeline(LFDA(n_components=2), MKLClassifier()).fit(X, y).score(X, y) > 0.95
     True

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from kernelmosaic.estimators import LFDA
+from reproduction.lfda import LFDA
 
 
 def problem(n=24, d=4, classes=3):
