@@ -26,15 +26,18 @@ _RULE = (
     "A *run* of ours is the whole table with draws and splits of its own, as the papers have one; most data sets have "
     "three. A run agrees with a printed figure if |ours − theirs| ≤ 2 √(ours² + theirs²), of standard errors of means "
     "over splits: theirs is the printed deviation divided by the root of the number of splits, or, where none is "
-    "printed, taken to be ours. Half a unit of the second decimal is allowed for rounding; where no error is known two "
-    "points (0.02 for a weight). Counts and verdicts must be equal. A cell counts by the share of its runs that agree. "
-    "The *ceiling* is how often two of our own runs agree with each other by the same rule: nobody can expect to agree "
-    "with a paper more often. *Gains* are the methods' figures less those of their baselines on the same splits, which "
-    "forgives a setting that both were given. Weights printed as zero are counted apart. How often a kernel is "
-    "chosen is a count of the paper's splits, whose own standard error follows from it. Beside this rule stands a "
-    "plain one that knows no errors: accuracies within two points, weights within 0.03. The tables themselves are the "
-    "files `docs/reproduction/*.csv`."
+    "printed, taken to be ours. Half a unit of the second decimal is allowed for rounding; where no error is known "
+    "two points (0.02 for a weight). Counts and verdicts must be equal. A cell counts by the share of its runs that "
+    "agree. The *ceiling* is how often two of our own runs agree with each other by the same rule, the most that can "
+    "be expected of a paper. It is below one where ten folds share one test third, whose standard error does not "
+    "measure the variation of that third. *Gains* are the methods' figures less those of their baselines on the same "
+    "splits, in which a setting of both cancels. Weights printed as zero are counted apart. How often a kernel is "
+    "chosen is a count of the paper's splits, whose own standard error follows from it; ours is scaled to as many "
+    "splits. A plain rule without errors is given as well: accuracies within two points, weights within 0.03. The "
+    "tables themselves are the files `docs/reproduction/*.csv`."
 )
+#: The last line of the account; a page may go on below it.
+_END = "<!-- Below this line edits are kept. -->\n"
 _TESTS = (
     "Each claim is judged by the tables of this run at the 5 % level: {counts}. With six data sets or more "
     "Wilcoxon's signed-rank test on the means decides, two-sided; with fewer each data set is tested by itself, "
@@ -48,7 +51,7 @@ def make_markdown(run: Run) -> str:
     """Return the account as Markdown; it says nothing that the tables of the run do not."""
     parts = [
         "# The papers, reproduced",
-        "<!-- Made by `python -m reproduction report`; edits are lost when it is made again. -->",
+        "<!-- Made by `python -m reproduction report`; edits above its last line are lost when it is made again. -->",
         *_about(run),
         "## How many figures agree",
         _RULE,
@@ -60,13 +63,16 @@ def make_markdown(run: Run) -> str:
         *_notes(run.results),
         *_missing(run),
         *_work(run),
+        _END,
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return "\n\n".join(part for part in parts if part)
 
 
 def write_markdown(run: Run, path: str | Path) -> Path:
-    """Write the account of a run to a file."""
-    return write_text(path, make_markdown(run))
+    """Write the account of a run to a file; what an existing file has below the account's last line is kept."""
+    path = Path(path)
+    below = path.read_text(encoding="utf-8").partition(_END)[2] if path.exists() else ""
+    return write_text(path, make_markdown(run) + below)
 
 
 def _about(run: Run) -> list[str]:
