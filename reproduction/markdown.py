@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ _PAPERS = {
     "003": "Kobayashi and Otsu, Bilinear formulated multiple kernel learning for multi-class classification",
     "004": "Ye, Ji and Chen (2008), Multi-class discriminant kernel learning via convex programming",
 }
+#: Where a sentence of a note ends.
+_SENTENCE = re.compile(r"(?<=\.) (?=[A-Z0-9])")
 _VERSIONS = ("kernelmosaic", "python", "numpy", "scipy", "scikit-learn", "numba")
 _RULE = (
     "A *run* of ours is the whole table with draws and splits of its own, as the papers have one; most data sets have "
@@ -197,7 +201,7 @@ def _claims(judged: Sequence[Judged]) -> list[str]:
         "## What the papers claim",
         _TESTS.format(counts=decided or "none decided"),
         _table(("paper", "claim", "experiment", "here", "by"), rows),
-        *(["Where a claim did not hold, the data say instead:", "\n".join(instead)] if instead else []),
+        *(["Claims that did not hold, with the figures:", "\n".join(instead)] if instead else []),
     ]
 
 
@@ -206,8 +210,18 @@ def _bold(one: Judged) -> str:
 
 
 def _notes(results: Sequence[Result]) -> list[str]:
+    """List the notes of the experiments; a sentence that several share stands once, with their names."""
     noted = [one.experiment for one in results if one.experiment.notes]
-    lines = [f"- `{one.name}` ({one.title}): {one.notes.strip()}" for one in noted]
+    sentences = [_SENTENCE.split(one.notes.strip()) for one in noted]
+    count = Counter(chain.from_iterable(sentences))
+    shared: dict[str, list[str]] = {}
+    for sentence in (sentence for sentence in count if count[sentence] > 1):
+        names = ", ".join(f"`{one.name}`" for one, its in zip(noted, sentences, strict=True) if sentence in its)
+        shared.setdefault(names, []).append(sentence)
+    lines = [f"- {names}: {' '.join(found)}" for names, found in shared.items()]
+    for one, its in zip(noted, sentences, strict=True):
+        own = " ".join(sentence for sentence in its if count[sentence] == 1)
+        lines.append(f"- `{one.name}` ({one.title}): {own or 'as above.'}")
     return ["## Where the runs depart from the papers", "\n".join(lines)] if lines else []
 
 

@@ -292,6 +292,14 @@ def test_readings_of_one_table_stand_side_by_side():
     assert {one.experiment for one in judge(run)} <= {"000-table1", ""}
 
 
+def test_a_sentence_that_notes_share_stands_once():
+    notes = {"a": "Of both, C. elegans too. Of the first.", "b": "Of both, C. elegans too."}
+    experiments = [replace(EXPERIMENTS["000-banana"], name=name, title="T", notes=text) for name, text in notes.items()]
+    results = [Result(one, [], Work(version=2)) for one in experiments]
+    text = make_markdown(Run(Path("nowhere"), {"seed": 0, "scale": {"name": "full"}, "environment": {}}, results))
+    assert "\n- `a`, `b`: Of both, C. elegans too.\n- `a` (T): Of the first.\n- `b` (T): as above.\n" in text
+
+
 @pytest.mark.skipif(not KEPT.is_dir(), reason="no run is kept in docs/reproduction")
 def test_the_documentations_page_follows_from_the_kept_tables():
     account = make_markdown(read_run(KEPT))
