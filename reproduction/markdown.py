@@ -47,7 +47,7 @@ _TESTS = (
     "Wilcoxon's signed-rank test on the means decides, two-sided; with fewer each data set is tested by itself, "
     "by the 5×2 cv F test where the experiment has it, else by Welch's t test over the replicates, which takes "
     "overlapping training sets for independent ones and so errs towards finding differences. A claim of being as "
-    "good fails only if the test says worse."
+    "good fails only if the test shows it to be worse."
 )
 
 
