@@ -19,7 +19,7 @@ DOCS = TOP / "docs"
 PAGES = [*(TOP / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")), *sorted(DOCS.glob("*.md"))]
 
 FENCED = re.compile(r"^(`{3,}|:{3,})([^\n]*)\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\[[^\]\n]*\]\(([^()\s]+)\)")
+LINK = re.compile(r"\[[^\]\n]*(?:\n[^\]\n]+)?\]\(([^()\s]+)\)")  # a link may be broken over two lines
 ROLE = re.compile(r"\{(?:py:)?(class|func|meth|obj|mod|attr|doc|ref)\}`(?:[^`<]*<)?~?([^`>]+)>?`")
 
 
@@ -69,8 +69,9 @@ def test_links_lead_to_files_and_headings(page):
 
 def test_broken_links_are_found(tmp_path):
     page = tmp_path / "page.md"
-    page.write_text("# A title\n[a](#a-title) [b](#b) [c](page.md#a-title) [d](none.md) [e](https://x.org) `[f](g)`\n")
-    assert list(broken_links(page)) == ["#b: no such heading", "none.md"]
+    links = "[a](#a-title) [b](#b) [c](page.md#a-title) [d](none.md) [e](https://x.org) `[f](g)` [h\n  i](j.md)"
+    page.write_text(f"# A title\n{links}\n")
+    assert list(broken_links(page)) == ["#b: no such heading", "none.md", "j.md"]
 
 
 def in_trees(page: Path) -> Iterator[str]:
