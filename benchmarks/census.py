@@ -5,7 +5,7 @@
 `MKLClassifierCV` chooses C and the norm over three Gaussian kernels of low rank, or exactly with ``--rank 0`` and a
 device; beside it scikit-learn's `Nystroem` of the same total rank with `LinearSVC`, C chosen from the same values, and
 `CalibratedClassifierCV` around it. a9a is read from the folder KERNELMOSAIC_DATA or fetched. Prints Markdown, as
-docs/tuning.md has it.
+docs/choosing.md has it.
 """
 
 from __future__ import annotations

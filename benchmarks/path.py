@@ -8,7 +8,7 @@ cpu   MKLClassifierCV(Cs=20, cv=5, norms=(1,)) with ten Gaussian kernels, in uni
 gpu   five folds × 50 values of C with ten kernels learned, and with one kernel, on the device, beside TorchKM (if it is
       installed) with its one kernel and its own 50 values: seconds from raw samples, and accuracy on 10,000 others.
 
-Prints Markdown, as docs/tuning.md has it.
+Prints Markdown, as docs/choosing.md has it.
 """
 
 from __future__ import annotations

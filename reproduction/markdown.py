@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +23,31 @@ _PAPERS = {
     "003": "Kobayashi and Otsu, Bilinear formulated multiple kernel learning for multi-class classification",
     "004": "Ye, Ji and Chen (2008), Multi-class discriminant kernel learning via convex programming",
 }
+#: Where a sentence of a note ends.
+_SENTENCE = re.compile(r"(?<=\.) (?=[A-Z0-9])")
 _VERSIONS = ("kernelmosaic", "python", "numpy", "scipy", "scikit-learn", "numba")
 _RULE = (
     "A *run* of ours is the whole table with draws and splits of its own, as the papers have one; most data sets have "
     "three. A run agrees with a printed figure if |ours − theirs| ≤ 2 √(ours² + theirs²), of standard errors of means "
     "over splits: theirs is the printed deviation divided by the root of the number of splits, or, where none is "
-    "printed, taken to be ours. Half a unit of the second decimal is allowed for rounding; where no error is known two "
-    "points (0.02 for a weight). Counts and verdicts must be equal. A cell counts by the share of its runs that agree. "
-    "The *ceiling* is how often two of our own runs agree with each other by the same rule: nobody can expect to agree "
-    "with a paper more often. *Gains* are the methods' figures less those of their baselines on the same splits, which "
-    "forgives a setting that both were given. Weights printed as zero are counted apart. How often a kernel is "
-    "chosen is a count of the paper's splits, whose own standard error follows from it. Beside this rule stands a "
-    "plain one that knows no errors: accuracies within two points, weights within 0.03. The tables themselves are the "
-    "files `docs/reproduction/*.csv`."
+    "printed, taken to be ours. Half a unit of the second decimal is allowed for rounding; where no error is known "
+    "two points (0.02 for a weight). Counts and verdicts must be equal. A cell counts by the share of its runs that "
+    "agree. The *ceiling* is how often two of our own runs agree with each other by the same rule, the most that can "
+    "be expected of a paper. It is below one where ten folds share one test third, whose standard error does not "
+    "measure the variation of that third. *Gains* are the methods' figures less those of their baselines on the same "
+    "splits, in which a setting of both cancels. Weights printed as zero are counted apart. How often a kernel is "
+    "chosen is a count of the paper's splits, whose own standard error follows from it; ours is scaled to as many "
+    "splits. A plain rule without errors is given as well: accuracies within two points, weights within 0.03. The "
+    "tables themselves are the files `docs/reproduction/*.csv`."
 )
+#: The last line of the account; a page may go on below it.
+_END = "<!-- Below this line edits are kept. -->\n"
 _TESTS = (
     "Each claim is judged by the tables of this run at the 5 % level: {counts}. With six data sets or more "
     "Wilcoxon's signed-rank test on the means decides, two-sided; with fewer each data set is tested by itself, "
     "by the 5×2 cv F test where the experiment has it, else by Welch's t test over the replicates, which takes "
     "overlapping training sets for independent ones and so errs towards finding differences. A claim of being as "
-    "good fails only if the test says worse."
+    "good fails only if the test shows it to be worse."
 )
 
 
@@ -48,7 +55,7 @@ def make_markdown(run: Run) -> str:
     """Return the account as Markdown; it says nothing that the tables of the run do not."""
     parts = [
         "# The papers, reproduced",
-        "<!-- Made by `python -m reproduction report`; edits are lost when it is made again. -->",
+        "<!-- Made by `python -m reproduction report`; edits above its last line are lost when it is made again. -->",
         *_about(run),
         "## How many figures agree",
         _RULE,
@@ -60,13 +67,16 @@ def make_markdown(run: Run) -> str:
         *_notes(run.results),
         *_missing(run),
         *_work(run),
+        _END,
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return "\n\n".join(part for part in parts if part)
 
 
 def write_markdown(run: Run, path: str | Path) -> Path:
-    """Write the account of a run to a file."""
-    return write_text(path, make_markdown(run))
+    """Write the account of a run to a file; what an existing file has below the account's last line is kept."""
+    path = Path(path)
+    below = path.read_text(encoding="utf-8").partition(_END)[2] if path.exists() else ""
+    return write_text(path, make_markdown(run) + below)
 
 
 def _about(run: Run) -> list[str]:
@@ -191,7 +201,7 @@ def _claims(judged: Sequence[Judged]) -> list[str]:
         "## What the papers claim",
         _TESTS.format(counts=decided or "none decided"),
         _table(("paper", "claim", "experiment", "here", "by"), rows),
-        *(["Where a claim did not hold, the data say instead:", "\n".join(instead)] if instead else []),
+        *(["Claims that did not hold, with the figures:", "\n".join(instead)] if instead else []),
     ]
 
 
@@ -200,8 +210,18 @@ def _bold(one: Judged) -> str:
 
 
 def _notes(results: Sequence[Result]) -> list[str]:
+    """List the notes of the experiments; a sentence that several share stands once, with their names."""
     noted = [one.experiment for one in results if one.experiment.notes]
-    lines = [f"- `{one.name}` ({one.title}): {one.notes.strip()}" for one in noted]
+    sentences = [_SENTENCE.split(one.notes.strip()) for one in noted]
+    count = Counter(chain.from_iterable(sentences))
+    shared: dict[str, list[str]] = {}
+    for sentence in (sentence for sentence in count if count[sentence] > 1):
+        names = ", ".join(f"`{one.name}`" for one, its in zip(noted, sentences, strict=True) if sentence in its)
+        shared.setdefault(names, []).append(sentence)
+    lines = [f"- {names}: {' '.join(found)}" for names, found in shared.items()]
+    for one, its in zip(noted, sentences, strict=True):
+        own = " ".join(sentence for sentence in its if count[sentence] == 1)
+        lines.append(f"- `{one.name}` ({one.title}): {own or 'as above.'}")
     return ["## Where the runs depart from the papers", "\n".join(lines)] if lines else []
 
 

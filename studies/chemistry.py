@@ -5,7 +5,7 @@
 
 FOLDER, or the environment variable KERNELMOSAIC_DATA, holds moleculeace.csv.gz and moleculeace_results.csv. Needs rdkit
 (`pip install "kernelmosaic[studies]"`). Fingerprints, and the results of each target, are kept in the folder of the
-run: a stopped run goes on where it was. Writes docs/studies/chemistry*.csv, the picture and docs/studies_chemistry.md.
+run: a stopped run resumes there. Writes docs/studies/chemistry*.csv, the picture and its part of docs/studies.md.
 """
 
 from __future__ import annotations
@@ -273,7 +273,6 @@ PUBLISHED = ("SVM", "GBM", "RF")
 #: Targets on which the kernels were chosen, test molecules in view.
 SEEN = ("CHEMBL1862_Ki", "CHEMBL2034_Ki", "CHEMBL2147_Ki", "CHEMBL2835_Ki", "CHEMBL4792_Ki")
 BEST = "SVM + ECFP, published"
-PAGE = common.TOP / "docs" / "studies_chemistry.md"
 PICTURE = "studies_chemistry_weights.png"
 
 
@@ -337,8 +336,8 @@ def draw(rows: list[Row]) -> None:
     figure.savefig(common.IMAGES / PICTURE, dpi=95, metadata={"Software": None})
 
 
-def page() -> str:
-    """Return the page, made from the committed tables alone."""
+def part() -> str:
+    """Return the study's part of docs/studies.md, made from the committed tables alone."""
     table = read_table("chemistry")
     targets = list(dict.fromkeys(row["target"] for row in table))
     figures: dict[str, np.ndarray] = {}
@@ -463,9 +462,7 @@ def page() -> str:
 
 
 TEXT = """\
-# Chemistry: which fingerprints tell how potent a molecule is
-
-<!-- Made by `python studies/chemistry.py --page` from docs/studies/chemistry*.csv. -->
+## Chemistry: potencies from fingerprints
 
 MoleculeACE (van Tilborg et al. 2022) has {n_targets} targets from ChEMBL, each with a published division into
 training and test molecules; the error is the root mean square of −log10 potency on the test molecules, and once more
@@ -473,21 +470,18 @@ on activity cliffs alone: molecules with a close neighbour of quite another pote
 support vector machine on extended-connectivity fingerprints (ECFP) is the best, ahead of gradient boosting, random
 forests and every deep model.
 
-A fingerprint is a kernel, and there are many of both. Here 14 of them are weighed by
-{{class}}`~kernelmosaic.MKLRegressorCV`: eleven fingerprints, in bits or counts that are not folded, by
-{{class}}`~kernelmosaic.kernels.Tanimoto`, and three sets of descriptors by a Gaussian kernel of the median distance.
-C is chosen by five folds of the training molecules, from five values (three for the single kernels, 0.95 to 9.5
-deviations of y), and the folds are shuffled. The files are in some order: folds of neighbours gave R² of 0.03 to 0.37
-on four targets where shuffled ones gave 0.65 to 0.83, and chose values of C with which the test error of the uniform
-sum was higher by 0.002 to 0.050.
+{{class}}`~kernelmosaic.MKLRegressorCV` learns the weights of 14 kernels: eleven fingerprints, in bits or counts that
+are not folded, by {{class}}`~kernelmosaic.kernels.Tanimoto`, and three sets of descriptors by a Gaussian kernel of the
+median distance. C is chosen by five folds of the training molecules, from five values (three for the single kernels,
+0.95 to 9.5 deviations of y), and the folds are shuffled. The files are in some order: folds of neighbours gave R² of
+0.03 to 0.37 on four targets where shuffled ones gave 0.65 to 0.83, and chose values of C with which the test error of
+the uniform sum was higher by 0.002 to 0.050.
 
 The kernels, the values of C and the shuffling were settled on {n_seen} of the targets, on which nine sets of kernels
 were tried with both their folds and their test molecules in view: {seen}. The last column of the table has the other
 {n_unseen}, of which nothing was known.
 
-    make studies NAME=chemistry DATA=FOLDER
-
-## What came out
+### Conclusion
 
 Means over the targets. *p* is that of {{func}}`~kernelmosaic.stats.wilcoxon` over the targets against the published
 best.
@@ -496,15 +490,14 @@ best.
 
 - Several fingerprints together are better than the best single one, and they are further ahead of the published best
   than that is of the second.
-- Weighing them is not what makes the difference: the uniform sum is as good as weights of norm 2, and better than the
-  sparse ones of norm 1. Who wants a few fingerprints takes norm 1, at a small loss; who wants the smallest error need
-  not learn weights here.
-- A good part of the gain has nothing to do with several kernels: Tanimoto's on the counts of Morgan 2 alone, not
-  folded, with C chosen by folds, has {counts} for the {published} published.
+- Learned weights do not lower the error: the uniform sum is as good as weights of norm 2, and better than the sparse
+  ones of norm 1, which keep few fingerprints at a small loss.
+- A good part of the gain is one kernel's: Tanimoto's on the counts of Morgan 2 alone, not folded, with C chosen by
+  folds, has {counts} for the {published} published.
 
 {goals}
 
-What takes longest is rdkit: the properties {properties} CPU s, MACCS keys {maccs}, paths {paths}. Without the
+RDKit takes longest: the properties {properties} CPU s, MACCS keys {maccs}, paths {paths}. Without the
 properties the kernels take {cheap_seconds} CPU s, within the two minutes, and the uniform sum has {cheap} instead of
 {uniform}, on cliffs {cheap_cliffs} instead of {uniform_cliffs}.
 
@@ -517,30 +510,29 @@ Among each other:
 
 Every kernel alone, mean error: {alone}.
 
-## Which fingerprints carry which targets
+### Weights of the fingerprints
 
 Mean share of the weights, norm 1: {shares1}. Norm 2: {shares2}.
 
 ![Shares of the kernels, target by target](images/{picture})
 
-The numbers after ± are half the range over the five folds. Norm 1 all but chooses Morgan 3, though alone it is worse
-({wide}, chiral) than counts of radius 2 ({counts}). It is the kernel in which molecules are least alike, on the three
-targets looked at: the narrowest fits the training molecules most easily, and that is what weights are learned from.
-Dividing every kernel by the variance of the molecules in it, in place of their mean square, did not change that on
-the four targets where it was tried; the error of norm 1 moved by +0.002, −0.011, −0.009 and −0.007, and the uniform
+The numbers after ± are half the range over the five folds. Norm 1 selects Morgan 3 almost alone, though alone it is
+worse ({wide}, chiral) than counts of radius 2 ({counts}). It is the kernel in which molecules are least alike, on the
+three targets looked at: the narrowest fits the training molecules most easily, and that is what weights are learned
+from. Dividing every kernel by the variance of the molecules in it, in place of their mean square, did not change that
+on the four targets where it was tried; the error of norm 1 moved by +0.002, −0.011, −0.009 and −0.007, and the uniform
 sum stayed ahead.
 
-## Target by target
+### Target by target
 
 {rows}
 
-## Times
+### Times
 
 CPU seconds for all {n_targets} targets. Fingerprints and descriptors of {molecules} molecules, each computed once:
 {prints}. Kernel matrices between all molecules of a target: {grams}. Searches of C with their five folds, and the fit
-to all training molecules: {each}; together {fits}. Machine: {machine}; shared with other work while this ran, which
-lengthens CPU times as well. Wall times were therefore not measured: two minutes on two cores are taken to be 240 CPU
-seconds.
+to all training molecules: {each}; together {fits}. Machine: {machine}. Wall times were not measured:
+two minutes on two cores are taken to be 240 CPU seconds.
 """
 NAMES = {"ℓ1": "ℓ1", "ℓ2": "ℓ2", "uniform": "uniform", "single": "the single kernels"}
 
@@ -551,8 +543,7 @@ def _met(reached: bool) -> str:
 
 def write_page() -> None:
     draw(read_table("chemistry_weights"))
-    PAGE.write_text(page(), encoding="utf-8")
-    print(f"{PAGE} is made.")
+    common.write_part("chemistry", part())
 
 
 if __name__ == "__main__":

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 TOP = Path(__file__).parents[1]
-#: Where the tables are committed from which the pages are made, and where the pictures are.
+#: Where the tables are committed from which the page is made, and where the pictures are.
 TABLES, IMAGES = TOP / "docs" / "studies", TOP / "docs" / "images"
+PAGE = TOP / "docs" / "studies.md"
 
 Row = dict[str, Any]
 
@@ -29,7 +30,7 @@ def arguments(about: str, *, device: bool = False) -> argparse.Namespace:
     )
     parser.add_argument("--jobs", type=int, default=2, help="processes that compute, 2 by default")
     parser.add_argument(
-        "--only", nargs="*", default=[], help="of the data sets, only these; the page is then left alone"
+        "--only", nargs="*", default=[], help="of the data sets, only these; the page then stays as it is"
     )
     if device:
         parser.add_argument("--device", help="where exact fits of many samples run: cuda; without it they are left out")
@@ -38,12 +39,30 @@ def arguments(about: str, *, device: bool = False) -> argparse.Namespace:
 
 
 def main(about: str, run: Callable[[argparse.Namespace], None], write_page: Callable[[], None], **fits: bool) -> None:
-    """Run a study as its command line says, or make its page; `fits` as in `arguments`."""
+    """Run a study as its command line says, or make its part of the page; `fits` as in `arguments`."""
     options = arguments(about, **fits)
     if options.page:
         write_page()
     else:
         run(options)
+
+
+def divided(name: str) -> list[str]:
+    """Return docs/studies.md in three: what is above the part of a study, the part, and what is below."""
+    marks = (
+        f"<!-- Made by `python studies/{name}.py --page` from docs/studies/{name}*.csv. -->\n\n",
+        f"\n<!-- End of {name}. -->",
+    )
+    above, rest = PAGE.read_text(encoding="utf-8").split(marks[0])
+    part, below = rest.split(marks[1])
+    return [above + marks[0], part, marks[1] + below]
+
+
+def write_part(name: str, part: str) -> None:
+    """Put the part of a study into docs/studies.md."""
+    above, _, below = divided(name)
+    PAGE.write_text(above + part + below, encoding="utf-8")
+    print(f"{PAGE}: the part of {name} is made.")
 
 
 def data_file(folder: str | None, name: str) -> Path:

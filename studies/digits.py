@@ -7,7 +7,7 @@
 FOLDER, or the environment variable KERNELMOSAIC_DATA, holds mnist.npz and a9a.npz. `--only` takes the beginnings of
 names of units, and runs them in that order; exact fits to more than 10,000 samples, and low rank on a GPU, need
 `--device`. Every fit that is done is kept in the folder of the run: a stopped run goes on where it was. Writes
-docs/studies/digits*.csv, the picture and docs/studies_digits.md; without a GPU its units are left out there.
+docs/studies/digits*.csv, the picture and its part of docs/studies.md; without a GPU its units are left out there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sklearn.svm import SVC, LinearSVC
 from kernelmosaic import MKLClassifier
 from kernelmosaic.kernels import Gaussian
 
-PAGE, PICTURE = common.TOP / "docs" / "studies_digits.md", "studies_digits_weights.png"
+PICTURE = "studies_digits_weights.png"
 SIDE, BINS, CELLS = 28, 8, 7
 #: Widths in median distances, and C, were chosen by the units named "choice", on training samples alone.
 CHOICE = 8_000, 4_000
@@ -312,7 +312,7 @@ def run(options: Any) -> None:
         error = f"{100 * found['error']:.2f} %, {found['wall']:.1f} s" if "error" in found else ""
         print(f"{done} of {len(missing)}, {time.monotonic() - start:.0f} s: {name} {error}", flush=True)
     if options.only:
-        print(f"{len(store.missing(names))} of {len(names)} units are missing; the page is left alone.")
+        print(f"{len(store.missing(names))} of {len(names)} units are missing; the page stays as it is.")
         return
     write_tables(store)
     write_page()
@@ -380,8 +380,8 @@ def draw(rows: list[Row]) -> None:
     figure.savefig(common.IMAGES / PICTURE, dpi=95, metadata={"Software": None})
 
 
-def page() -> str:
-    """Return the page, made from the committed tables alone."""
+def part() -> str:
+    """Return the study's part of docs/studies.md, made from the committed tables alone."""
     rows = read_table("digits")
     by_name = {(r["problem"], int(r["n"]), r["way"], r["method"], r["calibrated"]): r for r in rows}
 
@@ -491,22 +491,19 @@ NAMES = {
     "a9a": {"best view": "one, width 2"},
 }
 NO_GPU = """
-The fits for a GPU, exact ones to all samples among them, have not been run: no figure on this page is one of theirs.
-The second command runs them, and `python studies/digits.py --data FOLDER` then makes this page with them.
+The fits for a GPU, exact ones to all samples among them, have not been run: no figure here is one of theirs.
+The command above runs them, and `python studies/digits.py --data FOLDER` then makes this part with them.
 """
 TEXT = """\
-# Digits and census: exact and in low rank
+## Digits and census: exact and in low rank
 
-<!-- Made by `python studies/digits.py --page` from docs/studies/digits*.csv. -->
-
-MNIST (60,000 images of digits to learn from, 10,000 to test on) and a9a (32,561 people, 16,281 to test on; who earns
-more than 50,000 dollars?), with their published splits. {{class}}`~kernelmosaic.MKLClassifier` weighs six Gaussian
+MNIST (60,000 images of digits to learn from, 10,000 to test on) and a9a (32,561 people, 16,281 to test on; income above
+50,000 dollars), with their published splits. {{class}}`~kernelmosaic.MKLClassifier` learns weights of six Gaussian
 kernels of four views of an image: pixels; pixels of the image centred and sheared upright; directions in which grey
-changes, in 8 bins around 7 × 7 places, of the image and of the upright one. On a9a it weighs three widths of the one
-view. Beside it scikit-learn's `SVC` on the pixels and on the view that is best alone, and in low rank (Nyström)
+changes, in 8 bins around 7 × 7 places, of the image and of the upright one. On a9a the kernels are three widths of the
+one view. Beside it scikit-learn's `SVC` on the pixels and on the view that is best alone, and in low rank (Nyström)
 `Nystroem` with `LinearSVC`, of the same number of features. The number after a view is the width in median distances.
 
-    make studies NAME=digits DATA=FOLDER
     python studies/digits.py --data FOLDER --device cuda --only "mnist 60000" "a9a 32561"
 
 Views, widths and C were chosen on training samples alone, {n_choice} to learn from and {n_held} held out: views and
@@ -522,17 +519,16 @@ is not the best of them, but has the number of features of the pipeline beside i
 images at C = 10 had been seen, too, and on a9a those of a first round at C = 1 with a width of 4 (uniform 15.33, one
 kernel 15.56, `SVC` 15.56), before C and the width were set by the table above.
 
-## Conclusion
+### Conclusion
 
-- The view matters most. With 10,000 images one Gaussian kernel on the pixels has an error of {pixels} %, one on the
-  directions in the upright image {alone} %, the learned sum of all {learned} %, the uniform sum {uniform} %.
-- Learning finds that view without being told (see the picture), and does not improve on it: who knows the best view
-  need not learn weights.
+- The view has the largest effect. With 10,000 images one Gaussian kernel on the pixels has an error of {pixels} %, one
+  on the directions in the upright image {alone} %, the learned sum of all {learned} %, the uniform sum {uniform} %.
+- Learned weights select that view (see the picture), and do not improve on it.
 - With all 60,000, exactly, on a GPU: {all_pixels} % for the pixels, {all_alone} % for the best view,
   {all_uniform} % for the uniform sum, {all_learned} % with weights of norm 1, {all_two} % of norm 2. In low rank
   norm 1 has {low_learned} %. All but the first are at most ten images apart, which may be chance.
-- `SVC` tells ten classes apart in pairs, ours one versus the rest. On the same kernel that makes no difference to speak
-  of: {alone} % for {alone_svc} with 10,000 images, {all_alone} % for {all_svc} with all.
+- `SVC` separates ten classes in pairs, ours one versus the rest. On the same kernel that makes little difference:
+  {alone} % for {alone_svc} with 10,000 images, {all_alone} % for {all_svc} with all.
 - In low rank on MNIST six learned kernels take {low_s} CPU s for {low_learned} %, `Nystroem` with `LinearSVC` on the
   view that is known to be best, with as many features, {low_peer_s} for {low_peer} %.
 - On a9a in low rank learned weights have an error of {census} % in {census_s} CPU s, `Nystroem` with `LinearSVC`
@@ -543,15 +539,15 @@ kernel 15.56, `SVC` 15.56), before C and the width were set by the table above.
 {gpu}
 One test set of 10,000 images: an error of 1 % has a deviation of 0.1 points. On a9a, 15 % have one of 0.3.
 
-## MNIST
+### MNIST
 
 {mnist}
 
-## a9a
+### a9a
 
 {a9a}
 
-## Probabilities
+### Probabilities
 
 Log loss, Brier score summed over the classes, and expected calibration error (ECE; 15 bins of the largest probability).
 Ours by `calibration="sigmoid"`, those of scikit-learn by `CalibratedClassifierCV(cv=5, ensemble=False)`; the time is
@@ -559,19 +555,17 @@ that of the fit with its calibration.
 
 {calibrated}
 
-## Weights
+### Weights
 
 ![Share of each kernel in the machine of each digit](images/{picture})
 
-Exact fits to 10,000 images. CPU seconds are of one thread, kernels included and views not, on cores shared with other
-work, which lengthens them as well. Machines: {machines}.
+Exact fits to 10,000 images. CPU seconds are of one thread, kernels included and views not. Machines: {machines}.
 """
 
 
 def write_page() -> None:
     draw(read_table("digits_weights"))
-    PAGE.write_text(page(), encoding="utf-8")
-    print(f"{PAGE} is made.")
+    common.write_part("digits", part())
 
 
 if __name__ == "__main__":

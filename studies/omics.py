@@ -5,7 +5,7 @@
 
 FOLDER, or the environment variable KERNELMOSAIC_DATA, holds rosmap.npz and breast_tcga.npz. Every split that is done is
 kept in the folder of the run: a stopped run goes on where it was. Writes docs/studies/omics*.csv, the picture and
-docs/studies_omics.md.
+its part of docs/studies.md.
 """
 
 from __future__ import annotations
@@ -215,7 +215,6 @@ METHODS = (
 )
 #: Wang et al. (2021), Nature Communications 12:3445: means of five runs on the published split.
 MOGONET = (0.815, 0.821, 0.874)
-PAGE = common.TOP / "docs" / "studies_omics.md"
 PICTURE = "studies_omics_weights.png"
 
 
@@ -308,7 +307,7 @@ def section(problem: str, table: list[Row], weights: list[Row]) -> str:
     )
     return "\n\n".join(
         [
-            f"## {PROBLEMS[problem].title}",
+            f"### {PROBLEMS[problem].title}",
             f"{sizes['n_train']} patients train, {sizes['n_test']} test. {REMARKS[problem]}",
             markdown(heads, lines),
             f"A single view, SVC, resampled accuracy: {views}.",
@@ -348,8 +347,8 @@ def conclusions(table: list[Row]) -> Row:
     }
 
 
-def page() -> str:
-    """Return the page, made from the committed tables alone."""
+def part() -> str:
+    """Return the study's part of docs/studies.md, made from the committed tables alone."""
     table, weights, times = read_table("omics"), read_table("omics_weights"), read_table("omics_times")
     problems = list(dict.fromkeys(row["problem"] for row in table))
     spent = {row["method"]: row["cpu_seconds"] for row in times if row["problem"] == "rosmap"}
@@ -369,18 +368,14 @@ REMARKS = {
     "breast3": "The patients of the published training part alone, for whom all three views were measured.",
 }
 TEXT = """\
-# Omics: several views of a patient
-
-<!-- Made by `python studies/omics.py --page` from docs/studies/omics*.csv. -->
+## Omics: several views of a patient
 
 Two public problems in which every patient is described by several views: Alzheimer's disease from gene expression,
 methylation and microRNA (ROSMAP, as MOGONET's authors prepared it), and three subtypes of breast cancer from gene
 expression, microRNA and proteins (TCGA, as in mixOmics). Each view has a linear kernel and a Gaussian one of the
-median distance; {{class}}`~kernelmosaic.MKLClassifierCV` standardises, and five folds choose C. *Chosen by folds*
-leaves them the norm as well. Beside them: the best view and all columns together (SVC, C and width by five folds),
+median distance; {{class}}`~kernelmosaic.MKLClassifierCV` standardises, and five folds choose C, in *chosen by
+folds* the norm as well. Beside them: the best view and all columns together (SVC, C and width by five folds),
 one SVC per view (C = 1) stacked by logistic regression, a random forest of 200 trees, gradient boosting of histograms.
-
-    make studies NAME=omics DATA=FOLDER
 
 Means and deviations are over {resamplings} stratified resamplings of the same sizes. *p* compares with *MKL, chosen
 by folds* on the same splits by {{func}}`~kernelmosaic.stats.t_test_resampled`, which allows for the samples that the
@@ -389,46 +384,44 @@ splits share. F1 is that of the disease, or the mean over the classes; so is the
 To save time some settings were cut after one look at the published splits, before the resamplings: fewer values of C
 and of the width, C = 1 in the stacked machines, fewer trees.
 
-## Conclusion
+### Conclusion
 
 - Several views seem worth having on ROSMAP: all of them together are {gain:.2f} in accuracy (*p* = {view_p}) and
-  {gain_auc:.2f} in AUC (*p* = {view_p_auc}) ahead of the best one, on average over the resamplings. How they are put
-  together hardly matters: learned weights ({rosmap_ours}), uniform ones ({rosmap_uniform}), one SVC on all columns
-  ({rosmap_columns}) and stacked SVCs ({rosmap_stacked}) cannot be told apart.
+  {gain_auc:.2f} in AUC (*p* = {view_p_auc}) ahead of the best one, on average over the resamplings. Methods
+  that join them differ little: learned weights ({rosmap_ours}), uniform ones ({rosmap_uniform}), one SVC on all columns
+  ({rosmap_columns}) and stacked SVCs ({rosmap_stacked}).
 - In the resamplings of ROSMAP kernel machines seem ahead of trees: {rosmap_ours} against {rosmap_forest} for the random
   forest, *p* = {forest_p}, and {forest_p_auc} in AUC. On the published split it is the other way round in accuracy: the
   random forest has {forest_published}, more than MOGONET's 0.815, and none of our machines reaches that. With {n_test}
   test patients the accuracy of one and the same method has a deviation of {spread:.3f} from split to split: figures on
-  one split, ours included, decide nothing.
+  one split are no evidence.
 - Breast cancer subtypes are easy: gene expression alone is as good as everything together, and only gradient boosting
   falls behind. Where proteins were measured norm 1 gives them about three tenths of the weight, and yet all three
-  views together cannot be told apart from the best one. Proteins where they are known, by [views that some samples
+  views together do not differ from the best one. Proteins where they are known, by [views that some samples
   lack](missing_views.md), change nothing either.
-- What learned weights give here is not accuracy but an account of the views, and that of norm 1 is less steady than
-  that of norm 2.
+- Learned weights do not raise the accuracy; they show the shares of the views, and those of norm 1 vary more than those
+  of norm 2.
 
-No *p* is corrected for the number of comparisons; with eight methods beside ours, those above 0.006 prove little.
+With eight methods beside ours, *p* above 0.006 is weak evidence.
 
 {sections}
 
-## Weights
+### Weights
 
 ![Shares of the weights, problem by problem](images/{picture})
 
 In brackets, and as bars: from the second lowest to the second highest of {resamplings} resamplings.
 Weights of several classes are means over the classes.
 
-## Times
+### Times
 
-CPU seconds per split of ROSMAP, all folds included: {times}. Machine: {machine}; shared with other work while this
-ran.
+CPU seconds per split of ROSMAP, all folds included: {times}. Machine: {machine}.
 """
 
 
 def write_page() -> None:
     draw(read_table("omics_weights"))
-    PAGE.write_text(page(), encoding="utf-8")
-    print(f"{PAGE} is made.")
+    common.write_part("omics", part())
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 
 FOLDER, or the environment variable KERNELMOSAIC_DATA, holds human_tis.npz and celegans_acceptor.npz. Every fit that is
 done is kept in the folder of the run: a stopped run goes on where it was. Writes docs/studies/strings*.csv, the picture
-and docs/studies_strings.md.
+and its part of docs/studies.md.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 import common
 import numpy as np
-from common import IMAGES, TOP, Row, Store, cpu_time, data_file, machine, markdown, p_text, read_table, write_table
+from common import IMAGES, Row, Store, cpu_time, data_file, machine, markdown, p_text, read_table, write_table
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import KFold, StratifiedKFold, StratifiedShuffleSplit
@@ -27,7 +27,7 @@ from kernelmosaic import MKLClassifierCV
 from kernelmosaic.kernels import Spectrum, WeightedDegree
 from kernelmosaic.stats import t_test_resampled
 
-PAGE, PICTURE = TOP / "docs" / "studies_strings.md", "studies_strings_weights.png"
+PICTURE = "studies_strings_weights.png"
 REPEATS, BOOTSTRAPS = 10, 1000
 #: Two strings with a common word of this length are of the same DNA.
 SHARED = 40
@@ -261,13 +261,13 @@ def section(problem: str, table: list[Row]) -> str:
             spread, told = "", "" if method == OURS else f"{own['behind_low']:+.3f} to {own['behind_high']:+.3f}"
         lines.append((method, f"{each[method].mean():.4f}{spread}", told, f"{seconds[method]:.0f}"))
     compared = "p" if len(each[OURS]) > 1 else "MKL, ℓ1 is ahead by"
-    head = f"## {PROBLEMS[problem]}\n\n{sizes['n_train']:,} strings train, {sizes['n_test']:,} test"
+    head = f"### {PROBLEMS[problem]}\n\n{sizes['n_train']:,} strings train, {sizes['n_test']:,} test"
     head += f", of which {int(first['positive']):,} are sites.\n\n"
     return head + markdown(("method", "average precision", compared, "CPU s"), lines)
 
 
-def page() -> str:
-    """Return the page, made from the committed tables alone."""
+def part() -> str:
+    """Return the study's part of docs/studies.md, made from the committed tables alone."""
     table = read_table("strings")
 
     def mean(problem: str, method: str) -> float:
@@ -308,48 +308,45 @@ On 70,000, in features, it is {many:.3f} with norm 1 and {many_two:.3f} with nor
   uniform sum and {many_whole:.3f} for one kernel on all places; the linear model, for which nothing is approximated,
   has {many_linear:.3f}."""
 NOT_YET = """\
-All 70,000 acceptor sites in features have not been run: the figures here are of 10,000. The command above runs them."""
+All 70,000 acceptor sites in features have not been run: the figures here are of 10,000. `make studies NAME=strings`
+runs them."""
 TEXT = """\
-# Strings: where does a signal sit?
-
-<!-- Made by `python studies/strings.py --page` from docs/studies/strings*.csv. -->
+## Strings: the place of a signal
 
 Two signals in DNA: where translation starts in human genes (300 bases around an ATG), and where introns end in the
 genome of *C. elegans* (398 bases around an AG; 3 % are sites, the rest are decoys). Windows along the string have a
 {{class}}`~kernelmosaic.kernels.WeightedDegree` kernel each, which compares words of up to five letters at the same
 place; what comes before and after the signal has {{class}}`~kernelmosaic.kernels.Spectrum` kernels of words anywhere.
-{{class}}`~kernelmosaic.MKLClassifierCV` weighs them; C is chosen by folds. Beside them: one kernel on all places, the
+{{class}}`~kernelmosaic.MKLClassifierCV` learns their weights and chooses C. Beside them: one kernel on all places, the
 single spectra, and logistic regression on all letters one-hot.
-
-    make studies NAME=strings DATA=FOLDER
 
 The figure is average precision, the area under the precision-recall curve. Human sites: {repeats} random splits, *p* by
 {{func}}`~kernelmosaic.stats.t_test_resampled` against *MKL, ℓ1*. Acceptor sites are in the order of the genome, and
 the last 30,000 are for test; intervals are of 95 %, over bootstrap samples of these. In features, every kernel has
 rank {rank} (Nyström), one kernel alone as many features as all of them.
 
-## Conclusion
+### Conclusion
 
-- Learning where to look pays most where the signal sits in few places and few examples are known: on 10,000 acceptor
-  sites learned weights have {learned:.3f}, their uniform sum {uniform:.3f}, one kernel on all places {whole:.3f}, the
+- Learned weights gain most where the signal is in few places and few examples are known: on 10,000 acceptor sites they
+  have {learned:.3f}, their uniform sum {uniform:.3f}, one kernel on all places {whole:.3f}, the
   linear model {linear:.3f}.
 - {features}
-- The weights show the place: see the picture.
-- **The human set proves nothing**, and nothing here rests on it. {decoys:.0f} % of its decoys share a word of {shared}
+- The weights show the place, in the picture.
+- **No conclusion rests on the human set.** {decoys:.0f} % of its decoys share a word of {shared}
   letters with another decoy, with {median:.0f} of them on the median ({sites:.1f} % of the sites do): they are
   overlapping windows of the same DNA, and random splits have it on both sides. Counts of the four letters before the
   signal alone have an average precision of {letters:.3f}, since decoys and sites come from DNA of different
-  composition. Figures near 1 for every method, and the *p* beside them, measure that and not who finds starts.
-  This was noticed after the runs, by the height of the figures. Of the acceptor sites 0.06 % of the test windows
+  composition. Figures near 1 for every method, and the *p* beside them, measure that difference. It was noticed after
+  the runs. Of the acceptor sites 0.06 % of the test windows
   overlap one that trains.
 
 {sections}
 
-## Weights along the string
+### Weights along the string
 
 ![Share of the weights by place](images/{picture})
 
-Machine: {machine}; shared with other work while this ran.
+Machine: {machine}.
 """
 
 
@@ -391,8 +388,7 @@ def draw(table: list[Row]) -> None:
 
 def write_page() -> None:
     draw(read_table("strings_weights"))
-    PAGE.write_text(page(), encoding="utf-8")
-    print(f"{PAGE} is made.")
+    common.write_part("strings", part())
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 
 FOLDER, or the environment variable KERNELMOSAIC_DATA, holds the public sets (docs/datasets.md); a set without a file is
 fetched. Every split that is done is kept in the folder of the run: a stopped run goes on where it was. Writes
-docs/studies/worth*.csv, the picture and docs/studies_worth.md.
+docs/studies/worth*.csv, the picture and its part of docs/studies.md.
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ from kernelmosaic.datasets import load
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, family
 from kernelmosaic.stats import t_test_resampled, wilcoxon, win_tie_loss
 
-PAGE, PICTURE = common.TOP / "docs" / "studies_worth.md", "studies_worth_ranks.png"
-#: The table of means stands between two of these.
-CHOOSING, MARK = common.TOP / "docs" / "choosing.md", "<!-- from docs/studies/worth.csv -->"
+PICTURE = "studies_worth_ranks.png"
 CLASSES = (
     *("australian", "banana", "breast_cancer_original", "german_numeric", "heart", "ionosphere", "liver", "pima"),
     *("ringnorm", "sonar", "spambase", "wdbc", "wpbc", "advert_first998", "a9a", "w8a"),
@@ -232,7 +230,7 @@ PAIRS = (
 
 
 def means(figures: Figures) -> str:
-    """Return the table of means and ranks, which docs/choosing.md has as well."""
+    """Return the table of means and ranks."""
     ranks = figures.ranks()
     rows = [
         [
@@ -247,8 +245,8 @@ def means(figures: Figures) -> str:
     return markdown(["method", "accuracy, %", "R², %", "mean rank", "CPU s a search"], rows)
 
 
-def page() -> str:
-    """Return the page, made from the committed tables alone."""
+def part() -> str:
+    """Return the study's part of docs/studies.md, made from the committed tables alone."""
     figures = Figures()
     ranks = figures.ranks()
     rows = [
@@ -300,75 +298,67 @@ def page() -> str:
 
 
 TEXT = """\
-# When learning weights is not worth it
+## One table of numbers: learned weights are not more accurate
 
-<!-- Made by `python studies/worth.py --page` from docs/studies/worth*.csv. -->
-
-All {n_sets} public sets of numbers, {n_classes} of classes and {n_targets} of targets; strings have
-[a study of their own](studies_strings.md). {repeats} random splits each, at most {train} training samples and 1,000 to
-test on{short}. Kernels are those that come by default, a linear and a quadratic one and Gaussians of 1, 2 and 4
-times the median distance; where there are several sources (advert_first998, multifeat), one Gaussian for each.
-{{class}}`~kernelmosaic.MKLClassifierCV` or {{class}}`~kernelmosaic.MKLRegressorCV` standardise and choose C of five
-values, 0.1 to 1,000, by three shuffled folds: with weights of norm 1, of norm 2, equal ones, and every kernel alone, of
-which the folds choose the best. *Norm chosen by folds* is whichever of the first three they prefer. Beside them `SVC`
-or `SVR` of scikit-learn, standardised, with the same values of C and five of gamma searched by the same folds, and
-gradient boosting of histograms as it comes, nothing searched. Olivetti's faces are reduced to 16 × 16 pixels.
-
-    make studies NAME=worth DATA=FOLDER
+All {n_sets} public sets of numbers, {n_classes} of classes and {n_targets} of targets. {repeats} random splits each, at
+most {train} training samples and 1,000 to test on{short}. Kernels are those that come by default, a linear and a
+quadratic one and Gaussians of 1, 2 and 4 times the median distance; where there are several sources (advert_first998,
+multifeat), one Gaussian for each. {{class}}`~kernelmosaic.MKLClassifierCV` or {{class}}`~kernelmosaic.MKLRegressorCV`
+standardise and choose C of five values, 0.1 to 1,000, by three shuffled folds: with weights of norm 1, of norm 2, equal
+ones, and every kernel alone, of which the folds choose the best. *Norm chosen by folds* is the best of the first three
+in the folds. Beside them `SVC` or `SVR` of scikit-learn, standardised, with the same values of C and five of gamma
+searched by the same folds, and gradient boosting of histograms as it comes, nothing searched. Olivetti's faces are
+reduced to 16 × 16 pixels.
 
 Sizes, folds and grids were cut twice for time, the second time after 18 splits had been seen: from 500 training
 samples, six values of C and six of gamma, five folds and searched trees.
 
-## Conclusion
+### Conclusion
 
-- **On one table of numbers learning weights is not worth it.** Norm 1, norm 2 and equal weights cannot be told apart
-  over the sets (Friedman's test of the three: *p* = {p_norms}), and equal weights take the least time. Nor do the folds
-  know better: letting them choose the norm changes the accuracy by {folds_gain} points against equal weights. With
-  {repeats} splits of small sets a difference of some tenths of a point would not show.
+- **On one table of numbers learned weights do not raise the accuracy.** Norm 1, norm 2 and equal weights do not differ
+  significantly over the sets (Friedman's test of the three: *p* = {p_norms}), and equal weights take the least time. A
+  norm chosen by the folds changes the accuracy by {folds_gain} points against equal weights. With {repeats} splits of
+  small sets a difference of some tenths of a point would not show.
 - **Several kernels are not more accurate than one that is chosen or tuned.** The best single kernel is {single_gain}
   points from equal weights, and the tuned SVM has the best mean rank, {svm_rank}; norm 1 is {l1_svm} points from it
   (*p* = {p_l1_svm}).
-- **Several sources are another matter.** On advert_first998 and multifeat one Gaussian for each source is ahead of the
-  best source by {views}, whether its weights are learned or equal.
-- Gradient boosting, as it comes, has the worst mean rank, and yet the best figure on {tree_sets}. Who has one table
-  tries it as well.
-- What learned weights give is an account of the kernels, and with norm 1 fewer of them; see
-  [which method when](choosing.md).
+- **Several sources gain from several kernels.** On advert_first998 and multifeat one Gaussian for each source is ahead
+  of the best source by {views}, whether its weights are learned or equal.
+- Gradient boosting, as it comes, has the worst mean rank, and yet the best figure on {tree_sets}. On one
+  table it is worth a comparison.
+- Learned weights rank the kernels, and norm 1 selects among them: [which method when](choosing.md).
 
-## Means and ranks
+### Means and ranks
 
 {means}
 
 Ranks are of the means over the splits, 1 the best of the seven. Friedman's test of the first six methods over the
 {n_sets} sets: χ² = {statistic}, *p* = {p}. What the folds chose: {shares}.
 
-## In pairs
+### In pairs
 
 {compared}
 
 Points are means over the sets of classes. Better, equal and worse, and *p* by {{func}}`~kernelmosaic.stats.wilcoxon`,
-go by the means on all sets. The last column has the sets on which the splits alone tell the two apart by
-{{func}}`~kernelmosaic.stats.t_test_resampled`. No *p* is corrected: of twelve comparisons those above 0.004 prove
-little.
+go by the means on all sets. The last column has the sets on which the splits alone show a difference by
+{{func}}`~kernelmosaic.stats.t_test_resampled`. Of twelve comparisons, *p* above 0.004 is weak
+evidence.
 
 ![Every method set by set, beside the uniform sum](images/{picture})
 
-## Set by set
+### Set by set
 
 Accuracy, or R² for the last {n_targets}, in percent, mean over the splits.
 
 {rows}
 
-Machine: {machine}; shared with other work while this ran, which lengthens CPU times as well.
+Machine: {machine}.
 """
 
 
 def write_page() -> None:
     draw(Figures())
-    before, after = CHOOSING.read_text(encoding="utf-8").split(MARK)[::2]
-    CHOOSING.write_text(f"{before}{MARK}\n\n{means(Figures())}\n\n{MARK}{after}", encoding="utf-8")
-    PAGE.write_text(page(), encoding="utf-8")
-    print(f"{PAGE} is made.")
+    common.write_part("worth", part())
 
 
 if __name__ == "__main__":

@@ -177,7 +177,8 @@ def test_the_readmes_python_prints_what_it_says(capsys):
 
 
 def test_what_reviewers_are_told_of_is_there():
-    told = re.findall(r"`([^`\n]+)`", (TOP / "docs/reviewing.md").read_text(encoding="utf-8"))
+    contributing = (TOP / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    told = re.findall(r"`([^`\n]+)`", contributing.split("## For reviewers\n")[1])
     targets = re.findall(r"^([a-z-]+):", (TOP / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     files = [name for name in told if re.search(r"^\.|[/.]\w", name) and not name.startswith("datasets.")]
     assert len(files) > 20
@@ -193,8 +194,8 @@ def test_data_sets_asked_for_by_name_are_all_that_is_fetched():
     assert found == ["sources.py"]
 
 
-def test_the_overview_names_every_public_estimator():
-    text = (TOP / "docs/overview.md").read_text(encoding="utf-8")
+def test_the_page_of_methods_names_every_public_estimator():
+    text = (TOP / "docs/methods.md").read_text(encoding="utf-8")
     for name in kernelmosaic.__all__:
         if name[0].isupper():
             assert f"`{name}`" in text

@@ -29,8 +29,8 @@ _LMKL_SMOOTH = Method("LMKL", "kL-kP", LocalizedMKLClassifier([_LINEAR, _QUADRAT
 
 _GATES = "Gates are learned by quasi-Newton steps from one random start, not by fifty steps of 0.01. "
 _NOTES = (
-    _GATES + "Whether the paper scales its inputs is not said; here columns are standardised on the training half. "
-    "Kernels have mean diagonal 1. The paper says trace 1; no reading gives its single kernels (the study `readings` "
+    _GATES + "Whether the paper scales its inputs is not stated; here columns are standardised on the training half. "
+    "Kernels have mean diagonal 1. The paper states trace 1; no reading gives its single kernels (the study `readings` "
     "shows which were tried), this one gives its MKL and LMKL. "
 )
 
@@ -110,7 +110,7 @@ GAUSS4 = Experiment(
         inputs="standardised",
     ),
     notes=_GATES + "Columns are standardised and kernels have unit diagonal. Every split seed has a draw of its own; "
-    "the weights of MKL hang on it and on C, from 0.1 to 0.6 for the linear kernel.",
+    "the weights of MKL depend on it and on C, from 0.1 to 0.6 for the linear kernel.",
     apart=(Apart("the paper's draw of GAUSS4 is not known"),),
     pace=0.02,
     version=2,
@@ -147,7 +147,7 @@ LOCAL_LINEAR = Experiment(
         methods=_COPIES,
         inputs="standardised",
     ),
-    notes=_GATES + "The paper ran two to five and prints three; the slides say that more kernels do not overfit. "
+    notes=_GATES + "The paper ran two to five and prints three; the slides state that more kernels do not overfit. "
     "BANANA, RINGNORM and SPAMBASE are left out, and there is one split seed, for time.",
     pace=0.4,
 )

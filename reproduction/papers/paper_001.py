@@ -40,7 +40,7 @@ GAUSS4 = Experiment(
     ),
     notes="Columns are standardised and kernels have unit diagonal. No rule is right more than 89.74 % of the time, "
     "though the slides have 91.25 % for the best one on their sample. Every split seed has a draw of its own; the "
-    "weights of MKL hang on it and on C, from 0.1 to 0.6 for the linear kernel.",
+    "weights of MKL depend on it and on C, from 0.1 to 0.6 for the linear kernel.",
     apart=(Apart("the slides' draw of GAUSS4 is not known"),),
     version=2,
 )
@@ -103,7 +103,7 @@ MULTIFEAT = Experiment(
         inputs="standardised",
     ),
     notes="Columns are standardised and linear kernels have unit diagonal, as in the journal paper that has the same "
-    "figures for MKL. What the gates read is not said: here it is all representations side by side.",
+    "figures for MKL. What the gates read is not stated: here it is all representations side by side.",
     pace=0.25,
     version=2,
 )
@@ -166,8 +166,8 @@ PENDIGITS = Experiment(
         ),
         gains=(Gain(("CCMKL", "-".join(_PEN_VIEWS)), ("MKL", "-".join(_PEN_VIEWS))),),
     ),
-    notes="Bitmaps are drawn anew from the pen traces. The kernel is not said; of linear, quadratic and Gaussian ones, "
-    "quadratic ones of unit diagonal came nearest to the printed support vectors on 0 against 8, and "
+    notes="Bitmaps are drawn anew from the pen traces. The kernel is not stated; of linear, quadratic and Gaussian "
+    "ones, quadratic ones of unit diagonal came nearest to the printed support vectors on 0 against 8, and "
     "were taken. Weights are divided by their sum.",
     version=2,
 )
@@ -205,9 +205,8 @@ def _regression_experiment(name: str, title: str, stem: str, epsilon: float, pac
             inputs="standardised",
         ),
         notes=f"Inputs are standardised, kernels have unit diagonal, and ε is {epsilon:g}, chosen for a share of "
-        "support vectors near the one printed for the linear kernel; none of it is said. Plain MKL is not on the slide."
-        + f" {seeds} split seeds, as the set is large."
-        * (seeds < 3),
+        "support vectors near the one printed for the linear kernel; none of it is stated. Plain MKL is not on the "
+        "slide." + f" {seeds} split seeds, as the set is large." * (seeds < 3),
         pace=pace,
         version=2,
     )
@@ -295,7 +294,7 @@ CONVERGENCE = Experiment(
         methods=tuple(_Converging("LMKL", f"τ={share:g}", converging(share)) for share in SHARES),
         repeats=5,
     ),
-    notes="The slide is a picture without numbers, and its tasks and kernels are not said: here three local linear "
+    notes="The slide is a picture without numbers, and its tasks and kernels are not stated: here three local linear "
     "kernels, C = 1, the first class of WAVEFORM against the others, twenty persons of OLIVETTI against the other "
     "twenty, as the slides' labels are not in the file. Training stops at the first step that gains less than τ.",
 )

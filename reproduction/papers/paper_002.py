@@ -20,8 +20,8 @@ from reproduction.sources import Dataset, Generated
 _POWERS = {"penalty_power": [i / 10 for i in range(11)]}
 _NOTES = (
     "Kernels have unit diagonal, as in the paper; columns are standardised on the two thirds that are not for test, of "
-    "which it says nothing. C is chosen first, with all penalties 1; whether the paper does so "
-    "anew for every point is not said. Penalties stay within a tenth and ten; the best validated point is taken."
+    "which it states nothing. C is chosen first, with all penalties 1; whether the paper does so "
+    "anew for every point is not stated. Penalties stay within a tenth and ten; the best validated point is taken."
 )
 
 
@@ -61,7 +61,7 @@ GAUSS = Experiment(
         pairs=_pairs(_PAPERS_THREE),
         inputs="standardised",
     ),
-    notes=_NOTES + " The size of the paper's samples is not said; 1200 as elsewhere. Two split seeds, for time, "
+    notes=_NOTES + " The size of the paper's samples is not stated; 1200 as elsewhere. Two split seeds, for time, "
     "each with a draw of its own.",
     apart=(Apart("the paper's draws of GAUSS2 to GAUSS5 are not known"),),
     pace=1.2,
@@ -105,7 +105,7 @@ COMPONENTS = Experiment(
         inputs="standardised",
         components=2,
     ),
-    notes=_NOTES + " Which points the paper projects is not said; here the training halves.",
+    notes=_NOTES + " Which points the paper projects is not stated; here the training halves.",
     pace=5.0,
     version=2,
 )

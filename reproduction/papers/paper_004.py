@@ -150,7 +150,7 @@ _SINGLE = tuple(
 )
 _NOTES = (
     "exp(−‖x − z‖²/σ) with σ not squared, inputs scaled to [−1, 1] by the training part, classes by the least-squares "
-    "rule: the paper is silent on all three, and the first two were found by the study `readings`. Double "
+    "rule: the paper states none of the three, and the first two were found by the study `readings`. Double "
     "cross-validation has five folds and five regularisers. SDP is the approximate program for several classes, which "
     "is exact for two. Newton is ours. 30 splits, ten of each of three split seeds. "
 )

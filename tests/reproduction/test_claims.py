@@ -143,7 +143,7 @@ def test_what_the_data_say_instead():
     assert "B on 1, A on 1 of 2 data sets" in Most("time", "A", ("A", "B"))(rows).said
     assert "A 3, B 2" in Alike("time", ("A", "B"), 0.5)(table("time", [3.0], [2.0])).said
     failed = make_markdown(run_of([replace(row, mean=0.0) for row in printed_rows("000-banana")], "full", "000-banana"))
-    assert "Where a claim did not hold, the data say instead:\n\n- MKL uses only" in failed
+    assert "Claims that did not hold, with the figures:\n\n- MKL uses only" in failed
 
 
 def run_of(rows: list[Row], scale: str, name: str = "000-table1") -> Run:

@@ -17,7 +17,7 @@ from tests.reproduction.toy import gaussians, sleeping
 from reproduction import EXPERIMENTS, FULL, QUICK, Settings, pictures, run_experiments
 from reproduction.__main__ import main
 from reproduction.claims import judge
-from reproduction.markdown import make_markdown
+from reproduction.markdown import make_markdown, write_markdown
 from reproduction.page import make_page
 from reproduction.papers import missing_parts
 from reproduction.pictures import Drawing, draw_pictures
@@ -112,6 +112,16 @@ def test_summaries_alone_give_the_same_account(folder, tmp_path):
     assert make_markdown(read_run(tmp_path / "kept", TOYS)) == make_markdown(run)
     with pytest.raises(ValueError, match="another folder"):
         keep_summaries(run, folder)
+
+
+def test_an_account_written_again_keeps_what_stands_below_it(folder, tmp_path):
+    run, path = read_run(folder, TOYS), tmp_path / "account.md"
+    path.write_text("of another run\n", encoding="utf-8")
+    assert write_markdown(run, path).read_text(encoding="utf-8") == make_markdown(run)
+    path.write_text(
+        "old figures\n" + make_markdown(run).splitlines(keepends=True)[-1] + "\n## How to\n", encoding="utf-8"
+    )
+    assert write_markdown(run, path).read_text(encoding="utf-8") == make_markdown(run) + "\n## How to\n"
 
 
 def test_the_page_has_every_line_and_no_link_outside(folder):
@@ -282,9 +292,20 @@ def test_readings_of_one_table_stand_side_by_side():
     assert {one.experiment for one in judge(run)} <= {"000-table1", ""}
 
 
+def test_a_sentence_that_notes_share_stands_once():
+    notes = {"a": "Of both, C. elegans too. Of the first.", "b": "Of both, C. elegans too."}
+    experiments = [replace(EXPERIMENTS["000-banana"], name=name, title="T", notes=text) for name, text in notes.items()]
+    results = [Result(one, [], Work(version=2)) for one in experiments]
+    text = make_markdown(Run(Path("nowhere"), {"seed": 0, "scale": {"name": "full"}, "environment": {}}, results))
+    assert "\n- `a`, `b`: Of both, C. elegans too.\n- `a` (T): Of the first.\n- `b` (T): as above.\n" in text
+
+
 @pytest.mark.skipif(not KEPT.is_dir(), reason="no run is kept in docs/reproduction")
 def test_the_documentations_page_follows_from_the_kept_tables():
-    assert (TOP / "docs" / "reproduction.md").read_text(encoding="utf-8") == make_markdown(read_run(KEPT))
+    account = make_markdown(read_run(KEPT))
+    page = (TOP / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    assert page[: len(account)] == account
+    assert page[len(account) :].startswith("\n## How to run them\n")
     for path in KEPT.iterdir():
         assert path.stat().st_size < 200_000
         assert path.suffix in (".csv", ".json")

@@ -1,4 +1,4 @@
-"""The pages of the studies are what their committed tables say; and what a stopped run leaves is read again."""
+"""The page of the studies is what their committed tables say; and what a stopped run leaves is read again."""
 
 from __future__ import annotations
 
@@ -23,16 +23,26 @@ def study(monkeypatch):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_page_says_what_the_tables_say(study, name):
-    module = study(name)
-    assert module.page() == module.PAGE.read_text(encoding="utf-8"), f"python studies/{name}.py --page makes it anew"
+    module, common = study(name), study("common")
+    assert module.part() == common.divided(name)[1], f"python studies/{name}.py --page makes it anew"
     picture = TOP / "docs" / "images" / module.PICTURE
-    assert module.PICTURE in module.page()
+    assert module.PICTURE in module.part()
     assert picture.stat().st_size < 200_000
 
 
-def test_every_study_has_its_line_on_the_page_of_all():
+def test_every_study_has_its_line_in_the_table_of_all():
     text = (TOP / "docs" / "studies.md").read_text(encoding="utf-8")
-    assert all(f"studies_{name}.md" in text for name in NAMES)
+    assert all(f"| [`{name}`](#" in text for name in NAMES)
+
+
+def test_a_part_is_written_between_the_others(study, monkeypatch, tmp_path):
+    common = study("common")
+    before = common.PAGE.read_text(encoding="utf-8")
+    monkeypatch.setattr(common, "PAGE", tmp_path / "studies.md")
+    common.PAGE.write_text(before, encoding="utf-8")
+    part = common.divided("omics")[1]
+    common.write_part("omics", "anew\n")
+    assert common.PAGE.read_text(encoding="utf-8") == before.replace(part, "anew\n")
 
 
 def test_a_stopped_run_goes_on_where_it_was(study, tmp_path):

@@ -1,4 +1,4 @@
-"""The page of a newcomer's first ten minutes is typed in from top to bottom; what is printed is what it says.
+"""The tutorial is typed in from top to bottom; what is printed is what it says.
 
 Words must be the same. Numbers must be there, and where they are percentages of accuracy about the same: others depend
 on rounding, the clock or the versions of packages.
@@ -19,7 +19,7 @@ import pytest
 
 from kernelmosaic.cli import main
 
-PAGE = Path(__file__).parents[2] / "docs" / "first_ten_minutes.md"
+PAGE = Path(__file__).parents[2] / "docs" / "tutorial.md"
 BLOCK = re.compile(r"^```(console|python|text|pycon)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = r"[-+]?\d[-\d.,:T+e]*(?<![.,:])"
 FRAME = re.compile(r"[\u2500-\u257f]")
@@ -97,7 +97,7 @@ def test_the_page_is_what_happens(tmp_path, monkeypatch, capsys):
                 agree(said, printed := typed(command, capsys))
                 mistakes += printed.startswith("kernelmosaic: ") and len(printed.splitlines()) == 1
     assert mistakes >= 8
-    assert {"report.html", "why.html", "weights.png"} <= {path.name for path in tmp_path.iterdir()}
+    assert {"report.html", "why.html", "weights.png", "tumours.skops"} <= {path.name for path in tmp_path.iterdir()}
     pyplot.close("all")
 
 
