@@ -12,7 +12,6 @@ from kernelmosaic.machines import SVC, SVR
 from kernelmosaic.solvers import Program, solve_factored
 from kernelmosaic.solvers import factored as module
 from kernelmosaic.solvers.factored import _is_narrow, _Near, round_to_bounds
-from kernelmosaic.solvers.free_block import free_samples
 from kernelmosaic.solvers.interior_point import CentralPath
 
 RNG = np.random.RandomState(0)
@@ -29,7 +28,7 @@ def test_snapping_to_bounds_leaves_the_function_where_it_is(name, monkeypatch):
     beta = round_to_bounds(GRAM, program, path)
     assert np.all((program.lower <= beta) & (beta <= program.upper))
     assert beta.sum() == pytest.approx(program.total, abs=1e-8 * np.abs(beta).sum())
-    assert len(free_samples(program, beta)) < 200
+    assert len(program.free(beta)) < 200
     np.testing.assert_allclose(Z.T @ beta, Z.T @ path.beta, atol=1e-6)
     gap = _Near(GRAM, program, beta).solution.gap
     assert gap <= 1e-5

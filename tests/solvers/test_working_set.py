@@ -11,7 +11,6 @@ from tests.reference.programs import LINEAR, MAKERS, SHAPES, assert_feasible, ca
 from kernelmosaic.gram import DenseGram
 from kernelmosaic.gram.linear import BlockOptions, solve_block
 from kernelmosaic.solvers import solve_smo, solve_unbounded, solve_working_set
-from kernelmosaic.solvers.free_block import free_samples
 from kernelmosaic.solvers.smo import initial_point
 from kernelmosaic.solvers.working_set import OneOutput, Options
 
@@ -182,7 +181,7 @@ def test_bounds_are_not_for_the_linear_solver(place):
 def test_the_block_of_the_free(factorised, place):
     case = make_case("svm", 80, 5.0, "narrow", seed=7)
     program = svm(case.program.target, 5.0)
-    free = free_samples(program, solve_smo(case.K, program, tol=1e-6).beta)
+    free = program.free(solve_smo(case.K, program, tol=1e-6).beta)
     gram = place(case.K)
     right = np.random.RandomState(0).standard_normal((len(free), 3))
     expected = np.linalg.solve(case.K[np.ix_(free, free)], right)

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.norms import WeightNorm, Weights
 from kernelmosaic.solvers import Solution, relative_gap
-from kernelmosaic.solvers.free_block import free_samples
 from kernelmosaic.solvers.smo import most_steps
 
 #: A kernel whose slope is below this share of the steepest cannot enter soon, and is not asked every time.
@@ -466,7 +465,7 @@ class MachineProblem(Problem):
         self, program: Any, at: Evaluation, beta: NDArray[np.float64], output: Any
     ) -> NDArray[np.float64]:
         """Return what one output adds; outputs answer to the weights independently."""
-        free = free_samples(program, beta)
+        free = program.free(beta)
         if len(free) == 0:
             return np.zeros((len(at.watched),) * 2)
         V = self._products_at(at, free)[output].T

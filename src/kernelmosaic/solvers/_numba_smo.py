@@ -260,7 +260,7 @@ def climb_singles(
     tolerance: float,
     max_steps: int,
 ) -> int:
-    """As `pair_steps.ascend_singles`, given the shifts of the slopes."""
+    """Take the steps of `pair_steps.ascend` for single coefficients, given the shifts of the slopes."""
     n = beta.shape[0]
     for step in range(max_steps):
         i, change, violation = _best_single(diagonal, residual, rising, falling)

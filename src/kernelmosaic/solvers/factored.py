@@ -8,12 +8,11 @@ from numpy.typing import NDArray
 from kernelmosaic.backend import NUMPY, TINY
 from kernelmosaic.gram.factored import FactoredGram
 from kernelmosaic.gram.linear import Cholesky
-from kernelmosaic.solvers.free_block import free_samples
 from kernelmosaic.solvers.interior_point import CentralPath, Interior
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify
 from kernelmosaic.solvers.proximal_newton import ProximalNewton
 from kernelmosaic.solvers.smo import solve_smo
-from kernelmosaic.solvers.working_set import FreeFirst, restricted
+from kernelmosaic.solvers.working_set import FreeFirst
 
 #: The interior-point method stops at these shares of the gap asked for, one after the other: rounding coefficients to
 #: their bounds costs the rest.
@@ -187,13 +186,13 @@ def round_to_bounds(gram: FactoredGram, program: Program, path: Interior) -> Vec
     if program.epsilon:
         beta = np.where(zero, 0.0, beta)
     beta = np.clip(beta, program.lower, program.upper)
-    free = free_samples(program, beta)
+    free = program.free(beta)
     if len(free):
         beta[free] += _compensation(gram, program, path.beta - beta, beta, free)
     if program.total is None or len(free) == 0:
         return program.feasible(beta)
     rest = program.total - float(np.delete(beta, free).sum())
-    inside = restricted(program, free, program.target[free], rest)
+    inside = program.take(free, program.target[free], rest)
     try:
         beta[free] = inside.feasible(beta[free])
     except ValueError:  # too many at their bounds for the others to make up for

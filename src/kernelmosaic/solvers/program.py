@@ -118,6 +118,42 @@ class Program:
             return np.inf
         return require_finite(quadratic + float(self._loss(u, residual, intercept)))
 
+    # Where β may move, by the residual t − Kβ − ρβ --------------------------------------------------------------------
+
+    def slopes(self, beta: Any, residual: Any) -> tuple[Any, Any]:
+        """Return the slopes of the objective as each β grows and as it shrinks; infinite where the box forbids it."""
+        xp, e = backend_of(beta).xp, self.epsilon
+        rising = xp.where(beta < self.upper, residual - xp.where(beta >= 0, e, -e), -np.inf)
+        falling = xp.where(beta > self.lower, residual - xp.where(beta > 0, e, -e), np.inf)
+        return rising, falling
+
+    def violation(self, highest: float, lowest: float) -> float:
+        """Return the slope of the steepest step, from the largest slope of a rise and the least of a fall."""
+        return max(highest, -lowest, 0.0) if self.total is None else max(highest - lowest, 0.0)
+
+    def free(self, beta: Any) -> Any:
+        """Return the samples whose coefficient may move both ways to first order."""
+        inside = (beta > self.lower) & (beta < self.upper)
+        return backend_of(beta).nonzero(inside & (beta != 0) if self.epsilon else inside)
+
+    def sign_limits(self, rows: Any, beta: Any) -> tuple[Any, Any]:
+        """Return the bounds of some samples within which none of their β changes its sign, where the slope jumps."""
+        xp, lower, upper = backend_of(beta).xp, self.lower[rows], self.upper[rows]
+        if not self.epsilon:
+            return lower, upper
+        lower = xp.where(beta > 0, xp.clip(lower, 0.0, None), lower)
+        return lower, xp.where(beta < 0, xp.clip(upper, None, 0.0), upper)
+
+    def value_noise(self, beta: Any, diagonal: Any, dtype: Any) -> float:
+        """Return what a value of zero may come out as where K, of this diagonal, is known up to its type's rounding.
+
+        It is asked of programs with t = 0. Their value is never positive, so zero is the best there is, and a one-class
+        machine whose samples surround the origin reaches it. No relative gap to zero is ever small.
+        """
+        if self.target.any():
+            return 0.0
+        return float(np.finfo(dtype).eps) * float(np.sqrt(self.n_samples)) * float(diagonal @ beta**2)
+
     # What bounds the value when Kβ is known up to rounding -----------------------------------------------------------
 
     def worst_losses(self, values: Vector, intercept: float, error: Vector) -> Vector:
@@ -246,7 +282,7 @@ class Program:
         left = backend.nonzero(~(over | under | zero))
         settled = float(self.upper[over].sum() + self.lower[under].sum())
         size = float(abs(self.upper[over]).sum() + abs(self.lower[under]).sum())
-        few = replace(self._fetched(left), total=(self.total or 0.0) - settled)
+        few = self.take(left, self.target[left], (self.total or 0.0) - settled)
         return few, backend.to_numpy(z[left]), size
 
     def _knots(self, z: Vector) -> Vector:
@@ -293,14 +329,14 @@ class Program:
 
     def subsampled(self, rows: Any) -> Program:
         """Return the program of some samples in which each stands for as many as were left out beside it."""
-        share, few = self.n_samples / len(rows), self._fetched(rows)
+        share, few = self.n_samples / len(rows), self.take(rows, self.target[rows], self.total)
         return replace(few, lower=share * few.lower, upper=share * few.upper, ridge=few.ridge / share)
 
-    def _fetched(self, rows: Any) -> Program:
-        """Return the program of some samples, its vectors on the host."""
+    def take(self, rows: Any, target: Any, total: float | None) -> Program:
+        """Return the program of some samples with a target and a total of their own, its vectors on the host."""
         fetch = backend_of(self.target).to_numpy
-        vectors: dict[str, Any] = {name: fetch(getattr(self, name)[rows]) for name in _VECTORS}
-        return replace(self, **vectors)
+        lower, upper, ridge = (fetch(one[rows]) for one in (self.lower, self.upper, self.ridge))
+        return replace(self, target=fetch(target), lower=lower, upper=upper, ridge=ridge, total=total)
 
     def require_feasible(self) -> None:
         """Raise a ValueError unless some β within the box sums to the total."""

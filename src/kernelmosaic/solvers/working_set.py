@@ -27,8 +27,7 @@ from kernelmosaic.gram.linear import (
     rounding_jitter,
     rounding_share,
 )
-from kernelmosaic.solvers.free_block import free_samples
-from kernelmosaic.solvers.pair_steps import ascend_pairs, ascend_singles
+from kernelmosaic.solvers.pair_steps import ascend
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify, relative_gap
 from kernelmosaic.solvers.proximal_newton import ProximalNewton
 from kernelmosaic.solvers.smo import initial_point, solve_smo
@@ -234,7 +233,6 @@ class OneOutput(WorkingSet[Slopes, Solution]):
         self, gram: Gram, program: Program, beta: Vector, options: Options, values: Vector | None = None
     ) -> None:
         super().__init__(gram, program, options)
-        self.climb = ascend_singles if program.total is None else ascend_pairs
         self.backend = gram.backend
         self.there = program.placed(self.backend)
         self.beta = self.backend.asarray(np.array(beta))
@@ -259,9 +257,8 @@ class OneOutput(WorkingSet[Slopes, Solution]):
     # Where things stand --------------------------------------------------------------------------------------------
 
     def evaluate(self) -> Slopes:
-        p, xp, beta, e = self.there, self.backend.xp, self.beta, self.program.epsilon
-        rising = xp.where(beta < p.upper, self.residual - xp.where(beta >= 0, e, -e), -np.inf)
-        falling = xp.where(beta > p.lower, self.residual - xp.where(beta > 0, e, -e), np.inf)
+        p, xp, beta = self.there, self.backend.xp, self.beta
+        rising, falling = p.slopes(beta, self.residual)
         values = self.values
         quadratic = 0.5 * (beta @ values)
         top, bottom = rising.max(), falling.min()
@@ -276,9 +273,7 @@ class OneOutput(WorkingSet[Slopes, Solution]):
         highest, lowest, dual, value, b = numbers
         if not p.has_losses:
             value = self.program.primal_value(value, self.backend.to_numpy(values), b)
-        free_sum = self.program.total is None
-        violation = max(highest, -lowest, 0.0) if free_sum else highest - lowest
-        return Slopes(violation, dual, relative_gap(value, dual, self.noise()), rising, falling)
+        return Slopes(p.violation(highest, lowest), dual, relative_gap(value, dual, self.noise()), rising, falling)
 
     def _intercept(self, bottom: Any, top: Any) -> Any:
         """Return about the intercept with the smallest losses: where the conjugate's u sum to the total.
@@ -299,11 +294,7 @@ class OneOutput(WorkingSet[Slopes, Solution]):
         return candidates[ends].mean()
 
     def noise(self) -> float:
-        """What a value of zero may come out as; see `solve_smo`."""
-        if self.diagonal is None:
-            return 0.0
-        rounding = float(np.finfo(self.gram.dtype).eps) * float(np.sqrt(self.program.n_samples))
-        return rounding * float(self.diagonal @ self.beta**2)
+        return 0.0 if self.diagonal is None else self.there.value_noise(self.beta, self.diagonal, self.gram.dtype)
 
     def certified(self) -> Solution:
         beta: NDArray[np.float64] = np.array(self.backend.to_numpy(self.beta))
@@ -340,18 +331,17 @@ class OneOutput(WorkingSet[Slopes, Solution]):
         """Solve the program of those with most to gain, everyone else standing still; return the steps taken."""
         chosen = self._violators(at)
         rows = self.backend.to_numpy(chosen)
-        p = self.program
         beta = np.array(self.backend.to_numpy(self.beta[chosen]))
         residual = np.array(self.backend.to_numpy(self.residual[chosen]))
         before = beta.copy()
         block = self.backend.borrow(self.gram.block(chosen))
         goal, most = self.options.inner * at.violation, self.options.steps * len(rows)
-        steps, _ = self.climb(block, p.ridge[rows], beta, residual, p.lower[rows], p.upper[rows], p.epsilon, goal, most)
+        steps, _ = ascend(block, self.program.take(rows, residual, self.program.total), beta, residual, goal, most)
         moved = np.flatnonzero(beta != before)
         self.place(self.backend.index(rows[moved]), self.backend.asarray(beta[moved]))
-        self.n_iter += int(steps)
+        self.n_iter += steps
         self.n_rounds += 1
-        return int(steps)
+        return steps
 
     def _violators(self, at: Slopes) -> Any:
         """Return those with most to gain: half by growing, half by shrinking, if the sum must be kept."""
@@ -367,16 +357,13 @@ class OneOutput(WorkingSet[Slopes, Solution]):
 
     def newton_step(self) -> int:
         """Take Newton steps on the free samples, and return how many."""
-        p, xp, e = self.there, self.backend.xp, self.program.epsilon
-        inside = (self.beta > p.lower) & (self.beta < p.upper)
-        free = self.backend.nonzero(inside & (self.beta != 0) if e else inside)
+        p = self.there
+        free = p.free(self.beta)
         if not 2 <= len(free) <= self.options.newton_free:
             return 0
-        beta, lower, upper = self.beta[free], p.lower[free], p.upper[free]
-        if e:  # none may change its sign: the slope jumps there
-            lower = xp.where(beta > 0, xp.clip(lower, 0.0, None), lower)
-            upper = xp.where(beta < 0, xp.clip(upper, None, 0.0), upper)
-        slope = self.residual[free] - e * xp.sign(beta)
+        beta = self.beta[free]
+        lower, upper = p.sign_limits(free, beta)
+        slope = self.residual[free] - p.epsilon * self.backend.xp.sign(beta)
         A, sums = self.gram.restricted(free), p.total is not None
         block = FreeBlock(A, beta, slope, lower, upper, p.ridge[free], sums, self.options.factorised)
         new, steps = block.ascend()
@@ -474,12 +461,12 @@ class FreeFirst(OneOutput):
     def working_set(self) -> NDArray[np.intp]:
         """The free samples, then those that violate optimality most; none if the free ones are too many."""
         p, at = self.program, self.solution
-        free = free_samples(p, at.beta)
+        free = p.free(at.beta)
         if not self.size or (self.gram.factored and len(free) > self.size):
             return np.zeros(0, dtype=np.intp)
         residual = p.target - at.values - p.ridge * at.beta - at.intercept
-        rising = np.where(at.beta < p.upper, residual - np.where(at.beta >= 0, p.epsilon, -p.epsilon), -np.inf)
-        falling = np.where(at.beta > p.lower, np.where(at.beta > 0, p.epsilon, -p.epsilon) - residual, -np.inf)
+        rising, falling = p.slopes(at.beta, residual)
+        falling = -falling
         size = self.size
         if self.gram.factored and self.backend is NUMPY:
             # There a block's samples cost their square to form, and few beside the free ones move.
@@ -504,7 +491,7 @@ class FreeFirst(OneOutput):
         # As it is, not what the others leave: rounding could put that out of the working set's reach.
         limits = p.lower[working].sum(), p.upper[working].sum()
         total = None if p.total is None else float(np.clip(own.sum(), *limits))
-        inside = restricted(p, working, p.target[working] - theirs, total)
+        inside = p.take(working, p.target[working] - theirs, total)
         found = self.solve_inside(part, inside, own, tol)
         beta = at.beta.copy()
         beta[working] = found
@@ -537,18 +524,6 @@ class FreeFirst(OneOutput):
             most = 30 if part.n_samples <= TINY else 200
             return solve_smo(K, inside, beta, tol, max_iter=most * part.n_samples).beta
         return solve_working_set(DenseGram(K), inside, beta, tol).beta
-
-
-def restricted(program: Program, samples: NDArray[np.intp], target: Vector, total: float | None) -> Program:
-    """Return the program of some samples, the others held where they are."""
-    return replace(
-        program,
-        target=target,
-        lower=program.lower[samples],
-        upper=program.upper[samples],
-        ridge=program.ridge[samples],
-        total=total,
-    )
 
 
 # Newton steps on the free coefficients --------------------------------------------------------------------------------
