@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 
+from kernelmosaic.backend import backend_of
 from kernelmosaic.gram.factored import FactoredGram
 from kernelmosaic.gram.linear import Cholesky
 from kernelmosaic.solvers.program import Program, Vector, relative_gap
@@ -16,7 +17,7 @@ from kernelmosaic.solvers.program import Program, Vector, relative_gap
 Array = NDArray[np.float64]
 
 #: How far towards the nearest bound a step goes.
-_SHORT = 0.995
+SHORT = 0.995
 #: Corrections of outlying products, how much longer each is to make the step, and when a step is long enough.
 _CORRECTORS, _FURTHER, _LONG = 3, 0.3, 0.95
 #: Variables start at least this share of the distance between their bounds away from them.
@@ -52,6 +53,20 @@ class Interior:
     at_upper: NDArray[np.bool_]
     gap: float
     n_iter: int
+
+
+def longest_step(*pairs: tuple[Any, Any]) -> float:
+    """Return how far along their changes positive numbers stay positive, for pairs of numbers and changes."""
+    steps = []
+    for room, change in pairs:
+        xp, shrinks = backend_of(room).xp, change < 0
+        steps.append(float(xp.where(shrinks, room / xp.where(shrinks, -change, 1.0), np.inf).min()))
+    return min(steps)
+
+
+def centring(mu: float, ahead: float) -> float:
+    """Return the product to aim at, by Mehrotra's rule: from the mean product, and that after the predictor's step."""
+    return mu * (ahead / mu) ** 3 if mu > 0 else 0.0
 
 
 class CentralPath:
@@ -130,7 +145,7 @@ class CentralPath:
             return self._move(predictor, 1.0)
         size = min(self._longest(predictor), 1.0)
         ahead = self._mu(predictor, size)
-        aim = (ahead / mu) ** 3 * mu if mu > 0 else 0.0
+        aim = centring(mu, ahead)
         lower = self._only_lower(aim - products[0] - predictor.x * predictor.z_lower)
         upper = self._only_upper(aim - products[1] + predictor.x * predictor.z_upper)
         chosen = self._direction(system, lower, upper)
@@ -143,7 +158,7 @@ class CentralPath:
             if longer < reach + 0.1 * _FURTHER:
                 break
             chosen, reach = other, longer
-        return self._move(chosen, min(_SHORT * reach, 1.0))
+        return self._move(chosen, min(SHORT * reach, 1.0))
 
     def _only_lower(self, array: Any) -> Any:
         """Return the array with zeros where there is no lower bound."""
@@ -183,18 +198,8 @@ class CentralPath:
 
     def _longest(self, d: _Direction) -> float:
         """How far all variables and multipliers stay on their side."""
-        sides = [
-            self._reach(self.room_lower, d.x, self.has_lower),
-            self._reach(self.room_upper, -d.x, self.has_upper),
-            self._reach(self.z_lower, d.z_lower, self.has_lower),
-            self._reach(self.z_upper, d.z_upper, self.has_upper),
-        ]
-        return min(sides)
-
-    def _reach(self, room: Any, change: Any, which: Any) -> float:
-        shrinks = which & (change < 0)
-        steps = room / self.xp.where(shrinks, -change, 1.0)
-        return float(self.xp.where(shrinks, steps, np.inf).min())
+        rooms = (self.room_lower, self._only_lower(d.x)), (self.room_upper, self._only_upper(-d.x))
+        return longest_step(*rooms, (self.z_lower, d.z_lower), (self.z_upper, d.z_upper))
 
     def _move(self, d: _Direction, size: float) -> bool:
         if not np.isfinite(size) or size <= _TINY_STEP or not bool(self.xp.isfinite(d.x).all()):

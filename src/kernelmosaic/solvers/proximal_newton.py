@@ -17,7 +17,7 @@ vectors live where the features do.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError
@@ -25,6 +25,7 @@ from scipy.linalg import LinAlgError
 from kernelmosaic.backend import backend_of
 from kernelmosaic.gram.factored import FactoredGram, Sweep
 from kernelmosaic.gram.linear import Cholesky
+from kernelmosaic.solvers.line_search import line_search
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify, relative_gap
 
 #: By how much a residual changes as it takes a coefficient from bound to bound in the first problem, as a share of the
@@ -40,8 +41,8 @@ _SOLVED = 0.1
 _CLOSED = 1e-9
 #: Steps after which interior points are faster.
 _MAX_ITER = 50
-#: Sufficient decrease in a line search, and the most halvings.
-_ARMIJO, _HALVINGS = 1e-4, 12
+#: Most halvings of a step: the value is piecewise quadratic, and parabolas lead too near.
+_HALVINGS = 11
 #: Relative to the coefficients' sizes: a sum this near to the total meets it.
 _MET = 1e-12
 
@@ -170,26 +171,26 @@ class ProximalNewton:
         if not steep < 0:
             return False
         # What the end of a whole step is worth, and all that the next step needs to know there, is one pass.
-        seen, intercept = self._sweep(direction, self.intercept + turn), self.intercept + turn
-        if self._move(direction, seen, 1.0, intercept, steep):
+        intercept = self.intercept + turn
+        seen = self._sweep(direction, intercept)
+
+        def end(size: float, intercept: float | None = None) -> _Point:
+            w, values = self.w + size * direction, self.values + size * seen.change
+            b = self.softened.best_intercept(values) if intercept is None else intercept
+            return _Point(self._value(w, values, b), w, values)
+
+        here = _Point(self.value, self.w, self.values)
+        whole = line_search(lambda size: end(size, intercept), here, steep, attempts=1)
+        found = whole or line_search(end, here, steep, attempts=_HALVINGS + 1, least=0.5)
+        if found is None:
+            return False
+        _, self.w, self.values = found[1]
+        if whole:
             self.intercept = intercept
             self._take(seen)
-            return True
-        for halvings in range(_HALVINGS):
-            size = 0.5**halvings
-            best = self.softened.best_intercept(self.values + size * seen.change)
-            if self._move(direction, seen, size, best, steep):
-                self._look()
-                return True
-        return False
-
-    def _move(self, direction: Any, seen: Sweep, size: float, intercept: float, steep: float) -> bool:
-        """Go so far along the direction, unless the value does not fall enough."""
-        w, values = self.w + size * direction, self.values + size * seen.change
-        falls = self._value(w, values, intercept) <= self.value + _ARMIJO * size * steep
-        if falls:
-            self.w, self.values = w, values
-        return falls
+        else:
+            self._look()
+        return True
 
     def _direction(self) -> tuple[Any, float]:
         """Return the Newton step of w and that of the intercept."""
@@ -204,6 +205,14 @@ class ProximalNewton:
         diagonal += 1.0
         direction = -Cholesky(H).solve(slope)
         return direction, -(missing + float(ones @ direction)) / total if has_intercept else 0.0
+
+
+class _Point(NamedTuple):
+    """The value of the present problem at weights of the features, and what these make of the samples."""
+
+    upper: float
+    w: Any
+    values: Any
 
 
 @dataclass(frozen=True)
