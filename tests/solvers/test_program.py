@@ -188,8 +188,8 @@ def test_the_best_intercept_of_many_samples_is_that_of_the_few_it_depends_on(kin
     shift = {"far off": 50.0, "very far off": -1e6}.get(outputs, 0.0)
     values = {"tied": np.round(values), "all equal": 0.0 * values}.get(outputs, values) + shift
     z = program.target - values
-    ruler, guess = program._ruler(z)
-    few, some, size = program._unsettled(z, ruler, guess)
+    ruler, guess = program._sampled_knots(z)
+    few, some, size = program._undecided(z, ruler, guess)
     assert len(some) == few.n_samples < program.n_samples or outputs in ("all equal", "tied") or kind == "unbounded"
     exact = program._exact_intercepts(z)
     np.testing.assert_allclose(few._exact_intercepts(some, size), exact, rtol=1e-9, atol=1e-12)

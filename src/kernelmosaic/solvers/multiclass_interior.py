@@ -58,7 +58,7 @@ def solve_interior(
     K = K if K.ndim == 3 else K[np.newaxis]
     counted = np.flatnonzero(program.sample_C > 0)
     # Constants keep the coefficients of a class without samples at zero.
-    present = program.prices > 0 if program.constants else np.ones(program.n_classes, dtype=bool)
+    present = program.class_C > 0 if program.constants else np.ones(program.n_classes, dtype=bool)
     classes = np.flatnonzero(present)
 
     def certified(x: Matrix, b: Vector, n_iter: int) -> MulticlassSolution:
@@ -177,10 +177,10 @@ class _State:
         def solved(right: Matrix, sums: Vector, totals: Vector) -> tuple[Matrix, Vector, Vector]:
             alone = _times(inverses, right)
             missing = np.concatenate([alone.sum(axis=1) - sums, (alone.sum(axis=0) - totals)[:free]])
-            pulls = dgetrs(lu, pivots, missing)[0]
-            b = np.concatenate([pulls[n:], np.zeros(k - free)])
-            pulled = _times(inverses, pulls[:n, np.newaxis] + b)
-            return alone - pulled, pulls[:n], b
+            multipliers = dgetrs(lu, pivots, missing)[0]
+            b = np.concatenate([multipliers[n:], np.zeros(k - free)])
+            answer = _times(inverses, multipliers[:n, np.newaxis] + b)
+            return alone - answer, multipliers[:n], b
 
         def direction(right: Matrix, refined: int = _REFINED) -> tuple[Matrix, Vector, Vector]:
             sums, totals = -self.x.sum(axis=1), -self.x.sum(axis=0)

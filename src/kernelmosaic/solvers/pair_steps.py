@@ -1,4 +1,4 @@
-"""Climbing by steps of one coefficient or two: what sequential minimal optimisation does between certificates."""
+"""Steps of one coefficient or two: what sequential minimal optimisation does between certificates."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from kernelmosaic.solvers.program import FLAT, Program, Vector
 _WORTH_COMPILING = 30_000
 
 
-def ascend(
+def maximise(
     K: NDArray[Any], program: Program, beta: Vector, residual: Vector, tolerance: float, max_steps: int
 ) -> tuple[int, float]:
-    """Move pairs of coefficients, or single ones if their sum is free, until none climbs steeper than the tolerance.
+    """Move pairs of coefficients, or single ones if their sum is free, until none rises steeper than the tolerance.
 
     beta and residual = t − Kβ − ρβ are updated in place; the program's target is not read. A pair is the steepest riser
     and the partner that promises the largest gain to second order. Returns the steps taken and the steepness left.
@@ -26,11 +26,11 @@ def ascend(
     given = K, np.diagonal(K) + program.ridge, program.ridge, beta, residual, rising, falling
     bounds = program.lower, program.upper, program.epsilon
     if program.total is None:
-        from kernelmosaic.solvers._numba_smo import climb_singles
+        from kernelmosaic.solvers._numba_smo import maximise_singles
 
-        steps = int(climb_singles(*given, *bounds, tolerance, max_steps))
+        steps = int(maximise_singles(*given, *bounds, tolerance, max_steps))
     else:
-        steps = _climb(*given, *bounds, tolerance, max_steps)
+        steps = _take_pairs(*given, *bounds, tolerance, max_steps)
     with np.errstate(invalid="ignore"):  # whoever reads the residual refuses what is no number
         highest, lowest = (residual + rising).max(initial=-np.inf), (residual + falling).min(initial=np.inf)
     return steps, program.violation(float(highest), float(lowest))
@@ -48,7 +48,7 @@ class _PairSteps:
     def __call__(self, K: NDArray[Any], *given: Any) -> int:
         if len(K) > TINY or self.taken > _WORTH_COMPILING:
             return self.compiled(K, *given)
-        steps = climb_pairs(K, *given)
+        steps = maximise_pairs(K, *given)
         self.taken += steps
         return steps
 
@@ -57,14 +57,14 @@ class _PairSteps:
         from kernelmosaic.solvers import _numba_smo
 
         self.taken = _WORTH_COMPILING + 1
-        keys, loop = np.empty(_numba_smo.STRIP), cast(Any, _numba_smo.climb_pairs)
+        keys, loop = np.empty(_numba_smo.STRIP), cast(Any, _numba_smo.maximise_pairs)
         return int(loop(*given, keys, keys.view(np.int64)))
 
 
-_climb = _PairSteps()
+_take_pairs = _PairSteps()
 
 
-def climb_pairs(
+def maximise_pairs(
     K: NDArray[Any],
     diagonal: Vector,
     ridge: Vector,
@@ -78,9 +78,9 @@ def climb_pairs(
     tolerance: float,
     max_steps: int,
 ) -> int:
-    """Take the steps of `ascend` for pairs, given the shifts of the slopes, and return how many.
+    """Take the steps of `maximise` for pairs, given the shifts of the slopes, and return how many.
 
-    `_numba_smo.climb_pairs` does the same in the same order, and rounds alike.
+    `_numba_smo.maximise_pairs` does the same in the same order, and rounds alike.
     """
     if len(beta) == 0:
         return 0
@@ -111,7 +111,7 @@ def climb_pairs(
             np.divide(keys, curvatures, out=keys)
             j = int(keys.argmax())
             if not keys[j] > 0.0 or drops[j] <= tolerance:
-                # The best partner need not be the lowest one, and only the lowest one ends the climb.
+                # The best partner need not be the lowest one, and only the lowest one ends the loop.
                 j = int(slopes.argmin())
                 if slopes[j] == np.inf or steepest - slopes[j] <= tolerance or i == j:
                     return step

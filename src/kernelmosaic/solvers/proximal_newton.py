@@ -101,7 +101,8 @@ class ProximalNewton:
         moved = True
         while True:
             # Between steps β may miss the total, which the intercept prices; what is certified meets it.
-            dual = p.linear_value(self.beta) - 0.5 * float(self.pull @ self.pull) + self.intercept * self._missing()
+            quadratic = 0.5 * float(self.adjoint @ self.adjoint)
+            dual = p.linear_value(self.beta) - quadratic + self.intercept * self._missing()
             primal = 0.5 * float(self.w @ self.w) + float(p.losses(self.values, p.best_intercept(self.values)))
             gap = relative_gap(primal, dual)
             ends = not moved or self.n_iter >= _MAX_ITER
@@ -122,7 +123,7 @@ class ProximalNewton:
         self._look()
 
     def _look(self) -> None:
-        """Read β, its pull Zᵀβ and the curvature off the present w and its best intercept."""
+        """Read β, its adjoint Zᵀβ and the curvature off the present w and its best intercept."""
         self.intercept = self.softened.best_intercept(self.values)
         self._take(self._sweep(None, self.intercept))
 
@@ -130,13 +131,13 @@ class ProximalNewton:
         """Make the one pass of a step: from w and the intercept if there is no direction, else from its end."""
         p = self.program
         residual = self.softened.target - self.values - intercept
-        rule = Reading(p.epsilon, self.sigma)
+        rule = BoxRule(p.epsilon, self.sigma)
         return self.gram.sweep(direction, residual, rule, (p.lower, p.upper, p.ridge))
 
     def _take(self, seen: Sweep) -> None:
         p = self.softened
         self.beta: Any = p.conjugate_argmax(p.target - self.values - self.intercept)
-        self.pull, self.matrix = seen.pull, seen.matrix
+        self.adjoint, self.matrix = seen.pull, seen.matrix
         self.value = self._value(self.w, self.values, self.intercept)
 
     def _value(self, w: Any, values: Any, intercept: float) -> float:
@@ -149,7 +150,7 @@ class ProximalNewton:
     def _own_gap(self) -> float:
         """Return how far the present problem is from being solved."""
         apart = self.intercept - self.softened.best_intercept(self.values)
-        return 0.5 * float(((self.w - self.pull) ** 2).sum()) + abs(apart * self._missing())
+        return 0.5 * float(((self.w - self.adjoint) ** 2).sum()) + abs(apart * self._missing())
 
     def _certified(self) -> Solution:
         """Return the solution that w implies, its intercept being the best, so that β sums to the total."""
@@ -157,7 +158,7 @@ class ProximalNewton:
         if abs(self._missing()) > _MET * float(abs(self.beta).sum()):
             beta = p.conjugate_argmax(p.target - self.values - p.best_intercept(self.values))
             return certify(self.program, beta, self.gram.products(beta), self.n_iter)
-        return certify(self.program, self.beta, self.gram.products_given(self.beta, self.pull), self.n_iter)
+        return certify(self.program, self.beta, self.gram.products_given(self.beta, self.adjoint), self.n_iter)
 
     def _step(self) -> bool:
         """Take a Newton step from w and the intercept, cut where the value no longer falls; False if it never does."""
@@ -166,7 +167,7 @@ class ProximalNewton:
         except LinAlgError:  # overflown
             return False
         self.n_iter += 1
-        slope, missing = self.w - self.pull, self._missing()
+        slope, missing = self.w - self.adjoint, self._missing()
         steep = float(slope @ direction) + missing * turn
         if not steep < 0:
             return False
@@ -196,7 +197,7 @@ class ProximalNewton:
         """Return the Newton step of w and that of the intercept."""
         M = self.matrix()
         H, ones, total = M[:-1, :-1], M[:-1, -1], float(M[-1, -1])
-        slope, missing = self.w - self.pull, self._missing()
+        slope, missing = self.w - self.adjoint, self._missing()
         has_intercept = self.program.total is not None and total > 0
         if has_intercept:
             H = H - self.backend.xp.outer(ones, ones / total)
@@ -216,7 +217,7 @@ class _Point(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Reading:
+class BoxRule:
     """Reads β and the curvature Θ off residuals, sample by sample, wherever the samples are."""
 
     epsilon: float

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from kernelmosaic.backend import TINY
 from kernelmosaic.solvers.free_block import free_newton_step
-from kernelmosaic.solvers.pair_steps import ascend
+from kernelmosaic.solvers.pair_steps import maximise
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify, relative_gap
 
 
 @dataclass(frozen=True)
 class SMOOptions:
-    """When a climb by pairs takes larger steps.
+    """When a solve by pair steps takes larger ones.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ def solve_smo(
     program : Program
         The rest of the problem.
     warm_start : ndarray of shape (n,), optional
-        Any β, feasible or not: the nearest feasible point is where the climb starts.
+        Any β, feasible or not: the nearest feasible point is where the solve starts.
     tol : float
         The relative duality gap at which to stop.
     max_iter : int, optional
@@ -129,7 +129,7 @@ class SMOState:
         self.violation = np.inf
 
     def solve(self, tol: float, limit: int) -> Solution:
-        """Climb until the certified gap is at most `tol`, the steps are used up, or rounding hides what is left."""
+        """Take steps until the certified gap is at most `tol`, they are used up, or rounding hides what is left."""
         steps, looks = max(self.program.n_samples, 1000), 0
         gap = self.gap()
         while True:
@@ -201,7 +201,7 @@ class SMOState:
         return self.program.value_noise(self.beta, np.diagonal(self.K), self.K.dtype)
 
     def aim(self, gap: float, tol: float) -> None:
-        """Choose the steepness to climb to next: the gap shrinks with it, so aim where the gap would be met."""
+        """Choose the steepness to reach next: the gap shrinks with it, so aim where the gap would be met."""
         if self.tolerance == np.inf:
             self.tolerance = 0.1 * self.violation
         elif self.violation <= self.tolerance:
@@ -241,7 +241,7 @@ class SMOState:
         return self.gap()
 
     def run(self, max_steps: int) -> None:
-        steps = self._ascend(self.K, slice(None), self.residual, max_steps)
+        steps = self._maximise(self.K, slice(None), self.residual, max_steps)
         # No step taken although the aim was not met: rounding hides whatever is left to gain.
         scale = max(1.0, float(np.abs(self.residual).max(initial=0.0)))
         self.exhausted = steps == 0 and (self.violation > self.tolerance or self.tolerance < 1e-15 * scale)
@@ -255,18 +255,18 @@ class SMOState:
         return np.flatnonzero(~pinned)
 
     def run_alone(self, active: NDArray[np.intp], max_steps: int) -> None:
-        """Climb with the active samples on a copy of their block, then bring everyone's residual up to date."""
+        """Take steps of the active samples on a copy of their block, then bring everyone's residual up to date."""
         before = self.beta[active].copy()
         residual = self.residual[active].copy()
-        self._ascend(self.K[np.ix_(active, active)], active, residual, max_steps)
+        self._maximise(self.K[np.ix_(active, active)], active, residual, max_steps)
         changes = self.beta[active] - before
         moved = changes != 0
         self._subtract(active[moved], changes[moved])
 
-    def _ascend(self, K: NDArray[Any], samples: Any, residual: Vector, max_steps: int) -> int:
+    def _maximise(self, K: NDArray[Any], samples: Any, residual: Vector, max_steps: int) -> int:
         part = self.program.take(samples, residual, self.program.total)
         beta = np.ascontiguousarray(self.beta[samples])
-        steps, self.violation = ascend(K, part, beta, residual, self.tolerance, max_steps)
+        steps, self.violation = maximise(K, part, beta, residual, self.tolerance, max_steps)
         self.beta[samples] = beta
         self.n_iter += steps
         return steps

@@ -2,8 +2,8 @@
 
 A round chooses the samples with most to gain, takes their block of the kernel, solves their problem alone, and brings
 everyone's outputs up to date with one product; Newton steps move all free coefficients at once. The certificate is that
-of the solvers that read the whole matrix, with Kβ as exact as the kernel knows it. `OneOutput` is the driver for the
-program of machines with one output; that for several classes is `multiclass.SeveralOutputs`.
+of the solvers that read the whole matrix, with Kβ as exact as the kernel knows it. `SingleOutput` is the driver for the
+program of machines with one output; that for several classes is `multiclass.MultiOutput`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from kernelmosaic.gram.linear import (
     rounding_jitter,
     rounding_share,
 )
-from kernelmosaic.solvers.pair_steps import ascend
+from kernelmosaic.solvers.pair_steps import maximise
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify, relative_gap
 from kernelmosaic.solvers.proximal_newton import ProximalNewton
 from kernelmosaic.solvers.smo import initial_point, solve_smo
 
 
 @dataclass(frozen=True)
-class Options:
+class RoundOptions:
     """How rounds are taken.
 
     Attributes
@@ -79,7 +79,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class RoundState:
     """Where a solve stands: the largest violation of optimality, the dual value and the gap."""
 
     violation: float
@@ -88,7 +88,7 @@ class Evaluation:
 
 
 Found = TypeVar("Found")
-At = TypeVar("At", bound=Evaluation)
+At = TypeVar("At", bound=RoundState)
 
 
 class WorkingSet(ABC, Generic[At, Found]):
@@ -100,11 +100,11 @@ class WorkingSet(ABC, Generic[At, Found]):
         The kernel.
     program : Program or MulticlassProgram
         The rest of the problem.
-    options : Options
+    options : RoundOptions
         How rounds are taken.
     """
 
-    def __init__(self, gram: Gram, program: Any, options: Options) -> None:
+    def __init__(self, gram: Gram, program: Any, options: RoundOptions) -> None:
         self.gram, self.program, self.options = gram, program, options
         self.n_iter = self.n_rounds = 0
 
@@ -134,7 +134,7 @@ class WorkingSet(ABC, Generic[At, Found]):
         options = self.options
         best: Found | None = None
         at = self.evaluate()
-        disappointed = idle = 0
+        n_certificates = idle = 0
         highest, least = -np.inf, np.inf
         while True:
             if not np.isfinite(at.dual):
@@ -145,15 +145,15 @@ class WorkingSet(ABC, Generic[At, Found]):
             pays = at.dual > highest + options.rounding * abs(highest) or at.gap < options.lower * least
             idle = 0 if pays else idle + 1
             highest, least = max(highest, at.dual), min(least, at.gap)
-            climbs = at.gap > tol and not exhausted() and idle < options.idle
-            there = self.advance(at, tol, idle > 0) if climbs else None
-            if there is not None:
-                at = there
+            goes_on = at.gap > tol and not exhausted() and idle < options.idle
+            reached = self.advance(at, tol, idle > 0) if goes_on else None
+            if reached is not None:
+                at = reached
                 continue
             solution = self.certified()
             best = solution if best is None or self.gap_of(solution) < self.gap_of(best) else best
-            disappointed += 1
-            if self.gap_of(best) <= tol or exhausted() or disappointed >= options.patience:
+            n_certificates += 1
+            if self.gap_of(best) <= tol or exhausted() or n_certificates >= options.patience:
                 return best
             if not self.increase_precision():
                 return best
@@ -190,7 +190,7 @@ def solve_working_set(
     tol: float = 1e-3,
     *,
     max_rounds: int = 10_000,
-    options: Options | None = None,
+    options: RoundOptions | None = None,
 ) -> Solution:
     """Solve the dual program to a relative duality gap of `tol`, the kernel staying where and as it is.
 
@@ -206,35 +206,35 @@ def solve_working_set(
         The relative duality gap at which to stop.
     max_rounds : int
         Most rounds. A gap above `tol` in the answer tells that they did not do.
-    options : Options, optional
+    options : RoundOptions, optional
         How rounds are taken.
     """
     if gram.n_samples != program.n_samples:
         raise ValueError(f"K has {gram.n_samples} samples, the program {program.n_samples}.")
     beta = initial_point(program) if warm_start is None else program.feasible(warm_start)
-    rounds = OneOutput(gram, program, beta, Options() if options is None else options)
+    rounds = SingleOutput(gram, program, beta, RoundOptions() if options is None else options)
     return rounds.solve(tol, lambda: rounds.n_rounds >= max_rounds)
 
 
 @dataclass(frozen=True)
-class Slopes(Evaluation):
+class Slopes(RoundState):
     """What the objective gains as each β grows or shrinks; infinite where the box forbids it."""
 
     rising: Any
     falling: Any
 
 
-class OneOutput(WorkingSet[Slopes, Solution]):
+class SingleOutput(WorkingSet[Slopes, Solution]):
     """Rounds of the program with one output; β and its residual t − Kβ − ρβ live where the kernel is."""
 
     program: Program
 
     def __init__(
-        self, gram: Gram, program: Program, beta: Vector, options: Options, values: Vector | None = None
+        self, gram: Gram, program: Program, beta: Vector, options: RoundOptions, values: Vector | None = None
     ) -> None:
         super().__init__(gram, program, options)
         self.backend = gram.backend
-        self.there = program.placed(self.backend)
+        self.placed = program.placed(self.backend)
         self.beta = self.backend.asarray(np.array(beta))
         self.diagonal = None if program.target.any() else self.backend.asarray(gram.diagonal())
         n = program.n_samples
@@ -247,17 +247,17 @@ class OneOutput(WorkingSet[Slopes, Solution]):
             self._set_values(self.backend.asarray(values))
 
     def _set_values(self, values: Any) -> None:
-        self.residual = self.there.target - values - self.there.ridge * self.beta
+        self.residual = self.placed.target - values - self.placed.ridge * self.beta
 
     @property
     def values(self) -> Any:
         """Kβ, read off the residual."""
-        return self.there.target - self.residual - self.there.ridge * self.beta
+        return self.placed.target - self.residual - self.placed.ridge * self.beta
 
     # Where things stand --------------------------------------------------------------------------------------------
 
     def evaluate(self) -> Slopes:
-        p, xp, beta = self.there, self.backend.xp, self.beta
+        p, xp, beta = self.placed, self.backend.xp, self.beta
         rising, falling = p.slopes(beta, self.residual)
         values = self.values
         quadratic = 0.5 * (beta @ values)
@@ -284,17 +284,17 @@ class OneOutput(WorkingSet[Slopes, Solution]):
         if self.backend is NUMPY or total is None:
             best = 0.0 if total is None else self.program.best_intercept(self.backend.to_numpy(self.values))
             return self.backend.asarray(best)
-        z = self.residual + self.there.ridge * self.beta
+        z = self.residual + self.placed.ridge * self.beta
         low, high = self.backend.xp.stack([bottom, top]).sort().values
         candidates = low + self.backend.asarray(np.linspace(0.0, 1.0, _CANDIDATES)) * (high - low)
         # The sum falls with the intercept, so counting those above the total says where it crosses.
-        above = (self.there.conjugate_argmax(z - candidates[:, None]).sum(1) > total).sum()
+        above = (self.placed.conjugate_argmax(z - candidates[:, None]).sum(1) > total).sum()
         ends = self.backend.xp.stack([above - 1, above]).clip(0, _CANDIDATES - 1)
         # Picked on the device: a number as an index would have to come to the host first.
         return candidates[ends].mean()
 
     def noise(self) -> float:
-        return 0.0 if self.diagonal is None else self.there.value_noise(self.beta, self.diagonal, self.gram.dtype)
+        return 0.0 if self.diagonal is None else self.placed.value_noise(self.beta, self.diagonal, self.gram.dtype)
 
     def certified(self) -> Solution:
         beta: NDArray[np.float64] = np.array(self.backend.to_numpy(self.beta))
@@ -305,7 +305,7 @@ class OneOutput(WorkingSet[Slopes, Solution]):
         self._set_values(placed)
         if not self.program.has_losses:
             return certify(self.program, beta, values, self.n_iter, self.noise())
-        return certify(self.there, self.beta, placed, self.n_iter, self.noise())
+        return certify(self.placed, self.beta, placed, self.n_iter, self.noise())
 
     def gap_of(self, solution: Solution) -> float:
         return solution.gap
@@ -320,12 +320,12 @@ class OneOutput(WorkingSet[Slopes, Solution]):
             return after
         if not self.newton_step():
             return after if steps else None
-        there = self.evaluate()
+        reached = self.evaluate()
         # What a round gains is what Newton steps must gain to come again soon.
-        worse = there.dual - after.dual < after.dual - at.dual
+        worse = reached.dual - after.dual < after.dual - at.dual
         self.wait = min(2 * self.wait + 1, self.options.longest_wait) if worse else 0
         self.waited = 0
-        return there
+        return reached
 
     def round(self, at: Slopes) -> int:
         """Solve the program of those with most to gain, everyone else standing still; return the steps taken."""
@@ -336,7 +336,7 @@ class OneOutput(WorkingSet[Slopes, Solution]):
         before = beta.copy()
         block = self.backend.borrow(self.gram.block(chosen))
         goal, most = self.options.inner * at.violation, self.options.steps * len(rows)
-        steps, _ = ascend(block, self.program.take(rows, residual, self.program.total), beta, residual, goal, most)
+        steps, _ = maximise(block, self.program.take(rows, residual, self.program.total), beta, residual, goal, most)
         moved = np.flatnonzero(beta != before)
         self.place(self.backend.index(rows[moved]), self.backend.asarray(beta[moved]))
         self.n_iter += steps
@@ -357,7 +357,7 @@ class OneOutput(WorkingSet[Slopes, Solution]):
 
     def newton_step(self) -> int:
         """Take Newton steps on the free samples, and return how many."""
-        p = self.there
+        p = self.placed
         free = p.free(self.beta)
         if not 2 <= len(free) <= self.options.newton_free:
             return 0
@@ -366,7 +366,7 @@ class OneOutput(WorkingSet[Slopes, Solution]):
         slope = self.residual[free] - p.epsilon * self.backend.xp.sign(beta)
         A, sums = self.gram.restricted(free), p.total is not None
         block = FreeBlock(A, beta, slope, lower, upper, p.ridge[free], sums, self.options.factorised)
-        new, steps = block.ascend()
+        new, steps = block.maximise()
         moved = new != beta
         self.place(free[moved], new[moved])
         self.n_iter += steps
@@ -376,7 +376,7 @@ class OneOutput(WorkingSet[Slopes, Solution]):
         """Give coefficients their new values and bring everyone's residual up to date."""
         changes = beta - self.beta[rows]
         self.beta[rows] = beta
-        self.residual[rows] -= self.there.ridge[rows] * changes
+        self.residual[rows] -= self.placed.ridge[rows] * changes
         change = self.backend.zeros((self.program.n_samples,))
         change[rows] = changes
         self.residual -= self.gram.products(change)
@@ -389,7 +389,7 @@ def solve_on_demand(gram: Gram, program: Program, warm_start: Vector | None = No
     one more pass, in double precision.
     """
     beta = _first_point(gram, program) if warm_start is None else program.feasible(warm_start)
-    rounds = FreeFirst(gram, program, beta)
+    rounds = FreeThenViolating(gram, program, beta)
     found: list[Solution] = []
     for _ in range(_CERTIFICATES):
         reached = rounds.improve(_ROOM * tol, _SLOW)
@@ -416,7 +416,7 @@ def _first_point(gram: Gram, program: Program) -> Vector:
     return program.feasible(ProximalNewton(factors, softened, start).solve(_FIRST_TOL).beta)
 
 
-class FreeFirst(OneOutput):
+class FreeThenViolating(SingleOutput):
     """Rounds that hold all free samples and solve their program to the end, for kernels that are not stored.
 
     There a product costs a pass over all samples, and a solution from nearby needs but a few rounds. Where more samples
@@ -428,7 +428,7 @@ class FreeFirst(OneOutput):
         self, gram: Gram, program: Program, beta: Vector, n_iter: int = 0, values: Vector | None = None
     ) -> None:
         size = min(gram.block_samples, program.n_samples)
-        super().__init__(gram, program, beta, Options(size=size, newton_free=program.n_samples), values)
+        super().__init__(gram, program, beta, RoundOptions(size=size, newton_free=program.n_samples), values)
         self.n_iter = n_iter
         self.early, self.sharper = 0.01 if gram.factored else 0.1, 1.0
         self.crowded = False
@@ -569,7 +569,7 @@ class FreeBlock:
         self.backend = self.A.backend
         self.xp = self.backend.xp
 
-    def ascend(self) -> tuple[Any, int]:
+    def maximise(self) -> tuple[Any, int]:
         """Return better coefficients for the free samples, and the Newton steps taken."""
         new = self.backend.copy(self.beta)
         inside = self.backend.index(np.arange(len(new)))
