@@ -56,7 +56,7 @@ class Meter:
         """Wrap the operations that touch matrices; their own code knows nothing of it."""
         from kernelmosaic.gram.stack import MatrixStack as stack
 
-        rounds, block = working_set.OneOutput, working_set.FreeBlock
+        rounds, block = working_set.SingleOutput, working_set.FreeBlock
 
         def moved_rows(self_: Any, rows: Any, beta: Any) -> float:
             return len(rows) * self_.gram.n_samples * self_.gram.dtype.itemsize
@@ -177,7 +177,7 @@ class Parts:
         with meter.attached(staged):
             combining, gram = self.timed(lambda: stack.combine(np.full(N_KERNELS, 1.0 / N_KERNELS)))
             seconds, solution = self.timed(
-                lambda: solve_working_set(gram, program, tol=tol, options=working_set.Options(size=block))
+                lambda: solve_working_set(gram, program, tol=tol, options=working_set.RoundOptions(size=block))
             )
         free = np.sum((np.abs(solution.beta) > 0) & (np.abs(solution.beta) < self.C))
         row = {"seconds": seconds, "combine_s": combining, "gap": solution.gap, "steps": solution.n_iter}

@@ -42,7 +42,7 @@ from kernelmosaic.learning import Newton, Options
 from kernelmosaic.learning.class_wise import ClassNewton, ProjectedGradient, QuasiNewton
 from kernelmosaic.learning.norms import SumNorm
 from kernelmosaic.machines.multiclass import CrammerSinger
-from kernelmosaic.solvers.multiclass import SeveralOutputs
+from kernelmosaic.solvers.multiclass import MultiOutput
 from kernelmosaic.solvers.multiclass_program import MulticlassSolution
 
 SETS = ("waveform", "satimage", "segment", "usps")
@@ -245,18 +245,18 @@ def clusters(n: int, n_classes: int = 10, dimension: int = 10) -> tuple[np.ndarr
 def counted_rounds() -> Iterator[list[int]]:
     """Yield a list that the rounds of every machine solved in blocks are added to."""
     rounds: list[int] = []
-    original = SeveralOutputs.solve
+    original = MultiOutput.solve
 
-    def solve(self: SeveralOutputs, tol: float, exhausted: Callable[[], bool]) -> MulticlassSolution:
+    def solve(self: MultiOutput, tol: float, exhausted: Callable[[], bool]) -> MulticlassSolution:
         solution = original(self, tol, exhausted)
         rounds.append(self.n_rounds)
         return solution
 
-    SeveralOutputs.solve = solve
+    MultiOutput.solve = solve
     try:
         yield rounds
     finally:
-        SeveralOutputs.solve = original
+        MultiOutput.solve = original
 
 
 def features(quick: bool) -> None:

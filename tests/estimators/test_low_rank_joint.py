@@ -14,7 +14,7 @@ from kernelmosaic.gram import feature_maps
 from kernelmosaic.gram.feature_maps import FitOptions
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
 from kernelmosaic.solvers import multiclass
-from kernelmosaic.solvers.working_set import Options
+from kernelmosaic.solvers.working_set import RoundOptions
 
 RNG = np.random.RandomState(0)
 X = RNG.standard_normal((140, 4))
@@ -42,7 +42,7 @@ CASES = {
 @pytest.fixture
 def few_at_a_time(monkeypatch):
     """Many rounds even for the few samples here."""
-    monkeypatch.setattr(multiclass, "OPTIONS", Options(largest=30, steps=5))
+    monkeypatch.setattr(multiclass, "OPTIONS", RoundOptions(largest=30, steps=5))
 
 
 #: Weights reach the machine, the normalisation and the landmarks; the other settings see nothing of them.

@@ -91,9 +91,9 @@ def test_one_kernel_is_libsvm():
 
 def test_free_samples_that_no_working_set_has_room_for_move_together(monkeypatch):
     moved = []
-    together = working_set.FreeFirst.move_together
+    together = working_set.FreeThenViolating.move_together
     monkeypatch.setattr(
-        working_set.FreeFirst, "move_together", lambda self, gained: (moved.append(1), together(self, gained))
+        working_set.FreeThenViolating, "move_together", lambda self, gained: (moved.append(1), together(self, gained))
     )
     # A narrow kernel: most samples are free, and a working set holds 28 of them.
     model = MKLClassifier([Gaussian(0.3)], C=10.0, tol=1e-6)

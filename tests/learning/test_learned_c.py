@@ -14,7 +14,6 @@ from kernelmosaic.learning.learned_c import HardMargin, LearnedC, WithIdentity
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.machines import SVC
 from kernelmosaic.solvers import solve_smo
-from kernelmosaic.solvers.working_set import restricted
 
 pytest.importorskip("clarabel")
 from tests.learning.problems import learn, make_kernels, make_problem, options
@@ -101,7 +100,7 @@ def test_refusals():
 def test_a_working_set_of_one_class_stands_still():
     Ks, y = noisy(0)
     program, own = HardMargin(SVC(y, 1.0, slack=2).program).program, np.flatnonzero(y > 0)
-    part = restricted(program, own, program.target[own], 0.0)
+    part = program.take(own, program.target[own], 0.0)
     assert_allclose(solve_smo(Ks[0][np.ix_(own, own)], part, max_iter=100).beta, 0.0)
 
 

@@ -12,7 +12,7 @@ from kernelmosaic.machines.multiclass import CrammerSinger, PairwiseSlack
 from kernelmosaic.solvers.multiclass import solve_multiclass, solve_multiclass_working_set
 from kernelmosaic.solvers.multiclass_interior import solve_interior
 from kernelmosaic.solvers.multiclass_program import MulticlassProgram
-from kernelmosaic.solvers.working_set import Options
+from kernelmosaic.solvers.working_set import RoundOptions
 
 pytest.importorskip("clarabel")
 from tests.reference.joint import solve_joint_conic
@@ -101,7 +101,7 @@ def test_kernels_in_other_forms(machine):
     Z = np.column_stack([X, np.cos(X @ np.random.default_rng(0).normal(size=(3, 9)))])
     program = machine(y, 0.5, constants=True).program
     expected = solve_multiclass(Z @ Z.T, program, tol=1e-8)
-    rounds = Options(size=30, steps=5)
+    rounds = RoundOptions(size=30, steps=5)
     for gram in (StoredFeatures([Z]).combine(np.ones(1)), DenseGram(Z @ Z.T)):
         for limit in (None, 10**7):
             found = solve_multiclass_working_set(gram, program, tol=1e-6, max_iter=limit, options=rounds)

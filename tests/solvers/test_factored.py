@@ -11,8 +11,7 @@ from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.machines import SVC, SVR
 from kernelmosaic.solvers import Program, solve_factored
 from kernelmosaic.solvers import factored as module
-from kernelmosaic.solvers.factored import _is_narrow, _Near, round_to_bounds
-from kernelmosaic.solvers.free_block import free_samples
+from kernelmosaic.solvers.factored import FactoredRounds, _is_narrow, round_to_bounds
 from kernelmosaic.solvers.interior_point import CentralPath
 
 RNG = np.random.RandomState(0)
@@ -29,13 +28,13 @@ def test_snapping_to_bounds_leaves_the_function_where_it_is(name, monkeypatch):
     beta = round_to_bounds(GRAM, program, path)
     assert np.all((program.lower <= beta) & (beta <= program.upper))
     assert beta.sum() == pytest.approx(program.total, abs=1e-8 * np.abs(beta).sum())
-    assert len(free_samples(program, beta)) < 200
+    assert len(program.free(beta)) < 200
     np.testing.assert_allclose(Z.T @ beta, Z.T @ path.beta, atol=1e-6)
-    gap = _Near(GRAM, program, beta).solution.gap
+    gap = FactoredRounds(GRAM, program, beta).solution.gap
     assert gap <= 1e-5
     # It is the others that make up for it: bounds alone move the function far.
     monkeypatch.setattr(module, "_compensation", lambda *whatever: 0.0)
-    assert _Near(GRAM, program, round_to_bounds(GRAM, program, path)).solution.gap > 20 * gap
+    assert FactoredRounds(GRAM, program, round_to_bounds(GRAM, program, path)).solution.gap > 20 * gap
 
 
 def test_few_features_are_solved_from_afar():
@@ -81,7 +80,7 @@ def test_outputs_do_not_keep_the_rounding_of_much_larger_ones():
     y = np.array([-20.9, 76.2])
     program = SVR(y, C=5e4, epsilon=0.0).program
     gram = StoredFeatures([Z]).combine(np.ones(1))
-    near = _Near(gram, program, np.array([-5e4, 5e4]))
+    near = FactoredRounds(gram, program, np.array([-5e4, 5e4]))
     near.improve(1e-4, 3)
     found = near.solution
     np.testing.assert_allclose(found.values, Z @ (Z.T @ found.beta), rtol=1e-12)

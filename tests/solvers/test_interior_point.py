@@ -19,7 +19,7 @@ from kernelmosaic.solvers import (
     solve_smo,
     solve_unbounded,
 )
-from kernelmosaic.solvers.factored import _Near
+from kernelmosaic.solvers.factored import FactoredRounds
 from kernelmosaic.solvers.interior_point import CentralPath
 
 often = settings(max_examples=300, derandomize=True, deadline=None)
@@ -241,7 +241,7 @@ def test_a_working_set_of_one_class_keeps_its_sum_though_the_others_round():
     n = 60
     y = np.where(np.arange(n) < 30, 1.0, -1.0)
     sample_C = rng.uniform(0.05, 0.15, n)
-    near = _Near(
+    near = FactoredRounds(
         StoredFeatures([rng.standard_normal((n, 3))]).combine(np.ones(1)),
         Program(y, np.where(y > 0, 0.0, -sample_C), np.where(y > 0, sample_C, 0.0), np.zeros(n)),
         np.zeros(n),

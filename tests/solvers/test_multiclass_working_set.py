@@ -9,9 +9,9 @@ from kernelmosaic.gram import StoredStack
 from kernelmosaic.gram.class_grams import StackClasses
 from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.machines.multiclass import CrammerSinger, PairwiseSlack
-from kernelmosaic.solvers.multiclass import SeveralOutputs, solve_multiclass, solve_multiclass_working_set
+from kernelmosaic.solvers.multiclass import MultiOutput, solve_multiclass, solve_multiclass_working_set
 from kernelmosaic.solvers.multiclass_newton import multiclass_curvature
-from kernelmosaic.solvers.working_set import Options
+from kernelmosaic.solvers.working_set import RoundOptions
 
 MACHINES = [CrammerSinger, PairwiseSlack]
 N, K, P, WIDTH = 150, 4, 3, 12
@@ -30,7 +30,7 @@ def make_problem(seed=0, n=N, width=WIDTH):
 
 
 def rounds_of(size):
-    return Options(size=size, steps=5)
+    return RoundOptions(size=size, steps=5)
 
 
 def combined(features, weights):
@@ -57,12 +57,12 @@ def naive_gap(K, program, beta):
 
 def assert_feasible(program, beta):
     rows = np.arange(len(beta))
-    np.testing.assert_allclose(beta.sum(axis=1), 0.0, atol=1e-12 * (1 + program.tops.max()))
+    np.testing.assert_allclose(beta.sum(axis=1), 0.0, atol=1e-12 * (1 + program.own_upper.max()))
     own = beta[rows, program.labels]
     others = beta.copy()
     others[rows, program.labels] = 0.0
     assert np.all(own >= 0)
-    assert np.all(own <= program.tops * (1 + 1e-12))
+    assert np.all(own <= program.own_upper * (1 + 1e-12))
     assert np.all(others <= 0)
     assert np.all(others >= -program.sample_C[:, None] * (1 + 1e-12))
 
@@ -91,7 +91,7 @@ def test_equals_the_solver_of_arrays(form, machine, C):
     sample_C[::7] = 0.0
     program = machine(y, C, K, sample_C).program
     expected = solve_multiclass(K_, program, tol=1e-7)
-    rounds = SeveralOutputs(make(features), program, program.start(None), options=rounds_of(25))
+    rounds = MultiOutput(make(features), program, program.start(None), options=rounds_of(25))
     found = rounds.solve(1e-6, lambda: rounds.n_iter > 10**7)
     assert rounds.n_rounds > 5
     assert found.gap <= 1e-6

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import kernelmosaic
-from kernelmosaic.solvers import pair_steps
+from kernelmosaic.solvers import Program, pair_steps
 
 SOURCES = str(Path(kernelmosaic.__file__).parents[1])
 
 
 def problem(n, C, epsilon, ridge, dtype, seed):
-    """Return the arguments of `ascend_pairs` up to the bounds, for a Gaussian kernel and a start that is not zero."""
+    """Return the first arguments of `maximise`, for a Gaussian kernel and a start that is not zero."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 3))
     K = np.exp(-((X[:, None] - X) ** 2).sum(-1)).astype(dtype)
@@ -28,7 +28,7 @@ def problem(n, C, epsilon, ridge, dtype, seed):
     beta = np.zeros(n)
     beta[np.flatnonzero(t > 0)[:size]], beta[np.flatnonzero(t < 0)[:size]] = C / 3, -C / 3
     rho = np.full(n, ridge)
-    return K, rho, beta, t - K.astype(float) @ beta - rho * beta, lower, upper
+    return K, Program(t, lower, upper, rho, epsilon), beta, t - K.astype(float) @ beta - rho * beta
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -41,9 +41,9 @@ def test_numpy_and_compiled_code_take_the_same_steps(C, epsilon, ridge, dtype, m
         found = []
         for few in (0, 300):
             monkeypatch.setattr(pair_steps, "TINY", few)
-            monkeypatch.setattr(pair_steps, "_climb", pair_steps._PairSteps())
-            K, rho, beta, residual, lower, upper = problem(n, C, epsilon, ridge, dtype, n)
-            steps, left = pair_steps.ascend_pairs(K, rho, beta, residual, lower, upper, epsilon, 1e-6, most)
+            monkeypatch.setattr(pair_steps, "_take_pairs", pair_steps._PairSteps())
+            K, program, beta, residual = problem(n, C, epsilon, ridge, dtype, n)
+            steps, left = pair_steps.maximise(K, program, beta, residual, 1e-6, most)
             assert beta.sum() == pytest.approx(0.0, abs=1e-9 * C * n)
             found.append((steps, left, beta.tobytes(), residual.tobytes()))
             ended.add(left <= 1e-6)
@@ -55,18 +55,19 @@ def test_compiled_code_takes_over_and_stays(monkeypatch):
     calls = []
     monkeypatch.setattr(pair_steps, "_WORTH_COMPILING", 20)
     climb = pair_steps._PairSteps()
-    monkeypatch.setattr(pair_steps, "_climb", climb)
-    plain, compiled = pair_steps.climb_pairs, climb.compiled
-    monkeypatch.setattr(pair_steps, "climb_pairs", lambda *given: (calls.append("plain"), plain(*given))[1])
+    monkeypatch.setattr(pair_steps, "_take_pairs", climb)
+    plain, compiled = pair_steps.maximise_pairs, climb.compiled
+    monkeypatch.setattr(pair_steps, "maximise_pairs", lambda *given: (calls.append("plain"), plain(*given))[1])
     monkeypatch.setattr(climb, "compiled", lambda *given: (calls.append("compiled"), compiled(*given))[1])
     for most in (15, 15, 5, 5):
-        pair_steps.ascend_pairs(*problem(60, 1.0, 0.0, 0.0, float, 0), 0.0, 1e-9, most)
+        pair_steps.maximise(*problem(60, 1.0, 0.0, 0.0, float, 0), 1e-9, most)
     assert calls == ["plain", "plain", "compiled", "compiled"]
 
 
 def test_an_empty_problem_is_solved():
     none = np.zeros(0)
-    assert pair_steps.ascend_pairs(np.zeros((0, 0)), none, none, none, none, none, 0.0, 1e-3, 10) == (0, 0.0)
+    program = Program(none, none, none, none)
+    assert pair_steps.maximise(np.zeros((0, 0)), program, none, none, 1e-3, 10) == (0, 0.0)
 
 
 FITS = """
@@ -77,7 +78,7 @@ rng = np.random.RandomState(0)
 X = rng.standard_normal((120, 4))
 y = X[:, 0] + 0.5 * rng.standard_normal(120) > 0
 for limit in (10**9, 300, -1):
-    pair_steps._WORTH_COMPILING, pair_steps._climb = limit, pair_steps._PairSteps()
+    pair_steps._WORTH_COMPILING, pair_steps._take_pairs = limit, pair_steps._PairSteps()
     model = MKLClassifier(C=100).fit(X, y)
     print(model.objective_.hex(), model.dual_coef_.tobytes().hex(), "numba" in sys.modules)
 """

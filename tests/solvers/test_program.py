@@ -188,8 +188,8 @@ def test_the_best_intercept_of_many_samples_is_that_of_the_few_it_depends_on(kin
     shift = {"far off": 50.0, "very far off": -1e6}.get(outputs, 0.0)
     values = {"tied": np.round(values), "all equal": 0.0 * values}.get(outputs, values) + shift
     z = program.target - values
-    ruler, guess = program._ruler(z)
-    few, some, size = program._unsettled(z, ruler, guess)
+    ruler, guess = program._sampled_knots(z)
+    few, some, size = program._undecided(z, ruler, guess)
     assert len(some) == few.n_samples < program.n_samples or outputs in ("all equal", "tied") or kind == "unbounded"
     exact = program._exact_intercepts(z)
     np.testing.assert_allclose(few._exact_intercepts(some, size), exact, rtol=1e-9, atol=1e-12)
@@ -239,3 +239,28 @@ def test_coefficients_at_a_bound_go_on_at_the_new_one():
 
     moved = bounded(5.0).continued(np.array([2.0, 0.5, -2.0, -0.5]), bounded(2.0))
     np.testing.assert_array_equal(moved, [5.0, 0.5, -5.0, -0.5])
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3])
+def test_slopes_are_those_of_the_objective(epsilon):
+    rng = np.random.default_rng(0)
+    n, size = 12, 1e-6
+    Z, target = rng.normal(size=(n, 4)), rng.normal(size=n)
+    K, ridge = Z @ Z.T, rng.uniform(0.0, 1.0, n)
+    program = Program(target, np.full(n, -1.0), np.full(n, 1.0), ridge, epsilon, None)
+    beta = np.clip(rng.normal(size=n), -1.0, 1.0)
+    beta[:4] = -1.0, 1.0, 0.0, 0.0
+
+    def value(at):
+        return target @ at - epsilon * np.abs(at).sum() - 0.5 * at @ K @ at - 0.5 * ridge @ at**2
+
+    rising, falling = program.slopes(beta, target - K @ beta - ridge * beta)
+    for i, step in enumerate(size * np.eye(n)):
+        rise, fall = (value(beta + step) - value(beta)) / size, (value(beta) - value(beta - step)) / size
+        assert rising[i] == (-np.inf if beta[i] == 1.0 else pytest.approx(rise, abs=1e-4))
+        assert falling[i] == (np.inf if beta[i] == -1.0 else pytest.approx(fall, abs=1e-4))
+    free = program.free(beta)
+    np.testing.assert_array_equal(free, [i for i in range(n) if -1 < beta[i] < 1 and (beta[i] or not epsilon)])
+    lower, upper = program.sign_limits(free, beta[free])
+    np.testing.assert_array_equal(lower, [0.0 if epsilon and one > 0 else -1.0 for one in beta[free]])
+    np.testing.assert_array_equal(upper, [0.0 if epsilon and one < 0 else 1.0 for one in beta[free]])

@@ -10,7 +10,7 @@ from sklearn.svm import SVC, SVR, OneClassSVM
 from tests.reference.programs import MAKERS, assert_feasible, cases, make_case, one_class, svm
 
 from kernelmosaic.solvers import Program, smo, solve_smo
-from kernelmosaic.solvers.free_block import free_newton_step, free_samples
+from kernelmosaic.solvers.free_block import free_newton_step
 
 often = settings(max_examples=400, derandomize=True, deadline=None)
 sometimes = settings(max_examples=80, derandomize=True, deadline=None)
@@ -95,7 +95,7 @@ def test_compact_blocks_and_newton_steps_change_nothing_but_the_path(conic, case
 def test_a_newton_step_gains_and_stays_feasible(case, seed):
     p, rng = case.program, np.random.RandomState(seed)
     beta = p.feasible(np.abs(p.target).max() * rng.standard_normal(p.n_samples))
-    free = free_samples(p, beta)
+    free = p.free(beta)
     residual = p.target - case.exact @ beta - p.ridge * beta
     moved = beta.copy()
     moved[free] = free_newton_step(case.K, p, beta, residual, free)

@@ -25,10 +25,10 @@ from kernelmosaic.learning.problem import (
     Options,
     Patience,
     Problem,
-    line_search,
 )
 from kernelmosaic.machines.multiclass import MulticlassMachine
 from kernelmosaic.solvers import Program, solve_smo
+from kernelmosaic.solvers.line_search import line_search
 from kernelmosaic.solvers.multiclass import step_limit
 from kernelmosaic.solvers.multiclass_newton import free_coefficients, multiclass_curvature
 from kernelmosaic.solvers.multiclass_program import MulticlassSolution, certify_multiclass

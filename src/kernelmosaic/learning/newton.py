@@ -23,10 +23,10 @@ from kernelmosaic.learning.problem import (
     MachineProblem,
     Options,
     Problem,
-    line_search,
 )
 from kernelmosaic.machines.discriminant import Discriminant
 from kernelmosaic.solvers import relative_gap
+from kernelmosaic.solvers.line_search import line_search
 
 #: Weights are first learned from this share of the samples, ...
 _PART = 0.2

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.learning.problem import Evaluation, line_search
+from kernelmosaic.learning.problem import Evaluation
+from kernelmosaic.solvers.line_search import line_search
 
 Vector = NDArray[np.float64]
 At = TypeVar("At", bound=Evaluation)

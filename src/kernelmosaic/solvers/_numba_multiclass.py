@@ -123,29 +123,29 @@ def _violation(beta: Vector, residual: NDArray[Any], i: int, label: int, price: 
 
 
 def violations(
-    beta: NDArray[Any], residual: NDArray[Any], labels: NDArray[Any], sample_C: Vector, tops: Vector
+    beta: NDArray[Any], residual: NDArray[Any], labels: NDArray[Any], sample_C: Vector, own_upper: Vector
 ) -> Vector:
     """Return the slope of each sample's steepest exchange between two classes; 0 where it is optimal."""
     out = np.empty(beta.shape[0])
-    _fill_violations(beta, residual, labels, sample_C, tops, out)
+    _fill_violations(beta, residual, labels, sample_C, own_upper, out)
     return out
 
 
 @njit(cache=True, nogil=True)
 def _fill_violations(
-    beta: NDArray[Any], residual: NDArray[Any], labels: NDArray[Any], sample_C: Vector, tops: Vector, out: Vector
+    beta: NDArray[Any], residual: NDArray[Any], labels: NDArray[Any], sample_C: Vector, own_upper: Vector, out: Vector
 ) -> None:
     for i in range(beta.shape[0]):
-        out[i] = _violation(beta[i], residual, i, labels[i], sample_C[i], tops[i])
+        out[i] = _violation(beta[i], residual, i, labels[i], sample_C[i], own_upper[i])
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def _ascend(
+def _maximise_samples(
     K: NDArray[Any],
     shift: float,
     labels: NDArray[Any],
     sample_C: Vector,
-    tops: Vector,
+    own_upper: Vector,
     beta: NDArray[Any],
     residual: NDArray[Any],
     order: NDArray[Any],
@@ -163,7 +163,7 @@ def _ascend(
     steps = 0
     for o in range(order.shape[0]):
         i = order[o]
-        if _violation(beta[i], residual, i, labels[i], sample_C[i], tops[i]) <= threshold:
+        if _violation(beta[i], residual, i, labels[i], sample_C[i], own_upper[i]) <= threshold:
             continue
         largest = 0.0
         for c in range(k):
@@ -173,7 +173,7 @@ def _ascend(
         for c in range(k):
             curvature[c] = curvature[c] if curvature[c] > least else least
             slopes[c] = residual[c, i] + curvature[c] * beta[i, c]
-        solve_sample(slopes, curvature, labels[i], sample_C[i], tops[i], new)
+        solve_sample(slopes, curvature, labels[i], sample_C[i], own_upper[i], new)
         moved = False
         for c in range(k):
             change = new[c] - beta[i, c]
@@ -188,12 +188,12 @@ def _ascend(
     return steps
 
 
-def ascend_in_rounds(
+def maximise_in_rounds(
     K: NDArray[Any],
     shift: float,
     labels: NDArray[Any],
     sample_C: Vector,
-    tops: Vector,
+    own_upper: Vector,
     beta: NDArray[Any],
     residual: NDArray[Any],
     visited: float,
@@ -210,7 +210,7 @@ def ascend_in_rounds(
     room = np.empty((3, beta.shape[1]))
     taken = 0
     while taken < least:
-        v = violations(beta, residual, labels, sample_C, tops)
+        v = violations(beta, residual, labels, sample_C, own_upper)
         if v.max() <= enough:
             break
         threshold = visited * v.max()
@@ -218,7 +218,7 @@ def ascend_in_rounds(
         order = order[np.argsort(-v[order], kind="stable")]
         before = taken
         for _ in range(repeats):
-            steps = _ascend(K, shift, labels, sample_C, tops, beta, residual, order, threshold, *room)
+            steps = _maximise_samples(K, shift, labels, sample_C, own_upper, beta, residual, order, threshold, *room)
             taken += steps
             if steps == 0:
                 break

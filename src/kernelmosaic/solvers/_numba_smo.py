@@ -5,7 +5,7 @@ their slope (plus or minus infinity for those that may not). Maxima are taken ov
 which order as integers do: LLVM vectorises integer maxima but not those of floating-point numbers. Where a maximum lies
 is looked up only in its strip.
 
-Compiling takes seconds where Numba's cache is empty, so each climb is one compiled function with its parts written into
+Compiling takes seconds where Numba's cache is empty, so each loop is one compiled function with its parts written into
 it (``inline="always"``): a part with a function of its own would be compiled twice, alone and within its caller, and
 linked to the one or the other copy, which round differently, as the cache is cold or warm. Whoever calls allocates and
 fills the arrays: what Numba puts in the place of `np.diag` or `min` is compiled anew for every function.
@@ -180,9 +180,9 @@ def _place(
     return change
 
 
-# No `fastmath`: `pair_steps.climb_pairs` takes the same steps in NumPy, to the last bit.
+# No `fastmath`: `pair_steps.maximise_pairs` takes the same steps in NumPy, to the last bit.
 @njit(cache=True, nogil=True)
-def climb_pairs(
+def maximise_pairs(
     K: NDArray[Any],
     diagonal: Vector,
     ridge: Vector,
@@ -198,14 +198,14 @@ def climb_pairs(
     keys: Vector,
     bits: NDArray[np.int64],
 ) -> int:
-    """As `pair_steps.climb_pairs`, with room for the keys of a strip and for the bits of the keys."""
+    """As `pair_steps.maximise_pairs`, with room for the keys of a strip and for the bits of the keys."""
     n = beta.shape[0]
     start, stop = 0, n
     for step in range(max_steps):
         i, steepest = _steepest(residual, rising, start, stop)
         j = _partner(K[i], diagonal, residual, falling, steepest, diagonal[i], keys, bits)
         if j < 0 or steepest - (residual[j] + falling[j]) <= tolerance:
-            # The best partner need not be the lowest one, and only the lowest one ends the climb.
+            # The best partner need not be the lowest one, and only the lowest one ends the loop.
             j, lowest = _lowest(residual, falling)
             if j < 0 or steepest - lowest <= tolerance or i == j:
                 return step
@@ -246,7 +246,7 @@ def _best_single(diagonal: Vector, residual: Vector, rising: Vector, falling: Ve
 
 
 @njit(cache=True, nogil=True, fastmath=_MATH)
-def climb_singles(
+def maximise_singles(
     K: NDArray[Any],
     diagonal: Vector,
     ridge: Vector,
@@ -260,7 +260,7 @@ def climb_singles(
     tolerance: float,
     max_steps: int,
 ) -> int:
-    """As `pair_steps.ascend_singles`, given the shifts of the slopes."""
+    """Take the steps of `pair_steps.maximise` for single coefficients, given the shifts of the slopes."""
     n = beta.shape[0]
     for step in range(max_steps):
         i, change, violation = _best_single(diagonal, residual, rising, falling)

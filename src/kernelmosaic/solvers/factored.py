@@ -8,12 +8,11 @@ from numpy.typing import NDArray
 from kernelmosaic.backend import NUMPY, TINY
 from kernelmosaic.gram.factored import FactoredGram
 from kernelmosaic.gram.linear import Cholesky
-from kernelmosaic.solvers.free_block import free_samples
-from kernelmosaic.solvers.interior_point import CentralPath, Interior
+from kernelmosaic.solvers.interior_point import CentralPath, PathEnd
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify
 from kernelmosaic.solvers.proximal_newton import ProximalNewton
 from kernelmosaic.solvers.smo import solve_smo
-from kernelmosaic.solvers.working_set import FreeFirst, restricted
+from kernelmosaic.solvers.working_set import FreeThenViolating
 
 #: The interior-point method stops at these shares of the gap asked for, one after the other: rounding coefficients to
 #: their bounds costs the rest.
@@ -63,13 +62,13 @@ def solve_factored(
         The relative duality gap at which to stop. A larger gap in the answer tells that rounding hides the rest.
     """
     program.require_feasible()
-    # Interior points come near to a solution of zeros for ever, and their gap, which is relative, never closes. A start
+    # PathEnd points come near to a solution of zeros for ever, and their gap, which is relative, never closes. A start
     # of other numbers is rarely so far off: then steps are tried first.
     unknown = warm_start is None or not warm_start.any()
     if unknown and (zero := _zero(program, tol)):
         return zero
     if not _has_interior(program):
-        return _Near(gram, program, program.feasible(np.zeros(program.n_samples))).solution
+        return FactoredRounds(gram, program, program.feasible(np.zeros(program.n_samples))).solution
     # Passes over few samples cost more than their arithmetic: they are taken from their block, or from one array.
     few = gram.stored and gram.backend is NUMPY and gram.n_samples <= TINY
     near = _by_pairs(gram, program, warm_start, tol) if few else _by_steps(gram, program, warm_start, tol)
@@ -93,14 +92,14 @@ def _by_pairs(gram: FactoredGram, program: Program, start: Vector | None, tol: f
     """Solve the program of few samples by pair steps in their block, up to where interior points are faster."""
     K = gram.block(np.arange(gram.n_samples))
     pairs = solve_smo(K, program, start, tol, max_iter=_PAIRS * gram.n_samples)
-    return _Near(gram, program, pairs.beta, n_iter=pairs.n_iter).solution
+    return FactoredRounds(gram, program, pairs.beta, n_iter=pairs.n_iter).solution
 
 
 def _by_steps(gram: FactoredGram, program: Program, start: Vector | None, tol: float) -> Solution | None:
     """Go from a start to a nearby solution by working sets, or to any by Newton steps; None if neither serves."""
-    near: _Near | None = None
+    near: FactoredRounds | None = None
     if start is not None:
-        near = _Near(gram, program, program.feasible(start))
+        near = FactoredRounds(gram, program, program.feasible(start))
         if near.solution.gap <= tol or (not _is_narrow(gram) and near.improve(tol, _patience(gram))):
             return near.solution
     if gram.shift is None and program.has_losses and program.target.any():
@@ -112,7 +111,7 @@ def _by_steps(gram: FactoredGram, program: Program, start: Vector | None, tol: f
         # Working sets may be too small for the samples that are free: then steps go on where they had stopped.
         for goal in dict.fromkeys((max(tol, _SMOOTH) if newton.sigma else tol, tol)):
             found = newton.solve(goal)
-            near = _Near(gram, program, found.beta, passes + found.n_iter, found.values)
+            near = FactoredRounds(gram, program, found.beta, passes + found.n_iter, found.values)
             if near.improve(tol, _patience(gram)):
                 break
     return None if near is None else near.solution
@@ -125,13 +124,13 @@ def _by_interior_points(gram: FactoredGram, program: Program, tol: float, few: b
     central = CentralPath(gram.part(np.arange(gram.n_samples)) if few else gram, softened)
     for share in _SHARES if gram.shift is None else _SHARES_SHIFTED:
         path = central.follow(share * min(tol, _CRUDE))
-        near = _Near(gram, program, round_to_bounds(gram, softened, path), n_iter=passes + path.n_iter)
+        near = FactoredRounds(gram, program, round_to_bounds(gram, softened, path), n_iter=passes + path.n_iter)
         near.improve(tol, _patience(gram))
         if best is None or near.solution.gap < best.gap:
             best = near.solution
         if best.gap <= tol:
             return best
-    inside = _Near(gram, program, program.feasible(path.beta), n_iter=passes + path.n_iter).solution
+    inside = FactoredRounds(gram, program, program.feasible(path.beta), n_iter=passes + path.n_iter).solution
     best = min(best or inside, inside, key=lambda one: one.gap)
     if best.gap > tol and gram.increase_precision():
         return _by_interior_points(gram, program, tol, few, best)
@@ -142,7 +141,7 @@ def solve_factored_unbounded(gram: FactoredGram, program: Program) -> Solution:
     """Solve a program without a box and without a tube: one Newton system in the features."""
     gram.increase_precision()
     path = CentralPath(gram, _softened(gram, program)).follow(0.0)
-    return _Near(gram, program, path.beta, n_iter=path.n_iter).solution
+    return FactoredRounds(gram, program, path.beta, n_iter=path.n_iter).solution
 
 
 def _softened(gram: FactoredGram, program: Program) -> Program:
@@ -180,20 +179,20 @@ def _has_interior(program: Program) -> bool:
     return low + slack < program.total < high - slack
 
 
-def round_to_bounds(gram: FactoredGram, program: Program, path: Interior) -> Vector:
+def round_to_bounds(gram: FactoredGram, program: Program, path: PathEnd) -> Vector:
     """Return a feasible β near to the end of the path with every sample at the bound the path leads to."""
     zero = path.at_lower & path.at_upper
     beta = np.where(path.at_lower, program.lower, np.where(path.at_upper, program.upper, path.beta))
     if program.epsilon:
         beta = np.where(zero, 0.0, beta)
     beta = np.clip(beta, program.lower, program.upper)
-    free = free_samples(program, beta)
+    free = program.free(beta)
     if len(free):
         beta[free] += _compensation(gram, program, path.beta - beta, beta, free)
     if program.total is None or len(free) == 0:
         return program.feasible(beta)
     rest = program.total - float(np.delete(beta, free).sum())
-    inside = restricted(program, free, program.target[free], rest)
+    inside = program.take(free, program.target[free], rest)
     try:
         beta[free] = inside.feasible(beta[free])
     except ValueError:  # too many at their bounds for the others to make up for
@@ -227,7 +226,7 @@ def _compensation(gram: FactoredGram, program: Program, lost: Vector, beta: Vect
     return np.asarray(np.clip(room**2 * change, -0.9 * room, 0.9 * room))
 
 
-class _Near(FreeFirst):
+class FactoredRounds(FreeThenViolating):
     """Working sets from nearby; those with many more samples than features are solved in their features."""
 
     gram: FactoredGram

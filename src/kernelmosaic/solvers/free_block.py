@@ -23,12 +23,6 @@ _LEAST_NOISE = 1e-12
 _FLOPS_PER_ENTRY = 80
 
 
-def free_samples(program: Program, beta: Vector) -> NDArray[np.intp]:
-    """Samples whose coefficient may move both ways to first order."""
-    free = (beta > program.lower) & (beta < program.upper)
-    return np.flatnonzero(free & (beta != 0)) if program.epsilon else np.flatnonzero(free)
-
-
 def free_newton_step(
     K: NDArray[Any], program: Program, beta: Vector, residual: Vector, free: NDArray[np.intp], flops: float = np.inf
 ) -> Vector:
@@ -67,10 +61,7 @@ class _Block:
         self.inside = np.arange(len(free))
         self.beta = beta[free]
         self.slope = residual[free] - program.epsilon * np.sign(self.beta)
-        self.lower, self.upper = program.lower[free], program.upper[free]
-        if program.epsilon:  # none may change its sign: the slope jumps there
-            self.lower = np.where(self.beta > 0, np.maximum(self.lower, 0.0), self.lower)
-            self.upper = np.where(self.beta < 0, np.minimum(self.upper, 0.0), self.upper)
+        self.lower, self.upper = program.sign_limits(free, self.beta)
         self.A = K[np.ix_(free, free)].astype(np.float64)
         noise = max(_JITTER, float(np.finfo(K.dtype).eps) * len(free)) * np.trace(self.A) / len(free)
         self.form = quadratic_form(self.A, program.ridge[free], max(noise, _LEAST_NOISE))

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 
+from kernelmosaic.backend import backend_of
 from kernelmosaic.gram.factored import FactoredGram
 from kernelmosaic.gram.linear import Cholesky
 from kernelmosaic.solvers.program import Program, Vector, relative_gap
@@ -16,7 +17,7 @@ from kernelmosaic.solvers.program import Program, Vector, relative_gap
 Array = NDArray[np.float64]
 
 #: How far towards the nearest bound a step goes.
-_SHORT = 0.995
+SHORT = 0.995
 #: Corrections of outlying products, how much longer each is to make the step, and when a step is long enough.
 _CORRECTORS, _FURTHER, _LONG = 3, 0.3, 0.95
 #: Variables start at least this share of the distance between their bounds away from them.
@@ -32,7 +33,7 @@ _NEGLIGIBLE = 1e-14
 
 
 @dataclass(frozen=True)
-class Interior:
+class PathEnd:
     """Where the method stopped.
 
     Attributes
@@ -52,6 +53,20 @@ class Interior:
     at_upper: NDArray[np.bool_]
     gap: float
     n_iter: int
+
+
+def longest_step(*pairs: tuple[Any, Any]) -> float:
+    """Return how far along their changes positive numbers stay positive, for pairs of numbers and changes."""
+    steps = []
+    for room, change in pairs:
+        xp, shrinks = backend_of(room).xp, change < 0
+        steps.append(float(xp.where(shrinks, room / xp.where(shrinks, -change, 1.0), np.inf).min()))
+    return min(steps)
+
+
+def centring(mu: float, ahead: float) -> float:
+    """Return the product to aim at, by Mehrotra's rule: from the mean product, and that after the predictor's step."""
+    return mu * (ahead / mu) ** 3 if mu > 0 else 0.0
 
 
 class CentralPath:
@@ -88,7 +103,7 @@ class CentralPath:
         self.room_lower, self.room_upper = place(start.room_lower), place(start.room_upper)
         self.z_lower, self.z_upper = place(start.z_lower), place(start.z_upper)
 
-    def follow(self, tol: float) -> Interior:
+    def follow(self, tol: float) -> PathEnd:
         """Go on from where the iterate is until the relative gap is at most `tol`, or rounding ends it."""
         # Features in single precision can overflow at the very end; what is not finite is never moved to.
         with np.errstate(over="ignore", invalid="ignore"):
@@ -120,30 +135,30 @@ class CentralPath:
     def step(self) -> bool:
         """Take one predictor and corrector step; False when rounding is all that is left."""
         stiffness = self.ridge + self.z_lower / self.room_lower + self.z_upper / self.room_upper
-        gives = self.moves & (stiffness > 0)
-        self.give = self.xp.where(gives, 1.0 / self.xp.where(gives, stiffness, 1.0), 0.0)
-        system = _System(self.gram, self.give.sum(axis=0), self.program.total is not None)
+        moving = self.moves & (stiffness > 0)
+        self.inverse_stiffness = self.xp.where(moving, 1.0 / self.xp.where(moving, stiffness, 1.0), 0.0)
+        system = _System(self.gram, self.inverse_stiffness.sum(axis=0), self.program.total is not None)
         products = self.room_lower * self.z_lower, self.room_upper * self.z_upper
         mu = float(products[0].sum() + products[1].sum()) / max(self.n_bounds, 1)
         predictor = self._direction(system, -products[0], -products[1])
         if self.n_bounds == 0:
             return self._move(predictor, 1.0)
-        size = min(self._longest(predictor), 1.0)
+        size = min(self._longest_step(predictor), 1.0)
         ahead = self._mu(predictor, size)
-        aim = (ahead / mu) ** 3 * mu if mu > 0 else 0.0
+        aim = centring(mu, ahead)
         lower = self._only_lower(aim - products[0] - predictor.x * predictor.z_lower)
         upper = self._only_upper(aim - products[1] + predictor.x * predictor.z_upper)
         chosen = self._direction(system, lower, upper)
-        reach = self._longest(chosen)
+        reach = self._longest_step(chosen)
         for _ in range(_CORRECTORS if reach < _LONG else 0):
             more = self._outliers(chosen, min(reach + _FURTHER, 1.0), max(aim, ahead))
             lower, upper = lower + more[0], upper + more[1]
             other = self._direction(system, lower, upper)
-            longer = self._longest(other)
+            longer = self._longest_step(other)
             if longer < reach + 0.1 * _FURTHER:
                 break
             chosen, reach = other, longer
-        return self._move(chosen, min(_SHORT * reach, 1.0))
+        return self._move(chosen, min(SHORT * reach, 1.0))
 
     def _only_lower(self, array: Any) -> Any:
         """Return the array with zeros where there is no lower bound."""
@@ -171,30 +186,20 @@ class CentralPath:
     def _direction(self, system: _System, lower: Any, upper: Any) -> _Direction:
         """Solve the Newton system for the given right-hand sides of the products with the multipliers."""
         slope = self.ridge * self.x + self.sign * (self.values + self.intercept) + self.cost
-        pull = -(slope - self.z_lower + self.z_upper) + lower / self.room_lower - upper / self.room_upper
-        free = (self.sign * pull * self.give).sum(axis=0)
+        right = -(slope - self.z_lower + self.z_upper) + lower / self.room_lower - upper / self.room_upper
+        free = (self.sign * right * self.inverse_stiffness).sum(axis=0)
         total = self.program.total
         missing = 0.0 if total is None else total - float(self.beta.sum())
         change, intercept = system.solve(free, missing)
-        dx = self.give * (pull - self.sign * (change + intercept))
+        dx = self.inverse_stiffness * (right - self.sign * (change + intercept))
         dz_lower = self._only_lower((lower - self.z_lower * dx) / self.room_lower)
         dz_upper = self._only_upper((upper + self.z_upper * dx) / self.room_upper)
         return _Direction(dx, dz_lower, dz_upper, intercept, change)
 
-    def _longest(self, d: _Direction) -> float:
+    def _longest_step(self, d: _Direction) -> float:
         """How far all variables and multipliers stay on their side."""
-        sides = [
-            self._reach(self.room_lower, d.x, self.has_lower),
-            self._reach(self.room_upper, -d.x, self.has_upper),
-            self._reach(self.z_lower, d.z_lower, self.has_lower),
-            self._reach(self.z_upper, d.z_upper, self.has_upper),
-        ]
-        return min(sides)
-
-    def _reach(self, room: Any, change: Any, which: Any) -> float:
-        shrinks = which & (change < 0)
-        steps = room / self.xp.where(shrinks, -change, 1.0)
-        return float(self.xp.where(shrinks, steps, np.inf).min())
+        rooms = (self.room_lower, self._only_lower(d.x)), (self.room_upper, self._only_upper(-d.x))
+        return longest_step(*rooms, (self.z_lower, d.z_lower), (self.z_upper, d.z_upper))
 
     def _move(self, d: _Direction, size: float) -> bool:
         if not np.isfinite(size) or size <= _TINY_STEP or not bool(self.xp.isfinite(d.x).all()):
@@ -209,7 +214,7 @@ class CentralPath:
         self.values = self.values + size * d.values
         return self.n_bounds > 0
 
-    def stop(self, n_iter: int) -> Interior:
+    def stop(self, n_iter: int) -> PathEnd:
         """Say where the path leads: a bound is met if its multiplier outgrows the distance to it."""
         p, beta = self.program, self._fetch(self.beta)
         size = max(float(abs(self.x).max()), 1e-300)
@@ -218,9 +223,9 @@ class CentralPath:
         near_upper = self.has_upper & (self.room_upper / size < self.z_upper / slope)
         low, high = self._fetch(near_lower), self._fetch(near_upper)
         if not p.epsilon:
-            return Interior(beta, low[0], high[0], self.gap(), n_iter)
+            return PathEnd(beta, low[0], high[0], self.gap(), n_iter)
         zero = low.all(axis=0)
-        return Interior(beta, high[1] | zero, high[0] | zero, self.gap(), n_iter)
+        return PathEnd(beta, high[1] | zero, high[0] | zero, self.gap(), n_iter)
 
     def _fetch(self, array: Any) -> NDArray[Any]:
         return self.gram.backend.to_numpy(array)

@@ -156,13 +156,13 @@ def _search(
     """Return a point along the direction that is inside and low enough, or None when rounding hides all such."""
     here, size, best, lowest = _barrier(linear, inequalities, x, P), 1.0, None, np.inf
     for _ in range(_MAX_HALVINGS):
-        there = x + size * direction
-        value = _barrier(linear, inequalities, there, P)
+        point = x + size * direction
+        value = _barrier(linear, inequalities, point, P)
         # The first point inside may hug the boundary, from where the next steps are tiny: shorten as long as it pays.
         if best is not None and value >= lowest:
             return best
         if value <= here - 0.1 * size * decrement:
-            best, lowest = there, value
+            best, lowest = point, value
             if size == 1.0:
                 return best
         size *= 0.5

@@ -20,7 +20,7 @@ from kernelmosaic.gram.gram import Gram
 from kernelmosaic.solvers.multiclass_interior import solve_interior
 from kernelmosaic.solvers.multiclass_newton import DampedNewton, free_coefficients
 from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram, MulticlassSolution, certify_multiclass
-from kernelmosaic.solvers.working_set import Evaluation, Options, WorkingSet
+from kernelmosaic.solvers.working_set import RoundOptions, RoundState, WorkingSet
 
 #: A round visits the samples whose violation is above this share of the largest: the others are left out for now.
 _VISITED = 0.5
@@ -31,7 +31,7 @@ _STEPS_PER_RUN = 300
 #: A Newton step comes after so many runs, which cost about as much: most problems never see one.
 _PATIENCE = 10
 #: Beyond so many samples per round, forming their block costs more than the rounds it saves.
-OPTIONS = Options(largest=3000, steps=5)
+OPTIONS = RoundOptions(largest=3000, steps=5)
 #: At most this share of a round's samples are there only because they may move, not because they have much to gain.
 _FREE_SHARE = 0.5
 #: Newton steps within a round come only if nobody waits for a turn, up to this many.
@@ -79,7 +79,7 @@ def solve_multiclass(
     """Solve a multi-class dual to a relative duality gap of `tol` by exact block ascent, a sample at a time.
 
     Arrays are solved as they are. Kernels of other forms, in features or on a device, are solved a few thousand samples
-    at a time; see `SeveralOutputs`.
+    at a time; see `MultiOutput`.
 
     Parameters
     ----------
@@ -125,13 +125,13 @@ def solve_multiclass(
     kind = np.float32 if K.dtype == np.float32 and not small else np.float64
     A = np.ascontiguousarray(K, dtype=kind)
 
-    def climb(some: MulticlassProgram, beta: Matrix, f: Matrix | None, gap: float, most: int, shift: float) -> Any:
+    def maximise(some: MulticlassProgram, beta: Matrix, f: Matrix | None, gap: float, most: int, shift: float) -> Any:
         return _WholeMatrix(A, some, beta, f, shift).solve(gap, most)
 
     def products(beta: Matrix) -> Matrix:
         return class_products(A, beta) if exact is None else np.asarray(exact.products(beta, exact=True))
 
-    kernel = _Kernel(climb, products, float(np.diagonal(A, axis1=-2, axis2=-1).mean(dtype=np.float64)))
+    kernel = _Kernel(maximise, products, float(np.diagonal(A, axis1=-2, axis2=-1).mean(dtype=np.float64)))
     limit = _FIRST_STEPS + n**2 // _ENTRIES_PER_STEP if small else step_limit(n) if max_iter is None else max_iter
     found = _solve(kernel, program, warm_start, tol, limit, values)
     if found.gap <= tol or not small:
@@ -155,7 +155,7 @@ class _Kernel:
 
     Attributes
     ----------
-    climb : callable
+    maximise : callable
         From a program without constants, feasible β, their outputs if known, the gap to stop at, the most steps and a
         number added to all entries of the kernel to the solution.
     products : callable
@@ -164,7 +164,7 @@ class _Kernel:
         The mean of the diagonals.
     """
 
-    climb: Callable[[MulticlassProgram, Matrix, Matrix | None, float, int, float], MulticlassSolution]
+    maximise: Callable[[MulticlassProgram, Matrix, Matrix | None, float, int, float], MulticlassSolution]
     products: Callable[[Matrix], Matrix]
     mean_diagonal: float
 
@@ -177,14 +177,14 @@ def _solve(
     limit: int,
     values: Matrix | None,
 ) -> MulticlassSolution:
-    """Climb, with constants or without."""
+    """Solve, with constants or without."""
     beta = program.start(warm_start)
     if program.constants:
-        return _climb_with_constants(kernel, program, beta, tol, limit)
-    return kernel.climb(program, beta, None if warm_start is None else values, tol, limit, 0.0)
+        return _maximise_with_constants(kernel, program, beta, tol, limit)
+    return kernel.maximise(program, beta, None if warm_start is None else values, tol, limit, 0.0)
 
 
-def _climb_with_constants(
+def _maximise_with_constants(
     kernel: _Kernel, program: MulticlassProgram, beta: Matrix, tol: float, limit: int
 ) -> MulticlassSolution:
     """Solve with the constants given, ½ρ Σ_c (Σ_i β_ic)² taken off, and move them by ρ Σ_i β_ic, over and over.
@@ -204,7 +204,7 @@ def _climb_with_constants(
     b, steps, idle = at.intercept, 0, 0
     while best.gap > tol and steps < limit and idle < _IDLE:
         inner = _SHARE * min(max(best.gap, tol), 1.0)
-        found = kernel.climb(program.given(b), at.beta.copy(), at.values, inner, limit - steps, rho)
+        found = kernel.maximise(program.given(b), at.beta.copy(), at.values, inner, limit - steps, rho)
         steps += found.n_iter
         b = b + rho * found.beta.sum(axis=0)
         at = certified(program.balanced(found.beta), b, steps)
@@ -217,7 +217,7 @@ def _climb_with_constants(
 # Kernels in arrays ---------------------------------------------------------------------------------------------------
 
 
-class SampleSMO:
+class BlockAscent:
     """Coefficients and slopes of some samples, both changed in place.
 
     Parameters
@@ -242,11 +242,11 @@ class SampleSMO:
         self.loops = _numba_multiclass
         self.K = K if K.ndim == 3 else K[np.newaxis]
         self.program, self.beta, self.residual, self.shift = program, beta, residual, float(shift)
-        self.bounds = program.labels.astype(np.int64), program.sample_C, program.tops
+        self.bounds = program.labels.astype(np.int64), program.sample_C, program.own_upper
 
     def run_smo(self, least: int, enough: float = 0.0) -> int:
         """Take at least so many steps, if no violation is above `enough` sooner, and return how many."""
-        rounds = self.loops.ascend_in_rounds
+        rounds = self.loops.maximise_in_rounds
         state = self.K, self.shift, *self.bounds, self.beta, self.residual
         return int(rounds(*state, _VISITED, _REPEATS, least, enough))
 
@@ -256,7 +256,7 @@ class SampleSMO:
 
 
 class _WholeMatrix:
-    """The state of one solve: a climb of all samples, and how it is certified."""
+    """The state of one solve: the ascent of all samples, and how it is certified."""
 
     def __init__(
         self, K: NDArray[Any], program: MulticlassProgram, beta: Matrix, values: Matrix | None, shift: float
@@ -267,7 +267,7 @@ class _WholeMatrix:
         self.trusted = values is not None
         values = class_products(K, beta) if values is None else values
         residual = np.ascontiguousarray(self.target - (values + shift * beta.sum(axis=0)).T)
-        self.samples = SampleSMO(K, program, beta, residual, shift)
+        self.samples = BlockAscent(K, program, beta, residual, shift)
         self.newton = DampedNewton()
         self.n_iter = self.n_runs = 0
 
@@ -315,7 +315,7 @@ def solve_multiclass_working_set(
     max_iter: int | None = None,
     values: Matrix | None = None,
     *,
-    options: Options | None = None,
+    options: RoundOptions | None = None,
 ) -> MulticlassSolution:
     """Solve a multi-class dual for a kernel that is known by its products and by blocks of a few thousand samples.
 
@@ -329,25 +329,25 @@ def solve_multiclass_working_set(
         One kernel for all classes, or one for each.
     program, warm_start, tol, max_iter, values
         As in `solve_multiclass`.
-    options : Options, optional
+    options : RoundOptions, optional
         How rounds are taken.
     """
     kind = np.float32 if tol >= _SINGLE else np.float64
     options = OPTIONS if options is None else options
 
-    def climb(some: MulticlassProgram, beta: Matrix, f: Matrix | None, gap: float, most: int, shift: float) -> Any:
-        rounds = SeveralOutputs(gram, some, beta, f, options, kind, shift)
+    def maximise(some: MulticlassProgram, beta: Matrix, f: Matrix | None, gap: float, most: int, shift: float) -> Any:
+        rounds = MultiOutput(gram, some, beta, f, options, kind, shift)
         return rounds.solve(gap, lambda: rounds.n_iter >= most)
 
     def products(beta: Matrix) -> Matrix:
         return np.asarray(gram.products(beta, exact=True))
 
-    kernel = _Kernel(climb, products, float(gram.diagonal().mean()))
+    kernel = _Kernel(maximise, products, float(gram.diagonal().mean()))
     limit = step_limit(program.n_samples) if max_iter is None else max_iter
     return _solve(kernel, program, warm_start, tol, limit, values)
 
 
-class SeveralOutputs(WorkingSet[Evaluation, MulticlassSolution]):
+class MultiOutput(WorkingSet[RoundState, MulticlassSolution]):
     """Rounds of the program with one output per class; β and the outputs K_c β_c are kept in this process.
 
     Parameters
@@ -360,7 +360,7 @@ class SeveralOutputs(WorkingSet[Evaluation, MulticlassSolution]):
         Feasible coefficients to start from.
     values : ndarray of shape (n, classes), optional
         Their outputs, if they are known; whoever gives them certifies the answer.
-    options : Options
+    options : RoundOptions
         How rounds are taken.
     dtype : dtype
         Precision of the blocks, to begin with.
@@ -376,7 +376,7 @@ class SeveralOutputs(WorkingSet[Evaluation, MulticlassSolution]):
         program: MulticlassProgram,
         beta: Matrix,
         values: Matrix | None = None,
-        options: Options = OPTIONS,
+        options: RoundOptions = OPTIONS,
         dtype: Any = np.float64,
         shift: float = 0.0,
     ) -> None:
@@ -387,7 +387,7 @@ class SeveralOutputs(WorkingSet[Evaluation, MulticlassSolution]):
         self.beta, self.trusted, self.dtype, self.shift = beta, values is not None, dtype, shift
         self.size = max(1, min(gram.block_samples, options.largest)) if options.size is None else options.size
         self.target = program.target
-        self.labels, self.tops = program.labels.astype(np.int64), program.tops
+        self.labels, self.own_upper = program.labels.astype(np.int64), program.own_upper
         # Among samples with the same to gain, chance chooses: the first of them may all be of one class.
         self.order = np.random.RandomState(0).permutation(program.n_samples)
         self.newton = DampedNewton()
@@ -398,9 +398,9 @@ class SeveralOutputs(WorkingSet[Evaluation, MulticlassSolution]):
         out = self.gram.products(self.beta, exact=True) if self.beta.any() else np.zeros_like(self.beta)
         return np.asarray(out + self.shift * self.beta.sum(axis=0))
 
-    def evaluate(self) -> Evaluation:
+    def evaluate(self) -> RoundState:
         at = certify_multiclass(self.program, self.beta, self.values, self.n_iter)
-        return Evaluation(np.nan, at.objective, at.gap)
+        return RoundState(np.nan, at.objective, at.gap)
 
     def certified(self) -> MulticlassSolution:
         if not self.trusted:
@@ -415,13 +415,13 @@ class SeveralOutputs(WorkingSet[Evaluation, MulticlassSolution]):
         self.dtype = np.float64
         return True
 
-    def advance(self, at: Evaluation, tol: float, idle: bool) -> Evaluation | None:
+    def advance(self, at: RoundState, tol: float, idle: bool) -> RoundState | None:
         return self.evaluate() if self.round(idle) else None
 
     def round(self, idle: bool = False) -> int:
         """Solve the problem of those with most to gain, everybody else standing still; return the steps taken."""
         residual = np.ascontiguousarray((self.target - self.values).T)
-        violation = self.loops.violations(self.beta, residual, self.labels, self.program.sample_C, self.tops)
+        violation = self.loops.violations(self.beta, residual, self.labels, self.program.sample_C, self.own_upper)
         free: NDArray[np.bool_] = np.any(free_coefficients(self.program, self.beta), axis=1)
         which, everybody = self._working_set(violation, free)
         if len(which) == 0:
@@ -435,11 +435,11 @@ class SeveralOutputs(WorkingSet[Evaluation, MulticlassSolution]):
         return steps
 
     def _move(self, which: NDArray[np.intp], residual: Matrix, enough: float, n_newton: int) -> int:
-        """Climb with these samples, bring everybody's outputs up to date, and return the steps taken."""
+        """Maximise over these samples, bring everybody's outputs up to date, and return the steps taken."""
         beta = self.beta[which]
         slopes = np.ascontiguousarray(residual[:, which])
-        climb = SampleSMO(self._block(which), self.program.part(which), beta, slopes, self.shift)
-        steps = self._climb(climb, enough, n_newton)
+        samples = BlockAscent(self._block(which), self.program.part(which), beta, slopes, self.shift)
+        steps = self._maximise(samples, enough, n_newton)
         change = np.zeros_like(self.beta)
         change[which] = beta - self.beta[which]
         self.beta[which] = beta
@@ -448,14 +448,14 @@ class SeveralOutputs(WorkingSet[Evaluation, MulticlassSolution]):
         self.n_rounds += 1
         return steps
 
-    def _climb(self, climb: SampleSMO, enough: float, n_newton: int) -> int:
-        """Climb until no violation is above `enough`, with so many Newton steps at most; return the steps taken."""
-        most = self.options.steps * len(climb.beta)
-        last = taken = climb.run_smo(most, enough)
+    def _maximise(self, samples: BlockAscent, enough: float, n_newton: int) -> int:
+        """Take steps until no violation is above `enough`, with so many Newton steps at most; return how many."""
+        most = self.options.steps * len(samples.beta)
+        last = taken = samples.run_smo(most, enough)
         for _ in range(n_newton):
-            if last < most or climb.newton_step(self.newton) <= 0.0:
+            if last < most or samples.newton_step(self.newton) <= 0.0:
                 break
-            last = climb.run_smo(most, enough)
+            last = samples.run_smo(most, enough)
             taken += last
         return taken
 

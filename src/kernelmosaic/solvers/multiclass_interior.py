@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dgetrf, dgetrs
 
 from kernelmosaic.solvers import lapack
+from kernelmosaic.solvers.interior_point import SHORT, centring, longest_step
 from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram, MulticlassSolution, certify_multiclass
 from kernelmosaic.solvers.program import Vector
 
 #: Most steps.
 _MOST = 80
-#: How much of the way to the nearest bound a step may take.
-_INSIDE = 0.995
 #: Relative to the mean diagonal and the margins: what is added to the diagonals, so that a step along which neither the
 #: kernel nor the barrier bends the value is short; and less, which rounding bears less often, if these are too short.
 _JITTERS = 1e-10, 1e-13
@@ -59,7 +58,7 @@ def solve_interior(
     K = K if K.ndim == 3 else K[np.newaxis]
     counted = np.flatnonzero(program.sample_C > 0)
     # Constants keep the coefficients of a class without samples at zero.
-    present = program.prices > 0 if program.constants else np.ones(program.n_classes, dtype=bool)
+    present = program.class_C > 0 if program.constants else np.ones(program.n_classes, dtype=bool)
     classes = np.flatnonzero(present)
 
     def certified(x: Matrix, b: Vector, n_iter: int) -> MulticlassSolution:
@@ -178,10 +177,10 @@ class _State:
         def solved(right: Matrix, sums: Vector, totals: Vector) -> tuple[Matrix, Vector, Vector]:
             alone = _times(inverses, right)
             missing = np.concatenate([alone.sum(axis=1) - sums, (alone.sum(axis=0) - totals)[:free]])
-            pulls = dgetrs(lu, pivots, missing)[0]
-            b = np.concatenate([pulls[n:], np.zeros(k - free)])
-            pulled = _times(inverses, pulls[:n, np.newaxis] + b)
-            return alone - pulled, pulls[:n], b
+            multipliers = dgetrs(lu, pivots, missing)[0]
+            b = np.concatenate([multipliers[n:], np.zeros(k - free)])
+            answer = _times(inverses, multipliers[:n, np.newaxis] + b)
+            return alone - answer, multipliers[:n], b
 
         def direction(right: Matrix, refined: int = _REFINED) -> tuple[Matrix, Vector, Vector]:
             sums, totals = -self.x.sum(axis=1), -self.x.sum(axis=0)
@@ -195,27 +194,21 @@ class _State:
         dx, _, _ = direction(slopes, refined=0)
         below, above = -self.below - self.below * dx / a, -self.above + self.above * dx / e
         mu = float(np.sum(self.below * a) + np.sum(self.above * e)) / (2 * n * k)
-        size = self._reach(dx, below, above, 1.0)
+        size = min(1.0, longest_step((a, dx), (e, -dx), (self.below, below), (self.above, above)))
         after = np.sum((self.below + size * below) * (a + size * dx))
         after += np.sum((self.above + size * above) * (e - size * dx))
-        centre = mu * (float(after) / (2 * n * k) / mu) ** 3
+        centre = centring(mu, float(after) / (2 * n * k))
         low, high = centre - dx * below, centre + dx * above
         dx, dnu, db = direction(slopes + low / a - high / e)
         below = low / a - self.below - self.below * dx / a
         above = high / e - self.above + self.above * dx / e
-        size = self._reach(dx, below, above, _INSIDE)
+        size = min(1.0, SHORT * longest_step((a, dx), (e, -dx), (self.below, below), (self.above, above)))
         if not (np.isfinite(size) and np.all(np.isfinite(dx)) and np.all(np.isfinite(dnu)) and mu > 0):
             return False
         self.x = self.x + size * dx
         self.below, self.above = self.below + size * below, self.above + size * above
         self.nu, self.b = self.nu + size * dnu, self.b + size * db
         return bool(np.all(self.x > self.lower) and np.all(self.x < self.upper))
-
-    def _reach(self, dx: Matrix, below: Matrix, above: Matrix, share: float) -> float:
-        """Return how much of a step may be taken, at most all of it."""
-        pairs = ((self.x - self.lower, dx), (self.upper - self.x, -dx), (self.below, below), (self.above, above))
-        ratios = [np.min(np.where(change < 0, -room / change, np.inf)) for room, change in pairs]
-        return min(1.0, share * float(min(ratios)))
 
 
 def _times(K: NDArray[np.float64], x: Matrix) -> Matrix:

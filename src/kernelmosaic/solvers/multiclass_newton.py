@@ -1,6 +1,6 @@
 """Newton's method for the multi-class program: steps of all free coefficients, and the curvature in the weights.
 
-Both eliminate the free coefficients of every class from one system; see `Elimination`.
+Both eliminate the free coefficients of every class from one system; see `SchurSystem`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _LEAST_NOISE = 1e-12
 
 def free_coefficients(program: MulticlassProgram, beta: Matrix) -> NDArray[np.bool_]:
     """Tell which coefficients may move both ways; one alone in its sample may not, since a sample's sum to zero."""
-    sample_C, tops = program.sample_C[:, np.newaxis], program.tops[:, np.newaxis]
+    sample_C, own_upper = program.sample_C[:, np.newaxis], program.own_upper[:, np.newaxis]
     near = _NEAR * sample_C
     own = np.zeros(beta.shape, dtype=bool)
     own[np.arange(len(beta)), program.labels] = True
-    free = np.where(own, (beta > near) & (beta < tops - near), (beta < -near) & (beta > near - sample_C))
+    free = np.where(own, (beta > near) & (beta < own_upper - near), (beta < -near) & (beta > near - sample_C))
     return np.asarray(free & (free.sum(axis=1) > 1)[:, np.newaxis])
 
 
@@ -87,7 +87,7 @@ def multiclass_curvature(
     blocks = FreeBlocks.of(K, shared)
     sides = P + program.constants
     dtype = np.dtype(np.float32) if single and blocks.scale < _LARGEST_SINGLE else blocks.dtype
-    system = Elimination(len(shared), k * sides, dtype, blocks.scale)
+    system = SchurSystem(len(shared), k * sides, dtype, blocks.scale)
     given = np.arange(len(beta)) if rows is None else rows
 
     def right(c: int, at: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -105,13 +105,13 @@ def _without_constants(H: NDArray[np.float64], k: int, P: int) -> NDArray[np.flo
     """Eliminate the last of every class's right-hand sides; those of all classes together are none."""
     last = np.arange(k) * (P + 1) + P
     others = np.delete(np.arange(k * (P + 1)), last)
-    pull = H[np.ix_(others, last)]
-    least = np.linalg.lstsq(H[np.ix_(last, last)], pull.T, rcond=_RANK)[0]
-    return np.asarray(H[np.ix_(others, others)] - pull @ least)
+    coupling = H[np.ix_(others, last)]
+    least = np.linalg.lstsq(H[np.ix_(last, last)], coupling.T, rcond=_RANK)[0]
+    return np.asarray(H[np.ix_(others, others)] - coupling @ least)
 
 
 def eliminate(
-    system: Elimination,
+    system: SchurSystem,
     blocks: FreeBlocks,
     free: NDArray[np.bool_],
     shared: NDArray[np.intp],
@@ -182,7 +182,7 @@ class FreeBlocks:
         return A
 
 
-class Elimination:
+class SchurSystem:
     """What the classes add up to: their own answers, and what the samples with free coefficients share.
 
     Parameters
@@ -224,17 +224,17 @@ class Elimination:
 
     def direction(self) -> NDArray[np.float64]:
         """Return the answers to one right-hand side a class, of shape (n_shared, classes), the samples' sums kept."""
-        pulled = self._solve(self.inverses, self.answers.sum(axis=1))
+        multipliers = self._solve(self.inverses, self.answers.sum(axis=1))
         out = self.answers.astype(np.float64)
         for c, (at, A) in self.kept.items():
             (symv,) = get_blas_funcs(["symv"], [A])
-            out[at, c] -= symv(1.0, A.T, pulled[at])
+            out[at, c] -= symv(1.0, A.T, multipliers[at])
         return out
 
     def curvature(self) -> NDArray[np.float64]:
         """Return that of all right-hand sides, the samples' sums kept."""
-        pulled = self._solve(self.inverses, self.answers)
-        return np.asarray(self.H - self.answers.T @ pulled, dtype=np.float64)
+        multipliers = self._solve(self.inverses, self.answers)
+        return np.asarray(self.H - self.answers.T @ multipliers, dtype=np.float64)
 
     def _solve(self, A: NDArray[Any], right: NDArray[Any], least: float = 0.0) -> NDArray[Any]:
         """Solve with A, of which the lower half is given and overwritten by its factor."""
@@ -294,7 +294,7 @@ class DampedNewton:
         some = program.part(shared)
         with one_blas_thread():
             step = self._direction(K, free, shared, residual, shift)
-            step *= _reach(some, beta[shared], step)[:, np.newaxis]
+            step *= _longest_steps(some, beta[shared], step)[:, np.newaxis]
             moves = _products(K, shared, step) + shift * step.sum(axis=0)[:, np.newaxis]
         slope = float(np.sum(residual[:, shared].T * step))
         bend = float(np.sum(moves[:, shared].T * step))
@@ -316,7 +316,7 @@ class DampedNewton:
     ) -> NDArray[np.float64]:
         """Return the step to the damped maximum, of shape (n_shared, classes); zeros if rounding is in the way."""
         blocks = replace(FreeBlocks.of(K, shared), shift=shift)
-        system = Elimination(len(shared), free.shape[1], blocks.dtype, blocks.scale, self.damping)
+        system = SchurSystem(len(shared), free.shape[1], blocks.dtype, blocks.scale, self.damping)
         try:
             eliminate(system, blocks, free, shared, lambda c, at: residual[c, at][:, np.newaxis])
             step = system.direction()
@@ -328,11 +328,11 @@ class DampedNewton:
         return step
 
 
-def _reach(program: MulticlassProgram, beta: Matrix, step: NDArray[np.float64]) -> NDArray[np.float64]:
+def _longest_steps(program: MulticlassProgram, beta: Matrix, step: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return how much of its step each sample can take, at most all of it."""
     own = np.arange(len(beta)), program.labels
     lower, upper = np.tile(-program.sample_C[:, np.newaxis], beta.shape[1]), np.zeros(beta.shape)
-    lower[own], upper[own] = 0.0, program.tops
+    lower[own], upper[own] = 0.0, program.own_upper
     room, size = np.where(step > 0, upper - beta, beta - lower), np.abs(step)
     share = np.divide(room, size, out=np.ones_like(room), where=size > room)
     return np.asarray(share.min(axis=1))

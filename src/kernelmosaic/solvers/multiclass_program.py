@@ -67,7 +67,7 @@ class MulticlassProgram:
         return T
 
     @property
-    def tops(self) -> Vector:
+    def own_upper(self) -> Vector:
         """How large the coefficient of a sample's own class may become."""
         return self.sample_C * (self.n_classes - 1) if self.pairwise else self.sample_C
 
@@ -138,49 +138,49 @@ class MulticlassProgram:
                 :, np.newaxis
             ]
         out = -others
-        out[rows, self.labels] = np.minimum(others.sum(axis=1), self.tops)
+        out[rows, self.labels] = np.minimum(others.sum(axis=1), self.own_upper)
         return out
 
     # Constants -------------------------------------------------------------------------------------------------------
 
     @property
-    def prices(self) -> Vector:
+    def class_C(self) -> Vector:
         """What the samples of each class may have as coefficients at most, one slack each, in sum."""
         return np.asarray(np.bincount(self.labels, self.sample_C, self.n_classes), dtype=np.float64)
 
     def balanced(self, beta: Matrix) -> Matrix:
         """Return a feasible point near a feasible β at which every class's coefficients sum to zero, up to rounding.
 
-        The surplus of the classes is moved between coefficients of the same sample that have room, by the squares of
+        The excess of the classes is moved between coefficients of the same sample that have room, by the squares of
         their room, so that none leaves its bounds by much. What then is left makes all coefficients smaller.
         """
         rows, beta = np.arange(self.n_samples), beta.copy()
         # The coefficients of a class without samples are all of one sign.
-        beta[:, self.prices == 0.0] = 0.0
+        beta[:, self.class_C == 0.0] = 0.0
         beta[rows, self.labels] = 0.0
         beta[rows, self.labels] = -beta.sum(axis=1)
         lower, upper = np.tile(-self.sample_C[:, np.newaxis], self.n_classes), np.zeros(beta.shape)
-        lower[rows, self.labels], upper[rows, self.labels] = 0.0, self.tops
+        lower[rows, self.labels], upper[rows, self.labels] = 0.0, self.own_upper
         for _ in range(_MOVES):
-            surplus = beta.sum(axis=0)
-            if np.abs(surplus).max() <= _ROUNDING * np.abs(beta).sum():
+            excess = beta.sum(axis=0)
+            if np.abs(excess).max() <= _ROUNDING * np.abs(beta).sum():
                 return beta
             room = np.maximum(np.minimum(beta - lower, upper - beta), 0.0)
-            step = _exchange(surplus, room**2)
+            step = _exchange(excess, room**2)
             reach = np.divide(room, np.abs(step), out=np.ones_like(room), where=np.abs(step) > room)
             beta = self.feasible(beta + float(reach.min()) * step)
         return self._shrunk(beta)
 
     def _shrunk(self, beta: Matrix) -> Matrix:
         """Return t β plus, in the coefficients of each class's own samples, what its sum still lacks, t near one."""
-        surplus, prices = beta.sum(axis=0), self.prices
-        surplus -= surplus.mean()
-        lack, excess = np.maximum(-surplus, 0.0), np.maximum(surplus, 0.0)
+        excess, class_C = beta.sum(axis=0), self.class_C
+        excess -= excess.mean()
+        lack, excess = np.maximum(-excess, 0.0), np.maximum(excess, 0.0)
         if not excess.sum() > 0.0:
             return beta
-        t = float(np.min(np.divide(prices, prices + lack, out=np.ones_like(prices), where=prices > 0)))
+        t = float(np.min(np.divide(class_C, class_C + lack, out=np.ones_like(class_C), where=class_C > 0)))
         # The own samples of each class that lacks something take it, each by its price, from those with too much.
-        size = t * np.divide(lack, prices, out=np.zeros_like(prices), where=prices > 0)[self.labels] * self.sample_C
+        size = t * np.divide(lack, class_C, out=np.zeros_like(class_C), where=class_C > 0)[self.labels] * self.sample_C
         out = t * beta - np.outer(size, excess / excess.sum())
         out[np.arange(self.n_samples), self.labels] += size
         return self.feasible(out)
@@ -209,26 +209,26 @@ class MulticlassProgram:
             ends, starts = own.max(axis=1, initial=-np.inf), np.maximum(rest, 0.0) - others[:, c]
             falling = self.sample_C[members]
         # As the constant grows by t, members' slacks fall until t is at their end, others' rise from their start on.
-        knots, prices = np.concatenate([ends, starts]), np.concatenate([falling, self.sample_C[~members]])
-        order = np.argsort(knots[prices > 0])
-        knots, prices = knots[prices > 0][order], prices[prices > 0][order]
+        knots, costs = np.concatenate([ends, starts]), np.concatenate([falling, self.sample_C[~members]])
+        order = np.argsort(knots[costs > 0])
+        knots, costs = knots[costs > 0][order], costs[costs > 0][order]
         # The slope before the first knot and after each.
-        slopes = np.concatenate([[0.0], np.cumsum(prices)]) - falling.sum()
-        noise = _NOISE * float(prices.sum())
+        slopes = np.concatenate([[0.0], np.cumsum(costs)]) - falling.sum()
+        noise = _NOISE * float(costs.sum())
         ends = np.concatenate([[-np.inf], knots, [np.inf]])
         low, high = ends[np.searchsorted(slopes, -noise)], ends[np.searchsorted(slopes, noise, side="right")]
         return float(b[c] + np.clip(0.0, low, high))
 
 
-def _exchange(surplus: Vector, weight: Matrix) -> Matrix:
-    """Return the step that takes the surplus off the classes' sums and is least in Σ step²/weight, samples' sums kept.
+def _exchange(excess: Vector, weight: Matrix) -> Matrix:
+    """Return the step that takes the excess off the classes' sums and is least in Σ step²/weight, samples' sums kept.
 
     It is −weight ∘ (u_c − the sample's mean of u), where u, one number per class, solves a system of the classes.
     """
     total = weight.sum(axis=1)
     share = np.divide(weight, total[:, np.newaxis], out=np.zeros_like(weight), where=total[:, np.newaxis] > 0)
     L = np.diag(weight.sum(axis=0)) - weight.T @ share
-    u = np.linalg.lstsq(L, surplus, rcond=None)[0]
+    u = np.linalg.lstsq(L, excess, rcond=None)[0]
     return np.asarray(-weight * (u - (share @ u)[:, np.newaxis]))
 
 

@@ -1,4 +1,4 @@
-"""Climbing by steps of one coefficient or two: what sequential minimal optimisation does between certificates."""
+"""Steps of one coefficient or two: what sequential minimal optimisation does between certificates."""
 
 from __future__ import annotations
 
@@ -8,66 +8,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.backend import TINY
-from kernelmosaic.solvers.program import FLAT, Vector
+from kernelmosaic.solvers.program import FLAT, Program, Vector
 
 #: Steps in this process that NumPy takes before loading Numba pays, which takes half a second, or two to compile.
 _WORTH_COMPILING = 30_000
 
 
-def ascend_pairs(
-    K: NDArray[Any],
-    ridge: Vector,
-    beta: Vector,
-    residual: Vector,
-    lower: Vector,
-    upper: Vector,
-    epsilon: float,
-    tolerance: float,
-    max_steps: int,
+def maximise(
+    K: NDArray[Any], program: Program, beta: Vector, residual: Vector, tolerance: float, max_steps: int
 ) -> tuple[int, float]:
-    """Move pairs of coefficients, keeping their sum, until no pair climbs steeper than the tolerance.
+    """Move pairs of coefficients, or single ones if their sum is free, until none rises steeper than the tolerance.
 
-    beta and residual = t − Kβ − ρβ are updated in place. The pair is the steepest riser and the partner that promises
-    the largest gain to second order. Returns the steps taken and the steepness left.
+    beta and residual = t − Kβ − ρβ are updated in place; the program's target is not read. A pair is the steepest riser
+    and the partner that promises the largest gain to second order. Returns the steps taken and the steepness left.
     """
-    rising, falling = _shifts(beta, lower, upper, epsilon)
-    diagonal = np.diagonal(K) + ridge
-    given = K, diagonal, ridge, beta, residual, rising, falling, lower, upper, epsilon, tolerance, max_steps
-    steps = _climb(*given)
+    rising, falling = program.slopes(beta, np.zeros(len(beta)))  # what shifts the residual
+    given = K, np.diagonal(K) + program.ridge, program.ridge, beta, residual, rising, falling
+    bounds = program.lower, program.upper, program.epsilon
+    if program.total is None:
+        from kernelmosaic.solvers._numba_smo import maximise_singles
+
+        steps = int(maximise_singles(*given, *bounds, tolerance, max_steps))
+    else:
+        steps = _take_pairs(*given, *bounds, tolerance, max_steps)
     with np.errstate(invalid="ignore"):  # whoever reads the residual refuses what is no number
-        left = (residual + rising).max(initial=-np.inf) - (residual + falling).min(initial=np.inf)
-    return steps, max(float(left), 0.0)
-
-
-def ascend_singles(
-    K: NDArray[Any],
-    ridge: Vector,
-    beta: Vector,
-    residual: Vector,
-    lower: Vector,
-    upper: Vector,
-    epsilon: float,
-    tolerance: float,
-    max_steps: int,
-) -> tuple[int, float]:
-    """As `ascend_pairs`, one coefficient at a time, for programs whose sum is free."""
-    from kernelmosaic.solvers._numba_smo import climb_singles
-
-    rising, falling = _shifts(beta, lower, upper, epsilon)
-    diagonal = np.diagonal(K) + ridge
-    steps: int = climb_singles(
-        K, diagonal, ridge, beta, residual, rising, falling, lower, upper, epsilon, tolerance, max_steps
-    )
-    with np.errstate(invalid="ignore"):
-        left = max((residual + rising).max(initial=0.0), -(residual + falling).min(initial=0.0))
-    return steps, float(left)
-
-
-def _shifts(beta: Vector, lower: Vector, upper: Vector, epsilon: float) -> tuple[Vector, Vector]:
-    """Return the shifts of all slopes as β grows and as it shrinks."""
-    rising = np.where(beta >= upper, -np.inf, np.where(beta >= 0.0, -epsilon, epsilon))
-    falling = np.where(beta <= lower, np.inf, np.where(beta > 0.0, -epsilon, epsilon))
-    return rising, falling
+        highest, lowest = (residual + rising).max(initial=-np.inf), (residual + falling).min(initial=np.inf)
+    return steps, program.violation(float(highest), float(lowest))
 
 
 class _PairSteps:
@@ -82,7 +48,7 @@ class _PairSteps:
     def __call__(self, K: NDArray[Any], *given: Any) -> int:
         if len(K) > TINY or self.taken > _WORTH_COMPILING:
             return self.compiled(K, *given)
-        steps = climb_pairs(K, *given)
+        steps = maximise_pairs(K, *given)
         self.taken += steps
         return steps
 
@@ -91,14 +57,14 @@ class _PairSteps:
         from kernelmosaic.solvers import _numba_smo
 
         self.taken = _WORTH_COMPILING + 1
-        keys, loop = np.empty(_numba_smo.STRIP), cast(Any, _numba_smo.climb_pairs)
+        keys, loop = np.empty(_numba_smo.STRIP), cast(Any, _numba_smo.maximise_pairs)
         return int(loop(*given, keys, keys.view(np.int64)))
 
 
-_climb = _PairSteps()
+_take_pairs = _PairSteps()
 
 
-def climb_pairs(
+def maximise_pairs(
     K: NDArray[Any],
     diagonal: Vector,
     ridge: Vector,
@@ -112,9 +78,9 @@ def climb_pairs(
     tolerance: float,
     max_steps: int,
 ) -> int:
-    """Take the steps of `ascend_pairs`, given the shifts of the slopes, and return how many.
+    """Take the steps of `maximise` for pairs, given the shifts of the slopes, and return how many.
 
-    `_numba_smo.climb_pairs` does the same in the same order, and rounds alike.
+    `_numba_smo.maximise_pairs` does the same in the same order, and rounds alike.
     """
     if len(beta) == 0:
         return 0
@@ -145,7 +111,7 @@ def climb_pairs(
             np.divide(keys, curvatures, out=keys)
             j = int(keys.argmax())
             if not keys[j] > 0.0 or drops[j] <= tolerance:
-                # The best partner need not be the lowest one, and only the lowest one ends the climb.
+                # The best partner need not be the lowest one, and only the lowest one ends the loop.
                 j = int(slopes.argmin())
                 if slopes[j] == np.inf or steepest - slopes[j] <= tolerance or i == j:
                     return step

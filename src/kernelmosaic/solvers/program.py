@@ -21,7 +21,7 @@ FLAT = 1e-12
 #: Relative to the sizes summed: a sum of coefficients this near to the total meets it up to rounding.
 _ROUNDING = 1e-12
 #: With more samples than this the best intercept is first looked for among those of about so many, ...
-_MANY, _RULER = 4000, 1000
+_MANY, _SAMPLED = 4000, 1000
 #: ... this far to both sides of where these few would have it; or by so many Newton steps from there, if every sample
 #: has a ridge and the sum is steep there.
 _NEARBY, _STEPS = 8, 40
@@ -118,6 +118,42 @@ class Program:
             return np.inf
         return require_finite(quadratic + float(self._loss(u, residual, intercept)))
 
+    # Where β may move, by the residual t − Kβ − ρβ --------------------------------------------------------------------
+
+    def slopes(self, beta: Any, residual: Any) -> tuple[Any, Any]:
+        """Return the slopes of the objective as each β grows and as it shrinks; infinite where the box forbids it."""
+        xp, e = backend_of(beta).xp, self.epsilon
+        rising = xp.where(beta < self.upper, residual - xp.where(beta >= 0, e, -e), -np.inf)
+        falling = xp.where(beta > self.lower, residual - xp.where(beta > 0, e, -e), np.inf)
+        return rising, falling
+
+    def violation(self, highest: float, lowest: float) -> float:
+        """Return the slope of the steepest step, from the largest slope of a rise and the least of a fall."""
+        return max(highest, -lowest, 0.0) if self.total is None else max(highest - lowest, 0.0)
+
+    def free(self, beta: Any) -> Any:
+        """Return the samples whose coefficient may move both ways to first order."""
+        inside = (beta > self.lower) & (beta < self.upper)
+        return backend_of(beta).nonzero(inside & (beta != 0) if self.epsilon else inside)
+
+    def sign_limits(self, rows: Any, beta: Any) -> tuple[Any, Any]:
+        """Return the bounds of some samples within which none of their β changes its sign, where the slope jumps."""
+        xp, lower, upper = backend_of(beta).xp, self.lower[rows], self.upper[rows]
+        if not self.epsilon:
+            return lower, upper
+        lower = xp.where(beta > 0, xp.clip(lower, 0.0, None), lower)
+        return lower, xp.where(beta < 0, xp.clip(upper, None, 0.0), upper)
+
+    def value_noise(self, beta: Any, diagonal: Any, dtype: Any) -> float:
+        """Return what a value of zero may come out as where K, of this diagonal, is known up to its type's rounding.
+
+        It is asked of programs with t = 0. Their value is never positive, so zero is the best there is, and a one-class
+        machine whose samples surround the origin reaches it. No relative gap to zero is ever small.
+        """
+        if self.target.any():
+            return 0.0
+        return float(np.finfo(dtype).eps) * float(np.sqrt(self.n_samples)) * float(diagonal @ beta**2)
+
     # What bounds the value when Kβ is known up to rounding -----------------------------------------------------------
 
     def worst_losses(self, values: Vector, intercept: float, error: Vector) -> Vector:
@@ -168,11 +204,11 @@ class Program:
         """Return the first and the last best intercept for z = t − Kβ: where Σu, which falls with it, is the total."""
         if len(z) <= _MANY and backend_of(z) is NUMPY:
             return self._exact_intercepts(z)
-        ruler, guess = self._ruler(z)
+        knots, guess = self._sampled_knots(z)
         root = self._nearest_intercept(z, guess) if self.has_ridge_everywhere else None
         if root is not None:
             return root, root
-        few, z, size = self._unsettled(z, ruler, guess)
+        few, z, size = self._undecided(z, knots, guess)
         return few._exact_intercepts(z, size)
 
     def _exact_intercepts(self, z: Vector, apart: float = 0.0) -> tuple[float, float]:
@@ -181,28 +217,28 @@ class Program:
         middles = np.concatenate([[knots[1] - 1.0], 0.5 * (knots[1:-2] + knots[2:-1]), [knots[-2] + 1.0]])
         segments = range(len(middles))
 
-        def reading(s: int) -> Any:
+        def argmax(s: int) -> Any:
             return self.conjugate_argmax(z - middles[s])
 
-        surplus = cache(lambda s: self._surplus(reading(s), apart))
-        left = bisect_left(segments, True, key=lambda s: surplus(s) <= 0)
-        if left < len(segments) and surplus(left) == 0 and not self._steepness(reading(left)):
-            right = bisect_left(segments, True, lo=left, key=lambda s: surplus(s) < 0)
+        excess = cache(lambda s: self._sum_excess(argmax(s), apart))
+        left = bisect_left(segments, True, key=lambda s: excess(s) <= 0)
+        if left < len(segments) and excess(left) == 0 and not self._sum_slope(argmax(left)):
+            right = bisect_left(segments, True, lo=left, key=lambda s: excess(s) < 0)
             return float(knots[left]), float(knots[right])
         for s in segments[max(left - 1, 0) : left + 1]:
-            steepness = self._steepness(reading(s))
-            root = middles[s] + surplus(s) / steepness if steepness > 0 else np.nan
+            slope = self._sum_slope(argmax(s))
+            root = middles[s] + excess(s) / slope if slope > 0 else np.nan
             if knots[s] <= root <= knots[s + 1]:
                 return float(root), float(root)
         return float(knots[left]), float(knots[left])
 
-    def _ruler(self, z: Any) -> tuple[Vector, float]:
+    def _sampled_knots(self, z: Any) -> tuple[Vector, float]:
         """Return the knots of evenly spaced samples, in order, and the best intercept of these."""
         backend = backend_of(z)
-        some = backend.index(np.arange(0, len(z), max(len(z) // _RULER, 1)))
+        some = backend.index(np.arange(0, len(z), max(len(z) // _SAMPLED, 1)))
         few, own = self.subsampled(some), backend.to_numpy(z[some])
-        ruler = np.sort(np.concatenate([own - self.epsilon, own + self.epsilon]))
-        return ruler, few.best_intercept(few.target - own)
+        knots = np.sort(np.concatenate([own - self.epsilon, own + self.epsilon]))
+        return knots, few.best_intercept(few.target - own)
 
     def _nearest_intercept(self, z: Any, intercept: float) -> float | None:
         """Return where Σu is the total, by Newton steps from nearby that keep to where it must be, or None.
@@ -212,33 +248,33 @@ class Program:
         low, high = -np.inf, np.inf
         for _ in range(_STEPS):
             u = self.conjugate_argmax(z - intercept)
-            surplus, steepness = self._surplus(u), self._steepness(u)
-            if not steepness:
+            excess, slope = self._sum_excess(u), self._sum_slope(u)
+            if not slope:
                 return None
-            if not surplus:
+            if not excess:
                 return float(intercept)
-            low, high = (intercept, high) if surplus > 0 else (low, intercept)
-            intercept += surplus / steepness
+            low, high = (intercept, high) if excess > 0 else (low, intercept)
+            intercept += excess / slope
             if not low < intercept < high:
                 intercept = 0.5 * (low + high)
             if not low < intercept < high:  # its own last digit moves the sum by more than the sum is known to
                 return float(intercept) if np.isfinite(intercept) else None
         return None
 
-    def _unsettled(self, z: Any, ruler: Vector, near: float) -> tuple[Program, Vector, float]:
+    def _undecided(self, z: Any, knots: Vector, near: float) -> tuple[Program, Vector, float]:
         """Return the program of the samples whose u depends on where the best intercept is, and their z, on the host.
 
         What the others add to the sum is taken off its total; their size, too, is returned, since it rounds the sum.
         """
         backend = backend_of(z)
-        guess = int(np.searchsorted(ruler, near))
+        guess = int(np.searchsorted(knots, near))
         low, high, step = guess - _NEARBY, guess + _NEARBY, _NEARBY
-        while low >= 0 and self._surplus(self.conjugate_argmax(z - ruler[min(low, len(ruler) - 1)])) <= 0:
+        while low >= 0 and self._sum_excess(self.conjugate_argmax(z - knots[min(low, len(knots) - 1)])) <= 0:
             low, step = low - step, 2 * step
-        while high < len(ruler) and self._surplus(self.conjugate_argmax(z - ruler[max(high, 0)])) >= 0:
+        while high < len(knots) and self._sum_excess(self.conjugate_argmax(z - knots[max(high, 0)])) >= 0:
             high, step = high + step, 2 * step
-        first = ruler[min(low, len(ruler) - 1)] if low >= 0 else -np.inf
-        last = ruler[max(high, 0)] if high < len(ruler) else np.inf
+        first = knots[min(low, len(knots) - 1)] if low >= 0 else -np.inf
+        last = knots[max(high, 0)] if high < len(knots) else np.inf
         with np.errstate(invalid="ignore"):
             over = z - self.epsilon - self.ridge * self.upper > last
             under = z + self.epsilon - self.ridge * self.lower < first
@@ -246,7 +282,7 @@ class Program:
         left = backend.nonzero(~(over | under | zero))
         settled = float(self.upper[over].sum() + self.lower[under].sum())
         size = float(abs(self.upper[over]).sum() + abs(self.lower[under]).sum())
-        few = replace(self._fetched(left), total=(self.total or 0.0) - settled)
+        few = self.take(left, self.target[left], (self.total or 0.0) - settled)
         return few, backend.to_numpy(z[left]), size
 
     def _knots(self, z: Vector) -> Vector:
@@ -257,16 +293,16 @@ class Program:
             knots.append(z[bends] + side - self.ridge[bends] * bound[bends])
         return np.unique(np.concatenate(knots))
 
-    def _surplus(self, u: Any, apart: float = 0.0) -> float:
+    def _sum_excess(self, u: Any, apart: float = 0.0) -> float:
         """Return by how much the conjugate's u sum to more than the total, 0 if only rounding tells them apart.
 
         `apart` is the size of what was already taken off the total.
         """
-        surplus = float(u.sum() - (self.total or 0.0))
+        excess = float(u.sum() - (self.total or 0.0))
         size = float(abs(u).sum()) + apart
-        return 0.0 if np.isfinite(size) and abs(surplus) <= _ROUNDING * size else surplus
+        return 0.0 if np.isfinite(size) and abs(excess) <= _ROUNDING * size else excess
 
-    def _steepness(self, u: Any) -> float:
+    def _sum_slope(self, u: Any) -> float:
         """Return how fast the sum of the conjugate's u falls as the intercept grows."""
         moving = (self.ridge > 0) & (u != 0) & (u > self.lower) & (u < self.upper)
         return float((1.0 / self.ridge[moving]).sum())
@@ -279,7 +315,7 @@ class Program:
         for _ in range(2):
             nearest = replace(self, target=beta, ridge=np.ones(self.n_samples), epsilon=0.0)
             clipped = nearest.conjugate_argmax(beta)
-            if self.total is None or nearest._surplus(clipped) == 0:
+            if self.total is None or nearest._sum_excess(clipped) == 0:
                 beta = clipped
             else:
                 beta = nearest.conjugate_argmax(beta - nearest.best_intercept(np.zeros(self.n_samples)))
@@ -293,14 +329,14 @@ class Program:
 
     def subsampled(self, rows: Any) -> Program:
         """Return the program of some samples in which each stands for as many as were left out beside it."""
-        share, few = self.n_samples / len(rows), self._fetched(rows)
+        share, few = self.n_samples / len(rows), self.take(rows, self.target[rows], self.total)
         return replace(few, lower=share * few.lower, upper=share * few.upper, ridge=few.ridge / share)
 
-    def _fetched(self, rows: Any) -> Program:
-        """Return the program of some samples, its vectors on the host."""
+    def take(self, rows: Any, target: Any, total: float | None) -> Program:
+        """Return the program of some samples with a target and a total of their own, its vectors on the host."""
         fetch = backend_of(self.target).to_numpy
-        vectors: dict[str, Any] = {name: fetch(getattr(self, name)[rows]) for name in _VECTORS}
-        return replace(self, **vectors)
+        lower, upper, ridge = (fetch(one[rows]) for one in (self.lower, self.upper, self.ridge))
+        return replace(self, target=fetch(target), lower=lower, upper=upper, ridge=ridge, total=total)
 
     def require_feasible(self) -> None:
         """Raise a ValueError unless some β within the box sums to the total."""

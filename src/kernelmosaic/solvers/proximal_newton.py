@@ -17,7 +17,7 @@ vectors live where the features do.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError
@@ -25,6 +25,7 @@ from scipy.linalg import LinAlgError
 from kernelmosaic.backend import backend_of
 from kernelmosaic.gram.factored import FactoredGram, Sweep
 from kernelmosaic.gram.linear import Cholesky
+from kernelmosaic.solvers.line_search import line_search
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify, relative_gap
 
 #: By how much a residual changes as it takes a coefficient from bound to bound in the first problem, as a share of the
@@ -40,8 +41,8 @@ _SOLVED = 0.1
 _CLOSED = 1e-9
 #: Steps after which interior points are faster.
 _MAX_ITER = 50
-#: Sufficient decrease in a line search, and the most halvings.
-_ARMIJO, _HALVINGS = 1e-4, 12
+#: Most halvings of a step: the value is piecewise quadratic, and parabolas lead too near.
+_HALVINGS = 11
 #: Relative to the coefficients' sizes: a sum this near to the total meets it.
 _MET = 1e-12
 
@@ -100,7 +101,8 @@ class ProximalNewton:
         moved = True
         while True:
             # Between steps β may miss the total, which the intercept prices; what is certified meets it.
-            dual = p.linear_value(self.beta) - 0.5 * float(self.pull @ self.pull) + self.intercept * self._missing()
+            quadratic = 0.5 * float(self.adjoint @ self.adjoint)
+            dual = p.linear_value(self.beta) - quadratic + self.intercept * self._missing()
             primal = 0.5 * float(self.w @ self.w) + float(p.losses(self.values, p.best_intercept(self.values)))
             gap = relative_gap(primal, dual)
             ends = not moved or self.n_iter >= _MAX_ITER
@@ -121,7 +123,7 @@ class ProximalNewton:
         self._look()
 
     def _look(self) -> None:
-        """Read β, its pull Zᵀβ and the curvature off the present w and its best intercept."""
+        """Read β, its adjoint Zᵀβ and the curvature off the present w and its best intercept."""
         self.intercept = self.softened.best_intercept(self.values)
         self._take(self._sweep(None, self.intercept))
 
@@ -129,13 +131,13 @@ class ProximalNewton:
         """Make the one pass of a step: from w and the intercept if there is no direction, else from its end."""
         p = self.program
         residual = self.softened.target - self.values - intercept
-        rule = Reading(p.epsilon, self.sigma)
+        rule = BoxRule(p.epsilon, self.sigma)
         return self.gram.sweep(direction, residual, rule, (p.lower, p.upper, p.ridge))
 
     def _take(self, seen: Sweep) -> None:
         p = self.softened
         self.beta: Any = p.conjugate_argmax(p.target - self.values - self.intercept)
-        self.pull, self.matrix = seen.pull, seen.matrix
+        self.adjoint, self.matrix = seen.pull, seen.matrix
         self.value = self._value(self.w, self.values, self.intercept)
 
     def _value(self, w: Any, values: Any, intercept: float) -> float:
@@ -148,7 +150,7 @@ class ProximalNewton:
     def _own_gap(self) -> float:
         """Return how far the present problem is from being solved."""
         apart = self.intercept - self.softened.best_intercept(self.values)
-        return 0.5 * float(((self.w - self.pull) ** 2).sum()) + abs(apart * self._missing())
+        return 0.5 * float(((self.w - self.adjoint) ** 2).sum()) + abs(apart * self._missing())
 
     def _certified(self) -> Solution:
         """Return the solution that w implies, its intercept being the best, so that β sums to the total."""
@@ -156,7 +158,7 @@ class ProximalNewton:
         if abs(self._missing()) > _MET * float(abs(self.beta).sum()):
             beta = p.conjugate_argmax(p.target - self.values - p.best_intercept(self.values))
             return certify(self.program, beta, self.gram.products(beta), self.n_iter)
-        return certify(self.program, self.beta, self.gram.products_given(self.beta, self.pull), self.n_iter)
+        return certify(self.program, self.beta, self.gram.products_given(self.beta, self.adjoint), self.n_iter)
 
     def _step(self) -> bool:
         """Take a Newton step from w and the intercept, cut where the value no longer falls; False if it never does."""
@@ -165,37 +167,37 @@ class ProximalNewton:
         except LinAlgError:  # overflown
             return False
         self.n_iter += 1
-        slope, missing = self.w - self.pull, self._missing()
+        slope, missing = self.w - self.adjoint, self._missing()
         steep = float(slope @ direction) + missing * turn
         if not steep < 0:
             return False
         # What the end of a whole step is worth, and all that the next step needs to know there, is one pass.
-        seen, intercept = self._sweep(direction, self.intercept + turn), self.intercept + turn
-        if self._move(direction, seen, 1.0, intercept, steep):
+        intercept = self.intercept + turn
+        seen = self._sweep(direction, intercept)
+
+        def end(size: float, intercept: float | None = None) -> _Point:
+            w, values = self.w + size * direction, self.values + size * seen.change
+            b = self.softened.best_intercept(values) if intercept is None else intercept
+            return _Point(self._value(w, values, b), w, values)
+
+        here = _Point(self.value, self.w, self.values)
+        whole = line_search(lambda size: end(size, intercept), here, steep, attempts=1)
+        found = whole or line_search(end, here, steep, attempts=_HALVINGS + 1, least=0.5)
+        if found is None:
+            return False
+        _, self.w, self.values = found[1]
+        if whole:
             self.intercept = intercept
             self._take(seen)
-            return True
-        for halvings in range(_HALVINGS):
-            size = 0.5**halvings
-            best = self.softened.best_intercept(self.values + size * seen.change)
-            if self._move(direction, seen, size, best, steep):
-                self._look()
-                return True
-        return False
-
-    def _move(self, direction: Any, seen: Sweep, size: float, intercept: float, steep: float) -> bool:
-        """Go so far along the direction, unless the value does not fall enough."""
-        w, values = self.w + size * direction, self.values + size * seen.change
-        falls = self._value(w, values, intercept) <= self.value + _ARMIJO * size * steep
-        if falls:
-            self.w, self.values = w, values
-        return falls
+        else:
+            self._look()
+        return True
 
     def _direction(self) -> tuple[Any, float]:
         """Return the Newton step of w and that of the intercept."""
         M = self.matrix()
         H, ones, total = M[:-1, :-1], M[:-1, -1], float(M[-1, -1])
-        slope, missing = self.w - self.pull, self._missing()
+        slope, missing = self.w - self.adjoint, self._missing()
         has_intercept = self.program.total is not None and total > 0
         if has_intercept:
             H = H - self.backend.xp.outer(ones, ones / total)
@@ -206,8 +208,16 @@ class ProximalNewton:
         return direction, -(missing + float(ones @ direction)) / total if has_intercept else 0.0
 
 
+class _Point(NamedTuple):
+    """The value of the present problem at weights of the features, and what these make of the samples."""
+
+    upper: float
+    w: Any
+    values: Any
+
+
 @dataclass(frozen=True)
-class Reading:
+class BoxRule:
     """Reads β and the curvature Θ off residuals, sample by sample, wherever the samples are."""
 
     epsilon: float

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.backend import TINY
-from kernelmosaic.solvers.free_block import free_newton_step, free_samples
-from kernelmosaic.solvers.pair_steps import ascend_pairs, ascend_singles
+from kernelmosaic.solvers.free_block import free_newton_step
+from kernelmosaic.solvers.pair_steps import maximise
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify, relative_gap
 
 
 @dataclass(frozen=True)
 class SMOOptions:
-    """When a climb by pairs takes larger steps.
+    """When a solve by pair steps takes larger ones.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ def solve_smo(
     program : Program
         The rest of the problem.
     warm_start : ndarray of shape (n,), optional
-        Any β, feasible or not: the nearest feasible point is where the climb starts.
+        Any β, feasible or not: the nearest feasible point is where the solve starts.
     tol : float
         The relative duality gap at which to stop.
     max_iter : int, optional
@@ -116,7 +116,6 @@ class SMOState:
     """The state of one solve: β, the residual t − Kβ − ρβ, and the steepness aimed at."""
 
     def __init__(self, K: NDArray[Any], program: Program, beta: Vector, options: SMOOptions) -> None:
-        self.ascend = ascend_singles if program.total is None else ascend_pairs
         self.K = K
         self.program = program
         self.beta = beta
@@ -130,7 +129,7 @@ class SMOState:
         self.violation = np.inf
 
     def solve(self, tol: float, limit: int) -> Solution:
-        """Climb until the certified gap is at most `tol`, the steps are used up, or rounding hides what is left."""
+        """Take steps until the certified gap is at most `tol`, they are used up, or rounding hides what is left."""
         steps, looks = max(self.program.n_samples, 1000), 0
         gap = self.gap()
         while True:
@@ -167,21 +166,14 @@ class SMOState:
             subtract_rows(self.K, rows, changes, self.residual)
         self.residual[rows] -= self.program.ridge[rows] * changes
 
-    def slopes(self) -> tuple[Vector, Vector]:
-        """Slopes of the objective as each β grows or shrinks; infinite where the box forbids it."""
-        p = self.program
-        rising = np.where(self.beta < p.upper, self.residual - np.where(self.beta >= 0, p.epsilon, -p.epsilon), -np.inf)
-        falling = np.where(self.beta > p.lower, self.residual - np.where(self.beta > 0, p.epsilon, -p.epsilon), np.inf)
-        return rising, falling
-
     def gap(self) -> float:
         """The relative gap with the intercept the slopes suggest: an upper bound, cheaper than the best intercept."""
         _require_numbers(self.residual)
-        rising, falling = self.slopes()
-        self.violation = self._violation(rising, falling)
+        rising, falling = self.program.slopes(self.beta, self.residual)
+        highest, lowest = float(rising.max()), float(falling.min())
+        self.violation = self.program.violation(highest, lowest)
         values = self.values()
         quadratic = 0.5 * float(self.beta @ values)
-        highest, lowest = float(rising.max()), float(falling.min())
         if self.program.total is None:
             intercept = 0.0
         elif np.isfinite(highest) and np.isfinite(lowest):
@@ -190,11 +182,6 @@ class SMOState:
             return np.inf
         dual = self.program.linear_value(self.beta) - quadratic
         return relative_gap(self.program.primal_value(quadratic, values, intercept), dual, self.noise())
-
-    def _violation(self, rising: Vector, falling: Vector) -> float:
-        if self.program.total is None:
-            return float(max(rising.max(), -falling.min(), 0.0))
-        return float(rising.max() - falling.min())
 
     def values(self) -> Vector:
         """Kβ, read off the residual."""
@@ -211,18 +198,10 @@ class SMOState:
         return certify(self.program, self.beta, self.values(), self.n_iter, self.noise())
 
     def noise(self) -> float:
-        """What a value of zero may come out as, K being known up to rounding only; asked of programs with t = 0.
-
-        Their value is never positive, so zero is the best there is, and a one-class machine whose samples surround the
-        origin reaches it. No relative gap to zero is ever small.
-        """
-        if self.program.target.any():
-            return 0.0
-        orthogonal = np.diagonal(self.K) @ self.beta**2
-        return float(np.finfo(self.K.dtype).eps * np.sqrt(self.program.n_samples) * orthogonal)
+        return self.program.value_noise(self.beta, np.diagonal(self.K), self.K.dtype)
 
     def aim(self, gap: float, tol: float) -> None:
-        """Choose the steepness to climb to next: the gap shrinks with it, so aim where the gap would be met."""
+        """Choose the steepness to reach next: the gap shrinks with it, so aim where the gap would be met."""
         if self.tolerance == np.inf:
             self.tolerance = 0.1 * self.violation
         elif self.violation <= self.tolerance:
@@ -248,7 +227,7 @@ class SMOState:
 
         Every time more is allowed: the problem has proved to be a hard one.
         """
-        free = free_samples(self.program, self.beta)
+        free = self.program.free(self.beta)
         flops = self.allowance * (self.n_iter - self.last_newton) * self.program.n_samples
         if len(free) > self.options.newton_free or len(free) ** 3 > flops:
             return gap
@@ -262,7 +241,7 @@ class SMOState:
         return self.gap()
 
     def run(self, max_steps: int) -> None:
-        steps = self._ascend(self.K, slice(None), self.residual, max_steps)
+        steps = self._maximise(self.K, slice(None), self.residual, max_steps)
         # No step taken although the aim was not met: rounding hides whatever is left to gain.
         scale = max(1.0, float(np.abs(self.residual).max(initial=0.0)))
         self.exhausted = steps == 0 and (self.violation > self.tolerance or self.tolerance < 1e-15 * scale)
@@ -271,26 +250,23 @@ class SMOState:
         """Samples that are not pinned to a bound by a slope beyond all slopes still in play."""
         if self.program.total is None:
             return np.arange(self.program.n_samples)
-        rising, falling = self.slopes()
+        rising, falling = self.program.slopes(self.beta, self.residual)
         pinned = ((rising == -np.inf) & (falling > rising.max())) | ((falling == np.inf) & (rising < falling.min()))
         return np.flatnonzero(~pinned)
 
     def run_alone(self, active: NDArray[np.intp], max_steps: int) -> None:
-        """Climb with the active samples on a copy of their block, then bring everyone's residual up to date."""
+        """Take steps of the active samples on a copy of their block, then bring everyone's residual up to date."""
         before = self.beta[active].copy()
         residual = self.residual[active].copy()
-        self._ascend(self.K[np.ix_(active, active)], active, residual, max_steps)
+        self._maximise(self.K[np.ix_(active, active)], active, residual, max_steps)
         changes = self.beta[active] - before
         moved = changes != 0
         self._subtract(active[moved], changes[moved])
 
-    def _ascend(self, K: NDArray[Any], samples: Any, residual: Vector, max_steps: int) -> int:
-        p = self.program
+    def _maximise(self, K: NDArray[Any], samples: Any, residual: Vector, max_steps: int) -> int:
+        part = self.program.take(samples, residual, self.program.total)
         beta = np.ascontiguousarray(self.beta[samples])
-        lower, upper, ridge = p.lower[samples], p.upper[samples], p.ridge[samples]
-        steps, self.violation = self.ascend(
-            K, ridge, beta, residual, lower, upper, p.epsilon, self.tolerance, max_steps
-        )
+        steps, self.violation = maximise(K, part, beta, residual, self.tolerance, max_steps)
         self.beta[samples] = beta
-        self.n_iter += int(steps)
-        return int(steps)
+        self.n_iter += steps
+        return steps

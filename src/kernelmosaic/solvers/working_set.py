@@ -2,8 +2,8 @@
 
 A round chooses the samples with most to gain, takes their block of the kernel, solves their problem alone, and brings
 everyone's outputs up to date with one product; Newton steps move all free coefficients at once. The certificate is that
-of the solvers that read the whole matrix, with Kβ as exact as the kernel knows it. `OneOutput` is the driver for the
-program of machines with one output; that for several classes is `multiclass.SeveralOutputs`.
+of the solvers that read the whole matrix, with Kβ as exact as the kernel knows it. `SingleOutput` is the driver for the
+program of machines with one output; that for several classes is `multiclass.MultiOutput`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,14 @@ from kernelmosaic.gram.linear import (
     rounding_jitter,
     rounding_share,
 )
-from kernelmosaic.solvers.free_block import free_samples
-from kernelmosaic.solvers.pair_steps import ascend_pairs, ascend_singles
+from kernelmosaic.solvers.pair_steps import maximise
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify, relative_gap
 from kernelmosaic.solvers.proximal_newton import ProximalNewton
 from kernelmosaic.solvers.smo import initial_point, solve_smo
 
 
 @dataclass(frozen=True)
-class Options:
+class RoundOptions:
     """How rounds are taken.
 
     Attributes
@@ -80,7 +79,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class RoundState:
     """Where a solve stands: the largest violation of optimality, the dual value and the gap."""
 
     violation: float
@@ -89,7 +88,7 @@ class Evaluation:
 
 
 Found = TypeVar("Found")
-At = TypeVar("At", bound=Evaluation)
+At = TypeVar("At", bound=RoundState)
 
 
 class WorkingSet(ABC, Generic[At, Found]):
@@ -101,11 +100,11 @@ class WorkingSet(ABC, Generic[At, Found]):
         The kernel.
     program : Program or MulticlassProgram
         The rest of the problem.
-    options : Options
+    options : RoundOptions
         How rounds are taken.
     """
 
-    def __init__(self, gram: Gram, program: Any, options: Options) -> None:
+    def __init__(self, gram: Gram, program: Any, options: RoundOptions) -> None:
         self.gram, self.program, self.options = gram, program, options
         self.n_iter = self.n_rounds = 0
 
@@ -135,7 +134,7 @@ class WorkingSet(ABC, Generic[At, Found]):
         options = self.options
         best: Found | None = None
         at = self.evaluate()
-        disappointed = idle = 0
+        n_certificates = idle = 0
         highest, least = -np.inf, np.inf
         while True:
             if not np.isfinite(at.dual):
@@ -146,15 +145,15 @@ class WorkingSet(ABC, Generic[At, Found]):
             pays = at.dual > highest + options.rounding * abs(highest) or at.gap < options.lower * least
             idle = 0 if pays else idle + 1
             highest, least = max(highest, at.dual), min(least, at.gap)
-            climbs = at.gap > tol and not exhausted() and idle < options.idle
-            there = self.advance(at, tol, idle > 0) if climbs else None
-            if there is not None:
-                at = there
+            goes_on = at.gap > tol and not exhausted() and idle < options.idle
+            reached = self.advance(at, tol, idle > 0) if goes_on else None
+            if reached is not None:
+                at = reached
                 continue
             solution = self.certified()
             best = solution if best is None or self.gap_of(solution) < self.gap_of(best) else best
-            disappointed += 1
-            if self.gap_of(best) <= tol or exhausted() or disappointed >= options.patience:
+            n_certificates += 1
+            if self.gap_of(best) <= tol or exhausted() or n_certificates >= options.patience:
                 return best
             if not self.increase_precision():
                 return best
@@ -191,7 +190,7 @@ def solve_working_set(
     tol: float = 1e-3,
     *,
     max_rounds: int = 10_000,
-    options: Options | None = None,
+    options: RoundOptions | None = None,
 ) -> Solution:
     """Solve the dual program to a relative duality gap of `tol`, the kernel staying where and as it is.
 
@@ -207,36 +206,35 @@ def solve_working_set(
         The relative duality gap at which to stop.
     max_rounds : int
         Most rounds. A gap above `tol` in the answer tells that they did not do.
-    options : Options, optional
+    options : RoundOptions, optional
         How rounds are taken.
     """
     if gram.n_samples != program.n_samples:
         raise ValueError(f"K has {gram.n_samples} samples, the program {program.n_samples}.")
     beta = initial_point(program) if warm_start is None else program.feasible(warm_start)
-    rounds = OneOutput(gram, program, beta, Options() if options is None else options)
+    rounds = SingleOutput(gram, program, beta, RoundOptions() if options is None else options)
     return rounds.solve(tol, lambda: rounds.n_rounds >= max_rounds)
 
 
 @dataclass(frozen=True)
-class Slopes(Evaluation):
+class Slopes(RoundState):
     """What the objective gains as each β grows or shrinks; infinite where the box forbids it."""
 
     rising: Any
     falling: Any
 
 
-class OneOutput(WorkingSet[Slopes, Solution]):
+class SingleOutput(WorkingSet[Slopes, Solution]):
     """Rounds of the program with one output; β and its residual t − Kβ − ρβ live where the kernel is."""
 
     program: Program
 
     def __init__(
-        self, gram: Gram, program: Program, beta: Vector, options: Options, values: Vector | None = None
+        self, gram: Gram, program: Program, beta: Vector, options: RoundOptions, values: Vector | None = None
     ) -> None:
         super().__init__(gram, program, options)
-        self.climb = ascend_singles if program.total is None else ascend_pairs
         self.backend = gram.backend
-        self.there = program.placed(self.backend)
+        self.placed = program.placed(self.backend)
         self.beta = self.backend.asarray(np.array(beta))
         self.diagonal = None if program.target.any() else self.backend.asarray(gram.diagonal())
         n = program.n_samples
@@ -249,19 +247,18 @@ class OneOutput(WorkingSet[Slopes, Solution]):
             self._set_values(self.backend.asarray(values))
 
     def _set_values(self, values: Any) -> None:
-        self.residual = self.there.target - values - self.there.ridge * self.beta
+        self.residual = self.placed.target - values - self.placed.ridge * self.beta
 
     @property
     def values(self) -> Any:
         """Kβ, read off the residual."""
-        return self.there.target - self.residual - self.there.ridge * self.beta
+        return self.placed.target - self.residual - self.placed.ridge * self.beta
 
     # Where things stand --------------------------------------------------------------------------------------------
 
     def evaluate(self) -> Slopes:
-        p, xp, beta, e = self.there, self.backend.xp, self.beta, self.program.epsilon
-        rising = xp.where(beta < p.upper, self.residual - xp.where(beta >= 0, e, -e), -np.inf)
-        falling = xp.where(beta > p.lower, self.residual - xp.where(beta > 0, e, -e), np.inf)
+        p, xp, beta = self.placed, self.backend.xp, self.beta
+        rising, falling = p.slopes(beta, self.residual)
         values = self.values
         quadratic = 0.5 * (beta @ values)
         top, bottom = rising.max(), falling.min()
@@ -276,9 +273,7 @@ class OneOutput(WorkingSet[Slopes, Solution]):
         highest, lowest, dual, value, b = numbers
         if not p.has_losses:
             value = self.program.primal_value(value, self.backend.to_numpy(values), b)
-        free_sum = self.program.total is None
-        violation = max(highest, -lowest, 0.0) if free_sum else highest - lowest
-        return Slopes(violation, dual, relative_gap(value, dual, self.noise()), rising, falling)
+        return Slopes(p.violation(highest, lowest), dual, relative_gap(value, dual, self.noise()), rising, falling)
 
     def _intercept(self, bottom: Any, top: Any) -> Any:
         """Return about the intercept with the smallest losses: where the conjugate's u sum to the total.
@@ -289,21 +284,17 @@ class OneOutput(WorkingSet[Slopes, Solution]):
         if self.backend is NUMPY or total is None:
             best = 0.0 if total is None else self.program.best_intercept(self.backend.to_numpy(self.values))
             return self.backend.asarray(best)
-        z = self.residual + self.there.ridge * self.beta
+        z = self.residual + self.placed.ridge * self.beta
         low, high = self.backend.xp.stack([bottom, top]).sort().values
         candidates = low + self.backend.asarray(np.linspace(0.0, 1.0, _CANDIDATES)) * (high - low)
         # The sum falls with the intercept, so counting those above the total says where it crosses.
-        above = (self.there.conjugate_argmax(z - candidates[:, None]).sum(1) > total).sum()
+        above = (self.placed.conjugate_argmax(z - candidates[:, None]).sum(1) > total).sum()
         ends = self.backend.xp.stack([above - 1, above]).clip(0, _CANDIDATES - 1)
         # Picked on the device: a number as an index would have to come to the host first.
         return candidates[ends].mean()
 
     def noise(self) -> float:
-        """What a value of zero may come out as; see `solve_smo`."""
-        if self.diagonal is None:
-            return 0.0
-        rounding = float(np.finfo(self.gram.dtype).eps) * float(np.sqrt(self.program.n_samples))
-        return rounding * float(self.diagonal @ self.beta**2)
+        return 0.0 if self.diagonal is None else self.placed.value_noise(self.beta, self.diagonal, self.gram.dtype)
 
     def certified(self) -> Solution:
         beta: NDArray[np.float64] = np.array(self.backend.to_numpy(self.beta))
@@ -314,7 +305,7 @@ class OneOutput(WorkingSet[Slopes, Solution]):
         self._set_values(placed)
         if not self.program.has_losses:
             return certify(self.program, beta, values, self.n_iter, self.noise())
-        return certify(self.there, self.beta, placed, self.n_iter, self.noise())
+        return certify(self.placed, self.beta, placed, self.n_iter, self.noise())
 
     def gap_of(self, solution: Solution) -> float:
         return solution.gap
@@ -329,29 +320,28 @@ class OneOutput(WorkingSet[Slopes, Solution]):
             return after
         if not self.newton_step():
             return after if steps else None
-        there = self.evaluate()
+        reached = self.evaluate()
         # What a round gains is what Newton steps must gain to come again soon.
-        worse = there.dual - after.dual < after.dual - at.dual
+        worse = reached.dual - after.dual < after.dual - at.dual
         self.wait = min(2 * self.wait + 1, self.options.longest_wait) if worse else 0
         self.waited = 0
-        return there
+        return reached
 
     def round(self, at: Slopes) -> int:
         """Solve the program of those with most to gain, everyone else standing still; return the steps taken."""
         chosen = self._violators(at)
         rows = self.backend.to_numpy(chosen)
-        p = self.program
         beta = np.array(self.backend.to_numpy(self.beta[chosen]))
         residual = np.array(self.backend.to_numpy(self.residual[chosen]))
         before = beta.copy()
         block = self.backend.borrow(self.gram.block(chosen))
         goal, most = self.options.inner * at.violation, self.options.steps * len(rows)
-        steps, _ = self.climb(block, p.ridge[rows], beta, residual, p.lower[rows], p.upper[rows], p.epsilon, goal, most)
+        steps, _ = maximise(block, self.program.take(rows, residual, self.program.total), beta, residual, goal, most)
         moved = np.flatnonzero(beta != before)
         self.place(self.backend.index(rows[moved]), self.backend.asarray(beta[moved]))
-        self.n_iter += int(steps)
+        self.n_iter += steps
         self.n_rounds += 1
-        return int(steps)
+        return steps
 
     def _violators(self, at: Slopes) -> Any:
         """Return those with most to gain: half by growing, half by shrinking, if the sum must be kept."""
@@ -367,19 +357,16 @@ class OneOutput(WorkingSet[Slopes, Solution]):
 
     def newton_step(self) -> int:
         """Take Newton steps on the free samples, and return how many."""
-        p, xp, e = self.there, self.backend.xp, self.program.epsilon
-        inside = (self.beta > p.lower) & (self.beta < p.upper)
-        free = self.backend.nonzero(inside & (self.beta != 0) if e else inside)
+        p = self.placed
+        free = p.free(self.beta)
         if not 2 <= len(free) <= self.options.newton_free:
             return 0
-        beta, lower, upper = self.beta[free], p.lower[free], p.upper[free]
-        if e:  # none may change its sign: the slope jumps there
-            lower = xp.where(beta > 0, xp.clip(lower, 0.0, None), lower)
-            upper = xp.where(beta < 0, xp.clip(upper, None, 0.0), upper)
-        slope = self.residual[free] - e * xp.sign(beta)
+        beta = self.beta[free]
+        lower, upper = p.sign_limits(free, beta)
+        slope = self.residual[free] - p.epsilon * self.backend.xp.sign(beta)
         A, sums = self.gram.restricted(free), p.total is not None
         block = FreeBlock(A, beta, slope, lower, upper, p.ridge[free], sums, self.options.factorised)
-        new, steps = block.ascend()
+        new, steps = block.maximise()
         moved = new != beta
         self.place(free[moved], new[moved])
         self.n_iter += steps
@@ -389,7 +376,7 @@ class OneOutput(WorkingSet[Slopes, Solution]):
         """Give coefficients their new values and bring everyone's residual up to date."""
         changes = beta - self.beta[rows]
         self.beta[rows] = beta
-        self.residual[rows] -= self.there.ridge[rows] * changes
+        self.residual[rows] -= self.placed.ridge[rows] * changes
         change = self.backend.zeros((self.program.n_samples,))
         change[rows] = changes
         self.residual -= self.gram.products(change)
@@ -402,7 +389,7 @@ def solve_on_demand(gram: Gram, program: Program, warm_start: Vector | None = No
     one more pass, in double precision.
     """
     beta = _first_point(gram, program) if warm_start is None else program.feasible(warm_start)
-    rounds = FreeFirst(gram, program, beta)
+    rounds = FreeThenViolating(gram, program, beta)
     found: list[Solution] = []
     for _ in range(_CERTIFICATES):
         reached = rounds.improve(_ROOM * tol, _SLOW)
@@ -429,7 +416,7 @@ def _first_point(gram: Gram, program: Program) -> Vector:
     return program.feasible(ProximalNewton(factors, softened, start).solve(_FIRST_TOL).beta)
 
 
-class FreeFirst(OneOutput):
+class FreeThenViolating(SingleOutput):
     """Rounds that hold all free samples and solve their program to the end, for kernels that are not stored.
 
     There a product costs a pass over all samples, and a solution from nearby needs but a few rounds. Where more samples
@@ -441,7 +428,7 @@ class FreeFirst(OneOutput):
         self, gram: Gram, program: Program, beta: Vector, n_iter: int = 0, values: Vector | None = None
     ) -> None:
         size = min(gram.block_samples, program.n_samples)
-        super().__init__(gram, program, beta, Options(size=size, newton_free=program.n_samples), values)
+        super().__init__(gram, program, beta, RoundOptions(size=size, newton_free=program.n_samples), values)
         self.n_iter = n_iter
         self.early, self.sharper = 0.01 if gram.factored else 0.1, 1.0
         self.crowded = False
@@ -474,12 +461,12 @@ class FreeFirst(OneOutput):
     def working_set(self) -> NDArray[np.intp]:
         """The free samples, then those that violate optimality most; none if the free ones are too many."""
         p, at = self.program, self.solution
-        free = free_samples(p, at.beta)
+        free = p.free(at.beta)
         if not self.size or (self.gram.factored and len(free) > self.size):
             return np.zeros(0, dtype=np.intp)
         residual = p.target - at.values - p.ridge * at.beta - at.intercept
-        rising = np.where(at.beta < p.upper, residual - np.where(at.beta >= 0, p.epsilon, -p.epsilon), -np.inf)
-        falling = np.where(at.beta > p.lower, np.where(at.beta > 0, p.epsilon, -p.epsilon) - residual, -np.inf)
+        rising, falling = p.slopes(at.beta, residual)
+        falling = -falling
         size = self.size
         if self.gram.factored and self.backend is NUMPY:
             # There a block's samples cost their square to form, and few beside the free ones move.
@@ -504,7 +491,7 @@ class FreeFirst(OneOutput):
         # As it is, not what the others leave: rounding could put that out of the working set's reach.
         limits = p.lower[working].sum(), p.upper[working].sum()
         total = None if p.total is None else float(np.clip(own.sum(), *limits))
-        inside = restricted(p, working, p.target[working] - theirs, total)
+        inside = p.take(working, p.target[working] - theirs, total)
         found = self.solve_inside(part, inside, own, tol)
         beta = at.beta.copy()
         beta[working] = found
@@ -537,18 +524,6 @@ class FreeFirst(OneOutput):
             most = 30 if part.n_samples <= TINY else 200
             return solve_smo(K, inside, beta, tol, max_iter=most * part.n_samples).beta
         return solve_working_set(DenseGram(K), inside, beta, tol).beta
-
-
-def restricted(program: Program, samples: NDArray[np.intp], target: Vector, total: float | None) -> Program:
-    """Return the program of some samples, the others held where they are."""
-    return replace(
-        program,
-        target=target,
-        lower=program.lower[samples],
-        upper=program.upper[samples],
-        ridge=program.ridge[samples],
-        total=total,
-    )
 
 
 # Newton steps on the free coefficients --------------------------------------------------------------------------------
@@ -594,7 +569,7 @@ class FreeBlock:
         self.backend = self.A.backend
         self.xp = self.backend.xp
 
-    def ascend(self) -> tuple[Any, int]:
+    def maximise(self) -> tuple[Any, int]:
         """Return better coefficients for the free samples, and the Newton steps taken."""
         new = self.backend.copy(self.beta)
         inside = self.backend.index(np.arange(len(new)))

@@ -1,0 +1,89 @@
+"""A line search of sufficient decrease, for the weights of kernels as for those of features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+#: Sufficient decrease: the share of what the slope promises.
+_ARMIJO = 1e-4
+#: Most doublings of a step that keeps paying.
+_DOUBLINGS = 6
+
+
+def line_search(
+    evaluate: Callable[[float], Any],
+    here: Any,
+    slope: float,
+    *,
+    attempts: int,
+    size: float = 1.0,
+    grow: bool = False,
+    least: float = 0.1,
+    value: Callable[[Any], float] = lambda at: at.upper,
+    slope_at: Callable[[Any], float] | None = None,
+    hidden: Callable[[float, Any], bool] = lambda size, there: False,
+) -> tuple[float, Any] | None:
+    """Return a step along a direction that lowers the value enough, and the evaluation at its end; None if none does.
+
+    Parameters
+    ----------
+    evaluate : callable
+        From the size of a step to the evaluation at its end.
+    here : object
+        The evaluation where the line starts.
+    slope : float
+        Of the value there along the direction; a line that does not fall is not searched.
+    attempts : int
+        Most evaluations until the value is low enough.
+    size : float
+        Of the first step.
+    grow : bool
+        Whether to double a first step that is low enough, as long as that pays.
+    least : float
+        The smallest share of a step that is tried next where only values are known; 0.5 halves steps.
+    value, slope_at : callable
+        From an evaluation to the value, and to its slope along the direction where that is known.
+    hidden : callable
+        From the size and the evaluation at its end to whether shorter steps would show nothing, either.
+    """
+    for attempt in range(attempts if slope < 0 else 0):
+        there = evaluate(size)
+        rise = value(there) - value(here)
+        if rise <= _ARMIJO * size * slope:
+            for _ in range(_DOUBLINGS if grow and attempt == 0 else 0):
+                beyond = evaluate(2.0 * size)
+                if not value(beyond) < value(there):
+                    break
+                size, there = 2.0 * size, beyond
+            return size, there
+        if hidden(size, there):
+            return None
+        if slope_at is None:
+            size *= _parabola(rise / size, slope, least)
+        else:
+            size *= _shrink(rise / size, slope, slope_at(there), smooth=attempt == 0)
+    return None
+
+
+def _parabola(rise: float, slope: float, least: float) -> float:
+    """Return the factor to where a parabola through two values and one slope is lowest, within reason."""
+    curvature = rise - slope
+    if not np.isfinite(curvature) or curvature <= 0:
+        return 0.5
+    return float(np.clip(-0.5 * slope / curvature, least, 0.5))
+
+
+def _shrink(rise: float, slope_here: float, slope_there: float, *, smooth: bool) -> float:
+    """Return the factor by which to shorten a step after which the value rises again, all slopes a unit of the step.
+
+    A smooth value is taken as quadratic, its slope as linear; if that did not do, there is a kink between the two
+    points, and the value is taken as the larger of its two tangents.
+    """
+    if not slope_there > 0:
+        return 0.5
+    if smooth:
+        return float(np.clip(slope_here / (slope_here - slope_there), 0.1, 0.7))
+    return float(np.clip((slope_there - rise) / (slope_there - slope_here), 1e-3, 0.7))
