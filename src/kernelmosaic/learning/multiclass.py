@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import Evaluation, MachineProblem, Options, Patience
+from kernelmosaic.learning.start import COLD, Start
 from kernelmosaic.solvers.multiclass import step_limit
 from kernelmosaic.solvers.multiclass_newton import free_coefficients, multiclass_curvature
 
@@ -29,8 +30,8 @@ _POWER = 2.0
 class MulticlassProblem(MachineProblem):
     """The training problem of a joint machine; too many free samples, and its curvature is learned from the slopes."""
 
-    def __init__(self, stack: GramStack, machine: Any, options: Options) -> None:
-        super().__init__(stack, machine, options)
+    def __init__(self, stack: GramStack, machine: Any, options: Options, start: Start = COLD) -> None:
+        super().__init__(stack, machine, options, start)
         self.patience = Patience(step_limit(stack.n_samples))
         self.single = options.tol >= SINGLE and stack.n_samples > FEW
         self._H: NDArray[np.float64] | None = None
