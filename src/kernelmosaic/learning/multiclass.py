@@ -41,13 +41,7 @@ class MulticlassProblem(MachineProblem):
         self, theta: Weights, warm_start: Any, tol: float, kernels: NDArray[np.intp] | None = None
     ) -> Evaluation:
         """Solve the machine at θ; every kernel is looked at, since all share the same products."""
-        solution: Any = self.solve(theta, warm_start, tol)
-        support = np.flatnonzero(np.any(solution.beta != 0, axis=1))
-        products = self.stack.products(solution.beta, support) * self.scale[:, np.newaxis, np.newaxis]
-        q = np.maximum(0.5 * np.einsum("mic,ic->m", products, solution.beta[support]), 0.0)
-        program: Any = self.machine.program
-        upper = program.primal_value(float(theta @ q), solution.values, solution.intercept)
-        there = Evaluation(theta, solution, upper, q, products, support)
+        there = super().evaluate(theta, warm_start, tol)
         self._learn_from(there)
         return there
 
