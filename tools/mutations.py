@@ -471,6 +471,7 @@ MUTATIONS = (
         "solvers/program.py",
         "moved = np.where((beta >= before.upper) & (beta > 0), self.upper, beta)",
         "moved = np.where((beta >= before.upper) & (beta > 0), before.upper, beta)",
+        "learning/test_start.py",
         "solvers/test_program.py",
         "contracts/test_machines.py",
     ),
@@ -486,9 +487,10 @@ MUTATIONS = (
     _m(
         "combined-kernel-of-other-weights",
         "combined kernel not made anew when the weights change",
-        "learning/problem.py",
-        "if self._at is None or not np.array_equal(self._at, weights):",
-        "if self._at is None:",
+        "learning/start.py",
+        "if self._weights is None or not np.array_equal(self._weights, weights):",
+        "if self._weights is None:",
+        "learning/test_start.py",
         "contracts/test_learners.py",
     ),
     # Learners --------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import reprlib
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from inspect import signature
 from typing import Any, Self
 
@@ -26,7 +26,7 @@ from kernelmosaic.estimators._cross_fitting import CrossFit
 from kernelmosaic.estimators._expansion import Expansion
 from kernelmosaic.estimators._html import FittedSummaryMixin
 from kernelmosaic.estimators._path import Samples
-from kernelmosaic.estimators._shared import shared_training_set
+from kernelmosaic.estimators._shared import fit_context
 from kernelmosaic.estimators._training_set import (
     Counted,
     KernelOptions,
@@ -200,7 +200,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
             check_rule(self.missing)
 
     def _training_set(self, X: Any, original: Any, counted: Counted) -> TrainingSet:
-        return shared_training_set(self._kernel_options(len(counted.rows)), X, original, counted)
+        return fit_context().training_set(self._kernel_options(len(counted.rows)), X, original, counted)
 
     def _host_samples(self) -> int:
         """Up to how many samples the host is faster than a GPU, which waits for it between small steps."""
@@ -248,17 +248,16 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
             return self._learn(data, machines)
         return learned, self._complaint(learner, max(learned, key=lambda one: one.gap))
 
-    def _learn_each(self, data: TrainingSet, machines: list[Machine], learner: Learner) -> list[Any]:
+    def _learn_each(self, data: TrainingSet, machines: Sequence[Any], learner: Learner) -> list[Any]:
         """Return what was learned for each machine, as the learner sees it."""
-        workers = self._workers(data, 1)
+        context, workers = fit_context(), self._workers(data, 1)
+        starts = context.starts(data, learner, machines)
         if workers == 1 or len(machines) == 1:
-            return [data.learn(learner, machine, c) for c, machine in enumerate(machines)]
-
-        # Each with a learner, and so a combined kernel, of its own.
-        def learn(task: tuple[int, Machine]) -> Any:
-            return data.learn(self._make_learner(data.stack, machines), task[1], task[0])
-
-        return list(map_threads(learn, enumerate(machines), workers))
+            starts = [replace(start, kernel=data.kernel) for start in starts]
+        tasks = list(zip(machines, starts, strict=True))
+        found = list(map_threads(lambda task: data.learn(learner, *task), tasks, workers))
+        context.keep(data, learner, found)
+        return found
 
     def _workers(self, data: TrainingSet, default: int) -> int:
         """Return how many threads `n_jobs` asks for; one where they would be in each other's way."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from contextvars import ContextVar, Token
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from joblib import hash as content_hash
@@ -20,6 +22,8 @@ from kernelmosaic.estimators._training_set import (
     is_streamed,
     read_training_set,
 )
+from kernelmosaic.learning import Learned, Learner
+from kernelmosaic.learning.start import COLD, Start
 from kernelmosaic.machines.base import check_positive
 
 #: Share of a stack's usual budget that the kernels kept may take: every fit needs memory besides.
@@ -61,6 +65,8 @@ class SharedKernels:
         #: What the next fit will probably find, if that is known.
         self.likely: Likely | None = None
         self._sets: OrderedDict[str, TrainingSet] = OrderedDict()
+        self._given: TrainingSet | None = None
+        self._starts: WeakKeyDictionary[TrainingSet, dict[Any, Start]] = WeakKeyDictionary()
         self._told_apart: dict[int, Any] = {}
         self._entered: list[Token[SharedKernels | None]] = []
 
@@ -81,18 +87,46 @@ class SharedKernels:
         """The training sets kept, the last used at the end."""
         return list(self._sets.values())
 
-    def find(self, options: KernelOptions, X: Any, original: Any, counted: Counted) -> TrainingSet:
+    def restart(self, likely: Likely | None, data: TrainingSet | None = None) -> None:
+        """Forget where fits have ended: the next one starts from `likely` alone, and has the kernels of `data` if any.
+
+        These are computed already, and have the names of those that it asks for.
+        """
+        self.likely, self._given = likely, data
+        self._starts.clear()
+
+    def training_set(self, options: KernelOptions, X: Any, original: Any, counted: Counted) -> TrainingSet:
         """Return the training set that a fit asks for, made anew only if none like it is kept."""
+        if self._given is not None and self._given.kernel_set.names == [entry.name for entry in options.entries]:
+            return self._given
+        # Features drawn from a generator that moves on are new ones every time.
+        fixed = options.approximation is None or isinstance(options.random_state, int | np.integer)
+        if is_streamed(X) or not fixed:
+            return read_training_set(options, X, original, counted)
         key = self._key(options, X, original, counted)
-        data = self._sets.get(key)
-        if data is None:
-            data = read_training_set(options, X, original, counted)
-            data.starts = {}
-        data.likely = self.likely
-        self._sets[key] = data
+        if key not in self._sets:
+            self._sets[key] = read_training_set(options, X, original, counted)
+        data = self._sets[key]
         self._sets.move_to_end(key)
         self._shrink()
         return data
+
+    def starts(self, data: TrainingSet, learner: Learner, machines: Sequence[Any]) -> list[Start]:
+        """Return what each machine of a fit starts from: the likely weights, and what a like machine has learned."""
+        known, starts = self._starts.get(data, {}), []
+        for c, machine in enumerate(machines):
+            start = known.get(_start_key(learner, machine, c), COLD)
+            if self.likely is not None:
+                likely = self.likely.start(machine, c, data.kept)
+                start = likely if start is COLD else replace(start, weights=likely.weights)
+            starts.append(start)
+        return starts
+
+    def keep(self, data: TrainingSet, learner: Learner, found: Sequence[Learned]) -> None:
+        """Take note of where like fits to the same samples start: what each machine has learned."""
+        starts = [one.start for one in found]
+        known = self._starts.setdefault(data, {})
+        known.update({_start_key(learner, start.machine, c): start for c, start in enumerate(starts)})
 
     def _key(self, options: KernelOptions, X: Any, original: Any, counted: Counted) -> str:
         """Return what tells kernels of samples apart: all that they are made of, by content."""
@@ -125,6 +159,11 @@ class SharedKernels:
             self._sets.popitem(last=False)
 
 
+def _start_key(learner: Learner, machine: Any, output: int) -> Any:
+    """Return what tells starts apart: other targets may have other classes, and so coefficients of another shape."""
+    return type(learner), str(learner.options.norm), type(machine), machine.shape, output
+
+
 class OneTrainingSet(SharedKernels):
     """The same for fits of which it is known that they have one training set: nothing need be looked up."""
 
@@ -135,11 +174,6 @@ class OneTrainingSet(SharedKernels):
 _ACTIVE: ContextVar[SharedKernels | None] = ContextVar("kernelmosaic_shared_kernels", default=None)
 
 
-def shared_training_set(options: KernelOptions, X: Any, original: Any, counted: Counted) -> TrainingSet:
-    """Return the training set of a fit, shared with others if a context says so and its kernels can be told apart."""
-    active = _ACTIVE.get()
-    # Features drawn from a generator that moves on are new ones every time.
-    fixed = options.approximation is None or isinstance(options.random_state, int | np.integer)
-    if active is None or is_streamed(X) or not fixed:
-        return read_training_set(options, X, original, counted)
-    return active.find(options, X, original, counted)
+def fit_context() -> SharedKernels:
+    """Return the innermost context that a fit is within; without one it shares nothing with others."""
+    return _ACTIVE.get() or OneTrainingSet()

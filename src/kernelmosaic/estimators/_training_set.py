@@ -6,10 +6,9 @@ import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,9 +48,8 @@ from kernelmosaic.kernels.subsets import SubsetFamily, Subsets
 from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs, take_columns
 from kernelmosaic.learning import Learned, Learner
 from kernelmosaic.learning.factory import certify_fit
-from kernelmosaic.learning.problem import Problem
 from kernelmosaic.learning.projections import Projections
-from kernelmosaic.machines.discriminant import Discriminant
+from kernelmosaic.learning.start import COLD, CombinedKernel, Start
 
 Array = NDArray[np.float64]
 #: Relative differences of a diagonal that count as none: rounding, and what is too little to tell samples apart.
@@ -125,12 +123,12 @@ class Likely:
     weights: Array
     coefficients: Array | None = None
 
-    def start(self, machine: Any, output: int, kept: NDArray[np.intp]) -> tuple[Array | None, Array]:
-        """Return the β, if known, and the weights to start a machine from: of all outputs where it has several."""
-        beta = None if self.coefficients is None else self.coefficients[:, kept]
+    def start(self, machine: Any, output: int, kept: NDArray[np.intp]) -> Start:
+        """Return what a machine starts from: β, if known, and weights, of all outputs where it has several."""
+        beta = None if self.coefficients is None else self.coefficients[:, kept].T
         if machine.has_one_output:
-            return None if beta is None else beta[output], np.atleast_2d(self.weights)[output]
-        return None if beta is None else beta.T, self.weights
+            return Start(np.atleast_2d(self.weights)[output], None if beta is None else beta[:, output])
+        return Start(self.weights, beta)
 
 
 class TrainingSet(ABC):
@@ -155,6 +153,8 @@ class TrainingSet(ABC):
         Has the columns of the samples, by their names if they have any; its rows do not count.
     stack : GramStack
         Their matrices, or features; made when first asked for.
+    kernel : CombinedKernel
+        Where fits that come one after the other combine them.
     device : str or None
         Where they are computed.
     """
@@ -165,44 +165,26 @@ class TrainingSet(ABC):
     # Kept by hand: a thread that makes a stack would hold the lock of Python 3.11's `cached_property`, one for all
     # instances, and a process forked meanwhile would wait for it for ever.
     _stack: Any = None
+    _kernel: CombinedKernel | None = None
 
     def __init__(self, options: KernelOptions, counted: Counted) -> None:
         self.kept, self.weight = counted.rows, counted.weight
         self.budget, self.device = options.memory_budget, options.device
-        # Machines and what they learned from these samples, by learner and output, if other fits are to start from it.
-        self.starts: dict[Any, tuple[Any, Learned]] | None = None
-        # The last problem, whose combined kernel the next may take over.
-        self._last_problem: list[Problem | None] = []
-        # What the next fit will probably find.
-        self.likely: Likely | None = None
 
-    def learn(self, learner: Learner, machine: Any, output: int = 0) -> Learned:
-        """Learn the weights of a machine, from where the last fit to these samples ended, if there was one."""
+    @property
+    def kernel(self) -> CombinedKernel:
+        if self._kernel is None:
+            self._kernel = CombinedKernel(self.stack)
+        return self._kernel
+
+    def learn(self, learner: Learner, machine: Any, start: Start = COLD) -> Learned:
+        """Learn the weights of a machine."""
         with self.threads():
-            return self._learn(learner, machine, output)
+            return learner.learn(self.stack, machine, start)
 
     def threads(self) -> AbstractContextManager[Any]:
         """Return a context for learning: matrices of few samples are no work for several threads."""
         return one_blas_thread() if len(self.kept) <= TINY else nullcontext()
-
-    def _learn(self, learner: Learner, machine: Any, output: int) -> Learned:
-        if self.starts is None:
-            return learner.learn(self.stack, machine)
-        # A start has the shape of the β that is looked for: other targets may have other classes.
-        shape = np.shape(machine.targets if isinstance(machine, Discriminant) else machine.program.target)
-        key = (type(learner), str(learner.options.norm), type(machine), output, shape)
-        beta, weights = (None, None) if self.likely is None else self.likely.start(machine, output, self.kept)
-        if key in self.starts:
-            earlier, last = self.starts[key]
-            beta = machine.continued(last.solution.beta, earlier)
-            weights = last.weights if weights is None else weights
-        learn = learner.learn if weights is None else partial(learner.learn_on, weights=weights)
-        with suppress(IndexError):  # another thread may have it
-            learner.last_problem = self._last_problem.pop()
-        found = learn(self.stack, machine, beta)
-        self.starts[key] = machine, found
-        self._last_problem[:] = [learner.last_problem]
-        return found
 
     def certify(self, learner: Learner, machine: Any, learned: Learned) -> Learned:
         """Return what was learned with the objective and the gap that its weights and coefficients prove."""
@@ -214,8 +196,13 @@ class TrainingSet(ABC):
         return False
 
     @property
+    def stack(self) -> Any:
+        if self._stack is None:
+            self._stack = self._make_stack()
+        return self._stack
+
     @abstractmethod
-    def stack(self) -> GramStack: ...
+    def _make_stack(self) -> GramStack: ...
 
     @property
     def nbytes(self) -> int:
@@ -298,30 +285,25 @@ class ExactSet(TrainingSet):
             self.missing = MissingViews(options.missing, self.kernel_set, X, present)
             self.views = self.missing.views or self.missing.views_of(X, present)
 
-    @property
-    def stack(self) -> GramStack:
-        if self._stack is None:
-            # Matrices that are completed cannot be computed anew for the certificate.
-            dtype = self.dtype if self.present is None else np.float64
-            stack = make_stack(self.kernel_set, self.views, dtype=dtype, budget=self.budget, device=self.device)
-            if self.missing is not None and self.present is not None:
-                if not isinstance(stack, StoredStack):
-                    raise MemoryError(
-                        f"X: views that samples lack are completed in stored matrices, but {stack.form}; raise "
-                        "memory_budget, or fit to fewer samples."
-                    )
-                self.shares = self.missing.complete(stack.matrices)
-            self._stack = stack
-        made: GramStack = self._stack
-        return made
+    def _make_stack(self) -> GramStack:
+        # Matrices that are completed cannot be computed anew for the certificate.
+        dtype = self.dtype if self.present is None else np.float64
+        stack = make_stack(self.kernel_set, self.views, dtype=dtype, budget=self.budget, device=self.device)
+        if self.missing is not None and self.present is not None:
+            if not isinstance(stack, StoredStack):
+                raise MemoryError(
+                    f"X: views that samples lack are completed in stored matrices, but {stack.form}; raise "
+                    "memory_budget, or fit to fewer samples."
+                )
+            self.shares = self.missing.complete(stack.matrices)
+        return stack
 
     def increase_precision(self) -> bool:
         stack, budget = self.stack, default_budget() if self.budget is None else self.budget
         needed = (len(self.kernel_set) + 1) * len(self.kept) ** 2 * 8
         if not stack.has_exact or self.device is not None or self.dtype is not None or needed > budget:
             return False
-        self.dtype, self._stack = np.dtype(np.float64), None
-        self._last_problem.clear()
+        self.dtype, self._stack, self._kernel = np.dtype(np.float64), None, None
         return True
 
     def _stored_bytes(self) -> int:
@@ -336,8 +318,7 @@ class ExactSet(TrainingSet):
         some.kernel_set = self.kernel_set.select(kept)
         some.views = self.kernel_set.select_views(self.views, kept)
         exact = ComputedStack(some.kernel_set, some.views, self._stack.dtype, 3 * self._stack.matrices[0].nbytes)
-        some._stack = StoredStack(self._stack.matrices[kept], exact)
-        some._last_problem = []
+        some._stack, some._kernel = StoredStack(self._stack.matrices[kept], exact), None
         if self.missing is not None:
             some.missing = MissingViews(self.missing.rule, some.kernel_set, self.samples, None)
         return some
@@ -399,7 +380,7 @@ class ExactSet(TrainingSet):
 
     def sizes(self) -> Array:
         if self.present is not None:  # what stands in for a view has a diagonal of its own
-            return np.array([np.diagonal(K) for K in self.stack.matrices], dtype=np.float64)  # type: ignore[attr-defined]
+            return np.array([np.diagonal(K) for K in self.stack.matrices], dtype=np.float64)
         removed = np.array([one.normalization.removed for one in self.kernel_set.fitted])
         return np.asarray(self.diagonals() + removed[:, np.newaxis])
 
@@ -409,12 +390,8 @@ class GeneratedSet(ExactSet):
 
     kernel_set: Any
 
-    @property
-    def stack(self) -> GramStack:
-        if self._stack is None:
-            self._stack = SubsetStack(self.kernel_set, self.views, self.dtype, self.budget, self.device)
-        made: GramStack = self._stack
-        return made
+    def _make_stack(self) -> GramStack:
+        return SubsetStack(self.kernel_set, self.views, self.dtype, self.budget, self.device)
 
     def _stored_bytes(self) -> int:
         return 0
@@ -450,13 +427,9 @@ class FeatureSet(TrainingSet):
                 budget,
             )
 
-    @property
-    def stack(self) -> FeatureStack:
-        if self._stack is None:
-            with self.threads():
-                self._stack = make_feature_stack(self.kernel_set, self.rows, self.budget, self.device)
-        made: FeatureStack = self._stack
-        return made
+    def _make_stack(self) -> FeatureStack:
+        with self.threads():
+            return make_feature_stack(self.kernel_set, self.rows, self.budget, self.device)
 
     def threads(self) -> AbstractContextManager[Any]:
         """Return a context for passes over strips of few features, whose products keep no more than one core busy.

@@ -196,8 +196,8 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         data = self._training_set(X, original, Counted.everyone(len(y), None))
         traces = centered_traces(data.stack, data.diagonals())
         learner = self._trace_learner(data.stack, traces)
-        learned = data.learn(learner, machine)
-        learned = certify_ridge(data.sizes(), learned)
+        (found,) = self._learn_each(data, [machine], learner)
+        learned = certify_ridge(data.sizes(), found)
         self.kernel_names_ = data.kernel_set.names
         self.weights_ = learned.weights
         self.trace_shares_ = learned.weights * traces

@@ -154,11 +154,8 @@ class PosteriorMKLClassifier(MKLClassifier):
             # Samples of weight zero may have classes of their own.
             labels = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
         self.posteriors_ = P
-        # Samples are identified by number: equal labels and rows of posteriors have equal numbers.
-        self._distinct, codes = np.unique(np.column_stack([labels, P]), axis=0, return_inverse=True)
-        self._fit(X, codes.ravel(), weight, original)
+        self._fit(X, np.column_stack([labels, P]), weight, original)
         self.n_support_ = np.bincount(labels[self.support_], minlength=len(self.classes_))
-        del self._distinct
         return self
 
     def _estimate(self, X: Any, y: NDArray[Any], weight: Array | None) -> Array:
@@ -182,8 +179,7 @@ class PosteriorMKLClassifier(MKLClassifier):
         return neighbor_posteriors(X, members, self.n_neighbors)
 
     def _machines(self, y: Any, weight: Array) -> list[Any]:
-        labels, posteriors = self._distinct[y, 0].astype(np.intp), self._distinct[y, 1:]
-        return [posterior_machine(posteriors, check_positive("C", self.C), weight, labels)]
+        return [posterior_machine(y[:, 1:], check_positive("C", self.C), weight, y[:, 0].astype(np.intp))]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each sample; of classes whose outputs differ by rounding only, the first.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -17,13 +17,7 @@ from sklearn.utils.validation import _num_samples, has_fit_parameter
 
 from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators._shared import SharedKernels
-from kernelmosaic.estimators._training_set import (
-    Counted,
-    KernelOptions,
-    Likely,
-    TrainingSet,
-    is_streamed,
-)
+from kernelmosaic.estimators._training_set import Likely, is_streamed
 from kernelmosaic.estimators._warnings import warn_of_gaps
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.learning.problem import progress
@@ -33,40 +27,6 @@ Rows = NDArray[np.intp]
 
 #: So many fits share the kernels that one process has computed, however many processes there are.
 _CHUNK = 100
-
-
-class SameStart(SharedKernels):
-    """Fits that share the kernels of the same samples, each started from `likely` whatever was fitted before it.
-
-    So the results do not depend on the order of the fits, nor on who does them.
-
-    Attributes
-    ----------
-    given : TrainingSet or None
-        What a fit to the same samples is given instead of what it asks for, which it is equal to.
-    """
-
-    given: TrainingSet | None = None
-
-    def find(self, options: KernelOptions, X: Any, original: Any, counted: Counted) -> TrainingSet:
-        data = self.given
-        same = data is not None and np.array_equal(data.kept, counted.rows)
-        if data is None or not (same and np.array_equal(data.weight, counted.weight)):
-            self._last = options, X, original
-            data = super().find(options, X, original, counted)
-        data.likely, data.starts = self.likely, {}
-        return data
-
-    def everyone(self, weight: Array | None) -> TrainingSet:
-        """Return the training set of the last fit with every sample that counts, repeated or not."""
-        options, X, original = self._last
-        counted = Counted.everyone(X.shape[0], weight)
-        rows = np.flatnonzero(counted.weight)
-        return super().find(options, X, original, Counted(rows, counted.weight[rows]))
-
-    def _shrink(self) -> None:
-        while len(self._sets) > 1:
-            self._sets.popitem(last=False)
 
 
 # One fit -------------------------------------------------------------------------------------------------------------
@@ -185,18 +145,18 @@ def refit(
 
 
 def _fit_chunk(estimator: Any, X: Any, tasks: Sequence[Task], likely: Array | None) -> list[tuple[Array, float]]:
-    return list(_fits(estimator, X, tasks, likely))
-
-
-def _fits(estimator: Any, X: Any, tasks: Sequence[Task], likely: Array | None) -> Iterator[tuple[Array, float]]:
-    with SameStart() as shared, warnings.catch_warnings():
+    found = []
+    # Kernels of one set of samples are kept at a time.
+    with SharedKernels(memory_budget=1) as shared, warnings.catch_warnings():
         # The fit to the samples as they are has said what there is to say of them; gaps are spoken of once.
         warnings.simplefilter("ignore")
-        shared.likely = None if likely is None else Likely(likely)
         for task in tasks:
+            # So results depend neither on the order of the fits nor on the process that does them.
+            shared.restart(None if likely is None else Likely(likely))
             some = X if task.rows is None else _safe_indexing(X, task.rows)
             model = last_step(fit(clone(estimator), some, task.y, task.weight))
-            yield np.asarray(model.weights_), float(getattr(model, "duality_gap_", 0.0))
+            found.append((np.asarray(model.weights_), float(getattr(model, "duality_gap_", 0.0))))
+    return found
 
 
 # Tables --------------------------------------------------------------------------------------------------------------

@@ -15,12 +15,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
+from kernelmosaic.estimators._shared import SharedKernels
 from kernelmosaic.estimators._training_set import Likely
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
 from kernelmosaic.estimators.survival import MKLSurvival, read_times
 from kernelmosaic.gram.missing import may_lack, present_views
-from kernelmosaic.inspection._refits import Rows, SameStart, behind_pipeline, fit, last_step, prepare, text_table
+from kernelmosaic.inspection._refits import Rows, behind_pipeline, fit, last_step, prepare, text_table
 from kernelmosaic.kernels.views import KernelSpec, lay_specs
 from kernelmosaic.machines.base import check_count
 
@@ -173,7 +174,7 @@ class _Fold:
 
     def __call__(self, train: Rows, held: Rows, seed: int) -> tuple[list[str], float, list[float], list[list[float]]]:
         """Return the names of the kernels, the score, and what it loses without each, by both ways."""
-        with SameStart() as shared, warnings.catch_warnings():
+        with SharedKernels(memory_budget=1) as shared, warnings.catch_warnings():
             # Scales are spoken of once; gaps are those of the estimator's own tolerance.
             warnings.simplefilter("ignore", ConvergenceWarning)
             pipeline = self._fit(self.estimator, train)
@@ -188,12 +189,12 @@ class _Fold:
             inside, outside = (_present(pipeline, specs, _safe_indexing(self.X, rows)) for rows in (train, held))
             drops = []
             for m in range(len(specs)):
-                shared.given, shared.likely = data.without(m), _start_without(model, m)
                 # What stands in for a view that samples lack depends on all kernels, also on those without a weight.
                 if _is_unused(model, m) and inside.all() and outside.all():
                     drops.append(0.0)
                     continue
                 left, known = (np.asarray(np.delete(mask, m, axis=1).any(axis=1)) for mask in (inside, outside))
+                shared.restart(_start_without(model, m), data.without(m))
                 less = self._fit(self._without(specs, m), train[left])
                 drops.append(score - self._score_known(less, held, known))
         return model.kernel_names_, score, drops, self._permute(pipeline, held, score, np.random.RandomState(seed))

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic.estimators._shared import SharedKernels
+from kernelmosaic.estimators._training_set import Counted, KernelOptions, TrainingSet
 from kernelmosaic.estimators.survival import MKLSurvival
 from kernelmosaic.gram import GramStack
-from kernelmosaic.inspection._refits import Rows, SameStart, Task, fit, labelled, last_step, prepare, refit, text_table
+from kernelmosaic.inspection._refits import Rows, Task, fit, labelled, last_step, prepare, refit, text_table
 from kernelmosaic.machines.base import check_count
 
 Array = NDArray[np.float64]
@@ -149,10 +151,10 @@ def kernel_significance(
         )
     # Samples that do not count keep their targets to themselves.
     orders = _permutations(np.arange(len(y)) if weight is None else np.flatnonzero(weight), len(y), groups, N, random)
-    with SameStart() as shared:
+    with _EverySample(weight) as shared:
         model = last_step(fit(estimator, X, y, weight))
         own = np.asarray(model.weights_).ndim == 2
-        data = shared.everyone(weight)
+        data = shared.every
         kept = [order[data.kept] for order in (np.arange(len(y)), *orders)]
         every = alignments(data.stack, _targets(model, y), kept, data.weight, own)
     tasks = [Task(y[order], weight) for order in orders]
@@ -173,6 +175,22 @@ def kernel_significance(
         null_alignments=every[1:],
         correction=correction,
     )
+
+
+class _EverySample(SharedKernels):
+    """Beside the training set of a fit, the one of every sample that counts, repeated or not: `every`."""
+
+    every: TrainingSet
+
+    def __init__(self, weight: Array | None) -> None:
+        super().__init__(memory_budget=1)
+        self._weight = weight
+
+    def training_set(self, options: KernelOptions, X: Any, original: Any, counted: Counted) -> TrainingSet:
+        all_of_them = Counted.everyone(X.shape[0], self._weight)
+        rows = np.flatnonzero(all_of_them.weight)
+        self.every = super().training_set(options, X, original, Counted(rows, all_of_them.weight[rows]))
+        return super().training_set(options, X, original, counted)
 
 
 def _permutations(rows: Rows, n: int, groups: Any, count: int, random: np.random.RandomState) -> list[Rows]:

@@ -26,6 +26,7 @@ from kernelmosaic.learning.problem import (
     Patience,
     Problem,
 )
+from kernelmosaic.learning.start import Start
 from kernelmosaic.machines.multiclass import MulticlassMachine
 from kernelmosaic.solvers import Program, solve_smo
 from kernelmosaic.solvers.line_search import line_search
@@ -190,14 +191,8 @@ class ClassWiseLearner(Learner):
     machine_needs = ()
     stalled = ROUNDING
 
-    def learn(self, stack: GramStack, machine: MulticlassMachine, warm_start: Any = None) -> Learned:
-        return self._search(stack, machine, warm_start, None)
-
-    def learn_on(self, stack: GramStack, machine: Any, warm_start: Any, weights: Array) -> Learned:
-        return self._search(stack, machine, warm_start, weights)
-
-    def _search(self, stack: GramStack, machine: MulticlassMachine, warm_start: Any, theta: Array | None) -> Learned:
-        search = ClassSearch(ClassWiseProblem(stack, machine, self.options), self.options, warm_start, theta)
+    def _learn(self, stack: GramStack, machine: MulticlassMachine, start: Start) -> Learned:
+        search = ClassSearch(ClassWiseProblem(stack, machine, self.options), self.options, start)
         with self.options.progress(machine) as search.advance, suppress(_Done, ExhaustedError):
             search.go_on()
             self.minimise(search)
@@ -218,12 +213,13 @@ class ClassSearch(BoundTracker):
 
     problem: ClassWiseProblem
 
-    def __init__(self, problem: ClassWiseProblem, options: Options, warm_start: Any, theta: Array | None) -> None:
+    def __init__(self, problem: ClassWiseProblem, options: Options, start: Start) -> None:
         self.tol, self.max_iter = options.tol, options.max_iter
         self.inner = _FIRST_TOL
         self.closest, self.since = np.inf, 0
         self.advance: Callable[[float], None] = lambda gap: None
-        self.last = problem.evaluate(problem.start() if theta is None else theta, warm_start, self.inner)
+        theta = problem.start() if start.weights is None else start.weights
+        self.last = problem.evaluate(theta, start.beta, self.inner)
         super().__init__(problem, self.last)
 
     def evaluate(self, theta: Array) -> Evaluation:

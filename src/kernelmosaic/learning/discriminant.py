@@ -83,6 +83,10 @@ class DiscriminantProblem(Problem):
             out /= out.sum()
         return out
 
+    def scaled(self, weights: Weights) -> Weights:
+        """Return the shares of given weights; the first ones where λ, of which they say nothing, has a share, too."""
+        return self.start() if self.joint else super().scaled(weights)
+
     def solve(self, theta: Weights, warm_start: Any = None, tol: float = 0.0) -> RidgeSolution:
         """Solve for all targets at these shares; nothing is gained by a start, or by a tolerance."""
         weights = theta * self.scale

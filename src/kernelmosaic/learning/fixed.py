@@ -13,6 +13,7 @@ from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.newton import make_problem
 from kernelmosaic.learning.norms import SumNorm, Weights, numbers
 from kernelmosaic.learning.problem import Iteration, Learned, Learner, Options
+from kernelmosaic.learning.start import Start
 from kernelmosaic.machines import Machine
 from kernelmosaic.machines.base import check_positive
 from kernelmosaic.solvers import Program, solve
@@ -48,10 +49,9 @@ class FixedWeights(WeightsByRule):
         super().__init__(Options(SumNorm(), np.ones(len(weights)), tol))
         self.weights = weights
 
-    def learn(self, stack: GramStack, machine: Any, warm_start: Any = None) -> Learned:
-        # The classes of a one-versus-rest problem share their kernel: combine it once.
-        problem = self.last_problem = make_problem(stack, machine, self.options, self.last_problem)
-        solution = problem.solve(self.weights, warm_start, self.options.tol)
+    def _learn(self, stack: GramStack, machine: Any, start: Start) -> Learned:
+        # The classes of a one-versus-rest problem share their kernel: it is combined once.
+        solution = make_problem(stack, machine, self.options, start).solve(self.weights, start.beta, self.options.tol)
         value = machine.primal_value(solution)
         return Learned(self.weights, solution, value, solution.gap, 1, [Iteration(value, solution.gap)])
 
@@ -81,7 +81,7 @@ class Alignment(WeightsByRule):
     machine_needs = ("has_one_output", "has_targets")
     advice = FixedWeights.advice
 
-    def learn(self, stack: GramStack, machine: Machine, warm_start: Any = None) -> Learned:
+    def _learn(self, stack: GramStack, machine: Machine, start: Start) -> Learned:
         self.require("alignment", machine=machine)
         v = aligned_weights(*centred_products(stack, machine.program.target))
         # All kernels turned away from the targets: none is better than the others.
@@ -89,7 +89,7 @@ class Alignment(WeightsByRule):
         theta = v * self.options.penalties**2
         # Of huge kernels v is tiny; only its direction counts.
         eta = self.options.norm.retract(theta / theta.max()) / self.options.penalties**2
-        return FixedWeights(eta, self.options.tol).learn(stack, machine, warm_start)
+        return FixedWeights(eta, self.options.tol)._learn(stack, machine, start)
 
 
 def aligned_weights(M: NDArray[np.float64], a: Weights) -> Weights:
@@ -147,14 +147,14 @@ class EasyMKL(WeightsByRule):
         super().__init__(options)
         self.lam = lam
 
-    def learn(self, stack: GramStack, machine: Machine, warm_start: Any = None) -> Learned:
+    def _learn(self, stack: GramStack, machine: Machine, start: Start) -> Learned:
         self.require("easymkl", machine=machine)
         d2 = self.options.penalties**2
         beta = self._mixtures(stack, machine.program)
         shares = np.maximum(stack.quadratic_forms(beta), 0.0) / d2
         shares = shares if np.any(shares > 0) else np.ones(stack.n_kernels)
         eta = self.options.norm.retract(shares) / d2
-        return replace(FixedWeights(eta, self.options.tol).learn(stack, machine, warm_start), n_solves=2)
+        return replace(FixedWeights(eta, self.options.tol)._learn(stack, machine, start), n_solves=2)
 
     def _mixtures(self, stack: GramStack, program: Program) -> Any:
         """Return Yγ up to a factor.

@@ -12,6 +12,7 @@ from kernelmosaic.gram import SubsetStack
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import ROUNDING, Iteration, Learned, Learner
+from kernelmosaic.learning.start import Start
 from kernelmosaic.solvers import relative_gap
 
 #: The weights of the few are learned to this share of the gap that all have left, ...
@@ -53,29 +54,25 @@ class ColumnGeneration(Learner):
     stalled = ROUNDING
     batch: int = 200
 
-    def learn(self, stack: Any, machine: Any, warm_start: Any = None) -> Learned:
-        few = np.unique(np.linspace(0, stack.n_kernels - 1, self._batch(stack)).astype(np.intp))
-        if len(few) == stack.n_kernels:
-            return Newton(self.options).learn(stack.taken(few), machine, warm_start)
-        return self._search(stack, machine, warm_start, few, None)
-
-    def learn_on(self, stack: Any, machine: Any, warm_start: Any, weights: Weights) -> Learned:
-        if stack.n_kernels <= self._batch(stack):
-            return Newton(self.options).learn_on(stack.taken(np.arange(stack.n_kernels)), machine, warm_start, weights)
-        active = np.flatnonzero(weights)
-        return self._search(stack, machine, warm_start, active, weights[active])
-
-    def _search(
-        self, stack: SubsetStack, machine: Any, beta: Any, active: NDArray[np.intp], weights: Weights | None
-    ) -> Learned:
+    def _learn(self, stack: Any, machine: Any, start: Start) -> Learned:
         options, every = self.options, np.arange(stack.n_kernels)
+        batch = self._batch(stack)
+        if len(every) <= batch:
+            return Newton(options)._learn(stack.taken(every), machine, start)
+        if start.weights is None:
+            active = np.unique(np.linspace(0, len(every) - 1, batch).astype(np.intp))
+        else:
+            active = np.flatnonzero(start.weights)
+            start = Start(start.weights[active], start.beta)
         scale, watched = 1.0 / options.penalties**2, every
         history: list[Iteration] = []
         best = proved = None
         lower, gap, n_solves, inner = -np.inf, np.inf, 0, max(_FIRST, _LAST * options.tol)
         with options.progress(machine) as advance:
             while True:
-                found, noise = self._learn_few(stack, machine, beta, active, weights, inner)
+                few = replace(options, penalties=options.penalties[active], tol=inner, verbose=False)
+                search = Newton(few).search(stack.taken(active), machine, start)
+                found, noise = search.learned(), search.problem.noise
                 beta, n_solves = found.solution.beta, n_solves + found.n_solves
                 here = replace(found, weights=np.zeros(stack.n_kernels))
                 here.weights[active] = found.weights
@@ -100,34 +97,18 @@ class ColumnGeneration(Learner):
                 if gap <= options.tol or len(history) >= options.max_iter or not (pays or inner > _SHARPEST):
                     return replace(proved, gap=gap, n_solves=n_solves, history=history)
                 kept = active[found.weights > 0]
-                missing = _missing(q, kept, self._batch(stack))
+                missing = _missing(q, kept, batch)
                 if pays and len(missing):
                     inner = max(min(inner, _SHARE * near), min(inner, _LAST * options.tol))
                 else:  # what is left of the gap is that of the few
                     inner = max(_SHARE * inner, _SHARPEST)
-                weights = np.append(found.weights[found.weights > 0], np.zeros(len(missing)))
+                start = Start(np.append(found.weights[found.weights > 0], np.zeros(len(missing))), beta)
                 active = np.append(kept, missing)
                 watched = np.union1d(active, np.flatnonzero(q >= _WATCHED * q.max())) if pays else every
 
     def _batch(self, stack: SubsetStack) -> int:
         # Matrices that are computed anew whenever they are read cost more than a few rounds.
         return max(min(self.batch, stack.room // 2), _LEAST)
-
-    def _learn_few(
-        self,
-        stack: SubsetStack,
-        machine: Any,
-        beta: Any,
-        active: NDArray[np.intp],
-        weights: Weights | None,
-        tol: float,
-    ) -> tuple[Learned, float]:
-        """Return what Newton steps learn from some of the kernels, and what a value of zero may come out as."""
-        options = replace(self.options, penalties=self.options.penalties[active], tol=tol, verbose=False)
-        learner, few = Newton(options), stack.taken(active)
-        found = learner.learn(few, machine, beta) if weights is None else learner.learn_on(few, machine, beta, weights)
-        assert learner.last_problem is not None
-        return found, learner.last_problem.noise
 
 
 def _missing(q: Weights, kept: NDArray[np.intp], most: int) -> NDArray[np.intp]:

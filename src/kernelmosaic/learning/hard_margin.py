@@ -12,6 +12,7 @@ from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.certificate import certify
 from kernelmosaic.learning.learned_c import MarginProgram
 from kernelmosaic.learning.problem import Learned, Learner
+from kernelmosaic.learning.start import CombinedKernel, Start
 from kernelmosaic.machines import SVC, Machine
 
 #: The C that are tried, for a kernel of mean diagonal one.
@@ -49,9 +50,9 @@ def learn_hard_margin(
     ValueError
         If no function of the kernels separates the classes: then the dual is unbounded, and coefficients reach every C.
     """
-    best, n_solves = None, 0
+    best, n_solves, start = None, 0, Start(kernel=CombinedKernel(stack))
     for C in _TRIED:
-        found = learner.learn(stack, SVC(y, C / diagonal))
+        found = learner.learn(stack, SVC(y, C / diagonal), start)
         n_solves += found.n_solves
         hard = _without_slack(found, y)
         hard = None if hard is None else certify(stack, sizes, SeparatingSVC(y), learner, hard)

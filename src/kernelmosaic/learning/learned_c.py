@@ -15,6 +15,7 @@ from kernelmosaic.kernels.base import Block
 from kernelmosaic.learning.certificate import certify
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.problem import Learned, Learner, Options
+from kernelmosaic.learning.start import Start
 from kernelmosaic.machines import Machine
 from kernelmosaic.solvers import Program
 from kernelmosaic.solvers import certify as certify_solution
@@ -56,15 +57,15 @@ class LearnedC(Learner):
     norm_needs = ("sums_to_one",)
     machine_needs = ("has_one_output", "has_labels")
 
-    def learn(self, stack: GramStack, machine: Machine, warm_start: Any = None) -> LearnedWithC:
-        """Learn for a machine with 2-norm slack, whatever its C."""
+    def _learn(self, stack: GramStack, machine: Machine, start: Start) -> LearnedWithC:
+        """Learn for a machine with 2-norm slack, whatever its C; of the start it takes the coefficients."""
         if not machine.has_labels:
             raise ValueError("C='learn' serves machines that tell two classes apart; give C as a number.")
         if not self.options.norm.sums_to_one:
             raise ValueError("C='learn' serves norm=1: the identity shares the sum of the weights; give C as a number.")
         hard = HardMargin(machine.program)
         joined = WithIdentity(stack, hard.diagonal)
-        found = Newton(self.joint_options()).learn(joined, hard, warm_start)
+        found = Newton(self.joint_options())._learn(joined, hard, Start(beta=start.beta))
         if not np.isfinite(found.objective):
             raise ValueError(
                 "C='learn': rounding hides the margin, since the kernels are on another scale than the slack's unit "

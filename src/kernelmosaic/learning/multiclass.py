@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack
-from kernelmosaic.gram.stack import nonzero_rows
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import Evaluation, MachineProblem, Options, Patience
+from kernelmosaic.learning.start import COLD, Start
 from kernelmosaic.solvers.multiclass import step_limit
 from kernelmosaic.solvers.multiclass_newton import free_coefficients, multiclass_curvature
 
@@ -30,8 +30,8 @@ _POWER = 2.0
 class MulticlassProblem(MachineProblem):
     """The training problem of a joint machine; too many free samples, and its curvature is learned from the slopes."""
 
-    def __init__(self, stack: GramStack, machine: Any, options: Options) -> None:
-        super().__init__(stack, machine, options)
+    def __init__(self, stack: GramStack, machine: Any, options: Options, start: Start = COLD) -> None:
+        super().__init__(stack, machine, options, start)
         self.patience = Patience(step_limit(stack.n_samples))
         self.single = options.tol >= SINGLE and stack.n_samples > FEW
         self._H: NDArray[np.float64] | None = None
@@ -41,13 +41,7 @@ class MulticlassProblem(MachineProblem):
         self, theta: Weights, warm_start: Any, tol: float, kernels: NDArray[np.intp] | None = None
     ) -> Evaluation:
         """Solve the machine at θ; every kernel is looked at, since all share the same products."""
-        solution: Any = self.solve(theta, warm_start, tol)
-        support = nonzero_rows(solution.beta)
-        products = self.stack.products(solution.beta, support) * self.scale[:, np.newaxis, np.newaxis]
-        q = np.maximum(0.5 * np.einsum("mic,ic->m", products, solution.beta[support]), 0.0)
-        program: Any = self.machine.program
-        upper = program.primal_value(float(theta @ q), solution.values, solution.intercept)
-        there = Evaluation(theta, solution, upper, q, products, support)
+        there = super().evaluate(theta, warm_start, tol)
         self._learn_from(there)
         return there
 

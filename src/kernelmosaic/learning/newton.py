@@ -24,6 +24,7 @@ from kernelmosaic.learning.problem import (
     Options,
     Problem,
 )
+from kernelmosaic.learning.start import Start
 from kernelmosaic.machines.discriminant import Discriminant
 from kernelmosaic.solvers import relative_gap
 from kernelmosaic.solvers.line_search import line_search
@@ -63,19 +64,17 @@ class Newton(Learner):
     machine_needs = ()
     stalled = ROUNDING
 
-    def learn(self, stack: GramStack, machine: Any, warm_start: Any = None) -> Learned:
-        return self._search(stack, machine, warm_start, self._from_a_part(stack, machine))
+    def _learn(self, stack: GramStack, machine: Any, start: Start) -> Learned:
+        return self.search(stack, machine, start).learned()
 
-    def learn_on(self, stack: GramStack, machine: Any, warm_start: Any, weights: Weights) -> Learned:
-        # A kernel without a weight may have an infinite penalty.
-        theta = np.where(weights > 0, weights * np.where(weights > 0, self.options.penalties, 1.0) ** 2, 0.0)
-        return self._search(stack, machine, warm_start, self.options.norm.retract(theta))
-
-    def _search(self, stack: GramStack, machine: Any, warm_start: Any, theta: Weights | None) -> Learned:
-        problem = self.last_problem = make_problem(stack, machine, self.options, self.last_problem)
-        search = NewtonSearch(problem, self.options.tol, warm_start, theta)
+    def search(self, stack: GramStack, machine: Any, start: Start) -> NewtonSearch:
+        """Return the search for the weights once it has ended."""
+        problem = make_problem(stack, machine, self.options, start)
+        known = self._from_a_part(stack, machine) if start.weights is None else start.weights
+        theta = None if known is None else problem.scaled(known)
+        search = NewtonSearch(problem, self.options.tol, start.beta, theta)
         search.improve(search.step, self.options)
-        return search.learned()
+        return search
 
     def _from_a_part(self, stack: GramStack, machine: Any) -> Weights | None:
         """Return the weights that some of the samples ask for, which are near those of all and cost next to nothing."""
@@ -88,18 +87,15 @@ class Newton(Learner):
             found = Newton(rough).learn(stack.part(rows), machine.subsampled(rows))
         except ValueError:  # the weights of these few samples may leave no feasible β
             return None
-        return found.weights * self.options.penalties**2
+        return found.weights
 
 
-def make_problem(stack: GramStack, machine: Any, options: Options, last: Problem | None = None) -> Problem:
-    """Return the problem that a machine poses with one weight per kernel, with what the last one had combined."""
+def make_problem(stack: GramStack, machine: Any, options: Options, start: Start) -> Problem:
+    """Return the problem that a machine poses with one weight per kernel; it combines kernels where the start does."""
     if isinstance(machine, Discriminant):
         return DiscriminantProblem(stack, machine, options)
     kind = MachineProblem if machine.has_independent_outputs else MulticlassProblem
-    problem = kind(stack, machine, options)
-    if isinstance(last, MachineProblem) and last.stack is stack:
-        problem.share_kernel(last)
-    return problem
+    return kind(stack, machine, options, start)
 
 
 def polish(found: BoundTracker, options: Options) -> Learned:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from kernelmosaic.gram import GramStack
 from kernelmosaic.gram.stack import nonzero_rows
 from kernelmosaic.learning.norms import WeightNorm, Weights
+from kernelmosaic.learning.start import COLD, Start
 from kernelmosaic.solvers import Solution, relative_gap
 from kernelmosaic.solvers.smo import most_steps
 
@@ -78,6 +79,8 @@ class Learned:
         The machine's own feasible β, where that of the solution is rescaled with the weights.
     lower : float or None
         A lower bound on the optimum, where no β alone proves one.
+    start : Start
+        Where the learner of a like problem may start.
     """
 
     weights: NDArray[np.float64]
@@ -88,6 +91,7 @@ class Learned:
     history: list[Iteration] = field(default_factory=list)
     witness: Any = None
     lower: float | None = None
+    start: Start = COLD
 
 
 @dataclass(frozen=True)
@@ -147,11 +151,15 @@ class Learner(ABC):
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        #: The last problem, whose combined kernel the next one on the same stack may take over.
-        self.last_problem: Problem | None = None
+
+    def learn(self, stack: GramStack, machine: Any, start: Start = COLD) -> Learned:
+        """Learn from where a like problem ended, unless its shapes are not those of the machine."""
+        found = self._learn(stack, machine, start.continued(machine))
+        return replace(found, start=Start(found.weights, found.solution.beta, machine))
 
     @abstractmethod
-    def learn(self, stack: GramStack, machine: Any, warm_start: Any = None) -> Learned: ...
+    def _learn(self, stack: GramStack, machine: Any, start: Start) -> Learned:
+        """Learn from a start for this machine, from as much of it as the learner can make use of."""
 
     def lower_bound(self, constant: float, q: Weights, weights: Weights) -> float:
         """Return what a feasible β proves of the optimum over the weights, or at the weights where these are given.
@@ -159,10 +167,6 @@ class Learner(ABC):
         `constant` is the value of its dual without the kernels, q_m = ½ βᵀK_mβ what each kernel takes off.
         """
         return constant - self.options.norm.support(q / self.options.penalties**2)
-
-    def learn_on(self, stack: GramStack, machine: Any, warm_start: Any, weights: Weights) -> Learned:
-        """Learn from where a problem like this one ended: β and the weights, where these are a start, too."""
-        return self.learn(stack, machine, warm_start)
 
     @classmethod
     def require(cls, solver: str, norm: WeightNorm | None = None, machine: Any = None) -> None:
@@ -305,9 +309,9 @@ class Problem(ABC):
         """Return weights of the set from some beside it."""
         return self.norm.retract(theta)
 
-    def share_kernel(self, other: Problem) -> None:
-        """Take over what another problem on the same stack has combined, where that is kept."""
-        return
+    def scaled(self, weights: Weights) -> Weights:
+        """Return the θ nearest to those of weights η that another problem has learned."""
+        return self.retract(np.where(weights > 0, weights / np.where(weights > 0, self.scale, 1.0), 0.0))
 
     @abstractmethod
     def solve(self, theta: Weights, warm_start: Any, tol: float) -> Any:
@@ -353,12 +357,11 @@ class Problem(ABC):
 
 
 class MachineProblem(Problem):
-    """The problem of a machine with one output, evaluated with warm starts; it keeps one combined matrix."""
+    """The problem of a machine with one output, evaluated with warm starts; it combines kernels where `start` does."""
 
-    def __init__(self, stack: GramStack, machine: Any, options: Options) -> None:
+    def __init__(self, stack: GramStack, machine: Any, options: Options, start: Start = COLD) -> None:
         super().__init__(stack, machine, options)
-        self._K: Any = None
-        self._at: Weights | None = None
+        self.kernel = start.kernel_of(stack)
         self._noise = 0.0
 
     @property
@@ -369,16 +372,9 @@ class MachineProblem(Problem):
         """
         return self._noise
 
-    def share_kernel(self, other: Any) -> None:
-        self._K, self._at = other._K, other._at
-
     def combine(self, theta: Weights) -> Any:
-        """Return the combined kernel at θ, made anew only when the kernels' weights have changed."""
-        weights = theta * self.scale  # not θ: another problem on the same kernels may have other penalties
-        if self._at is None or not np.array_equal(self._at, weights):
-            self._K = self.stack.combine(weights, out=self._K)
-            self._at = weights
-        return self._K
+        """Return the combined kernel at θ."""
+        return self.kernel.at(theta * self.scale)
 
     def solve(self, theta: Weights, warm_start: NDArray[np.float64] | None, tol: float) -> Solution:
         """Solve the machine at θ to a relative gap of `tol`.
@@ -420,7 +416,7 @@ class MachineProblem(Problem):
         upper = self.machine.program.primal_value(quadratic, solution.values, solution.intercept)
         if not self.machine.has_targets:
             # Of a sum of terms of both signs, by the terms of one sample each.
-            orthogonal = float(self._K.diagonal() @ solution.beta**2)
+            orthogonal = float(self.combine(theta).diagonal() @ solution.beta**2)
             self._noise = float(np.finfo(self.stack.dtype).eps * np.sqrt(len(solution.beta))) * orthogonal
         return replace(known, upper=upper)
 
@@ -451,7 +447,6 @@ class MachineProblem(Problem):
         The free coefficients solve a linear system in the combined kernel, so their answer to a change of θ_m is its
         inverse times K_m β; everything else is fixed at its bound.
         """
-        self.combine(at.theta)  # made anew if the last step was refused
         if at.solution.beta.ndim == 1:
             return self._curvature_of(self.machine.program, at, at.solution.beta, ...)
         outputs = enumerate(self.machine.machines)
@@ -466,7 +461,8 @@ class MachineProblem(Problem):
         if len(free) == 0:
             return np.zeros((len(at.watched),) * 2)
         V = self._products_at(at, free)[output].T
-        answer = self._K.solve_free(free, program.ridge[free], np.column_stack([V, np.ones(len(free))]))
+        right = np.column_stack([V, np.ones(len(free))])
+        answer = self.combine(at.theta).solve_free(free, program.ridge[free], right)
         H = V.T @ answer[:, :-1]
         if program.total is not None and answer[:, -1].sum() > 0:
             pull = V.T @ answer[:, -1]

@@ -52,6 +52,11 @@ class Machine:
     def program(self) -> Program:
         return self._program
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of β: one coefficient per sample, and per output where there are several."""
+        return self.program.target.shape
+
     def solve(self, K: Any, warm_start: Vector | None = None, tol: float = 1e-3) -> Solution:
         """Return the solution for the combined kernel K, in whatever form a stack gives it, to a gap of `tol`."""
         return solve(K, self.program, warm_start, tol)

@@ -96,6 +96,11 @@ class Discriminant:
     #: Whether every sample has one class; else it may have several labels.
     has_classes = True
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of β: one coefficient per sample and target."""
+        return self.targets.shape
+
     def continued(self, beta: Matrix, before: Discriminant) -> None:
         """Nothing: a linear system needs no start."""
         return

@@ -68,6 +68,8 @@ class MulticlassMachine:
             raise ValueError(f"margins has shape {margins.shape}; {len(labels)} samples of {k} classes are given.")
         margins = np.asarray(margins, dtype=np.float64)
         self.program = MulticlassProgram(labels, margins, sample_C, self.pairwise, constants)
+        #: Of β: one coefficient per sample and class.
+        self.shape = margins.shape
 
     def solve(
         self, K: Any, warm_start: Array | None = None, tol: float = 1e-3, values: Array | None = None

@@ -69,6 +69,8 @@ class SharedMachines:
         self.machines = list(machines)
         first = self.machines[0]
         self.program = SharedProgram([one.program for one in self.machines])
+        #: Of β: one coefficient per sample and output.
+        self.shape = (*first.shape, len(self.machines))
         self.objective_scale, self.can_be_subsampled = first.objective_scale, first.can_be_subsampled
         self.has_targets, self.has_labels, self.has_one_slack = first.has_targets, False, first.has_one_slack
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from math import fsum
 from typing import Any, ClassVar
@@ -55,8 +55,16 @@ class Program:
     ridge: Vector
     epsilon: float = 0.0
     total: float | None = 0.0
+    #: Whether any sample has a ridge, and whether every one has.
+    has_ridge: bool = field(init=False, repr=False)
+    has_ridge_everywhere: bool = field(init=False, repr=False)
     #: Whether `primal_value` is the sum of the losses; else it wants arrays of this process.
     has_losses: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        # On a device every look at a vector waits for it.
+        object.__setattr__(self, "has_ridge", bool(self.ridge.any()))
+        object.__setattr__(self, "has_ridge_everywhere", bool((self.ridge > 0).all()))
 
     @property
     def n_samples(self) -> int:
@@ -67,20 +75,6 @@ class Program:
         if backend is NUMPY:
             return self
         return replace(self, **{name: backend.asarray(getattr(self, name)) for name in _VECTORS})
-
-    @property
-    def has_ridge(self) -> bool:
-        # Kept by hand: the lock of Python 3.11's `cached_property`, one for all instances, may be held at a fork.
-        if "_has_ridge" not in self.__dict__:
-            self.__dict__["_has_ridge"] = bool(self.ridge.any())
-        return bool(self.__dict__["_has_ridge"])
-
-    @property
-    def has_ridge_everywhere(self) -> bool:
-        """Whether every sample has a ridge."""
-        if "_everywhere" not in self.__dict__:
-            self.__dict__["_everywhere"] = bool((self.ridge > 0).all())
-        return bool(self.__dict__["_everywhere"])
 
     def linear_term(self, beta: Any) -> Any:
         """Everything in the objective that does not read the kernel: ⟨t, β⟩ − ε‖β‖₁ − ½Σρβ²."""

@@ -22,6 +22,7 @@ from kernelmosaic.learning.problem import (
     MachineProblem,
     Options,
 )
+from kernelmosaic.learning.start import Start
 from kernelmosaic.machines import Machine
 from kernelmosaic.solvers import Program, relative_gap
 from kernelmosaic.solvers.conic import ConicError, ConicProgram, pack_symmetric, unpack_symmetric
@@ -55,12 +56,12 @@ class QCQP(Learner):
     norm_needs = ("sums_to_one",)
     advice = "the conic program is badly conditioned; lower C, use solver='newton', or accept a larger tol."
 
-    def learn(self, stack: GramStack, machine: Machine, warm_start: Any = None) -> Learned:
+    def _learn(self, stack: GramStack, machine: Machine, start: Start) -> Learned:
         _require_small(stack)
         options = self.options
-        problem = MachineProblem(stack, machine, options)
+        problem = MachineProblem(stack, machine, options, start)
         inner = 0.1 * options.tol
-        found = BoundTracker(problem, problem.evaluate(problem.start(), warm_start, inner))
+        found = BoundTracker(problem, problem.evaluate(problem.start(), start.beta, inner))
         with options.progress(machine) as advance:
             advance(found.gap)
             with suppress(ConicError, ExhaustedError):
@@ -158,7 +159,7 @@ class SDP(Learner):
             )
         super().__init__(options)
 
-    def learn(self, stack: GramStack, machine: Machine, warm_start: Any = None) -> Learned:
+    def _learn(self, stack: GramStack, machine: Machine, start: Start) -> Learned:
         self.require("sdp", self.options.norm, machine)
         n = stack.n_samples
         if n > _MAX_SAMPLES:

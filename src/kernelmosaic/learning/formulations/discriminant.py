@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from scipy.linalg import helmert
@@ -13,6 +12,7 @@ from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.discriminant import DiscriminantProblem
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import BoundTracker, Evaluation, Iteration, Learned, Learner
+from kernelmosaic.learning.start import Start
 from kernelmosaic.machines.discriminant import Discriminant, Matrix, binary_targets, center, within_class_matrix
 from kernelmosaic.solvers import relative_gap
 from kernelmosaic.solvers.matrix_inequality import MatrixInequality, MatrixSolution, solve_matrix_inequalities
@@ -44,7 +44,7 @@ class DiscriminantQCQP(Learner):
     machine_needs = ()
     stalled = "rounding hides what is left to gain; use formulation='newton', raise alpha, or accept a larger tol."
 
-    def learn(self, stack: GramStack, machine: Discriminant, warm_start: Any = None) -> Learned:
+    def _learn(self, stack: GramStack, machine: Discriminant, start: Start) -> Learned:
         path = _Path(DiscriminantProblem(stack, machine, self.options))
         path.improve(path.step, self.options)
         path.prune(self.options.tol)
@@ -139,7 +139,7 @@ class DiscriminantSDP(Learner):
         "the semi-definite program is badly conditioned; use formulation='newton', raise alpha, or accept a larger tol."
     )
 
-    def learn(self, stack: GramStack, machine: Discriminant, warm_start: Any = None) -> Learned:
+    def _learn(self, stack: GramStack, machine: Discriminant, start: Start) -> Learned:
         k = machine.targets.shape[1]
         _require_small("sdp", [stack.n_samples] * k, stack.n_kernels)
         problem = DiscriminantProblem(stack, machine, self.options)
@@ -168,7 +168,7 @@ class DiscriminantApproximateSDP(Learner):
     reads_matrices = True
     advice = DiscriminantSDP.advice
 
-    def learn(self, stack: GramStack, machine: Discriminant, warm_start: Any = None) -> Learned:
+    def _learn(self, stack: GramStack, machine: Discriminant, start: Start) -> Learned:
         H = machine.targets
         _require_small("sdp_approximate", [stack.n_samples - 1 + H.shape[1]], stack.n_kernels)
         problem = DiscriminantProblem(stack, machine, self.options)
@@ -200,7 +200,7 @@ class DiscriminantKim(Learner):
     reads_matrices = True
     advice = DiscriminantSDP.advice
 
-    def learn(self, stack: GramStack, machine: Discriminant, warm_start: Any = None) -> Learned:
+    def _learn(self, stack: GramStack, machine: Discriminant, start: Start) -> Learned:
         if machine.alpha is None or not machine.has_classes or len(machine.counts) != 2:
             raise ValueError("formulation='kim' serves two classes and a given alpha; use formulation='sdp'.")
         _require_small("kim", [stack.n_samples + 1], stack.n_kernels)

@@ -17,6 +17,7 @@ from kernelmosaic.learning.problem import (
     MachineProblem,
     Problem,
 )
+from kernelmosaic.learning.start import Start
 from kernelmosaic.machines import Machine
 
 #: The machine is solved to this share of the gap asked for, ...
@@ -45,8 +46,8 @@ class ReducedGradient(Learner):
     norm_needs = ("sums_to_one",)
     stalled = ROUNDING
 
-    def learn(self, stack: GramStack, machine: Machine, warm_start: Any = None) -> Learned:
-        descent = _Descent(MachineProblem(stack, machine, self.options), self.options.tol, warm_start)
+    def _learn(self, stack: GramStack, machine: Machine, start: Start) -> Learned:
+        descent = _Descent(MachineProblem(stack, machine, self.options, start), self.options.tol, start.beta)
         descent.improve(descent.step, self.options)
         return descent.learned()
 

@@ -10,6 +10,7 @@ from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.newton import make_problem, polish
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import ROUNDING, BoundTracker, Evaluation, Learned, Learner, Problem
+from kernelmosaic.learning.start import Start
 from kernelmosaic.solvers.linear_program import Master
 
 #: The machine is solved to this share of the gap asked for.
@@ -40,9 +41,8 @@ class SILP(Learner):
     norm_needs = ("sums_to_one",)
     stalled = ROUNDING
 
-    def learn(self, stack: GramStack, machine: Any, warm_start: Any = None) -> Learned:
-        problem = make_problem(stack, machine, self.options)
-        master = _Master(problem, self.options.tol, warm_start)
+    def _learn(self, stack: GramStack, machine: Any, start: Start) -> Learned:
+        master = _Master(make_problem(stack, machine, self.options, start), self.options.tol, start.beta)
         master.improve(master.step, self.options)
         return polish(master, self.options)
 
