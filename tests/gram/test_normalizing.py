@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from kernelmosaic.gram import make_normalization
+from kernelmosaic.gram.normalizing import make_normalization
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
 
 RNG = np.random.RandomState(0)

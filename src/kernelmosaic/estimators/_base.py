@@ -135,25 +135,10 @@ class KernelListMixin(BaseEstimator):
 class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
     """One weight per kernel, learned or given, with the machine that a subclass names."""
 
-    # Parameters of all estimators.
-    normalize: Any
-    approximation: Any
-    rank: Any
-    tol: Any
-    max_iter: Any
-    memory_budget: Any
-    device: Any
-    random_state: Any
-    verbose: Any
-    # What stands in for views that samples lack; None where they must have all.
+    # What parameters stand for where a subclass does not list them. Without `missing`, samples must have all views.
     missing: Any = None
-    # Of those that learn one weight per kernel.
     weights: Any = None
-    norm: Any
     l1_ratio: Any = 0.5
-    penalties: Any
-    penalty_power: Any
-    solver: Any
     n_jobs: Any = None
     # Of the Gram matrices; None leaves it to their number.
     _stack_dtype: Any = None

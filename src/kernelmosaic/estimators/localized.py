@@ -122,14 +122,6 @@ def _learned(estimator: Any) -> Iterator[tuple[int, int, Projected]]:
 class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """One gate per kernel, as a function of the sample, with the machine that a subclass names."""
 
-    gating: Any
-    gating_columns: Any
-    gating_kernel: Any
-    step: Any
-    n_init: Any
-    n_iter_no_change: Any
-    random_state: Any
-
     _first_iteration = 0
     # Of the columns of the training samples, where these may lack views.
     _means: Array | None = None

@@ -113,7 +113,7 @@ class PosteriorMKLClassifier(MKLClassifier):
 
     # The one form of the joint machine that posteriors have.
     multi_class = "pairwise"
-    missing = None
+    missing = None  # type: ignore[assignment]
     _knows_probabilities = True
     slack = 1
     class_weight = None

@@ -71,7 +71,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     kernels: Any = None
     _: KW_ONLY
     C: float = 1.0
-    epsilon: float = 0.1
+    epsilon: Any = 0.1
     loss: str = "epsilon"
     norm: float | str = 1
     l1_ratio: float = 0.5
