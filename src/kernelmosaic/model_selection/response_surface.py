@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from math import ceil
 from numbers import Integral, Real
@@ -174,6 +174,32 @@ class Design:
     n_initial: int
 
 
+@dataclass
+class _Run:
+    """What the steps of one search tell each other.
+
+    Attributes
+    ----------
+    given : tuple
+        X, y and the other parameters of `fit`.
+    show : bool
+        Whether to show a progress bar.
+    factors, terrain : Factors, Terrain
+        What is searched, and where; None before they are read.
+    outcomes : tuple of lists or None
+        Settings whose fits scikit-learn has put in a table, and what became of every fit.
+    failed : list of dict
+        Settings of batches of which no fit succeeded, which are in no table.
+    """
+
+    given: tuple[Any, Any, dict[str, Any]]
+    show: bool
+    factors: Any = None
+    terrain: Any = None
+    outcomes: Any = None
+    failed: list[dict[str, Any]] = field(default_factory=list)
+
+
 class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
     """Search positive parameters on the log10 scale by a response surface on the validation score.
 
@@ -247,6 +273,8 @@ class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
 
     _checked_cv_orig: Any
     verbose: Any
+    # What scikit-learn's search does not hand on, while it runs.
+    _run: Any = None
 
     def __init__(
         self,
@@ -300,30 +328,27 @@ class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
         """
         if not (self.scoring is None or isinstance(self.scoring, str) or callable(self.scoring)):
             raise ValueError(f"scoring={self.scoring!r}: a surface is fitted to one score; give one.")
-        self._failed: list[dict[str, Any]] = []
-        self._given = X, y, params
+        run = self._run = _Run((X, y, params), bool(self.verbose))
         # The bar says it all; scikit-learn's own line for every batch would only tear it.
-        self._show, self.verbose = self.verbose, False
+        given, self.verbose = self.verbose, False
         try:
             # The points meet the same folds, whose kernels need be computed once.
             with SharedKernels():
                 super().fit(X, y, **params)
-            self._append_failed()
+            self._append_failed(run)
         finally:
-            self.verbose = self._show
-            for name in ("_show", "_failed", "_outcomes", "_factors", "_terrain", "_given"):
-                self.__dict__.pop(name, None)
+            self.verbose, self._run = given, None
         return self
 
     def _check_input_parameters(self, X: Any, y: Any, split_params: dict[str, Any]) -> None:
         """Before the first fit: read what is searched, and fix the splits, so that all points meet the same ones."""
-        self._factors = read_factors(self.estimator, self.on, X)
-        self._terrain = self._read_terrain(self._factors)
+        self._run.factors = read_factors(self.estimator, self.on, X)
+        self._run.terrain = self._read_terrain(self._run.factors)
         self._checked_cv_orig = check_cv(list(self._checked_cv_orig.split(X, y, **split_params)))
 
     def _with_fixed_splits(self, evaluate_candidates: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
         """Do what scikit-learn before 1.9 does not ask for ahead of the first fit; its splitter is out of reach."""
-        X, y, params = self._given
+        X, y, params = self._run.given
         split_params = self._get_routed_params_for_fit(_check_method_params(X, params)).splitter.split
         self._checked_cv_orig = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
         self._check_input_parameters(X, y, split_params)
@@ -358,25 +383,27 @@ class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
         )
 
     def _run_search(self, evaluate_candidates: Callable[..., dict[str, Any]]) -> None:
-        if not hasattr(self, "_terrain"):
+        run = self._run
+        if run.terrain is None:
             evaluate_candidates = self._with_fixed_splits(evaluate_candidates)
-        terrain = self._terrain
-        with _progress(bool(self._show)) as advance:
-            explored = Exploration(terrain, lambda Z: self._evaluate(Z, evaluate_candidates, advance))
+        with _progress(run.show) as advance:
+            explored = Exploration(run.terrain, lambda Z: self._evaluate(run, Z, evaluate_candidates, advance))
             self.surface_ = explored.run()
-        labels = [factor.label for factor in self._factors.free]
+        labels = [factor.label for factor in run.factors.free]
         self.design_ = Design(labels, explored.points, explored.responses, explored.n_initial)
         self.n_solver_calls_ = len(explored.points)
 
-    def _evaluate(self, Z: Array, evaluate_candidates: Callable[..., Any], advance: Callable[..., None]) -> Array:
+    def _evaluate(
+        self, run: _Run, Z: Array, evaluate_candidates: Callable[..., Any], advance: Callable[..., None]
+    ) -> Array:
         """Responses at points, batch by batch where a progress bar is to move; NaN where any fit of a point raised."""
         # A batch should still keep every worker busy.
-        size = max(1, ceil(2 * effective_n_jobs(self.n_jobs) / self.n_splits_)) if self._show else len(Z)
+        size = max(1, ceil(2 * effective_n_jobs(self.n_jobs) / self.n_splits_)) if run.show else len(Z)
         responses: list[float] = []
         error: ValueError | None = None
         advance(total=len(Z))
         for start in range(0, len(Z), size):
-            settings = [self._factors.setting(z) for z in Z[start : start + size]]
+            settings = [run.factors.setting(z) for z in Z[start : start + size]]
             try:
                 results = evaluate_candidates(settings)
             except ValueError as caught:
@@ -384,12 +411,12 @@ class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
                 if self.error_score == "raise" or "fits failed" not in str(caught):
                     raise
                 error = caught
-                self._failed += settings
+                run.failed += settings
                 responses += [np.nan] * len(settings)
             else:
                 responses += self._responses_of_newest(results, len(settings))
             advance(done=len(settings), best=np.nanmin([*responses, np.inf]))
-        if error is not None and not hasattr(self, "_outcomes"):
+        if error is not None and run.outcomes is None:
             raise error  # not one point of the design could be fitted
         return np.array(responses)
 
@@ -397,22 +424,22 @@ class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
         if "mean_test_score" not in results:
             raise ValueError(f"scoring={self.scoring!r} returns several scores; a surface is fitted to one.")
         scores = -np.asarray(results["mean_test_score"], dtype=np.float64)[-n:]
-        outcomes = np.array([one["fit_error"] is not None for one in self._outcomes[1]]).reshape(-1, self.n_splits_)
+        outcomes = np.array([one["fit_error"] is not None for one in self._run.outcomes[1]]).reshape(-1, self.n_splits_)
         return list(np.where(outcomes[-n:].any(axis=1) | ~np.isfinite(scores), np.nan, scores))
 
     def _format_results(self, candidate_params: Any, n_splits: int, out: Any, more_results: Any = None) -> Any:
         # Kept while the search runs: which fits raised, and what the table is made of.
-        self._outcomes = (list(candidate_params), list(out))
+        self._run.outcomes = (list(candidate_params), list(out))
         return super()._format_results(candidate_params, n_splits, out, more_results)
 
-    def _append_failed(self) -> None:
+    def _append_failed(self, run: _Run) -> None:
         """Points whose every fit failed join `cv_results_` at its end, with the error score."""
-        if not self._failed:
+        if not run.failed:
             return
-        settings, outcomes = self._outcomes
+        settings, outcomes = run.outcomes
         lost = {**outcomes[0], "test_scores": self.error_score, "fit_time": 0.0, "score_time": 0.0}
         self.cv_results_ = super()._format_results(
-            settings + self._failed, self.n_splits_, outcomes + [lost] * (len(self._failed) * self.n_splits_)
+            settings + run.failed, self.n_splits_, outcomes + [lost] * (len(run.failed) * self.n_splits_)
         )
 
 

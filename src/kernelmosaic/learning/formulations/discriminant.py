@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ from scipy.linalg import helmert
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.discriminant import DiscriminantProblem
 from kernelmosaic.learning.norms import Weights
-from kernelmosaic.learning.problem import BoundTracker, Evaluation, Iteration, Learned, Learner
+from kernelmosaic.learning.problem import BoundTracker, Evaluation, Iteration, Learned, Learner, Options
 from kernelmosaic.learning.start import Start
 from kernelmosaic.machines.discriminant import Discriminant, Matrix, binary_targets, center, within_class_matrix
 from kernelmosaic.solvers import relative_gap
@@ -143,13 +144,18 @@ class DiscriminantSDP(Learner):
         k = machine.targets.shape[1]
         _require_small("sdp", [stack.n_samples] * k, stack.n_kernels)
         problem = DiscriminantProblem(stack, machine, self.options)
-        found = BoundTracker(problem, problem.evaluate(problem.start()))
-        with self.options.progress(machine) as advance:
-            advance(found.gap)
-            shares = _MatrixInequalities(problem, found.best).solve([[j] for j in range(k)]).s
-            found.see(problem.evaluate(problem.retract(shares)))
-            advance(found.record())
-        return found.learned()
+        columns = [[j] for j in range(k)]
+        return _learn_once(problem, self.options, lambda first: _MatrixInequalities(problem, first).solve(columns).s)
+
+
+def _learn_once(problem: DiscriminantProblem, options: Options, shares: Callable[[Evaluation], Weights]) -> Learned:
+    """Return what is learned by shares that follow from an evaluation where every kernel has the same."""
+    found = BoundTracker(problem, problem.evaluate(problem.start()))
+    with options.progress(problem.machine) as advance:
+        advance(found.gap)
+        found.see(problem.evaluate(problem.retract(shares(found.best))))
+        advance(found.record())
+    return found.learned()
 
 
 class DiscriminantApproximateSDP(Learner):
@@ -206,12 +212,7 @@ class DiscriminantKim(Learner):
         _require_small("kim", [stack.n_samples + 1], stack.n_kernels)
         problem = DiscriminantProblem(stack, machine, self.options)
         problem.stated_alpha = machine.alpha / stack.n_samples
-        found = BoundTracker(problem, problem.evaluate(problem.start()))
-        with self.options.progress(machine) as advance:
-            advance(found.gap)
-            found.see(problem.evaluate(problem.retract(self._solve(problem))))
-            advance(found.record())
-        return found.learned()
+        return _learn_once(problem, self.options, lambda first: self._solve(problem))
 
     @staticmethod
     def _solve(problem: DiscriminantProblem) -> Weights:
