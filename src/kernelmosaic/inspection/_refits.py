@@ -12,11 +12,11 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import _safe_indexing, check_consistent_length, check_random_state
 from sklearn.utils.validation import _num_samples, has_fit_parameter
 
 from kernelmosaic.estimators._base import BaseMKL
+from kernelmosaic.estimators._path import warn_of_gaps
 from kernelmosaic.estimators._shared import SharedKernels
 from kernelmosaic.estimators._training_set import (
     Counted,
@@ -24,7 +24,6 @@ from kernelmosaic.estimators._training_set import (
     Likely,
     TrainingSet,
     is_streamed,
-    level_of_caller,
 )
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.learning.problem import progress
@@ -180,7 +179,8 @@ def refit(
         ):
             found += some
             show(f"{len(found)} of {len(tasks)} fits", len(found))
-    _warn_of_gaps(what, np.array([gap for _, gap in found]), last_step(estimator).tol)
+    gaps, remedy = np.array([gap for _, gap in found]), "raise the estimator's max_iter, or accept a larger tol"
+    warn_of_gaps(what, gaps, last_step(estimator).tol, remedy)
     return np.array([weights for weights, _ in found])
 
 
@@ -197,18 +197,6 @@ def _fits(estimator: Any, X: Any, tasks: Sequence[Task], likely: Array | None) -
             some = X if task.rows is None else _safe_indexing(X, task.rows)
             model = last_step(fit(clone(estimator), some, task.y, task.weight))
             yield np.asarray(model.weights_), float(getattr(model, "duality_gap_", 0.0))
-
-
-def _warn_of_gaps(what: str, gaps: Array, tol: float) -> None:
-    # NaN is no gap that was met.
-    loose = int(np.sum(~(gaps <= tol)))
-    if loose:
-        warnings.warn(
-            f"{what}: {loose} of {len(gaps)} fits stopped above tol={tol:g}, the loosest at a relative duality gap of "
-            f"{np.max(gaps):.2g}; raise the estimator's max_iter, or accept a larger tol.",
-            ConvergenceWarning,
-            stacklevel=level_of_caller(),
-        )
 
 
 # Tables --------------------------------------------------------------------------------------------------------------
