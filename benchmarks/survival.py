@@ -1,4 +1,4 @@
-"""Survival: the concordance of MKLSurvivalCV beside that of scikit-survival's kernel machine, and how long fits take.
+"""Survival: the concordance of MKLSurvival beside that of scikit-survival's kernel machine, and how long fits take.
 
     pip install scikit-survival
     python benchmarks/survival.py [--splits 5] [--sets whas500 gbsg2] [--parts concordance speed agreement]
@@ -7,8 +7,8 @@ The sets are those that scikit-survival ships with events that are true or false
 the cause of death. Categories become indicators, and columns are standardised by the training samples. In repeated
 splits, stratified by event, 70 % of the samples train; both machines choose their regulariser by the same three
 stratified folds of these: `FastKernelSurvivalSVM` among 7 values of alpha, from 2⁻¹² to 2¹², and otherwise as it is by
-default (a ranking objective, the Gaussian kernel); `MKLSurvivalCV` among 7 values of C, with the default kernels. The
-concordance of the other samples is scikit-survival's.
+default (a ranking objective, the Gaussian kernel); `MKLSurvival` among 7 values of C and three norms, with the default
+kernels. The concordance of the other samples is scikit-survival's.
 
 `speed`: fits of 50 kernels to 500 samples. `agreement`: our concordance against scikit-survival's. Prints Markdown.
 """
@@ -30,9 +30,10 @@ from sksurv.column import encode_categorical
 from sksurv.metrics import concordance_index_censored
 from sksurv.svm import FastKernelSurvivalSVM
 
-from kernelmosaic import MKLSurvival, MKLSurvivalCV
+from kernelmosaic import MKLSurvival
 from kernelmosaic.estimators.survival import concordance, read_times
 from kernelmosaic.kernels import Gaussian, family
+from kernelmosaic.model_selection import PathSearchCV
 
 SETS = {
     "aids": datasets.load_aids,
@@ -42,7 +43,7 @@ SETS = {
     "whas500": datasets.load_whas500,
 }
 STRENGTHS = 2.0 ** np.arange(-12, 13, 4)
-OURS, THEIRS = METHODS = "MKLSurvivalCV", "FastKernelSurvivalSVM"
+OURS, THEIRS = METHODS = "MKLSurvival", "FastKernelSurvivalSVM"
 
 
 def read(name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -55,7 +56,8 @@ def risk_of(method: str, X: np.ndarray, y: np.ndarray, test: np.ndarray) -> np.n
     event = y[y.dtype.names[0]]
     folds = list(StratifiedKFold(3, shuffle=True, random_state=0).split(X, event))
     if method == OURS:
-        return -MKLSurvivalCV(Cs=len(STRENGTHS), cv=folds, scale=False).fit(X, y).predict(test)
+        search = PathSearchCV(MKLSurvival(), Cs=len(STRENGTHS), norms=(1, 2, "uniform"), cv=folds, scale=False)
+        return -search.fit(X, y).predict(test)
     search = GridSearchCV(FastKernelSurvivalSVM(random_state=0), {"alpha": STRENGTHS}, cv=folds).fit(X, y)
     return np.asarray(search.predict(test))
 

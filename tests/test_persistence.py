@@ -31,9 +31,7 @@ from kernelmosaic import (
     BayesianMKLClassifier,
     BilinearMKLClassifier,
     DiscriminantMKLClassifier,
-    DiscriminantMKLClassifierCV,
     LocalizedMKLClassifier,
-    LocalizedMKLClassifierCV,
     LocalizedMKLOneClass,
     LocalizedMKLRegressor,
     MKLClassifier,
@@ -42,7 +40,6 @@ from kernelmosaic import (
     MKLRegressor,
     MKLRegressorCV,
     MKLSurvival,
-    MKLSurvivalCV,
     PosteriorMKLClassifier,
     load,
     persistence,
@@ -63,7 +60,7 @@ from kernelmosaic.kernels import (
     per_column,
 )
 from kernelmosaic.learning.steps import ArmijoStep
-from kernelmosaic.model_selection import FiveByTwoFold, ResponseSurfaceSearchCV
+from kernelmosaic.model_selection import FiveByTwoFold, PathSearchCV, ResponseSurfaceSearchCV
 
 RNG = np.random.RandomState(0)
 X = RNG.normal(size=(36, 3))
@@ -83,10 +80,10 @@ MODELS = {
     "joint": (MKLClassifier(multi_class="joint", norm=2), X, Y),
     "tuned": (MKLClassifierCV(Cs=[1, 10], cv=2, calibration="isotonic"), X, Y),
     "survival": (MKLSurvival(), X, np.column_stack([X[:, 0] > X[:, 0].min(), np.exp(X[:, 1])])),
-    "tuned survival": (MKLSurvivalCV(Cs=[1, 10], cv=2), X, np.exp(X[:, 1])),
+    "tuned survival": (PathSearchCV(MKLSurvival(), Cs=[1, 10], cv=2), X, np.exp(X[:, 1])),
     "tuned regressor": (MKLRegressorCV(Cs=[1, 10], cv=2), X, X[:, 1]),
-    "tuned localized": (LocalizedMKLClassifierCV(Cs=[10], cv=2, **FAST), X, TWO),
-    "tuned discriminant": (DiscriminantMKLClassifierCV(Cs=[0.1, 1], cv=2), X, Y),
+    "tuned localized": (PathSearchCV(LocalizedMKLClassifier(**FAST), Cs=[10], cv=2), X, TWO),
+    "tuned discriminant": (PathSearchCV(DiscriminantMKLClassifier(), Cs=[0.1, 1], norms=(1, "uniform"), cv=2), X, Y),
     "regressor": (MKLRegressor(penalties=np.array([1.0, 2.0, 3.0, 2.0, 1.0])), X, X[:, 1]),
     "one-class": (MKLOneClass(nu=0.3), X, None),
     "localized": (LocalizedMKLClassifier(**FAST, random_state=np.random.RandomState(1)), X, Y),

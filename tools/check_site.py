@@ -23,7 +23,7 @@ from urllib.parse import unquote, urlsplit
 #: Pages that are opened: the ways in, the longest tables, a picture, a signature.
 LOOKED_AT = (
     *("index.html", "tutorial.html", "reproduction.html", "auto_examples/index.html"),
-    "generated/kernelmosaic.DiscriminantMKLClassifierCV.html",
+    "generated/kernelmosaic.MKLClassifierCV.html",
 )
 WIDTHS = (390, 1280)
 #: Presses of the Tab key, and the least contrast of text (WCAG 2.2, level AA, for large text and code).

@@ -46,7 +46,7 @@ class Case:
         scale = np.std(self.y) if self.wishes.task == "regression" else 1.0
         plain = make_estimator(self.wishes, self.material.kernels, self.material.plan, scale, [price])
         if self.wishes.method != "localized":
-            plain.set_params(tol=1e-2 if self.wishes.method == "bilinear" else 1e-3)
+            plain.set_params(tol=1e-3)
         predictions, self.margins = np.empty_like(self.y), np.full(len(self.y), np.inf)
         for rows, held in self.folds:
             model = Pipeline([*self.material.plan.steps(), ("model", clone(plain))])

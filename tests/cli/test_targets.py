@@ -8,8 +8,9 @@ import pytest
 from sklearn.preprocessing import StandardScaler
 from tests.cli.tables import QUICK, curve, done, flowers, run, write
 
-from kernelmosaic import DiscriminantMKLClassifierCV, MKLClassifierCV, MKLSurvivalCV, load
+from kernelmosaic import DiscriminantMKLClassifier, MKLClassifierCV, MKLSurvival, load
 from kernelmosaic.kernels import Gaussian, Linear
+from kernelmosaic.model_selection import PathSearchCV
 
 
 def patients(n=80, seed=0):
@@ -45,7 +46,7 @@ def test_survival_is_what_python_gives(capsys, tmp_path):
     y = table[["died", "days"]].to_numpy()
     splitter = StratifiedKFold(3, shuffle=True, random_state=0)
     kernels = [Linear(), Gaussian()]
-    model = MKLSurvivalCV(kernels, Cs=[0.01, 0.1, 1, 10, 100], norms=(1,), cv=splitter).fit(X, y)
+    model = PathSearchCV(MKLSurvival(kernels), Cs=[0.01, 0.1, 1, 10, 100], cv=splitter).fit(X, y)
     assert pipeline.training_["price"]["value"] == model.C_
     assert pipeline.training_["score"]["mean"] == pytest.approx(model.best_score_, abs=0.01)
     np.testing.assert_allclose(pipeline.predict(table), model.predict(X), atol=5e-3)
@@ -92,7 +93,7 @@ def test_several_labels_are_what_python_gives(capsys, tmp_path):
     y = table[["happy", "loud", "sad"]].to_numpy(dtype=int)
     splitter = KFold(3, shuffle=True, random_state=0)
     grid = [0.5, 0.05, 5e-3, 5e-4, 5e-5]
-    model = DiscriminantMKLClassifierCV([Linear()], Cs=grid, norms=(1,), cv=splitter).fit(X, y)
+    model = PathSearchCV(DiscriminantMKLClassifier([Linear()]), Cs=grid, cv=splitter).fit(X, y)
     said = done(capsys, "predict", tmp_path / "m.skops", path, "--proba", "--scores", "-o", tmp_path / "o.csv")
     assert "share of rows with all labels right on column 'happy,loud,sad'" in said.err
     out = pd.read_csv(tmp_path / "o.csv")

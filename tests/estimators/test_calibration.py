@@ -15,11 +15,11 @@ from sklearn.base import clone
 from sklearn.datasets import load_iris, make_classification
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.isotonic import IsotonicRegression
+from sklearn.model_selection import cross_val_predict
 
 from kernelmosaic import (
     BilinearMKLClassifier,
     DiscriminantMKLClassifier,
-    DiscriminantMKLClassifierCV,
     LocalizedMKLClassifier,
     MKLClassifier,
     MKLClassifierCV,
@@ -29,8 +29,9 @@ from kernelmosaic import (
 )
 from kernelmosaic.estimators._calibration import Calibration
 from kernelmosaic.estimators._cross_fitting import CrossFit
-from kernelmosaic.estimators._path import Samples
+from kernelmosaic.estimators._input import FitInput
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed
+from kernelmosaic.model_selection import PathSearchCV
 
 KERNELS = [("line", Linear()), ("bell", Gaussian())]
 
@@ -147,7 +148,7 @@ MODELS = {
 def test_cross_fitting_is_a_loop_of_plain_fits(name):
     n_classes, model = MODELS[name]
     X, y = blobs(n_classes)
-    samples = Samples(X, y, None, X)
+    samples = FitInput(X, y, None, X)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         found = clone(model).set_params(calibration="sigmoid").fit(X, y)
@@ -251,7 +252,7 @@ def test_parameters_that_are_refused():
         MKLClassifier(calibration="sigmoid").fit(X, names)
     few = np.where(np.arange(30) < 3, "rare", "common")
     model = MKLClassifier(calibration="sigmoid")
-    assert len(CrossFit(model, Samples(X, few, None, X), np.unique(few)).folds) == 3
+    assert len(CrossFit(model, FitInput(X, few, None, X), np.unique(few)).folds) == 3
     assert model.fit(X, few).predict_proba(X).shape == (30, 2)
 
 
@@ -336,11 +337,14 @@ def test_discriminant_in_features_and_with_either_rule(formulation, decision):
 
 def test_the_discriminant_search_keeps_its_own_probabilities():
     X, y = blobs(2, 60)
-    model = DiscriminantMKLClassifierCV(KERNELS, Cs=[1e-3, 1e-1], norms=("uniform",), cv=3, calibration="isotonic").fit(
-        X, y
-    )
-    assert model._calibration.method == "isotonic"
-    assert_allclose(model.predict_proba(X), model._calibration.probabilities(model.decision_function(X)))
+    plain = DiscriminantMKLClassifier(KERNELS, weights="uniform")
+    search = PathSearchCV(plain, Cs=[1e-3, 1e-1], cv=3, scale=False, calibration="isotonic").fit(X, y)
+    plain.set_params(alpha=search.C_)
+    held = cross_val_predict(plain, X, y, cv=3, method="decision_function")
+    expected = Calibration.fit(held, y, 2, None, "isotonic")
+    assert_allclose(search.predict_proba(X), expected.probabilities(search.decision_function(X)), atol=1e-6)
+    own = PathSearchCV(plain, Cs=[search.C_], cv=3, scale=False, calibration=None).fit(X, y)
+    assert_allclose(own.predict_proba(X), plain.fit(X, y).predict_proba(X))
 
 
 def test_discriminant_model_files(tmp_path):

@@ -9,27 +9,29 @@ import sklearn
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris, make_classification
+from sklearn.feature_selection import SelectKBest
 from sklearn.metrics import log_loss, make_scorer, roc_auc_score
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, ShuffleSplit, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from kernelmosaic import (
+    BilinearMKLClassifier,
     DiscriminantMKLClassifier,
-    DiscriminantMKLClassifierCV,
     LocalizedMKLClassifier,
-    LocalizedMKLClassifierCV,
     MKLClassifier,
     MKLClassifierCV,
+    MKLOneClass,
     MKLRegressor,
     MKLRegressorCV,
+    PosteriorMKLClassifier,
     load,
     save,
 )
 from kernelmosaic.estimators._calibration import Calibration
 from kernelmosaic.kernels import Gaussian, Linear, Precomputed, Spectrum
 from kernelmosaic.machines import SVC, SVR
-from kernelmosaic.model_selection import SharedKernels
+from kernelmosaic.model_selection import PathSearchCV, SharedKernels
 from kernelmosaic.solvers import Program
 
 CS = [0.03, 0.3, 3.0, 30.0]
@@ -110,12 +112,13 @@ def test_discriminant():
     alphas = [1e-3, 0.1, 10.0]
     expected = grid_scores(DiscriminantMKLClassifier(KERNELS, tol=1e-6), "alpha", alphas, X, y)
     uniform = grid_scores(DiscriminantMKLClassifier(KERNELS, weights="uniform"), "alpha", alphas, X, y)
-    model = DiscriminantMKLClassifierCV(KERNELS, Cs=alphas, cv=3, scale=False, tol=1e-6).fit(X, y)
+    plain = DiscriminantMKLClassifier(KERNELS, tol=1e-6)
+    model = PathSearchCV(plain, Cs=alphas, norms=(1, "uniform"), cv=3, scale=False).fit(X, y)
     np.testing.assert_array_equal(model.scores_by_norm_[1], expected)
     np.testing.assert_array_equal(model.scores_by_norm_["uniform"], uniform)
-    assert model.alpha_ == model.C_
-    with pytest.raises(ValueError, match="norms=\\(2,\\)"):
-        DiscriminantMKLClassifierCV(norms=(2,)).fit(X, y)
+    assert model.best_estimator_.alpha_ == model.best_estimator_.alpha == model.C_
+    with pytest.raises(ValueError, match=r"norms: DiscriminantMKLClassifier has the norms 1.*not 2"):
+        PathSearchCV(plain, norms=(2,)).fit(X, y)
 
 
 def test_several_labels():
@@ -123,7 +126,7 @@ def test_several_labels():
     Y = np.column_stack([y == 0, y >= 1, X[:, 0] > 6]).astype(int)
     folds = KFold(3, shuffle=True, random_state=0)
     expected = grid_scores(DiscriminantMKLClassifier(KERNELS, tol=1e-6), "alpha", [0.01, 1.0], X, Y, cv=folds)
-    model = DiscriminantMKLClassifierCV(KERNELS, Cs=[0.01, 1], cv=folds, norms=[1], scale=False, tol=1e-6).fit(X, Y)
+    model = PathSearchCV(DiscriminantMKLClassifier(KERNELS, tol=1e-6), Cs=[0.01, 1], cv=folds, scale=False).fit(X, Y)
     np.testing.assert_allclose(model.scores_, expected, atol=1.01 / 50)
     assert model.predict(X).shape == model.predict_proba(X).shape == (150, 3)
 
@@ -132,13 +135,77 @@ def test_localized():
     X, y = two_classes(100)
     kernels, options = [Linear(), Gaussian()], {"n_init": 1, "max_iter": 15}
     plain = LocalizedMKLClassifier(kernels, tol=1e-2, **options)
-    model = LocalizedMKLClassifierCV(kernels, Cs=[1, 10], cv=3, scale=False, tol=1e-2, random_state=5, **options)
-    model.fit(X, y)
+    model = PathSearchCV(clone(plain).set_params(random_state=5), Cs=[1, 10], cv=3, scale=False).fit(X, y)
     seed = np.random.RandomState(5).randint(np.iinfo(np.int32).max)
     expected = grid_scores(plain.set_params(random_state=int(seed)), "C", [1.0, 10.0], X, y)
     np.testing.assert_array_equal(model.scores_, expected)
     assert not hasattr(model, "norm_")
-    assert model.gate(X).shape == (100, 2)
+    assert model.best_estimator_.gate(X).shape == (100, 2)
+    with pytest.raises(ValueError, match="norms: LocalizedMKLClassifier has the norms None alone, not 2"):
+        PathSearchCV(plain, norms=(None, 2)).fit(X, y)
+
+
+def test_bilinear():
+    X, y = (every[::2] for every in load_iris(return_X_y=True))
+    plain = BilinearMKLClassifier(KERNELS, tol=1e-5)
+    expected = grid_scores(plain, "kappa", [0.1, 1.0], X, y)
+    model = PathSearchCV(plain, Cs=[0.1, 1.0], cv=3, scale=False).fit(X, y)
+    np.testing.assert_allclose(model.scores_, expected, atol=1.01 / 25)
+    assert (model.parameter_, model.best_estimator_.kappa) == ("kappa", model.C_)
+    assert model.predict_proba(X).shape == (75, 3)
+    assert not hasattr(model.best_estimator_.set_params(calibration=None), "predict_proba")
+
+
+def test_one_class():
+    X, _ = two_classes(100)
+
+    def accepted(model, X):
+        return float(np.mean(model.predict(X) == 1))
+
+    plain = MKLOneClass([Gaussian(), Gaussian(factor=2.0)], tol=1e-6)
+    model = PathSearchCV(plain, Cs=[0.1, 0.5], cv=KFold(4), scoring=accepted, scale=False).fit(X)
+    for f, (train, held) in enumerate(KFold(4).split(X)):
+        expected = [accepted(clone(plain).set_params(nu=nu).fit(X[train]), X[held]) for nu in model.Cs_]
+        np.testing.assert_allclose(model.scores_[f], expected, atol=1.01 / 25)
+    assert model.best_estimator_.nu == model.C_
+    assert not hasattr(model, "predict_proba")
+    assert model.decision_function(X).shape == (100,)
+
+
+def test_the_steps_of_a_pipeline_are_fitted_to_every_fold():
+    X, y = two_classes()
+    X = X * [1, 10, 1, 1, 100, 1] + 5
+    # The columns that are selected differ from fold to fold, and so do the means that they are scaled by.
+    plain = make_pipeline(SelectKBest(k=3), StandardScaler(), MKLClassifier([Linear(), Gaussian()], tol=1e-6))
+    expected = grid_scores(plain, "mklclassifier__C", CS, X, y)
+    model = PathSearchCV(plain, Cs=CS, cv=3, scale=False).fit(X, y)
+    np.testing.assert_array_equal(model.scores_, expected)
+    plain.set_params(mklclassifier__C=model.C_).fit(X, y)
+    assert [name for name, _ in model.best_estimator_.steps] == [name for name, _ in plain.steps]
+    np.testing.assert_allclose(model.decision_function(X), plain.decision_function(X), atol=2e-3)
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    np.testing.assert_array_equal(PathSearchCV(plain, Cs=CS, cv=3, scale=False).fit(frame, y).scores_, expected)
+
+
+def test_a_search_is_that_of_the_estimator_that_chooses_by_itself():
+    X, y = two_classes(100)
+    tuned = MKLClassifierCV(KERNELS, Cs=CS, norms=(1, "uniform"), cv=3).fit(X, y)
+    search = PathSearchCV(MKLClassifier(KERNELS), Cs=CS, norms=(1, "uniform"), cv=3).fit(X, y)
+    assert (search.C_, search.norm_) == (tuned.C_, tuned.norm_)
+    np.testing.assert_array_equal(search.scores_, tuned.scores_)
+    np.testing.assert_array_equal(search.predict_proba(X), tuned.predict_proba(X))
+    with pytest.raises(TypeError, match="estimator=PosteriorMKLClassifier"):
+        PathSearchCV(PosteriorMKLClassifier()).fit(X, y)
+    with pytest.raises(TypeError, match=r"sample_weight: DiscriminantMKLClassifier\.fit takes none"):
+        PathSearchCV(DiscriminantMKLClassifier()).fit(X, y, sample_weight=np.ones(100))
+
+
+def test_looser_fits_to_folds():
+    X, y = two_classes(100)
+    plain = MKLClassifier(KERNELS, tol=1e-6)
+    loose = PathSearchCV(plain, Cs=CS, cv=3, fold_tol=1e-2).fit(X, y)
+    assert 1e-6 < loose.duality_gaps_.max() <= 1e-2
+    assert loose.best_estimator_.duality_gap_ <= 1e-6 == loose.best_estimator_.tol
 
 
 # The choice ---------------------------------------------------------------------------------------------------------
@@ -159,7 +226,7 @@ def test_equal_scores_choose_the_smoothest():
     X = np.array([[-1.0], [1.0]] * 15) + np.linspace(0, 0.1, 30)[:, np.newaxis]
     y = np.tile([0, 1], 15)
     assert MKLClassifierCV([Linear()], Cs=[1, 10, 100], cv=3).fit(X, y).C_ == 1.0
-    assert DiscriminantMKLClassifierCV([Linear()], Cs=[0.01, 0.1, 1], cv=3).fit(X, y).C_ == 1.0
+    assert PathSearchCV(DiscriminantMKLClassifier([Linear()]), Cs=[0.01, 0.1, 1], cv=3).fit(X, y).C_ == 1.0
 
 
 def test_every_fit_is_certified():

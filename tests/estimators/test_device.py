@@ -130,7 +130,7 @@ def test_a_model_from_a_device_that_is_gone(monkeypatch):
 def test_tensors_for_arrays():
     model = MKLClassifier(KERNELS, tol=1e-6).fit(torch.as_tensor(X), torch.as_tensor(Y))
     # In the host's memory a tensor is as good as an array: no device is asked for.
-    assert model._fit_device is None
+    assert model._expansion.device is None
     reference = MKLClassifier(KERNELS, tol=1e-6).fit(X, Y)
     np.testing.assert_allclose(model.decision_function(torch.as_tensor(X)), reference.decision_function(X), rtol=1e-12)
 
@@ -187,10 +187,8 @@ def test_projections_stay_on_the_host():
     ],
 )
 def test_so_few_samples_that_a_gpu_would_wait_for_the_host_stay_there(model, few, many):
-    model._fit_device = "cuda:0"
     model.classes_ = np.arange(2)
-    assert model._kernel_options(few).device is None
-    assert model._kernel_options(many).device == "cuda:0"
+    assert model._kernel_options(few, "cuda:0").device is None
+    assert model._kernel_options(many, "cuda:0").device == "cuda:0"
     # Torch on the host has nobody to wait for.
-    model._fit_device = "cpu"
-    assert model._kernel_options(few).device == "cpu"
+    assert model._kernel_options(few, "cpu").device == "cpu"

@@ -16,16 +16,14 @@ from sklearn.preprocessing import StandardScaler
 from kernelmosaic import (
     BilinearMKLClassifier,
     DiscriminantMKLClassifier,
-    DiscriminantMKLClassifierCV,
     LocalizedMKLClassifier,
-    LocalizedMKLClassifierCV,
     MKLClassifier,
     MKLClassifierCV,
     PosteriorMKLClassifier,
 )
 from kernelmosaic.estimators._calibration import NEVER, Calibration
 from kernelmosaic.kernels import Gaussian, Linear
-from kernelmosaic.model_selection import SharedKernels
+from kernelmosaic.model_selection import PathSearchCV, SharedKernels
 
 KERNELS = [("line", Linear()), ("bell", Gaussian())]
 KINDS = ("ovr", "ovr-shared", "joint", "pairwise")
@@ -41,7 +39,7 @@ SEARCHES = {
     },
     **{
         f"localized {kind}": (
-            LocalizedMKLClassifierCV(KERNELS, Cs=[10.0], n_init=1, multi_class=kind, max_iter=2, random_state=0),
+            PathSearchCV(LocalizedMKLClassifier(KERNELS, n_init=1, multi_class=kind, max_iter=2), Cs=[10.0]),
             LocalizedMKLClassifier(KERNELS, n_init=1, multi_class=kind, max_iter=2),
             "C",
         )
@@ -49,7 +47,7 @@ SEARCHES = {
     },
     **{
         f"discriminant {rule}": (
-            DiscriminantMKLClassifierCV(KERNELS, Cs=[0.01, 1.0], norms=(1,), decision=rule, tol=1e-6),
+            PathSearchCV(DiscriminantMKLClassifier(KERNELS, decision=rule, tol=1e-6), Cs=[0.01, 1.0]),
             DiscriminantMKLClassifier(KERNELS, decision=rule, tol=1e-6),
             "alpha",
         )
@@ -76,7 +74,7 @@ def test_scores_are_those_of_plain_fits_to_the_classes_of_each_fold(name, rare, 
     search, plain, along = SEARCHES[name]
     X, y = rare_class(rare, n_classes)
     search = clone(search).set_params(cv=4).fit(X, y)
-    if isinstance(search, LocalizedMKLClassifierCV):
+    if isinstance(plain, LocalizedMKLClassifier):
         # Every fit of the search draws its starts by this seed.
         plain = clone(plain).set_params(random_state=np.random.RandomState(0).randint(np.iinfo(np.int32).max))
     folds = list(StratifiedKFold(4).split(X, y))
@@ -120,8 +118,15 @@ def test_a_class_of_one_sample_and_default_settings(norms):
 @pytest.mark.filterwarnings("ignore:The least populated class")
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("calibration", ["sigmoid", "isotonic"])
-@pytest.mark.parametrize("kind", [MKLClassifierCV, LocalizedMKLClassifierCV, DiscriminantMKLClassifierCV])
-def test_a_class_that_a_fold_lacks_has_probability_zero_there(kind, calibration, n_classes):
+@pytest.mark.parametrize(
+    "search",
+    [
+        MKLClassifierCV(KERNELS),
+        PathSearchCV(LocalizedMKLClassifier(KERNELS)),
+        PathSearchCV(DiscriminantMKLClassifier(KERNELS)),
+    ],
+)
+def test_a_class_that_a_fold_lacks_has_probability_zero_there(search, calibration, n_classes):
     X, y = rare_class(1, n_classes)
     seen = []
 
@@ -138,7 +143,7 @@ def test_a_class_that_a_fold_lacks_has_probability_zero_there(kind, calibration,
 
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
-        model = kind(KERNELS, Cs=[1.0], cv=4, calibration=calibration, scoring=loss).fit(X, y)
+        model = clone(search).set_params(Cs=[1.0], cv=4, calibration=calibration, scoring=loss).fit(X, y)
     assert sum(seen) == len(seen) / 4
     assert np.isfinite(model.best_score_)
 
@@ -168,8 +173,7 @@ def test_a_label_that_is_constant_in_a_fold_stays_what_it_is(rare):
     folds = [(np.flatnonzero(y != 2), np.flatnonzero(y == 2))]
     rows = np.arange(len(y))
     folds += [(np.setdiff1d(rows, rows[i::3]), rows[i::3]) for i in range(3)]
-    model = DiscriminantMKLClassifierCV(KERNELS, Cs=[0.1, 1.0], norms=(1,), cv=folds, tol=1e-6)
-    model.fit(X, Y)
+    model = PathSearchCV(DiscriminantMKLClassifier(KERNELS, tol=1e-6), Cs=[0.1, 1.0], cv=folds).fit(X, Y)
     for f, (train, held) in enumerate(folds):
         varies = np.ptp(Y[train], axis=0) > 0
         predicted = np.repeat(Y[train][:1], len(held), axis=0)

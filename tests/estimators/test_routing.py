@@ -13,9 +13,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import kernelmosaic
-from kernelmosaic import MKLClassifier, MKLClassifierCV
+from kernelmosaic import DiscriminantMKLClassifier, LocalizedMKLClassifier, MKLClassifier, MKLClassifierCV, MKLSurvival
 from kernelmosaic.kernels import Gaussian, Linear
-from kernelmosaic.model_selection import ResponseSurfaceSearchCV
+from kernelmosaic.model_selection import PathSearchCV, ResponseSurfaceSearchCV
 
 RNG = np.random.RandomState(0)
 X = RNG.normal(size=(60, 4))
@@ -23,7 +23,12 @@ Y = (X[:, 0] + X[:, 2] ** 2 + 0.4 * RNG.normal(size=60) > 0.8).astype(int)
 WEIGHT = RNG.uniform(0.1, 3.0, size=60)
 GROUPS = np.arange(60) % 6
 KERNELS = [("a", Linear(), [0, 1]), ("b", Gaussian(2.0), [2, 3])]
-CV = [name for name in kernelmosaic.__all__ if name.endswith("CV")]
+SEARCHES = [
+    *(getattr(kernelmosaic, name)(KERNELS) for name in kernelmosaic.__all__ if name.endswith("CV")),
+    PathSearchCV(MKLSurvival(KERNELS)),
+    PathSearchCV(DiscriminantMKLClassifier(KERNELS)),
+    PathSearchCV(LocalizedMKLClassifier(KERNELS, n_init=1, max_iter=2)),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -74,6 +79,8 @@ def test_what_nobody_asked_for_is_refused():
     for model in (GridSearchCV(MKLClassifier(KERNELS), {"C": [1.0]}), make_pipeline(MKLClassifier(KERNELS))):
         with pytest.raises(UnsetMetadataPassedError, match="sample_weight"):
             model.fit(X, Y, sample_weight=WEIGHT)
+    with pytest.raises(UnsetMetadataPassedError, match="sample_weight"):
+        PathSearchCV(MKLClassifier(KERNELS), Cs=[1.0]).fit(X, Y, sample_weight=WEIGHT)
     with pytest.raises(UnsetMetadataPassedError, match=r"sample_weight.*score"):
         MKLClassifierCV(KERNELS, Cs=[1.0]).fit(X, Y, sample_weight=WEIGHT)
     with pytest.raises(TypeError, match="colour"):
@@ -86,27 +93,40 @@ def test_requests_outlive_clones_and_parameters():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("name", CV)
-def test_estimators_that_choose_c_route_to_their_folds(name):
+@pytest.mark.parametrize("search", SEARCHES)
+def test_estimators_that_choose_c_route_to_their_folds(search):
     """In a pipeline, groups reach the splitter; without `scoring` folds are scored by the estimator's own score."""
+    name = repr(search)
     y = np.column_stack([Y, np.exp(X[:, 0])]) if "Survival" in name else X[:, 0] if "Regressor" in name else Y
-    quick = {"n_init": 1, "max_iter": 2} if "Localized" in name else {}
-    model = getattr(kernelmosaic, name)(KERNELS, cv=GroupKFold(3), Cs=[1.0], **quick)
+    model = clone(search).set_params(cv=GroupKFold(3), Cs=[1.0])
     found = pipeline(model).fit(X, y, groups=GROUPS)[-1]
     folds = list(GroupKFold(3).split(X, Y, GROUPS))
     Z = StandardScaler().fit_transform(X)
     np.testing.assert_array_equal(found.scores_, clone(model).set_params(cv=folds).fit(Z, y).scores_)
 
 
-def test_weights_of_samples_reach_the_scores_of_folds_if_asked_for():
-    model = MKLClassifierCV(KERNELS, Cs=[10.0], norms=[1], cv=GroupKFold(3), tol=1e-6)
-    model.set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_weights_of_samples_reach_the_scores_of_folds_if_asked_for(wrapped):
+    if wrapped:
+        model = PathSearchCV(weighted(), Cs=[10.0], cv=GroupKFold(3))
+        unweighted = clone(model)
+        unweighted.estimator.set_score_request(sample_weight=False)
+    else:
+        model = MKLClassifierCV(KERNELS, Cs=[10.0], norms=[1], cv=GroupKFold(3), tol=1e-6)
+        model.set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        unweighted = clone(model).set_score_request(sample_weight=False)
     search = pipeline(model).fit(X, Y, sample_weight=WEIGHT, groups=GROUPS)[-1]
-    unweighted = clone(model).set_score_request(sample_weight=False)
     other = pipeline(unweighted).fit(X, Y, sample_weight=WEIGHT, groups=GROUPS)[-1]
     hits = other.scores_[:, 0] * 20  # of twenty samples in a fold
     np.testing.assert_allclose(hits, np.round(hits))
     assert np.any(search.scores_ != other.scores_)
+
+
+def test_a_search_around_a_pipeline_routes_as_a_grid_search_does():
+    scorer = get_scorer("accuracy").set_score_request(sample_weight=True)
+    search = PathSearchCV(pipeline(weighted()), Cs=[0.1, 10.0], cv=GroupKFold(3), scoring=scorer, scale=False)
+    search.fit(X, Y, sample_weight=WEIGHT, groups=GROUPS)
+    np.testing.assert_allclose(search.scores_.T, [list(loop_scores(C)) for C in (0.1, 10.0)])
 
 
 def test_weights_reach_fits_to_samples_that_lack_views():

@@ -14,9 +14,7 @@ from kernelmosaic import (
     BayesianMKLClassifier,
     BilinearMKLClassifier,
     DiscriminantMKLClassifier,
-    DiscriminantMKLClassifierCV,
     LocalizedMKLClassifier,
-    LocalizedMKLClassifierCV,
     LocalizedMKLOneClass,
     LocalizedMKLRegressor,
     MKLClassifier,
@@ -25,10 +23,10 @@ from kernelmosaic import (
     MKLRegressor,
     MKLRegressorCV,
     MKLSurvival,
-    MKLSurvivalCV,
     PosteriorMKLClassifier,
 )
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Projected
+from kernelmosaic.model_selection import PathSearchCV
 from reproduction.lfda import LFDA
 
 LINE_AND_BELL = [("line", Linear()), ("bell", Gaussian("median"))]
@@ -53,10 +51,7 @@ CLASSES = [
     LocalizedMKLOneClass(**BRIEF),
     MKLClassifierCV(Cs=[1, 10], norms=["uniform"], cv=2),
     MKLRegressorCV(Cs=[1, 10], norms=["uniform"], cv=2),
-    # One check has times of two values, in order: folds that are not shuffled have one each, and nothing to compare.
-    MKLSurvivalCV(Cs=2, norms=["uniform"], cv=StratifiedKFold(2, shuffle=True, random_state=0)),
-    DiscriminantMKLClassifierCV(Cs=[0.1, 1], norms=["uniform"], cv=2),
-    LocalizedMKLClassifierCV([Linear(), Gaussian()], Cs=[1], cv=2, multi_class="ovr-shared", **BRIEF),
+    PathSearchCV(DiscriminantMKLClassifier(weights="uniform"), Cs=[0.1, 1], cv=2),
     LFDA(n_components=1),
 ]
 #: Other machines, weights, norms, normalisations, approximations and gates of the same classes.
@@ -86,6 +81,11 @@ SETTINGS = [
     LocalizedMKLRegressor([Gaussian("median"), Linear()], **FOURIER, **BRIEF),
     LocalizedMKLOneClass([Gaussian("median"), Linear()], **NYSTROEM, **BRIEF),
     MKLClassifierCV(Cs=[1], norms=[1], cv=2, multi_class="ovr-shared"),
+    # One check has times of two values, in order: folds that are not shuffled have one each, and nothing to compare.
+    PathSearchCV(MKLSurvival(weights="uniform"), Cs=2, cv=StratifiedKFold(2, shuffle=True, random_state=0)),
+    PathSearchCV(
+        LocalizedMKLClassifier([Linear(), Gaussian()], multi_class="ovr-shared", **BRIEF), Cs=[1], cv=2, scale=False
+    ),
 ]
 #: The checks that settings can break: what is learned, with which numbers, of which samples. The others look at the
 #: constructor, at tags, or at what is refused or converted before any setting is read; or another check says the same:
@@ -149,7 +149,7 @@ def pairs() -> list:
     for estimators, further in ((CLASSES, False), (SETTINGS, True)):
         for estimator in estimators:
             shown, marks = "".join(repr(estimator).split()), []
-            if hasattr(estimator, "gating"):
+            if hasattr(getattr(estimator, "estimator", estimator), "gating"):
                 marks.append(pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"))
             if hasattr(estimator, "cv"):
                 marks.append(pytest.mark.filterwarnings("ignore:The least populated class:UserWarning"))
@@ -162,7 +162,7 @@ def pairs() -> list:
 
 def test_every_estimator_is_checked():
     public = {name for name in kernelmosaic.__all__ if name[0].isupper()}
-    assert {type(estimator).__name__ for estimator in CLASSES} == {*public, "LFDA"}
+    assert {type(estimator).__name__ for estimator in CLASSES} == {*public, "LFDA", "PathSearchCV"}
     known = {name_of(check) for estimator in CLASSES for _, check in estimator_checks_generator(estimator)}
     assert known >= OF_SETTINGS >= NOT_OF_GATES, "scikit-learn has renamed a check"
 

@@ -9,9 +9,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
 
-from kernelmosaic import MKLRegressor, MKLSurvival, MKLSurvivalCV, load, save
+from kernelmosaic import MKLRegressor, MKLSurvival, load, save
 from kernelmosaic.estimators.survival import concordance
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, by_group
+from kernelmosaic.model_selection import PathSearchCV
 
 RNG = np.random.RandomState(0)
 N = 60
@@ -199,7 +200,8 @@ def test_searches_of_scikit_learn_take_structured_arrays():
 
 def test_cross_validation_along_the_path_is_a_grid_search():
     Cs = [0.01, 0.1, 1.0]
-    model = MKLSurvivalCV(KERNELS, Cs=Cs, norms=(1, "uniform"), cv=3, scale=False).fit(X, structured(Y))
+    plain = MKLSurvival(KERNELS)
+    model = PathSearchCV(plain, Cs=Cs, norms=(1, "uniform"), cv=3, scale=False).fit(X, structured(Y))
     folds = list(StratifiedKFold(3).split(X, EVENT))
     for norm, scores in model.scores_by_norm_.items():
         one = MKLSurvival(KERNELS, weights="uniform" if norm == "uniform" else None)

@@ -8,8 +8,9 @@ from sklearn.datasets import load_iris
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from kernelmosaic import DiscriminantMKLClassifierCV, LocalizedMKLClassifierCV, MKLClassifier, MKLClassifierCV
+from kernelmosaic import DiscriminantMKLClassifier, LocalizedMKLClassifier, MKLClassifier, MKLClassifierCV
 from kernelmosaic.kernels import Gaussian, Linear
+from kernelmosaic.model_selection import PathSearchCV
 from kernelmosaic.plots import ValidationPathDisplay, WeightsPathDisplay
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -49,9 +50,9 @@ def test_weights_of_a_class_and_their_mean(searched):
 
 
 def test_other_searches_and_pipelines():
-    search = DiscriminantMKLClassifierCV(KERNELS, Cs=[0.1, 1], cv=2).fit(X, TWO)
+    search = PathSearchCV(DiscriminantMKLClassifier(KERNELS), Cs=[0.1, 1], cv=2).fit(X, TWO)
     assert ValidationPathDisplay.from_estimator(search).ax_.get_xlabel() == "alpha"
-    local = LocalizedMKLClassifierCV(KERNELS, Cs=[1, 10], cv=2, n_init=1, tol=0.1)
+    local = PathSearchCV(LocalizedMKLClassifier(KERNELS, n_init=1, tol=0.1), Cs=[1, 10], cv=2)
     pipeline = make_pipeline(StandardScaler(), local)
     pipeline.fit(X, TWO)
     assert len(ValidationPathDisplay.from_estimator(pipeline).lines_) == 1

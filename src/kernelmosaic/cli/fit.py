@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +50,10 @@ from kernelmosaic.cli.views import (
     read_views,
 )
 
-#: How exactly the fits that only choose a price are solved.
+if TYPE_CHECKING:
+    from kernelmosaic.estimators._path import PathResult
+
+#: How exactly the fits that only choose penalties are solved.
 _LOOSE = 1e-2
 #: The same of paths, whose fits begin near the solution of another part and would end where they began.
 _LOOSE_ON_PATHS = 3e-3
@@ -181,7 +184,7 @@ def train(
     Parameters
     ----------
     pipeline : Pipeline
-        Preparation, then ``model``, which may choose the price by itself.
+        Preparation, then ``model``.
     method : Method
     wishes : FitRequest
     table : DataFrame
@@ -196,25 +199,29 @@ def train(
     folds = [] if splitter is None else list(splitter.split(strata, strata))
     base = [baseline_of(wishes.task, y[a], y[b], wishes.nu) for a, b in folds]
     baseline, start = float(np.mean(base)) if base else None, perf_counter()
-    if hasattr(pipeline[-1], "Cs"):
-        curve, said = _follow_paths(pipeline, wishes, table, y, folds, advance)
-        price = float(pipeline[-1].C_)
-        return Trained(pipeline, curve, price, baseline, perf_counter() - start, said)
-    parameter = f"model__{price_name(method, wishes.task)}"
     Cs = price_grid(method, wishes, _scale(wishes.task, y))
-    # Probabilities are for the last fit.
-    plain = clone(pipeline).set_params(model__calibration=None) if wishes.proba else pipeline
-    curve = _cross_validate(plain, parameter, Cs, folds, wishes, table, y, advance)
-    # The first of equals: the smoothest model.
-    price = max(curve, key=lambda point: point.mean).price if curve else Cs[0]
-    chosen = clone(pipeline).set_params(**{parameter: price})
-    search = None
-    if wishes.method == "rmkl" and folds:
+    if not folds:
+        advance("fitting to all rows", 0)
+        said = _noted(lambda: pipeline.fit(table, None if wishes.task == ONE_CLASS else y))[1]
+        return Trained(pipeline, [], Cs[0], baseline, perf_counter() - start, said)
+    found = _follow_paths(pipeline, wishes, table, y, folds, Cs, advance)
+    curve = _curve(found, wishes.task, y)
+    i = found.best(np.array([[point.scores for point in curve]]).swapaxes(1, 2))[1]
+    price, search = curve[i].price, None
+    if wishes.method == "rmkl":
         advance("searching penalties", len(folds))
-        search = _search_penalties(clone(plain).set_params(**{parameter: price}), folds, wishes, table, y)
+        chosen = clone(pipeline).set_params(**{f"model__{price_name(method, wishes.task)}": price})
+        # Probabilities are for the last fit.
+        plain = clone(chosen).set_params(model__calibration=None) if wishes.proba else chosen
+        search = _search_penalties(plain, folds, wishes, table, y)
         chosen.set_params(model__penalties=search.best_estimator_.named_steps["model"].penalties)
-    advance("fitting to all rows", len(folds))
-    said = _fit(chosen, table, y, wishes.task)
+        advance("fitting to all rows", len(folds))
+        chosen, said = _noted(lambda: chosen.fit(table, y))
+    else:
+        advance("fitting to all rows", len(folds))
+        has_classes = wishes.task in (CLASSIFICATION, LABELS)
+        calibrates = has_classes and (wishes.proba or wishes.method != "bilinear")
+        chosen, said = _noted(lambda: found.fit(0, i, "sigmoid" if calibrates else None))
     return Trained(chosen, curve, price, baseline, perf_counter() - start, said, search)
 
 
@@ -223,102 +230,46 @@ def _scale(task: str, y: Any) -> float:
 
 
 def _follow_paths(
-    pipeline: Any, wishes: FitRequest, table: Any, y: Any, folds: Any, advance: Advance
-) -> tuple[list[PricePoint], list[str]]:
-    """Let the estimator choose the price; return what it found at each, and what it had to say."""
+    pipeline: Any, wishes: FitRequest, table: Any, y: Any, folds: Any, Cs: list[float], advance: Advance
+) -> PathResult:
+    """Return what the fits to all parts but one say of that one."""
     from joblib import parallel_config
 
-    prepare, model, begun = pipeline[:-1], pipeline[-1], 0
-    found: list[Any] = []
+    from kernelmosaic.estimators._path import PathOptions, read_samples, search_paths
 
-    def prepared_anew(rows: NDArray[np.intp], held: NDArray[np.intp]) -> tuple[Any, Any]:
-        # What the preparation learns it learns from the rows of the fold, too.
-        nonlocal begun
-        begun += 1
-        advance("cross-validation", max(begun - max(wishes.jobs, 1), 0))
-        own = clone(prepare).fit(table.iloc[rows])
-        inside, outside = (model._validate(own.transform(table.iloc[part]), reset=False) for part in (rows, held))
-        return inside, outside
-
-    def score(knowing: Any, X: Any, held: Any) -> float:
-        if not found:
-            advance("fitting to all rows", len(folds))
-        predicted = knowing.predict(X)
-        found.append(predicted[:, 0] if wishes.task == REGRESSION else predicted)
-        return score_of(wishes.task, held, found[-1])
-
-    model.set_params(scoring=score)._prepare = prepared_anew
-    model._fold_tol = 0.0 if wishes.method == "localized" else _LOOSE_ON_PATHS
+    options = PathOptions(
+        scale=False,  # columns are prepared by the pipeline
+        fold_tol=None if wishes.method == "localized" else _LOOSE_ON_PATHS,
+        n_jobs=wishes.jobs,
+        show=lambda text, done: advance("cross-validation", done),
+    )
     # Threads: the compiled loops let others run, and nothing has to be copied or started.
-    with parallel_config(backend="threading"):
-        said = _fit(model, prepare.fit_transform(table), y, wishes.task)
-    tol = max(model.tol, model._fold_tol)
-    del model.set_params(scoring=None)._prepare, model._fold_tol
-    # Of the fits to parts the report tells how many stopped early.
-    said = [line for line in said if not line.startswith(f"{type(model).__name__}:")]
-    curve = []
-    for i, C in enumerate(model.Cs_):
-        predictions = np.empty_like(y if wishes.task != SURVIVAL else y[:, 0])
-        for f, (_, held) in enumerate(folds):  # scored fold by fold, and there from C to C
-            predictions[held] = found[f * len(model.Cs_) + i]
-        loose = int(np.sum(~(model.duality_gaps_[:, i] <= tol)))
-        curve.append(PricePoint(float(C), model.scores_[:, i], predictions, loose))
-    return curve, said
-
-
-def _cross_validate(
-    estimator: Any,
-    parameter: str,
-    Cs: list[float],
-    folds: Any,
-    wishes: FitRequest,
-    table: Any,
-    y: Any,
-    advance: Any,
-) -> list[PricePoint]:
-    """Return what is found at each price, for estimators that do not choose it by themselves."""
-    from joblib import Parallel, delayed
-
-    from kernelmosaic.estimators._path import HeldOut, Samples, follow_path
-
-    quick: dict[str, Any] = {"model__n_init": 1} if wishes.method == "localized" else {"model__tol": _LOOSE}
-
-    def follow(rows: NDArray[np.intp], held: NDArray[np.intp]) -> list[HeldOut]:
-        # What the preparation learns it learns from the rows of the fold, too.
-        prepare = clone(estimator[:-1]).fit(table.iloc[rows])
-        X = np.vstack([prepare.transform(table.iloc[rows]), prepare.transform(table.iloc[held])])
-        target = None if wishes.task == ONE_CLASS else np.concatenate([y[rows], y[held]])
-        models = [clone(estimator).set_params(**{parameter: C}, **quick).named_steps["model"] for C in Cs]
-        every = np.arange(len(X))
-        return follow_path(models, Samples.read(models, X, target), every[: len(rows)], every[len(rows) :], scale=False)
-
-    found = []
-    workers = Parallel(n_jobs=wishes.jobs, prefer="threads", return_as="generator")
-    with warnings.catch_warnings():
+    with parallel_config(backend="threading"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what stopped early is counted
-        for done, path in enumerate(workers(delayed(follow)(*fold) for fold in folds), start=1):
-            found.append(path)
-            advance("cross-validation", done)
-    if not folds:
-        return []
-    tol = clone(estimator).set_params(**quick).named_steps["model"].tol
-    curve = []
-    for i, price in enumerate(Cs):
-        predictions = np.empty(len(y), dtype=found[0][i].predicted.dtype)
-        for path, (_, held) in zip(found, folds, strict=True):
-            predictions[held] = path[i].predicted
-        scores = np.array([score_of(wishes.task, y[held], predictions[held]) for _, held in folds])
-        curve.append(PricePoint(price, scores, predictions, sum(not path[i].gap <= tol for path in found)))
+        given = read_samples(pipeline, table, None if wishes.task == ONE_CLASS else y)
+        return search_paths(pipeline, given, folds, Cs, [None], options)
+
+
+def _curve(found: PathResult, task: str, y: Any) -> list[PricePoint]:
+    """Return what was found at each price."""
+    curve, gaps = [], found.gaps(0)
+    for i, C in enumerate(found.Cs):
+        parts = [path[i].predicted for path in found.found[0]]
+        predictions = np.empty((len(y), *parts[0].shape[1:]), dtype=parts[0].dtype)
+        for (_, held), predicted in zip(found.folds, parts, strict=True):
+            predictions[held] = predicted
+        scores = np.array([score_of(task, y[held], predictions[held]) for _, held in found.folds])
+        curve.append(PricePoint(float(C), scores, predictions, int(np.sum(~(gaps[:, i] <= found.tol)))))
     return curve
 
 
-def _fit(model: Any, table: Any, y: Any, task: str) -> list[str]:
-    """Fit, and return what it warned of instead of printing it; not for use in threads, which share the filters."""
+def _noted(fit: Callable[[], Any]) -> tuple[Any, list[str]]:
+    """Return what a fit returns, and what it warned of; not for use in threads, which share the filters."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", ConvergenceWarning)
-        model.fit(table, None if task == ONE_CLASS else y)
-    return [str(warning.message) for warning in caught]
+        fitted = fit()
+    return fitted, [str(warning.message) for warning in caught]
 
 
 def _search_penalties(chosen: Any, folds: Any, wishes: FitRequest, table: Any, y: Any) -> Any:
@@ -476,7 +427,7 @@ def make_pipeline(wishes: FitRequest, method: Method, material: TrainingTable, s
         raise ValueError(
             "--method rmkl: it weighs kernels against each other, and there is one; name another, or use mkl."
         )
-    model = make_estimator(wishes, material.kernels, material.plan, scale, Cs, splitter)
+    model = make_estimator(wishes, material.kernels, material.plan, scale, Cs)
     return Pipeline([*material.plan.steps(), ("model", model)])
 
 

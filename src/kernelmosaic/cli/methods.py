@@ -119,36 +119,24 @@ def check_method(wishes: FitRequest) -> Method:
     return known
 
 
-def make_estimator(wishes: FitRequest, kernels: Any, plan: Plan, scale: float, Cs: list[float], cv: Any = None) -> Any:
-    """Return the estimator, which chooses among the Cs by itself if there is such a one and a splitter `cv`.
-
-    `scale` is the spread of a regression's targets.
-    """
+def make_estimator(wishes: FitRequest, kernels: Any, plan: Plan, scale: float, Cs: list[float]) -> Any:
+    """Return the estimator with the first of the Cs; `scale` is the spread of a regression's targets."""
     from kernelmosaic import estimators
 
     family = {REGRESSION: "Regressor", ONE_CLASS: "OneClass", SURVIVAL: "Survival"}.get(wishes.task, "Classifier")
     prefix = {"bilinear": "Bilinear", "discriminant": "Discriminant", "localized": "Localized"}
-    name = f"{prefix.get(wishes.method, '')}MKL{family}"
-    searches = cv is not None and wishes.method != "rmkl" and hasattr(estimators, f"{name}CV")
-    options: dict[str, Any] = {price_name(METHODS[wishes.method], wishes.task): Cs[0]}
-    weighs = wishes.method in ("mkl", "rmkl")
-    if searches:
-        # Columns are prepared here, fold by fold.
-        options = {"Cs": Cs, "cv": cv, "scale": False, "n_jobs": wishes.jobs}
-        options |= {"norms": (wishes.norm,)} if weighs else {"norms": (1,)} if wishes.method == "discriminant" else {}
-    elif weighs:
-        options["norm"] = wishes.norm
+    options: dict[str, Any] = {price_name(METHODS[wishes.method], wishes.task): Cs[0], "random_state": wishes.seed}
     if wishes.task == REGRESSION:
         options["epsilon"] = 0.1 * scale if wishes.epsilon is None else wishes.epsilon
     elif wishes.task == SURVIVAL and wishes.epsilon is not None:
         options["epsilon"] = wishes.epsilon
-    if weighs:
-        options["penalties"] = _penalties(wishes.costs, [kernel[0] for kernel in kernels])
+    if wishes.method in ("mkl", "rmkl"):
+        options |= {"norm": wishes.norm, "penalties": _penalties(wishes.costs, [kernel[0] for kernel in kernels])}
     if wishes.method == "localized":
-        options |= {"random_state": wishes.seed, "gating_columns": _gating_columns(plan)}
-    if wishes.proba and not searches and wishes.method != "discriminant":
+        options["gating_columns"] = _gating_columns(plan)
+    if wishes.proba and wishes.method != "discriminant":
         options["calibration"] = "sigmoid"
-    return getattr(estimators, name + "CV" * searches)(kernels, **options)
+    return getattr(estimators, f"{prefix.get(wishes.method, '')}MKL{family}")(kernels, **options)
 
 
 def price_grid(method: Method, wishes: FitRequest, scale: float) -> list[float]:

@@ -3,13 +3,7 @@
 from kernelmosaic.estimators.bayesian import BayesianMKLClassifier
 from kernelmosaic.estimators.bilinear import BilinearMKLClassifier
 from kernelmosaic.estimators.classifier import MKLClassifier
-from kernelmosaic.estimators.cv import (
-    DiscriminantMKLClassifierCV,
-    LocalizedMKLClassifierCV,
-    MKLClassifierCV,
-    MKLRegressorCV,
-    MKLSurvivalCV,
-)
+from kernelmosaic.estimators.cv import MKLClassifierCV, MKLRegressorCV
 from kernelmosaic.estimators.discriminant import DiscriminantMKLClassifier
 from kernelmosaic.estimators.localized import LocalizedMKLClassifier, LocalizedMKLOneClass, LocalizedMKLRegressor
 from kernelmosaic.estimators.one_class import MKLOneClass
@@ -21,9 +15,7 @@ __all__ = [
     "BayesianMKLClassifier",
     "BilinearMKLClassifier",
     "DiscriminantMKLClassifier",
-    "DiscriminantMKLClassifierCV",
     "LocalizedMKLClassifier",
-    "LocalizedMKLClassifierCV",
     "LocalizedMKLOneClass",
     "LocalizedMKLRegressor",
     "MKLClassifier",
@@ -32,6 +24,5 @@ __all__ = [
     "MKLRegressor",
     "MKLRegressorCV",
     "MKLSurvival",
-    "MKLSurvivalCV",
     "PosteriorMKLClassifier",
 ]

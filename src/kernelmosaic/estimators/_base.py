@@ -25,7 +25,9 @@ from kernelmosaic.estimators._calibration import Calibration
 from kernelmosaic.estimators._cross_fitting import CrossFit
 from kernelmosaic.estimators._expansion import Expansion
 from kernelmosaic.estimators._html import FittedSummaryMixin
-from kernelmosaic.estimators._path import Samples
+from kernelmosaic.estimators._input import FitInput
+from kernelmosaic.estimators._path import PathRule
+from kernelmosaic.estimators._scaling import Standardizer
 from kernelmosaic.estimators._shared import fit_context
 from kernelmosaic.estimators._training_set import (
     Counted,
@@ -149,10 +151,11 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
     _takes_subsets = False
     # Gates count their start as iteration zero.
     _first_iteration = 1
-    # Where the last fit computed, which a tensor on a device may say, too.
-    _fit_device: str | None = None
-    # What samples the last fit took, which is what predictions take.
-    _fit_input: dict[str, Any]
+    # What samples the last fit took, which is what predictions take, and the scale it put them on.
+    _rules: dict[str, Any]
+    _standardizer: Standardizer | None = None
+    # Along which parameter a search goes; None where there is no such parameter.
+    _path_rule: PathRule | None = None
 
     # What a subclass names -----------------------------------------------------------------------------------------
 
@@ -162,18 +165,33 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
 
     # Fitting -------------------------------------------------------------------------------------------------------
 
-    def _fit(self, X: Any, y: Any, sample_weight: NDArray[np.float64] | None, original: Any) -> None:
-        """Fit to validated samples; `original` is X as it was given, for the names of its columns."""
+    def _fit_validated(self, given: FitInput, keep_function: bool = True) -> Self:
+        """Fit to validated samples, without probabilities; `keep_function` as in `_fit`."""
+        raise NotImplementedError
+
+    def _fit_calibrated(self, given: FitInput, calibration: Calibration | None = None) -> Self:
+        """Fit to validated samples; where there are probabilities, these are by `calibration` if it is given."""
+        return self._fit_validated(given)
+
+    def _fit_scaled(self, given: FitInput, scale: bool, calibration: Calibration | None = None) -> Self:
+        """Fit the choice of a search, to standardised columns if `scale` says so."""
+        self._standardizer = given.standardizer(self._read_kernels()) if scale else None
+        scaled = given if self._standardizer is None else replace(given, X=self._standardizer(given.X))
+        return self._fit_calibrated(scaled, calibration)
+
+    def _fit(self, given: FitInput, keep_function: bool = True) -> None:
+        """Fit to validated samples; without `keep_function` there are attributes, and no predictions."""
         self._check_parameters()
-        original = to_host(original)
-        counted = count_samples(self.approximation, X, y, sample_weight)
-        machines = self._machines(None if y is None else y[counted.rows], counted.weight)
-        data = self._training_set(X, original, counted)
+        counted = count_samples(self.approximation, given.X, given.y, given.weight)
+        machines = self._machines(None if given.y is None else given.y[counted.rows], counted.weight)
+        data = self._training_set(given, counted)
         if self.verbose and data.stack.form:
             print(f"{type(self).__name__}: {data.stack.form}.", flush=True)
         learned, complaint = self._learn(data, machines)
         self.kernel_names_ = data.kernel_set.names
-        self._keep(data, learned, machines)
+        beta, support = self._keep(data, learned, machines)
+        if keep_function:
+            self._keep_function(data, learned, beta, support)
         if complaint is not None:
             warnings.warn(f"{type(self).__name__}{complaint}", ConvergenceWarning, stacklevel=level_of_caller())
 
@@ -184,15 +202,16 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         if self.missing is not None:
             check_rule(self.missing)
 
-    def _training_set(self, X: Any, original: Any, counted: Counted) -> TrainingSet:
-        return fit_context().training_set(self._kernel_options(len(counted.rows)), X, original, counted)
+    def _training_set(self, given: FitInput, counted: Counted) -> TrainingSet:
+        options = self._kernel_options(len(counted.rows), given.device)
+        return fit_context().training_set(options, given.X, given.original, counted)
 
     def _host_samples(self) -> int:
         """Up to how many samples the host is faster than a GPU, which waits for it between small steps."""
         return 2000
 
-    def _kernel_options(self, n_samples: int) -> KernelOptions:
-        on_gpu = str(self._fit_device).startswith("cuda") and self.approximation is None
+    def _kernel_options(self, n_samples: int, device: str | None) -> KernelOptions:
+        on_gpu = str(device).startswith("cuda") and self.approximation is None
         return KernelOptions(
             entries=self._read_kernels(),
             normalize=self.normalize,
@@ -200,7 +219,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
             rank=self.rank,
             random_state=self.random_state,
             memory_budget=self.memory_budget,
-            device=None if on_gpu and n_samples <= self._host_samples() else self._fit_device,
+            device=None if on_gpu and n_samples <= self._host_samples() else device,
             dtype=self._stack_dtype,
             missing=self.missing,
             estimator=type(self).__name__,
@@ -260,7 +279,10 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
             f"{learner.advice if ended else learner.stalled}"
         )
 
-    def _keep(self, data: TrainingSet, learned: list[Any], machines: list[Machine]) -> None:
+    def _keep(
+        self, data: TrainingSet, learned: list[Any], machines: list[Machine]
+    ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+        """Keep what was learned, and return the coefficients of distinct samples, and which are not zero."""
         # A joint machine has one column of coefficients per class.
         beta = np.concatenate([np.atleast_2d(one.solution.beta.T) for one in learned])
         support = np.flatnonzero(np.any(beta != 0, axis=0))
@@ -270,8 +292,8 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         self.dual_coef_ = beta[:, support]
         self.intercept_ = np.concatenate([np.atleast_1d(one.solution.intercept) for one in learned])
         self.weights_ = learned[0].weights if len(learned) == 1 else np.array([one.weights for one in learned])
-        self._keep_function(data, learned, beta, support)
         self._keep_history(learned, [machine.objective_scale for machine in machines])
+        return beta, support
 
     def _keep_function(
         self, data: TrainingSet, learned: list[Any], beta: NDArray[np.float64], support: NDArray[np.intp]
@@ -293,12 +315,22 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
 
     # Samples in ----------------------------------------------------------------------------------------------------
 
+    def _validated(self, X: Any, y: Any, sample_weight: Any) -> FitInput:
+        """Return a training set as `fit` takes it, or raise saying what is wrong."""
+        return self._read_input(X, y, sample_weight=sample_weight)
+
+    def _read_input(self, X: Any, *y: Any, sample_weight: Any = None, **checks: Any) -> FitInput:
+        """Return a training set with targets of any kind, or without."""
+        device = tensor_device(X) if self.device is None else str(require_device(self.device))
+        found = self._validate(X, *y, reset=True, **checks)
+        checked, target = found if y else (found, None)
+        return FitInput(checked, target, self._sample_weight(sample_weight, checked), to_host(X), device)
+
     def _validate(self, X: Any, *y: Any, reset: bool, **checks: Any) -> Any:
         """Check samples as scikit-learn does; (X, y) if y is given, be it None, else X."""
         if reset:
-            self._fit_device = tensor_device(X) if self.device is None else str(require_device(self.device))
-            self._fit_input = self._input_rules()
-        rules = self._fit_input  # parameters may have changed since the fit
+            self._rules, self._standardizer = self._input_rules(), None
+        rules = self._rules  # parameters may have changed since the fit
         X, y = to_host(X), tuple(map(to_host, y))
         check_approximation(rules["approximation"], X)
         if rules["approximation"] is not None and is_streamed(X):
@@ -325,7 +357,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
             found = validate_data(self, X, *y, reset=reset, order="C", **form, **checks)
         if rules["approximation"] is not None and rules.get("views"):
             _refuse_gaps(found[0] if y else found, rules["approximation"])
-        return found
+        return found if self._standardizer is None else self._standardizer(found)
 
     def _input_rules(self) -> dict[str, Any]:
         """What samples may be, by the parameters as they are now: what the kernels read, and whether in features."""
@@ -443,10 +475,10 @@ def _has_probabilities(estimator: Any) -> bool:
     """Whether a classifier knows probabilities, or raise an AttributeError that says how to get them."""
     if estimator.calibration is None and not estimator._knows_probabilities:
         name = type(estimator).__name__
-        tuned = f", or use {name}CV" if name in ("MKLClassifier", "LocalizedMKLClassifier") else ""
+        tuned = "MKLClassifierCV" if name == "MKLClassifier" else "model_selection.PathSearchCV"
         raise AttributeError(
             f"{name} knows decision values, not probabilities: give calibration='sigmoid' or 'isotonic' before "
-            f"fitting{tuned}."
+            f"fitting, or use {tuned}."
         )
     return True
 
@@ -470,21 +502,17 @@ class BaseMKLClassifier(ClassifierMixin, BaseMKL):
             )
         return classes
 
-    def _fit_validated(self, X: Any, y: Any, weight: Any, original: Any) -> Self:
-        """Fit to validated samples, without probabilities."""
-        raise NotImplementedError
-
-    def _fit_calibrated(self, X: Any, y: Any, weight: NDArray[np.float64] | None, original: Any) -> Self:
-        """Fit to validated samples, and to folds of them for probabilities if `calibration` asks for these."""
-        self._calibration = None
-        if self.calibration is None:
-            return self._fit_validated(X, y, weight, original)
-        crossed = CrossFit(self, Samples(X, y, weight, original), self._find_classes(y, weight))
-        self._fit_validated(X, y, weight, original)
+    def _fit_calibrated(self, given: FitInput, calibration: Calibration | None = None) -> Self:
+        """Fit to validated samples; without a calibration to folds of them, too, if the parameter asks for it."""
+        self._calibration = calibration
+        if calibration is not None or self.calibration is None:
+            return self._fit_validated(given)
+        crossed = CrossFit(self, given, self._find_classes(given.y, given.weight))
+        self._fit_validated(given)
         self._calibration = crossed.calibration()
         return self
 
-    def _class_factors(self, y: Any, weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _class_factors(self, y: Any, weight: NDArray[np.float64], classes: NDArray[Any]) -> NDArray[np.float64]:
         """Return the factor of C that `class_weight` gives each sample; ones where there is no such parameter."""
         return np.ones(len(y))
 

@@ -3,78 +3,137 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import _safe_indexing, check_random_state, get_tags
+from sklearn.utils.parallel import Parallel, delayed
 
-from kernelmosaic.estimators._calibration import NEVER
-from kernelmosaic.estimators._scaling import Standardizer
+from kernelmosaic.backend import to_host
+from kernelmosaic.estimators._calibration import NEVER, Calibration
+from kernelmosaic.estimators._input import FitInput
 from kernelmosaic.estimators._shared import OneTrainingSet
-from kernelmosaic.estimators._training_set import Likely, TrainingSet, count_samples, named_columns
-from kernelmosaic.kernels.views import lay_specs
+from kernelmosaic.estimators._training_set import Likely, TrainingSet
+from kernelmosaic.machines.base import check_count
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
+Score = Callable[[Any, Any, Any], float]
+
+
+# What an estimator's path is -----------------------------------------------------------------------------------------
+
+
+def accuracy(y: Any, predicted: Any, sample_weight: Any) -> float:
+    """Return the share of samples whose class, or all labels, are right.
+
+    Targets were checked before the folds were made, and there are many small folds.
+    """
+    right = predicted == y
+    return float(np.average(right.all(axis=1) if np.ndim(y) == 2 else right, weights=sample_weight))
+
+
+def r_squared(y: Any, predicted: Any, sample_weight: Any) -> float:
+    """Return R²."""
+    from sklearn.metrics import r2_score
+
+    return float(r2_score(y, predicted, sample_weight=sample_weight))
+
+
+def mean_deviation(given: FitInput) -> float:
+    """Return the standard deviation of the targets, its mean over several; one if they are constant."""
+    return float(np.mean([_deviation(y, given.weight) for y in np.atleast_2d(given.y.T)])) or 1.0
+
+
+def _deviation(y: Array, weight: Array | None) -> float:
+    """Return the standard deviation; the same to the last digit for a sample of weight two and one given twice."""
+    values, at = np.unique(y, return_inverse=True)
+    counts = np.bincount(at, weights=weight)
+    return float(np.sqrt(np.average((values - np.average(values, weights=counts)) ** 2, weights=counts)))
 
 
 @dataclass(frozen=True)
-class Samples:
-    """A training set as validated, before anything is learned from it.
+class PathRule:
+    """What an estimator says of the path that a search follows.
 
     Attributes
     ----------
-    X, y : array, or sparse matrix; ndarray of shape (n,) or (n, targets), or None
-        Samples and targets.
-    weight : ndarray of shape (n,) or None
-        How much each counts.
-    original : array or data frame
-        X as it was given, for the names of its columns.
-    prepare : callable, optional
-        Called with the rows to fit to and those held out; returns these samples prepared by what the former tell.
+    parameter : str
+        The parameter that is searched.
+    range : tuple of float
+        Between which values, where a search is told how many to try.
+    descending : bool
+        Whether large values come first: paths begin with what is smooth.
+    unit : callable or None
+        Called with a `FitInput`; returns what the parameter is measured in.
+    strata : callable or None
+        Called with y; returns what folds are stratified by. None stands for classes, where there are any.
+    score : callable or None
+        Called with y, predictions and weights; returns what folds are scored by unless a search is told otherwise.
     """
 
-    X: Any
-    y: Any
-    weight: Array | None
-    original: Any
-    prepare: Callable[[Rows, Rows], tuple[Any, Any]] | None = None
+    parameter: str = "C"
+    range: tuple[float, float] = (1e-2, 1e3)
+    descending: bool = False
+    unit: Callable[[FitInput], float] | None = None
+    strata: Callable[[Any], Any] | None = None
+    score: Score | None = None
 
-    @classmethod
-    def read(cls, models: Sequence[Any], X: Any, y: Any) -> Samples:
-        """Return samples as the models take them, which differ in nothing that samples are checked by."""
-        for model in models:
-            validated = model._validate(X, reset=True)
-        return cls(validated, y, None, X)
+    def values(self, Cs: Any, given: FitInput) -> Array:
+        """Return the values to try, in ascending order; `Cs` has them, or says how many there are."""
+        if isinstance(Cs, int | np.integer) and not isinstance(Cs, bool):
+            low, high = np.log10(self.range)
+            unit = 1.0 if self.unit is None else self.unit(given)
+            return np.logspace(low, high, check_count("Cs", Cs)) * unit
+        try:
+            values = np.unique(np.asarray(Cs, dtype=np.float64))
+        except (TypeError, ValueError):
+            values = np.empty(0)
+        if values.ndim != 1 or len(values) == 0 or not np.all(np.isfinite(values) & (values > 0)):
+            raise ValueError(f"Cs={Cs!r}: give how many values to try, or a list of positive numbers.")
+        return values
 
-    def take(self, rows: Rows) -> Samples:
-        """Return some of the samples."""
-        weight = None if self.weight is None else self.weight[rows]
-        return Samples(self.X[rows], None if self.y is None else self.y[rows], weight, self.original)
 
-    def divide(self, train: Rows, held: Rows) -> tuple[Samples, Any]:
-        """Return the samples to fit to, and X of those held out."""
-        inside = self.take(train)
-        if self.prepare is None:
-            return inside, self.X[held]
-        X, outside = self.prepare(train, held)
-        return replace(inside, X=X), outside
+def path_rule(estimator: Any) -> PathRule:
+    """Return the rule of an estimator or of the last step of a pipeline, or raise if there is none."""
+    model = divide_pipeline(estimator)[1]
+    rule: PathRule | None = getattr(model, "_path_rule", None)
+    if rule is None:
+        raise TypeError(
+            f"estimator={type(model).__name__}: give an estimator of kernelmosaic with a parameter C, alpha, kappa or "
+            "nu, or a pipeline that ends in one; GridSearchCV searches the parameters of any other."
+        )
+    return rule
 
-    def standardizer(self, model: Any) -> Standardizer:
-        """Return what puts the columns of numbers that a model's kernels read on one scale."""
-        table = self.original if len(getattr(self.original, "shape", ())) == 2 else named_columns(self.X)
-        # Of distinct samples, in an order of their own: a sample of weight two and one given twice are the same.
-        counted = count_samples(None, self.X, self.y, self.weight)
-        return Standardizer.fit(lay_specs(model._read_kernels(), table), self.X[counted.rows], counted.weight)
 
-    def scaled(self, standardizer: Standardizer | None) -> Samples:
-        """Return the samples with their columns on one scale."""
-        X = self.X if standardizer is None else standardizer(self.X)
-        return Samples(X, self.y, self.weight, self.original)
+def divide_pipeline(estimator: Any) -> tuple[Any, Any]:
+    """Return the steps of a pipeline before the last, or None, and the last; the estimator itself if it is none."""
+    if not hasattr(estimator, "steps"):
+        return None, estimator
+    return estimator[:-1] if len(estimator.steps) > 1 else None, estimator[-1]
+
+
+def variant(model: Any, norm: Any) -> dict[str, Any]:
+    """Return the parameters that stand for one of the norms of a search; None stands for the model's own."""
+    params = model.get_params(deep=False)
+    if norm is None:
+        return {}
+    if norm == "uniform" and "weights" in params:
+        return {"weights": "uniform"}
+    if "norm" in params:
+        return {"norm": norm, "weights": None}
+    if norm == 1 and "weights" in params:
+        return {"weights": None}
+    known = "1, learned, and 'uniform'" if "weights" in params else "None alone"
+    raise ValueError(f"norms: {type(model).__name__} has the norms {known}, not {norm!r}.")
+
+
+# One fold ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -94,8 +153,6 @@ class HeldOut:
         The model's weights; NaN, of shape (), where one class, or constant labels, left nothing to learn.
     gap : float
         Its certified relative duality gap.
-    n_solves : int
-        How often a machine was solved for it.
     """
 
     outputs: Array
@@ -103,23 +160,36 @@ class HeldOut:
     classes: NDArray[Any] | None
     weights: Array
     gap: float
-    n_solves: int
+
+    def aligned(self, classes: NDArray[Any]) -> Array:
+        """Return outputs of shape (n,) for two classes, else with one column per class of the whole set.
+
+        A class that the fold has no training sample of has −`NEVER`, as in scikit-learn's ``cross_val_predict``.
+        """
+        assert self.classes is not None
+        outputs, n = self.outputs, len(self.outputs)
+        if len(classes) == 2:
+            if len(self.classes) == 1:
+                return np.full(n, NEVER if self.classes[0] == classes[1] else -NEVER)
+            return outputs[:, 0] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
+        if len(self.classes) == len(classes):
+            return outputs
+        full = np.full((n, len(classes)), -NEVER)
+        own = np.zeros((n, 1)) if len(self.classes) == 1 else outputs
+        if len(self.classes) == 2 and outputs.shape[1] == 1:
+            own = np.column_stack([-outputs[:, 0], outputs[:, 0]])
+        full[:, np.searchsorted(classes, self.classes)] = own
+        return full
 
 
-def follow_path(models: Sequence[Any], samples: Samples, train: Rows, held: Rows, scale: bool) -> list[HeldOut]:
-    """Follow one path of models; see `follow_paths`."""
-    return follow_paths([models], samples, train, held, scale)[0]
+Paths = Sequence[Sequence[Any]]
+Found = Sequence[Sequence[HeldOut]]
+Held = list[list[HeldOut]]
 
 
 def follow_paths(
-    paths: Sequence[Sequence[Any]],
-    samples: Samples,
-    train: Rows,
-    held: Rows,
-    scale: bool,
-    like: Sequence[Sequence[HeldOut]] | None = None,
-    whole: Likely | None = None,
-) -> list[list[HeldOut]]:
+    paths: Paths, inside: FitInput, outside: Any, like: Found | None = None, start: Likely | None = None
+) -> Held:
     """Fit models one after the other to some samples, and return what each says of those held out.
 
     The models differ in what the kernels do not depend on, such as C: kernels are computed once, the outputs of all
@@ -129,35 +199,23 @@ def follow_paths(
     ----------
     paths : sequence of sequences of estimators
         To be fitted; those of one path differ in C.
-    samples : Samples
-        All of them.
-    train, held : ndarray of int
-        Row numbers of those to fit to, and of those held out.
-    scale : bool
-        Whether columns of numbers are standardised, by the samples fitted to.
+    inside : FitInput
+        The samples to fit to.
+    outside : array or sparse matrix
+        Those held out, validated.
     like : sequence of sequences of HeldOut, optional
         The same paths of another fold: weights differ less from fold to fold than from one C to the next. They are
         not read if that fold has other classes.
-    whole : Likely, optional
-        What a fit to all samples has found, from which the first model starts.
+    start : Likely, optional
+        Where the first model starts.
     """
-    inside, outside = samples.divide(train, held)
-    start = None
-    if whole is not None:
-        start = Likely(whole.weights, None if whole.coefficients is None else whole.coefficients[:, train])
-    if is_classifier(paths[0][0]):
-        follow = _follow_labels if inside.y.ndim == 2 else _follow_classes
-        return follow(paths, inside, outside, scale, like, start)
-    return _follow(paths, inside, outside, scale, like, start)
+    if not is_classifier(paths[0][0]):
+        return _follow(paths, inside, outside, like, start)
+    follow = _follow_labels if inside.y.ndim == 2 else _follow_classes
+    return follow(paths, inside, outside, like, start)
 
 
-Paths = Sequence[Sequence[Any]]
-Found = Sequence[Sequence[HeldOut]]
-
-
-def _follow_classes(
-    paths: Paths, inside: Samples, outside: Any, scale: bool, like: Found | None, start: Likely | None
-) -> list[list[HeldOut]]:
+def _follow_classes(paths: Paths, inside: FitInput, outside: Any, like: Found | None, start: Likely | None) -> Held:
     """Follow paths of classifiers; samples of one class teach them to predict it."""
     classes = np.unique(inside.y if inside.weight is None else inside.y[inside.weight > 0])
     if len(classes) == 1:
@@ -165,21 +223,21 @@ def _follow_classes(
     if like is not None:
         theirs = like[0][0].classes
         like = like if theirs is not None and np.array_equal(theirs, classes) else None
-    return _follow(paths, inside, outside, scale, like, start)
+    return _follow(paths, inside, outside, like, start)
 
 
-def _follow_labels(
-    paths: Paths, inside: Samples, outside: Any, scale: bool, like: Found | None, start: Likely | None
-) -> list[list[HeldOut]]:
+def _follow_labels(paths: Paths, inside: FitInput, outside: Any, like: Found | None, start: Likely | None) -> Held:
     """Follow paths of classifiers of several labels; a label that is the same for all samples stays what it is."""
     varies = np.any(inside.y != inside.y[0], axis=0)
     if like is not None and like[0][0].weights.ndim == 0:
         like = None
     if varies.all():
-        return _follow(paths, inside, outside, scale, like, start)
+        return _follow(paths, inside, outside, like, start)
     found: Found = _learn_nothing(paths, np.empty((outside.shape[0], 0)), None)
     if varies.any():
-        found = _follow(paths, replace(inside, y=inside.y[:, varies]), outside, scale, like, start)
+        # A single label is two classes.
+        y = inside.y[:, varies] if varies.sum() > 1 else inside.y[:, varies][:, 0]
+        found = _follow(paths, replace(inside, y=y), outside, like, start)
 
     def completed(one: HeldOut) -> HeldOut:
         outputs = np.tile(np.where(inside.y[0] > 0, NEVER, -NEVER), (len(one.outputs), 1))
@@ -189,29 +247,22 @@ def _follow_labels(
     return [[completed(one) for one in path] for path in found]
 
 
-def _learn_nothing(paths: Paths, predicted: NDArray[Any], classes: NDArray[Any] | None) -> list[list[HeldOut]]:
+def _learn_nothing(paths: Paths, predicted: NDArray[Any], classes: NDArray[Any] | None) -> Held:
     """Return what models say that have nothing to tell apart."""
-    one = HeldOut(np.empty((len(predicted), 0)), predicted, classes, np.array(np.nan), 0.0, 0)
+    one = HeldOut(np.empty((len(predicted), 0)), predicted, classes, np.array(np.nan), 0.0)
     return [[one] * len(models) for models in paths]
 
 
-def _follow(
-    paths: Paths, inside: Samples, outside: Any, scale: bool, like: Found | None, start: Likely | None
-) -> list[list[HeldOut]]:
+def _follow(paths: Paths, inside: FitInput, outside: Any, like: Found | None, start: Likely | None) -> Held:
     """Fit the models of all paths to the samples inside, and return what each says of those outside."""
-    if scale:
-        standardizer = inside.standardizer(paths[0][0])
-        inside, outside = inside.scaled(standardizer), standardizer(outside)
     with OneTrainingSet() as shared, warnings.catch_warnings():
         # Gaps are kept, and the search speaks of them once.
         warnings.simplefilter("ignore", ConvergenceWarning)
         for p, models in enumerate(paths):
             for i, model in enumerate(models):
                 shared.likely = start if like is None else Likely(_guess(models[:i], like[p][: i + 1]))
-                model._fit_validated(inside.X, inside.y, inside.weight, inside.original)
-                if model._has_plain_outputs:
-                    # It holds support samples, and the outputs of all models are computed at once.
-                    del model._expansion
+                # Functions hold support samples, and where they are plain all outputs are computed at once.
+                model._fit_validated(inside, keep_function=not model._has_plain_outputs)
         every = [model for models in paths for model in models]
         outputs = iter(_outputs(every, shared.training_sets, inside.X.shape[0], outside))
     return [[_held_out(model, next(outputs)) for model in models] for models in paths]
@@ -219,7 +270,7 @@ def _follow(
 
 def _held_out(model: Any, outputs: Array) -> HeldOut:
     predicted, classes = model._predictions(outputs), getattr(model, "classes_", None)
-    return HeldOut(outputs, predicted, classes, model.weights_, model.duality_gap_, model.n_solves_)
+    return HeldOut(outputs, predicted, classes, model.weights_, model.duality_gap_)
 
 
 def _guess(done: Sequence[Any], like: Sequence[HeldOut]) -> Array:
@@ -249,3 +300,316 @@ def _outputs(models: Sequence[Any], sets: Sequence[TrainingSet], n: int, X: Any)
     values = data.expansion(stacked, support, np.concatenate(eta)).values(X)
     parts = np.split(values, np.cumsum(ends)[:-1], axis=1)
     return [part + model.intercept_ for part, model in zip(parts, models, strict=True)]
+
+
+# All folds -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class HeldOutPredictor(BaseEstimator):
+    """An estimator that knows the answers for the samples held out, and nothing else; what scorers are given.
+
+    Parameters
+    ----------
+    kind : str
+        The type of estimator it stands for, as scikit-learn's tags name it.
+    predicted, outputs : ndarray
+        Predictions and decision values.
+    classes_ : ndarray or None
+        Those of the whole set.
+    rule : callable or None
+        The score of y, predictions and weights.
+    calibration : callable
+        Returns what makes probabilities of the outputs.
+    """
+
+    kind: Any = None
+    predicted: Any = None
+    outputs: Any = None
+    classes_: Any = None
+    rule: Any = None
+    calibration: Any = None
+
+    def decision_function(self, X: Any) -> Array:
+        return np.asarray(self.outputs)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        return np.asarray(self.predicted)
+
+    def predict_proba(self, X: Any) -> Array:
+        return np.asarray(self.calibration().probabilities(self.outputs))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        return float(self.rule(y, self.predicted, sample_weight))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.estimator_type = self.kind
+        return tags
+
+
+@dataclass(frozen=True)
+class PathOptions:
+    """How paths are followed.
+
+    Attributes
+    ----------
+    scale : bool
+        Whether columns of numbers are standardised, by the training samples of each fold.
+    fold_tol : float or None
+        How exactly the fits to folds are solved, if less so than `tol` of the estimator.
+    n_jobs : int or None
+        Folds worked on at the same time.
+    show : callable
+        Called with a text that says how many folds are done, and with their number.
+    """
+
+    scale: bool = True
+    fold_tol: float | None = None
+    n_jobs: int | None = None
+    show: Callable[[str, int], None] = lambda text, done: None
+
+
+@dataclass(frozen=True)
+class PathResult:
+    """What the fits of all folds say of the samples held out.
+
+    Attributes
+    ----------
+    estimator : estimator
+        What the search was given.
+    model : estimator
+        The same, of a pipeline its last step, with the seed of all fits; not fitted.
+    given : FitInput
+        All samples; X before the steps.
+    folds : list of (ndarray, ndarray)
+        Rows of the training samples and of those held out.
+    Cs : ndarray
+        The values of the parameter, ascending.
+    norms : list
+        The norms of the weights.
+    scale : bool
+        Whether columns are standardised.
+    tol : float
+        The tolerance of the fits.
+    found : list of list of list of HeldOut
+        By norm, fold and value.
+    """
+
+    estimator: Any
+    model: Any
+    given: FitInput
+    folds: list[tuple[Rows, Rows]]
+    Cs: Array
+    norms: list[Any]
+    scale: bool
+    tol: float
+    found: list[Held]
+
+    @property
+    def classes(self) -> NDArray[Any] | None:
+        """The classes, or the numbers of labels; None of what is no classifier."""
+        y = self.given.y
+        if not is_classifier(self.model):
+            return None
+        return np.arange(y.shape[1]) if y.ndim == 2 else self.model._find_classes(y, self.given.weight)
+
+    def scores(self, scorer: Any, params: dict[str, Any], method: str | None = None) -> Array:
+        """Return the scores of all norms, folds and values.
+
+        Parameters
+        ----------
+        scorer : callable
+            As in scikit-learn.
+        params : dict of array
+            What the scorer is given beside the samples held out, for all samples.
+        method : {"sigmoid", "isotonic"} or None
+            How scorers see probabilities, by what the other folds say.
+        """
+        rule, classes, kind = path_rule(self.model), self.classes, get_tags(self.model).estimator_type
+        scores = np.empty((len(self.norms), len(self.folds), len(self.Cs)))
+        for m, f, i in np.ndindex(*scores.shape):
+            one, held = self.found[m][f][i], self.folds[f][1]
+
+            def calibration(m: int = m, f: int = f, i: int = i) -> Calibration:
+                return self.calibration(m, i, method or "sigmoid", without=f)
+
+            outputs = one.outputs if classes is None or self.given.y.ndim == 2 else one.aligned(classes)
+            known = HeldOutPredictor(kind, one.predicted, outputs, classes, rule.score, calibration)
+            own = {name: np.asarray(value)[held] for name, value in params.items() if value is not None}
+            y = () if self.given.y is None else (self.given.y[held],)
+            scores[m, f, i] = scorer(known, _safe_indexing(self.given.X, held), *y, **own)
+        return scores
+
+    def best(self, scores: Array) -> tuple[int, int]:
+        """Return the numbers of the norm and of the value with the best mean score.
+
+        Of equal scores it is the first norm and the smoothest machine.
+        """
+        means = scores.mean(axis=1)
+        falls = path_rule(self.model).descending
+        m, i = np.unravel_index(int(np.nanargmax(means[:, :: -1 if falls else 1])), means.shape)
+        return int(m), int(len(self.Cs) - 1 - i if falls else i)
+
+    def calibration(self, m: int, i: int, method: str, without: int | None = None) -> Calibration:
+        """Return what turns decision values into probabilities, by what is said of samples while they are held out."""
+        rest = [f for f in range(len(self.folds)) if f != without]
+        found, held = [self.found[m][f][i] for f in rest], [self.folds[f][1] for f in rest]
+        classes = self.classes
+        assert classes is not None
+        return calibration_of(found, held, self.given, self.model, classes, method)
+
+    def weights(self, m: int) -> Array:
+        """Return the weights of every fold and value, of shape (folds, Cs, P) or (folds, Cs, classes, P)."""
+        # Of a fold with less than three classes they are fewer; of one class there are none.
+        largest = max((one.weights for path in self.found[m] for one in path), key=np.ndim)
+        classes = self.classes if largest.ndim == 2 else None
+
+        def aligned(one: HeldOut) -> Array:
+            full = np.full(largest.shape if classes is None else (len(classes), largest.shape[1]), np.nan)
+            if one.weights.ndim > 0:
+                full[... if classes is None else np.searchsorted(classes, one.classes)] = one.weights
+            return full
+
+        return np.array([[aligned(one) for one in path] for path in self.found[m]])
+
+    def gaps(self, m: int) -> Array:
+        """Return the certified relative duality gaps, of shape (folds, Cs)."""
+        return np.array([[one.gap for one in path] for path in self.found[m]])
+
+    def fit(self, m: int, i: int, method: str | None = None) -> Any:
+        """Return the choice fitted to all samples; with `method`, its probabilities are by the samples held out."""
+        rule, given = path_rule(self.model), self.given
+        model = _with(self.model, **variant(self.model, self.norms[m]), **{rule.parameter: float(self.Cs[i])})
+        if method is not None and "calibration" in model.get_params(deep=False):
+            model.set_params(calibration=method)
+        steps = divide_pipeline(self.estimator)[0]
+        fitted = None if steps is None else clone(steps)
+        X = given.original if fitted is None else fitted.fit_transform(given.X, given.y)
+        whole = replace(model._validated(X, given.y, given.weight), device=given.device)
+        model._fit_scaled(whole, self.scale, None if method is None else self.calibration(m, i, method))
+        if fitted is None:
+            return model
+        return type(fitted)([*fitted.steps, (self.estimator.steps[-1][0], model)])
+
+
+def search_paths(
+    estimator: Any, given: FitInput, folds: Sequence[Any], Cs: Any, norms: Sequence[Any], options: PathOptions
+) -> PathResult:
+    """Follow the paths of all folds.
+
+    A fold computes its kernels once, with widths, scales and normalising of its own training samples, so that its
+    scores are those of a grid search, up to the tolerance of the fits. Along the path every fit starts from the weights
+    and the coefficients of the one before it, those at a bound moved with it. The first fold leads the way.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With a `PathRule`, or a pipeline that ends in one, whose first steps are fitted to every fold.
+    given : FitInput
+        All samples, as `read_samples` returns them.
+    folds : sequence of (ndarray, ndarray)
+        Rows of the training samples and of those held out.
+    Cs : int or array-like
+        The values of the parameter, or how many.
+    norms : sequence
+        Norms of the weights; None stands for the estimator's own.
+    options : PathOptions
+    """
+    steps, model = divide_pipeline(estimator)
+    rule = path_rule(model)
+    params = model.get_params(deep=False)
+    # All fits draw the same landmarks.
+    seed = int(check_random_state(params.get("random_state")).randint(np.iinfo(np.int32).max))
+    model = _with(model, random_state=seed)
+    quiet = {name: value for name, value in (("verbose", False), ("calibration", None)) if name in params}
+    values = rule.values(Cs, given)
+    # A single kernel has nothing to weigh.
+    norms = list(norms) if len(model._read_kernels()) > 1 else list(norms[:1])
+    order = -1 if rule.descending else 1
+    tol = max(model.tol, options.fold_tol or 0.0)
+
+    def task(train: Rows, held: Rows) -> tuple[Any, ...]:
+        paths = [
+            [
+                _with(model, **quiet, **variant(model, norm), **{rule.parameter: float(C), "tol": tol})
+                for C in values[::order]
+            ]
+            for norm in norms
+        ]
+        return paths, steps, given, train, held, options.scale
+
+    # Made one fold after the other: fitted models are large, and go when their fold is done.
+    tasks = (task(*fold) for fold in folds)
+    by_fold = []
+    for done, paths in enumerate(_run(tasks, options.n_jobs), start=1):
+        by_fold.append(paths)
+        options.show(f"{done} of {len(folds)} folds", done)
+    found = [[fold[m][::order] for fold in by_fold] for m in range(len(norms))]
+    if all(fold[0][0].weights.ndim == 0 for fold in by_fold):
+        raise ValueError("cv: no fold has training samples of two classes; give other folds.")
+    return PathResult(estimator, model, given, list(folds), values, norms, bool(options.scale), tol, found)
+
+
+def _with(model: Any, **params: Any) -> Any:
+    """Return the model with other parameters, not fitted; kernels are shared."""
+    return type(model)(**{**model.get_params(deep=False), **params})
+
+
+def _run(tasks: Iterator[Any], n_jobs: int | None) -> Iterator[Held]:
+    leader = _follow_fold(*next(tasks))
+    yield leader
+    yield from Parallel(n_jobs=n_jobs, return_as="generator")(delayed(_follow_fold)(*one, leader) for one in tasks)
+
+
+def _follow_fold(
+    paths: Paths, steps: Any, given: FitInput, train: Rows, held: Rows, scale: bool, like: Found | None = None
+) -> Held:
+    inside, outside = given.take(train), _safe_indexing(given.X, held)
+    if steps is not None:
+        # What the steps learn they learn from the training samples of the fold.
+        own, reader = clone(steps), _with(paths[0][0])
+        prepared = own.fit_transform(inside.X, inside.y)
+        inside = replace(inside, X=reader._validate(prepared, reset=True), original=to_host(prepared))
+        outside = reader._validate(own.transform(outside), reset=False)
+    if scale:
+        standardizer = inside.standardizer(paths[0][0]._read_kernels())
+        inside, outside = replace(inside, X=standardizer(inside.X)), standardizer(outside)
+    return follow_paths(paths, inside, outside, like)
+
+
+def read_samples(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> FitInput:
+    """Return the samples of a search, validated by a copy of its estimator; of a pipeline, with X before its steps."""
+    steps, model = divide_pipeline(estimator)
+    if steps is None:
+        given: FitInput = _with(model)._validated(X, y, sample_weight)
+        return given
+    prepared = clone(steps).fit_transform(X, y)
+    return replace(_with(model)._validated(prepared, y, sample_weight), X=X, original=X)
+
+
+def calibration_of(
+    found: Sequence[HeldOut],
+    held: Sequence[Rows],
+    given: FitInput,
+    model: Any,
+    classes: NDArray[Any],
+    method: str,
+) -> Calibration:
+    """Return what turns decision values into probabilities, by those of samples while they were held out.
+
+    Samples count as they do in the fit: a decision value of zero is a probability of one half, whatever the weights of
+    the classes. A sample of a class that its fold knows nothing of says nothing.
+    """
+    rows = np.concatenate(held)
+    weight = np.ones(len(given.y)) if given.weight is None else given.weight
+    if given.y.ndim == 2:
+        return Calibration.fit(np.concatenate([one.outputs for one in found]), given.y[rows], 2, weight[rows], method)
+    # A class whose samples all have weight zero is none.
+    counts = np.isin(given.y, classes)
+    weight = weight.copy()
+    weight[counts] *= model._class_factors(given.y[counts], weight[counts], classes)
+    values = np.concatenate([one.aligned(classes) for one in found])[counts[rows]]
+    rows = rows[counts[rows]]
+    labels = np.searchsorted(classes, given.y[rows])
+    return Calibration.fit(values, labels, len(classes), weight[rows], method)

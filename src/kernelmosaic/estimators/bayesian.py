@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import nullcontext
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -13,7 +13,6 @@ from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from scipy.special import digamma, gammaln, log_ndtr, ndtr
 from sklearn.exceptions import ConvergenceWarning
 
-from kernelmosaic.backend import to_host
 from kernelmosaic.estimators._base import BaseMKLClassifier
 from kernelmosaic.estimators._parameters import parameters
 from kernelmosaic.estimators._training_set import Counted
@@ -144,12 +143,11 @@ class BayesianMKLClassifier(BaseMKLClassifier):
         -------
         self
         """
-        original = to_host(X)
-        X, y = self._validate(X, y, reset=True)
-        self._fit_device = None  # samples on a device are inferred from here
+        given = replace(self._validated(X, y, None), device=None)  # samples on a device are inferred from here
+        y = given.y
         self.classes_ = self._find_classes(y)
         self._check_parameters()
-        data = self._training_set(X, original, Counted.everyone(len(y), None))
+        data = self._training_set(given, Counted.everyone(len(y), None))
         self.kernel_names_ = data.kernel_set.names
         inference = Inference(data.stack, self._labels(y), self._model())
         self._run(inference)

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from kernelmosaic.backend import default_budget, format_bytes
 from kernelmosaic.estimators._base import BaseMKLClassifier
+from kernelmosaic.estimators._input import FitInput
 from kernelmosaic.estimators._parameters import parameters
+from kernelmosaic.estimators._path import PathRule, accuracy
 from kernelmosaic.estimators._training_set import TrainingSet
 from kernelmosaic.gram import GramStack, StoredStack
 from kernelmosaic.learning import Learner, Parameters, make_learner
@@ -105,6 +107,8 @@ class BilinearMKLClassifier(BaseMKLClassifier):
     random_state: Any = None
     verbose: bool = False
 
+    _path_rule = PathRule("kappa", score=accuracy)
+
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to samples and their classes.
 
@@ -121,16 +125,14 @@ class BilinearMKLClassifier(BaseMKLClassifier):
         -------
         self
         """
-        original = X
-        X, y = self._validate(X, y, reset=True)
-        return self._fit_calibrated(X, y, self._sample_weight(sample_weight, X), original)
+        return self._fit_calibrated(self._validated(X, y, sample_weight))
 
-    def _fit_validated(self, X: Any, y: Any, weight: NDArray[np.float64] | None, original: Any) -> Self:
+    def _fit_validated(self, given: FitInput, keep_function: bool = True) -> Self:
         check_positive("kappa", self.kappa)
         solver_class(self._parameters())
-        self.classes_ = self._find_classes(y, weight)
-        self._fit(X, y, weight, original)
-        self._count_support(y)
+        self.classes_ = self._find_classes(given.y, given.weight)
+        self._fit(given, keep_function)
+        self._count_support(given.y)
         return self
 
     def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Any]:
@@ -157,10 +159,11 @@ class BilinearMKLClassifier(BaseMKLClassifier):
                 f"leaves {format_bytes(left)}: use fewer samples, raise memory_budget, or use approximation='nystroem'."
             )
 
-    def _keep(self, data: TrainingSet, learned: list[Any], machines: list[Any]) -> None:
-        super()._keep(data, learned, machines)
+    def _keep(self, data: TrainingSet, learned: list[Any], machines: list[Any]) -> Any:
+        kept = super()._keep(data, learned, machines)
         if len(self.classes_) == 2:
             self.intercept_ = np.diff(self.intercept_)
+        return kept
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the outputs, one column per class; for two classes, by how much the second is ahead."""

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from sklearn.utils import compute_class_weight
 
 from kernelmosaic.estimators._base import BaseMKLClassifier
+from kernelmosaic.estimators._input import FitInput
 from kernelmosaic.estimators._parameters import parameters
+from kernelmosaic.estimators._path import PathRule, accuracy
 from kernelmosaic.estimators._training_set import TrainingSet
 from kernelmosaic.learning import Parameters
 from kernelmosaic.learning.fixed import given_weights
@@ -184,6 +186,7 @@ class MKLClassifier(BaseMKLClassifier):
     verbose: bool = False
 
     _takes_subsets = True
+    _path_rule = PathRule(score=accuracy)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to samples and their classes.
@@ -201,16 +204,14 @@ class MKLClassifier(BaseMKLClassifier):
         -------
         self
         """
-        original = X
-        X, y = self._validate(X, y, reset=True)
-        return self._fit_calibrated(X, y, self._sample_weight(sample_weight, X), original)
+        return self._fit_calibrated(self._validated(X, y, sample_weight))
 
-    def _fit_validated(self, X: Any, y: Any, weight: NDArray[np.float64] | None, original: Any) -> Self:
+    def _fit_validated(self, given: FitInput, keep_function: bool = True) -> Self:
         if self.multi_class not in ("ovr", "ovr-shared", *_JOINT):
             raise ValueError(f"multi_class={self.multi_class!r}: give 'ovr', 'ovr-shared', 'joint' or 'pairwise'.")
-        self.classes_ = self._find_classes(y, weight)
-        self._fit(X, y, weight, original)
-        self._count_support(y)
+        self.classes_ = self._find_classes(given.y, given.weight)
+        self._fit(given, keep_function)
+        self._count_support(given.y)
         return self
 
     def _is_joint(self) -> bool:
@@ -229,7 +230,7 @@ class MKLClassifier(BaseMKLClassifier):
             if self.multi_class != "ovr" and len(positive) > 1:
                 raise ValueError(f"C=inf is served by multi_class='ovr', not by multi_class={self.multi_class!r}.")
             return [SVC(np.where(y == c, 1.0, -1.0), sample_weight=(weight > 0).astype(np.float64)) for c in positive]
-        sample_C = weight * self._class_factors(y, weight)
+        sample_C = weight * self._class_factors(y, weight, self.classes_)
         shared = self.multi_class == "ovr-shared" and len(positive) > 1
         if isinstance(self.C, str) and (self.C != "learn" or self.weights is not None or shared or self._is_joint()):
             raise ValueError(
@@ -268,16 +269,16 @@ class MKLClassifier(BaseMKLClassifier):
         ]
         return learned, self._complaint(learner, max(learned, key=lambda one: one.gap))
 
-    def _keep(self, data: TrainingSet, learned: list[Any], machines: list[Any]) -> None:
-        super()._keep(data, learned, machines)
+    def _keep(self, data: TrainingSet, learned: list[Any], machines: list[Any]) -> Any:
         if isinstance(self.C, str):
             self.C_ = np.array([one.C for one in learned])
+        return super()._keep(data, learned, machines)
 
-    def _class_factors(self, y: Any, weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _class_factors(self, y: Any, weight: NDArray[np.float64], classes: NDArray[Any]) -> NDArray[np.float64]:
         """Return the factor of C that `class_weight` gives each sample."""
         if self.class_weight is None:
             return np.ones(len(y))
-        labels = np.searchsorted(self.classes_, y)
+        labels = np.searchsorted(classes, y)
         if self.class_weight == "balanced":
             # By the weights, not by rows: a repeated sample is one row here.
             totals = np.bincount(labels, weights=weight)
@@ -286,7 +287,7 @@ class MKLClassifier(BaseMKLClassifier):
             raise ValueError(
                 f"class_weight={self.class_weight!r}: give None, 'balanced' or a dict from class to factor."
             )
-        factors = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
+        factors = compute_class_weight(self.class_weight, classes=classes, y=y)
         if not np.all(np.isfinite(factors) & (factors > 0)):
             raise ValueError(f"class_weight={self.class_weight!r}: every class needs a positive, finite factor.")
         return np.asarray(factors[labels])

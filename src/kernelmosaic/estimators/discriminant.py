@@ -15,10 +15,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from kernelmosaic.backend import to_host
 from kernelmosaic.estimators._base import BaseMKLClassifier
 from kernelmosaic.estimators._calibration import Calibration
+from kernelmosaic.estimators._input import FitInput
 from kernelmosaic.estimators._parameters import parameters
+from kernelmosaic.estimators._path import PathRule, accuracy
 from kernelmosaic.estimators._training_set import Counted, TrainingSet, level_of_caller
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning import Learned, Learner, Parameters, make_learner
@@ -168,6 +169,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     # Single precision would leave nothing of a small λ.
     _stack_dtype = np.float64
     _knows_probabilities = True
+    _path_rule = PathRule("alpha", (1e-4, 1e2), descending=True, score=accuracy)
 
     # Fitting -------------------------------------------------------------------------------------------------------
 
@@ -185,15 +187,32 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         -------
         self
         """
-        original = X
-        X, y = self._validate(X, y, reset=True, multi_output=True)
-        return self._fit_validated(X, y, None, original, calibrated=True)
+        return self._fit_calibrated(self._validated(X, y, None))
 
-    def _fit_validated(self, X: Any, y: Any, weight: None, original: Any, calibrated: bool = False) -> Self:
+    def _validated(self, X: Any, y: Any, sample_weight: None) -> FitInput:
+        given = self._read_input(X, y, multi_output=True)
+        return replace(given, y=check_discriminant_targets(given.y, self.decision))
+
+    def _fit_calibrated(self, given: FitInput, calibration: Calibration | None = None) -> Self:
+        """Fit to validated samples; without a calibration, decision values of every sample by all others have one."""
+        left_out = self._fit_rule(given)
+        if calibration is None:
+            labels = given.y if self._has_labels else np.searchsorted(self.classes_, given.y)
+            values = left_out()
+            values = values[:, 0] if values.shape[1] == 1 else values
+            calibration = Calibration.fit(values, labels, len(self.classes_), None, "sigmoid")
+        self._calibration = calibration
+        return self
+
+    def _fit_validated(self, given: FitInput, keep_function: bool = True) -> Self:
+        self._fit_rule(given, keep_function)
+        return self
+
+    def _fit_rule(self, given: FitInput, keep_function: bool = True) -> Callable[[], Matrix]:
+        """Fit to validated samples, and return what finds the decision values of every sample by all others."""
         self._check_params()
-        original, y = to_host(original), check_discriminant_targets(y, self.decision)
-        machine = self._discriminant(y)
-        data = self._training_set(X, original, Counted.everyone(len(y), None))
+        machine = self._discriminant(given.y)
+        data = self._training_set(given, Counted.everyone(len(given.y), None))
         traces = centered_traces(data.stack, data.diagonals())
         learner = self._trace_learner(data.stack, traces)
         (found,) = self._learn_each(data, [machine], learner)
@@ -204,16 +223,11 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self.alpha_ = float(self.alpha) if self._is_kim() else learned.solution.alpha
         written = _as_kim_writes(learned, machine) if self._is_kim() else learned
         self._keep_history([written], [1.0 if self._is_kim() else machine.objective_scale])
-        scores = self._keep_rule(data, machine, learned)
-        if calibrated:
-            labels = y if self._has_labels else np.searchsorted(self.classes_, y)
-            values = scores()
-            values = values[:, 0] if values.shape[1] == 1 else values
-            self._calibration = Calibration.fit(values, labels, len(self.classes_), None, "sigmoid")
+        left_out = self._keep_rule(data, machine, learned, keep_function)
         complaint = self._complaint(learner, written)
         if complaint is not None:
             warnings.warn(f"{type(self).__name__}{complaint}", ConvergenceWarning, stacklevel=level_of_caller())
-        return self
+        return left_out
 
     def _discriminant(self, y: Any) -> Discriminant:
         self._has_labels = y.ndim == 2
@@ -266,13 +280,16 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         penalties = trace_penalties(np.sign(traces) if self._is_kim() else traces)
         return make_learner(parameters, stack, penalties=penalties)
 
-    def _keep_rule(self, data: TrainingSet, machine: Discriminant, learned: Learned) -> Callable[[], Matrix]:
+    def _keep_rule(
+        self, data: TrainingSet, machine: Discriminant, learned: Learned, keep_function: bool
+    ) -> Callable[[], Matrix]:
         """Keep the rule, and return what finds the decision values of every sample by all others."""
         projection = discriminant_projection(machine.targets, learned.solution.beta, learned.solution.values)
         A = projection.coefficients
         everyone = np.arange(len(A))
         rule = make_rule(self.decision)(learned.solution.values @ projection.rotation, machine, projection)
-        self._expansion = data.expansion(A.T, everyone, np.tile(learned.weights, (A.shape[1], 1)))
+        if keep_function:
+            self._expansion = data.expansion(A.T, everyone, np.tile(learned.weights, (A.shape[1], 1)))
         # Where the training samples' mean projects to: the coefficients sum to zero, so this is all the centring
         # there is.
         means = data.stack.products(np.full(len(A), 1.0 / len(A)))

@@ -16,8 +16,9 @@ from sklearn.utils.validation import check_is_fitted
 from kernelmosaic.backend import allowed_threads, map_threads
 from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators._gate_inputs import GateInputs
+from kernelmosaic.estimators._input import FitInput
 from kernelmosaic.estimators._parameters import parameters
-from kernelmosaic.estimators._training_set import ExactSet, TrainingSet
+from kernelmosaic.estimators._training_set import Counted, ExactSet, TrainingSet
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.one_class import MKLOneClass
 from kernelmosaic.estimators.regressor import MKLRegressor
@@ -148,6 +149,11 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
                 f"gating_kernel={self.gating_kernel!r}: give a kernel or None; {suggest_kernel(self.gating_kernel)}"
             )
 
+    def _training_set(self, given: FitInput, counted: Counted) -> TrainingSet:
+        if given.device is not None and has_projections(self):
+            raise ValueError(f"device={given.device!r}: projected kernels are learned on the host; use device=None.")
+        return super()._training_set(given, counted)
+
     def _gate_inputs(self, data: TrainingSet) -> GateInputs:
         gating = make_gating(self.gating)
         if isinstance(gating, Constant):
@@ -185,10 +191,6 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
         )
         seeds = check_random_state(self.random_state).randint(np.iinfo(np.int32).max, size=int(self.n_init))
         projected = isinstance(data, ExactSet) and bool(projected_kernels(data.kernel_set))
-        if projected and self._fit_device is not None:
-            raise ValueError(
-                f"device={self._fit_device!r}: projected kernels are learned on the host; use device=None."
-            )
         if projected and present is not None:
             raise ValueError("X lacks views of some samples, and projected kernels are learned from all of them.")
         shared = None if projected else data.stack
@@ -465,6 +467,9 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
     n_jobs: int | None = None
     verbose: bool = False
     random_state: Any = 0
+
+    # Gates below one shrink the kernels.
+    _path_rule = replace(MKLClassifier._path_rule, range=(0.1, 1e3))
 
     def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Any]:
         # A learned C is a weight of the identity, and there are no weights here.

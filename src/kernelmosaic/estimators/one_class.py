@@ -12,7 +12,9 @@ from sklearn.base import OutlierMixin
 
 from kernelmosaic.backend import to_host
 from kernelmosaic.estimators._base import BaseMKL
+from kernelmosaic.estimators._input import FitInput
 from kernelmosaic.estimators._parameters import parameters
+from kernelmosaic.estimators._path import PathRule
 from kernelmosaic.estimators._training_set import Counted, TrainingSet, level_of_caller
 from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.views import one_class_kernels
@@ -93,9 +95,17 @@ class MKLOneClass(OutlierMixin, BaseMKL):
     verbose: bool = False
 
     _takes_subsets = True
+    _path_rule = PathRule("nu", (1e-2, 0.5))
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit to samples; y is ignored. See :meth:`MKLClassifier.fit`."""
+        return self._fit_validated(self._validated(X, y, sample_weight))
+
+    def _validated(self, X: Any, y: Any, sample_weight: Any) -> FitInput:
+        return self._read_input(X, sample_weight=sample_weight)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         if check_positive("nu", self.nu) > 1:
             raise ValueError(f"nu={self.nu!r}: must lie in (0, 1].")
         if self.normalize == "centered":
@@ -103,12 +113,9 @@ class MKLOneClass(OutlierMixin, BaseMKL):
                 "normalize='centered': a one-class machine separates the samples from the origin, which centring "
                 "moves into their midst; choose 'trace', 'diagonal' or None."
             )
-        original = X
-        X = self._validate(X, reset=True)
-        return self._fit_validated(X, None, self._sample_weight(sample_weight, X), original)
 
-    def _fit_validated(self, X: Any, y: None, weight: NDArray[np.float64] | None, original: Any) -> Self:
-        self._fit(X, None, weight, original)
+    def _fit_validated(self, given: FitInput, keep_function: bool = True) -> Self:
+        self._fit(given, keep_function)
         self.n_support_ = np.array([len(self.support_)])
         self.offset_ = -float(self.intercept_[0])
         return self
@@ -117,8 +124,8 @@ class MKLOneClass(OutlierMixin, BaseMKL):
     def _default_kernels() -> list[Kernel]:
         return one_class_kernels()
 
-    def _training_set(self, X: Any, original: Any, counted: Counted) -> TrainingSet:
-        data = super()._training_set(X, original, counted)
+    def _training_set(self, given: FitInput, counted: Counted) -> TrainingSet:
+        data = super()._training_set(given, counted)
         uneven = [] if self.normalize == "diagonal" else data.uneven_kernels()
         if uneven:
             warnings.warn(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, replace
 from typing import Any, Self
 
 import numpy as np
@@ -115,6 +115,8 @@ class PosteriorMKLClassifier(MKLClassifier):
     multi_class = "pairwise"
     missing = None  # type: ignore[assignment]
     _knows_probabilities = True
+    # Targets of a fold would be posteriors that its samples do not have by themselves.
+    _path_rule = None
     slack = 1
     class_weight = None
 
@@ -139,22 +141,20 @@ class PosteriorMKLClassifier(MKLClassifier):
         check_bandwidth(self.bandwidth)
         if self.estimate not in ("neighbors", "density"):
             raise ValueError(f"estimate={self.estimate!r}: give 'neighbors' or 'density'.")
-        original = X
-        given = np.asarray(to_host(y))
-        if given.ndim == 2 and given.shape[1] > 1:
-            X, P = self._validate(X, _check_posteriors(given), reset=True, multi_output=True)
-            weight = self._sample_weight(sample_weight, X)
+        target = np.asarray(to_host(y))
+        if target.ndim == 2 and target.shape[1] > 1:
+            given = self._read_input(X, _check_posteriors(target), sample_weight=sample_weight, multi_output=True)
+            P = given.y
             self.classes_ = np.arange(P.shape[1])
             labels = P.argmax(axis=1)
         else:
-            X, y = self._validate(X, y, reset=True)
-            weight = self._sample_weight(sample_weight, X)
-            self.classes_ = self._find_classes(y, weight)
-            P = self._estimate(X, y, weight)
+            given = self._validated(X, y, sample_weight)
+            self.classes_ = self._find_classes(given.y, given.weight)
+            P = self._estimate(given.X, given.y, given.weight)
             # Samples of weight zero may have classes of their own.
-            labels = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
+            labels = np.minimum(np.searchsorted(self.classes_, given.y), len(self.classes_) - 1)
         self.posteriors_ = P
-        self._fit(X, np.column_stack([labels, P]), weight, original)
+        self._fit(replace(given, y=np.column_stack([labels, P])))
         self.n_support_ = np.bincount(labels[self.support_], minlength=len(self.classes_))
         return self
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, replace
 from typing import Any, Self
 
 import numpy as np
@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
 from kernelmosaic.estimators._base import BaseMKL
+from kernelmosaic.estimators._input import FitInput
 from kernelmosaic.estimators._parameters import parameters
+from kernelmosaic.estimators._path import PathRule, mean_deviation, r_squared
 from kernelmosaic.kernels.base import refuse_text
 from kernelmosaic.machines import SVR, Huber, Machine
 from kernelmosaic.machines.base import check_positive
@@ -92,6 +94,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     verbose: bool = False
 
     _takes_subsets = True
+    _path_rule = PathRule(unit=mean_deviation, score=r_squared)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to samples and their targets.
@@ -109,18 +112,16 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         -------
         self
         """
-        return self._fit_validated(*self._validated(X, y, sample_weight))
+        return self._fit_validated(self._validated(X, y, sample_weight))
 
-    def _validated(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, NDArray[np.float64] | None, Any]:
-        original = X
+    def _validated(self, X: Any, y: Any, sample_weight: Any) -> FitInput:
         with refuse_text(X, y):
-            X, y = self._validate(X, y, reset=True, y_numeric=True, multi_output=True)
-            target = np.asarray(y, dtype=np.float64)
-        return X, target, self._sample_weight(sample_weight, X), original
+            given = self._read_input(X, y, sample_weight=sample_weight, y_numeric=True, multi_output=True)
+            return replace(given, y=np.asarray(given.y, dtype=np.float64))
 
-    def _fit_validated(self, X: Any, y: Any, weight: NDArray[np.float64] | None, original: Any) -> Self:
-        self._is_flat = y.ndim == 1
-        self._fit(X, y, weight, original)
+    def _fit_validated(self, given: FitInput, keep_function: bool = True) -> Self:
+        self._is_flat = given.y.ndim == 1
+        self._fit(given, keep_function)
         self.n_support_ = np.array([len(self.support_)])
         return self
 
@@ -130,12 +131,17 @@ class MKLRegressor(RegressorMixin, BaseMKL):
 
     def _machine(self, y: Any, weight: NDArray[np.float64]) -> Machine:
         if self.loss == "epsilon":
-            return SVR(y, self.C, self.epsilon, self.slack, weight)
+            return SVR(y, self.C, self._tube(), self.slack, weight)
         if self.loss == "huber":
-            return Huber(y, self.C, check_positive("epsilon", self.epsilon, zero=True), weight)
+            return Huber(y, self.C, check_positive("epsilon", self._tube(), zero=True), weight)
         if self.loss == "squared":
             return SVR(y, self.C, 0.0, 2, weight)
         raise ValueError(f"loss={self.loss!r}: give 'epsilon', 'huber' or 'squared'.")
+
+    def _tube(self) -> float:
+        """Return the half-width of the tube."""
+        width: float = self.epsilon
+        return width
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the predicted targets, in the shape of those the model was fitted to."""

@@ -14,7 +14,9 @@ from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from kernelmosaic.backend import to_host
 from kernelmosaic.estimators._base import BaseMKL
+from kernelmosaic.estimators._input import FitInput
 from kernelmosaic.estimators._parameters import parameters
+from kernelmosaic.estimators._path import PathRule
 from kernelmosaic.kernels.base import refuse_text
 from kernelmosaic.machines import Machine, Survival
 
@@ -24,6 +26,57 @@ _FORMS = (
     "give a structured array of booleans, whether the event was observed, and times, as scikit-survival's "
     "Surv.from_arrays(event, time); or two columns, event and time; or times alone if all events were observed"
 )
+
+
+def observed(y: Array) -> NDArray[np.int64]:
+    """Return whether each event was observed."""
+    return y[:, 0].astype(np.int64)
+
+
+def concordance(y: Array, predicted: Any, sample_weight: Any = None) -> float:
+    """Return Harrell's concordance of predictions that are larger for longer times; NaN if no pair is comparable.
+
+    Parameters
+    ----------
+    y : ndarray of shape (n, 2)
+        Events and times.
+    predicted : array of shape (n,)
+        The predictions.
+    sample_weight : array of shape (n,), optional
+        How much each sample counts.
+    """
+    event, time = y[:, 0] > 0, y[:, 1]
+    predicted = np.asarray(predicted)
+    weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    check_consistent_length(y, predicted, weight)
+    # Sample j outlives i, whose event was observed, just if its stage is the later: events come before the censoring of
+    # the same time, and two events of one time have no order.
+    stage = 2 * np.unique(time, return_inverse=True)[1] + ~event
+    rank = np.unique(predicted, return_inverse=True)[1]
+    # In order of the predictions, which a stable sort by groups keeps within each.
+    order = np.argsort(rank, kind="stable")
+    right = pairs = 0.0
+    # Two stages differ first, from the top, in one bit: for each bit, samples that agree above it are a group, and
+    # those with the bit have the later stage. So every comparable pair is met once, in few passes over the samples.
+    for bit in range(int(stage.max(initial=0)).bit_length()):
+        at = order[np.argsort(stage[order] >> (bit + 1), kind="stable")]
+        group, later = stage[at] >> (bit + 1), (stage[at] >> bit) & 1 == 1
+        outlives = np.append(0.0, np.cumsum(np.where(later, weight[at], 0.0)))
+        key = group * len(y) + rank[at]
+        first, last = (np.searchsorted(group, group, side=side) for side in ("left", "right"))
+        below, above = (np.searchsorted(key, key, side=side) for side in ("left", "right"))
+        own = np.where(event[at] & ~later, weight[at], 0.0)
+        pairs += float(own @ (outlives[last] - outlives[first]))
+        right += float(own @ (outlives[last] - 0.5 * (outlives[above] + outlives[below])))
+    if not pairs > 0:
+        warnings.warn(
+            "The concordance is not defined: no two samples are comparable, since none was observed to have its event "
+            "while another lived on.",
+            UndefinedMetricWarning,
+            stacklevel=3,
+        )
+        return float("nan")
+    return right / pairs
 
 
 @parameters
@@ -99,6 +152,7 @@ class MKLSurvival(RegressorMixin, BaseMKL):
     verbose: bool = False
 
     _takes_subsets = True
+    _path_rule = PathRule(range=(1e-3, 1e2), strata=observed, score=concordance)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to samples and their times.
@@ -118,24 +172,23 @@ class MKLSurvival(RegressorMixin, BaseMKL):
         -------
         self
         """
-        return self._fit_validated(*self._validated(X, y, sample_weight))
+        return self._fit_validated(self._validated(X, y, sample_weight))
 
-    def _validated(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Array, Array | None, Any]:
-        original = X
+    def _validated(self, X: Any, y: Any, sample_weight: Any) -> FitInput:
         with refuse_text(X, y):
             # Without y it is scikit-learn that says so.
             times = y if y is None else read_times(y)
-        X, times = self._validate(X, times, reset=True, y_numeric=True, multi_output=True)
-        weight = self._sample_weight(sample_weight, X)
-        if not np.any(times[:, 0] if weight is None else times[:, 0] * weight):
+        given = self._read_input(X, times, sample_weight=sample_weight, y_numeric=True, multi_output=True)
+        event = given.y[:, 0]
+        if not np.any(event if given.weight is None else event * given.weight):
             raise ValueError(
                 "y: no event was observed, all times are censored, and nothing bounds a prediction from above; "
                 f"{type(self).__name__} needs at least one sample with its event."
             )
-        return X, times, weight, original
+        return given
 
-    def _fit_validated(self, X: Any, y: Array, weight: Array | None, original: Any) -> Self:
-        self._fit(X, y, weight, original)
+    def _fit_validated(self, given: FitInput, keep_function: bool = True) -> Self:
+        self._fit(given, keep_function)
         self.n_support_ = np.array([len(self.support_)])
         return self
 
@@ -221,49 +274,3 @@ def _read_fields(y: NDArray[Any]) -> tuple[Array, Array]:
     at = kinds.index("b")
     time = check_array(y[names[1 - at]], ensure_2d=False, dtype=np.float64, input_name="y", ensure_min_samples=0)
     return y[names[at]].astype(np.float64), time
-
-
-def concordance(y: Array, predicted: Any, sample_weight: Any = None) -> float:
-    """Return Harrell's concordance of predictions that are larger for longer times; NaN if no pair is comparable.
-
-    Parameters
-    ----------
-    y : ndarray of shape (n, 2)
-        Events and times.
-    predicted : array of shape (n,)
-        The predictions.
-    sample_weight : array of shape (n,), optional
-        How much each sample counts.
-    """
-    event, time = y[:, 0] > 0, y[:, 1]
-    predicted = np.asarray(predicted)
-    weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    check_consistent_length(y, predicted, weight)
-    # Sample j outlives i, whose event was observed, just if its stage is the later: events come before the censoring of
-    # the same time, and two events of one time have no order.
-    stage = 2 * np.unique(time, return_inverse=True)[1] + ~event
-    rank = np.unique(predicted, return_inverse=True)[1]
-    # In order of the predictions, which a stable sort by groups keeps within each.
-    order = np.argsort(rank, kind="stable")
-    right = pairs = 0.0
-    # Two stages differ first, from the top, in one bit: for each bit, samples that agree above it are a group, and
-    # those with the bit have the later stage. So every comparable pair is met once, in few passes over the samples.
-    for bit in range(int(stage.max(initial=0)).bit_length()):
-        at = order[np.argsort(stage[order] >> (bit + 1), kind="stable")]
-        group, later = stage[at] >> (bit + 1), (stage[at] >> bit) & 1 == 1
-        outlives = np.append(0.0, np.cumsum(np.where(later, weight[at], 0.0)))
-        key = group * len(y) + rank[at]
-        first, last = (np.searchsorted(group, group, side=side) for side in ("left", "right"))
-        below, above = (np.searchsorted(key, key, side=side) for side in ("left", "right"))
-        own = np.where(event[at] & ~later, weight[at], 0.0)
-        pairs += float(own @ (outlives[last] - outlives[first]))
-        right += float(own @ (outlives[last] - 0.5 * (outlives[above] + outlives[below])))
-    if not pairs > 0:
-        warnings.warn(
-            "The concordance is not defined: no two samples are comparable, since none was observed to have its event "
-            "while another lived on.",
-            UndefinedMetricWarning,
-            stacklevel=3,
-        )
-        return float("nan")
-    return right / pairs

@@ -17,7 +17,10 @@ from sklearn.utils.validation import _num_samples, has_fit_parameter
 
 from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators._shared import SharedKernels
-from kernelmosaic.estimators._training_set import Likely, is_streamed
+from kernelmosaic.estimators._training_set import (
+    Likely,
+    is_streamed,
+)
 from kernelmosaic.estimators._warnings import warn_of_gaps
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.learning.problem import progress

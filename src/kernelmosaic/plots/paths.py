@@ -23,6 +23,13 @@ def _style(i: int) -> dict[str, Any]:
     return {"color": _COLOURS[i % len(_COLOURS)], "linestyle": _DASHES[i // len(_COLOURS) % len(_DASHES)]}
 
 
+def _search_of(estimator: Any) -> Any:
+    """Return the search along C in a fitted pipeline, or what stands in its place."""
+    if hasattr(estimator, "steps") and not hasattr(estimator, "Cs_"):
+        return _search_of(estimator.steps[-1][1])
+    return estimator if hasattr(estimator, "Cs_") else fitted_model(estimator)
+
+
 @dataclass
 class ValidationPathDisplay:
     """Mean score of the folds along C, one line per norm, with the spread between folds and the choice.
@@ -66,12 +73,12 @@ class ValidationPathDisplay:
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None, **style: Any) -> Self:
-        """Draw what a fitted estimator with a name ending in CV tried.
+        """Draw what a fitted search along C tried.
 
         Parameters
         ----------
         estimator : estimator
-            Fitted; one of the CV estimators, or a pipeline that ends in one.
+            Fitted; a CV estimator, a PathSearchCV, or a pipeline that ends in one.
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
         **style
@@ -81,11 +88,11 @@ class ValidationPathDisplay:
         -------
         ValidationPathDisplay
         """
-        model = fitted_model(estimator)
+        model = _search_of(estimator)
         Cs = attribute(model, "Cs_", cls.__name__)
         norm = getattr(model, "norm_", None)
         scores = getattr(model, "scores_by_norm_", {norm: model.scores_})
-        return cls(Cs, scores, (norm, model.C_), getattr(model, "_along", "C")).plot(ax=ax, **style)
+        return cls(Cs, scores, (norm, model.C_), getattr(model, "parameter_", "C")).plot(ax=ax, **style)
 
     def plot(self, ax: Any = None, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
@@ -158,12 +165,12 @@ class WeightsPathDisplay:
     def from_estimator(
         cls, estimator: Any, *, of_class: Any = None, max_kernels: int = _MOST_LINES, ax: Any = None, **style: Any
     ) -> Self:
-        """Draw the weights that a fitted estimator with a name ending in CV found along its path.
+        """Draw the weights that a fitted search found along its path.
 
         Parameters
         ----------
         estimator : estimator
-            Fitted; one of the CV estimators, or a pipeline that ends in one.
+            Fitted; a CV estimator, a PathSearchCV, or a pipeline that ends in one.
         of_class : label, optional
             Where every class has weights of its own, whose to draw; by default their mean.
         max_kernels : int, default=12
@@ -177,7 +184,7 @@ class WeightsPathDisplay:
         -------
         WeightsPathDisplay
         """
-        model = fitted_model(estimator)
+        model = _search_of(estimator)
         weights = np.asarray(attribute(model, "weights_path_", cls.__name__))
         if weights.ndim == 3 and of_class is None:
             weights = np.nanmean(weights, axis=1)
@@ -186,8 +193,8 @@ class WeightsPathDisplay:
             if weights.ndim != 3 or of_class not in known:
                 raise ValueError(f"of_class={of_class!r}: weights are shared, or the classes are {known}.")
             weights = weights[:, known.index(of_class)]
-        names = list(model.kernel_names_)
-        display = cls(model.Cs_, weights, names, model.C_, getattr(model, "_along", "C"))
+        names = list(fitted_model(model).kernel_names_)
+        display = cls(model.Cs_, weights, names, model.C_, getattr(model, "parameter_", "C"))
         return display.plot(ax=ax, max_kernels=max_kernels, **style)
 
     def plot(self, ax: Any = None, *, max_kernels: int = _MOST_LINES, **style: Any) -> Self:

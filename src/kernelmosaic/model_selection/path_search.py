@@ -1,0 +1,204 @@
+"""C, or what an estimator has in its place, chosen by cross-validation along a path of warm-started fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, Self
+
+from sklearn.base import MetaEstimatorMixin, is_classifier
+from sklearn.utils import get_tags
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+
+from kernelmosaic.estimators._calibration import check_calibration
+from kernelmosaic.estimators._path import divide_pipeline, path_rule, read_samples
+from kernelmosaic.estimators.cv import PathSearch, in_memory
+
+
+def _has(name: str) -> Callable[[Any], bool]:
+    """Return what says whether the best estimator, or before the fit the one given, has a method."""
+
+    def has(self: Any) -> bool:
+        if hasattr(self, "best_estimator_"):
+            return hasattr(self.best_estimator_, name)
+        is_calibrated = self.calibration is not None and is_classifier(self.estimator)
+        return hasattr(self.estimator, name) or (is_calibrated and name in ("predict_proba", "predict_log_proba"))
+
+    return has
+
+
+@dataclass(eq=False, repr=False)
+class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
+    """C, and on request the norm of the weights, chosen by cross-validation for an estimator with kernels.
+
+    Every fold follows a path of warm-started fits along C, one path per norm, with kernels that are computed once, and
+    the best pair is fitted to all samples. Scores are those of :class:`~sklearn.model_selection.GridSearchCV`, up to
+    the tolerance of the fits. :class:`~kernelmosaic.MKLClassifierCV` and :class:`~kernelmosaic.MKLRegressorCV` are the
+    same search with the parameters of their estimators.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Of this package, with a parameter ``C``, or ``alpha``, ``kappa`` or ``nu`` in its place; or a pipeline that ends
+        in one, whose first steps are fitted to the training samples of every fold.
+    Cs : int or array-like, default=20
+        The values of that parameter to try, or how many: so many between bounds that depend on the estimator (0.01 and
+        1000; of regressions, in standard deviations of y; localized 0.1 and 1000; survival 0.001 and 100; ``alpha``
+        10⁻⁴ and 10²; ``nu`` 0.01 and 0.5), evenly on a logarithmic scale.
+    norms : sequence, default=None
+        The norms of the weights to try, such as ``(1, 2, "uniform")``; ``"uniform"`` gives all kernels the same weight.
+        None stands for that of the estimator. Of a discriminant, 1 learns the weights; gates have no norms.
+    cv : int, splitter or iterable, default=5
+        As in :class:`~sklearn.model_selection.GridSearchCV`: a number means folds that are stratified by the classes,
+        or, for survival, by whether the event was observed, which is also what splitters are given for y then.
+    scoring : str or callable, default=None
+        As in :class:`~sklearn.model_selection.GridSearchCV`; None means the estimator's own score. A function is called
+        with an estimator that knows the samples held out: its `predict`, and of a classifier `decision_function` and
+        `predict_proba`, which is calibrated by the other folds.
+    n_jobs : int, default=None
+        Folds worked on at the same time, in processes of their own.
+    refit : bool, default=True
+        Whether to fit the choice to all samples; else there are scores, and no predictions.
+    scale : bool, default=True
+        Whether to standardise the columns that kernels read as numbers, by the training samples of each fit; sparse
+        samples are divided by the standard deviations only. Row numbers, strings and other columns stay as they are.
+        The best estimator then standardises what it predicts.
+    calibration : {"sigmoid", "isotonic"} or None, default="sigmoid"
+        How decision values of the samples held out become the probabilities of a classifier; None leaves them to the
+        estimator.
+    fold_tol : float, default=None
+        How exactly the fits to folds are solved, if less so than the estimator's `tol`.
+    verbose : bool, default=False
+        Show how many folds are done.
+
+    Attributes
+    ----------
+    best_estimator_ : estimator
+        The choice, fitted to all samples; of a pipeline a pipeline.
+    parameter_ : str
+        The parameter that was searched, ``"C"`` for most.
+    C_ : float
+        Its chosen value.
+    norm_ : float or str
+        The chosen norm, if there are `norms`.
+    Cs_ : ndarray of shape (Cs,)
+        The values tried, in ascending order.
+    scores_ : ndarray of shape (folds, Cs)
+        The scores of the chosen norm; those of all norms are in the dictionary ``scores_by_norm_``.
+    best_score_ : float
+        The mean score of the choice over the folds.
+    weights_path_ : ndarray of shape (Cs, P) or (Cs, classes, P)
+        The weights of the kernels along the path, with the chosen norm, averaged over the folds; those of every fold
+        are in ``weights_paths_``. Of gates they are means.
+    duality_gaps_ : ndarray of shape (folds, Cs)
+        The certified relative duality gap of every fit of the chosen norm.
+    classes_, n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from kernelmosaic import DiscriminantMKLClassifier
+    >>> from kernelmosaic.model_selection import PathSearchCV
+    >>> X, y = load_iris(return_X_y=True)
+    >>> search = PathSearchCV(DiscriminantMKLClassifier(), Cs=5, norms=(1, "uniform")).fit(X, y)
+    >>> search.score(X, y) > 0.95, search.transform(X).shape, search.predict_proba(X).shape
+    (True, (150, 2), (150, 3))
+    """
+
+    estimator: Any
+
+    def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
+        """Choose by cross-validation, and fit the choice to all samples.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Samples.
+        y : array-like, default=None
+            Targets, as the estimator takes them.
+        **params : dict
+            ``sample_weight`` for the fits, and for scores that know it; ``groups`` for the splitter; with metadata
+            routing enabled, whatever estimator, splitter and scorer ask for.
+
+        Returns
+        -------
+        self
+        """
+        method = self.calibration if is_classifier(self.estimator) else None
+        if method is not None:
+            check_calibration(method)
+        path_rule(self.estimator)
+        routed = self._routed(params.pop("sample_weight", None), params)
+        weight, model = routed.estimator.fit.get("sample_weight"), divide_pipeline(self.estimator)[1]
+        if weight is not None and not has_fit_parameter(model, "sample_weight"):
+            raise TypeError(f"sample_weight: {type(model).__name__}.fit takes none; give None.")
+        given = read_samples(self.estimator, in_memory(X), y, weight)
+        found, m, i = self._search(self.estimator, given, routed)
+        if self.refit:
+            self.best_estimator_ = found.fit(m, i, method)
+        elif hasattr(self, "best_estimator_"):
+            del self.best_estimator_
+        return self
+
+    def _best(self) -> Any:
+        check_is_fitted(self)
+        return self.best_estimator_
+
+    @available_if(_has("predict"))  # type: ignore[untyped-decorator]
+    def predict(self, X: Any) -> Any:
+        """Return what the best estimator predicts."""
+        return self._best().predict(X)
+
+    @available_if(_has("predict_proba"))  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Any:
+        """Return the probabilities of the classes, of shape (n_samples, classes)."""
+        return self._best().predict_proba(X)
+
+    @available_if(_has("predict_log_proba"))  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any) -> Any:
+        """Return the logarithms of the probabilities of the classes, of shape (n_samples, classes)."""
+        return self._best().predict_log_proba(X)
+
+    @available_if(_has("decision_function"))  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> Any:
+        """Return the decision values of the best estimator."""
+        return self._best().decision_function(X)
+
+    @available_if(_has("transform"))  # type: ignore[untyped-decorator]
+    def transform(self, X: Any) -> Any:
+        """Return the samples as the best estimator transforms them."""
+        return self._best().transform(X)
+
+    @available_if(_has("score"))  # type: ignore[untyped-decorator]
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the best estimator's own score."""
+        weight = {} if sample_weight is None else {"sample_weight": sample_weight}
+        return float(self._best().score(X, y, **weight))
+
+    # scikit-learn's conventions ------------------------------------------------------------------------------------
+
+    classes_ = property(attrgetter("best_estimator_.classes_"), doc="The classes.")
+    n_features_in_ = property(attrgetter("best_estimator_.n_features_in_"), doc="The number of columns.")
+    feature_names_in_ = property(attrgetter("best_estimator_.feature_names_in_"), doc="The names of the columns.")
+
+    def __sklearn_is_fitted__(self) -> bool:
+        # Without a refit there are scores, and nothing to predict with.
+        return hasattr(self, "best_estimator_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        own = get_tags(self.estimator)
+        for name in ("estimator_type", "target_tags", "classifier_tags", "regressor_tags", "transformer_tags"):
+            setattr(tags, name, getattr(own, name))
+        tags.input_tags = own.input_tags
+        return tags
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return what `fit` passes on, as :class:`~sklearn.model_selection.GridSearchCV` does."""
+        to_fit = MethodMapping().add(caller="fit", callee="fit")
+        router = self._router(self.estimator, self._scorer())
+        return router.add(estimator=self.estimator, method_mapping=to_fit)
