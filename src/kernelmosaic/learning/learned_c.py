@@ -128,10 +128,6 @@ class HardMargin(Machine):
         self.diagonal = soft.ridge / self.mean
         self._program = MarginProgram(soft.target, soft.lower, soft.upper, np.zeros(soft.n_samples), total=soft.total)
 
-    @property
-    def program(self) -> Program:
-        return self._program
-
 
 @dataclass(frozen=True)
 class MarginProgram(Program):

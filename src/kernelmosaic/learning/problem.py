@@ -362,15 +362,6 @@ class MachineProblem(Problem):
     def __init__(self, stack: GramStack, machine: Any, options: Options, start: Start = COLD) -> None:
         super().__init__(stack, machine, options)
         self.kernel = start.kernel_of(stack)
-        self._noise = 0.0
-
-    @property
-    def noise(self) -> float:  # type: ignore[override]
-        """What a value of zero may come out as.
-
-        A one-class machine whose samples surround the origin is worth nothing, and no relative gap to zero is small.
-        """
-        return self._noise
 
     def combine(self, theta: Weights) -> Any:
         """Return the combined kernel at θ."""
@@ -415,9 +406,10 @@ class MachineProblem(Problem):
         quadratic = float(theta[theta > 0] @ known.q[theta > 0])
         upper = self.machine.program.primal_value(quadratic, solution.values, solution.intercept)
         if not self.machine.has_targets:
-            # Of a sum of terms of both signs, by the terms of one sample each.
+            # A one-class machine whose samples surround the origin is worth nothing, and no relative gap to zero is
+            # small. Of a sum of terms of both signs, by the terms of one sample each.
             orthogonal = float(self.combine(theta).diagonal() @ solution.beta**2)
-            self._noise = float(np.finfo(self.stack.dtype).eps * np.sqrt(len(solution.beta))) * orthogonal
+            self.noise = float(np.finfo(self.stack.dtype).eps * np.sqrt(len(solution.beta))) * orthogonal
         return replace(known, upper=upper)
 
     def add_slopes(self, at: Evaluation, kernels: NDArray[np.intp]) -> Evaluation:

@@ -393,9 +393,7 @@ class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
         self.design_ = Design(labels, explored.points, explored.responses, explored.n_initial)
         self.n_solver_calls_ = len(explored.points)
 
-    def _evaluate(
-        self, run: _Run, Z: Array, evaluate_candidates: Callable[..., Any], advance: Callable[..., None]
-    ) -> Array:
+    def _evaluate(self, run: _Run, Z: Array, evaluate: Callable[..., Any], advance: Callable[..., None]) -> Array:
         """Responses at points, batch by batch where a progress bar is to move; NaN where any fit of a point raised."""
         # A batch should still keep every worker busy.
         size = max(1, ceil(2 * effective_n_jobs(self.n_jobs) / self.n_splits_)) if run.show else len(Z)
@@ -405,7 +403,7 @@ class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
         for start in range(0, len(Z), size):
             settings = [run.factors.setting(z) for z in Z[start : start + size]]
             try:
-                results = evaluate_candidates(settings)
+                results = evaluate(settings)
             except ValueError as caught:
                 # scikit-learn refuses a batch in which every fit failed; to a search that is one more failed point.
                 if self.error_score == "raise" or "fits failed" not in str(caught):
