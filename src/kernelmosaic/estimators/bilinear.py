@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,7 +89,7 @@ class BilinearMKLClassifier(BaseMKLClassifier):
     (3, 5)
     """
 
-    _path_rule = PathRule("kappa", score=accuracy)
+    _path_rule: ClassVar[PathRule | None] = PathRule("kappa", score=accuracy)
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -159,7 +159,7 @@ class MKLClassifier(BaseMKLClassifier):
     """
 
     _takes_subsets = True
-    _path_rule = PathRule(score=accuracy)
+    _path_rule: ClassVar[PathRule | None] = PathRule(score=accuracy)
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from kernelmosaic.backend import allowed_threads, map_threads
 from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators._gate_inputs import GateInputs
 from kernelmosaic.estimators._input import FitInput
+from kernelmosaic.estimators._path import PathRule, accuracy
 from kernelmosaic.estimators._training_set import Counted, ExactSet, TrainingSet
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.one_class import MKLOneClass
@@ -500,7 +501,7 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         self.random_state = random_state
 
     # Gates below one shrink the kernels.
-    _path_rule = replace(MKLClassifier._path_rule, range=(0.1, 1e3))
+    _path_rule: ClassVar[PathRule | None] = PathRule(range=(0.1, 1e3), score=accuracy)
 
     def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Any]:
         # A learned C is a weight of the identity, and there are no weights here.

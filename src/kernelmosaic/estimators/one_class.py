@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,7 +71,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
     """
 
     _takes_subsets = True
-    _path_rule = PathRule("nu", (1e-2, 0.5))
+    _path_rule: ClassVar[PathRule | None] = PathRule("nu", (1e-2, 0.5))
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,7 +71,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     epsilon: Any
 
     _takes_subsets = True
-    _path_rule = PathRule(unit=mean_deviation, score=r_squared)
+    _path_rule: ClassVar[PathRule | None] = PathRule(unit=mean_deviation, score=r_squared)
 
     def __init__(
         self,

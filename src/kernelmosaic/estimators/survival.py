@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,7 +129,7 @@ class MKLSurvival(RegressorMixin, BaseMKL):
     epsilon: Any
 
     _takes_subsets = True
-    _path_rule = PathRule(range=(1e-3, 1e2), strata=observed, score=concordance)
+    _path_rule: ClassVar[PathRule | None] = PathRule(range=(1e-3, 1e2), strata=observed, score=concordance)
 
     def __init__(
         self,
