@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from inspect import signature
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -155,7 +155,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
     _rules: dict[str, Any]
     _standardizer: Standardizer | None = None
     # Along which parameter a search goes; None where there is no such parameter.
-    _path_rule: PathRule | None = None
+    _path_rule: ClassVar[PathRule | None] = None
 
     # What a subclass names -----------------------------------------------------------------------------------------
 

@@ -16,8 +16,6 @@ from kernelmosaic.estimators._path import calibration_of, follow_paths
 from kernelmosaic.estimators._training_set import Likely, count_samples, is_streamed
 from kernelmosaic.gram.row_blocks import ArrayRows
 
-Array = NDArray[np.float64]
-
 #: Folds of cross-fitting, fewer where a class has fewer samples.
 FOLDS = 5
 

@@ -382,6 +382,8 @@ class PathResult:
         The same, of a pipeline its last step, with the seed of all fits; not fitted.
     given : FitInput
         All samples; X before the steps.
+    classes : ndarray or None
+        The classes, or the numbers of labels; None of what is no classifier.
     folds : list of (ndarray, ndarray)
         Rows of the training samples and of those held out.
     Cs : ndarray
@@ -399,20 +401,13 @@ class PathResult:
     estimator: Any
     model: Any
     given: FitInput
+    classes: NDArray[Any] | None
     folds: list[tuple[Rows, Rows]]
     Cs: Array
     norms: list[Any]
     scale: bool
     tol: float
     found: list[Held]
-
-    @property
-    def classes(self) -> NDArray[Any] | None:
-        """The classes, or the numbers of labels; None of what is no classifier."""
-        y = self.given.y
-        if not is_classifier(self.model):
-            return None
-        return np.arange(y.shape[1]) if y.ndim == 2 else self.model._find_classes(y, self.given.weight)
 
     def scores(self, scorer: Any, params: dict[str, Any], method: str | None = None) -> Array:
         """Return the scores of all norms, folds and values.
@@ -455,9 +450,8 @@ class PathResult:
         """Return what turns decision values into probabilities, by what is said of samples while they are held out."""
         rest = [f for f in range(len(self.folds)) if f != without]
         found, held = [self.found[m][f][i] for f in rest], [self.folds[f][1] for f in rest]
-        classes = self.classes
-        assert classes is not None
-        return calibration_of(found, held, self.given, self.model, classes, method)
+        assert self.classes is not None
+        return calibration_of(found, held, self.given, self.model, self.classes, method)
 
     def weights(self, m: int) -> Array:
         """Return the weights of every fold and value, of shape (folds, Cs, P) or (folds, Cs, classes, P)."""
@@ -468,7 +462,7 @@ class PathResult:
         def aligned(one: HeldOut) -> Array:
             full = np.full(largest.shape if classes is None else (len(classes), largest.shape[1]), np.nan)
             if one.weights.ndim > 0:
-                full[... if classes is None else np.searchsorted(classes, one.classes)] = one.weights
+                full[... if classes is None else np.searchsorted(classes, np.asarray(one.classes))] = one.weights
             return full
 
         return np.array([[aligned(one) for one in path] for path in self.found[m]])
@@ -524,6 +518,9 @@ def search_paths(
     model = _with(model, random_state=seed)
     quiet = {name: value for name, value in (("verbose", False), ("calibration", None)) if name in params}
     values = rule.values(Cs, given)
+    classes = None
+    if is_classifier(model):
+        classes = np.arange(given.y.shape[1]) if given.y.ndim == 2 else model._find_classes(given.y, given.weight)
     # A single kernel has nothing to weigh.
     norms = list(norms) if len(model._read_kernels()) > 1 else list(norms[:1])
     order = -1 if rule.descending else 1
@@ -548,7 +545,7 @@ def search_paths(
     found = [[fold[m][::order] for fold in by_fold] for m in range(len(norms))]
     if all(fold[0][0].weights.ndim == 0 for fold in by_fold):
         raise ValueError("cv: no fold has training samples of two classes; give other folds.")
-    return PathResult(estimator, model, given, list(folds), values, norms, bool(options.scale), tol, found)
+    return PathResult(estimator, model, given, classes, list(folds), values, norms, bool(options.scale), tol, found)
 
 
 def _with(model: Any, **params: Any) -> Any:
@@ -581,11 +578,9 @@ def _follow_fold(
 def read_samples(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> FitInput:
     """Return the samples of a search, validated by a copy of its estimator; of a pipeline, with X before its steps."""
     steps, model = divide_pipeline(estimator)
-    if steps is None:
-        given: FitInput = _with(model)._validated(X, y, sample_weight)
-        return given
-    prepared = clone(steps).fit_transform(X, y)
-    return replace(_with(model)._validated(prepared, y, sample_weight), X=X, original=X)
+    prepared = X if steps is None else clone(steps).fit_transform(X, y)
+    given: FitInput = _with(model)._validated(prepared, y, sample_weight)
+    return given if steps is None else replace(given, X=X, original=X)
 
 
 def calibration_of(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,7 +107,7 @@ class BilinearMKLClassifier(BaseMKLClassifier):
     random_state: Any = None
     verbose: bool = False
 
-    _path_rule = PathRule("kappa", score=accuracy)
+    _path_rule: ClassVar[PathRule | None] = PathRule("kappa", score=accuracy)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to samples and their classes.

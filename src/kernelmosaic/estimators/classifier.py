@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -186,7 +186,7 @@ class MKLClassifier(BaseMKLClassifier):
     verbose: bool = False
 
     _takes_subsets = True
-    _path_rule = PathRule(score=accuracy)
+    _path_rule: ClassVar[PathRule | None] = PathRule(score=accuracy)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to samples and their classes.

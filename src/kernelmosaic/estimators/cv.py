@@ -9,7 +9,6 @@ from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
@@ -29,8 +28,6 @@ from kernelmosaic.estimators._warnings import warn_of_gaps
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
 from kernelmosaic.learning.problem import progress
-
-Array = NDArray[np.float64]
 
 #: What the search itself is told; all other parameters are those of the models it fits.
 _SEARCH = ("Cs", "norms", "cv", "scoring", "n_jobs", "refit", "scale", "calibration", "verbose")
@@ -160,10 +157,11 @@ class TunedMKL(PathSearch, BaseMKL):
     C: ClassVar[Any] = property(attrgetter("C_"))
     # The norm of equal weights does not matter.
     norm: ClassVar[Any] = property(lambda self: 1 if self.norm_ == "uniform" else self.norm_)
-    weights: ClassVar[Any] = property(lambda self: "uniform" if self.norm_ == "uniform" else None)
-    fold_tol: ClassVar[None] = None
-    _seed: ClassVar[int]
-    _is_refitted: ClassVar[bool] = False
+    weights: ClassVar[Any] = property(  # type: ignore[misc]
+        lambda self: "uniform" if self.norm_ == "uniform" else None
+    )
+    fold_tol: ClassVar[None] = None  # type: ignore[misc]
+    _is_refitted = False
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Self:
         """Choose C and the norm by cross-validation, and fit to all samples.
@@ -221,7 +219,7 @@ class TunedMKL(PathSearch, BaseMKL):
 
 
 @dataclass(eq=False, repr=False)
-class MKLClassifierCV(TunedMKL, MKLClassifier):
+class MKLClassifierCV(TunedMKL, MKLClassifier):  # type: ignore[misc]
     """:class:`MKLClassifier` with C and the norm of its weights chosen by cross-validation, and with probabilities.
 
     Every fold follows a path of warm-started fits along C, one path per norm, and the best pair is fitted to all
@@ -291,6 +289,7 @@ class MKLClassifierCV(TunedMKL, MKLClassifier):
     (1, 3)
     """
 
+    _: KW_ONLY
     multi_class: str = "ovr"
     class_weight: Any = None
 
@@ -349,9 +348,10 @@ class MKLRegressorCV(TunedMKL, MKLRegressor):
     True
     """
 
+    _: KW_ONLY
     epsilon: float | str = "auto"
     loss: str = "epsilon"
-    calibration: ClassVar[None] = None
+    calibration: ClassVar[None] = None  # type: ignore[misc]
 
     def _plain(self, given: FitInput) -> MKLRegressor:
         if isinstance(self.epsilon, str) and self.epsilon != "auto":

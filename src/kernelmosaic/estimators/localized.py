@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators._gate_inputs import GateInputs
 from kernelmosaic.estimators._input import FitInput
 from kernelmosaic.estimators._parameters import parameters
+from kernelmosaic.estimators._path import PathRule, accuracy
 from kernelmosaic.estimators._training_set import Counted, ExactSet, TrainingSet
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.one_class import MKLOneClass
@@ -469,7 +470,7 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
     random_state: Any = 0
 
     # Gates below one shrink the kernels.
-    _path_rule = replace(MKLClassifier._path_rule, range=(0.1, 1e3))
+    _path_rule: ClassVar[PathRule | None] = PathRule(range=(0.1, 1e3), score=accuracy)
 
     def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Any]:
         # A learned C is a weight of the identity, and there are no weights here.

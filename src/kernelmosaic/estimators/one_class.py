@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import KW_ONLY
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,7 +95,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
     verbose: bool = False
 
     _takes_subsets = True
-    _path_rule = PathRule("nu", (1e-2, 0.5))
+    _path_rule: ClassVar[PathRule | None] = PathRule("nu", (1e-2, 0.5))
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit to samples; y is ignored. See :meth:`MKLClassifier.fit`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from sklearn.utils import check_array
 
 from kernelmosaic.backend import row_strips, to_host
 from kernelmosaic.estimators._parameters import parameters
+from kernelmosaic.estimators._path import PathRule
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.gram.row_blocks import ArrayRows, RowSource
 from kernelmosaic.machines.base import check_count, check_positive
@@ -116,7 +117,7 @@ class PosteriorMKLClassifier(MKLClassifier):
     missing = None  # type: ignore[assignment]
     _knows_probabilities = True
     # Targets of a fold would be posteriors that its samples do not have by themselves.
-    _path_rule = None
+    _path_rule: ClassVar[PathRule | None] = None
     slack = 1
     class_weight = None
 

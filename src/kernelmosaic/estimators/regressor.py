@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,7 +94,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     verbose: bool = False
 
     _takes_subsets = True
-    _path_rule = PathRule(unit=mean_deviation, score=r_squared)
+    _path_rule: ClassVar[PathRule | None] = PathRule(unit=mean_deviation, score=r_squared)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to samples and their targets.

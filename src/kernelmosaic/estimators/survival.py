@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import KW_ONLY
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -152,7 +152,7 @@ class MKLSurvival(RegressorMixin, BaseMKL):
     verbose: bool = False
 
     _takes_subsets = True
-    _path_rule = PathRule(range=(1e-3, 1e2), strata=observed, score=concordance)
+    _path_rule: ClassVar[PathRule | None] = PathRule(range=(1e-3, 1e2), strata=observed, score=concordance)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to samples and their times.

@@ -173,6 +173,11 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
         """Return the samples as the best estimator transforms them."""
         return self._best().transform(X)
 
+    @available_if(_has("transform"))  # type: ignore[untyped-decorator]
+    def fit_transform(self, X: Any, y: Any = None, **params: Any) -> Any:
+        """Fit, then return the samples as the best estimator transforms them."""
+        return self.fit(X, y, **params).transform(X)
+
     @available_if(_has("score"))  # type: ignore[untyped-decorator]
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the best estimator's own score."""
