@@ -56,7 +56,7 @@ class Meter:
         """Wrap the operations that touch matrices; their own code knows nothing of it."""
         from kernelmosaic.gram.stack import MatrixStack as stack
 
-        rounds, block = working_set.SingleOutput, working_set.FreeBlock
+        rounds, block = working_set.SingleOutput, working_set.GramForm
 
         def moved_rows(self_: Any, rows: Any, beta: Any) -> float:
             return len(rows) * self_.gram.n_samples * self_.gram.dtype.itemsize
@@ -67,7 +67,7 @@ class Meter:
         def whole(self_: Any, *_: Any, **__: Any) -> float:
             return self_.n_samples**2 * self_.dtype.itemsize
 
-        def free_block(self_: Any) -> float:
+        def free_block(self_: Any, *_: Any) -> float:
             return self_.A.n_samples**2 * self_.A.dtype.itemsize
 
         wraps = [
@@ -75,7 +75,7 @@ class Meter:
             (DenseGram, "block", "gather blocks", gathered),
             (stack, "combine", "combine", whole),
             (stack, "combine_gated", "combine gated", whole),
-            (block, "_step", "newton step", free_block),
+            (block, "direction", "newton direction", free_block),
         ]
         nothing: Callable[..., float] = lambda *_, **__: 0.0  # noqa: E731
         if staged:

@@ -185,9 +185,9 @@ MUTATIONS = (
     _m(
         "free-newton-sign",
         "sign of the Newton step on the free samples",
-        "solvers/free_block.py",
-        "        return np.asarray(x)\n",
-        "        return -np.asarray(x)\n",
+        "solvers/free_newton.py",
+        "        return x\n",
+        "        return -x\n",
         "solvers/test_cholesky.py",
         "solvers/test_smo.py",
         "solvers/test_extremes.py",

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from sklearn.svm import SVC, SVR, OneClassSVM
 from tests.reference.programs import MAKERS, assert_feasible, cases, make_case, one_class, svm
 
+from kernelmosaic.gram import DenseGram
 from kernelmosaic.solvers import Program, smo, solve_smo
-from kernelmosaic.solvers.free_block import free_newton_step
+from kernelmosaic.solvers.free_newton import GramForm, InverseForm, LowRankForm, block_form, newton_on_free
 
 often = settings(max_examples=400, derandomize=True, deadline=None)
 sometimes = settings(max_examples=80, derandomize=True, deadline=None)
@@ -98,7 +99,11 @@ def test_a_newton_step_gains_and_stays_feasible(case, seed):
     free = p.free(beta)
     residual = p.target - case.exact @ beta - p.ridge * beta
     moved = beta.copy()
-    moved[free] = free_newton_step(case.K, p, beta, residual, free)
+    assume(len(free) > 1)
+    slope = residual[free] - p.epsilon * np.sign(beta[free])
+    form = block_form(case.K[np.ix_(free, free)], p.ridge[free])
+    given = form, beta[free], slope, *p.sign_limits(free, beta[free]), p.total is not None
+    moved[free], _ = newton_on_free(*given, np.inf)
     assume(np.any(moved != beta))
     assert_feasible(p, moved)
     assert case.dual(moved) >= case.dual(beta) - 1e-12 * (1 + abs(case.dual(beta)))
@@ -107,8 +112,27 @@ def test_a_newton_step_gains_and_stays_feasible(case, seed):
 def test_a_newton_step_alone_solves_a_problem_without_bounds():
     case = make_case("ridge", 20, 3.0, "narrow", 0)
     p, beta = case.program, np.zeros(20)
-    best = free_newton_step(case.K, p, beta, p.target.copy(), np.arange(20))
+    form = block_form(case.K, p.ridge)
+    best, steps = newton_on_free(form, beta, p.target, p.lower, p.upper, p.total is not None, np.inf)
+    assert steps == 1
     assert case.dual(best) == pytest.approx(solve_smo(case.K, p, tol=1e-9).objective, rel=1e-8)
+
+
+@pytest.mark.parametrize("sums", [True, False])
+@pytest.mark.parametrize(("rank", "kind"), [(3, LowRankForm), (100, InverseForm), (100, GramForm)])
+def test_every_form_gives_the_direction_of_the_samples_kept(rank, kind, sums):
+    rng = np.random.RandomState(0)
+    n, Z = 100, rng.standard_normal((100, rank))
+    K, ridge, slope = Z @ Z.T, rng.uniform(1.0, 2.0, n), rng.standard_normal(n)
+    form = GramForm(DenseGram(K), ridge, n) if kind is GramForm else block_form(K, ridge)
+    assert isinstance(form, kind)
+    for kept in (np.arange(n), np.arange(0, n, 2)):
+        A, ones = (K + np.diag(ridge))[np.ix_(kept, kept)], np.ones((len(kept), 1))
+        bordered = np.block([[A, ones], [ones.T, np.zeros((1, 1))]]) if sums else A
+        expected = np.linalg.solve(bordered, np.append(slope[kept], 0.0) if sums else slope[kept])[: len(kept)]
+        np.testing.assert_allclose(form.direction(slope[kept], sums), expected, rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(form.multiply(slope[kept]), A @ slope[kept], rtol=1e-6, atol=1e-6)
+        form.keep(np.arange(len(kept)) % 2 == 0)
 
 
 # ---- against LIBSVM, which reads kernels in single precision: they are given as such, so both read the same

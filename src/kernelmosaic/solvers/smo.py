@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.backend import TINY
-from kernelmosaic.solvers.free_block import free_newton_step
+from kernelmosaic.backend import TINY, one_blas_thread
+from kernelmosaic.solvers.free_newton import block_form, newton_on_free
 from kernelmosaic.solvers.pair_steps import maximise
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify, relative_gap
 
@@ -229,10 +229,15 @@ class SMOState:
         """
         free = self.program.free(self.beta)
         flops = self.allowance * (self.n_iter - self.last_newton) * self.program.n_samples
-        if len(free) > self.options.newton_free or len(free) ** 3 > flops:
+        if not 2 <= len(free) <= self.options.newton_free or len(free) ** 3 > flops:
             return gap
         before = self.beta[free]
-        self.beta[free] = free_newton_step(self.K, self.program, self.beta, self.residual, free, flops)
+        slope = self.residual[free] - self.program.epsilon * np.sign(before)
+        limits = self.program.sign_limits(free, before)
+        # One thread: many small steps lose much where the cores are busy.
+        with one_blas_thread():
+            form = block_form(self.K[np.ix_(free, free)], self.program.ridge[free])
+            self.beta[free], _ = newton_on_free(form, before, slope, *limits, self.program.total is not None, flops)
         changes = self.beta[free] - before
         moved = changes != 0
         self._subtract(free[moved], changes[moved])

@@ -16,17 +16,10 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.backend import NUMPY, TINY, backend_of
+from kernelmosaic.backend import NUMPY, TINY
 from kernelmosaic.gram.factored import DenseFactors
 from kernelmosaic.gram.gram import DenseGram, Gram
-from kernelmosaic.gram.linear import (
-    DEVICE,
-    HOST,
-    conjugate_gradients,
-    regularised_cholesky,
-    rounding_jitter,
-    rounding_share,
-)
+from kernelmosaic.solvers.free_newton import GramForm, newton_on_free
 from kernelmosaic.solvers.pair_steps import maximise
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify, relative_gap
 from kernelmosaic.solvers.proximal_newton import ProximalNewton
@@ -164,6 +157,9 @@ class WorkingSet(ABC, Generic[At, Found]):
 
 #: The search for the intercept: so many candidates at once. One large step: many would wait for the device.
 _CANDIDATES = 64
+#: Most Newton steps before everyone's slope is looked at again, each without those who met a bound; a step that gains
+#: less than this share of the first ends them.
+_NEWTON_STEPS, _WORTH = 4, 0.02
 #: Rounds without a stored kernel: they must halve the gap in so many, and ...
 _SLOW = 30
 #: ... aim below what is asked for, since the certificate sees what single precision does not, at most so often.
@@ -364,9 +360,9 @@ class SingleOutput(WorkingSet[Slopes, Solution]):
         beta = self.beta[free]
         lower, upper = p.sign_limits(free, beta)
         slope = self.residual[free] - p.epsilon * self.backend.xp.sign(beta)
-        A, sums = self.gram.restricted(free), p.total is not None
-        block = FreeBlock(A, beta, slope, lower, upper, p.ridge[free], sums, self.options.factorised)
-        new, steps = block.maximise()
+        form = GramForm(self.gram.restricted(free), p.ridge[free], self.options.factorised)
+        given = form, beta, slope, lower, upper, p.total is not None
+        new, steps = newton_on_free(*given, _NEWTON_STEPS - 1, cut_backs=_NEWTON_STEPS, worth=_WORTH)
         moved = new != beta
         self.place(free[moved], new[moved])
         self.n_iter += steps
@@ -524,150 +520,3 @@ class FreeThenViolating(SingleOutput):
             most = 30 if part.n_samples <= TINY else 200
             return solve_smo(K, inside, beta, tol, max_iter=most * part.n_samples).beta
         return solve_working_set(DenseGram(K), inside, beta, tol).beta
-
-
-# Newton steps on the free coefficients --------------------------------------------------------------------------------
-
-#: Most Newton steps before everyone's slope is looked at again, each without those who met a bound.
-_FOLLOWED = 4
-#: A step that gains less than this share of the first ends them.
-_WORTH = 0.02
-_HALVINGS = 60
-#: Vectors of a device up to this length are moved to the host for them.
-_ON_HOST = 20_000
-
-
-@dataclass
-class FreeBlock:
-    """The program of the free samples alone.
-
-    Attributes
-    ----------
-    A : Gram
-        K between them.
-    beta, slope, lower, upper, ridge : array of shape (n_free,)
-        Theirs.
-    sums : bool
-        Whether the coefficients keep their sum.
-    factorised : int
-        A stored block of up to this many samples is factorised, any other takes conjugate-gradient steps.
-    left : array or None
-        The slopes after the last step.
-    """
-
-    A: Gram
-    beta: Any
-    slope: Any
-    lower: Any
-    upper: Any
-    ridge: Any
-    sums: bool
-    factorised: int
-    left: Any = None
-
-    def __post_init__(self) -> None:
-        self.backend = self.A.backend
-        self.xp = self.backend.xp
-
-    def maximise(self) -> tuple[Any, int]:
-        """Return better coefficients for the free samples, and the Newton steps taken."""
-        new = self.backend.copy(self.beta)
-        inside = self.backend.index(np.arange(len(new)))
-        block: FreeBlock = self
-        first = 0.0
-        for count in range(1, _FOLLOWED + 1):
-            there, gain = block._step()
-            new[inside] = there
-            first = max(first, gain)
-            stays = (there > block.lower) & (there < block.upper)
-            if gain <= _WORTH * first or bool(stays.all()) or int(stays.sum()) < 2:
-                return new, count
-            inside = inside[stays]
-            block = block._without(there, stays)
-        return new, _FOLLOWED
-
-    def _step(self) -> tuple[Any, float]:
-        """Return where a Newton step, cut to the box, leads, and what it gains; nowhere if it gains nothing."""
-        direction = self._direction()
-        best, best_gain = self.beta, 0.0
-        self.left = None
-        for move in (self._cut_back(direction) - self.beta, self._follow(direction)):
-            Am = self.A.products(move) + self.ridge * move
-            steep, curvature = float(self.slope @ move), float(move @ Am)
-            if not steep > 0:
-                continue
-            size = min(1.0, steep / curvature) if curvature > 0 else 1.0
-            gain = size * steep - 0.5 * size**2 * curvature
-            if gain > best_gain:
-                # A whole step ends on its bounds exactly.
-                best, best_gain = self.xp.clip(self.beta + size * move, self.lower, self.upper), gain
-                self.left = self.slope - size * Am
-        return best, best_gain
-
-    def _without(self, beta: Any, stays: Any) -> FreeBlock:
-        A = self.A.restricted(self.backend.nonzero(stays))
-        beta, slope, lower, upper, ridge = (one[stays] for one in (beta, self.left, self.lower, self.upper, self.ridge))
-        return FreeBlock(A, beta, slope, lower, upper, ridge, self.sums, self.factorised)
-
-    def _direction(self) -> Any:
-        """Return the step to the maximum over the free samples, their sum kept if there is one to keep."""
-        K = self.A.matrix
-        factor = None
-        if K is not None and len(K) <= self.factorised:
-            factor = regularised_cholesky(K, self.ridge, rounding_jitter(K, self.ridge))
-        if factor is None:
-            return self._iterate()
-        sides = self.xp.stack([self.slope, self.xp.ones_like(self.slope)], axis=1)
-        x, ones = self.backend.cho_solve(factor, sides).T
-        if self.sums:
-            x = x - x.sum() / ones.sum() * ones
-            x = x - x.mean()  # along a flat direction both terms are huge, and what they leave rounds badly
-        return x
-
-    def _iterate(self) -> Any:
-        """Return about the same by conjugate gradients, to a few digits."""
-        diagonal = self.backend.asarray(self.A.diagonal()) + self.ridge
-        added = (self.ridge + rounding_share(self.A.dtype, len(diagonal)) * diagonal.mean())[:, None]
-        options = HOST if self.backend is NUMPY else DEVICE
-        steps = conjugate_gradients(
-            lambda p: self.A.products(p) + added * p, diagonal, self.slope[:, None], options, sums=self.sums
-        )
-        return steps[:, 0]
-
-    def _cut_back(self, direction: Any) -> Any:
-        """Return the point of the box, with the same sum if there is one to keep, nearest to the direction's end."""
-        end = self.beta + direction
-        if not self.sums:
-            return self.xp.clip(end, self.lower, self.upper)
-        given = end, self.beta, self.lower, self.upper
-        if self.backend is NUMPY or len(end) > _ON_HOST:
-            return _nearest_of_same_sum(*given)
-        # Many small steps, each of which would wait for the device.
-        return self.backend.asarray(_nearest_of_same_sum(*map(self.backend.to_numpy, given)))
-
-    def _follow(self, direction: Any) -> Any:
-        """Return the part of the direction up to the first bound."""
-        xp = self.xp
-        end = xp.where(direction > 0, self.upper, self.lower)
-        moves = direction != 0
-        room = xp.where(moves, (end - self.beta) / xp.where(moves, direction, 1.0), np.inf)
-        return direction * xp.clip(room.min(), None, 1.0)
-
-
-def _nearest_of_same_sum(end: Any, beta: Any, lower: Any, upper: Any) -> Any:
-    """Return the point of the box nearest to `end` whose sum is that of β."""
-    xp, total = backend_of(end).xp, float(beta.sum())
-    # Moved down by more than the largest rise nobody is above where he was, so that the sum is met in between.
-    low, high = float((end - beta).min()), float((end - beta).max())
-    shift = min(max(0.0, low), high)
-    for _ in range(_HALVINGS):
-        there = xp.clip(end - shift, lower, upper)
-        inside = (there > lower) & (there < upper)
-        surplus, count = float(there.sum()) - total, int(inside.sum())
-        low, high = (shift, high) if surplus > 0 else (low, shift)
-        # The sum is linear in the shift from bound to bound: Newton's step, or half the way where it leads out.
-        best = shift + surplus / count if count else np.inf
-        if best == shift or not low < high:
-            break
-        shift = best if low <= best <= high else 0.5 * (low + high)
-    return there + inside * ((total - float(there.sum())) / max(count, 1))

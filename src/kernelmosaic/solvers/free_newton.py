@@ -1,0 +1,301 @@
+"""Newton steps on the coefficients strictly inside their bounds, where pairwise steps only creep."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg.blas import dger
+from scipy.linalg.lapack import dpstrf
+
+from kernelmosaic.backend import NUMPY, backend_of
+from kernelmosaic.gram.gram import Gram
+from kernelmosaic.gram.linear import (
+    DEVICE,
+    HOST,
+    conjugate_gradients,
+    regularised_cholesky,
+    rounding_jitter,
+    rounding_share,
+)
+from kernelmosaic.solvers.program import Vector
+
+#: Relative to the mean diagonal: enough to factorise a block that is positive semi-definite only up to rounding.
+_JITTER = 1e-10
+#: At least this much is added, so that a block of zeros has a Newton step, too.
+_LEAST_NOISE = 1e-12
+#: What updating an entry of an inverse costs in time, as flops of a factorisation.
+_FLOPS_PER_ENTRY = 80
+#: The best share of a step is this near to one by rounding alone: the step is whole, and meets its bounds.
+_WHOLE = 0.999
+_HALVINGS = 60
+#: Vectors of a device up to this length are moved to the host to find the nearest point of the same sum.
+_ON_HOST = 20_000
+
+
+class Form(ABC):
+    """The quadratic form K + diag ρ of the free samples that have not met a bound yet."""
+
+    #: What a further direction costs, in the units of the budget.
+    cost: float
+
+    @abstractmethod
+    def solve(self, right: Any) -> Any:
+        """Return the inverse times the columns of `right`."""
+
+    @abstractmethod
+    def multiply(self, x: Any) -> Any:
+        """Return the form times a vector."""
+
+    @abstractmethod
+    def keep(self, which: Any) -> None:
+        """Leave out the samples that a mask does not hold."""
+
+    def direction(self, slope: Any, sums: bool) -> Any:
+        """Return the step to the maximum over the samples, their sum kept if there is one to keep."""
+        xp = backend_of(slope).xp
+        x, ones = self.solve(xp.stack([slope, xp.ones_like(slope)], axis=1)).T
+        if sums:
+            x = x - x.sum() / ones.sum() * ones
+            x = x - x.mean()  # along a flat direction both terms are huge, and what they leave rounds badly
+        return x
+
+
+def newton_on_free(
+    form: Form,
+    beta: Any,
+    slope: Any,
+    lower: Any,
+    upper: Any,
+    sums: bool,
+    budget: float,
+    *,
+    cut_backs: int = 1,
+    worth: float = 0.0,
+) -> tuple[Any, int]:
+    """Return better coefficients of the free samples, and the Newton steps taken.
+
+    A step goes along the Newton direction to its end or to the first bound. Whoever met a bound stays there, and the
+    others go on from where they are while the budget lasts. Blocks without full rank are flat in some directions, which
+    pairwise steps would follow for ever.
+
+    Parameters
+    ----------
+    form : Form
+        K + diag ρ between the free samples; used up.
+    beta, slope, lower, upper : array of shape (n_free,)
+        Where the samples are, the slopes of the objective, and the bounds.
+    sums : bool
+        Whether the coefficients keep their sum.
+    budget : float
+        What all directions after the first may cost.
+    cut_backs : int
+        So many of the first steps may cut the whole direction back to the box instead, which meets many bounds at once.
+    worth : float
+        A step that gains less than this share of the first is the last.
+    """
+    backend = backend_of(beta)
+    xp, new, inside = backend.xp, backend.copy(beta), backend.index(np.arange(len(beta)))
+    steps, first = 0, 0.0
+    while len(inside) > 1:
+        direction = form.direction(slope, sums)
+        steps += 1
+        points = [_first_bound(direction, beta, lower, upper)]
+        if steps <= cut_backs:
+            points.append(_cut_back(beta + direction, beta, lower, upper, sums))
+        best, best_gain, left = beta, 0.0, slope
+        for point in points:
+            move = point - beta
+            Am = form.multiply(move)
+            steep, bend = float(slope @ move), float(move @ Am)
+            if not steep > 0:
+                continue
+            size = steep / bend if bend > 0 else 1.0
+            size = size if size < _WHOLE else 1.0
+            gain = size * steep - 0.5 * size**2 * bend
+            if gain > best_gain:
+                # A whole step ends on its bounds exactly.
+                best = xp.clip(point if size == 1.0 else beta + size * move, lower, upper)
+                best_gain, left = gain, slope - size * Am
+        new[inside] = best
+        first = max(first, best_gain)
+        stays = (best > lower) & (best < upper)
+        if best_gain <= worth * first or bool(stays.all()) or budget < form.cost:
+            break
+        budget -= form.cost
+        beta, slope, lower, upper, inside = (one[stays] for one in (best, left, lower, upper, inside))
+        form.keep(stays)
+    return new, steps
+
+
+def _first_bound(direction: Any, beta: Any, lower: Any, upper: Any) -> Any:
+    """Return the end of the direction, or the point where it meets the first bound."""
+    xp = backend_of(beta).xp
+    end, moves = xp.where(direction > 0, upper, lower), direction != 0
+    room = xp.where(moves, (end - beta) / xp.where(moves, direction, 1.0), np.inf)
+    size = min(1.0, float(room.min()))
+    return xp.where(room <= size, end, beta + size * direction)
+
+
+def _cut_back(end: Any, beta: Any, lower: Any, upper: Any, sums: bool) -> Any:
+    """Return the point of the box, with the same sum if there is one to keep, nearest to the direction's end."""
+    backend = backend_of(beta)
+    if not sums:
+        return backend.xp.clip(end, lower, upper)
+    given = end, beta, lower, upper
+    if backend is NUMPY or len(end) > _ON_HOST:
+        return _nearest_of_same_sum(*given)
+    # Many small steps, each of which would wait for the device.
+    return backend.asarray(_nearest_of_same_sum(*map(backend.to_numpy, given)))
+
+
+def _nearest_of_same_sum(end: Any, beta: Any, lower: Any, upper: Any) -> Any:
+    """Return the point of the box nearest to `end` whose sum is that of β."""
+    xp, total = backend_of(end).xp, float(beta.sum())
+    # Moved down by more than the largest rise nobody is above where he was, so that the sum is met in between.
+    low, high = float((end - beta).min()), float((end - beta).max())
+    shift = min(max(0.0, low), high)
+    for _ in range(_HALVINGS):
+        nearest = xp.clip(end - shift, lower, upper)
+        inside = (nearest > lower) & (nearest < upper)
+        excess, count = float(nearest.sum()) - total, int(inside.sum())
+        low, high = (shift, high) if excess > 0 else (low, shift)
+        # The sum is linear in the shift from bound to bound: Newton's step, or half the way where it leads out.
+        best = shift + excess / count if count else np.inf
+        if best == shift or not low < high:
+            break
+        shift = best if low <= best <= high else 0.5 * (low + high)
+    return nearest + inside * ((total - float(nearest.sum())) / max(count, 1))
+
+
+# Blocks of this process, whose budget is in flops --------------------------------------------------------------------
+
+
+def block_form(K: NDArray[Any], ridge: Vector) -> Form:
+    """Return K + diag ρ, made positive definite by the noise that K's entries are known up to."""
+    A, n = K.astype(np.float64), len(K)
+    noise = max(max(_JITTER, float(np.finfo(K.dtype).eps) * n) * np.trace(A) / n, _LEAST_NOISE)
+    triangle, pivots, rank, _ = dpstrf(A, tol=noise, lower=1)
+    if rank**2 > _FLOPS_PER_ENTRY * n:
+        with suppress(LinAlgError):  # if A is less definite than was promised, the factor takes what is
+            return InverseForm(A + np.diag(ridge + noise))
+    L = np.empty((n, rank))
+    L[pivots - 1] = np.tril(triangle)[:, :rank]
+    return LowRankForm(L, ridge + noise)
+
+
+class LowRankForm(Form):
+    """The quadratic form L Lᵀ + D with a diagonal D and few columns in L, inverted through them."""
+
+    def __init__(self, L: NDArray[np.float64], D: Vector) -> None:
+        self.L, self.D = L, D
+
+    @property
+    def cost(self) -> float:  # type: ignore[override]
+        return float(self.L.shape[0] * self.L.shape[1] ** 2)
+
+    def multiply(self, x: Vector) -> Vector:
+        return np.asarray(self.L @ (self.L.T @ x) + self.D * x)
+
+    def solve(self, right: NDArray[np.float64]) -> NDArray[np.float64]:
+        scaled = self.L / self.D[:, np.newaxis]
+        W = self.L.T @ scaled
+        W[np.diag_indices_from(W)] += 1.0
+        x = right / self.D[:, np.newaxis]
+        return np.asarray(x - scaled @ cho_solve(cho_factor(W, check_finite=False), self.L.T @ x, check_finite=False))
+
+    def keep(self, which: NDArray[np.bool_]) -> None:
+        self.L, self.D = self.L[which], self.D[which]
+
+
+class InverseForm(Form):
+    """A quadratic form with its factor and, once samples are left out, its inverse, which follows that."""
+
+    def __init__(self, A: NDArray[np.float64]) -> None:
+        self.A = A
+        self.factor = cho_factor(A, check_finite=False)
+        self.inverse: NDArray[np.float64] | None = None
+        self.kept = np.arange(len(A))
+        self.leaving: list[int] = []
+
+    @property
+    def cost(self) -> float:  # type: ignore[override]
+        n = len(self.A)
+        return float(_FLOPS_PER_ENTRY * n**2 + (3 * n**3 if self.inverse is None else 0))
+
+    def multiply(self, x: Vector) -> Vector:
+        return self._apply(self.A, x)
+
+    def solve(self, right: NDArray[np.float64]) -> NDArray[np.float64]:
+        if not self.leaving and self.inverse is None:
+            return np.asarray(cho_solve(self.factor, right, check_finite=False))
+        if self.inverse is None:
+            identity = np.asfortranarray(np.eye(len(self.A)))
+            self.inverse = cho_solve(self.factor, identity, overwrite_b=True, check_finite=False)
+        for k in self.leaving:
+            row = self.inverse[k].copy()
+            # In place: what is left is the inverse of A without row and column k, and zero there.
+            self.inverse = dger(-1.0 / row[k], row, row, a=self.inverse, overwrite_a=1)
+            self.inverse[k] = self.inverse[:, k] = 0.0
+        self.leaving.clear()
+        return self._apply(self.inverse, right)
+
+    def keep(self, which: NDArray[np.bool_]) -> None:
+        self.leaving.extend(self.kept[~which])
+        self.kept = self.kept[which]
+
+    def _apply(self, matrix: NDArray[np.float64], x: NDArray[np.float64]) -> NDArray[np.float64]:
+        padded = np.zeros((len(matrix), *x.shape[1:]))
+        padded[self.kept] = x
+        return np.asarray((matrix @ padded)[self.kept])
+
+
+# Kernels of any form, whose budget is in steps ------------------------------------------------------------------------
+
+
+class GramForm(Form):
+    """K + diag ρ by the kernel's own products: factorised if it is stored and small enough, else iterated on.
+
+    Parameters
+    ----------
+    A : Gram
+        K between the samples.
+    ridge : array of shape (n_free,)
+        Their ρ.
+    factorised : int
+        A stored block of up to this many samples is factorised, any other takes conjugate-gradient steps.
+    """
+
+    cost = 1.0
+
+    def __init__(self, A: Gram, ridge: Any, factorised: int) -> None:
+        self.A, self.ridge, self.factorised = A, ridge, factorised
+
+    def multiply(self, x: Any) -> Any:
+        return self.A.products(x) + self.ridge * x
+
+    def keep(self, which: Any) -> None:
+        self.A, self.ridge = self.A.restricted(self.A.backend.nonzero(which)), self.ridge[which]
+
+    def direction(self, slope: Any, sums: bool) -> Any:
+        K, self.factor = self.A.matrix, None
+        if K is not None and len(K) <= self.factorised:
+            self.factor = regularised_cholesky(K, self.ridge, rounding_jitter(K, self.ridge))
+        return self._iterate(slope, sums) if self.factor is None else super().direction(slope, sums)
+
+    def solve(self, right: Any) -> Any:
+        return self.A.backend.cho_solve(self.factor, right)
+
+    def _iterate(self, slope: Any, sums: bool) -> Any:
+        """Return about the direction by conjugate gradients, to a few digits."""
+        diagonal = self.A.backend.asarray(self.A.diagonal()) + self.ridge
+        added = (self.ridge + rounding_share(self.A.dtype, len(diagonal)) * diagonal.mean())[:, None]
+        options = HOST if self.A.backend is NUMPY else DEVICE
+        steps = conjugate_gradients(
+            lambda p: self.A.products(p) + added * p, diagonal, slope[:, None], options, sums=sums
+        )
+        return steps[:, 0]
