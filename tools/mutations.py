@@ -603,7 +603,7 @@ MUTATIONS = (
         "labels-shifted",
         "labels of the joint machine shifted by one class",
         "estimators/classifier.py",
-        "self._multiclass_machine(np.searchsorted(self.classes_, y), sample_C)",
+        "self._multiclass_machine(np.searchsorted(self.classes_, np.asarray(y)), sample_C)",
         "self._multiclass_machine((np.searchsorted(self.classes_, y) + 1) % len(self.classes_), sample_C)",
         "estimators/test_joint.py",
     ),

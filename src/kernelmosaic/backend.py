@@ -17,9 +17,10 @@ from threading import local
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_solve, get_lapack_funcs
 from threadpoolctl import ThreadpoolController, threadpool_info
+
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, MatrixLike, RowIndex
 
 #: Entries of a matrix that are gathered at once.
 _GATHERED = 2**26
@@ -54,36 +55,36 @@ class Backend:
 
     # Between here and there ----------------------------------------------------------------------------------------
 
-    def asarray(self, values: Any, dtype: Any = np.float64) -> Any:
+    def asarray(self, values: ArrayOrTensor, dtype: DType = np.float64) -> Any:
         """Return values as an array of this library in a NumPy dtype (None keeps theirs), copied only if need be."""
         return np.asarray(values, dtype=dtype)
 
-    def to_numpy(self, array: Any) -> NDArray[Any]:
+    def to_numpy(self, array: ArrayOrTensor) -> AnyArray:
         """Return an array of this library as a NumPy array."""
         return np.asarray(array)
 
-    def borrow(self, array: Any) -> NDArray[Any]:
+    def borrow(self, array: ArrayOrTensor) -> AnyArray:
         """Return the same, valid until the next call: large arrays then come from a device at full speed."""
         return np.asarray(array)
 
-    def astype(self, array: Any, dtype: Any) -> Any:
+    def astype(self, array: ArrayOrTensor, dtype: DType) -> Any:
         """Return an array in a NumPy dtype, itself if it has it."""
         return array.astype(dtype, copy=False)
 
-    def copy(self, array: Any, dtype: Any = None) -> Any:
+    def copy(self, array: ArrayOrTensor, dtype: DType = None) -> Any:
         """Return a copy, in a NumPy dtype if one is given."""
         return np.array(array, dtype=dtype)
 
-    def dtype(self, array: Any) -> np.dtype[Any]:
+    def dtype(self, array: ArrayOrTensor) -> np.dtype[Any]:
         """Return the NumPy dtype of an array."""
         found: np.dtype[Any] = array.dtype
         return found
 
-    def add_scaled(self, out: Any, array: Any, factor: float) -> None:
+    def add_scaled(self, out: ArrayOrTensor, array: ArrayOrTensor, factor: float) -> None:
         """out += factor * array, in the precision of out."""
         out += out.dtype.type(factor) * array
 
-    def diagonal_view(self, A: Any) -> Any:
+    def diagonal_view(self, A: ArrayOrTensor) -> Any:
         """Return the diagonal of a square matrix, which may be written to."""
         return np.einsum("ii->i", A)
 
@@ -91,17 +92,17 @@ class Backend:
         """Whether writing to one array may change the other."""
         return bool(np.may_share_memory(a, b))
 
-    def index(self, rows: Any) -> Any:
+    def index(self, rows: RowIndex) -> Any:
         """Return row numbers in a form that this library's arrays are indexed with; slices are left alone."""
         return rows if isinstance(rows, slice) else np.asarray(rows)
 
     # Memory --------------------------------------------------------------------------------------------------------
 
-    def empty(self, shape: tuple[int, ...], dtype: Any = np.float64) -> Any:
+    def empty(self, shape: tuple[int, ...], dtype: DType = np.float64) -> Any:
         """Return an array that is not filled."""
         return np.empty(shape, dtype=dtype)
 
-    def zeros(self, shape: tuple[int, ...], dtype: Any = np.float64) -> Any:
+    def zeros(self, shape: tuple[int, ...], dtype: DType = np.float64) -> Any:
         """Return an array of zeros."""
         return np.zeros(shape, dtype=dtype)
 
@@ -111,14 +112,14 @@ class Backend:
 
     # Linear algebra ------------------------------------------------------------------------------------------------
 
-    def cholesky(self, A: Any, overwrite: bool = False) -> Any | None:
+    def cholesky(self, A: ArrayOrTensor, overwrite: bool = False) -> Any | None:
         """Return the lower Cholesky factor of a symmetric A; None if it is not positive definite up to rounding."""
         (potrf,) = get_lapack_funcs(("potrf",), (A,))
         # LAPACK reads columns: the transpose of an array in rows is the same matrix, and need not be copied.
         factor, info = potrf(A if A.flags.f_contiguous else A.T, lower=True, overwrite_a=overwrite, clean=True)
         return factor if info == 0 else None
 
-    def cho_solve(self, factor: Any, right: Any) -> Any:
+    def cho_solve(self, factor: Any, right: ArrayOrTensor) -> Any:
         """Return the solution of A x = right for the lower Cholesky factor of A; right is a vector or a matrix."""
         return cho_solve((factor, True), right, check_finite=False)
 
@@ -129,7 +130,7 @@ class Backend:
 
     # Picking -------------------------------------------------------------------------------------------------------
 
-    def top_k(self, values: Any, k: int) -> Any:
+    def top_k(self, values: ArrayOrTensor, k: int) -> Any:
         """Return the numbers of the k largest values, in no order."""
         n = len(values)
         return np.argpartition(values, min(n - k, n - 1))[n - k :] if k < n else np.arange(k)
@@ -138,7 +139,7 @@ class Backend:
         """Return the numbers of the entries of a vector that are not zero."""
         return np.flatnonzero(mask)
 
-    def take_block(self, K: Any, rows: Any, columns: Any) -> Any:
+    def take_block(self, K: ArrayOrTensor, rows: RowIndex, columns: Any) -> Any:
         """Return K[rows][:, columns], a copy."""
         return K[np.ix_(rows, columns)]
 
@@ -169,15 +170,15 @@ class TorchBackend(Backend):
     def __reduce__(self) -> Any:
         return torch_backend, (self.device,)
 
-    def asarray(self, values: Any, dtype: Any = np.float64) -> Any:
+    def asarray(self, values: ArrayOrTensor, dtype: DType = np.float64) -> Any:
         kind = None if dtype is None else self._kinds[np.dtype(dtype)]
         values = values if isinstance(values, self.xp.Tensor) else np.asarray(values, order="C")
         return self.xp.as_tensor(values, dtype=kind, device=self.device)
 
-    def to_numpy(self, array: Any) -> NDArray[Any]:
+    def to_numpy(self, array: ArrayOrTensor) -> AnyArray:
         return np.asarray(array.detach().cpu().numpy())
 
-    def borrow(self, array: Any) -> NDArray[Any]:
+    def borrow(self, array: ArrayOrTensor) -> AnyArray:
         if array.device.type == "cpu":
             return self.to_numpy(array)
         buffer = self._buffer
@@ -187,31 +188,31 @@ class TorchBackend(Backend):
         borrowed.copy_(array)
         return np.asarray(borrowed.numpy())
 
-    def astype(self, array: Any, dtype: Any) -> Any:
+    def astype(self, array: ArrayOrTensor, dtype: DType) -> Any:
         return array.to(self._kinds[np.dtype(dtype)])
 
-    def copy(self, array: Any, dtype: Any = None) -> Any:
+    def copy(self, array: ArrayOrTensor, dtype: DType = None) -> Any:
         return array.to(array.dtype if dtype is None else self._kinds[np.dtype(dtype)], copy=True)
 
-    def dtype(self, array: Any) -> np.dtype[Any]:
+    def dtype(self, array: ArrayOrTensor) -> np.dtype[Any]:
         return np.dtype(self._dtypes[array.dtype])
 
-    def add_scaled(self, out: Any, array: Any, factor: float) -> None:
+    def add_scaled(self, out: ArrayOrTensor, array: ArrayOrTensor, factor: float) -> None:
         out.add_(array, alpha=factor)
 
-    def diagonal_view(self, A: Any) -> Any:
+    def diagonal_view(self, A: ArrayOrTensor) -> Any:
         return A.diagonal()
 
     def may_share_memory(self, a: Any, b: Any) -> bool:
         return bool(a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr())
 
-    def index(self, rows: Any) -> Any:
+    def index(self, rows: RowIndex) -> Any:
         return rows if isinstance(rows, slice) else self.xp.as_tensor(rows, device=self.device)
 
-    def empty(self, shape: tuple[int, ...], dtype: Any = np.float64) -> Any:
+    def empty(self, shape: tuple[int, ...], dtype: DType = np.float64) -> Any:
         return self.xp.empty(shape, dtype=self._kinds[np.dtype(dtype)], device=self.device)
 
-    def zeros(self, shape: tuple[int, ...], dtype: Any = np.float64) -> Any:
+    def zeros(self, shape: tuple[int, ...], dtype: DType = np.float64) -> Any:
         return self.xp.zeros(shape, dtype=self._kinds[np.dtype(dtype)], device=self.device)
 
     def free_bytes(self) -> float:
@@ -221,11 +222,11 @@ class TorchBackend(Backend):
         # What this process has set aside and does not use is free, too.
         return float(free + self.xp.cuda.memory_reserved(self.device) - self.xp.cuda.memory_allocated(self.device))
 
-    def cholesky(self, A: Any, overwrite: bool = False) -> Any | None:
+    def cholesky(self, A: ArrayOrTensor, overwrite: bool = False) -> Any | None:
         factor, info = self.xp.linalg.cholesky_ex(A)
         return factor if int(info) == 0 else None
 
-    def cho_solve(self, factor: Any, right: Any) -> Any:
+    def cho_solve(self, factor: Any, right: ArrayOrTensor) -> Any:
         columns = right[:, None] if right.ndim == 1 else right
         found = self.xp.cholesky_solve(columns, factor)
         return found[:, 0] if right.ndim == 1 else found
@@ -234,13 +235,13 @@ class TorchBackend(Backend):
         one = self.xp.eye(len(factor), dtype=factor.dtype, device=factor.device)
         return self.xp.linalg.solve_triangular(factor, one, upper=False)
 
-    def top_k(self, values: Any, k: int) -> Any:
+    def top_k(self, values: ArrayOrTensor, k: int) -> Any:
         return self.xp.topk(values, min(k, len(values)), sorted=False).indices
 
     def nonzero(self, mask: Any) -> Any:
         return self.xp.nonzero(mask)[:, 0]
 
-    def take_block(self, K: Any, rows: Any, columns: Any) -> Any:
+    def take_block(self, K: ArrayOrTensor, rows: RowIndex, columns: Any) -> Any:
         out = self.xp.empty((len(rows), len(columns)), dtype=K.dtype, device=K.device)
         # A few whole rows at a time: all of them at once could be larger than the block by far.
         height = max(1, _GATHERED // K.shape[1])
@@ -270,12 +271,12 @@ def backend_of(*arrays: Any) -> Backend:
     return NUMPY
 
 
-def is_tensor(array: Any) -> bool:
+def is_tensor(array: ArrayOrTensor) -> bool:
     """Whether an array is a torch tensor; torch is not imported to find out."""
     return type(array).__module__.partition(".")[0] == "torch" and hasattr(array, "detach")
 
 
-def is_dask(X: Any) -> bool:
+def is_dask(X: MatrixLike) -> bool:
     """Whether X is a Dask collection; Dask itself is not loaded to find out."""
     return type(X).__module__.split(".")[0] in ("dask", "dask_expr") and hasattr(X, "__dask_graph__")
 
@@ -318,12 +319,12 @@ def has_device(device: str | None) -> bool:
     return True
 
 
-def tensor_device(X: Any) -> str | None:
+def tensor_device(X: MatrixLike) -> str | None:
     """Return the device a tensor lives on; None for arrays and for tensors in the host's memory."""
     return str(X.device) if is_tensor(X) and X.device.type != "cpu" else None
 
 
-def to_host(X: Any) -> Any:
+def to_host(X: MatrixLike) -> Any:
     """Return a tensor, or an array of any library of the array API, in NumPy, anything else as it is."""
     if is_tensor(X):
         return X.detach().cpu().numpy()

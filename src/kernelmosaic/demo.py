@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from kernelmosaic._typing import Estimator, MatrixLike, TargetLike
 from kernelmosaic.datasets import BayesRule, make_gaussians
 from kernelmosaic.estimators import DiscriminantMKLClassifier, LocalizedMKLClassifier, MKLClassifier
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
@@ -55,7 +56,7 @@ class Row:
     """What was measured of one entry; the Bayes rule, which is not trained, has an accuracy only."""
 
     name: str
-    model: Any
+    model: Estimator
     accuracy: float
     n_support: int | None = None
     support_fraction: float | None = None
@@ -129,7 +130,7 @@ def steps(entries: tuple[DemoRow, ...] = ENTRIES) -> list[str]:
     return [_PREPARING, *(entry.name for entry in entries), _BAYES]
 
 
-def _measure(entry: DemoRow, X: Any, y: Any, X_test: Any, y_test: Any) -> Row:
+def _measure(entry: DemoRow, X: MatrixLike, y: TargetLike, X_test: Any, y_test: Any) -> Row:
     start = perf_counter()
     model = entry.make().fit(X, y)
     seconds = perf_counter() - start
@@ -144,7 +145,7 @@ def _measure(entry: DemoRow, X: Any, y: Any, X_test: Any, y_test: Any) -> Row:
     )
 
 
-def _accuracy(model: Any, X: Any, y: Any) -> float:
+def _accuracy(model: Estimator, X: MatrixLike, y: TargetLike) -> float:
     return float(np.mean(model.predict(X) == y))
 
 
@@ -219,7 +220,7 @@ def _add_pictures(page: Page, result: DemoResult) -> None:
     )
 
 
-def _draw(model: Any, rule: Any, result: DemoResult) -> Any:
+def _draw(model: Estimator, rule: Any, result: DemoResult) -> Any:
     from matplotlib.figure import Figure  # without pyplot: no window system, no global state
 
     low, high = result.X.min(axis=0) - 0.5, result.X.max(axis=0) + 0.5

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator
 
+from kernelmosaic._typing import ArrayOrTensor, Settings
+
 __all__ = ["Constant", "Gating", "GaussianGating", "LinearGating", "Sigmoid", "Softmax"]
 
 # What a gating is -----------------------------------------------------------------------------------------------------
@@ -40,7 +42,7 @@ class Gating(BaseEstimator, ABC):  # type: ignore[misc]
     def vjp(self, V: Array, Z: Array, G: Array) -> Array:
         """Return Σ_im G_im ∂η_m(z_i)/∂V for G of shape (n, P): what an objective's slope in the gates means for V."""
 
-    def in_user_units(self, V: Array, mean: Array, scale: Array) -> dict[str, Any]:
+    def in_user_units(self, V: Array, mean: Array, scale: Array) -> Settings:
         """Return the parameters by name, for inputs x = mean + scale · z; unchanged unless a subclass knows better."""
         return {"parameters": V}
 
@@ -74,7 +76,7 @@ class LinearGating(Gating):
         V[:, -1] = 0.0
         return V
 
-    def in_user_units(self, V: Array, mean: Array, scale: Array) -> dict[str, Any]:
+    def in_user_units(self, V: Array, mean: Array, scale: Array) -> Settings:
         """Return ``coef`` (P, n_features) and ``intercept`` (P,) of the scores as functions of the user's columns."""
         coef = V[:, :-1] / scale
         return {"coef": coef, "intercept": V[:, -1] - coef @ mean}
@@ -235,7 +237,7 @@ class GaussianGating(Gating):
         in_log_widths = (second - 2.0 * centres * first + total * centres**2) / widths**2
         return np.hstack([in_centres, in_log_widths])
 
-    def in_user_units(self, V: Array, mean: Array, scale: Array) -> dict[str, Any]:
+    def in_user_units(self, V: Array, mean: Array, scale: Array) -> Settings:
         """Return ``centres`` and ``widths`` (P, n_features) in the units of the user's columns."""
         centres, widths = self._split(V)
         return {"centres": mean + scale * centres, "widths": scale * widths}
@@ -275,7 +277,7 @@ class Constant(Gating):
     True
     """
 
-    def __init__(self, weights: Any = None) -> None:
+    def __init__(self, weights: ArrayOrTensor = None) -> None:
         self.weights = weights
 
     def init(self, rng: np.random.RandomState, n_features: int, n_kernels: int) -> Array:
@@ -298,7 +300,7 @@ class Constant(Gating):
         slope = 0.5 * root * G.sum(axis=0)
         return np.asarray((slope - theta * slope.sum()).T)
 
-    def in_user_units(self, V: Array, mean: Array, scale: Array) -> dict[str, Any]:
+    def in_user_units(self, V: Array, mean: Array, scale: Array) -> Settings:
         """Return ``weights`` (P,): the θ_m, squares of the gates."""
         return {"weights": self._given() if self.weights is not None else softmax(V.T)[0]}
 

@@ -31,6 +31,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import InconsistentVersionWarning
 
 from kernelmosaic import __version__
+from kernelmosaic._typing import Estimator, Settings
 from kernelmosaic.files import write_bytes
 
 __all__ = ["ModelFileInfo", "info", "load", "save"]
@@ -86,7 +87,7 @@ class ModelFileInfo:
     digest: str
 
 
-def save(estimator: Any, path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> None:
+def save(estimator: Estimator, path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> None:
     """Write an estimator to a file.
 
     The file is complete or not there: it is written beside its place and then moved. An existing file is replaced, also
@@ -364,7 +365,7 @@ def _read_header(data: bytes, path: Any, max_bytes: int) -> ModelFileInfo:
     return ModelFileInfo(**{field.name: given[field.name] for field in fields(ModelFileInfo)})
 
 
-def _check_format(given: dict[str, Any], path: Any) -> None:
+def _check_format(given: Settings, path: Any) -> None:
     version = given.get("format_version")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise ValueError(f"{path} is damaged or was changed: format_version is {version!r}.")

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from kernelmosaic._typing import MatrixLike, Settings
+
 __all__ = ["StackedViews", "stack_views"]
 
 #: Between a view's name and a column's, as scikit-learn's unions of columns write it.
@@ -29,7 +31,7 @@ class StackedViews(NamedTuple):
         The same columns by number, whatever the table. It is no item of the tuple.
     """
 
-    X: Any
+    X: MatrixLike
     views: dict[str, list[Any]]
 
     @property
@@ -149,7 +151,7 @@ def _have_names(tables: list[Any]) -> bool:
     return not all(table.index.equals(tables[0].index) for table in tables)
 
 
-def _joined_rows(tables: dict[str, Any]) -> dict[str, Any]:
+def _joined_rows(tables: Settings) -> Settings:
     """Give every view a row for every sample that one of them has, in the order in which they come."""
     for name, table in tables.items():
         if not table.index.is_unique:
@@ -171,7 +173,7 @@ def _joined_rows(tables: dict[str, Any]) -> dict[str, Any]:
     return {name: table.reindex(index) for name, table in tables.items()}
 
 
-def _check_rows(tables: dict[str, Any]) -> None:
+def _check_rows(tables: Settings) -> None:
     rows = {name: table.shape[0] for name, table in tables.items()}
     if len(set(rows.values())) > 1:
         listed = ", ".join(f"{name} has {count}" for name, count in rows.items())
@@ -189,7 +191,7 @@ def _library(frame: Any) -> str:
     return library
 
 
-def _stack_arrays(tables: dict[str, Any]) -> StackedViews:
+def _stack_arrays(tables: Settings) -> StackedViews:
     numbers = StackedViews(None, {name: list(range(table.shape[1])) for name, table in tables.items()}).numbers
     parts = list(tables.values())
     text = [name for name, part in tables.items() if part.dtype.kind not in "biuf"]
@@ -205,7 +207,7 @@ def _stack_arrays(tables: dict[str, Any]) -> StackedViews:
     return StackedViews(np.hstack(parts), numbers)
 
 
-def _stack_frames(tables: dict[str, Any], library: str) -> StackedViews:
+def _stack_frames(tables: Settings, library: str) -> StackedViews:
     names = {view: _prefixed(view, table) for view, table in tables.items()}
     repeated = [name for name, times in Counter(chain.from_iterable(names.values())).items() if times > 1]
     if repeated:
@@ -220,7 +222,7 @@ def _prefixed(view: str, table: Any) -> list[str]:
     return [f"{view}{SEPARATOR}{label}" for label in labels]
 
 
-def _join_pandas(tables: dict[str, Any], names: dict[str, list[str]]) -> Any:
+def _join_pandas(tables: Settings, names: dict[str, list[str]]) -> Any:
     import pandas as pd
 
     indices = {view: table.index for view, table in tables.items() if _is_frame(table)}
@@ -240,7 +242,7 @@ def _join_pandas(tables: dict[str, Any], names: dict[str, list[str]]) -> Any:
     return pd.concat(frames, axis=1)
 
 
-def _join_polars(tables: dict[str, Any], names: dict[str, list[str]]) -> Any:
+def _join_polars(tables: Settings, names: dict[str, list[str]]) -> Any:
     import polars as pl
 
     frames = [

@@ -17,13 +17,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, Settings
 from kernelmosaic.files import existing_file, write_bytes, write_text
 from kernelmosaic.kernels.base import is_number
 
 #: How an empty cell may be written.
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
 #: Numbers are read as they were written, which pandas 3.1 does by itself and warns of being asked for.
-_TO_THE_LAST_DIGIT: dict[str, Any] = (
+_TO_THE_LAST_DIGIT: Settings = (
     {"float_precision": "round_trip"} if [*map(int, pd.__version__.split(".")[:2])] < [3, 1] else {}
 )
 NUMBERS, CATEGORIES, SEQUENCES, TEXT = "numbers", "categories", "sequences", "free text"
@@ -207,7 +208,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
         raise ValueError(f"{path} is not a Parquet file, or a damaged one: {error}") from None
 
 
-def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
+def load_arrays(path: Path) -> dict[str, AnyArray]:
     """Return the arrays of an NPZ file by name, or that of an NPY file under ``""``; nothing pickled is read."""
     try:
         loaded = np.load(path, allow_pickle=False)
@@ -229,7 +230,7 @@ def _read_npz(path: Path) -> pd.DataFrame:
     if not arrays:
         raise ValueError(f"{path}: no array with one row per sample, such as X and y.")
     n = len(arrays["X"] if "X" in arrays else max(arrays.values(), key=lambda array: array.ndim))
-    columns: dict[str, NDArray[Any]] = {}
+    columns: dict[str, AnyArray] = {}
     for name, array in arrays.items():
         if len(array) != n:
             raise ValueError(f"{path}: {name} has {len(array)} rows, others {n}; every array needs one per sample.")
@@ -237,7 +238,7 @@ def _read_npz(path: Path) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def _named_columns(path: Path, name: str, array: NDArray[Any], labels: Any) -> dict[str, NDArray[Any]]:
+def _named_columns(path: Path, name: str, array: AnyArray, labels: ArrayOrTensor) -> dict[str, AnyArray]:
     array = np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
     if array.ndim == 1:
         return {name: array}
@@ -245,11 +246,11 @@ def _named_columns(path: Path, name: str, array: NDArray[Any], labels: Any) -> d
         return {f"{name}_{j}": array[:, j] for j in range(array.shape[1])}
     if np.shape(labels) != (array.shape[1],):
         raise ValueError(f"{path}: feature_names has shape {np.shape(labels)}, but X has {array.shape[1]} columns.")
-    labels = [str(label) for label in np.asarray(labels).astype(str)]
-    repeated = [label for label, count in Counter(labels).items() if count > 1]
+    names: list[str] = [str(label) for label in np.asarray(labels)]
+    repeated = [one for one, count in Counter(names).items() if count > 1]
     if repeated:
-        raise ValueError(f"{path}: the column {repeated[0]!r} occurs {labels.count(repeated[0])} times; rename one.")
-    return {label: array[:, j] for j, label in enumerate(labels)}
+        raise ValueError(f"{path}: the column {repeated[0]!r} occurs {names.count(repeated[0])} times; rename one.")
+    return {one: array[:, j] for j, one in enumerate(names)}
 
 
 _READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
@@ -382,7 +383,7 @@ def read_columns(
     Of a group of columns, a row may lack all, and of those `filled` later any; what it lacks is NaN.
     """
     lacking = {name: table[list(group)].isna().all(axis=1).to_numpy() for group in groups for name in group}
-    made: dict[str, Any] = {}
+    made: Settings = {}
     faults: list[Fault] = []
     quantities = set(numbers)
     remedy = "Fill empty cells in, or leave out their rows or columns."
@@ -495,7 +496,7 @@ def guess_task(target: pd.Series) -> str:
     return "classification" if whole and target.nunique() <= min(_MOST_CLASSES, len(values) / 2) else "regression"
 
 
-def labels_of(target: pd.Series) -> NDArray[Any]:
+def labels_of(target: pd.Series) -> AnyArray:
     """Return classes as an array of whole numbers, truth values or texts."""
     if pd.api.types.is_bool_dtype(target.dtype):
         return np.asarray(target, dtype=bool)

@@ -16,6 +16,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from kernelmosaic import __version__
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, Estimator, Settings, TargetLike
 from kernelmosaic.cli.errors import after_writing
 from kernelmosaic.cli.joining import Joined, join_tables, keep_rows, located
 from kernelmosaic.cli.leaks import copies_of_target
@@ -71,7 +72,7 @@ class PricePoint:
 
     price: float
     scores: NDArray[np.float64]
-    predictions: NDArray[Any]
+    predictions: AnyArray
     n_loose: int
 
     @property
@@ -115,7 +116,7 @@ class Trained:
         return next((point for point in self.curve if point.price == self.price), None)
 
 
-def score_of(task: str, y: Any, predicted: Any) -> float:
+def score_of(task: str, y: TargetLike, predicted: Any) -> float:
     """Return the score of predictions: the share of right answers or of samples accepted, R², or the concordance."""
     if task == CLASSIFICATION:
         return float(np.mean(y == predicted))
@@ -144,7 +145,7 @@ def baseline_of(task: str, y_train: Any, y_test: Any, nu: float) -> float:
     return score_of(task, y_test, np.broadcast_to(values[counts.argmax()], np.shape(y_test)))
 
 
-def make_splitter(wishes: FitRequest, y: Any) -> Any:
+def make_splitter(wishes: FitRequest, y: TargetLike) -> Any:
     """Return what divides the rows into parts to be held out in turn; None if that is what was asked for."""
     from sklearn.model_selection import KFold, StratifiedKFold
 
@@ -171,13 +172,13 @@ def make_splitter(wishes: FitRequest, y: Any) -> Any:
     return StratifiedKFold(n, shuffle=True, random_state=wishes.seed)
 
 
-def _strata(task: str, y: Any) -> Any:
+def _strata(task: str, y: TargetLike) -> Any:
     """What parts should have alike: the classes, or whether the event was observed."""
     return y[:, 0].astype(int) if task == SURVIVAL else y
 
 
 def train(
-    pipeline: Any, method: Method, wishes: FitRequest, table: Any, y: Any, splitter: Any, advance: Advance
+    pipeline: Any, method: Method, wishes: FitRequest, table: Any, y: TargetLike, splitter: Any, advance: Advance
 ) -> Trained:
     """Choose the price of errors, then fit to all rows.
 
@@ -225,12 +226,12 @@ def train(
     return Trained(chosen, curve, price, baseline, perf_counter() - start, said, search)
 
 
-def _scale(task: str, y: Any) -> float:
+def _scale(task: str, y: TargetLike) -> float:
     return float(np.std(y)) or 1.0 if task == REGRESSION else 1.0
 
 
 def _follow_paths(
-    pipeline: Any, wishes: FitRequest, table: Any, y: Any, folds: Any, Cs: list[float], advance: Advance
+    pipeline: Any, wishes: FitRequest, table: Any, y: TargetLike, folds: Any, Cs: list[float], advance: Advance
 ) -> PathResult:
     """Return what the fits to all parts but one say of that one."""
     from joblib import parallel_config
@@ -250,7 +251,7 @@ def _follow_paths(
         return search_paths(pipeline, given, folds, Cs, [None], options)
 
 
-def _curve(found: PathResult, task: str, y: Any) -> list[PricePoint]:
+def _curve(found: PathResult, task: str, y: TargetLike) -> list[PricePoint]:
     """Return what was found at each price."""
     curve, gaps = [], found.gaps(0)
     for i, C in enumerate(found.Cs):
@@ -272,7 +273,7 @@ def _noted(fit: Callable[[], Any]) -> tuple[Any, list[str]]:
     return fitted, [str(warning.message) for warning in caught]
 
 
-def _search_penalties(chosen: Any, folds: Any, wishes: FitRequest, table: Any, y: Any) -> Any:
+def _search_penalties(chosen: Any, folds: Any, wishes: FitRequest, table: Any, y: TargetLike) -> Any:
     from kernelmosaic.model_selection import ResponseSurfaceSearchCV
 
     order = 2 if len(chosen.named_steps["model"].kernels) <= _MOST_FOR_QUADRATIC else 1
@@ -325,7 +326,7 @@ class Target:
 
     task: str
     columns: tuple[str, ...]
-    y: NDArray[Any]
+    y: AnyArray
 
 
 @dataclass(frozen=True)
@@ -360,7 +361,7 @@ class TrainingTable:
     kernels: list[Any]
     read: dict[str, dict[str, list[str]]]
     lacking: dict[str, int]
-    files: dict[str, Any]
+    files: Settings
     warnings: list[str]
 
     @property
@@ -369,7 +370,7 @@ class TrainingTable:
         return self.target.task
 
     @property
-    def y(self) -> NDArray[Any]:
+    def y(self) -> AnyArray:
         """The targets of all rows."""
         return self.target.y
 
@@ -531,7 +532,7 @@ def _unused(names: list[str], plan: Plan) -> list[str]:
     return [f"{len(left)} {few} not used: {shown}. A --view of them, such as name={left[0]}, learns from them."]
 
 
-def _files(request: Request, joined: Joined | None) -> dict[str, Any]:
+def _files(request: Request, joined: Joined | None) -> Settings:
     """Which file plays which part, as plain texts."""
     kernels = (text.partition("=") for text in request.columns.kernels)
     return {
@@ -562,7 +563,7 @@ def _check_missing_views(request: Request, plan: Plan, table: Any) -> None:
         )
 
 
-def _target_or_faults(raw: Any, request: Request) -> tuple[Target, list[Any]]:
+def _target_or_faults(raw: ArrayOrTensor, request: Request) -> tuple[Target, list[Any]]:
     """Return the target; if it has cells that cannot be used, its columns and these, to be told with all others."""
     from kernelmosaic.tables import BadCells
 
@@ -573,7 +574,7 @@ def _target_or_faults(raw: Any, request: Request) -> tuple[Target, list[Any]]:
         return Target(request.wishes.task, tuple(str(name).strip() for name in names), np.empty(0)), error.faults
 
 
-def _table_or_faults(plan: Plan, raw: Any, request: Request) -> tuple[Any, list[Any]]:
+def _table_or_faults(plan: Plan, raw: ArrayOrTensor, request: Request) -> tuple[Any, list[Any]]:
     from kernelmosaic.tables import BadCells
 
     try:
@@ -582,7 +583,7 @@ def _table_or_faults(plan: Plan, raw: Any, request: Request) -> tuple[Any, list[
         return None, error.faults
 
 
-def read_target(raw: Any, request: Request) -> Target:
+def read_target(raw: ArrayOrTensor, request: Request) -> Target:
     """Return what is to be predicted, the task guessed where it was not asked for."""
     from kernelmosaic.tables import guess_task, labels_of, numbers, target_of
 
@@ -623,7 +624,7 @@ def read_target(raw: Any, request: Request) -> Target:
     return Target(task, (name,), y)
 
 
-def _read_survival(raw: Any, request: Request) -> Target:
+def _read_survival(raw: ArrayOrTensor, request: Request) -> Target:
     from kernelmosaic.tables import Fault, indicators, numbers, refuse, target_of
 
     time, event, where = request.columns.target, request.columns.event, request.path
@@ -640,7 +641,7 @@ def _read_survival(raw: Any, request: Request) -> Target:
     return Target(SURVIVAL, (time, event), y)
 
 
-def _read_labels(raw: Any, request: Request, names: list[str]) -> Target:
+def _read_labels(raw: ArrayOrTensor, request: Request, names: list[str]) -> Target:
     from kernelmosaic.tables import indicators
 
     if request.wishes.task not in ("", LABELS):
@@ -657,7 +658,7 @@ def _read_labels(raw: Any, request: Request, names: list[str]) -> Target:
     return Target(LABELS, tuple(names), y)
 
 
-def _add_row_numbers(raw: Any, request: Request) -> str | None:
+def _add_row_numbers(raw: ArrayOrTensor, request: Request) -> str | None:
     if not request.columns.kernels:
         if request.columns.rows is not None:
             raise ValueError("--rows: there is no --kernel whose rows they would number.")
@@ -707,7 +708,7 @@ def _joined_views(joined: Joined, usable: dict[str, str]) -> list[ViewSpec]:
     return found
 
 
-def split_off(request: Request, task: str, y: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def split_off(request: Request, task: str, y: AnyArray) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the rows to learn from and those to hold out for the test, in their order."""
     from sklearn.model_selection import train_test_split
 
@@ -724,7 +725,7 @@ def split_off(request: Request, task: str, y: NDArray[Any]) -> tuple[NDArray[np.
     return np.sort(rest), np.sort(held)
 
 
-def _check_split(request: Request, task: str, y: NDArray[Any]) -> None:
+def _check_split(request: Request, task: str, y: AnyArray) -> None:
     """Refuse a share of test rows that leaves one of the parts without a class, or with too little."""
     option, n = f"--test {request.test:g}", len(y)
     n_held = math.ceil(request.test * n)
@@ -751,7 +752,7 @@ def _test_score(pipeline: Any, material: TrainingTable, held: NDArray[np.intp]) 
 
 
 def _note_training(
-    trained: Any, facts: Any, request: Request, method: Method, material: TrainingTable, rest: Any
+    trained: Estimator, facts: Any, request: Request, method: Method, material: TrainingTable, rest: Any
 ) -> None:
     """Leave in the pipeline what `predict` and `inspect` need to know; plain values, which a model file can hold."""
     from kernelmosaic.cli.output import gate_summary
@@ -788,7 +789,7 @@ def _note_training(
     }
 
 
-def _costs_of(model: Any, costs: dict[str, float]) -> list[float]:
+def _costs_of(model: Estimator, costs: dict[str, float]) -> list[float]:
     own = {name: costs.get(name, costs.get(name.partition(":")[0], 1.0)) for name in model.kernel_names_}
     return [float(cost) for cost in own.values()]
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.cli.views import Plan, ViewSpec, matching, read_options, safe_name
 
 #: So many rows are named one by one.
@@ -45,7 +46,7 @@ class Joined:
     notes: list[str]
 
 
-def join_tables(raw: Any, given: Sequence[str], on: str, where: Any, never: Mapping[str, str]) -> Joined:
+def join_tables(raw: ArrayOrTensor, given: Sequence[str], on: str, where: Any, never: Mapping[str, str]) -> Joined:
     """Join views that are files of their own, written as ``name=FILE:KERNEL``, to a table by a column of both.
 
     A view that is no file names columns of the table. A row that a file does not have lacks its view. Columns of files
@@ -144,7 +145,7 @@ def file_view(text: str) -> tuple[str, Path, str]:
     return name.strip() if equals else safe_name(Path(path).stem), Path(path), kernel
 
 
-def located(faults: Sequence[Any], raw: Any, joined: Joined | None) -> list[Any]:
+def located(faults: Sequence[Any], raw: ArrayOrTensor, joined: Joined | None) -> list[Any]:
     """Return faults with the rows' places in the file, and the file and the row's name for what was joined."""
     found = []
     for fault in faults:
@@ -157,7 +158,7 @@ def located(faults: Sequence[Any], raw: Any, joined: Joined | None) -> list[Any]
     return found
 
 
-def keep_rows(plan: Plan, raw: Any, on: str | None, where: Any, drop_empty: bool) -> NDArray[np.intp]:
+def keep_rows(plan: Plan, raw: ArrayOrTensor, on: str | None, where: Any, drop_empty: bool) -> NDArray[np.intp]:
     """Return the places of the rows that have a view; refuse or, if so asked, name those that have none."""
     from kernelmosaic.cli.output import say
 
@@ -177,7 +178,7 @@ def keep_rows(plan: Plan, raw: Any, on: str | None, where: Any, drop_empty: bool
     return np.setdiff1d(every, empty)
 
 
-def _row_names(raw: Any, rows: Sequence[int], on: str | None) -> str:
+def _row_names(raw: ArrayOrTensor, rows: Sequence[int], on: str | None) -> str:
     """Rows, given by their places, as errors name them: by name where they have one, and by number."""
     numbers = [int(raw.index[row]) + 1 for row in rows[:_MOST_ROWS]]
     names = [f"row {number}" for number in numbers]

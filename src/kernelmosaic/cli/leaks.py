@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelmosaic._typing import AnyArray, TargetLike
 from kernelmosaic.cli.methods import LABELS, ONE_CLASS, REGRESSION, SURVIVAL
 
 #: So many rows must have a column of numbers, and each category on average so many, so that a copy is no coincidence.
@@ -17,7 +17,9 @@ _FEWEST_EACH = 2
 _ROUNDING = 1e-9
 
 
-def copies_of_target(table: Any, columns: Sequence[str], task: str, names: Sequence[str], y: Any) -> dict[str, str]:
+def copies_of_target(
+    table: Any, columns: Sequence[str], task: str, names: Sequence[str], y: TargetLike
+) -> dict[str, str]:
     """Return the columns that say what the target says, each with the name of that target.
 
     A column is such a copy of classes if its values and the classes go with each other one to one, and of a quantity if
@@ -34,7 +36,7 @@ def copies_of_target(table: Any, columns: Sequence[str], task: str, names: Seque
     return found
 
 
-def _parts(task: str, names: Sequence[str], y: NDArray[Any]) -> Iterator[tuple[str, NDArray[Any], bool]]:
+def _parts(task: str, names: Sequence[str], y: AnyArray) -> Iterator[tuple[str, AnyArray, bool]]:
     """The columns of the target: name, values, and whether it is a quantity."""
     if task == SURVIVAL:
         yield names[0], y[:, 1], True
@@ -45,7 +47,7 @@ def _parts(task: str, names: Sequence[str], y: NDArray[Any]) -> Iterator[tuple[s
         yield names[0], y, task == REGRESSION
 
 
-def _same_code(values: NDArray[Any], target: NDArray[Any]) -> bool:
+def _same_code(values: AnyArray, target: AnyArray) -> bool:
     import pandas as pd
 
     codes, kinds = pd.factorize(values)
@@ -56,7 +58,7 @@ def _same_code(values: NDArray[Any], target: NDArray[Any]) -> bool:
     return bool(classes.max() + 1 == n == len(np.unique(codes * n + classes)))
 
 
-def _same_quantity(values: NDArray[Any], target: NDArray[Any]) -> bool:
+def _same_quantity(values: AnyArray, target: AnyArray) -> bool:
     if len(values) < _FEWEST_ROWS or values.dtype.kind not in "fiu" or np.ptp(values) == 0 or np.ptp(target) == 0:
         return False
     x = (values - values.mean()) / np.ptp(values)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelmosaic._typing import KernelsLike, Settings
 from kernelmosaic.cli.views import Plan
 
 CLASSIFICATION, REGRESSION, ONE_CLASS = "classification", "regression", "one-class"
@@ -119,13 +120,13 @@ def check_method(wishes: FitRequest) -> Method:
     return known
 
 
-def make_estimator(wishes: FitRequest, kernels: Any, plan: Plan, scale: float, Cs: list[float]) -> Any:
+def make_estimator(wishes: FitRequest, kernels: KernelsLike, plan: Plan, scale: float, Cs: list[float]) -> Any:
     """Return the estimator with the first of the Cs; `scale` is the spread of a regression's targets."""
     from kernelmosaic import estimators
 
     family = {REGRESSION: "Regressor", ONE_CLASS: "OneClass", SURVIVAL: "Survival"}.get(wishes.task, "Classifier")
     prefix = {"bilinear": "Bilinear", "discriminant": "Discriminant", "localized": "Localized"}
-    options: dict[str, Any] = {price_name(METHODS[wishes.method], wishes.task): Cs[0], "random_state": wishes.seed}
+    options: Settings = {price_name(METHODS[wishes.method], wishes.task): Cs[0], "random_state": wishes.seed}
     if wishes.task == REGRESSION:
         options["epsilon"] = 0.1 * scale if wishes.epsilon is None else wishes.epsilon
     elif wishes.task == SURVIVAL and wishes.epsilon is not None:

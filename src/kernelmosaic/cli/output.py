@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from kernelmosaic._typing import Estimator, MatrixLike, Settings
+
 #: Weights below this print as zero.
 _NOTHING = 5e-5
 #: Where there is no terminal, seconds between two lines on how far the work is.
@@ -54,22 +56,22 @@ def load_model(path: Path) -> Any:
         return load(path)
 
 
-def core(estimator: Any) -> Any:
+def core(estimator: Estimator) -> Any:
     """Return the kernel learner inside a pipeline or search, or raise if there is none that is fitted."""
-    inner = getattr(estimator, "best_estimator_", estimator)
+    inner: Any = getattr(estimator, "best_estimator_", estimator)
     inner = inner.steps[-1][1] if hasattr(inner, "steps") else inner
     if not hasattr(inner, "kernel_names_"):
         raise ValueError(f"the file holds {type(estimator).__name__}, which is no fitted model of kernelmosaic.")
     return inner
 
 
-def training_of(estimator: Any) -> dict[str, Any]:
+def training_of(estimator: Estimator) -> Settings:
     """Return what `kernelmosaic fit` noted; empty for models made elsewhere."""
     noted = getattr(estimator, "training_", {})
     return noted if isinstance(noted, dict) else {}
 
 
-def kernel_shares(model: Any) -> list[KernelShare]:
+def kernel_shares(model: Estimator) -> list[KernelShare]:
     """Return the kernels with their weights, in the model's order."""
     weights = np.atleast_2d(np.asarray(model.weights_, dtype=np.float64))
     means = weights.mean(axis=0)
@@ -87,7 +89,7 @@ def weight_texts(shares: list[KernelShare]) -> dict[str, str]:
     return {share.name: f"{share.weight:.3g}" if small else f"{share.weight:.4f}" for share in shares}
 
 
-def describe(estimator: Any, path: Path) -> dict[str, Any]:
+def describe(estimator: Estimator, path: Path) -> Settings:
     """Return everything `kernelmosaic inspect` says, as plain numbers, texts, lists and dicts."""
     from kernelmosaic.persistence import info
 
@@ -127,20 +129,20 @@ def describe(estimator: Any, path: Path) -> dict[str, Any]:
     }
 
 
-def class_names(model: Any, training: dict[str, Any]) -> list[Any]:
+def class_names(model: Estimator, training: Settings) -> list[Any]:
     """Return the classes, or the names of the labels of which a row may have several."""
     if training.get("task") == "multi-label":
         return list(training["targets"])
     return [plain(label) for label in getattr(model, "classes_", [])]
 
 
-def training_columns(estimator: Any) -> list[str]:
+def training_columns(estimator: Estimator) -> list[str]:
     """Return the names of the columns the model reads; empty if it never knew them."""
     noted = training_of(estimator).get("columns")
     return list(noted) if noted is not None else [str(name) for name in getattr(estimator, "feature_names_in_", [])]
 
 
-def gate_summary(model: Any, X: Any) -> dict[str, list[float]] | None:
+def gate_summary(model: Estimator, X: MatrixLike) -> dict[str, list[float]] | None:
     """Return, for a localized model, where the middle eighty per cent of each kernel's gates lie; None for others."""
     if not hasattr(model, "gate"):
         return None
@@ -155,7 +157,7 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def lines(found: dict[str, Any]) -> list[tuple[str, str]]:
+def lines(found: Settings) -> list[tuple[str, str]]:
     """Return name and value of what `kernelmosaic inspect` prints; see `describe`."""
     told = [
         ("estimator", found["estimator"]),
@@ -189,7 +191,7 @@ def lines(found: dict[str, Any]) -> list[tuple[str, str]]:
     return told + [("warning", text) for text in found["warnings"]]
 
 
-def _scores(found: dict[str, Any]) -> list[tuple[str, str]]:
+def _scores(found: Settings) -> list[tuple[str, str]]:
     told = []
     if found["score"]:
         score = found["score"]
@@ -200,7 +202,7 @@ def _scores(found: dict[str, Any]) -> list[tuple[str, str]]:
     return told
 
 
-def _columns(found: dict[str, Any]) -> str:
+def _columns(found: Settings) -> str:
     columns = found["columns"]
     return f"{len(columns)}: {some(columns, 8)}" if columns else "none by name"
 

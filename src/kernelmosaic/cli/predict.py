@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, Estimator, MatrixLike, Settings
 from kernelmosaic.cli.joining import Joined, join_tables, keep_rows, located
 from kernelmosaic.cli.output import class_names, core, load_model, plain, say, training_columns, training_of
 from kernelmosaic.cli.views import ROW_COLUMN, Plan, check_row_numbers, extend, n_samples
@@ -32,11 +32,11 @@ class PredictRequest:
 class NewRows:
     """A model, and the rows of a table as it reads them."""
 
-    estimator: Any
-    model: Any
-    training: dict[str, Any]
+    estimator: Estimator
+    model: Estimator
+    training: Settings
     plan: Plan | None
-    raw: Any
+    raw: ArrayOrTensor
     table: Any
     joined: Joined | None = None
 
@@ -89,12 +89,12 @@ class NewRows:
         """The names of labels of which a row may have several; none where it has one class."""
         return list(self.training["targets"]) if self.training.get("task") == "multi-label" else []
 
-    def predict(self) -> NDArray[Any]:
+    def predict(self) -> AnyArray:
         """Return what the model predicts: classes, numbers, labels, or times."""
         found = np.asarray(self.estimator.predict(self.table))
         return np.exp(found) if self.training.get("task") == "survival" else found
 
-    def answers(self, ids: Sequence[str], predicted: NDArray[Any]) -> dict[str, Any]:
+    def answers(self, ids: Sequence[str], predicted: AnyArray) -> Settings:
         """Return the first columns of an output: those carried over, then the predictions."""
         named = {f"prediction[{name}]": predicted[:, j] for j, name in enumerate(self.labels)}
         own = named or {"prediction": predicted}
@@ -164,7 +164,7 @@ def announce(answers: Any, output: Path, what: str) -> None:
     print(f"{what}: {output} ({len(answers)} rows)")
 
 
-def _check_names(joined: Joined, training: dict[str, Any]) -> None:
+def _check_names(joined: Joined, training: Settings) -> None:
     """Refuse the file of a view that the model does not have."""
     files = (training.get("files") or {}).get("views")
     for name, path in joined.files.items():
@@ -176,7 +176,7 @@ def _check_names(joined: Joined, training: dict[str, Any]) -> None:
             )
 
 
-def _check_files(plan: Plan, training: dict[str, Any], raw: Any) -> None:
+def _check_files(plan: Plan, training: Settings, raw: ArrayOrTensor) -> None:
     """Say which view of a file is needed, and how to give it, where its columns are not there."""
     files = training.get("files") or {}
     for name, path in files.get("views", {}).items():
@@ -188,7 +188,7 @@ def _check_files(plan: Plan, training: dict[str, Any], raw: Any) -> None:
             )
 
 
-def _plan_of(training: dict[str, Any]) -> Plan | None:
+def _plan_of(training: Settings) -> Plan | None:
     noted = training.get("plan")
     if noted is None:
         return None
@@ -197,7 +197,7 @@ def _plan_of(training: dict[str, Any]) -> Plan | None:
     return Plan(*kinds, noted["rows"], groups, noted.get("impute", "none"))
 
 
-def _table(estimator: Any, plan: Plan | None, raw: Any, path: Path) -> Any:
+def _table(estimator: Estimator, plan: Plan | None, raw: ArrayOrTensor, path: Path) -> Any:
     """The columns the model reads, checked."""
     from kernelmosaic.tables import read_columns, require
 
@@ -248,7 +248,7 @@ def _truth(rows: NewRows, path: Path) -> Any:
     return labels
 
 
-def _probabilities(rows: NewRows) -> dict[str, Any]:
+def _probabilities(rows: NewRows) -> Settings:
     """The probability of each class, or label."""
     if not hasattr(rows.model, "predict_proba"):
         raise ValueError(
@@ -259,9 +259,9 @@ def _probabilities(rows: NewRows) -> dict[str, Any]:
     return rounded({f"p_{name}": found[:, k] for k, name in enumerate(class_names(rows.model, rows.training))})
 
 
-def _scores(model: Any, X: Any, predicted: Any, labels: Sequence[str]) -> dict[str, Any]:
+def _scores(model: Estimator, X: MatrixLike, predicted: Any, labels: Sequence[str]) -> Settings:
     """Decision values, and each kernel's share of that of the predicted class; of several labels the values alone."""
-    columns: dict[str, Any] = {}
+    columns: Settings = {}
     if hasattr(model, "decision_function"):
         values = np.asarray(model.decision_function(X))
         if values.ndim == 1:
@@ -274,7 +274,7 @@ def _scores(model: Any, X: Any, predicted: Any, labels: Sequence[str]) -> dict[s
     return rounded(columns)
 
 
-def decisions_of(model: Any, X: Any, predicted: Any, labels: bool) -> tuple[list[str], NDArray[Any], NDArray[Any]]:
+def decisions_of(model: Estimator, X: MatrixLike, predicted: Any, labels: bool) -> tuple[list[str], AnyArray, AnyArray]:
     """Return the kernels in use, what each adds to the decision on every row, and the constant added to that.
 
     Of several classes, the decision is that of the predicted one; of labels there is one each, along the last axis.
@@ -289,6 +289,6 @@ def decisions_of(model: Any, X: Any, predicted: Any, labels: bool) -> tuple[list
     return [name for m, name in enumerate(model.kernel_names_) if used[m]], terms[:, used], constants
 
 
-def rounded(columns: dict[str, Any]) -> dict[str, Any]:
+def rounded(columns: Settings) -> Settings:
     # Digits beyond these are the solver's tolerance, not knowledge.
     return {name: [float(f"{value:.8g}") for value in values] for name, values in columns.items()}

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from kernelmosaic._typing import Estimator, Settings, TargetLike
 from kernelmosaic.cli.methods import CLASSIFICATION, ONE_CLASS, FitRequest, Method, price_name
 from kernelmosaic.cli.output import KernelShare, class_names, kernel_shares, some, weight_texts
 from kernelmosaic.reports import Page, Table
@@ -71,7 +72,7 @@ class Facts:
     seconds: float
 
     @classmethod
-    def of(cls, trained: Any, wishes: FitRequest, material: Any, y: Any, test: float | None) -> Self:
+    def of(cls, trained: Estimator, wishes: FitRequest, material: Any, y: TargetLike, test: float | None) -> Self:
         """Gather them."""
         model, best = trained.pipeline.named_steps["model"], trained.best
         score = None if best is None else best.mean
@@ -99,7 +100,7 @@ class Facts:
             seconds=trained.seconds,
         )
 
-    def score_entry(self) -> dict[str, Any] | None:
+    def score_entry(self) -> Settings | None:
         """Return the score as it is kept in the model."""
         if self.score is None:
             return None
@@ -111,7 +112,7 @@ class Facts:
             "baseline": self.baseline,
         }
 
-    def test_entry(self) -> dict[str, Any] | None:
+    def test_entry(self) -> Settings | None:
         """Return the score on held-out rows as it is kept in the model."""
         return None if self.test is None else {"name": SCORES[self.task], "value": self.test}
 
@@ -150,12 +151,12 @@ def lines(facts: Facts, method: Method) -> list[tuple[str, str]]:
     return found
 
 
-def shares(trained: Any) -> list[KernelShare]:
+def shares(trained: Estimator) -> list[KernelShare]:
     """Return the kernels of the fitted model with their weights."""
     return kernel_shares(trained.pipeline.named_steps["model"])
 
 
-def cautions(facts: Facts, trained: Any) -> list[str]:
+def cautions(facts: Facts, trained: Estimator) -> list[str]:
     """Return what the user should not overlook, a line each."""
     found = []
     if len(facts.Cs) > 2 and facts.price in (facts.Cs[0], facts.Cs[-1]):
@@ -177,7 +178,7 @@ def cautions(facts: Facts, trained: Any) -> list[str]:
     return found
 
 
-def write_fit_report(trained: Any, facts: Facts, request: Any, method: Method, y: Any) -> None:
+def write_fit_report(trained: Estimator, facts: Facts, request: Any, method: Method, y: TargetLike) -> None:
     """Write the page; the pictures are there when matplotlib is."""
     draws = find_spec("matplotlib") is not None
     model = trained.pipeline.named_steps["model"]
@@ -202,7 +203,7 @@ def write_fit_report(trained: Any, facts: Facts, request: Any, method: Method, y
     page.write(request.report)
 
 
-def _add_views(page: Page, training: dict[str, Any]) -> None:
+def _add_views(page: Page, training: Settings) -> None:
     files, lacking = training["files"], training["lacking"]
     if not training["views"]:
         return
@@ -214,7 +215,7 @@ def _add_views(page: Page, training: dict[str, Any]) -> None:
     page.table(Table(caption, ("view", "file", "columns", "lacked by"), rows, searchable=len(rows) > 12))
 
 
-def _add_weights(page: Page, trained: Any, draws: bool) -> None:
+def _add_weights(page: Page, trained: Estimator, draws: bool) -> None:
     page.heading("Which kernels count")
     model, gates = trained.pipeline.named_steps["model"], trained.pipeline.training_["gates"]
     found = sorted(shares(trained), key=lambda share: -share.share)
@@ -242,7 +243,7 @@ def _add_weights(page: Page, trained: Any, draws: bool) -> None:
     page.table(Table(caption, head, rows, searchable=len(rows) > 12))
 
 
-def _add_curve(page: Page, trained: Any, facts: Facts, method: Method, draws: bool) -> None:
+def _add_curve(page: Page, trained: Estimator, facts: Facts, method: Method, draws: bool) -> None:
     if not trained.curve:
         return
     name, score = price_name(method, facts.task), SCORES[facts.task]
@@ -278,7 +279,7 @@ def _add_curve(page: Page, trained: Any, facts: Facts, method: Method, draws: bo
         page.table(Table("Penalties found; above 1 a kernel is made dearer.", ("kernel", "penalty"), rows))
 
 
-def _draw_curve(trained: Any, facts: Facts, name: str) -> Any:
+def _draw_curve(trained: Estimator, facts: Facts, name: str) -> Any:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4, 3.6), layout="constrained")
@@ -294,7 +295,7 @@ def _draw_curve(trained: Any, facts: Facts, name: str) -> Any:
     return figure
 
 
-def _add_answers(page: Page, trained: Any, facts: Facts, y: Any, draws: bool) -> None:
+def _add_answers(page: Page, trained: Estimator, facts: Facts, y: TargetLike, draws: bool) -> None:
     best = trained.best
     if best is None or facts.task in ("one-class", "survival"):
         return
@@ -332,7 +333,7 @@ def _add_answers(page: Page, trained: Any, facts: Facts, y: Any, draws: bool) ->
     page.table(Table("Held-out rows of each class (down) by the class they were given (across).", head, rows))
 
 
-def _draw_residuals(y: Any, predictions: Any) -> Any:
+def _draw_residuals(y: TargetLike, predictions: Any) -> Any:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4.6, 4.2), layout="constrained")
@@ -344,7 +345,7 @@ def _draw_residuals(y: Any, predictions: Any) -> Any:
     return figure
 
 
-def _add_convergence(page: Page, model: Any, draws: bool) -> None:
+def _add_convergence(page: Page, model: Estimator, draws: bool) -> None:
     page.heading("Is it the optimum?")
     page.paragraph(
         f"The certified relative duality gap is {model.duality_gap_:.1e}, after {model.n_iter_} iterations: the "
@@ -366,7 +367,7 @@ def _add_display(page: Page, display: Any, alt: str, caption: str) -> None:
     plt.close(display.figure_)
 
 
-def _add_advice(page: Page, facts: Facts, request: Any, files: dict[str, Any]) -> None:
+def _add_advice(page: Page, facts: Facts, request: Any, files: Settings) -> None:
     page.heading("What to do next")
     views = "".join(f" --view {name}=NEW_{name}.csv" for name in files["views"])
     joined = f" --on {files['on']}{views} --id {files['on']}" if files["on"] else ""

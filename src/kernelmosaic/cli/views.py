@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import ArrayOrTensor, Estimator
 from kernelmosaic.files import existing_file
 from kernelmosaic.kernels import (
     Correlation,
@@ -451,7 +452,7 @@ class Plan:
             steps.append(("rows", "passthrough", [self.rows]))
         return ColumnTransformer(steps)
 
-    def table(self, raw: Any, where: Any) -> Any:
+    def table(self, raw: ArrayOrTensor, where: Any) -> Any:
         """Return the columns of a raw table that the pipeline reads, checked, as numbers and texts."""
         from kernelmosaic.tables import read_columns, require
 
@@ -460,7 +461,7 @@ class Plan:
         filled = () if self.impute == "none" else {*self.numbers, *self.categories} - {*self.texts}
         return read_columns(raw, numbers, [*self.categories, *self.texts], where, self.groups, filled)
 
-    def empty_rows(self, raw: Any) -> NDArray[np.intp]:
+    def empty_rows(self, raw: ArrayOrTensor) -> NDArray[np.intp]:
         """Return the places of the rows of a raw table that have nothing to be read: they lack every view."""
         names = [name for name in (*self.numbers, *self.categories, *self.texts) if name in raw.columns]
         if self.rows is not None or not names:
@@ -471,7 +472,7 @@ class Plan:
 def make_plan(
     views: Sequence[View],
     kinds: Mapping[str, str],
-    raw: Any,
+    raw: ArrayOrTensor,
     rows: str | None,
     where: Any,
     named: bool = True,
@@ -596,12 +597,12 @@ def read_named_matrix(text: str) -> tuple[str, Path, Any]:
         raise ValueError(f"--kernel {text}: {error}") from None
 
 
-def n_samples(model: Any) -> int:
+def n_samples(model: Estimator) -> int:
     """Return how many samples the matrices given to a model number; 0 if it has none."""
     return max((len(kernel.K) for _, kernel, *_ in model.kernels if isinstance(kernel, Precomputed)), default=0)
 
 
-def extend(model: Any, given: Sequence[str], n_rows: int, plan: Plan | None) -> NDArray[np.intp]:
+def extend(model: Estimator, given: Sequence[str], n_rows: int, plan: Plan | None) -> NDArray[np.intp]:
     """Join blocks written as ``name=FILE`` to the matrices of a fitted model; return the new rows' numbers."""
     needed = {name: kernel for name, kernel, *_ in model.kernels if isinstance(kernel, Precomputed)}
     if plan is None or not needed:
@@ -624,7 +625,7 @@ def extend(model: Any, given: Sequence[str], n_rows: int, plan: Plan | None) -> 
     return np.arange(start, start + n_rows)
 
 
-def _checked(block: Any, text: str, n_rows: int, n_training: int) -> Any:
+def _checked(block: ArrayOrTensor, text: str, n_rows: int, n_training: int) -> Any:
     if block.shape != (n_rows, n_training):
         raise ValueError(
             f"--kernel {text}: the matrix is {block.shape[0]} × {block.shape[1]}, but {n_rows} new rows by "
@@ -636,7 +637,7 @@ def _checked(block: Any, text: str, n_rows: int, n_training: int) -> Any:
     return block
 
 
-def _fitted(model: Any) -> Iterator[tuple[str, Precomputed]]:
+def _fitted(model: Estimator) -> Iterator[tuple[str, Precomputed]]:
     """The fitted copies of given kernels, by which predictions are made, by name."""
     for expansion in {id(e): e for e in [model._expansion, *getattr(model, "_expansions", [])]}.values():
         for fitted_kernel in expansion.kernel_set.fitted:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
 
 import numpy as np
 from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 from sklearn.utils import check_array, check_random_state
+
+from kernelmosaic._typing import MatrixLike
 
 
 def check_count(name: str, value: object, minimum: int = 1) -> int:
@@ -174,7 +175,7 @@ class BayesRule:
         return float(total * step**2)
 
 
-def _check_plane(X: Any) -> Array:
+def _check_plane(X: MatrixLike) -> Array:
     X = check_array(X, dtype=np.float64, input_name="X")
     if X.shape[1] != 2:
         raise ValueError(f"X has {X.shape[1]} columns: the mixtures live in the plane, give 2.")

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from sklearn.utils import Bunch
 
+from kernelmosaic._typing import AnyArray
 from kernelmosaic.datasets.derived import render_pen
 from kernelmosaic.datasets.entries import DataSet, find
 from kernelmosaic.datasets.sources import Arrays, Obtained, obtain
@@ -124,7 +125,7 @@ def load(
     return (found.data, found.target) if return_X_y else found
 
 
-def join_views(views: Mapping[str, NDArray[Any]]) -> tuple[NDArray[Any], dict[str, NDArray[np.intp]]]:
+def join_views(views: Mapping[str, AnyArray]) -> tuple[AnyArray, dict[str, NDArray[np.intp]]]:
     """Set views side by side; return the matrix and the columns each view has in it.
 
     Parameters
@@ -194,7 +195,7 @@ def _data(arrays: Arrays, dtype: DTypeLike | None) -> Any:
     return np.split(arrays["points"], arrays["offsets"][1:-1])
 
 
-def _numbers(values: NDArray[Any], dtype: DTypeLike | None) -> NDArray[Any]:
+def _numbers(values: AnyArray, dtype: DTypeLike | None) -> AnyArray:
     return values if dtype is None else values.astype(dtype)
 
 
@@ -212,7 +213,7 @@ def _describe(entry: DataSet, obtained: Obtained) -> str:
 
 def _pendigits_views(
     dynamic: Bunch, data_home: str | os.PathLike[str] | None, dtype: DTypeLike | None
-) -> dict[str, NDArray[Any]]:
+) -> dict[str, AnyArray]:
     """Return the coordinates and, if the traces are at hand and in the same order, bitmaps drawn from them."""
     views = {"dyn": dynamic.data}
     try:

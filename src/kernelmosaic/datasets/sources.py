@@ -17,8 +17,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelmosaic._typing import AnyArray, TargetLike
 from kernelmosaic.datasets.entries import DataSet
 from kernelmosaic.files import write_bytes
 
@@ -28,7 +28,7 @@ from kernelmosaic.files import write_bytes
 VARIABLE = "KERNELMOSAIC_DATA"
 
 #: The arrays of one set, named as in its npz file.
-Arrays = dict[str, NDArray[Any]]
+Arrays = dict[str, AnyArray]
 
 _DAMAGED = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile)
 
@@ -235,7 +235,7 @@ def _fetch(entry: DataSet, number: int) -> Any:
         return fetch_openml(data_id=number, target_column=target, as_frame=False, parser="liac-arff", cache=False)
 
 
-def _values(copy: Any) -> NDArray[Any]:
+def _values(copy: Any) -> AnyArray:
     """Return the features: numbers, or text where the columns are letters. Categories come as their positions."""
     data = copy.data.toarray() if hasattr(copy.data, "toarray") else np.asarray(copy.data)
     categories = getattr(copy, "categories", None) or {}
@@ -249,7 +249,7 @@ def _values(copy: Any) -> NDArray[Any]:
         return np.column_stack([np.asarray(column, dtype=str) for column in columns])
 
 
-def _labels(entry: DataSet, target: Any) -> NDArray[Any]:
+def _labels(entry: DataSet, target: TargetLike) -> AnyArray:
     mapping = dict(entry.openml_labels) or {text: int(label) for label, text in entry.label_names.items()}
     given = [str(int(value)) if isinstance(value, float | np.floating) else str(value) for value in target]
     if unknown := sorted(set(given) - set(mapping)):

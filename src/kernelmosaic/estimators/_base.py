@@ -20,6 +20,16 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from kernelmosaic._typing import (
+    AnyArray,
+    ArrayOrTensor,
+    Estimator,
+    KernelsLike,
+    MatrixLike,
+    SampleWeight,
+    Settings,
+    TargetLike,
+)
 from kernelmosaic.backend import map_threads, require_device, tensor_device, to_host
 from kernelmosaic.estimators._calibration import Calibration
 from kernelmosaic.estimators._cross_fitting import CrossFit
@@ -57,7 +67,7 @@ _SHOWN = 4
 class KernelListMixin(BaseEstimator):
     """Reach into the list of kernels by their names, and print it as it was written."""
 
-    kernels: Any
+    kernels: KernelsLike
 
     @staticmethod
     def _default_kernels() -> list[Kernel]:
@@ -67,9 +77,9 @@ class KernelListMixin(BaseEstimator):
     def _read_kernels(self) -> list[Entry]:
         return read_kernels(self.kernels, self._default_kernels)
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
+    def get_params(self, deep: bool = True) -> Settings:
         """Return the parameters; if deep, also the kernels, ``kernels__name``, and theirs, ``kernels__name__width``."""
-        params: dict[str, Any] = super().get_params(deep=False)
+        params: Settings = super().get_params(deep=False)
         if deep:
             for entry in self._entries():
                 params[f"kernels__{entry.name}"] = entry.kernel
@@ -87,7 +97,7 @@ class KernelListMixin(BaseEstimator):
             self._set_kernels(nested)
         return self
 
-    def _set_kernels(self, nested: dict[str, Any]) -> None:
+    def _set_kernels(self, nested: Settings) -> None:
         entries = self._read_kernels()
         known = {entry.name: entry for entry in entries}
         # A kernel is replaced before its own parameters are set, as in scikit-learn.
@@ -139,7 +149,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
 
     # What parameters stand for where a subclass does not list them. Without `missing`, samples must have all views.
     missing: Any = None
-    weights: Any = None
+    weights: ArrayOrTensor = None
     l1_ratio: Any = 0.5
     n_jobs: Any = None
     # Of the Gram matrices; None leaves it to their number.
@@ -152,7 +162,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
     # Gates count their start as iteration zero.
     _first_iteration = 1
     # What samples the last fit took, which is what predictions take, and the scale it put them on.
-    _rules: dict[str, Any]
+    _rules: Settings
     _standardizer: Standardizer | None = None
     # Along which parameter a search goes; None where there is no such parameter.
     _path_rule: ClassVar[PathRule | None] = None
@@ -160,7 +170,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
     # What a subclass names -----------------------------------------------------------------------------------------
 
     @abstractmethod
-    def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Machine]:
+    def _machines(self, y: TargetLike, weight: NDArray[np.float64]) -> list[Machine]:
         """Return one machine per output, for the targets and weights of distinct samples."""
 
     # Fitting -------------------------------------------------------------------------------------------------------
@@ -315,18 +325,18 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
 
     # Samples in ----------------------------------------------------------------------------------------------------
 
-    def _validated(self, X: Any, y: Any, sample_weight: Any) -> FitInput:
+    def _validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
         """Return a training set as `fit` takes it, or raise saying what is wrong."""
         return self._read_input(X, y, sample_weight=sample_weight)
 
-    def _read_input(self, X: Any, *y: Any, sample_weight: Any = None, **checks: Any) -> FitInput:
+    def _read_input(self, X: MatrixLike, *y: TargetLike, sample_weight: SampleWeight = None, **checks: Any) -> FitInput:
         """Return a training set with targets of any kind, or without."""
         device = tensor_device(X) if self.device is None else str(require_device(self.device))
         found = self._validate(X, *y, reset=True, **checks)
         checked, target = found if y else (found, None)
         return FitInput(checked, target, self._sample_weight(sample_weight, checked), to_host(X), device)
 
-    def _validate(self, X: Any, *y: Any, reset: bool, **checks: Any) -> Any:
+    def _validate(self, X: MatrixLike, *y: TargetLike, reset: bool, **checks: Any) -> Any:
         """Check samples as scikit-learn does; (X, y) if y is given, be it None, else X."""
         if reset:
             self._rules, self._standardizer = self._input_rules(), None
@@ -342,7 +352,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
                     f"X is sparse, which kernel {dense!r} does not read: give X.toarray(), or kernels that do, such as "
                     "Linear, Polynomial and Gaussian."
                 )
-            form: dict[str, Any] = {
+            form: Settings = {
                 "accept_sparse": "csr" if dense is None else False,
                 "dtype": (np.float64, np.float32),
             }
@@ -359,7 +369,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
             _refuse_gaps(found[0] if y else found, rules["approximation"])
         return found if self._standardizer is None else self._standardizer(found)
 
-    def _input_rules(self) -> dict[str, Any]:
+    def _input_rules(self) -> Settings:
         """What samples may be, by the parameters as they are now: what the kernels read, and whether in features."""
         entries = self._read_kernels()
         if not self._takes_subsets and any(isinstance(entry.kernel, Subsets) for entry in entries):
@@ -380,7 +390,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
             "views": self.missing is not None and not any(isinstance(entry.kernel, Subsets) for entry in entries),
         }
 
-    def _sample_weight(self, sample_weight: Any, X: Any) -> NDArray[np.float64] | None:
+    def _sample_weight(self, sample_weight: SampleWeight, X: MatrixLike) -> NDArray[np.float64] | None:
         if sample_weight is None:
             return None
         sample_weight = to_host(sample_weight)
@@ -396,20 +406,20 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
 
     # Predictions out -----------------------------------------------------------------------------------------------
 
-    def _outputs(self, X: Any) -> NDArray[np.float64]:
+    def _outputs(self, X: MatrixLike) -> NDArray[np.float64]:
         check_is_fitted(self)
         return self._outputs_of(self._validate(X, reset=False))
 
-    def _outputs_of(self, X: Any) -> NDArray[np.float64]:
+    def _outputs_of(self, X: MatrixLike) -> NDArray[np.float64]:
         """Return the outputs for validated samples, of shape (n_samples, outputs)."""
         values: NDArray[np.float64] = self._expansion.values(X) + self.intercept_
         return values
 
     @abstractmethod
-    def _predictions(self, outputs: NDArray[np.float64]) -> NDArray[Any]:
+    def _predictions(self, outputs: NDArray[np.float64]) -> AnyArray:
         """Return what outputs of shape (n_samples, outputs) predict."""
 
-    def contributions(self, X: Any) -> NDArray[np.float64]:
+    def contributions(self, X: MatrixLike) -> NDArray[np.float64]:
         """Return each kernel's share of the decision.
 
         Parameters
@@ -428,7 +438,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         terms: NDArray[np.float64] = self._expansion.terms(X)
         return terms[:, :, 0] if terms.shape[2] == 1 else terms
 
-    def kernel_matrix(self, X: Any, Y: Any = None) -> NDArray[np.float64]:
+    def kernel_matrix(self, X: MatrixLike, Y: MatrixLike = None) -> NDArray[np.float64]:
         """Return the combined kernel between X and Y.
 
         Parameters
@@ -471,7 +481,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         return tags
 
 
-def _has_probabilities(estimator: Any) -> bool:
+def _has_probabilities(estimator: Estimator) -> bool:
     """Whether a classifier knows probabilities, or raise an AttributeError that says how to get them."""
     if estimator.calibration is None and not estimator._knows_probabilities:
         name = type(estimator).__name__
@@ -486,16 +496,16 @@ def _has_probabilities(estimator: Any) -> bool:
 class BaseMKLClassifier(ClassifierMixin, BaseMKL):
     """What classifiers share: the classes, and the one with the largest output."""
 
-    classes_: NDArray[Any]
+    classes_: AnyArray
     # How decision values become probabilities: the parameter, and what was fitted; whether it needs no parameter.
     calibration: Any = None
     _calibration: Calibration | None = None
     _knows_probabilities = False
 
-    def _find_classes(self, y: NDArray[Any], weight: NDArray[np.float64] | None = None) -> NDArray[Any]:
+    def _find_classes(self, y: AnyArray, weight: NDArray[np.float64] | None = None) -> AnyArray:
         """Return the classes of the samples that count, in order, or raise if y holds no classes or a single one."""
         check_classification_targets(y)
-        classes: NDArray[Any] = np.unique(y if weight is None else y[weight > 0])
+        classes: AnyArray = np.unique(y if weight is None else y[weight > 0])
         if len(classes) < 2:
             raise ValueError(
                 f"y holds one class only, {classes.tolist()}: {type(self).__name__} needs at least two classes."
@@ -512,26 +522,26 @@ class BaseMKLClassifier(ClassifierMixin, BaseMKL):
         self._calibration = crossed.calibration()
         return self
 
-    def _class_factors(self, y: Any, weight: NDArray[np.float64], classes: NDArray[Any]) -> NDArray[np.float64]:
+    def _class_factors(self, y: TargetLike, weight: NDArray[np.float64], classes: AnyArray) -> NDArray[np.float64]:
         """Return the factor of C that `class_weight` gives each sample; ones where there is no such parameter."""
         return np.ones(len(y))
 
-    def _count_support(self, y: Any) -> None:
+    def _count_support(self, y: TargetLike) -> None:
         labels = np.searchsorted(self.classes_, np.asarray(y)[self.support_])
         self.n_support_ = np.bincount(labels, minlength=len(self.classes_))
 
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
+    def decision_function(self, X: MatrixLike) -> NDArray[np.float64]:
         """Return one output per class; for two classes a single one of shape (n_samples,), positive for the second."""
         outputs = self._outputs(X)
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: MatrixLike) -> NDArray[np.float64]:
         """Return the probabilities of the classes, in the order of `classes_`, of shape (n_samples, classes)."""
         return self._probabilities(self.decision_function(X))
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
-    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_log_proba(self, X: MatrixLike) -> NDArray[np.float64]:
         """Return the logarithms of the probabilities of the classes, of shape (n_samples, classes)."""
         return np.asarray(np.log(self.predict_proba(X)))
 
@@ -543,16 +553,16 @@ class BaseMKLClassifier(ClassifierMixin, BaseMKL):
             )
         return self._calibration.probabilities(outputs)
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: MatrixLike) -> AnyArray:
         """Return the class of each sample."""
         return self._predictions(self._outputs(X))
 
-    def _predictions(self, outputs: NDArray[np.float64]) -> NDArray[Any]:
+    def _predictions(self, outputs: NDArray[np.float64]) -> AnyArray:
         one = outputs.shape[1] == 1
         return np.asarray(self.classes_[(outputs[:, 0] > 0).astype(int) if one else outputs.argmax(axis=1)])
 
 
-def _refuse_gaps(X: Any, approximation: str) -> None:
+def _refuse_gaps(X: MatrixLike, approximation: str) -> None:
     """Raise if samples lack something where kernels are features."""
     if not issparse(X) and X.dtype.kind == "f" and np.isnan(X.sum()) and np.isnan(X).any():
         raise ValueError(
@@ -561,7 +571,7 @@ def _refuse_gaps(X: Any, approximation: str) -> None:
         )
 
 
-def _as_column(X: Any) -> Any:
+def _as_column(X: MatrixLike) -> Any:
     """Row numbers and strings may come as a plain list: one column then."""
     if hasattr(X, "shape") and len(X.shape) != 1:
         return X
@@ -569,7 +579,7 @@ def _as_column(X: Any) -> Any:
     return X.reshape(-1, 1) if X.ndim == 1 else X
 
 
-def _call(estimator: Any, arguments: dict[str, str]) -> str:
+def _call(estimator: Estimator, arguments: dict[str, str]) -> str:
     return f"{type(estimator).__name__}({', '.join(f'{key}={text}' for key, text in arguments.items())})"
 
 

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
+from kernelmosaic._typing import SampleWeight
+
 Array = NDArray[np.float64]
 
 #: What there is to choose from.
@@ -57,7 +59,9 @@ class Calibration:
     labels: tuple[Calibration, ...] = ()
 
     @classmethod
-    def fit(cls, outputs: Array, labels: NDArray[np.intp], n_classes: int, weight: Any, method: str) -> Calibration:
+    def fit(
+        cls, outputs: Array, labels: NDArray[np.intp], n_classes: int, weight: SampleWeight, method: str
+    ) -> Calibration:
         """Fit to decision values of held-out samples.
 
         Parameters

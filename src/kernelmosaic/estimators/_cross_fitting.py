@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from kernelmosaic._typing import AnyArray, Estimator
 from kernelmosaic.estimators._calibration import Calibration, check_calibration
 from kernelmosaic.estimators._input import FitInput
 from kernelmosaic.estimators._path import calibration_of, follow_paths
@@ -37,7 +37,7 @@ class CrossFit:
         The classes.
     """
 
-    def __init__(self, model: Any, given: FitInput, classes: NDArray[Any]) -> None:
+    def __init__(self, model: Estimator, given: FitInput, classes: AnyArray) -> None:
         # Loads a good part of scikit-learn, which fits without probabilities do without.
         from sklearn.model_selection import StratifiedKFold
 

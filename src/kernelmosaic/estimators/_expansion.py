@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import MatrixLike
 from kernelmosaic.backend import default_budget, format_bytes, has_device, row_strips
 from kernelmosaic.gram import KernelSet, Views, take_rows
 from kernelmosaic.gram.feature_maps import FeatureMaps
@@ -49,11 +50,11 @@ class SupportSums:
         """Return with how many support samples each kernel is evaluated."""
         return [len(self._columns(k)) for k in range(len(self.kernel_set))]
 
-    def views_of(self, X: Any) -> Views:
+    def views_of(self, X: MatrixLike) -> Views:
         """Return samples as the kernels see them."""
         return self.kernel_set.views(X)
 
-    def strips(self, X: Any, device: str | None) -> Iterator[tuple[slice, Views]]:
+    def strips(self, X: MatrixLike, device: str | None) -> Iterator[tuple[slice, Views]]:
         """Yield (rows, these samples as the kernels see them)."""
         if len(self.kernel_set) == 0 or self.beta.shape[-1] == 0:
             return
@@ -78,7 +79,7 @@ class SupportSums:
                 left, right = (self.kernel_set.select_views(views, group) for views in (strip, support))
                 yield from _joined(support_products(chosen, left, right, beta, device), group)
 
-    def pairs(self, X: Any, Y: Any) -> Iterator[tuple[slice, slice, int, Array]]:
+    def pairs(self, X: MatrixLike, Y: MatrixLike) -> Iterator[tuple[slice, slice, int, Array]]:
         """Yield (rows of X, rows of Y, k, kernel k between them)."""
         left = self.views_of(X)
         right = left if Y is X else self.views_of(Y)
@@ -114,7 +115,7 @@ class FeatureSums:
         """Return the number of features per kernel."""
         return [len(one) for one in self.w]
 
-    def strips(self, X: Any, device: str | None = None) -> Iterator[tuple[slice, Views]]:
+    def strips(self, X: MatrixLike, device: str | None = None) -> Iterator[tuple[slice, Views]]:
         """Yield (rows, these samples)."""
         rows = open_rows(X)
         most = (_BLOCK_BYTES if device is None else _DEVICE_BYTES)["features"]
@@ -131,7 +132,7 @@ class FeatureSums:
         chosen, w = self.kernel_set.select(kernels), [self.w[k] for k in kernels]
         yield from _joined(feature_products(chosen, open_rows(strip[0]), w, device), kernels)
 
-    def pairs(self, X: Any, Y: Any) -> Iterator[tuple[slice, slice, int, Array]]:
+    def pairs(self, X: MatrixLike, Y: MatrixLike) -> Iterator[tuple[slice, slice, int, Array]]:
         """Yield (rows of X, rows of Y, k, kernel k between them)."""
         for rows, (left,) in self.strips(X):
             for k, Z in self.kernel_set.blocks(left, range(len(self.w))):
@@ -180,14 +181,14 @@ class Expansion:
         """The numbers, among all P, of the kernels that predictions need."""
         return self.kept[np.array(self.sums.sizes(), dtype=np.intp) > 0]
 
-    def values(self, X: Any, gates: Array | None = None) -> Array:
+    def values(self, X: MatrixLike, gates: Array | None = None) -> Array:
         """Return the outputs without their intercepts, of shape (n, outputs)."""
         out = np.zeros((open_rows(X).shape[0], len(self.eta)))
         for rows, _, values in self._shares(X, gates):
             out[rows] += values
         return out
 
-    def terms(self, X: Any, gates: Array | None = None) -> Array:
+    def terms(self, X: MatrixLike, gates: Array | None = None) -> Array:
         """Return each kernel's share of the outputs, of shape (n, P, outputs)."""
         needed = 8 * open_rows(X).shape[0] * self.n_kernels * len(self.eta)
         if needed > default_budget():
@@ -200,7 +201,9 @@ class Expansion:
             out[rows, m] = values
         return out
 
-    def combined(self, X: Any, Y: Any, left_gates: Array | None = None, right_gates: Array | None = None) -> Array:
+    def combined(
+        self, X: MatrixLike, Y: MatrixLike, left_gates: Array | None = None, right_gates: Array | None = None
+    ) -> Array:
         """Return Σ_m g_cm(x) η_cm k_m(x, z) g_cm(z) between X and Y, of shape (outputs or 1, len(X), len(Y))."""
         eta = self.eta if left_gates is None else self.eta[: len(left_gates)]
         out = np.zeros((len(eta), open_rows(X).shape[0], open_rows(Y).shape[0]))
@@ -219,7 +222,7 @@ class Expansion:
         counts = zip(self.kept, self.sums.sizes(), strict=True)
         return sum(len(self._rows(everyone, gates, m)) * size for m, size in counts)
 
-    def _shares(self, X: Any, gates: Array | None) -> Iterator[tuple[Any, int, Array]]:
+    def _shares(self, X: MatrixLike, gates: Array | None) -> Iterator[tuple[Any, int, Array]]:
         """Yield (rows, m, what kernel m adds to the outputs there), m among all P."""
         device = self.device if has_device(self.device) else None
         for strip, samples in self.sums.strips(X, device):
@@ -257,7 +260,7 @@ class PartialSums(SupportSums):
     missing: MissingViews
     kept: NDArray[np.intp]
 
-    def views_of(self, X: Any) -> Views:
+    def views_of(self, X: MatrixLike) -> Views:
         present = self.missing.present_in(X)
         return [self.missing.views_of(X, present)[m] for m in self.kept]
 
@@ -278,7 +281,9 @@ class PartialExpansion(Expansion):
     sums: PartialSums
     shared: list[Array] = field(default_factory=list)
 
-    def combined(self, X: Any, Y: Any, left_gates: Array | None = None, right_gates: Array | None = None) -> Array:
+    def combined(
+        self, X: MatrixLike, Y: MatrixLike, left_gates: Array | None = None, right_gates: Array | None = None
+    ) -> Array:
         missing = self.sums.missing
         if all(missing.present_in(one) is None for one in (X, Y)):
             return super().combined(X, Y)
@@ -287,7 +292,7 @@ class PartialExpansion(Expansion):
             out += self.eta[:, int(np.searchsorted(self.kept, m)), np.newaxis, np.newaxis] * K
         return out
 
-    def _shares(self, X: Any, gates: Array | None) -> Iterator[tuple[Any, int, Array]]:
+    def _shares(self, X: MatrixLike, gates: Array | None) -> Iterator[tuple[Any, int, Array]]:
         missing = self.sums.missing
         present = missing.present_in(X)
         if present is None:

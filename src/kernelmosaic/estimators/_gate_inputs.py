@@ -12,6 +12,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
+from kernelmosaic._typing import MatrixLike, Seed
 from kernelmosaic.backend import row_strips
 from kernelmosaic.gram.row_blocks import RowSource
 from kernelmosaic.kernels.base import Kernel
@@ -48,7 +49,7 @@ class KernelSpace:
     """
 
     kernel: Kernel
-    samples: Any
+    samples: MatrixLike
     directions: Array
     means: Array
     share: Array
@@ -104,12 +105,12 @@ class GateInputs:
     @classmethod
     def fit(
         cls,
-        X: Any,
+        X: MatrixLike,
         table: Any,
         columns: Any,
         kernel: Kernel | None,
         weight: Array,
-        random_state: Any = None,
+        random_state: Seed = None,
         standardize: bool = True,
         space_rows: int = SPACE_ROWS,
         strip_bytes: int = STRIP_BYTES,
@@ -142,7 +143,7 @@ class GateInputs:
         flat = spread <= 1e-12 * np.maximum(np.abs(mean), 1e-300)
         return cls(spec.columns, None, mean, np.where(flat, 1.0, spread))
 
-    def __call__(self, X: Any, strip_bytes: int = STRIP_BYTES) -> Array:
+    def __call__(self, X: MatrixLike, strip_bytes: int = STRIP_BYTES) -> Array:
         """Return the standardised inputs, of shape (n, n_features)."""
         if self.blind:
             return np.zeros((X.shape[0], 0))
@@ -150,7 +151,7 @@ class GateInputs:
         return np.concatenate([(read(view) - self.mean) / self.scale for view in _views(X, self.columns, strip_bytes)])
 
 
-def _views(X: Any, columns: NDArray[np.intp] | None, strip_bytes: int) -> Iterator[Any]:
+def _views(X: MatrixLike, columns: NDArray[np.intp] | None, strip_bytes: int) -> Iterator[Any]:
     """Yield the columns that gates read, a strip of samples at a time where those need not be in memory."""
     if not isinstance(X, RowSource):
         yield take_columns(X, columns)
@@ -159,7 +160,7 @@ def _views(X: Any, columns: NDArray[np.intp] | None, strip_bytes: int) -> Iterat
         yield take_columns(X.take(strip), columns)
 
 
-def _some(X: Any, weight: Array, random_state: Any, most: int) -> tuple[Any, Array]:
+def _some(X: MatrixLike, weight: Array, random_state: Seed, most: int) -> tuple[Any, Array]:
     """Return the samples to learn a kernel's space from, with their weights."""
     if not isinstance(X, RowSource):
         return X, weight

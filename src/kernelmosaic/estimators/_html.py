@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from kernelmosaic._typing import Estimator
+
 #: Kernels and classes shown at most; of more, the heaviest kernels, and the mean over the classes.
 _MOST_KERNELS = 30
 _MOST_CLASSES = 12
@@ -52,7 +54,7 @@ class FittedSummaryMixin(BaseEstimator):
             return bundle
 
 
-def summary_html(model: Any) -> str:
+def summary_html(model: Estimator) -> str:
     """Return facts and weights of a fitted estimator as HTML without scripts; nothing for an unfitted one."""
     certificate = "elbo_" if hasattr(model, "elbo_") else "duality_gap_"
     if not all(hasattr(model, name) for name in ("weights_", "kernel_names_", certificate, "history_")):
@@ -60,7 +62,7 @@ def summary_html(model: Any) -> str:
     return f'<div class="km-summary">{_STYLE}{_facts(model)}{_weights(model)}</div>'
 
 
-def _facts(model: Any) -> str:
+def _facts(model: Estimator) -> str:
     if hasattr(model, "elbo_"):
         return _table([("evidence lower bound", f"{model.elbo_:.6g}"), ("iterations", f"{model.n_iter_}")])
     gap = f"{model.duality_gap_:.2g}"
@@ -84,7 +86,7 @@ def _table(rows: list[tuple[str, str]]) -> str:
     return f"<table>{cells}</table>"
 
 
-def _weights(model: Any) -> str:
+def _weights(model: Estimator) -> str:
     weights = np.asarray(model.weights_, dtype=np.float64)
     names = model.kernel_names_
     title = "mean gate" if hasattr(model, "gate") else "weight"

@@ -8,6 +8,8 @@ from typing import Any, Self
 
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from kernelmosaic._typing import MatrixLike, TargetLike
+
 
 class TableImputer(TransformerMixin, BaseEstimator):
     """Fills empty cells of a data frame: numbers by the median of their column, texts by the most frequent one.
@@ -32,7 +34,7 @@ class TableImputer(TransformerMixin, BaseEstimator):
         self.number = number
         self.views = views
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
         """Learn what fills the columns of a data frame."""
         self.fill_ = {name: self._fill(X[name].dropna()) for name in self.columns}
         return self
@@ -45,7 +47,7 @@ class TableImputer(TransformerMixin, BaseEstimator):
             return float(cells.median() if self.number == "median" else cells.mode().iloc[0])
         return str(cells.mode().iloc[0])
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: MatrixLike) -> Any:
         """Return the data frame with its cells filled."""
         filled = X.copy()
         readers = Counter(name for view in self.views for name in view)

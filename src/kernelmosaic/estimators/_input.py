@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 
+from kernelmosaic._typing import MatrixLike, TargetLike
 from kernelmosaic.estimators._scaling import Standardizer
 from kernelmosaic.estimators._training_set import count_samples, named_columns
 from kernelmosaic.kernels.views import Entry, lay_specs
@@ -30,8 +31,8 @@ class FitInput:
         Where to compute; None stands for the host.
     """
 
-    X: Any
-    y: Any
+    X: MatrixLike
+    y: TargetLike
     weight: NDArray[np.float64] | None
     original: Any
     device: str | None = None

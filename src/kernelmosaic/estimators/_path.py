@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import _safe_indexing, check_random_state, get_tags
 from sklearn.utils.parallel import Parallel, delayed
 
+from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, Settings, TargetLike
 from kernelmosaic.backend import to_host
 from kernelmosaic.estimators._calibration import NEVER, Calibration
 from kernelmosaic.estimators._input import FitInput
@@ -29,7 +30,7 @@ Score = Callable[[Any, Any, Any], float]
 # What an estimator's path is -----------------------------------------------------------------------------------------
 
 
-def accuracy(y: Any, predicted: Any, sample_weight: Any) -> float:
+def accuracy(y: TargetLike, predicted: Any, sample_weight: SampleWeight) -> float:
     """Return the share of samples whose class, or all labels, are right.
 
     Targets were checked before the folds were made, and there are many small folds.
@@ -38,7 +39,7 @@ def accuracy(y: Any, predicted: Any, sample_weight: Any) -> float:
     return float(np.average(right.all(axis=1) if np.ndim(y) == 2 else right, weights=sample_weight))
 
 
-def r_squared(y: Any, predicted: Any, sample_weight: Any) -> float:
+def r_squared(y: TargetLike, predicted: Any, sample_weight: SampleWeight) -> float:
     """Return R²."""
     from sklearn.metrics import r2_score
 
@@ -99,7 +100,7 @@ class PathRule:
         return values
 
 
-def path_rule(estimator: Any) -> PathRule:
+def path_rule(estimator: Estimator) -> PathRule:
     """Return the rule of an estimator or of the last step of a pipeline, or raise if there is none."""
     model = divide_pipeline(estimator)[1]
     rule: PathRule | None = getattr(model, "_path_rule", None)
@@ -111,14 +112,14 @@ def path_rule(estimator: Any) -> PathRule:
     return rule
 
 
-def divide_pipeline(estimator: Any) -> tuple[Any, Any]:
+def divide_pipeline(estimator: Estimator) -> tuple[Any, Any]:
     """Return the steps of a pipeline before the last, or None, and the last; the estimator itself if it is none."""
     if not hasattr(estimator, "steps"):
         return None, estimator
     return estimator[:-1] if len(estimator.steps) > 1 else None, estimator[-1]
 
 
-def variant(model: Any, norm: Any) -> dict[str, Any]:
+def variant(model: Estimator, norm: Any) -> Settings:
     """Return the parameters that stand for one of the norms of a search; None stands for the model's own."""
     params = model.get_params(deep=False)
     if norm is None:
@@ -156,12 +157,12 @@ class HeldOut:
     """
 
     outputs: Array
-    predicted: NDArray[Any]
-    classes: NDArray[Any] | None
+    predicted: AnyArray
+    classes: AnyArray | None
     weights: Array
     gap: float
 
-    def aligned(self, classes: NDArray[Any]) -> Array:
+    def aligned(self, classes: AnyArray) -> Array:
         """Return outputs of shape (n,) for two classes, else with one column per class of the whole set.
 
         A class that the fold has no training sample of has −`NEVER`, as in scikit-learn's ``cross_val_predict``.
@@ -247,7 +248,7 @@ def _follow_labels(paths: Paths, inside: FitInput, outside: Any, like: Found | N
     return [[completed(one) for one in path] for path in found]
 
 
-def _learn_nothing(paths: Paths, predicted: NDArray[Any], classes: NDArray[Any] | None) -> Held:
+def _learn_nothing(paths: Paths, predicted: AnyArray, classes: AnyArray | None) -> Held:
     """Return what models say that have nothing to tell apart."""
     one = HeldOut(np.empty((len(predicted), 0)), predicted, classes, np.array(np.nan), 0.0)
     return [[one] * len(models) for models in paths]
@@ -268,7 +269,7 @@ def _follow(paths: Paths, inside: FitInput, outside: Any, like: Found | None, st
     return [[_held_out(model, next(outputs)) for model in models] for models in paths]
 
 
-def _held_out(model: Any, outputs: Array) -> HeldOut:
+def _held_out(model: Estimator, outputs: Array) -> HeldOut:
     predicted, classes = model._predictions(outputs), getattr(model, "classes_", None)
     return HeldOut(outputs, predicted, classes, model.weights_, model.duality_gap_)
 
@@ -281,7 +282,7 @@ def _guess(done: Sequence[Any], like: Sequence[HeldOut]) -> Array:
     return moved if np.all(moved.sum(axis=-1) > 0) else like[-1].weights
 
 
-def _outputs(models: Sequence[Any], sets: Sequence[TrainingSet], n: int, X: Any) -> list[Array]:
+def _outputs(models: Sequence[Any], sets: Sequence[TrainingSet], n: int, X: MatrixLike) -> list[Array]:
     """Return the outputs of every model, from one evaluation of the kernels where that will do."""
     if not all(model._has_plain_outputs for model in models):
         return [model._outputs_of(X) for model in models]
@@ -330,16 +331,16 @@ class HeldOutPredictor(BaseEstimator):
     rule: Any = None
     calibration: Any = None
 
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: MatrixLike) -> Array:
         return np.asarray(self.outputs)
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: MatrixLike) -> AnyArray:
         return np.asarray(self.predicted)
 
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: MatrixLike) -> Array:
         return np.asarray(self.calibration().probabilities(self.outputs))
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> float:
         return float(self.rule(y, self.predicted, sample_weight))
 
     def __sklearn_tags__(self) -> Any:
@@ -398,10 +399,10 @@ class PathResult:
         By norm, fold and value.
     """
 
-    estimator: Any
-    model: Any
+    estimator: Estimator
+    model: Estimator
     given: FitInput
-    classes: NDArray[Any] | None
+    classes: AnyArray | None
     folds: list[tuple[Rows, Rows]]
     Cs: Array
     norms: list[Any]
@@ -409,7 +410,7 @@ class PathResult:
     tol: float
     found: list[Held]
 
-    def scores(self, scorer: Any, params: dict[str, Any], method: str | None = None) -> Array:
+    def scores(self, scorer: Any, params: Settings, method: str | None = None) -> Array:
         """Return the scores of all norms, folds and values.
 
         Parameters
@@ -488,7 +489,7 @@ class PathResult:
 
 
 def search_paths(
-    estimator: Any, given: FitInput, folds: Sequence[Any], Cs: Any, norms: Sequence[Any], options: PathOptions
+    estimator: Estimator, given: FitInput, folds: Sequence[Any], Cs: Any, norms: Sequence[Any], options: PathOptions
 ) -> PathResult:
     """Follow the paths of all folds.
 
@@ -548,7 +549,7 @@ def search_paths(
     return PathResult(estimator, model, given, classes, list(folds), values, norms, bool(options.scale), tol, found)
 
 
-def _with(model: Any, **params: Any) -> Any:
+def _with(model: Estimator, **params: Any) -> Any:
     """Return the model with other parameters, not fitted; kernels are shared."""
     return type(model)(**{**model.get_params(deep=False), **params})
 
@@ -575,7 +576,7 @@ def _follow_fold(
     return follow_paths(paths, inside, outside, like)
 
 
-def read_samples(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> FitInput:
+def read_samples(estimator: Estimator, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> FitInput:
     """Return the samples of a search, validated by a copy of its estimator; of a pipeline, with X before its steps."""
     steps, model = divide_pipeline(estimator)
     prepared = X if steps is None else clone(steps).fit_transform(X, y)
@@ -587,8 +588,8 @@ def calibration_of(
     found: Sequence[HeldOut],
     held: Sequence[Rows],
     given: FitInput,
-    model: Any,
-    classes: NDArray[Any],
+    model: Estimator,
+    classes: AnyArray,
     method: str,
 ) -> Calibration:
     """Return what turns decision values into probabilities, by those of samples while they were held out.

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from kernelmosaic._typing import MatrixLike
 from kernelmosaic.kernels.views import KernelSpec
 
 #: A column whose standard deviation is below this share of its largest entry is constant up to rounding.
@@ -33,7 +34,7 @@ class Standardizer:
     scale: NDArray[np.float64]
 
     @classmethod
-    def fit(cls, specs: Sequence[KernelSpec], X: Any, weight: NDArray[np.float64]) -> Standardizer:
+    def fit(cls, specs: Sequence[KernelSpec], X: MatrixLike, weight: NDArray[np.float64]) -> Standardizer:
         """Return that of the columns which all kernels reading them take as numbers."""
         read = {kind: np.zeros(X.shape[1], dtype=bool) for kind in ("numbers", "other")}
         for spec in specs:
@@ -68,7 +69,7 @@ class Standardizer:
         scale = np.sqrt((counted * (values - mean) ** 2).sum(axis=0) / total)
         return cls(columns, mean, np.where(scale > _CONSTANT * np.abs(values).max(axis=0, initial=0.0), scale, 1.0))
 
-    def __call__(self, X: Any) -> Any:
+    def __call__(self, X: MatrixLike) -> Any:
         """Return the samples on that scale, as an array of its own."""
         if sparse.issparse(X):
             factors = np.ones(X.shape[1])

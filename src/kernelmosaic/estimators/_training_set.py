@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
+from kernelmosaic._typing import AnyArray, DType, Estimator, MatrixLike, RowIndex, Seed, TargetLike
 from kernelmosaic.backend import TINY, default_budget, is_dask, one_blas_thread
 from kernelmosaic.estimators._expansion import (
     ROUNDING,
@@ -100,10 +101,10 @@ class KernelOptions:
     normalize: str | None
     approximation: str | None
     rank: Any
-    random_state: Any
+    random_state: Seed
     memory_budget: float | None
     device: str | None
-    dtype: Any
+    dtype: DType
     missing: str | None
     estimator: str
 
@@ -160,7 +161,7 @@ class TrainingSet(ABC):
     """
 
     kernel_set: Any
-    samples: Any
+    samples: MatrixLike
     table: Any
     # Kept by hand: a thread that makes a stack would hold the lock of Python 3.11's `cached_property`, one for all
     # instances, and a process forked meanwhile would wait for it for ever.
@@ -266,7 +267,12 @@ class ExactSet(TrainingSet):
     shares: list[Any]
 
     def __init__(
-        self, options: KernelOptions, specs: list[KernelSpec], X: Any, counted: Counted, present: Mask | None = None
+        self,
+        options: KernelOptions,
+        specs: list[KernelSpec],
+        X: MatrixLike,
+        counted: Counted,
+        present: Mask | None = None,
     ) -> None:
         super().__init__(options, counted)
         self.samples = X
@@ -409,7 +415,12 @@ class FeatureSet(TrainingSet):
     kernel_set: FeatureMaps
 
     def __init__(
-        self, options: KernelOptions, specs: list[KernelSpec], X: Any, counted: Counted, present: Mask | None = None
+        self,
+        options: KernelOptions,
+        specs: list[KernelSpec],
+        X: MatrixLike,
+        counted: Counted,
+        present: Mask | None = None,
     ) -> None:
         super().__init__(options, counted)
         self.samples = self.rows = open_rows(X)
@@ -499,14 +510,14 @@ def _kind(options: KernelOptions) -> type[ExactSet | FeatureSet]:
     return GeneratedSet
 
 
-def count_samples(approximation: str | None, X: Any, y: Any, sample_weight: Array | None) -> Counted:
+def count_samples(approximation: str | None, X: MatrixLike, y: TargetLike, sample_weight: Array | None) -> Counted:
     """Return the samples that count; where they fill the memory, or stay on the disk, repeated ones are not found."""
     if approximation is None or is_small(X):
         return count_repeats(X, y, sample_weight)
     return Counted.everyone(X.shape[0], sample_weight)
 
 
-def read_training_set(options: KernelOptions, X: Any, original: Any, counted: Counted) -> TrainingSet:
+def read_training_set(options: KernelOptions, X: MatrixLike, original: Any, counted: Counted) -> TrainingSet:
     """Fit the kernels to validated samples; `original` is X as given, for the names of its columns."""
     named = len(getattr(original, "shape", ())) == 2 and not is_streamed(original)
     table = original if named else named_columns(X)
@@ -549,7 +560,7 @@ class Counted:
         return cls(np.arange(n), np.ones(n) if sample_weight is None else sample_weight)
 
 
-def count_repeats(X: Any, y: Any, sample_weight: NDArray[np.float64] | None) -> Counted:
+def count_repeats(X: MatrixLike, y: TargetLike, sample_weight: NDArray[np.float64] | None) -> Counted:
     """Return the distinct samples with the sum of their weights.
 
     A sample of weight two is a sample given twice, and one of weight zero is no sample: both must lead to the very same
@@ -576,7 +587,7 @@ def count_repeats(X: Any, y: Any, sample_weight: NDArray[np.float64] | None) -> 
     return Counted(rows[first], np.bincount(inverse, weights=weight, minlength=len(first)).astype(np.float64))
 
 
-def _keys(X: Any, y: Any) -> NDArray[Any]:
+def _keys(X: MatrixLike, y: TargetLike) -> AnyArray:
     """Return one comparable key per sample, equal for equal samples."""
     labels = np.zeros(X.shape[0], dtype=np.int64)
     if y is not None:  # a sample with several targets is told apart by all of them
@@ -593,7 +604,7 @@ def _keys(X: Any, y: Any) -> NDArray[Any]:
     return _as_void(np.hstack([labels[:, np.newaxis].view(np.uint8), cells.reshape(len(labels), -1)]))
 
 
-def _sparse_keys(X: Any, labels: NDArray[np.int64]) -> NDArray[Any]:
+def _sparse_keys(X: MatrixLike, labels: NDArray[np.int64]) -> AnyArray:
     X = X.tocsr(copy=True)
     # Stored zeros and unsorted columns would make equal rows look different.
     X.sum_duplicates()
@@ -604,7 +615,7 @@ def _sparse_keys(X: Any, labels: NDArray[np.int64]) -> NDArray[Any]:
     return _codes(keys)
 
 
-def _codes(column: NDArray[Any]) -> NDArray[np.int64]:
+def _codes(column: AnyArray) -> NDArray[np.int64]:
     """Return a number for every entry, equal for equal entries and in the entries' order where they have one."""
     try:
         distinct = dict.fromkeys(column)
@@ -618,7 +629,7 @@ def _codes(column: NDArray[Any]) -> NDArray[np.int64]:
     return np.fromiter((rank[entry] for entry in column), dtype=np.int64, count=len(column))
 
 
-def _as_void(cells: NDArray[np.uint8]) -> NDArray[Any]:
+def _as_void(cells: NDArray[np.uint8]) -> AnyArray:
     # One opaque value per row: sorting compares the bytes, many times faster than column by column.
     return np.ascontiguousarray(cells).view(np.dtype((np.void, cells.shape[1])))[:, 0]
 
@@ -626,18 +637,18 @@ def _as_void(cells: NDArray[np.uint8]) -> NDArray[Any]:
 # Samples that need not be in memory ----------------------------------------------------------------------------------
 
 
-def is_streamed(X: Any) -> bool:
+def is_streamed(X: MatrixLike) -> bool:
     """Whether the samples are read from where they are: a memory map, a path, a Dask collection, an opened source."""
     return isinstance(X, np.memmap | str | Path | RowSource) or is_dask(X)
 
 
-def is_small(X: Any) -> bool:
+def is_small(X: MatrixLike) -> bool:
     """Whether a copy of the samples would not matter."""
     size = getattr(getattr(X, "data", X), "nbytes", np.inf)
     return not is_streamed(X) and size <= _SMALL_BYTES
 
 
-def check_approximation(approximation: Any, X: Any) -> None:
+def check_approximation(approximation: Any, X: MatrixLike) -> None:
     """Raise a ValueError if there is no such approximation, or if samples need one and there is none."""
     if approximation is None:
         if is_streamed(X) and not isinstance(X, np.memmap):
@@ -652,7 +663,7 @@ def check_approximation(approximation: Any, X: Any) -> None:
 
 
 def validate_rows(
-    model: Any, X: Any, y: Sequence[Any], reset: bool, y_numeric: bool = False, multi_output: bool = False
+    model: Estimator, X: MatrixLike, y: Sequence[Any], reset: bool, y_numeric: bool = False, multi_output: bool = False
 ) -> Any:
     """Check the form of samples that stay where they are; what the blocks hold is checked as they are read."""
     rows = open_rows(X)
@@ -680,7 +691,7 @@ def validate_rows(
     return rows, check_array(target, ensure_2d=False, input_name="y", **kinds)
 
 
-def named_columns(rows: Any) -> Any:
+def named_columns(rows: RowIndex) -> Any:
     """Return an empty table with the columns of a source of rows, by which kernels find theirs."""
     if not isinstance(rows, RowSource):
         return rows
@@ -709,7 +720,7 @@ class _Extremes(NamedTuple):
         return self.deviations[0] / self.deviations[1]
 
 
-def warn_of_scales(estimator: str, specs: Sequence[KernelSpec], samples: Any, table: Any) -> None:
+def warn_of_scales(estimator: str, specs: Sequence[KernelSpec], samples: MatrixLike, table: Any) -> None:
     """Warn once where one kernel reads columns whose standard deviations are 100 times apart or more.
 
     Only of kernels whose formula reads products or distances. Constant columns do not count, nor do those of two
@@ -748,7 +759,7 @@ def level_of_caller() -> int:
     return level + 1
 
 
-def _some_rows(samples: Any) -> Any:
+def _some_rows(samples: MatrixLike) -> Any:
     """Rows from all over the samples; the first ones where they are on a disk or on other machines."""
     n = samples.shape[0]
     if isinstance(samples, RowSource):
@@ -764,7 +775,7 @@ def _reads_scale(kernel: Kernel | SubsetFamily) -> bool:
     return any(isinstance(part, Kernel) and _reads_scale(part) for part in parts)
 
 
-def _extremes(spec: KernelSpec, X: NDArray[Any]) -> _Extremes | None:
+def _extremes(spec: KernelSpec, X: AnyArray) -> _Extremes | None:
     """Return the columns of largest and smallest deviation, None if they are alike."""
     X = X.astype(np.float64, copy=False)
     low, high = X.min(axis=0), X.max(axis=0)

@@ -13,6 +13,7 @@ from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from scipy.special import digamma, gammaln, log_ndtr, ndtr
 from sklearn.exceptions import ConvergenceWarning
 
+from kernelmosaic._typing import KernelsLike, MatrixLike, Settings, TargetLike
 from kernelmosaic.estimators._base import BaseMKLClassifier
 from kernelmosaic.estimators._parameters import parameters
 from kernelmosaic.estimators._training_set import Counted
@@ -107,7 +108,7 @@ class BayesianMKLClassifier(BaseMKLClassifier):
     (1, 2)
     """
 
-    kernels: Any = None
+    kernels: KernelsLike = None
     _: KW_ONLY
     sample_prior: Any = (1.0, 1.0)
     weight_prior: Any = (1e-10, 1e-10)
@@ -129,7 +130,7 @@ class BayesianMKLClassifier(BaseMKLClassifier):
     # The sum of squared matrices is inverted: single precision would leave nothing of a small precision λ.
     _stack_dtype = np.float64
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: MatrixLike, y: TargetLike) -> Self:
         """Fit to samples and their classes.
 
         Parameters
@@ -174,15 +175,15 @@ class BayesianMKLClassifier(BaseMKLClassifier):
             check_positive("margin", self.margin, zero=True),
         )
 
-    def _labels(self, y: Any) -> Array:
+    def _labels(self, y: TargetLike) -> Array:
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         return np.where(np.asarray(y)[:, np.newaxis] == positive, 1.0, -1.0)
 
-    def _machines(self, y: Any, weight: Array) -> list[Machine]:
+    def _machines(self, y: TargetLike, weight: Array) -> list[Machine]:
         raise NotImplementedError("There is no machine here: `fit` infers a posterior.")
 
     def _run(self, inference: Inference) -> None:
-        self.history_: list[dict[str, Any]] = []
+        self.history_: list[Settings] = []
         previous = -np.inf
         shown: Any = progress(type(self).__name__, self.max_iter) if self.verbose else nullcontext(lambda *state: None)
         with shown as show:
@@ -198,7 +199,7 @@ class BayesianMKLClassifier(BaseMKLClassifier):
                 previous = elbo
         self.elbo_, self.n_iter_ = elbo, iteration
 
-    def _keep_posterior(self, data: Any, inference: Inference, y: Any) -> None:
+    def _keep_posterior(self, data: Any, inference: Inference, y: TargetLike) -> None:
         outputs = inference.labels.shape[1]
         self.weights_ = inference.e.copy()
         self.weights_std_ = np.sqrt(np.diag(inference.cov)[outputs:])
@@ -212,7 +213,7 @@ class BayesianMKLClassifier(BaseMKLClassifier):
 
     # Predictions out -----------------------------------------------------------------------------------------------
 
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: MatrixLike) -> Array:
         """Return the probability of each class.
 
         The probit of the decision function over its deviation, that of the training samples' outputs f on average: the

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import KernelsLike, MatrixLike, SampleWeight, Seed, TargetLike
 from kernelmosaic.backend import default_budget, format_bytes
 from kernelmosaic.estimators._base import BaseMKLClassifier
 from kernelmosaic.estimators._input import FitInput
@@ -92,7 +93,7 @@ class BilinearMKLClassifier(BaseMKLClassifier):
     (3, 5)
     """
 
-    kernels: Any = None
+    kernels: KernelsLike = None
     _: KW_ONLY
     kappa: float = 1.0
     solver: str = "newton"
@@ -104,12 +105,12 @@ class BilinearMKLClassifier(BaseMKLClassifier):
     max_iter: int = 100
     memory_budget: float | None = None
     device: str | None = None
-    random_state: Any = None
+    random_state: Seed = None
     verbose: bool = False
 
     _path_rule: ClassVar[PathRule | None] = PathRule("kappa", score=accuracy)
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> Self:
         """Fit to samples and their classes.
 
         Parameters
@@ -135,8 +136,8 @@ class BilinearMKLClassifier(BaseMKLClassifier):
         self._count_support(given.y)
         return self
 
-    def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Any]:
-        return [CrammerSinger(np.searchsorted(self.classes_, y), self.kappa, len(self.classes_), weight)]
+    def _machines(self, y: TargetLike, weight: NDArray[np.float64]) -> list[Any]:
+        return [CrammerSinger(np.searchsorted(self.classes_, np.asarray(y)), self.kappa, len(self.classes_), weight)]
 
     def _host_samples(self) -> int:
         return 10_000
@@ -165,12 +166,12 @@ class BilinearMKLClassifier(BaseMKLClassifier):
             self.intercept_ = np.diff(self.intercept_)
         return kept
 
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
+    def decision_function(self, X: MatrixLike) -> NDArray[np.float64]:
         """Return the outputs, one column per class; for two classes, by how much the second is ahead."""
         outputs = self._outputs(X)
         return outputs[:, 1] - outputs[:, 0] if outputs.shape[1] == 2 else outputs
 
-    def contributions(self, X: Any) -> NDArray[np.float64]:
+    def contributions(self, X: MatrixLike) -> NDArray[np.float64]:
         """Return each kernel's share of the decision: (n_samples, P) for two classes, else (n_samples, P, classes)."""
         terms = super().contributions(X)
         return terms[:, :, 1] - terms[:, :, 0] if terms.shape[2] == 2 else terms

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import compute_class_weight
 
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, KernelsLike, MatrixLike, SampleWeight, Seed, TargetLike
 from kernelmosaic.estimators._base import BaseMKLClassifier
 from kernelmosaic.estimators._input import FitInput
 from kernelmosaic.estimators._parameters import parameters
@@ -160,12 +161,12 @@ class MKLClassifier(BaseMKLClassifier):
     array([0.5, 0.5])
     """
 
-    kernels: Any = None
+    kernels: KernelsLike = None
     _: KW_ONLY
     C: float | str = 1.0
     norm: float | str = 1
     l1_ratio: float = 0.5
-    weights: Any = None
+    weights: ArrayOrTensor = None
     penalties: Any = None
     penalty_power: float = 0.5
     slack: int = 1
@@ -181,14 +182,14 @@ class MKLClassifier(BaseMKLClassifier):
     max_iter: int = 100
     memory_budget: float | None = None
     device: str | None = None
-    random_state: Any = None
+    random_state: Seed = None
     n_jobs: int | None = None
     verbose: bool = False
 
     _takes_subsets = True
     _path_rule: ClassVar[PathRule | None] = PathRule(score=accuracy)
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> Self:
         """Fit to samples and their classes.
 
         Parameters
@@ -224,7 +225,7 @@ class MKLClassifier(BaseMKLClassifier):
     def _is_hard(self) -> bool:
         return isinstance(self.C, float | np.floating) and bool(np.isposinf(self.C))
 
-    def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Any]:
+    def _machines(self, y: TargetLike, weight: NDArray[np.float64]) -> list[Any]:
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         if self._is_hard():
             if self.multi_class != "ovr" and len(positive) > 1:
@@ -237,7 +238,7 @@ class MKLClassifier(BaseMKLClassifier):
                 f"C={self.C!r}: give a positive number, or 'learn' with slack=2, weights=None and multi_class='ovr'."
             )
         if self._is_joint():
-            return [self._multiclass_machine(np.searchsorted(self.classes_, y), sample_C)]
+            return [self._multiclass_machine(np.searchsorted(self.classes_, np.asarray(y)), sample_C)]
         # A C to be learned is a factor of these.
         C = 1.0 if isinstance(self.C, str) else self.C
         machines = [SVC(np.where(y == c, 1.0, -1.0), C, self.slack, sample_C) for c in positive]
@@ -274,7 +275,7 @@ class MKLClassifier(BaseMKLClassifier):
             self.C_ = np.array([one.C for one in learned])
         return super()._keep(data, learned, machines)
 
-    def _class_factors(self, y: Any, weight: NDArray[np.float64], classes: NDArray[Any]) -> NDArray[np.float64]:
+    def _class_factors(self, y: TargetLike, weight: NDArray[np.float64], classes: AnyArray) -> NDArray[np.float64]:
         """Return the factor of C that `class_weight` gives each sample."""
         if self.class_weight is None:
             return np.ones(len(y))

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
+from kernelmosaic._typing import Estimator, KernelsLike, MatrixLike, SampleWeight, Seed, Settings, TargetLike
 from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators._calibration import check_calibration
 from kernelmosaic.estimators._input import FitInput
@@ -51,7 +52,7 @@ class PathSearch(BaseEstimator):
     fold_tol: float | None = None
     verbose: bool = False
 
-    def _search(self, estimator: Any, given: FitInput, routed: Bunch) -> tuple[PathResult, int, int]:
+    def _search(self, estimator: Estimator, given: FitInput, routed: Bunch) -> tuple[PathResult, int, int]:
         """Follow the paths of all folds; return what was found, and the numbers of the norm and the C chosen."""
         rule, scorer = path_rule(estimator), self._scorer()
         strata = given.y if rule.strata is None else rule.strata(given.y)
@@ -83,7 +84,7 @@ class PathSearch(BaseEstimator):
             raise ValueError(f"norms={self.norms!r}: give at least one, such as 1, 2 or 'uniform'.")
         return norms
 
-    def _splitter(self, estimator: Any, y: Any = None) -> Any:
+    def _splitter(self, estimator: Estimator, y: TargetLike = None) -> Any:
         # Loads a good part of scikit-learn, which the estimators that choose nothing do without.
         from sklearn.model_selection import check_cv
 
@@ -96,7 +97,7 @@ class PathSearch(BaseEstimator):
 
     # What is routed to whom ----------------------------------------------------------------------------------------
 
-    def _routed(self, sample_weight: Any, params: dict[str, Any]) -> Bunch:
+    def _routed(self, sample_weight: SampleWeight, params: Settings) -> Bunch:
         """Return what estimator, splitter and scorer are given of the metadata of `fit`."""
         from sklearn import get_config
 
@@ -113,14 +114,14 @@ class PathSearch(BaseEstimator):
         score, fit = Bunch(score=weight if known else {}), Bunch(fit=weight)
         return Bunch(estimator=fit, splitter=Bunch(split=params), scorer=score)
 
-    def _router(self, estimator: Any, scorer: Any) -> MetadataRouter:
+    def _router(self, estimator: Estimator, scorer: Any) -> MetadataRouter:
         to = {name: MethodMapping().add(caller="fit", callee=name) for name in ("split", "score")}
         router = MetadataRouter(owner=type(self).__name__)
         router.add(splitter=self._splitter(estimator), method_mapping=to["split"])
         return router.add(scorer=scorer, method_mapping=to["score"])
 
 
-def in_memory(X: Any) -> Any:
+def in_memory(X: MatrixLike) -> Any:
     """Return samples of which folds can be taken, or raise."""
     if isinstance(X, np.memmap):
         return np.asarray(X)
@@ -136,7 +137,7 @@ def in_memory(X: Any) -> Any:
 class TunedMKL(PathSearch, BaseMKL):
     """An estimator that chooses its own C and norm: what is chosen stands where a plain one has a parameter."""
 
-    kernels: Any = None
+    kernels: KernelsLike = None
     _: KW_ONLY
     norms: Any = (1, 2, "uniform")
     l1_ratio: float = 0.5
@@ -152,7 +153,7 @@ class TunedMKL(PathSearch, BaseMKL):
     max_iter: int = 100
     memory_budget: float | None = None
     device: str | None = None
-    random_state: Any = None
+    random_state: Seed = None
 
     C: ClassVar[Any] = property(attrgetter("C_"))
     # The norm of equal weights does not matter.
@@ -163,7 +164,7 @@ class TunedMKL(PathSearch, BaseMKL):
     fold_tol: ClassVar[None] = None  # type: ignore[misc]
     _is_refitted = False
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Self:
+    def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None, **params: Any) -> Self:
         """Choose C and the norm by cross-validation, and fit to all samples.
 
         Parameters
@@ -195,7 +196,7 @@ class TunedMKL(PathSearch, BaseMKL):
     def _plain(self, given: FitInput) -> Any:
         """Return the estimator of which C and the norm are chosen."""
 
-    def _plain_params(self) -> dict[str, Any]:
+    def _plain_params(self) -> Settings:
         return {name: value for name, value in self.get_params(deep=False).items() if name not in _SEARCH}
 
     def _kernel_options(self, n_samples: int, device: str | None) -> KernelOptions:

@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, KernelsLike, MatrixLike, Seed, TargetLike
 from kernelmosaic.estimators._base import BaseMKLClassifier
 from kernelmosaic.estimators._calibration import Calibration
 from kernelmosaic.estimators._input import FitInput
@@ -150,11 +151,11 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     (150, 2)
     """
 
-    kernels: Any = None
+    kernels: KernelsLike = None
     _: KW_ONLY
     formulation: str = "newton"
     alpha: float | str = 5e-4
-    weights: Any = None
+    weights: ArrayOrTensor = None
     decision: str = "least_squares"
     normalize: str | None = "trace"
     approximation: str | None = None
@@ -163,7 +164,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     max_iter: int = 100
     memory_budget: float | None = None
     device: str | None = None
-    random_state: Any = None
+    random_state: Seed = None
     verbose: bool = False
 
     # Single precision would leave nothing of a small λ.
@@ -173,7 +174,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     # Fitting -------------------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: MatrixLike, y: TargetLike) -> Self:
         """Fit to samples and their classes.
 
         Parameters
@@ -189,7 +190,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         """
         return self._fit_calibrated(self._validated(X, y, None))
 
-    def _validated(self, X: Any, y: Any, sample_weight: None) -> FitInput:
+    def _validated(self, X: MatrixLike, y: TargetLike, sample_weight: None) -> FitInput:
         given = self._read_input(X, y, multi_output=True)
         return replace(given, y=check_discriminant_targets(given.y, self.decision))
 
@@ -197,7 +198,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         """Fit to validated samples; without a calibration, decision values of every sample by all others have one."""
         left_out = self._fit_rule(given)
         if calibration is None:
-            labels = given.y if self._has_labels else np.searchsorted(self.classes_, given.y)
+            labels = given.y if self._has_labels else np.searchsorted(self.classes_, np.asarray(given.y))
             values = left_out()
             values = values[:, 0] if values.shape[1] == 1 else values
             calibration = Calibration.fit(values, labels, len(self.classes_), None, "sigmoid")
@@ -229,11 +230,11 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             warnings.warn(f"{type(self).__name__}{complaint}", ConvergenceWarning, stacklevel=level_of_caller())
         return left_out
 
-    def _discriminant(self, y: Any) -> Discriminant:
+    def _discriminant(self, y: TargetLike) -> Discriminant:
         self._has_labels = y.ndim == 2
         if not self._has_labels:
             self.classes_ = self._find_classes(y)
-            return Discriminant(np.searchsorted(self.classes_, y), self._ridge(len(y)))
+            return Discriminant(np.searchsorted(self.classes_, np.asarray(y)), self._ridge(len(y)))
         self.classes_ = np.arange(y.shape[1])
         return LabelDiscriminant(y, self._ridge(y.shape[0]))
 
@@ -305,20 +306,21 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self._n_features_out = A.shape[1]
         return lambda: learned.solution.left_out(machine.targets) @ projection.rotation @ rule.slopes.T + rule.constants
 
-    def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Machine]:
+    def _machines(self, y: TargetLike, weight: NDArray[np.float64]) -> list[Machine]:
         """Return what `fit` solves for all targets at once: one least-squares machine a target."""
         alpha = self._ridge(len(y)) or self.alpha_
         return [
-            LeastSquares(column, alpha) for column in Discriminant(np.searchsorted(self.classes_, y), alpha).targets.T
+            LeastSquares(column, alpha)
+            for column in Discriminant(np.searchsorted(self.classes_, np.asarray(y)), alpha).targets.T
         ]
 
     # Predictions out -----------------------------------------------------------------------------------------------
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: MatrixLike) -> AnyArray:
         """Return the class of each sample; fitted to labels, their indicators, of shape (n_samples, labels)."""
         return super().predict(X)
 
-    def _predictions(self, outputs: NDArray[np.float64]) -> NDArray[Any]:
+    def _predictions(self, outputs: NDArray[np.float64]) -> AnyArray:
         return (outputs > 0).astype(int) if self._has_labels else super()._predictions(outputs)
 
     def __sklearn_tags__(self) -> Any:
@@ -326,7 +328,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         tags.classifier_tags.multi_label = self.decision == "least_squares" and not self._is_kim()
         return tags
 
-    def transform(self, X: Any) -> NDArray[np.float64]:
+    def transform(self, X: MatrixLike) -> NDArray[np.float64]:
         """Project samples to the discriminant space.
 
         Parameters
@@ -343,7 +345,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         check_is_fitted(self)
         return np.asarray(self._expansion.values(self._validate(X, reset=False)) - self._center)
 
-    def contributions(self, X: Any) -> NDArray[np.float64]:
+    def contributions(self, X: MatrixLike) -> NDArray[np.float64]:
         """Return each kernel's share of the decision.
 
         Parameters
@@ -360,7 +362,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         terms = self._expansion.terms(self._validate(X, reset=False)) @ self._slopes.T
         return np.asarray(terms[:, :, 0] if terms.shape[2] == 1 else terms)
 
-    def kernel_matrix(self, X: Any, Y: Any = None) -> NDArray[np.float64]:
+    def kernel_matrix(self, X: MatrixLike, Y: MatrixLike = None) -> NDArray[np.float64]:
         """Return the combined kernel between X and Y, not centred.
 
         Parameters
@@ -378,11 +380,11 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         single = replace(self._expansion, eta=self._expansion.eta[:1])
         return np.asarray(single.combined(X, X if Y is None else self._validate(Y, reset=False))[0])
 
-    def _outputs_of(self, X: Any) -> NDArray[np.float64]:
+    def _outputs_of(self, X: MatrixLike) -> NDArray[np.float64]:
         return np.asarray(self._expansion.values(X) @ self._slopes.T + self.intercept_)
 
 
-def check_discriminant_targets(y: Any, decision: str) -> NDArray[Any]:
+def check_discriminant_targets(y: TargetLike, decision: str) -> AnyArray:
     """Return classes, of shape (n,), or indicators of labels, of shape (n, labels)."""
     if np.ndim(y) != 2 or np.shape(y)[1] == 1:
         return np.asarray(column_or_1d(y, warn=True))

@@ -13,6 +13,7 @@ from sklearn.utils import TransformerTags, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from kernelmosaic._typing import AnyArray, Estimator, KernelsLike, MatrixLike, Seed, TargetLike
 from kernelmosaic.backend import allowed_threads, map_threads
 from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators._gate_inputs import GateInputs
@@ -46,7 +47,7 @@ def _best_start(starts: Sequence[LearnedGates], weight: Array) -> LearnedGates:
     return replace(best, weights=mean, n_solves=sum(one.n_solves for one in starts))
 
 
-def _column_means(X: Any) -> Array | None:
+def _column_means(X: MatrixLike) -> Array | None:
     """Return the means of the columns over the samples that have them; None where they are not numbers."""
     if not isinstance(X, np.ndarray) or X.dtype.kind != "f":
         return None
@@ -54,12 +55,12 @@ def _column_means(X: Any) -> Array | None:
     return np.asarray(np.where(there, X, 0.0).sum(axis=0) / np.maximum(there.sum(axis=0), 1))
 
 
-def has_projections(estimator: Any) -> bool:
+def has_projections(estimator: Estimator) -> bool:
     """Whether some kernel of the estimator is a projected one."""
     return any(isinstance(entry.kernel, Projected) for entry in estimator._read_kernels())
 
 
-def has_learned_projections(estimator: Any) -> bool:
+def has_learned_projections(estimator: Estimator) -> bool:
     """The same of the kernels that were fitted, whatever the parameters say now; of the parameters before a fit."""
     if not hasattr(estimator, "_expansions"):
         return has_projections(estimator)
@@ -74,7 +75,7 @@ class ProjectedSamples(TransformerMixin):
     wraps them where they are defined, and would not leave a method that need not be there as it is.
     """
 
-    def transform(self: Any, X: Any) -> Any:
+    def transform(self: Any, X: MatrixLike) -> Any:
         """Return the samples in the learned projections, side by side in the order of the kernels (and classes).
 
         Only estimators with a :class:`~kernelmosaic.kernels.Projected` kernel have this method.
@@ -93,7 +94,7 @@ class ProjectedSamples(TransformerMixin):
         every = [expansion.kernel_set.views(X) for expansion in self._expansions]
         return np.hstack([kernel.transform(every[c][m]) for c, m, kernel in _learned(self)])
 
-    def get_feature_names_out(self: Any, input_features: Any = None) -> NDArray[Any]:
+    def get_feature_names_out(self: Any, input_features: Any = None) -> AnyArray:
         """Return the names of the columns of :meth:`transform`: the kernel's, after the class's if each has its own.
 
         Parameters
@@ -113,7 +114,7 @@ class ProjectedSamples(TransformerMixin):
         return np.array(names, dtype=object)
 
 
-def _learned(estimator: Any) -> Iterator[tuple[int, int, Projected]]:
+def _learned(estimator: Estimator) -> Iterator[tuple[int, int, Projected]]:
     """Yield (class, number among the kernels, kernel) of every learned projection."""
     for c, expansion in enumerate(estimator._expansions):
         for m in projected_kernels(expansion.kernel_set):
@@ -254,7 +255,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
 
     # Predictions out -----------------------------------------------------------------------------------------------
 
-    def _gates(self, X: Any) -> Array:
+    def _gates(self, X: MatrixLike) -> Array:
         """Return the gates of validated samples, of shape (machines, n, P); classes of a joint machine share them."""
         missing = getattr(self._expansion.sums, "missing", None)
         Z = self._inputs(self._filled(X, missing))
@@ -262,7 +263,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
         present = None if missing is None else missing.present_in(X)
         return gates if present is None else gates * present
 
-    def _filled(self, X: Any, missing: MissingViews | None) -> Any:
+    def _filled(self, X: MatrixLike, missing: MissingViews | None) -> Any:
         """Return samples as gates read them: with the training set's means for views that they lack."""
         present = None if missing is None else missing.present_in(X)
         if missing is None or present is None:
@@ -281,11 +282,11 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
             return [(self._expansions[0], gates)]
         return [(part, gates[c : c + 1]) for c, part in enumerate(self._expansions)]
 
-    def _outputs_of(self, X: Any) -> Array:
+    def _outputs_of(self, X: MatrixLike) -> Array:
         values = np.hstack([part.values(X, own) for part, own in self._parts(self._gates(X))])
         return np.asarray(values + self.intercept_)
 
-    def gate(self, X: Any) -> Array:
+    def gate(self, X: MatrixLike) -> Array:
         """Return how much each kernel counts for each sample.
 
         Parameters
@@ -301,14 +302,14 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
         gates: Array = np.moveaxis(self._gates(self._validate(X, reset=False)), 0, -1)
         return gates[:, :, 0] if gates.shape[2] == 1 else gates
 
-    def contributions(self, X: Any) -> Array:
+    def contributions(self, X: MatrixLike) -> Array:
         """Return each kernel's share of the decision; see :meth:`MKLClassifier.contributions`."""
         check_is_fitted(self)
         X = self._validate(X, reset=False)
         terms = np.concatenate([part.terms(X, own) for part, own in self._parts(self._gates(X))], axis=2)
         return terms[:, :, 0] if terms.shape[2] == 1 else terms
 
-    def kernel_matrix(self, X: Any, Y: Any = None) -> Array:
+    def kernel_matrix(self, X: MatrixLike, Y: MatrixLike = None) -> Array:
         """Return the locally combined kernel Σ_m η_m(x) k_m(x, z) η_m(z) between X and Y.
 
         Parameters
@@ -337,7 +338,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
     get_feature_names_out = available_if(has_learned_projections)(ProjectedSamples.get_feature_names_out)
 
     @available_if(has_projections)  # type: ignore[untyped-decorator]
-    def fit_transform(self, X: Any, y: Any = None, **options: Any) -> Any:
+    def fit_transform(self, X: MatrixLike, y: TargetLike = None, **options: Any) -> Any:
         """Fit, then return the samples in the learned projections."""
         return self.fit(X, y, **options).transform(X)
 
@@ -445,7 +446,7 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
     (300, 3)
     """
 
-    kernels: Any = None
+    kernels: KernelsLike = None
     _: KW_ONLY
     C: float = 10.0
     gating: Any = "softmax"
@@ -467,12 +468,12 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
     device: str | None = None
     n_jobs: int | None = None
     verbose: bool = False
-    random_state: Any = 0
+    random_state: Seed = 0
 
     # Gates below one shrink the kernels.
     _path_rule: ClassVar[PathRule | None] = PathRule(range=(0.1, 1e3), score=accuracy)
 
-    def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Any]:
+    def _machines(self, y: TargetLike, weight: NDArray[np.float64]) -> list[Any]:
         # A learned C is a weight of the identity, and there are no weights here.
         check_positive("C", self.C)
         return super()._machines(y, weight)
@@ -520,7 +521,7 @@ objective_, duality_gap_, n_iter_, n_solves_, history_
     (True, (60, 2))
     """
 
-    kernels: Any = None
+    kernels: KernelsLike = None
     _: KW_ONLY
     C: float = 10.0
     epsilon: float = 0.1
@@ -541,7 +542,7 @@ objective_, duality_gap_, n_iter_, n_solves_, history_
     device: str | None = None
     n_jobs: int | None = None
     verbose: bool = False
-    random_state: Any = 0
+    random_state: Seed = 0
 
 
 @parameters
@@ -586,7 +587,7 @@ objective_, duality_gap_, n_iter_, n_solves_, history_
     (array([-1]), (100, 3))
     """
 
-    kernels: Any = None
+    kernels: KernelsLike = None
     _: KW_ONLY
     nu: float = 0.5
     gating: Any = "sigmoid"
@@ -605,4 +606,4 @@ objective_, duality_gap_, n_iter_, n_solves_, history_
     device: str | None = None
     n_jobs: int | None = None
     verbose: bool = False
-    random_state: Any = 0
+    random_state: Seed = 0

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import OutlierMixin
 
+from kernelmosaic._typing import ArrayOrTensor, KernelsLike, MatrixLike, SampleWeight, Seed, TargetLike
 from kernelmosaic.backend import to_host
 from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators._input import FitInput
@@ -73,12 +74,12 @@ class MKLOneClass(OutlierMixin, BaseMKL):
     True
     """
 
-    kernels: Any = None
+    kernels: KernelsLike = None
     _: KW_ONLY
     nu: float = 0.5
     norm: float | str = 1
     l1_ratio: float = 0.5
-    weights: Any = None
+    weights: ArrayOrTensor = None
     penalties: Any = None
     penalty_power: float = 0.5
     slack: int = 1
@@ -91,17 +92,17 @@ class MKLOneClass(OutlierMixin, BaseMKL):
     max_iter: int = 100
     memory_budget: float | None = None
     device: str | None = None
-    random_state: Any = None
+    random_state: Seed = None
     verbose: bool = False
 
     _takes_subsets = True
     _path_rule: ClassVar[PathRule | None] = PathRule("nu", (1e-2, 0.5))
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: MatrixLike, y: TargetLike = None, sample_weight: SampleWeight = None) -> Self:
         """Fit to samples; y is ignored. See :meth:`MKLClassifier.fit`."""
         return self._fit_validated(self._validated(X, y, sample_weight))
 
-    def _validated(self, X: Any, y: Any, sample_weight: Any) -> FitInput:
+    def _validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
         return self._read_input(X, sample_weight=sample_weight)
 
     def _check_parameters(self) -> None:
@@ -137,7 +138,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
             )
         return data
 
-    def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Machine]:
+    def _machines(self, y: TargetLike, weight: NDArray[np.float64]) -> list[Machine]:
         # A price per share of the samples bounds how many are novel; of squared slacks it would have all of them be.
         counted = float(weight.sum()) if self.slack == 1 else 1.0
         return [OneClass(len(weight), 1.0 / (self.nu * counted), weight, self.slack)]
@@ -150,7 +151,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
             "certified; use kernels such as Gaussian(), whose samples lie to one side of the origin."
         )
 
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
+    def decision_function(self, X: MatrixLike) -> NDArray[np.float64]:
         """Return the signed distances: negative for novel samples."""
         X = to_host(X)
         rounding = _ROUNDING["single" if getattr(X, "dtype", None) == np.float32 else "double"]
@@ -164,10 +165,10 @@ class MKLOneClass(OutlierMixin, BaseMKL):
     def _predictions(self, outputs: NDArray[np.float64]) -> NDArray[np.int64]:
         return np.where(self._distances(outputs, _ROUNDING["double"]) >= 0, 1, -1)
 
-    def score_samples(self, X: Any) -> NDArray[np.float64]:
+    def score_samples(self, X: MatrixLike) -> NDArray[np.float64]:
         """Return the unshifted scores: the decision function plus `offset_`."""
         return self.decision_function(X) + self.offset_
 
-    def predict(self, X: Any) -> NDArray[np.int64]:
+    def predict(self, X: MatrixLike) -> NDArray[np.int64]:
         """Return +1 for samples like the training set, −1 for novel ones."""
         return np.where(self.decision_function(X) >= 0, 1, -1)

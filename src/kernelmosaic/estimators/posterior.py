@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from sklearn.utils import check_array
 
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, KernelsLike, MatrixLike, SampleWeight, Seed, TargetLike
 from kernelmosaic.backend import row_strips, to_host
 from kernelmosaic.estimators._parameters import parameters
 from kernelmosaic.estimators._path import PathRule
@@ -91,14 +92,14 @@ class PosteriorMKLClassifier(MKLClassifier):
     array([0, 1])
     """
 
-    kernels: Any = None
+    kernels: KernelsLike = None
     _: KW_ONLY
     C: float = 1.0
     estimate: str = "neighbors"
     n_neighbors: int = 5
     bandwidth: float | str = "scott"
     norm: float = 1
-    weights: Any = None
+    weights: ArrayOrTensor = None
     penalties: Any = None
     penalty_power: float = 0.5
     solver: str = "newton"
@@ -109,7 +110,7 @@ class PosteriorMKLClassifier(MKLClassifier):
     max_iter: int = 100
     memory_budget: float | None = None
     device: str | None = None
-    random_state: Any = None
+    random_state: Seed = None
     verbose: bool = False
 
     # The one form of the joint machine that posteriors have.
@@ -121,7 +122,7 @@ class PosteriorMKLClassifier(MKLClassifier):
     slack = 1
     class_weight = None
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> Self:
         """Fit to samples and their posteriors or labels.
 
         Parameters
@@ -159,7 +160,7 @@ class PosteriorMKLClassifier(MKLClassifier):
         self.n_support_ = np.bincount(labels[self.support_], minlength=len(self.classes_))
         return self
 
-    def _estimate(self, X: Any, y: NDArray[Any], weight: Array | None) -> Array:
+    def _estimate(self, X: MatrixLike, y: AnyArray, weight: Array | None) -> Array:
         """Return the posteriors of the classes, of shape (n, classes)."""
         # Every sample is compared with every other, for which a memory map can be read like an array.
         X = check_array(X.X, dtype=(np.float64, np.float32)) if isinstance(X, ArrayRows) else X
@@ -179,17 +180,17 @@ class PosteriorMKLClassifier(MKLClassifier):
             return density_posteriors(X, members, self.bandwidth)
         return neighbor_posteriors(X, members, self.n_neighbors)
 
-    def _machines(self, y: Any, weight: Array) -> list[Any]:
+    def _machines(self, y: TargetLike, weight: Array) -> list[Any]:
         return [posterior_machine(y[:, 1:], check_positive("C", self.C), weight, y[:, 0].astype(np.intp))]
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: MatrixLike) -> AnyArray:
         """Return the class of each sample; of classes whose outputs differ by rounding only, the first.
 
         A sample whose two best posteriors are equal asks for outputs that are: ties are a matter of course here.
         """
         return super().predict(X)
 
-    def _predictions(self, outputs: Array) -> NDArray[Any]:
+    def _predictions(self, outputs: Array) -> AnyArray:
         if outputs.shape[1] == 1:
             return super()._predictions(outputs)
         best = outputs.max(axis=1, keepdims=True)
@@ -215,7 +216,7 @@ def project_to_simplex(V: Array) -> Array:
     return np.asarray(np.maximum(V - np.take_along_axis(t, last, axis=1), 0.0))
 
 
-def _check_posteriors(y: Any) -> Array:
+def _check_posteriors(y: TargetLike) -> Array:
     P = np.asarray(check_array(y, dtype=np.float64, input_name="y"))
     if P.min() < 0 or P.max() > 1:
         raise ValueError(f"y: posteriors must lie in [0, 1]; they range from {P.min():g} to {P.max():g}.")

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
+from kernelmosaic._typing import ArrayOrTensor, KernelsLike, MatrixLike, SampleWeight, Seed, TargetLike
 from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators._input import FitInput
 from kernelmosaic.estimators._parameters import parameters
@@ -70,14 +71,14 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     True
     """
 
-    kernels: Any = None
+    kernels: KernelsLike = None
     _: KW_ONLY
     C: float = 1.0
     epsilon: Any = 0.1
     loss: str = "epsilon"
     norm: float | str = 1
     l1_ratio: float = 0.5
-    weights: Any = None
+    weights: ArrayOrTensor = None
     penalties: Any = None
     penalty_power: float = 0.5
     slack: int = 1
@@ -90,13 +91,13 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     max_iter: int = 100
     memory_budget: float | None = None
     device: str | None = None
-    random_state: Any = None
+    random_state: Seed = None
     verbose: bool = False
 
     _takes_subsets = True
     _path_rule: ClassVar[PathRule | None] = PathRule(unit=mean_deviation, score=r_squared)
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> Self:
         """Fit to samples and their targets.
 
         Parameters
@@ -114,7 +115,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         """
         return self._fit_validated(self._validated(X, y, sample_weight))
 
-    def _validated(self, X: Any, y: Any, sample_weight: Any) -> FitInput:
+    def _validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
         with refuse_text(X, y):
             given = self._read_input(X, y, sample_weight=sample_weight, y_numeric=True, multi_output=True)
             return replace(given, y=np.asarray(given.y, dtype=np.float64))
@@ -125,11 +126,11 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         self.n_support_ = np.array([len(self.support_)])
         return self
 
-    def _machines(self, y: Any, weight: NDArray[np.float64]) -> list[Any]:
+    def _machines(self, y: TargetLike, weight: NDArray[np.float64]) -> list[Any]:
         each = [self._machine(target, weight) for target in np.atleast_2d(y.T)]
         return each if len(each) == 1 else [SharedMachines(each)]
 
-    def _machine(self, y: Any, weight: NDArray[np.float64]) -> Machine:
+    def _machine(self, y: TargetLike, weight: NDArray[np.float64]) -> Machine:
         if self.loss == "epsilon":
             return SVR(y, self.C, self._tube(), self.slack, weight)
         if self.loss == "huber":
@@ -143,7 +144,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         width: float = self.epsilon
         return width
 
-    def predict(self, X: Any) -> NDArray[np.float64]:
+    def predict(self, X: MatrixLike) -> NDArray[np.float64]:
         """Return the predicted targets, in the shape of those the model was fitted to."""
         return self._predictions(self._outputs(X))
 

@@ -12,6 +12,7 @@ from sklearn.base import RegressorMixin
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, KernelsLike, MatrixLike, SampleWeight, Seed, TargetLike
 from kernelmosaic.backend import to_host
 from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators._input import FitInput
@@ -33,7 +34,7 @@ def observed(y: Array) -> NDArray[np.int64]:
     return y[:, 0].astype(np.int64)
 
 
-def concordance(y: Array, predicted: Any, sample_weight: Any = None) -> float:
+def concordance(y: Array, predicted: Any, sample_weight: SampleWeight = None) -> float:
     """Return Harrell's concordance of predictions that are larger for longer times; NaN if no pair is comparable.
 
     Parameters
@@ -129,13 +130,13 @@ class MKLSurvival(RegressorMixin, BaseMKL):
     True
     """
 
-    kernels: Any = None
+    kernels: KernelsLike = None
     _: KW_ONLY
     C: float = 1.0
     epsilon: float = 0.1
     norm: float | str = 1
     l1_ratio: float = 0.5
-    weights: Any = None
+    weights: ArrayOrTensor = None
     penalties: Any = None
     penalty_power: float = 0.5
     slack: int = 1
@@ -148,13 +149,13 @@ class MKLSurvival(RegressorMixin, BaseMKL):
     max_iter: int = 100
     memory_budget: float | None = None
     device: str | None = None
-    random_state: Any = None
+    random_state: Seed = None
     verbose: bool = False
 
     _takes_subsets = True
     _path_rule: ClassVar[PathRule | None] = PathRule(range=(1e-3, 1e2), strata=observed, score=concordance)
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> Self:
         """Fit to samples and their times.
 
         Parameters
@@ -174,7 +175,7 @@ class MKLSurvival(RegressorMixin, BaseMKL):
         """
         return self._fit_validated(self._validated(X, y, sample_weight))
 
-    def _validated(self, X: Any, y: Any, sample_weight: Any) -> FitInput:
+    def _validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
         with refuse_text(X, y):
             # Without y it is scikit-learn that says so.
             times = y if y is None else read_times(y)
@@ -195,7 +196,7 @@ class MKLSurvival(RegressorMixin, BaseMKL):
     def _machines(self, y: Array, weight: Array) -> list[Machine]:
         return [Survival(np.log(y[:, 1]), y[:, 0], self.C, self.epsilon, self.slack, weight)]
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: MatrixLike) -> Array:
         """Return the predicted logarithm of the time: the larger, the longer the survival; ``np.exp`` of it is a time.
 
         Beside a risk, which other libraries predict, it has the opposite sign.
@@ -205,7 +206,7 @@ class MKLSurvival(RegressorMixin, BaseMKL):
     def _predictions(self, outputs: Array) -> Array:
         return outputs[:, 0]
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> float:
         """Return Harrell's concordance: the share of the comparable pairs of samples that are predicted in order.
 
         Two samples are comparable if the one with the shorter time had its event then: its prediction should be the
@@ -232,7 +233,7 @@ class MKLSurvival(RegressorMixin, BaseMKL):
         return tags
 
 
-def read_times(y: Any) -> Array:
+def read_times(y: TargetLike) -> Array:
     """Return events (1 if observed, else 0) and positive times, of shape (n, 2), or raise saying what is wrong."""
     y = to_host(y)
     if getattr(y, "dtype", None) is not None and getattr(y.dtype, "names", None):
@@ -265,7 +266,7 @@ def read_times(y: Any) -> Array:
     return np.column_stack([event, time]).astype(np.float64)
 
 
-def _read_fields(y: NDArray[Any]) -> tuple[Array, Array]:
+def _read_fields(y: AnyArray) -> tuple[Array, Array]:
     names = y.dtype.names or ()
     kinds = [y.dtype[name].kind for name in names]
     if y.ndim != 1 or len(names) != 2 or "b" not in kinds or not set(kinds) & set("fiu"):

@@ -16,6 +16,7 @@ import dask
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, RowIndex
 from kernelmosaic.gram.factored import FactoredGram, Sweep
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import FeatureStack, StackFactors, StoredFeatures, apply_gate
@@ -41,7 +42,7 @@ class DaskFeatures(FeatureStack):
 
     trips: int = 0
 
-    def __init__(self, kernel_set: FeatureMaps, source: Any, dtype: Any) -> None:
+    def __init__(self, kernel_set: FeatureMaps, source: Any, dtype: DType) -> None:
         self.n_kernels, self.n_samples = len(kernel_set), source.shape[0]
         self.widths, self.dtype = kernel_set.widths, np.dtype(dtype)
         self.edges = source.edges
@@ -68,7 +69,7 @@ class DaskFeatures(FeatureStack):
         task = dask.delayed(partial(work, **shared), pure=False, traverse=False)
         return [task(part, *own) for part, *own in zip(self.parts, *cut, strict=True)]
 
-    def chunks(self, rows: NDArray[Any] | None) -> list[Any]:
+    def chunks(self, rows: AnyArray | None) -> list[Any]:
         """Cut an array as the rows are; nothing is one nothing a partition."""
         return [None if rows is None else rows[a:b] for a, b in pairwise(self.edges)]
 
@@ -99,7 +100,7 @@ class DaskFeatures(FeatureStack):
         return DaskFactoredGram(self, weights, gates)
 
     def products(
-        self, beta: NDArray[Any], rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None
+        self, beta: AnyArray, rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None
     ) -> NDArray[np.float64]:
         every = [int(m) for m in (range(self.n_kernels) if kernels is None else kernels)]
         self.watched, seen = every, self.seen_of(beta)
@@ -120,7 +121,7 @@ class DaskFeatures(FeatureStack):
             out[list(sums)] = np.concatenate(self.over_parts(_outputs, sums=sums), axis=1)
         return out if rows is None else out[:, rows]
 
-    def sums(self, beta: NDArray[Any], kernels: Kernels, gates: NDArray[Any] | None = None) -> dict[int, Array]:
+    def sums(self, beta: AnyArray, kernels: Kernels, gates: AnyArray | None = None) -> dict[int, Array]:
         every = [int(m) for m in kernels]
         known = {} if gates is not None else self.seen_of(beta).sums
         if missing := [m for m in every if m not in known]:
@@ -128,7 +129,7 @@ class DaskFeatures(FeatureStack):
             known |= {m: np.sum([part[m] for part in parts], axis=0) for m in missing}
         return {m: known[m] for m in every}
 
-    def seen_of(self, beta: NDArray[Any]) -> _Seen:
+    def seen_of(self, beta: AnyArray) -> _Seen:
         """Return what is known of these coefficients, to which more may be added; others are forgotten."""
         if not np.array_equal(self.seen.beta, beta):
             self.seen = _Seen(np.array(beta))
@@ -197,7 +198,7 @@ class DaskFactoredGram(FactoredGram):
         _, pull, M = self._merged(self._tasks(_pull_and_matrix, V, theta, precise=precise))
         return pull, M
 
-    def sweep(self, direction: Array | None, residual: Array, rule: Callable[..., Any], rows: Any) -> Sweep:
+    def sweep(self, direction: Array | None, residual: Array, rule: Callable[..., Any], rows: RowIndex) -> Sweep:
         eager = self.n_samples * (self.n_features + 1) ** 2 <= _FLOPS_A_TRIP * len(self.stack.parts)
         options = {"direction": direction, "rule": rule, "eager": eager}
         change, pull, M = self._merged(self._tasks(_sweep, residual, self.stack.spread(rows), **options))
@@ -234,7 +235,7 @@ class DaskFactoredGram(FactoredGram):
 # What the workers do ----------------------------------------------------------------------------------------------
 
 
-def _fill(kernel_set: FeatureMaps, block: Any, dtype: Any) -> StoredFeatures:
+def _fill(kernel_set: FeatureMaps, block: ArrayOrTensor, dtype: DType) -> StoredFeatures:
     return StoredFeatures.fill(kernel_set, ArrayRows(np.asarray(block)), dtype)
 
 
@@ -257,7 +258,7 @@ def _squared_norms(part: StoredFeatures) -> Array:
 
 def _operate(
     part: StoredFeatures, gates: Array | None, *own: Any, operation: Callable[..., Any], weights: Array, **shared: Any
-) -> Any:
+) -> ArrayOrTensor:
     return operation(StackFactors(part, weights, gates), *own, **shared)
 
 

@@ -9,12 +9,14 @@ from numba import njit
 from numba.extending import overload
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike
+
 #: Sums may be reordered, so that they vectorise.
 MATH = {"nnan", "nsz", "reassoc", "contract", "arcp"}
 
 
 @njit(inline="always")
-def fast_exp(x: Any) -> Any:
+def fast_exp(x: Any) -> ArrayOrTensor:
     """max(exp(x), 2⁻⁶⁰) of x ≤ 0 in single precision, to about two units in the last place, as 2^k times a polynomial.
 
     No branch, so that it vectorises. What is below 2⁻⁶⁰ would turn products into denormal numbers, which are slow.
@@ -33,7 +35,7 @@ def fast_exp(x: Any) -> Any:
 
 
 @njit(inline="always")
-def exact_exp(x: Any) -> Any:
+def exact_exp(x: Any) -> ArrayOrTensor:
     """The same in double precision, max(exp(x), 2⁻¹⁰⁰⁰): terms of the series of 2^f, |f| ≤ ½, down to rounding."""
     y = max(x * 1.4426950408889634, -1000.0)
     k = np.int64(y - 0.5)
@@ -56,7 +58,7 @@ def exact_exp(x: Any) -> Any:
 
 
 @njit(inline="always")
-def fill_distances(inner: Any, own: Any, others: Any, x: Any, Y: Any, share: Any, distances: Any) -> None:
+def fill_distances(inner: Any, own: Any, others: Any, x: Any, Y: MatrixLike, share: Any, distances: Any) -> None:
     """distances[j] = own + others[j] − 2 inner[j], or ‖x − Y[j]‖² where that is at most a share of own + others[j]."""
     close = 0
     for j in range(len(distances)):
@@ -108,10 +110,10 @@ def multiply_gaussians(
     products: NDArray[np.float64],
     left: NDArray[np.float64],
     right: NDArray[np.float64],
-    rates: NDArray[Any],
-    beta: NDArray[Any],
+    rates: AnyArray,
+    beta: AnyArray,
     out: NDArray[np.float64],
-    distances: NDArray[Any],
+    distances: AnyArray,
     X: NDArray[np.float64],
     Y: NDArray[np.float64],
     share: float,
@@ -128,11 +130,11 @@ def multiply_gaussians(
             out[m, i] += total
 
 
-def _exp(x: Any) -> Any:
+def _exp(x: Any) -> ArrayOrTensor:
     """Exponential in the precision of x; compiled code takes the one or the other."""
     raise NotImplementedError
 
 
 @overload(_exp, inline="always")
-def _exp_of(x: Any) -> Any:
+def _exp_of(x: Any) -> ArrayOrTensor:
     return fast_exp.py_func if x.bitwidth == 32 else exact_exp.py_func

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import AnyArray
 from kernelmosaic.backend import one_blas_thread, row_strips, run_threads
 
 #: Sums may be reordered, so that they vectorise.
@@ -27,12 +27,12 @@ _FEW = 3
 _DENSE_SHARE = 0.3
 
 
-def mirror_all(matrices: Sequence[NDArray[Any]]) -> None:
+def mirror_all(matrices: Sequence[AnyArray]) -> None:
     """Copy the lower triangle of every matrix into the upper."""
     run_threads(lambda K: mirror_lower(K, 0, len(K)), matrices, sum(K.nbytes for K in matrices))
 
 
-def combine(matrices: NDArray[Any], weights: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
+def combine(matrices: AnyArray, weights: AnyArray, out: AnyArray) -> AnyArray:
     """Write Σ_m weights_m K_m."""
     active = np.flatnonzero(weights)
     if len(active) <= _FEW:
@@ -48,7 +48,7 @@ def combine(matrices: NDArray[Any], weights: NDArray[Any], out: NDArray[Any]) ->
     return out
 
 
-def combine_classes(matrices: NDArray[Any], weights: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
+def combine_classes(matrices: AnyArray, weights: AnyArray, out: AnyArray) -> AnyArray:
     """Write Σ_m weights[c, m] K_m into out[c]."""
     counts = np.count_nonzero(weights, axis=1)
     active = np.argsort(weights == 0, axis=1, kind="stable")
@@ -61,7 +61,7 @@ def combine_classes(matrices: NDArray[Any], weights: NDArray[Any], out: NDArray[
     return out
 
 
-def combine_gated(matrices: NDArray[Any], gates: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
+def combine_gated(matrices: AnyArray, gates: AnyArray, out: AnyArray) -> AnyArray:
     """Write Σ_m g_m g_mᵀ ∘ K_m for gates of shape (n, P)."""
     active = np.flatnonzero(np.any(gates != 0, axis=0))
     factors = np.ascontiguousarray(gates.T, dtype=matrices.dtype)
@@ -76,10 +76,10 @@ def combine_gated(matrices: NDArray[Any], gates: NDArray[Any], out: NDArray[Any]
 
 
 def products(
-    matrices: NDArray[Any],
-    beta: NDArray[Any],
+    matrices: AnyArray,
+    beta: AnyArray,
     rows: NDArray[np.intp] | None,
-    kernels: Sequence[int] | NDArray[Any] | None,
+    kernels: Sequence[int] | AnyArray | None,
     entries: int,
 ) -> NDArray[np.float64]:
     """Return K_m β at the given rows, picking up to so many entries out at once where β is sparse."""
@@ -127,9 +127,7 @@ def _quarters(n: int) -> Iterator[slice]:
 
 
 @njit(cache=True, nogil=True, fastmath=_MATH)
-def add_lower(
-    matrices: NDArray[Any], active: NDArray[Any], weights: NDArray[Any], out: NDArray[Any], first: int, last: int
-) -> None:
+def add_lower(matrices: AnyArray, active: AnyArray, weights: AnyArray, out: AnyArray, first: int, last: int) -> None:
     """Write Σ weights[a] matrices[active[a]] into the lower triangle of these rows of out."""
     for i in range(first, last):
         for start in range(0, i + 1, _STRIP):
@@ -144,7 +142,7 @@ def add_lower(
 
 
 @njit(cache=True, nogil=True)
-def mirror_lower(out: NDArray[Any], first: int, last: int) -> None:
+def mirror_lower(out: AnyArray, first: int, last: int) -> None:
     """Copy these rows of the lower triangle into the columns of the upper, square by square."""
     for top in range(first, last, _SQUARE):
         bottom = min(top + _SQUARE, last)
@@ -161,7 +159,7 @@ def mirror_lower(out: NDArray[Any], first: int, last: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def write_transposed(block: NDArray[Any], out: NDArray[Any], top: int, left: int) -> None:
+def write_transposed(block: AnyArray, out: AnyArray, top: int, left: int) -> None:
     """Write the transpose of a block into out, from (top, left) on, square by square.
 
     What a square writes to a row is one vector, and so few rows at once are ones that memory keeps up with.
@@ -182,7 +180,7 @@ def write_transposed(block: NDArray[Any], out: NDArray[Any], top: int, left: int
 
 
 @njit(cache=True, nogil=True, fastmath=_MATH)
-def symmetric_product(K: NDArray[Any], beta: NDArray[Any], out: NDArray[Any]) -> None:
+def symmetric_product(K: AnyArray, beta: AnyArray, out: AnyArray) -> None:
     """out = K beta from the lower triangle, four rows a pass: an entry serves its row and its column at once."""
     n = beta.shape[0]
     out[:] = 0.0
@@ -213,9 +211,7 @@ def symmetric_product(K: NDArray[Any], beta: NDArray[Any], out: NDArray[Any]) ->
 
 
 @njit(cache=True, nogil=True, fastmath=_MATH)
-def block_products(
-    K: NDArray[Any], rows: NDArray[Any], columns: NDArray[Any], beta: NDArray[Any], out: NDArray[Any]
-) -> None:
+def block_products(K: AnyArray, rows: AnyArray, columns: AnyArray, beta: AnyArray, out: AnyArray) -> None:
     """out[r] = Σ_c K[rows[r], columns[c]] beta[c], reading only these entries."""
     for r in range(rows.shape[0]):
         row = K[rows[r]]
@@ -226,9 +222,7 @@ def block_products(
 
 
 @njit(cache=True, nogil=True, fastmath=_MATH)
-def add_gated_rows(
-    matrices: NDArray[Any], active: NDArray[Any], gates: NDArray[Any], out: NDArray[Any], first: int, last: int
-) -> None:
+def add_gated_rows(matrices: AnyArray, active: AnyArray, gates: AnyArray, out: AnyArray, first: int, last: int) -> None:
     """Write Σ_m g_m[i] K_m[i, k] g_m[k] into these rows of out; gates has shape (P, n).
 
     Whole rows: reading both halves in order is faster than mirroring one. A kernel whose gate is zero for a row is not
@@ -253,9 +247,7 @@ def add_gated_rows(
 
 
 @njit(inline="always")
-def _combine_strip(
-    matrices: NDArray[Any], i: int, left: int, active: NDArray[Any], weights: NDArray[Any], row: NDArray[Any]
-) -> None:
+def _combine_strip(matrices: AnyArray, i: int, left: int, active: AnyArray, weights: AnyArray, row: AnyArray) -> None:
     """row = Σ_a weights[a] matrices[active[a], i] from `left` on, four kernels a pass: fewer writes."""
     row[:] = 0.0
     right = left + len(row)
@@ -274,11 +266,11 @@ def _combine_strip(
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def combine_rows(
-    matrices: NDArray[Any],
-    active: NDArray[Any],
-    counts: NDArray[Any],
-    weights: NDArray[Any],
-    out: NDArray[Any],
+    matrices: AnyArray,
+    active: AnyArray,
+    counts: AnyArray,
+    weights: AnyArray,
+    out: AnyArray,
     start: int,
     stop: int,
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import AnyArray, DType
 from kernelmosaic.gram.factored import FactoredGram
 from kernelmosaic.gram.gram import Array, Gram
 from kernelmosaic.kernels.base import Block
@@ -86,7 +87,7 @@ class FeatureBlock:
     def __init__(self, rows: Array, scales: Array) -> None:
         self.rows, self.scales = rows, scales
 
-    def of_class(self, c: int, inside: NDArray[np.intp] | slice = slice(None), dtype: Any = np.float64) -> Block:
+    def of_class(self, c: int, inside: NDArray[np.intp] | slice = slice(None), dtype: DType = np.float64) -> Block:
         """Return the block of one class, of the samples inside this one."""
         used = np.flatnonzero(self.scales[c])
         Z = (self.rows[inside][:, used] * np.sqrt(self.scales[c, used])).astype(dtype, copy=False)
@@ -98,7 +99,7 @@ class FeatureBlock:
         """Return the mean of the diagonals of all classes."""
         return float(np.mean(self.rows**2 @ self.scales.T))
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(self, dtype: DType = None, copy: bool | None = None) -> AnyArray:
         q, dtype = len(self.rows), np.float64 if dtype is None else dtype
         out = np.empty((len(self.scales), q, q), dtype=dtype)
         for c, K in enumerate(out):

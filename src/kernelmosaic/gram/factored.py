@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import ArrayOrTensor, RowIndex
 from kernelmosaic.backend import Backend, backend_of
 from kernelmosaic.gram.gram import Array, Gram
 from kernelmosaic.gram.linear import Cholesky
@@ -68,21 +69,21 @@ class FactoredGram(Gram):
     # What Z does ---------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def apply(self, W: Any) -> Any:
+    def apply(self, W: Any) -> ArrayOrTensor:
         """Return Z W, of shape (n,) or (n, k)."""
 
     @abstractmethod
-    def adjoint(self, V: Any) -> Any:
+    def adjoint(self, V: ArrayOrTensor) -> ArrayOrTensor:
         """Return Zᵀ V, of shape (D,) or (D, k); rows where V is zero are not read."""
 
     @abstractmethod
-    def normal_matrix(self, theta: Any, precise: bool = False) -> Any:
+    def normal_matrix(self, theta: Any, precise: bool = False) -> ArrayOrTensor:
         """Return [Z, 1]ᵀ diag(θ) [Z, 1], of shape (D + 1, D + 1), for θ ≥ 0; rows where it is zero are not read.
 
         Unless it is to be precise, features in single precision may be multiplied in single precision.
         """
 
-    def sweep(self, direction: Any, residual: Any, rule: Callable[..., Any], rows: Any) -> Sweep:
+    def sweep(self, direction: Any, residual: Any, rule: Callable[..., Any], rows: RowIndex) -> Sweep:
         """Follow a direction d and look at its end: Z d, Zᵀβ and the normal matrix of θ, in one trip where trips cost.
 
         Parameters
@@ -100,12 +101,12 @@ class FactoredGram(Gram):
         beta, theta = rule(residual - change, *rows)
         return Sweep(change, self.adjoint(beta), lambda: self.normal_matrix(theta))
 
-    def pull_and_matrix(self, V: Any, theta: Any, precise: bool = False) -> tuple[Any, Any]:
+    def pull_and_matrix(self, V: ArrayOrTensor, theta: Any, precise: bool = False) -> tuple[Any, Any]:
         """Return Zᵀ V and the normal matrix of θ, in one trip where trips cost."""
         return self.adjoint(V), self.normal_matrix(theta, precise)
 
     @abstractmethod
-    def placed_rows(self, which: NDArray[np.intp]) -> Any:
+    def placed_rows(self, which: NDArray[np.intp]) -> ArrayOrTensor:
         """Return these rows of Z where the features are."""
 
     def rows(self, which: NDArray[np.intp]) -> Array:
@@ -122,7 +123,7 @@ class FactoredGram(Gram):
 
     # What K does ---------------------------------------------------------------------------------------------------
 
-    def products(self, beta: Any, exact: bool = False) -> Any:
+    def products(self, beta: ArrayOrTensor, exact: bool = False) -> ArrayOrTensor:
         """Return K β by reading the rows twice where β is not zero and once where it is.
 
         There are no better features than these: they are always exact.
@@ -133,7 +134,7 @@ class FactoredGram(Gram):
             out += shift * beta if beta.ndim == 1 else shift[:, None] * beta
         return out
 
-    def block(self, rows: Any) -> Any:
+    def block(self, rows: RowIndex) -> ArrayOrTensor:
         Z = self.placed_rows(rows)
         K = Z @ Z.T
         if self.shift is not None:
@@ -161,7 +162,7 @@ class FactoredGram(Gram):
         out: Array = self.apply(pull)
         return out if self.shift is None else out + self.shift * beta
 
-    def products_of(self, part: Any, rows: NDArray[np.intp], beta: Array) -> Array:
+    def products_of(self, part: ArrayOrTensor, rows: NDArray[np.intp], beta: Array) -> Array:
         # The part's rows are at hand: Zᵀβ needs no pass over all.
         out: Array = self.apply(part.adjoint(beta))
         if self.shift is not None:
@@ -191,31 +192,31 @@ class FactoredGram(Gram):
 class DenseFactors(FactoredGram):
     """K = Z Zᵀ with Z in one array, of shape (n, D), here or on a device."""
 
-    def __init__(self, Z: Any) -> None:
+    def __init__(self, Z: ArrayOrTensor) -> None:
         self.Z, self.backend = Z, backend_of(Z)
         self.n_samples, self.n_features = (int(side) for side in Z.shape)
         # A few rows are a problem that has been cut down already.
         self.block_samples = 0
 
-    def apply(self, W: Any) -> Any:
+    def apply(self, W: Any) -> ArrayOrTensor:
         return as_input(W, self.Z @ self.backend.asarray(W), self.backend)
 
-    def adjoint(self, V: Any) -> Any:
+    def adjoint(self, V: ArrayOrTensor) -> ArrayOrTensor:
         return as_input(V, self.Z.T @ self.backend.asarray(V), self.backend)
 
-    def normal_matrix(self, theta: Any, precise: bool = False) -> Any:
+    def normal_matrix(self, theta: Any, precise: bool = False) -> ArrayOrTensor:
         xp = self.backend.xp
         root = xp.sqrt(self.backend.asarray(theta))[:, None]
         B = xp.concatenate([self.Z * root, root], axis=1)
         return as_input(theta, B.T @ B, self.backend)
 
-    def placed_rows(self, which: NDArray[np.intp]) -> Any:
+    def placed_rows(self, which: NDArray[np.intp]) -> ArrayOrTensor:
         return self.Z[self.backend.index(which)]
 
     def squared_norms(self) -> Array:
         return self.backend.to_numpy((self.Z * self.Z).sum(axis=1))
 
 
-def as_input(given: Any, found: Any, backend: Backend) -> Any:
+def as_input(given: Any, found: Any, backend: Backend) -> ArrayOrTensor:
     """Return what was found as an array for arrays, as a tensor for tensors."""
     return backend.to_numpy(found) if isinstance(given, np.ndarray) else found

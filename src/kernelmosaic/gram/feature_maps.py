@@ -14,6 +14,7 @@ from scipy.linalg import eigh
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, MatrixLike, Seed
 from kernelmosaic.backend import NUMPY, Backend, backend_of, row_strips
 from kernelmosaic.gram.kernel_set import KernelSet, Views, named, take_rows
 from kernelmosaic.gram.normalizing import CENTRED_ERROR, UnitTrace, centring_noise, make_normalization, warn_of_constant
@@ -65,7 +66,7 @@ class FeatureMap(ABC):
     width: int
 
     @abstractmethod
-    def features(self, X: Any) -> Block:
+    def features(self, X: MatrixLike) -> Block:
         """Return the features of samples, (n, width), not normalised yet; X is an array, sparse or a tensor."""
 
 
@@ -111,7 +112,7 @@ class ColumnsMap(FeatureMap):
     def __init__(self, width: int) -> None:
         self.width = width
 
-    def features(self, X: Any) -> Block:
+    def features(self, X: MatrixLike) -> Block:
         columns: Block = X.toarray() if hasattr(X, "toarray") else X
         return columns
 
@@ -127,13 +128,13 @@ class FourierMap(FeatureMap):
     #: What is subtracted from every sample: angles far from zero have few digits left.
     center: Any = 0.0
 
-    def __init__(self, kernel: Kernel, X: Any, rank: int, random: np.random.RandomState) -> None:
+    def __init__(self, kernel: Kernel, X: MatrixLike, rank: int, random: np.random.RandomState) -> None:
         self.frequencies, self.factor = kernel.draw_frequencies(X.shape[1], rank // 2, random)
         self.width = 2 * self.frequencies.shape[1]
         if isinstance(X, np.ndarray):
             self.center = X.mean(axis=0, dtype=np.float64)
 
-    def features(self, X: Any) -> Block:
+    def features(self, X: MatrixLike) -> Block:
         backend = backend_of(X)
         dtype = backend.dtype(X)
         frequencies = backend.asarray(self.frequencies, dtype)
@@ -151,7 +152,7 @@ class FourierMap(FeatureMap):
 
 
 def explicit_map(
-    approximation: str, kernel: Kernel, X: Any, rank: int, random: np.random.RandomState
+    approximation: str, kernel: Kernel, X: MatrixLike, rank: int, random: np.random.RandomState
 ) -> FeatureMap | None:
     """Return the map of a fitted kernel that needs no landmarks, None where landmarks it must be.
 
@@ -171,7 +172,7 @@ def explicit_map(
     return FourierMap(kernel, X, rank, random)
 
 
-def _floating(block: Block) -> Any:
+def _floating(block: Block) -> ArrayOrTensor:
     dtype = backend_of(block).dtype(block)
     return dtype if dtype.kind == "f" else np.dtype(np.float64)
 
@@ -210,7 +211,7 @@ class FeatureMaps:
         sample_weight: NDArray[np.float64] | None = None,
         approximation: str = "nystroem",
         rank: Any = 500,
-        random_state: Any = None,
+        random_state: Seed = None,
         budget: float = np.inf,
     ) -> FeatureMaps:
         """Fit the kernels and learn their features and scales, reading the samples in blocks within the budget."""
@@ -239,7 +240,7 @@ class FeatureMaps:
     def __len__(self) -> int:
         return len(self.maps)
 
-    def select(self, active: Sequence[int] | NDArray[Any]) -> FeatureMaps:
+    def select(self, active: Sequence[int] | AnyArray) -> FeatureMaps:
         """Keep only these kernels, in this order."""
         kernel_set = self.kernel_set.select(active)
         maps = tuple(self.maps[m] for m in active)
@@ -249,7 +250,9 @@ class FeatureMaps:
             kernel_set, maps, landmarks, [self.centres[m] for m in active], [self.factors[m] for m in active]
         )
 
-    def blocks(self, X: Any, kernels: Sequence[int] | NDArray[Any], dtype: Any = None) -> Iterator[tuple[int, Block]]:
+    def blocks(
+        self, X: MatrixLike, kernels: Sequence[int] | AnyArray, dtype: DType = None
+    ) -> Iterator[tuple[int, Block]]:
         """Yield (m, features of the samples X) for each given m; kernels of one statistic share it."""
         return self.on(NUMPY).blocks(X, kernels, dtype)
 
@@ -282,7 +285,7 @@ class FeatureMaps:
         warn_of_constant([name for name, factor in zip(self.names, factors, strict=True) if factor == 0.0])
         return replace(self, centres=means, factors=factors)
 
-    def _centring_error(self, m: int, n: int, dtype: Any, trace: float, common: float) -> float:
+    def _centring_error(self, m: int, n: int, dtype: DType, trace: float, common: float) -> float:
         """Return the relative error of centred features with this mean square norm, `common` having been taken off."""
         if trace <= 0:
             return np.inf
@@ -309,7 +312,9 @@ class PlacedMaps:
         self.maps, self.backend = maps, backend
         self.landmarks = maps.kernel_set.samples(maps.landmarks, backend) if maps.landmarks else None
 
-    def blocks(self, X: Any, kernels: Sequence[int] | NDArray[Any], dtype: Any = None) -> Iterator[tuple[int, Block]]:
+    def blocks(
+        self, X: MatrixLike, kernels: Sequence[int] | AnyArray, dtype: DType = None
+    ) -> Iterator[tuple[int, Block]]:
         """Yield (m, features of the samples X) for each given m; kernels of one statistic share it."""
         kernel_set = self.maps.kernel_set
         views = kernel_set.views(X)
@@ -336,14 +341,14 @@ class PlacedMaps:
                 assert isinstance(one, NystroemMap)
                 yield m, self._finish(m, one.project(block), dtype)
 
-    def _placed(self, view: Any) -> Any:
+    def _placed(self, view: Any) -> ArrayOrTensor:
         """Samples as a map without landmarks reads them: sparse ones stay here."""
         return view if self.backend is NUMPY or hasattr(view, "toarray") else self.backend.asarray(view)
 
-    def _dense(self, Z: Any) -> Any:
+    def _dense(self, Z: ArrayOrTensor) -> ArrayOrTensor:
         return Z if self.backend is NUMPY else self.backend.asarray(Z)
 
-    def _finish(self, m: int, Z: Block, dtype: Any) -> Block:
+    def _finish(self, m: int, Z: Block, dtype: DType) -> Block:
         centre, factor = self.maps.centres[m], self.maps.factors[m]
         if factor != 1.0 or np.any(centre):
             Z = (Z - self.backend.asarray(centre)) * factor

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, RowIndex
 from kernelmosaic.backend import NUMPY, Backend, allowed_threads, backend_of, row_strips, run_threads
 from kernelmosaic.gram.class_grams import BLOCK_NUMBERS, FactoredClasses
 from kernelmosaic.gram.factored import FactoredGram, as_input
@@ -91,7 +92,7 @@ class FeatureStack(GramStack):
     shareable: bool = False
 
     @abstractmethod
-    def placed_features(self, rows: Any, kernels: Kernels) -> Iterator[tuple[int, Any]]:
+    def placed_features(self, rows: RowIndex, kernels: Kernels) -> Iterator[tuple[int, Any]]:
         """Yield (m, Z_m[rows]) for the given kernels as arrays of the backend, which must not be changed."""
 
     def features(self, rows: Rows, kernels: Kernels) -> Iterator[tuple[int, Block]]:
@@ -99,11 +100,11 @@ class FeatureStack(GramStack):
         for m, Z in self.placed_features(rows, kernels):
             yield m, self.backend.to_numpy(Z)
 
-    def combine(self, weights: NDArray[Any], out: Any = None) -> Any:
+    def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
         """Return Σ_m weights_m K_m in its factors; nothing is computed yet."""
         return self.factors(np.asarray(weights, dtype=np.float64))
 
-    def combine_gated(self, gates: NDArray[Any], out: Any = None) -> Any:
+    def combine_gated(self, gates: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
         """Return Σ_m g_m g_mᵀ ∘ K_m in its factors, which are the rows of Z_m times the gates."""
         return self.factors(np.any(gates != 0, axis=0).astype(np.float64), np.asarray(gates))
 
@@ -111,7 +112,7 @@ class FeatureStack(GramStack):
         """Return the factors of Σ_m weights_m g_m g_mᵀ ∘ K_m; without gates the g_m are one."""
         return StackFactors(self, weights, gates)
 
-    def combine_classes(self, weights: NDArray[Any], out: Any = None) -> Any:
+    def combine_classes(self, weights: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
         """Return Σ_m weights[c, m] K_m of every class in their factors, which all classes share."""
         used = np.any(weights != 0, axis=0)
         scales = np.repeat(np.asarray(weights, dtype=np.float64)[:, used], self.widths[used], axis=1)
@@ -132,22 +133,22 @@ class FeatureStack(GramStack):
         return row_strips(self.n_samples, self.options.strip_bytes // (8 * width))
 
     def products(
-        self, beta: NDArray[Any], rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None
+        self, beta: AnyArray, rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None
     ) -> NDArray[np.float64]:
         every = range(self.n_kernels) if kernels is None else kernels
         return self.outputs(self.sums(beta, every), beta.shape[1:], rows)
 
-    def gated_products(self, beta: NDArray[Any], gates: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[np.float64]:
+    def gated_products(self, beta: AnyArray, gates: AnyArray, rows: NDArray[np.intp]) -> NDArray[np.float64]:
         return self.outputs(self.sums(beta, range(self.n_kernels), gates), beta.shape[1:], rows)
 
-    def quadratic_forms(self, beta: NDArray[Any], kernels: Kernels | None = None) -> NDArray[np.float64]:
+    def quadratic_forms(self, beta: AnyArray, kernels: Kernels | None = None) -> NDArray[np.float64]:
         every = range(self.n_kernels) if kernels is None else kernels
         out = np.zeros(self.n_kernels)
         for m, total in self.sums(beta, every).items():
             out[m] = 0.5 * float(np.sum(total * total))
         return out
 
-    def sums(self, beta: NDArray[Any], kernels: Kernels, gates: NDArray[Any] | None = None) -> dict[int, Array]:
+    def sums(self, beta: AnyArray, kernels: Kernels, gates: AnyArray | None = None) -> dict[int, Array]:
         """Return Z_mᵀ β, or Z_mᵀ (g_m ∘ β), for the given kernels, reading the rows where β is not zero."""
         place, times = self.backend.asarray, _columns_times(self.backend)
         totals: dict[int, Any] = {int(m): 0.0 for m in kernels}
@@ -173,7 +174,7 @@ class FeatureStack(GramStack):
             done += _length(part)
         return out
 
-    def strips(self, which: Any = None, copied: bool = False) -> Iterator[Any]:
+    def strips(self, which: RowIndex = None, copied: bool = False) -> Iterator[Any]:
         """Cut the given rows, by default all, into parts that are worked on at once.
 
         Parameters
@@ -220,7 +221,7 @@ class StoredFeatures(FeatureStack):
         cls,
         kernel_set: FeatureMaps,
         source: RowSource,
-        dtype: Any,
+        dtype: DType,
         options: PassOptions = HOST,
         backend: Backend = NUMPY,
     ) -> StoredFeatures:
@@ -232,7 +233,7 @@ class StoredFeatures(FeatureStack):
                 arrays[m][strip] = Z
         return cls(arrays, options)
 
-    def placed_features(self, rows: Any, kernels: Kernels) -> Iterator[tuple[int, Any]]:
+    def placed_features(self, rows: RowIndex, kernels: Kernels) -> Iterator[tuple[int, Any]]:
         at = _as_slice(rows) if isinstance(rows, np.ndarray) else rows
         at = self.backend.index(at)
         for m in kernels:
@@ -264,7 +265,7 @@ class ComputedFeatures(FeatureStack):
         self,
         kernel_set: FeatureMaps,
         source: RowSource,
-        dtype: Any,
+        dtype: DType,
         options: PassOptions = HOST,
         backend: Backend = NUMPY,
     ) -> None:
@@ -272,7 +273,7 @@ class ComputedFeatures(FeatureStack):
         self.n_kernels, self.n_samples = len(kernel_set), source.shape[0]
         self.dtype, self.widths = np.dtype(dtype), kernel_set.widths
 
-    def placed_features(self, rows: Any, kernels: Kernels) -> Iterator[tuple[int, Any]]:
+    def placed_features(self, rows: RowIndex, kernels: Kernels) -> Iterator[tuple[int, Any]]:
         at = rows if isinstance(rows, slice | np.ndarray) else self.backend.to_numpy(rows)
         yield from self.maps.blocks(self.source.take(_as_slice(at)), kernels, self.dtype)
 
@@ -294,7 +295,7 @@ class StackFactors(FactoredGram):
         self.n_samples, self.n_features = stack.n_samples, int(edges[-1])
         self.block_samples, self.stored = stack.options.block_samples, isinstance(stack, StoredFeatures)
 
-    def apply(self, W: Any) -> Any:
+    def apply(self, W: Any) -> ArrayOrTensor:
         times, right = _rows_times(self.backend), self.backend.asarray(W)
         out = self.backend.zeros((self.n_samples, *right.shape[1:]))
         for strip in self.stack.strips():
@@ -303,7 +304,7 @@ class StackFactors(FactoredGram):
                 out[strip] += apply_gate(part, self._gate(m, strip))
         return as_input(W, out, self.backend)
 
-    def adjoint(self, V: Any) -> Any:
+    def adjoint(self, V: ArrayOrTensor) -> ArrayOrTensor:
         times, left = _columns_times(self.backend), self.backend.asarray(V)
         out = self.backend.zeros((self.n_features, *left.shape[1:]))
         counts = left != 0 if left.ndim == 1 else (left != 0).any(1)
@@ -313,7 +314,7 @@ class StackFactors(FactoredGram):
                 out[self.place[m]] += self.root[m] * times(Z, apply_gate(own, self._gate(m, rows)))
         return as_input(V, out, self.backend)
 
-    def normal_matrix(self, theta: Any, precise: bool = False) -> Any:
+    def normal_matrix(self, theta: Any, precise: bool = False) -> ArrayOrTensor:
         backend, D, columns = self.backend, self.n_features + 1, self.stack.options.columns
         values = backend.asarray(theta)
         dtype = self.stack.dtype if backend is NUMPY and not (precise or self.stack.precise) else np.dtype(np.float64)
@@ -335,7 +336,7 @@ class StackFactors(FactoredGram):
             out = lower + backend.xp.tril(out, -1).T
         return as_input(theta, out, backend)
 
-    def _add_products(self, rows: Any, theta: Any, dtype: Any, out: Any) -> None:
+    def _add_products(self, rows: RowIndex, theta: Any, dtype: DType, out: ArrayOrTensor) -> None:
         """Add to `out` what these rows add to the normal matrix, or to its lower half if columns are taken in turn."""
         root, D = self.backend.xp.sqrt(theta[rows]), self.n_features + 1
         columns = self.stack.options.columns or D
@@ -351,7 +352,7 @@ class StackFactors(FactoredGram):
         self.stack.precise = True
         return sharper
 
-    def placed_rows(self, which: Any) -> Any:
+    def placed_rows(self, which: RowIndex) -> ArrayOrTensor:
         which = self.backend.index(which)
         out = self.backend.empty((len(which), self.n_features))
         done = 0
@@ -369,29 +370,29 @@ class StackFactors(FactoredGram):
                 out[strip] += norms if gate is None else gate**2 * norms
         return self.backend.to_numpy(out)
 
-    def _write(self, rows: Any, out: Any, scale: Any) -> None:
+    def _write(self, rows: RowIndex, out: ArrayOrTensor, scale: Any) -> None:
         """Write some rows of Z, each times a number, into the first columns of `out`."""
         options = {"casting": "same_kind"} if self.backend is NUMPY else {}
         for m, Z in self.stack.placed_features(rows, self.active):
             factor = apply_gate(self.root[m] * scale, self._gate(m, rows))
             self.backend.xp.multiply(Z, factor[:, None], out=out[:, self.place[m]], **options)
 
-    def _rows_that_count(self, counts: Any, share: float = 1.0) -> Any:
+    def _rows_that_count(self, counts: Any, share: float = 1.0) -> ArrayOrTensor:
         """Return the numbers of the rows that count; None for all rows if these are at least this share of them."""
         # What is computed for every pass is computed for no more rows than need be.
         used = self.backend.nonzero(counts)
         return None if len(used) >= (share if self.stored else 1.0) * self.n_samples else used
 
-    def _gate(self, m: int, rows: Any) -> Any:
+    def _gate(self, m: int, rows: RowIndex) -> ArrayOrTensor:
         return None if self.gates is None else self.gates[m][rows]
 
 
-def apply_gate(V: Any, gate: Any) -> Any:
+def apply_gate(V: ArrayOrTensor, gate: Any) -> ArrayOrTensor:
     """Multiply the rows of V, a vector or a matrix, with the gate, if there is one."""
     return V if gate is None else gate * V if V.ndim == 1 else gate[:, None] * V
 
 
-def _rows_times(backend: Backend) -> Any:
+def _rows_times(backend: Backend) -> ArrayOrTensor:
     """Return the function that computes Zw in double precision."""
     if backend is NUMPY:
         return matmul
@@ -400,7 +401,7 @@ def _rows_times(backend: Backend) -> Any:
     return rows_times
 
 
-def _columns_times(backend: Backend) -> Any:
+def _columns_times(backend: Backend) -> ArrayOrTensor:
     """Return the function that computes ZᵀV in double precision."""
     if backend is NUMPY:
         return _transposed_times
@@ -420,5 +421,5 @@ def _as_slice(rows: Rows) -> Rows:
     return slice(int(rows[0]), int(rows[-1]) + 1) if len(rows) < 2 or np.all(np.diff(rows) == 1) else rows
 
 
-def _length(rows: Any) -> int:
+def _length(rows: RowIndex) -> int:
     return rows.stop - rows.start if isinstance(rows, slice) else len(rows)

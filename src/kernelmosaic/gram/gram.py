@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, RowIndex
 from kernelmosaic.backend import NUMPY, Backend, backend_of, is_tensor
 from kernelmosaic.gram.linear import multiply_rows, solve_block
 
@@ -49,24 +50,24 @@ class Gram(ABC):
     factored: bool = False
 
     @abstractmethod
-    def products(self, beta: Any, exact: bool = False) -> Any:
+    def products(self, beta: ArrayOrTensor, exact: bool = False) -> ArrayOrTensor:
         """Return K β, of the shape of β; for a certificate, in double precision whatever the entries are stored in."""
 
     @abstractmethod
-    def block(self, rows: Any) -> Any:
+    def block(self, rows: RowIndex) -> ArrayOrTensor:
         """Return K between these samples as an array of the backend, a copy."""
 
     def part(self, rows: NDArray[np.intp]) -> Gram:
         """Return the kernel of some samples alone, at hand for solving their problem."""
         return DenseGram(self.block(rows))
 
-    def products_of(self, part: Any, rows: NDArray[np.intp], beta: Array) -> Array:
+    def products_of(self, part: ArrayOrTensor, rows: NDArray[np.intp], beta: Array) -> Array:
         """Return Kβ where β is zero but at these rows, whose kernel alone is the part."""
         spread = np.zeros(self.n_samples)
         spread[rows] = beta
         return np.asarray(self.products(spread))
 
-    def restricted(self, rows: Any) -> Gram:
+    def restricted(self, rows: RowIndex) -> Gram:
         """Return the same for row numbers of the backend, of any number of samples."""
         return DenseGram(self.block(rows))
 
@@ -78,7 +79,7 @@ class Gram(ABC):
     def add_diagonal(self, values: Array) -> Gram:
         """Return the kernel with these numbers added to its diagonal; it may take the place of this one."""
 
-    def low_rank(self) -> Any:
+    def low_rank(self) -> ArrayOrTensor:
         """Return Z with K ≈ ZZᵀ where a kernel that is not stored has room for it; else None."""
         return None
 
@@ -113,7 +114,7 @@ class DenseGram(Gram):
         self.n_samples = int(matrix.shape[0])
         self.dtype = self.backend.dtype(matrix)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(self, dtype: DType = None, copy: bool | None = None) -> AnyArray:
         array = self.backend.to_numpy(self.matrix)
         # Whoever reads it as an array must not change it unawares.
         return np.array(array, dtype=dtype) if copy is not False else np.asarray(array, dtype=dtype)
@@ -125,7 +126,7 @@ class DenseGram(Gram):
     def shape(self) -> tuple[int, int]:
         return (self.n_samples, self.n_samples)
 
-    def products(self, beta: Any, exact: bool = False) -> Any:
+    def products(self, beta: ArrayOrTensor, exact: bool = False) -> ArrayOrTensor:
         here = isinstance(beta, np.ndarray)
         if exact and self.exact is not None:
             dense = beta if here else self.backend.to_numpy(beta)
@@ -137,11 +138,11 @@ class DenseGram(Gram):
         out = multiply_rows(self.matrix, used, coefficients[used])
         return self.backend.to_numpy(out) if here else out
 
-    def block(self, rows: Any) -> Any:
+    def block(self, rows: RowIndex) -> ArrayOrTensor:
         rows = self.backend.index(rows)
         return self.backend.take_block(self.matrix, rows, rows)
 
-    def restricted(self, rows: Any) -> Gram:
+    def restricted(self, rows: RowIndex) -> Gram:
         return SomeRows(self, rows) if len(rows) > self.copied else super().restricted(rows)
 
     def diagonal(self) -> Array:
@@ -181,7 +182,7 @@ class SomeRows(Gram):
 
     block_samples = DenseGram.block_samples
 
-    def __init__(self, gram: DenseGram, rows: Any) -> None:
+    def __init__(self, gram: DenseGram, rows: RowIndex) -> None:
         self.gram, self.which = gram, rows
         self.n_samples, self.backend, self.dtype = len(rows), gram.backend, gram.dtype
         self.copy: Any = None
@@ -192,7 +193,7 @@ class SomeRows(Gram):
             with suppress(RuntimeError):
                 self.copy = gram.block(rows)
 
-    def products(self, beta: Any, exact: bool = False) -> Any:
+    def products(self, beta: ArrayOrTensor, exact: bool = False) -> ArrayOrTensor:
         own = self.backend.asarray(beta, self.dtype)
         if self.copy is not None:
             values = self.copy @ own
@@ -203,10 +204,10 @@ class SomeRows(Gram):
         found = self.backend.astype(values, np.float64)
         return self.backend.to_numpy(found) if isinstance(beta, np.ndarray) else found
 
-    def block(self, rows: Any) -> Any:
+    def block(self, rows: RowIndex) -> ArrayOrTensor:
         return self.gram.block(self.which[rows])
 
-    def restricted(self, rows: Any) -> Gram:
+    def restricted(self, rows: RowIndex) -> Gram:
         return self.gram.restricted(self.which[rows])
 
     def diagonal(self) -> Array:
@@ -216,7 +217,7 @@ class SomeRows(Gram):
         return DenseGram(self.block(self.backend.index(np.arange(self.n_samples)))).add_diagonal(values)
 
 
-def as_gram(K: Any) -> Gram:
+def as_gram(K: ArrayOrTensor) -> Gram:
     """Return a kernel as it is, or an array of shape (n, n) as one."""
     if isinstance(K, Gram):
         return K

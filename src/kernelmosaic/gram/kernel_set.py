@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, MatrixLike, RowIndex
 from kernelmosaic.backend import NUMPY, Backend, is_tensor
 from kernelmosaic.gram.normalizing import Centered, Normalization, make_normalization, warn_of_constant
 from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel, pairwise_statistic
@@ -53,12 +54,12 @@ class PlacedSamples:
     def n_samples(self) -> int:
         return next(int(view.shape[0]) for view in self.views if view is not None)
 
-    def take(self, rows: Any) -> PlacedSamples:
+    def take(self, rows: RowIndex) -> PlacedSamples:
         """Return some samples: a slice or an array of row numbers; equal views stay equal."""
         at = self.backend.index(rows)
         taken: dict[int, Any] = {id(None): None}
 
-        def take(array: Any) -> Any:
+        def take(array: ArrayOrTensor) -> ArrayOrTensor:
             if id(array) not in taken:
                 taken[id(array)] = array[at if is_tensor(array) else rows]
             return taken[id(array)]
@@ -88,7 +89,7 @@ class KernelSet:
     def fit(
         cls,
         specs: Sequence[KernelSpec],
-        X: Any,
+        X: MatrixLike,
         normalize: str | None,
         sample_weight: NDArray[np.float64] | None = None,
         present: NDArray[np.bool_] | None = None,
@@ -122,15 +123,17 @@ class KernelSet:
     def __len__(self) -> int:
         return len(self.fitted)
 
-    def select(self, active: Sequence[int] | NDArray[Any]) -> KernelSet:
+    def select(self, active: Sequence[int] | AnyArray) -> KernelSet:
         """Keep only these kernels, in this order."""
         return KernelSet(tuple(self.fitted[m] for m in active))
 
-    def select_views(self, views: Views, active: Sequence[int] | NDArray[Any]) -> Views:
+    def select_views(self, views: Views, active: Sequence[int] | AnyArray) -> Views:
         """Keep the views of the kernels that `select` keeps."""
         return [views[m] for m in active]
 
-    def views(self, X: Any, present: NDArray[np.bool_] | None = None, stand_ins: list[Any] | None = None) -> Views:
+    def views(
+        self, X: MatrixLike, present: NDArray[np.bool_] | None = None, stand_ins: list[Any] | None = None
+    ) -> Views:
         """Return the samples as each kernel reads them, with stand-ins for what they lack; they have all by default."""
         return _views(self.fitted, X, present, stand_ins)
 
@@ -138,7 +141,7 @@ class KernelSet:
         self,
         X: Views | PlacedSamples,
         backend: Backend = NUMPY,
-        kernels: Sequence[int] | NDArray[Any] | None = None,
+        kernels: Sequence[int] | AnyArray | None = None,
         like: PlacedSamples | None = None,
     ) -> PlacedSamples:
         """Place views of some samples on a backend, and compute once what the normalisations need of them.
@@ -181,8 +184,8 @@ class KernelSet:
         self,
         X: Views | PlacedSamples,
         Y: Views | PlacedSamples,
-        kernels: Sequence[int] | NDArray[Any],
-        dtype: Any = None,
+        kernels: Sequence[int] | AnyArray,
+        dtype: DType = None,
     ) -> Iterator[tuple[int, Block]]:
         """Yield (m, block of kernel m between X and Y) for each given m, in the samples' backend.
 
@@ -288,7 +291,7 @@ def named(name: str) -> Iterator[None]:
 
 def _views(
     fitted: Sequence[KernelSpec | FittedKernel],
-    X: Any,
+    X: MatrixLike,
     present: NDArray[np.bool_] | None = None,
     stand_ins: list[Any] | None = None,
 ) -> Views:
@@ -315,7 +318,7 @@ def _views(
     return views
 
 
-def take_rows(views: Views, rows: Any) -> Views:
+def take_rows(views: Views, rows: RowIndex) -> Views:
     """Return some rows of every view, keeping equal views equal."""
     taken: dict[int, Any] = {}
     for view in views:

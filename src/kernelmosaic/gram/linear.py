@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError
 
+from kernelmosaic._typing import ArrayOrTensor, DType, RowIndex
 from kernelmosaic.backend import Backend, backend_of, one_blas_thread
 
 #: Relative to the mean diagonal: what entries in single and in double precision leave unknown.
@@ -39,7 +40,7 @@ class BlockOptions:
         Relative size of the residual at which they end.
     """
 
-    dtype: Any = np.float64
+    dtype: DType = np.float64
     jitter: float | None = None
     factorised: int = 20_000
     cg_steps: int = 50
@@ -51,7 +52,7 @@ HOST = BlockOptions(np.float32, 1e-5, 500, 8)
 DEVICE = BlockOptions()
 
 
-def rounding_jitter(A: Any, ridge: Any) -> float:
+def rounding_jitter(A: ArrayOrTensor, ridge: Any) -> float:
     """Return what must be added to the diagonal for the rounding of the entries not to matter."""
     dtype = backend_of(A).dtype(A)
     unit = float(A.diagonal().mean()) + float(ridge.mean())
@@ -64,7 +65,7 @@ def rounding_share(dtype: np.dtype[Any], n: int) -> float:
     return float(max(_JITTER[dtype], np.finfo(dtype).eps * n**0.5))
 
 
-def regularised_cholesky(A: Any, ridge: Any, jitter: float, tries: int = 4) -> Any | None:
+def regularised_cholesky(A: ArrayOrTensor, ridge: Any, jitter: float, tries: int = 4) -> Any | None:
     """Return the Cholesky factor of A + diag ridge, lifted until it is positive definite; None if that fails."""
     backend = backend_of(A)
     for _ in range(tries):
@@ -78,7 +79,9 @@ def regularised_cholesky(A: Any, ridge: Any, jitter: float, tries: int = 4) -> A
     return None
 
 
-def solve_block(A: Any, ridge: Any, right: Any, options: BlockOptions | None = None) -> Any:
+def solve_block(
+    A: ArrayOrTensor, ridge: Any, right: ArrayOrTensor, options: BlockOptions | None = None
+) -> ArrayOrTensor:
     """Return roughly (A + diag ridge)⁻¹ times the right-hand sides, of shape (n, k); zeros where rounding forbids it.
 
     A is a symmetric positive semi-definite block of a kernel matrix, ridge and right live where it does.
@@ -109,8 +112,12 @@ def _memory_allows(backend: Backend, n: int, most: int = 36_000) -> bool:
 
 
 def conjugate_gradients(
-    times: Callable[[Any], Any], diagonal: Any, right: Any, options: BlockOptions = DEVICE, sums: bool = False
-) -> Any:
+    times: Callable[[Any], Any],
+    diagonal: ArrayOrTensor,
+    right: ArrayOrTensor,
+    options: BlockOptions = DEVICE,
+    sums: bool = False,
+) -> ArrayOrTensor:
     """Solve A x = right for all columns at once, each with step sizes of its own, to a few digits.
 
     Parameters
@@ -128,7 +135,7 @@ def conjugate_gradients(
     """
     xp, inverse = backend_of(right).xp, 1.0 / diagonal[:, None]
 
-    def within(r: Any) -> Any:
+    def within(r: Any) -> ArrayOrTensor:
         """Return a residual less its multiplier, which x cannot change; else it grows, and rounding with it."""
         return r - (inverse * r).sum(0) / inverse.sum() if sums else r
 
@@ -149,7 +156,7 @@ def conjugate_gradients(
     return x
 
 
-def multiply(A: Any, x: Any) -> Any:
+def multiply(A: ArrayOrTensor, x: Any) -> ArrayOrTensor:
     """Return A x in the precision of x, a few rows of A at a time where that is another one."""
     backend = backend_of(A)
     dtype = backend.dtype(x)
@@ -164,7 +171,7 @@ def _chunk(backend: Backend) -> int:
     return _HOST_CHUNK if backend.name == "numpy" else _CHUNK
 
 
-def multiply_rows(K: Any, rows: Any, coefficients: Any) -> Any:
+def multiply_rows(K: ArrayOrTensor, rows: RowIndex, coefficients: Any) -> ArrayOrTensor:
     """Return K[:, rows] coefficients of a symmetric K, entries as they are stored, summed in double precision.
 
     `rows` are row numbers in the form the backend indexes with, `coefficients` have one column or several.
@@ -218,7 +225,7 @@ class Cholesky:
             if jitter > _MOST:
                 raise LinAlgError("The Newton matrix is not positive definite.")
 
-    def solve(self, right: Any) -> Any:
+    def solve(self, right: ArrayOrTensor) -> ArrayOrTensor:
         """Return M⁻¹ times one or more right-hand sides."""
         scale = self.scale if right.ndim == 1 else self.scale[:, None]
         return scale * self.backend.cho_solve(self.factor, scale * right)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike
 from kernelmosaic.backend import row_strips
 from kernelmosaic.gram.kernel_set import KernelSet, Views, named, take_rows
 from kernelmosaic.kernels.matrices import MatrixRows
@@ -47,7 +48,7 @@ def may_lack(specs: Sequence[KernelSpec]) -> bool:
     return False
 
 
-def present_views(kernels: Sequence[Any], X: Any) -> Mask | None:
+def present_views(kernels: Sequence[Any], X: MatrixLike) -> Mask | None:
     """Return which of the kernels' views the samples have, of shape (n, P); None if they have all.
 
     Parameters
@@ -108,7 +109,7 @@ class MissingViews:
         Which views they have; None means all.
     """
 
-    def __init__(self, rule: str, kernel_set: KernelSet, X: Any, present: Mask | None) -> None:
+    def __init__(self, rule: str, kernel_set: KernelSet, X: MatrixLike, present: Mask | None) -> None:
         self.rule, self.kernel_set = rule, kernel_set
         self.present = np.ones((X.shape[0], len(kernel_set)), dtype=bool) if present is None else present
         # Whatever a kernel can be evaluated with: what comes of it is not used.
@@ -120,11 +121,11 @@ class MissingViews:
         self.views: Views = self.views_of(X, present) if rule == "neighbors" else []
         self._constants: tuple[Array, Array] | None = None
 
-    def views_of(self, X: Any, present: Mask | None) -> Views:
+    def views_of(self, X: MatrixLike, present: Mask | None) -> Views:
         """Return samples as the kernels see them, with stand-ins where they lack a view."""
         return self.kernel_set.views(X, present, self.stand_ins)
 
-    def present_in(self, X: Any) -> Mask | None:
+    def present_in(self, X: MatrixLike) -> Mask | None:
         """Return which views samples have, of shape (n, P); None if they have all."""
         return present_views(self.kernel_set.fitted, X)
 
@@ -159,7 +160,7 @@ class MissingViews:
                 found[m].append(_nearest(D, at, np.flatnonzero(self.present[:, m]), apart.shape[1:]))
         return [sparse.vstack(parts, format="csr") if parts else None for parts in found]
 
-    def complete(self, matrices: NDArray[Any]) -> list[Any]:
+    def complete(self, matrices: AnyArray) -> list[Any]:
         """Turn the Gram matrices of the stand-ins, of shape (P, n, n), into those of the feature vectors, in place.
 
         Returns the shares of training samples in what stands in for every kernel, see `neighbors`; None for no shares.
@@ -180,7 +181,7 @@ class MissingViews:
                 matrices[m][np.ix_(lacking, lacking)] = (among + among.T) / 2
         return found
 
-    def blocks(self, X: Any, Y: Any, kernels: NDArray[np.intp]) -> Iterator[tuple[int, Array]]:
+    def blocks(self, X: MatrixLike, Y: MatrixLike, kernels: NDArray[np.intp]) -> Iterator[tuple[int, Array]]:
         """Yield (m, kernel m between the feature vectors of X and Y)."""
         left, right = self._known(X), self._known(Y)
         T = self.views
@@ -201,7 +202,7 @@ class MissingViews:
                 K[:, lost] = (down[m] @ KX.T).T[:, lost]
             yield m, K
 
-    def _known(self, X: Any) -> tuple[Views, Mask]:
+    def _known(self, X: MatrixLike) -> tuple[Views, Mask]:
         present = self.present_in(X)
         if present is None:
             present = np.ones((X.shape[0], len(self.kernel_set)), dtype=bool)
@@ -238,7 +239,7 @@ class MissingViews:
         return self._constants
 
 
-def _nearest(D: Array, at: NDArray[np.intp], having: NDArray[np.intp], shape: tuple[int, int]) -> Any:
+def _nearest(D: Array, at: NDArray[np.intp], having: NDArray[np.intp], shape: tuple[int, int]) -> ArrayOrTensor:
     """Return the shares of the nearest training samples that have a view in what stands in for it, in some rows."""
     E = D[:, having]
     order = np.argsort(E, axis=1, kind="stable")[:, :N_NEIGHBORS]

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import ArrayOrTensor, DType, MatrixLike
 from kernelmosaic.backend import backend_of
 from kernelmosaic.kernels.base import Block, Kernel
 
@@ -32,15 +33,15 @@ class Normalization(ABC):
     removed: float = 0.0
 
     @abstractmethod
-    def fit(self, kernel: Kernel, X: Any, sample_weight: NDArray[np.float64] | None) -> Self:
+    def fit(self, kernel: Kernel, X: MatrixLike, sample_weight: NDArray[np.float64] | None) -> Self:
         """Learn the constants of a fitted kernel from samples in the form that it reads."""
 
-    def side(self, X: Any) -> Diagonal | None:
+    def side(self, X: MatrixLike) -> Diagonal | None:
         """Return what the rule needs of each sample, or None."""
         return None
 
     @abstractmethod
-    def block(self, K: Block, left: Any, right: Any) -> Block:
+    def block(self, K: Block, left: ArrayOrTensor, right: ArrayOrTensor) -> Block:
         """Return the block of k(x, y) on the new scale, from the sides of both; K may be overwritten."""
 
     @abstractmethod
@@ -55,10 +56,10 @@ class Normalization(ABC):
 class Unscaled(Normalization):
     """k as it is."""
 
-    def fit(self, kernel: Kernel, X: Any, sample_weight: NDArray[np.float64] | None) -> Self:
+    def fit(self, kernel: Kernel, X: MatrixLike, sample_weight: NDArray[np.float64] | None) -> Self:
         return self
 
-    def block(self, K: Block, left: Any, right: Any) -> Block:
+    def block(self, K: Block, left: ArrayOrTensor, right: ArrayOrTensor) -> Block:
         return K
 
     def diagonal(self, k: Diagonal, side: Any) -> Diagonal:
@@ -71,7 +72,7 @@ class Unscaled(Normalization):
 class UnitTrace(Normalization):
     """k divided by the mean of k(x, x) over the training set: one factor, which keeps the kernel's geometry."""
 
-    def fit(self, kernel: Kernel, X: Any, sample_weight: NDArray[np.float64] | None) -> Self:
+    def fit(self, kernel: Kernel, X: MatrixLike, sample_weight: NDArray[np.float64] | None) -> Self:
         return self.learn(float(np.average(kernel._diagonal(X), weights=sample_weight)))
 
     def learn(self, mean: float) -> Self:
@@ -80,7 +81,7 @@ class UnitTrace(Normalization):
         self.scale_ = mean if mean > 0 else 1.0
         return self
 
-    def block(self, K: Block, left: Any, right: Any) -> Block:
+    def block(self, K: Block, left: ArrayOrTensor, right: ArrayOrTensor) -> Block:
         if self.scale_ != 1.0:  # as that of every Gaussian kernel
             K /= float(self.scale_)
         return K
@@ -95,16 +96,16 @@ class UnitTrace(Normalization):
 class UnitDiagonal(Normalization):
     """k(x, z) / √(k(x, x) k(z, z)): the cosine in the kernel's feature space."""
 
-    def fit(self, kernel: Kernel, X: Any, sample_weight: NDArray[np.float64] | None) -> Self:
+    def fit(self, kernel: Kernel, X: MatrixLike, sample_weight: NDArray[np.float64] | None) -> Self:
         self.kernel_ = kernel
         return self
 
-    def side(self, X: Any) -> Diagonal:
+    def side(self, X: MatrixLike) -> Diagonal:
         norms = np.sqrt(self.kernel_.diag(X))
         # A sample at the origin of the feature space has no direction; its similarities are zero already.
         return np.where(norms > 0, norms, 1.0)
 
-    def block(self, K: Block, left: Any, right: Any) -> Block:
+    def block(self, K: Block, left: ArrayOrTensor, right: ArrayOrTensor) -> Block:
         backend = backend_of(K)
         dtype = backend.dtype(K)
         K /= backend.astype(left, dtype)[:, None]
@@ -126,7 +127,7 @@ class Centered(Normalization):
     Blocks of new samples need their similarities to the whole training set, which is therefore kept.
     """
 
-    def fit(self, kernel: Kernel, X: Any, sample_weight: NDArray[np.float64] | None) -> Self:
+    def fit(self, kernel: Kernel, X: MatrixLike, sample_weight: NDArray[np.float64] | None) -> Self:
         self.kernel_, self.X_ = kernel, X
         n = X.shape[0]
         self.share_ = np.full(n, 1.0 / n) if sample_weight is None else sample_weight / sample_weight.sum()
@@ -148,12 +149,12 @@ class Centered(Normalization):
     def removed(self) -> float:  # type: ignore[override]
         return abs(self.mean_) / self.scale_
 
-    def side(self, X: Any) -> Diagonal:
+    def side(self, X: MatrixLike) -> Diagonal:
         if X is self.X_:
             return self.means_
         return np.asarray(self.kernel_(X, self.X_) @ self.share_, dtype=np.float64)
 
-    def block(self, K: Block, left: Any, right: Any) -> Block:
+    def block(self, K: Block, left: ArrayOrTensor, right: ArrayOrTensor) -> Block:
         backend = backend_of(K)
         # In double precision, whatever the block is in: the sides are.
         D = K - left[:, None]
@@ -166,7 +167,7 @@ class Centered(Normalization):
         return np.asarray((k - 2.0 * side + self.mean_) / self.scale_)
 
 
-def centring_noise(n_samples: int, dtype: Any, roundings: float = 1.0) -> float:
+def centring_noise(n_samples: int, dtype: DType, roundings: float = 1.0) -> float:
     """Return what rounding leaves of a constant kernel that is centred, in eigenvalues and relative to its mean trace.
 
     Entries that are each off by some roundings, as a sum over d columns is by about √d, move eigenvalues of the matrix

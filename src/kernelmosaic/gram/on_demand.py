@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import ArrayOrTensor, RowIndex
 from kernelmosaic.backend import format_bytes, row_strips
 from kernelmosaic.gram.gram import Array, DenseGram, Gram
 from kernelmosaic.gram.linear import regularised_cholesky, rounding_share
@@ -42,7 +43,7 @@ class OnDemandGram(Gram):
         self.block_samples = most_in_a_block(self.n_samples, budget, self.dtype)
         self.shift: Array | None = None
 
-    def products(self, beta: Any, exact: bool = False) -> Any:
+    def products(self, beta: ArrayOrTensor, exact: bool = False) -> ArrayOrTensor:
         here = isinstance(beta, np.ndarray)
         dense = beta if here else self.backend.to_numpy(beta)
         support = np.flatnonzero(dense if dense.ndim == 1 else np.any(dense != 0, axis=1))
@@ -74,7 +75,7 @@ class OnDemandGram(Gram):
         gram: DenseGram = some.combine_gated(self.factors[rows]) if gated else some.combine(self.factors)
         return gram if self.shift is None else gram.add_diagonal(self.shift[rows])
 
-    def restricted(self, rows: Any) -> Gram:
+    def restricted(self, rows: RowIndex) -> Gram:
         rows = self._numbers(rows)
         if len(rows) <= self.block_samples:
             return self.part(rows)
@@ -82,10 +83,10 @@ class OnDemandGram(Gram):
         some = OnDemandGram(self.stack.take(rows), factors, self.budget)
         return some if self.shift is None else some.add_diagonal(self.shift[rows])
 
-    def block(self, rows: Any) -> Any:
+    def block(self, rows: RowIndex) -> ArrayOrTensor:
         return self.part(self._numbers(rows)).matrix
 
-    def low_rank(self) -> Any:
+    def low_rank(self) -> ArrayOrTensor:
         """Return Nyström's factors, from samples evenly spread, where the samples are."""
         rank = min(_RANK, int(_RANK_SHARE * self.budget / 8 / self.n_samples))
         if rank < 2:
@@ -101,13 +102,13 @@ class OnDemandGram(Gram):
         factor = regularised_cholesky(among, self.backend.zeros((len(some),)), jitter)
         return None if factor is None else columns @ self.backend.invert_lower(factor).T
 
-    def _factor(self, m: int, rows: slice, columns: NDArray[np.intp]) -> Any:
+    def _factor(self, m: int, rows: slice, columns: NDArray[np.intp]) -> ArrayOrTensor:
         """Return what a block of one kernel is multiplied with."""
         if self.factors.ndim == 1:
             return float(self.factors[m])
         return self.backend.asarray(np.outer(self.factors[rows, m], self.factors[columns, m]))
 
-    def _numbers(self, rows: Any) -> NDArray[np.intp]:
+    def _numbers(self, rows: RowIndex) -> NDArray[np.intp]:
         return rows if isinstance(rows, np.ndarray) else self.backend.to_numpy(rows)
 
     def diagonal(self) -> Array:

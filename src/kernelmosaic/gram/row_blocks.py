@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike
 from kernelmosaic.backend import is_dask
 
 Rows = slice | NDArray[np.intp]
@@ -38,14 +39,14 @@ class RowSource(ABC):
         return self.shape[1]
 
     @abstractmethod
-    def take(self, rows: Rows) -> Any:
+    def take(self, rows: Rows) -> ArrayOrTensor:
         """Return these rows."""
 
 
 class ArrayRows(RowSource):
     """Rows of an array or sparse matrix; one that is memory-mapped stays on the disk."""
 
-    def __init__(self, X: Any) -> None:
+    def __init__(self, X: MatrixLike) -> None:
         self.X = X
         self.shape = (X.shape[0], X.shape[1] if len(X.shape) > 1 else 1)
 
@@ -54,7 +55,7 @@ class ArrayRows(RowSource):
         # A sparse row stores a value and a column number for every entry that is not zero.
         return 2 * self.X.nnz // self.shape[0] + 1 if hasattr(self.X, "nnz") else self.shape[1]
 
-    def take(self, rows: Rows) -> Any:
+    def take(self, rows: Rows) -> ArrayOrTensor:
         block = self.X[rows]
         # Work on a map goes through the interpreter for every slice of it; a plain view does not.
         return np.asarray(block) if isinstance(block, np.memmap) else block
@@ -75,9 +76,9 @@ class ParquetRows(RowSource):
             if list(one.schema_arrow.names) != self.names:
                 raise ValueError(f"X: the columns of {file} differ from those of {files[0]}.")
         self.shape = (int(self.starts[-1]), len(self.names))
-        self._held: tuple[int, NDArray[Any]] | None = None
+        self._held: tuple[int, AnyArray] | None = None
 
-    def take(self, rows: Rows) -> NDArray[Any]:
+    def take(self, rows: Rows) -> AnyArray:
         wanted = np.arange(*rows.indices(self.shape[0])) if isinstance(rows, slice) else np.asarray(rows)
         out = np.empty((len(wanted), self.shape[1]))
         groups = np.searchsorted(self.starts, wanted, side="right") - 1
@@ -86,7 +87,7 @@ class ParquetRows(RowSource):
             out[inside] = self._group(int(g))[wanted[inside] - self.starts[g]]
         return out
 
-    def _group(self, g: int) -> NDArray[Any]:
+    def _group(self, g: int) -> AnyArray:
         held = self._held  # another thread may read, and hold, another one meanwhile
         if held is None or held[0] != g:
             self._held = held = None  # two of them at once would be one too many
@@ -102,7 +103,7 @@ class DaskRows(RowSource):
 
     remote = True
 
-    def __init__(self, X: Any) -> None:
+    def __init__(self, X: MatrixLike) -> None:
         self.names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
         X = X.to_dask_array(lengths=True) if hasattr(X, "to_dask_array") else X
         if any(np.isnan(size) for size in X.chunks[0]):
@@ -111,7 +112,7 @@ class DaskRows(RowSource):
         self.X = X.rechunk({1: -1}) if X.ndim == 2 else X
         self.shape = self.X.shape
 
-    def take(self, rows: Rows) -> NDArray[Any]:
+    def take(self, rows: Rows) -> AnyArray:
         return np.asarray(self.X[rows].compute())
 
     @property
@@ -120,7 +121,7 @@ class DaskRows(RowSource):
         return np.concatenate([[0], np.cumsum(self.X.chunks[0])]).astype(np.intp)
 
 
-def open_rows(X: Any) -> RowSource:
+def open_rows(X: MatrixLike) -> RowSource:
     """Return the rows of an array, a sparse matrix, a Parquet file, or a folder of Parquet files."""
     if isinstance(X, RowSource):
         return X

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType
 from kernelmosaic.backend import (
     NUMPY,
     TINY,
@@ -37,7 +38,7 @@ from kernelmosaic.kernels.distances import unreliable_share
 from kernelmosaic.kernels.gaussian import Gaussian
 
 Rows = slice | NDArray[np.intp]
-Kernels = Sequence[int] | NDArray[Any]
+Kernels = Sequence[int] | AnyArray
 #: Bytes of a block that is worked on at once: it stays in the second-level cache.
 _CACHE_BYTES = 2**19
 #: Up to this many samples matrices are small enough to keep in double precision without thinking.
@@ -100,14 +101,14 @@ class GramStack(ABC):
         """Cut the samples into strips whose blocks of that many columns fit the stack's working memory."""
 
     @abstractmethod
-    def combine(self, weights: NDArray[Any], out: Any = None) -> Any:
+    def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
         """Return Σ_m weights_m K_m, a `Gram`; an earlier one given as `out` may be overwritten."""
 
-    def combine_gated(self, gates: NDArray[Any], out: Any = None) -> Any:
+    def combine_gated(self, gates: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
         """Return Σ_m g_m g_mᵀ ∘ K_m for the gates of shape (n, P), a `Gram`."""
         raise NotImplementedError(f"{type(self).__name__}.combine_gated: these kernels take no gates.")
 
-    def combine_classes(self, weights: NDArray[Any], out: Any = None) -> Any:
+    def combine_classes(self, weights: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
         """Fill out[c] with Σ_m weights[c, m] K_m for weights of shape (classes, P), in out's precision.
 
         Where combined kernels stay where they are, nothing is written down: one matrix per class would fill a device.
@@ -120,7 +121,7 @@ class GramStack(ABC):
 
     @abstractmethod
     def products(
-        self, beta: NDArray[Any], rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None
+        self, beta: AnyArray, rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None
     ) -> NDArray[np.float64]:
         """Return K_m β at the given rows for every kernel: (P, n_rows), and the columns of β where it has any."""
 
@@ -129,11 +130,11 @@ class GramStack(ABC):
         """Whether entries are in single precision here, and can be computed in double."""
         return False
 
-    def exact_products(self, beta: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[np.float64]:
+    def exact_products(self, beta: AnyArray, rows: NDArray[np.intp]) -> NDArray[np.float64]:
         """Return what `products` does, from entries in double precision whatever they are stored in."""
         return self.products(beta, rows)
 
-    def exact_gated_products(self, beta: NDArray[Any], gates: NDArray[Any]) -> NDArray[np.float64]:
+    def exact_gated_products(self, beta: AnyArray, gates: AnyArray) -> NDArray[np.float64]:
         """Return (Σ_m g_m g_mᵀ ∘ K_m) β from entries in double precision, for gates of shape (n, P)."""
         found: NDArray[np.float64] = self.combine_gated(gates).products(beta, exact=True)
         return found
@@ -151,13 +152,13 @@ class GramStack(ABC):
         """Return K_m[rows]."""
         return next(self.blocks([m], rows, slice(0, self.n_samples)))[1]
 
-    def gated_products(self, beta: NDArray[Any], gates: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[np.float64]:
+    def gated_products(self, beta: AnyArray, gates: AnyArray, rows: NDArray[np.intp]) -> NDArray[np.float64]:
         """Return K_m (g_m ∘ β) at the given rows for every kernel and gates of shape (n, P), formed as `products`."""
         # Transposed, so that a vector and one column per class are written alike.
         each = [self.products((gates[:, m] * beta.T).T, rows, [m])[m] for m in range(self.n_kernels)]
         return np.stack(each)
 
-    def quadratic_forms(self, beta: NDArray[Any], kernels: Kernels | None = None) -> NDArray[np.float64]:
+    def quadratic_forms(self, beta: AnyArray, kernels: Kernels | None = None) -> NDArray[np.float64]:
         """Return ½ Σ_c β_cᵀ K_m β_c for every kernel, reading only rows and columns of the support."""
         support = nonzero_rows(beta)
         values = self.products(beta, support, kernels)
@@ -182,7 +183,7 @@ class MatrixStack(GramStack):
     def has_exact(self) -> bool:
         return self.exact is not None and self.dtype != np.float64
 
-    def exact_products(self, beta: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[np.float64]:
+    def exact_products(self, beta: AnyArray, rows: NDArray[np.intp]) -> NDArray[np.float64]:
         exact = self.exact
         if exact is None or not self.has_exact:
             return self.products(beta, rows)
@@ -194,7 +195,7 @@ class MatrixStack(GramStack):
             exact._multiply(each, rows, support, out.reshape(self.n_kernels, len(rows), -1), np.dtype(np.float64))
         return exact.backend.to_numpy(out)
 
-    def exact_gated_products(self, beta: NDArray[Any], gates: NDArray[Any]) -> NDArray[np.float64]:
+    def exact_gated_products(self, beta: AnyArray, gates: AnyArray) -> NDArray[np.float64]:
         if self.exact is None or not self.has_exact:
             return super().exact_gated_products(beta, gates)
         support, gates = nonzero_rows(beta), np.asarray(gates, dtype=np.float64)
@@ -218,16 +219,16 @@ class MatrixStack(GramStack):
         for rows in row_strips(n_rows, height):
             yield from ((rows, columns) for columns in row_strips(rows.stop if lower else n_columns, side))
 
-    def combine(self, weights: NDArray[Any], out: Any = None) -> DenseGram:
+    def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> DenseGram:
         weights = np.array(weights, dtype=np.float64)
         matrix = self._fill(weights, self._written(out))
         return self._gram(matrix, weights[np.newaxis], np.ones((1, 1)))
 
-    def combine_gated(self, gates: NDArray[Any], out: Any = None) -> DenseGram:
+    def combine_gated(self, gates: AnyArray, out: ArrayOrTensor = None) -> DenseGram:
         gates = np.array(gates, dtype=np.float64)
         return self._gram(self._fill_gated(gates, self._written(out)), gates, gates)
 
-    def _fill(self, weights: NDArray[np.float64], K: Any) -> Any:
+    def _fill(self, weights: NDArray[np.float64], K: ArrayOrTensor) -> ArrayOrTensor:
         for rows, columns in self.pieces(self.n_samples, self.n_samples, lower=True):
             part = K[rows, columns]
             part[...] = 0.0
@@ -235,12 +236,12 @@ class MatrixStack(GramStack):
             mirror(K, rows, columns)
         return self._set_diagonal(K, weights)
 
-    def _accumulate(self, weights: NDArray[np.float64], rows: Rows, columns: Rows, out: Any) -> None:
+    def _accumulate(self, weights: NDArray[np.float64], rows: Rows, columns: Rows, out: ArrayOrTensor) -> None:
         """out += Σ_m weights_m K_m[rows, columns]; kernels without a weight are not read."""
         for m, block in self.placed_blocks(np.flatnonzero(weights), rows, columns):
             self.backend.add_scaled(out, block, float(weights[m]))
 
-    def _fill_gated(self, gates: NDArray[np.float64], K: Any) -> Any:
+    def _fill_gated(self, gates: NDArray[np.float64], K: ArrayOrTensor) -> ArrayOrTensor:
         for rows, columns in self.pieces(self.n_samples, self.n_samples, lower=True):
             part = K[rows, columns]
             part[...] = 0.0
@@ -248,7 +249,7 @@ class MatrixStack(GramStack):
             mirror(K, rows, columns)
         return self._set_diagonal(K, gates.T**2)
 
-    def _accumulate_gated(self, gates: NDArray[np.float64], rows: Rows, columns: Rows, out: Any) -> None:
+    def _accumulate_gated(self, gates: NDArray[np.float64], rows: Rows, columns: Rows, out: ArrayOrTensor) -> None:
         """out += Σ_m g_m g_mᵀ ∘ K_m between rows and columns."""
         left, right = (self.backend.asarray(gates[some], self.dtype) for some in (rows, columns))
         for m, block in self.placed_blocks(np.flatnonzero(np.any(gates != 0, axis=0)), rows, columns):
@@ -256,7 +257,7 @@ class MatrixStack(GramStack):
             scaled *= left[:, m][:, None]
             out += scaled
 
-    def _set_diagonal(self, K: Any, factors: NDArray[np.float64]) -> Any:
+    def _set_diagonal(self, K: ArrayOrTensor, factors: NDArray[np.float64]) -> ArrayOrTensor:
         """Write the combined diagonal for factors of shape (P,) or (P, n), where it is known better than by blocks."""
         known = None if self.exact is None else self.exact.placed_diagonals
         if known is not None:
@@ -264,7 +265,7 @@ class MatrixStack(GramStack):
             self.backend.diagonal_view(K)[...] = (each * known).sum(0)
         return K
 
-    def _written(self, out: Any) -> Any:
+    def _written(self, out: ArrayOrTensor) -> ArrayOrTensor:
         """Return the matrix of an earlier kernel to write to, or a new one."""
         if out is not None:
             return out.matrix
@@ -277,7 +278,7 @@ class MatrixStack(GramStack):
                 "approximation='nystroem', or fewer samples."
             ) from error
 
-    def _gram(self, K: Any, inner: NDArray[np.float64], outer: NDArray[np.float64]) -> DenseGram:
+    def _gram(self, K: ArrayOrTensor, inner: NDArray[np.float64], outer: NDArray[np.float64]) -> DenseGram:
         exact = self.exact
         # On the host solvers read the stored entries; the certificate of the whole reads exact ones, once.
         if exact is None or self.dtype == np.float64 or self.backend is NUMPY:
@@ -290,7 +291,7 @@ class MatrixStack(GramStack):
         return DenseGram(K, products)
 
     def products(
-        self, beta: NDArray[Any], rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None
+        self, beta: AnyArray, rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None
     ) -> NDArray[np.float64]:
         support = nonzero_rows(beta)
         asked = [int(m) for m in (range(self.n_kernels) if kernels is None else kernels)]
@@ -305,7 +306,7 @@ class MatrixStack(GramStack):
         return self.backend.to_numpy(out)
 
     @abstractmethod
-    def _multiply(self, right: dict[int, Any], rows: Rows, columns: Rows, out: Any) -> None:
+    def _multiply(self, right: dict[int, Any], rows: Rows, columns: Rows, out: ArrayOrTensor) -> None:
         """out[m] += K_m[rows, columns] right[m]."""
 
 
@@ -377,12 +378,12 @@ class ComputedStack(MatrixStack):
     def stores_combined(self) -> bool:
         return self.n_samples**2 * self.dtype.itemsize <= self.budget
 
-    def combine(self, weights: NDArray[Any], out: Any = None) -> Any:
+    def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
         if self.stores_combined:
             return super().combine(weights, out)
         return OnDemandGram(self, np.array(weights, dtype=np.float64), self.budget)
 
-    def combine_gated(self, gates: NDArray[Any], out: Any = None) -> Any:
+    def combine_gated(self, gates: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
         if self.stores_combined:
             return super().combine_gated(gates, out)
         return OnDemandGram(self, np.array(gates, dtype=np.float64), self.budget)
@@ -412,7 +413,9 @@ class ComputedStack(MatrixStack):
         """Return the diagonals of all kernels, of shape (P, n)."""
         return self.kernel_set.diagonals(self.samples) if self._diagonals is None else self._diagonals
 
-    def _multiply(self, right: dict[int, Any], rows: Rows, columns: Rows, out: Any, dtype: Any = None) -> None:
+    def _multiply(
+        self, right: dict[int, Any], rows: Rows, columns: Rows, out: ArrayOrTensor, dtype: DType = None
+    ) -> None:
         dtype = self.dtype if dtype is None else dtype
         left, across = self.samples.take(rows), self.samples.take(columns)
         if not across.n_samples or self._multiply_directly(right, left, across, dtype, out):
@@ -494,7 +497,7 @@ class ComputedStack(MatrixStack):
 
     # Gaussians on a device, whose compiled passes read the samples themselves -----------------------------------------
 
-    def _fill(self, weights: NDArray[np.float64], K: Any) -> Any:
+    def _fill(self, weights: NDArray[np.float64], K: ArrayOrTensor) -> ArrayOrTensor:
         active = np.flatnonzero(weights).tolist()
         if self.backend is not NUMPY and self._gaussians(active) == [active]:
             from kernelmosaic.gram._torch_cuda import combine_directly
@@ -514,7 +517,7 @@ class ComputedStack(MatrixStack):
         self._each(fill, self.squares(), active)
         return K
 
-    def _accumulate(self, weights: NDArray[np.float64], rows: Rows, columns: Rows, out: Any) -> None:
+    def _accumulate(self, weights: NDArray[np.float64], rows: Rows, columns: Rows, out: ArrayOrTensor) -> None:
         rest = np.flatnonzero(weights).tolist()
         for members in self._gaussians(rest):
             self._add_gaussians(members, weights, rows, columns, out)
@@ -525,7 +528,7 @@ class ComputedStack(MatrixStack):
                 self.backend.add_scaled(out, block, float(weights[m]))
 
     def _add_gaussians(
-        self, members: list[int], weights: NDArray[np.float64], rows: Rows, columns: Rows, out: Any
+        self, members: list[int], weights: NDArray[np.float64], rows: Rows, columns: Rows, out: ArrayOrTensor
     ) -> None:
         """out += the weighted sum of Gaussians that read the same samples."""
         constants = self._constants(members, weights)
@@ -548,7 +551,7 @@ class ComputedStack(MatrixStack):
         add_gaussians(inner, norms[rows], norms[columns], rates, factors, out, room, X[rows], X[columns], share)
 
     def _multiply_directly(
-        self, right: dict[int, Any], left: PlacedSamples, across: PlacedSamples, dtype: Any, out: Any
+        self, right: dict[int, Any], left: PlacedSamples, across: PlacedSamples, dtype: DType, out: ArrayOrTensor
     ) -> bool:
         members = list(right)
         if out.shape[2] > 1 or self._gaussians(members) != [members]:
@@ -566,7 +569,7 @@ class ComputedStack(MatrixStack):
         return found is not None
 
     def _multiply_here(
-        self, right: dict[int, Any], left: PlacedSamples, across: PlacedSamples, dtype: Any, out: Any
+        self, right: dict[int, Any], left: PlacedSamples, across: PlacedSamples, dtype: DType, out: ArrayOrTensor
     ) -> bool:
         from kernelmosaic.gram._numba_gaussians import multiply_gaussians
 
@@ -629,7 +632,7 @@ class StoredStack(MatrixStack):
         What the matrices were computed by, if they are in single precision.
     """
 
-    def __init__(self, matrices: Any, exact: ComputedStack | None = None) -> None:
+    def __init__(self, matrices: ArrayOrTensor, exact: ComputedStack | None = None) -> None:
         self.matrices, self.exact, self.backend = matrices, exact, backend_of(matrices)
         self.n_kernels, self.n_samples, _ = (int(size) for size in matrices.shape)
         self.dtype = self.backend.dtype(matrices)
@@ -698,7 +701,7 @@ class StoredStack(MatrixStack):
             matrices[m] = block
         return StoredStack(matrices, None if self.exact is None else self.exact.take(rows))
 
-    def _fill(self, weights: NDArray[np.float64], K: Any) -> Any:
+    def _fill(self, weights: NDArray[np.float64], K: ArrayOrTensor) -> ArrayOrTensor:
         if self.loops is not None:
             return self.loops.combine(self.matrices, weights, K)
         if self.backend is not NUMPY:
@@ -708,25 +711,25 @@ class StoredStack(MatrixStack):
         factors = weights[active].astype(self.dtype)
         return np.einsum("m,mij->ij", factors, matrices, out=K, casting="same_kind")
 
-    def _fill_gated(self, gates: NDArray[np.float64], K: Any) -> Any:
+    def _fill_gated(self, gates: NDArray[np.float64], K: ArrayOrTensor) -> ArrayOrTensor:
         return (
             super()._fill_gated(gates, K) if self.loops is None else self.loops.combine_gated(self.matrices, gates, K)
         )
 
-    def combine_classes(self, weights: NDArray[Any], out: Any = None) -> Any:
+    def combine_classes(self, weights: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
         if self.loops is None:
             return super().combine_classes(weights, out)
         return self.loops.combine_classes(self.matrices, weights, out)
 
     def products(
-        self, beta: NDArray[Any], rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None
+        self, beta: AnyArray, rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None
     ) -> NDArray[np.float64]:
         if self.loops is None:
             return super().products(beta, rows, kernels)
         found: NDArray[np.float64] = self.loops.products(self.matrices, beta, rows, kernels, self.entries)
         return found
 
-    def _multiply(self, right: dict[int, Any], rows: Rows, columns: Rows, out: Any) -> None:
+    def _multiply(self, right: dict[int, Any], rows: Rows, columns: Rows, out: ArrayOrTensor) -> None:
         # Whole rows at a time: picking columns out of them would take longer than what it saves.
         at = self.backend.index(rows)
         for m, own in right.items():
@@ -737,7 +740,7 @@ class StoredStack(MatrixStack):
                 out[m, strip] = self.backend.astype(some, self.backend.dtype(own)) @ full
 
 
-def _fill_squares(computed: ComputedStack, kernels: list[int], matrices: NDArray[Any], loops: Any) -> None:
+def _fill_squares(computed: ComputedStack, kernels: list[int], matrices: AnyArray, loops: Any) -> None:
     """Fill matrices on the host by squares: a statistic and the kernels that are functions of it stay in the cache.
 
     Memory is written to once an entry, and never read.
@@ -751,7 +754,7 @@ def _fill_squares(computed: ComputedStack, kernels: list[int], matrices: NDArray
         run_threads(fill, computed.squares() if kernels else [], matrices.nbytes)
 
 
-def _write_square(K: NDArray[Any], square: tuple[slice, slice], block: NDArray[Any], loops: Any) -> None:
+def _write_square(K: AnyArray, square: tuple[slice, slice], block: AnyArray, loops: Any) -> None:
     """Write a square of the lower triangle, and its mirror image."""
     rows, columns = square
     block = np.ascontiguousarray(block)
@@ -762,7 +765,7 @@ def _write_square(K: NDArray[Any], square: tuple[slice, slice], block: NDArray[A
     K[rows, columns] = block
 
 
-def _less_centre(view: NDArray[Any], centre: NDArray[Any]) -> tuple[Any, Any, Any]:
+def _less_centre(view: AnyArray, centre: AnyArray) -> tuple[Any, Any, Any]:
     """Return samples, the same less a centre, both in double precision, and their squared norms then.
 
     Far from the origin, squared norms swallow small distances.
@@ -772,7 +775,7 @@ def _less_centre(view: NDArray[Any], centre: NDArray[Any]) -> tuple[Any, Any, An
     return X, V, np.einsum("ij,ij->i", V, V)
 
 
-def _unreliable(rates: Sequence[float], V: NDArray[Any], left: NDArray[Any], right: NDArray[Any], dtype: Any) -> float:
+def _unreliable(rates: Sequence[float], V: AnyArray, left: AnyArray, right: AnyArray, dtype: DType) -> float:
     """Return `unreliable_share` of samples with these squared norms for Gaussians with these rates."""
     steepest = max(-rate for rate in rates)
     scale = 1.0 / steepest if steepest else np.inf
@@ -788,7 +791,7 @@ def _compiled(backend: Backend, n_samples: int) -> Any:
     return _numba_stack
 
 
-def mirror(K: Any, rows: slice, columns: slice) -> None:
+def mirror(K: ArrayOrTensor, rows: slice, columns: slice) -> None:
     """Copy a piece of the lower triangle into the upper; a square on the diagonal is made symmetric."""
     left = slice(columns.start, min(columns.stop, rows.start))
     K[left, rows] = K[rows, left].T
@@ -797,7 +800,7 @@ def mirror(K: Any, rows: slice, columns: slice) -> None:
         square[...] = tril(square) + tril(square, -1).T
 
 
-def nonzero_rows(V: NDArray[Any]) -> NDArray[np.intp]:
+def nonzero_rows(V: AnyArray) -> NDArray[np.intp]:
     """Return the rows of a vector, or of a matrix, that are not zero."""
     return np.flatnonzero(V if V.ndim == 1 else np.any(V != 0, axis=1))
 
@@ -806,7 +809,7 @@ def _tile(backend: Backend) -> int:
     return _TILE[str(backend.device).partition(":")[0]]
 
 
-def matrix_dtype(n_samples: int, dtype: Any = None) -> np.dtype[Any]:
+def matrix_dtype(n_samples: int, dtype: DType = None) -> np.dtype[Any]:
     """Return the precision of stored matrices: the given one, else double for small sets and single above."""
     return np.dtype(dtype if dtype is not None else (np.float64 if n_samples <= _SMALL else np.float32))
 
@@ -815,7 +818,7 @@ def make_stack(
     kernel_set: KernelSet,
     views: Views,
     *,
-    dtype: Any = None,
+    dtype: DType = None,
     budget: float | None = None,
     device: str | None = None,
     working_bytes: int | None = None,

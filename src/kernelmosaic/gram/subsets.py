@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, MatrixLike
 from kernelmosaic.backend import (
     NUMPY,
     default_budget,
@@ -74,12 +75,12 @@ class SubsetKernels:
 
     family: SubsetFamily
     normalize: str | None
-    X: NDArray[Any]
+    X: AnyArray
     widths: Array
 
     @classmethod
     def fit(
-        cls, specs: Sequence[KernelSpec], X: Any, normalize: str | None, sample_weight: Array | None = None
+        cls, specs: Sequence[KernelSpec], X: MatrixLike, normalize: str | None, sample_weight: Array | None = None
     ) -> SubsetKernels:
         """Find the widths that are measured on the columns of a subset; others are known."""
         (spec,) = specs
@@ -108,7 +109,7 @@ class SubsetKernels:
     def __len__(self) -> int:
         return len(self.family)
 
-    def select(self, active: Sequence[int] | NDArray[Any]) -> KernelSet:
+    def select(self, active: Sequence[int] | AnyArray) -> KernelSet:
         """Return these kernels, fitted."""
         fitted = []
         for m in active:
@@ -118,11 +119,11 @@ class SubsetKernels:
             fitted.append(FittedKernel(name, kernel.fit(view), columns, scale.fit(kernel, view, None)))
         return KernelSet(tuple(fitted))
 
-    def views(self, X: Any) -> Views:
+    def views(self, X: MatrixLike) -> Views:
         """Return the samples in all columns that subsets are taken of."""
         return [self.family.validate(take_columns(X, self.family.columns))]
 
-    def select_views(self, views: Views, active: Sequence[int] | NDArray[Any]) -> Views:
+    def select_views(self, views: Views, active: Sequence[int] | AnyArray) -> Views:
         """Return the samples as the kernels that `select` returns see them."""
         return [views[0][:, self.family.subset(int(m))[0]] for m in active]
 
@@ -146,7 +147,7 @@ class SubsetStack(GramStack):
         self,
         kernel_set: SubsetKernels,
         views: Views,
-        dtype: Any = None,
+        dtype: DType = None,
         budget: float | None = None,
         device: str | None = None,
     ) -> None:
@@ -176,23 +177,21 @@ class SubsetStack(GramStack):
     def row_strips(self, n_columns: int) -> Iterator[slice]:
         return row_strips(self.n_samples, _NUMBERS // max(n_columns, 1))
 
-    def combine(self, weights: NDArray[Any], out: Any = None) -> Any:
+    def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
         active = np.flatnonzero(weights)
         return self.taken(active).combine(np.asarray(weights)[active], out)
 
-    def products(
-        self, beta: NDArray[Any], rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None
-    ) -> Array:
+    def products(self, beta: AnyArray, rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None) -> Array:
         asked = np.arange(self.n_kernels) if kernels is None else np.asarray(kernels)
         out = np.zeros((self.n_kernels, self.n_samples if rows is None else len(rows), *beta.shape[1:]))
         for some in row_strips(len(asked), _BATCH):
             out[asked[some]] = self.taken(asked[some]).products(beta, rows)
         return out
 
-    def quadratic_forms(self, beta: NDArray[Any], kernels: Kernels | None = None) -> Array:
+    def quadratic_forms(self, beta: AnyArray, kernels: Kernels | None = None) -> Array:
         return self.prices(beta, np.ones(self.n_kernels), kernels)
 
-    def prices(self, beta: NDArray[Any], factors: Array, kernels: Kernels | None = None) -> Array:
+    def prices(self, beta: AnyArray, factors: Array, kernels: Kernels | None = None) -> Array:
         """Return ½ Σ_c β_cᵀ K_m β_c times a positive factor for all kernels, or those given; zero for others.
 
         All are computed in single precision first. Those that may be the largest, by a bound on the error, are then
@@ -268,7 +267,7 @@ def _pairs(n: int, count: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.in
         first = last
 
 
-def _widths(family: SubsetFamily, X: NDArray[Any]) -> Array:
+def _widths(family: SubsetFamily, X: AnyArray) -> Array:
     """Return the width of every kernel; one that is a word is measured on the columns of each subset."""
     widths = np.empty((family.n_subsets, len(family.settings)))
     measured: dict[str, Array] = {}
@@ -283,7 +282,7 @@ def _widths(family: SubsetFamily, X: NDArray[Any]) -> Array:
     return widths.ravel()
 
 
-def _measure(family: SubsetFamily, rule: str, X: NDArray[Any]) -> Array:
+def _measure(family: SubsetFamily, rule: str, X: AnyArray) -> Array:
     """Return the width by a rule for every subset, with a factor of one."""
     subsets, n_columns = family.table(), len(family.columns)
     found = np.empty(family.n_subsets)

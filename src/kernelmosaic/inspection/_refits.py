@@ -15,6 +15,7 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing, check_consistent_length, check_random_state
 from sklearn.utils.validation import _num_samples, has_fit_parameter
 
+from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, Seed, TargetLike
 from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators._shared import SharedKernels
 from kernelmosaic.estimators._training_set import (
@@ -35,7 +36,7 @@ _CHUNK = 100
 # One fit -------------------------------------------------------------------------------------------------------------
 
 
-def last_step(estimator: Any) -> Any:
+def last_step(estimator: Estimator) -> Any:
     """Return the estimator itself, of a pipeline its last step, or raise if that has no kernels of its own."""
     model = estimator
     while hasattr(model, "steps"):
@@ -50,14 +51,14 @@ def last_step(estimator: Any) -> Any:
     return model
 
 
-def behind_pipeline(estimator: Any, X: Any) -> tuple[Any, Any]:
+def behind_pipeline(estimator: Estimator, X: MatrixLike) -> tuple[Any, Any]:
     """Return the last step of a fitted pipeline, and the samples as that step reads them."""
     while hasattr(estimator, "steps"):
         X, estimator = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X, estimator.steps[-1][1]
     return estimator, X
 
 
-def fit(estimator: Any, X: Any, y: Any, weight: Array | None) -> Any:
+def fit(estimator: Estimator, X: MatrixLike, y: TargetLike, weight: Array | None) -> Any:
     """Fit an estimator, or the last step of a pipeline, with the weights of the samples, and return it."""
     if weight is None:
         return estimator.fit(X, y)
@@ -70,7 +71,9 @@ def fit(estimator: Any, X: Any, y: Any, weight: Array | None) -> Any:
     return estimator.fit(X, y, **{f"{path}sample_weight": weight})
 
 
-def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any, random_state: Any) -> tuple[Any, Any, Any, Any]:
+def prepare(
+    estimator: Estimator, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight, random_state: Seed
+) -> tuple[Any, Any, Any, Any]:
     """Check what is common to all inspections: a clone that draws the same landmarks in every fit, y, weights, draws.
 
     Returns
@@ -100,14 +103,14 @@ def prepare(estimator: Any, X: Any, y: Any, sample_weight: Any, random_state: An
 class Task:
     """One fit: to all samples, or to some of them, with these targets and weights."""
 
-    y: NDArray[Any]
+    y: AnyArray
     weight: Array | None
     rows: Rows | None = None
 
 
 def refit(
-    estimator: Any,
-    X: Any,
+    estimator: Estimator,
+    X: MatrixLike,
     tasks: Sequence[Task],
     likely: Array | None,
     n_jobs: int | None,
@@ -147,7 +150,9 @@ def refit(
     return np.array([weights for weights, _ in found])
 
 
-def _fit_chunk(estimator: Any, X: Any, tasks: Sequence[Task], likely: Array | None) -> list[tuple[Array, float]]:
+def _fit_chunk(
+    estimator: Estimator, X: MatrixLike, tasks: Sequence[Task], likely: Array | None
+) -> list[tuple[Array, float]]:
     found = []
     # Kernels of one set of samples are kept at a time.
     with SharedKernels(memory_budget=1) as shared, warnings.catch_warnings():

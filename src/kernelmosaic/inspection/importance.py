@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
+from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, Seed, TargetLike
 from kernelmosaic.estimators._shared import SharedKernels
 from kernelmosaic.estimators._training_set import Likely
 from kernelmosaic.estimators.classifier import MKLClassifier
@@ -81,15 +82,15 @@ class KernelImportance:
 
 
 def kernel_importance(
-    estimator: Any,
-    X: Any,
-    y: Any,
+    estimator: Estimator,
+    X: MatrixLike,
+    y: TargetLike,
     *,
     scoring: Any = None,
     cv: Any = 5,
     n_repeats: int = 5,
-    sample_weight: Any = None,
-    random_state: Any = None,
+    sample_weight: SampleWeight = None,
+    random_state: Seed = None,
     n_jobs: int | None = None,
 ) -> KernelImportance:
     """Return how much a score on samples held out falls without each kernel.
@@ -165,9 +166,9 @@ def kernel_importance(
 class _Fold:
     """What is done in one fold; the attributes are what all have in common."""
 
-    estimator: Any
-    X: Any
-    y: NDArray[Any]
+    estimator: Estimator
+    X: MatrixLike
+    y: AnyArray
     weight: Array | None
     scorer: Any
     n_repeats: int
@@ -199,15 +200,15 @@ class _Fold:
                 drops.append(score - self._score_known(less, held, known))
         return model.kernel_names_, score, drops, self._permute(pipeline, held, score, np.random.RandomState(seed))
 
-    def _fit(self, estimator: Any, rows: Rows) -> Any:
+    def _fit(self, estimator: Estimator, rows: Rows) -> Any:
         weight = None if self.weight is None else self.weight[rows]
         return fit(clone(estimator), _safe_indexing(self.X, rows), self.y[rows], weight)
 
-    def _score(self, estimator: Any, held: Rows, X: Any = None) -> float:
+    def _score(self, estimator: Estimator, held: Rows, X: MatrixLike = None) -> float:
         weight = {} if self.weight is None else {"sample_weight": self.weight[held]}
         return float(self.scorer(estimator, _safe_indexing(self.X, held) if X is None else X, self.y[held], **weight))
 
-    def _score_known(self, estimator: Any, held: Rows, known: NDArray[np.bool_]) -> float:
+    def _score_known(self, estimator: Estimator, held: Rows, known: NDArray[np.bool_]) -> float:
         """Return the score where some samples have no view that the estimator reads: their output is its constant."""
         if known.all():
             return self._score(estimator, held)
@@ -248,14 +249,14 @@ class _Fold:
         return [[loss(m) for _ in range(self.n_repeats)] for m in range(terms.shape[1])]
 
 
-def _with_outputs(model: Any, outputs: Array) -> Any:
+def _with_outputs(model: Estimator, outputs: Array) -> Any:
     """Return the model with outputs that are given."""
     stand_in = copy(model)
     stand_in._outputs = lambda *_: outputs
     return stand_in
 
 
-def _present(estimator: Any, specs: list[KernelSpec], X: Any) -> NDArray[np.bool_]:
+def _present(estimator: Estimator, specs: list[KernelSpec], X: MatrixLike) -> NDArray[np.bool_]:
     """Return which views samples have, of shape (n, P), after the steps of a fitted pipeline."""
     model, X = behind_pipeline(estimator, X)
     present = None
@@ -264,13 +265,13 @@ def _present(estimator: Any, specs: list[KernelSpec], X: Any) -> NDArray[np.bool
     return np.ones((_num_samples(X), len(specs)), dtype=bool) if present is None else present
 
 
-def _start_without(model: Any, m: int) -> Likely | None:
+def _start_without(model: Estimator, m: int) -> Likely | None:
     """Return the weights of the other kernels to start from, unless a class has given them none."""
     rest = np.delete(model.weights_, m, axis=-1)
     return Likely(rest) if np.all(rest.sum(axis=-1) > 0) else None
 
 
-def _is_unused(model: Any, m: int) -> bool:
+def _is_unused(model: Estimator, m: int) -> bool:
     """Whether a kernel has no weight at the optimum, which then is the optimum without it."""
     if type(model) not in (MKLClassifier, MKLRegressor, MKLSurvival) or model.solver in _HEURISTICS:
         return False

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
+from kernelmosaic._typing import Estimator, MatrixLike, SampleWeight, Seed, TargetLike
 from kernelmosaic.inspection._refits import Rows, Task, fit, labelled, last_step, prepare, refit, text_table
 from kernelmosaic.machines.base import check_count, check_positive
 
@@ -53,17 +54,17 @@ class Stability:
 
 
 def stability(
-    estimator: Any,
-    X: Any,
-    y: Any,
+    estimator: Estimator,
+    X: MatrixLike,
+    y: TargetLike,
     *,
     n_resamples: int = 100,
     method: str = "subsample",
     fraction: float = 0.5,
     threshold: float = 1e-3,
     confidence_level: float = 0.95,
-    sample_weight: Any = None,
-    random_state: Any = None,
+    sample_weight: SampleWeight = None,
+    random_state: Seed = None,
     n_jobs: int | None = None,
     verbose: bool = False,
 ) -> Stability:

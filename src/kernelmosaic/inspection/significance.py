@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, Seed, TargetLike
 from kernelmosaic.estimators._shared import SharedKernels
 from kernelmosaic.estimators._training_set import Counted, KernelOptions, TrainingSet
 from kernelmosaic.estimators.survival import MKLSurvival
@@ -69,15 +70,15 @@ class KernelSignificance:
 
 
 def kernel_significance(
-    estimator: Any,
-    X: Any,
-    y: Any,
+    estimator: Estimator,
+    X: MatrixLike,
+    y: TargetLike,
     *,
     n_permutations: int = 1000,
     correction: str | None = None,
     groups: Any = None,
-    sample_weight: Any = None,
-    random_state: Any = None,
+    sample_weight: SampleWeight = None,
+    random_state: Seed = None,
     n_jobs: int | None = None,
     verbose: bool = False,
 ) -> KernelSignificance:
@@ -186,7 +187,7 @@ class _EverySample(SharedKernels):
         super().__init__(memory_budget=1)
         self._weight = weight
 
-    def training_set(self, options: KernelOptions, X: Any, original: Any, counted: Counted) -> TrainingSet:
+    def training_set(self, options: KernelOptions, X: MatrixLike, original: Any, counted: Counted) -> TrainingSet:
         all_of_them = Counted.everyone(X.shape[0], self._weight)
         rows = np.flatnonzero(all_of_them.weight)
         self.every = super().training_set(options, X, original, Counted(rows, all_of_them.weight[rows]))
@@ -212,7 +213,7 @@ def _permutations(rows: Rows, n: int, groups: Any, count: int, random: np.random
     return orders
 
 
-def _targets(model: Any, y: NDArray[Any]) -> Array:
+def _targets(model: Estimator, y: AnyArray) -> Array:
     """Return what kernels are to be aligned with, of shape (n, columns): the targets, or indicators of the classes."""
     if not hasattr(model, "classes_") or y.ndim == 2:
         return np.asarray(y, dtype=np.float64).reshape(len(y), -1)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+
+from kernelmosaic._typing import AnyArray
 
 #: Samples of B that are compared with all of A before the next: their rows stay in the second-level cache.
 _TILE = 16
@@ -14,7 +14,7 @@ _TILE = 16
 
 # Additions in any order: only then are they vectorised. Nothing here is infinite or NaN.
 @njit(cache=True, nogil=True, fastmath={"reassoc", "nsz"})
-def sums_of_minima(A: NDArray[Any], B: NDArray[Any], symmetric: bool) -> NDArray[Any]:
+def sums_of_minima(A: AnyArray, B: AnyArray, symmetric: bool) -> AnyArray:
     """Return Σ_c min(A[i, c], B[j, c]) for all rows; with ``symmetric`` B is A, and half of them are computed."""
     n, m, width = A.shape[0], B.shape[0], A.shape[1]
     out = np.empty((n, m), A.dtype)
@@ -42,15 +42,15 @@ def sums_of_minima(A: NDArray[Any], B: NDArray[Any], symmetric: bool) -> NDArray
 
 @njit(cache=True, nogil=True)
 def sparse_sums_of_minima(
-    a_ends: NDArray[Any],
-    a_columns: NDArray[Any],
-    a: NDArray[Any],
-    b_ends: NDArray[Any],
-    b_rows: NDArray[Any],
-    b: NDArray[Any],
+    a_ends: AnyArray,
+    a_columns: AnyArray,
+    a: AnyArray,
+    b_ends: AnyArray,
+    b_rows: AnyArray,
+    b: AnyArray,
     m: int,
     symmetric: bool,
-) -> NDArray[Any]:
+) -> AnyArray:
     """Return the same for compressed rows of A and compressed columns of B: only what two samples share is visited.
 
     Nothing is stored twice, and the rows of a column are in order; B has m of them.

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from kernelmosaic._typing import MatrixLike, TargetLike
 from kernelmosaic.kernels.base import Block, Kernel, is_positive
 from kernelmosaic.kernels.views import check_kernel
 
@@ -40,20 +41,20 @@ class _Pair(Kernel):
     def keeps_scale(self) -> bool:  # type: ignore[override]
         return self.left.keeps_scale or self.right.keeps_scale
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
         X = self.validate(X)
         self.left_ = clone(self.left).fit(X, y)
         self.right_ = clone(self.right).fit(X, y)
         return self
 
-    def validate(self, X: Any) -> Any:
+    def validate(self, X: MatrixLike) -> Any:
         self._check_parts()
         return self.right.validate(self.left.validate(X))
 
-    def _block(self, X: Any, Y: Any) -> Block:
+    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         return self._join(_fitted(self, "left")._block(X, Y), _fitted(self, "right")._block(X, Y))
 
-    def _diagonal(self, X: Any) -> NDArray[np.float64]:
+    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
         return self._join(_fitted(self, "left")._diagonal(X), _fitted(self, "right")._diagonal(X))
 
     @staticmethod
@@ -61,7 +62,7 @@ class _Pair(Kernel):
     def _join(left: Block, right: Block) -> Block:
         """Combine the two entry by entry."""
 
-    def entry_roundings(self, X: Any) -> float:
+    def entry_roundings(self, X: MatrixLike) -> float:
         return self.left.entry_roundings(X) + self.right.entry_roundings(X)
 
     def _check_parts(self) -> None:
@@ -183,20 +184,20 @@ class Scaled(Kernel):
     def keeps_scale(self) -> bool:  # type: ignore[override]
         return self.kernel.keeps_scale
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
         self._check_parts()
         self.kernel_ = clone(self.kernel).fit(X, y)
         return self
 
-    def validate(self, X: Any) -> Any:
+    def validate(self, X: MatrixLike) -> Any:
         self._check_parts()
         return self.kernel.validate(X)
 
-    def _block(self, X: Any, Y: Any) -> Block:
+    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         K = _fitted(self, "kernel")._block(X, Y)
         return np.asarray(np.multiply(K, K.dtype.type(self.factor)))
 
-    def _diagonal(self, X: Any) -> NDArray[np.float64]:
+    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
         return np.multiply(_fitted(self, "kernel")._diagonal(X), float(self.factor))
 
     def draw_frequencies(
@@ -205,7 +206,7 @@ class Scaled(Kernel):
         frequencies, value = _fitted(self, "kernel").draw_frequencies(n_columns, count, random)
         return frequencies, value * float(self.factor)
 
-    def entry_roundings(self, X: Any) -> float:
+    def entry_roundings(self, X: MatrixLike) -> float:
         return self.kernel.entry_roundings(X) + 1.0
 
     def _check_parts(self) -> None:

@@ -16,11 +16,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
+from kernelmosaic._typing import AnyArray, MatrixLike, TargetLike
 from kernelmosaic.backend import backend_of, is_tensor
 from kernelmosaic.kernels.distances import squared_distances
 
 #: An array, or a tensor where the samples are tensors.
-Block = NDArray[Any]
+Block = AnyArray
 
 
 class Kernel(BaseEstimator, ABC):
@@ -60,21 +61,21 @@ class Kernel(BaseEstimator, ABC):
         names: list[str] = super()._get_param_names()
         return names
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
         """Learn what the formula needs of the training set; most kernels need nothing."""
         self.validate(X)
         return self
 
-    def __call__(self, X: Any, Y: Any = None) -> Block:
+    def __call__(self, X: MatrixLike, Y: MatrixLike = None) -> Block:
         """Return the (len(X), len(Y)) block of similarities; ``Y=None`` stands for ``Y=X``."""
         X = self.validate(X)
         return self._block(X, X if Y is None else self.validate(Y))
 
-    def diag(self, X: Any) -> NDArray[np.float64]:
+    def diag(self, X: MatrixLike) -> NDArray[np.float64]:
         """Return k(x, x) for every sample, without the rest of the block."""
         return self._diagonal(self.validate(X))
 
-    def validate(self, X: Any) -> Any:
+    def validate(self, X: MatrixLike) -> Any:
         """Return X in the form `_block` reads, or raise naming what is wrong.
 
         The form depends on the input kind only, has a ``shape`` and slices by rows, and is itself valid input.
@@ -88,7 +89,7 @@ class Kernel(BaseEstimator, ABC):
                 estimator=self,
             )
 
-    def lacks(self, X: Any) -> NDArray[np.bool_]:
+    def lacks(self, X: MatrixLike) -> NDArray[np.bool_]:
         """Return which samples have nothing in the columns that the kernel reads, which must then all be NaN.
 
         Raises a ValueError where some of a sample's columns are NaN and others are not.
@@ -103,7 +104,7 @@ class Kernel(BaseEstimator, ABC):
             )
         return every
 
-    def entry_roundings(self, X: Any) -> float:
+    def entry_roundings(self, X: MatrixLike) -> float:
         """Return by how many units of its last place k(x, z) is off, relative to √(k(x, x) k(z, z)).
 
         Sums over d columns, as most formulas are, are off by about √d.
@@ -111,10 +112,10 @@ class Kernel(BaseEstimator, ABC):
         return float(np.sqrt(max(X.shape[1], 1))) if self.input_kind in ("numbers", "table") else 1.0
 
     @abstractmethod
-    def _block(self, X: Any, Y: Any) -> Block:
+    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         """The formula, on validated samples; ``Y is X`` means that the block is symmetric."""
 
-    def _diagonal(self, X: Any) -> NDArray[np.float64]:
+    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
         return np.array([self._block(x, x)[0, 0] for x in (X[i : i + 1] for i in range(X.shape[0]))], dtype=np.float64)
 
     def draw_frequencies(
@@ -160,21 +161,26 @@ class StatisticKernel(Kernel):
         """Return over how much of the statistic the kernel changes; 0 where every digit of a small one may count."""
         return 0.0
 
-    def entry_roundings(self, X: Any) -> float:
+    def entry_roundings(self, X: MatrixLike) -> float:
         # Distances are near zero where kernels of them are near constant: what rounds is the formula.
         return super().entry_roundings(X) if self.statistic == "products" else 1.0
 
-    def _block(self, X: Any, Y: Any) -> Block:
+    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         return self.from_statistic(pairwise_statistic(self.statistic, X, Y, self.statistic_scale()))
 
-    def _diagonal(self, X: Any) -> NDArray[np.float64]:
+    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
         if self.statistic == "products":
             return self.from_statistic(row_norms(X, squared=True).astype(np.float64))
         return self.from_statistic(np.zeros(X.shape[0]))
 
 
 def pairwise_statistic(
-    name: str, X: Any, Y: Any, scale: float = 0.0, centre: Any = None, norms: tuple[Any, Any] | None = None
+    name: str,
+    X: MatrixLike,
+    Y: MatrixLike,
+    scale: float = 0.0,
+    centre: Any = None,
+    norms: tuple[Any, Any] | None = None,
 ) -> Block:
     """Return the inner products or distances between the rows of X and those of Y, arrays or tensors.
 
@@ -202,7 +208,7 @@ def pairwise_statistic(
     return np.asarray(cdist(X, Y, "cityblock"), dtype=kind)
 
 
-def is_missing(X: Any) -> NDArray[np.bool_]:
+def is_missing(X: MatrixLike) -> NDArray[np.bool_]:
     """Return which entries of an array are NaN, None or the missing value of pandas."""
     if X.dtype.kind == "f":
         return np.asarray(np.isnan(X))
@@ -214,7 +220,7 @@ def is_missing(X: Any) -> NDArray[np.bool_]:
 
 
 @contextmanager
-def refuse_text(X: Any, y: Any = None) -> Iterator[None]:
+def refuse_text(X: MatrixLike, y: TargetLike = None) -> Iterator[None]:
     """Turn NumPy's complaint about a string into one that names the column, or the target, and what to do."""
     try:
         yield
@@ -235,7 +241,7 @@ def refuse_text(X: Any, y: Any = None) -> Iterator[None]:
         ) from error
 
 
-def _first_text(X: Any) -> tuple[Any, str] | None:
+def _first_text(X: MatrixLike) -> tuple[Any, str] | None:
     """Return the first column with a string that is no number, by name or number, and the string."""
     table = np.asarray(X, dtype=object)
     for j, values in enumerate(table.T if table.ndim == 2 else [table.ravel()]):

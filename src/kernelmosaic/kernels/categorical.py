@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import check_array
 
+from kernelmosaic._typing import AnyArray, MatrixLike, TargetLike
 from kernelmosaic.backend import TINY
 from kernelmosaic.kernels.base import Block, Kernel
 
@@ -57,7 +58,7 @@ class Clinical(Kernel):
     def __init__(self, kinds: Any = "auto") -> None:
         self.kinds = kinds
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
         X = self.validate(X)
         self.kinds_ = self._kinds(X)
         columns = [self._numbers(X, j, kind) for j, kind in enumerate(self.kinds_)]
@@ -68,7 +69,7 @@ class Clinical(Kernel):
             raise ValueError(f"X: the range of column {j} overflows; give it in a larger unit.")
         return self
 
-    def validate(self, X: Any) -> Any:
+    def validate(self, X: MatrixLike) -> Any:
         """Return X as a table of numbers, or of objects where some are not, or raise naming what is missing."""
         if not hasattr(X, "shape"):  # NumPy would make text of numbers that stand beside it
             X = np.asarray(X, dtype=object)
@@ -86,7 +87,7 @@ class Clinical(Kernel):
                     )
         return table
 
-    def _block(self, X: Any, Y: Any) -> Block:
+    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         if not hasattr(self, "ranges_"):
             # An unfitted kernel takes its columns for the training set, as a test-versus-train block has them.
             return np.asarray(clone(self).fit(Y)._block(X, Y))
@@ -102,10 +103,10 @@ class Clinical(Kernel):
         K /= left.shape[1]
         return K
 
-    def _diagonal(self, X: Any) -> NDArray[np.float64]:
+    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
         return np.ones(X.shape[0])
 
-    def _placed(self, X: Any, Y: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _placed(self, X: MatrixLike, Y: MatrixLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the columns of both as numbers that are one apart, or more, where samples have nothing in common."""
         if X.shape[1] != len(self.ranges_):
             raise ValueError(
@@ -123,7 +124,7 @@ class Clinical(Kernel):
                     out[:, j] = [number.setdefault(value, len(number)) for value in one[:, j].tolist()]
         return left, right
 
-    def _kinds(self, X: Any) -> list[Any]:
+    def _kinds(self, X: MatrixLike) -> list[Any]:
         """Return what every column is."""
         kinds = self.kinds
         if isinstance(kinds, str) and kinds == "auto":
@@ -142,7 +143,7 @@ class Clinical(Kernel):
                 )
         return list(each)
 
-    def _numbers(self, X: Any, j: int, kind: Any) -> NDArray[np.float64] | None:
+    def _numbers(self, X: MatrixLike, j: int, kind: Any) -> NDArray[np.float64] | None:
         """Return a column whose differences count as numbers, None if it is nominal."""
         if isinstance(kind, str) and kind == "nominal":
             return None
@@ -179,7 +180,7 @@ class Categorical(Clinical):
         pass
 
 
-def _holds_numbers(column: NDArray[Any]) -> bool:
+def _holds_numbers(column: AnyArray) -> bool:
     return column.dtype.kind in "fiu" or all(
         isinstance(value, Real) and not isinstance(value, bool) for value in column
     )

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
+from kernelmosaic._typing import ArrayOrTensor, DType, MatrixLike
 from kernelmosaic.backend import NUMPY, TINY, backend_of, is_tensor, row_strips
 
 #: The error that a squared distance may have, by the precision of the kernel: relative to itself, or to the scale of
@@ -27,7 +28,7 @@ _ENTRIES, _NUMBERS, _TENSOR_NUMBERS = 2**15, 2**16, 2**22
 _WORTH_LOOP = 2**14
 
 
-def unreliable_share(n_columns: int, largest: float, scale: float, dtype: Any = np.float64) -> float:
+def unreliable_share(n_columns: int, largest: float, scale: float, dtype: DType = np.float64) -> float:
     """Return the share of ‖x‖² + ‖z‖² up to which the squared distance made of it is computed anew, by differences.
 
     Each of the three terms is a sum over d columns in double precision, with the unit ε of its last place. Its rounding
@@ -50,7 +51,7 @@ def unreliable_share(n_columns: int, largest: float, scale: float, dtype: Any = 
     return zero if rounding * largest <= error * scale else max(zero, rounding / error)
 
 
-def squared_distances(X: Any, Y: Any, scale: float = 0.0, centre: Any = None, norms: Any = None) -> Any:
+def squared_distances(X: MatrixLike, Y: MatrixLike, scale: float = 0.0, centre: Any = None, norms: Any = None) -> Any:
     """Return the squared distances between the rows of X and those of Y, arrays, sparse rows or tensors.
 
     Equal rows are at distance zero exactly. Dense rows are multiplied less a centre, since far from the origin norms
@@ -95,11 +96,11 @@ def squared_distances(X: Any, Y: Any, scale: float = 0.0, centre: Any = None, no
     return backend.astype(S, kind)
 
 
-def _squared_norms(X: Any) -> Any:
+def _squared_norms(X: MatrixLike) -> Any:
     return (X * X).sum(1) if is_tensor(X) else row_norms(X, squared=True)
 
 
-def _squared_differences(X: Any, Y: Any, i: Any, j: Any, many: bool) -> Any:
+def _squared_differences(X: MatrixLike, Y: MatrixLike, i: Any, j: Any, many: bool) -> Any:
     """Return the squared distances of some pairs of rows, to the last digit or two."""
     d = int(X.shape[1])
     if many and len(i) * d >= _WORTH_LOOP and isinstance(X, np.ndarray) and isinstance(Y, np.ndarray):
@@ -115,5 +116,5 @@ def _squared_differences(X: Any, Y: Any, i: Any, j: Any, many: bool) -> Any:
     return out
 
 
-def _row_squares(D: Any) -> Any:
+def _row_squares(D: ArrayOrTensor) -> Any:
     return (D * D).sum(1) if is_tensor(D) else np.einsum("ij,ij->i", np.asarray(D), np.asarray(D))

@@ -16,6 +16,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
+from kernelmosaic._typing import DType, MatrixLike, TargetLike
 from kernelmosaic.backend import NUMPY, backend_of, row_strips
 from kernelmosaic.kernels.base import Block, StatisticKernel, is_positive, pairwise_statistic
 
@@ -47,11 +48,11 @@ class Radial(StatisticKernel):
         self.width = width
         self.factor = factor
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
         self.width_ = self.measure(self.validate(X))
         return self
 
-    def measure(self, X: Any) -> float:
+    def measure(self, X: MatrixLike) -> float:
         """Return the width, the factor included; one that is a word is measured on validated samples."""
         if not is_positive(self.factor):
             raise ValueError(f"factor={self.factor!r}: what multiplies the width must be a positive, finite number.")
@@ -63,7 +64,7 @@ class Radial(StatisticKernel):
             raise ValueError(f"width={self.width!r}: give a positive, finite number, 'median' or 'nearest'.")
         return float(self.factor) * float(self.width)
 
-    def rate(self, dtype: Any) -> float:
+    def rate(self, dtype: DType) -> float:
         """Return what the statistic is multiplied with in the exponent, −1/width^power, in a precision's range."""
         if not hasattr(self, "width_") and isinstance(self.width, str):
             raise NotFittedError(f"{self!r} learns its width from the training set: call fit first.")
@@ -92,17 +93,17 @@ class Radial(StatisticKernel):
         self, n_columns: int, count: int, random: np.random.RandomState
     ) -> tuple[NDArray[np.float64], float]: ...
 
-    def _block(self, X: Any, Y: Any) -> Block:
+    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         if not hasattr(self, "width_"):
             # An unfitted kernel takes its columns for the training set, as a test-versus-train block has them.
             return np.asarray(clone(self).fit(Y)._block(X, Y))
         return super()._block(X, Y)
 
-    def _diagonal(self, X: Any) -> NDArray[np.float64]:
+    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
         return np.ones(X.shape[0])
 
 
-def _distinct_rows(X: Any) -> Any:
+def _distinct_rows(X: MatrixLike) -> Any:
     """Repeated samples do not depend on the scale of the data, and would make the nearest distance zero."""
     if not sparse.issparse(X):
         return np.unique(X, axis=0)
@@ -114,7 +115,7 @@ def _distinct_rows(X: Any) -> Any:
     return X[np.sort(np.unique(np.array(keys, dtype=object), return_index=True)[1])]
 
 
-def _mean_nearest_distance(X: Any, metric: str) -> float:
+def _mean_nearest_distance(X: MatrixLike, metric: str) -> float:
     X = _distinct_rows(X)
     n = X.shape[0]
     if n < 2:
@@ -133,7 +134,7 @@ def _mean_nearest_distance(X: Any, metric: str) -> float:
     return float((np.sqrt(nearest) if metric == "euclidean" else nearest).mean())
 
 
-def _median_distance(X: Any, metric: str) -> float:
+def _median_distance(X: MatrixLike, metric: str) -> float:
     if 2 <= X.shape[0] <= _MEDIAN_SAMPLES and not sparse.issparse(X):
         distances = _distances(X, metric)
         # Where none is zero no sample is repeated, which saves looking for repeated ones.
@@ -146,7 +147,7 @@ def _median_distance(X: Any, metric: str) -> float:
     return _median(_distances(X, metric))
 
 
-def _distances(X: Any, metric: str) -> NDArray[np.float64]:
+def _distances(X: MatrixLike, metric: str) -> NDArray[np.float64]:
     """Return the distance between every two samples."""
     if not sparse.issparse(X):
         from scipy.spatial.distance import pdist
@@ -184,7 +185,7 @@ def measured_once() -> Iterator[None]:
         _MEASURED.reset(token)
 
 
-def _measure(rule: str, X: Any, metric: str) -> float:
+def _measure(rule: str, X: MatrixLike, metric: str) -> float:
     """Return the distance in the data that a rule for widths is about."""
     measured = _MEASURED.get()
     key = (id(X), rule, metric)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
+from kernelmosaic._typing import MatrixLike, TargetLike
 from kernelmosaic.backend import backend_of
 from kernelmosaic.kernels.base import Block, StatisticKernel, is_whole, pairwise_statistic
 
@@ -29,7 +30,7 @@ class Linear(StatisticKernel):
         copy: Block = backend_of(S).copy(S)
         return copy
 
-    def _block(self, X: Any, Y: Any) -> Block:
+    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         return pairwise_statistic(self.statistic, X, Y)
 
 
@@ -57,11 +58,11 @@ class Polynomial(StatisticKernel):
         self.degree = degree
         self.offset = offset
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
         self._check_parameters()
         return super().fit(X, y)
 
-    def entry_roundings(self, X: Any) -> float:
+    def entry_roundings(self, X: MatrixLike) -> float:
         # A power of the inner product has its relative error times the degree.
         return self.degree * (super().entry_roundings(X) + 1.0)
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike, TargetLike
 from kernelmosaic.backend import NUMPY, one_blas_thread, row_strips, run_threads
 from kernelmosaic.kernels.base import Block, Kernel, is_positive
 
@@ -68,7 +69,7 @@ class MatrixRows(Kernel):
     def _n_rows(self) -> int:
         """How many rows there are to choose from."""
 
-    def validate(self, X: Any) -> NDArray[np.intp]:
+    def validate(self, X: MatrixLike) -> NDArray[np.intp]:
         return row_numbers(X, self._n_rows(), self.matrix_parameter)
 
     @property
@@ -108,7 +109,7 @@ class MatrixRows(Kernel):
         return f"{type(self).__name__}({', '.join([f'<{size}>', *(f'{k}={v!r}' for k, v in parameters.items())])})"
 
 
-def row_numbers(X: Any, n_rows: int, matrix: str) -> NDArray[np.intp]:
+def row_numbers(X: MatrixLike, n_rows: int, matrix: str) -> NDArray[np.intp]:
     """Return X, a list or one column of whole numbers between 0 and n_rows - 1, as a vector of indices."""
     rows = np.asarray(X)
     if rows.ndim == 2 and rows.shape[1] == 1:
@@ -132,7 +133,7 @@ def row_numbers(X: Any, n_rows: int, matrix: str) -> NDArray[np.intp]:
     return rows.astype(np.intp, copy=False)
 
 
-def square_matrix(given: Any, name: str, owner: str) -> tuple[NDArray[Any], bool]:
+def square_matrix(given: Any, name: str, owner: str) -> tuple[AnyArray, bool]:
     """Return the given matrix as floats, not copied when it holds floats, after checking its shape and its numbers.
 
     And whether the numbers of every two samples alone are those of a positive semi-definite matrix, up to rounding.
@@ -159,7 +160,7 @@ def square_matrix(given: Any, name: str, owner: str) -> tuple[NDArray[Any], bool
     return A, excess <= 0
 
 
-def _scan(A: NDArray[Any]) -> tuple[float, float, float]:
+def _scan(A: AnyArray) -> tuple[float, float, float]:
     """Return the largest |A_ij|, |A_ij − A_ji| and |A_ij| − √(A_ii A_jj), all from squares while they are in the cache.
 
     What an eigenvalue may be off by is on the diagonal for the last, which is infinite if that leaves it negative.
@@ -184,12 +185,12 @@ def _scan(A: NDArray[Any]) -> tuple[float, float, float]:
     return float(largest), float(off), float(excess) if diagonal.min() >= 0 else np.inf
 
 
-def _largest(A: NDArray[Any]) -> Any:
+def _largest(A: AnyArray) -> Any:
     """Return the largest |A_ij|."""
     return np.maximum(A.max(), -A.min())
 
 
-def _refuse_infinite(A: NDArray[Any], name: str) -> None:
+def _refuse_infinite(A: AnyArray, name: str) -> None:
     for start in range(0, A.shape[0], _STRIP):
         bad = ~np.isfinite(A[start : start + _STRIP])
         if bad.any():
@@ -200,7 +201,7 @@ def _refuse_infinite(A: NDArray[Any], name: str) -> None:
             )
 
 
-def _refuse_asymmetric(A: NDArray[Any], name: str, allowed: float) -> None:
+def _refuse_asymmetric(A: AnyArray, name: str, allowed: float) -> None:
     for start in range(0, A.shape[0], _STRIP):
         off = np.abs(A[start : start + _STRIP] - A[:, start : start + _STRIP].T)
         if off.max() > allowed:
@@ -243,10 +244,10 @@ class Precomputed(MatrixRows):
     matrix_parameter: ClassVar[str] = "K"
     costs_by_entries: ClassVar[bool] = True
 
-    def __init__(self, K: Any) -> None:
+    def __init__(self, K: ArrayOrTensor) -> None:
         self.K = K
 
-    def _prepare(self, given: Any) -> NDArray[Any]:
+    def _prepare(self, given: Any) -> AnyArray:
         if sparse.issparse(given):
             raise ValueError("K is sparse: Precomputed needs a dense matrix; K.toarray() makes one.")
         gaps = _gaps(given)
@@ -265,14 +266,14 @@ class Precomputed(MatrixRows):
         self._prepared()
         return self._share().gaps is not None
 
-    def lacks(self, X: Any) -> NDArray[np.bool_]:
+    def lacks(self, X: MatrixLike) -> NDArray[np.bool_]:
         unknown, n = super().lacks(X), self._n_rows()
         gaps = self._share().gaps
         if gaps is not None and not unknown.all():
             unknown[~unknown] = gaps[row_numbers(np.asarray(X)[~unknown], n, "K")]
         return unknown
 
-    def validate(self, X: Any) -> NDArray[np.intp]:
+    def validate(self, X: MatrixLike) -> NDArray[np.intp]:
         rows, gaps = super().validate(X), self._share().gaps
         if gaps is not None and gaps[rows].any():
             i = int(np.argmax(gaps[rows]))
@@ -282,7 +283,7 @@ class Precomputed(MatrixRows):
             )
         return rows
 
-    def check_definite(self, rows: NDArray[np.intp], coefficients: NDArray[Any]) -> None:
+    def check_definite(self, rows: NDArray[np.intp], coefficients: AnyArray) -> None:
         """Raise if the matrix is not positive semi-definite where a fit made use of it.
 
         Parameters
@@ -305,14 +306,14 @@ class Precomputed(MatrixRows):
     def _n_rows(self) -> int:
         return int(self._prepared().shape[0])
 
-    def _block(self, X: Any, Y: Any) -> Block:
+    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         K: Block = self._prepared()
         rows, columns = _run(X), _run(Y)
         if rows is not None and columns is not None:
             return K[rows, columns].copy()  # several times faster than picking the entries one by one
-        return K[np.ix_(X, Y)]
+        return np.asarray(K[np.ix_(X, Y)])
 
-    def _diagonal(self, X: Any) -> NDArray[np.float64]:
+    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
         return np.asarray(self._prepared()[X, X], dtype=np.float64)
 
 
@@ -330,7 +331,7 @@ def _gaps(given: Any) -> NDArray[np.bool_] | None:
     return gaps if some and not gaps.all() else None
 
 
-def trusted(K: NDArray[Any]) -> Precomputed:
+def trusted(K: AnyArray) -> Precomputed:
     """Return the kernel of a matrix of floats that is not checked: for one that this package has computed itself."""
     kernel = Precomputed(K)
     kernel._share().result = K
@@ -368,7 +369,7 @@ def _run(numbers: NDArray[np.intp]) -> slice | None:
     return slice(first, last + 1)
 
 
-def _check_positive(K: NDArray[Any], likely: bool) -> None:
+def _check_positive(K: AnyArray, likely: bool) -> None:
     """Refuse a matrix with an eigenvalue that is negative beyond rounding, where that costs little to decide.
 
     That no eigenvalue is, a factorisation would have to prove, which for many samples takes longer than learning from
@@ -380,7 +381,7 @@ def _check_positive(K: NDArray[Any], likely: bool) -> None:
         _probe_positive(K, np.random.RandomState(0).choice(len(K), _ELIMINATED, replace=False))
 
 
-def _probe_positive(K: NDArray[Any], rows: NDArray[np.intp], coefficients: NDArray[Any] | None = None) -> None:
+def _probe_positive(K: AnyArray, rows: NDArray[np.intp], coefficients: AnyArray | None = None) -> None:
     """Refuse a matrix that is not positive semi-definite among some samples, or between them and another one.
 
     The first of them are eliminated; what that leaves of the diagonal must not be negative, nor the quadratic form of
@@ -404,7 +405,7 @@ def _probe_positive(K: NDArray[Any], rows: NDArray[np.intp], coefficients: NDArr
         _prove_positive(K)
 
 
-def _prove_positive(K: NDArray[Any]) -> None:
+def _prove_positive(K: AnyArray) -> None:
     """Refuse a matrix with an eigenvalue that is negative beyond rounding."""
     # Much cheaper than eigenvalues, and succeeds for every matrix that passes but the borderline ones.
     if _is_factorable(K):
@@ -417,7 +418,7 @@ def _prove_positive(K: NDArray[Any]) -> None:
         )
 
 
-def _is_factorable(K: NDArray[Any]) -> bool:
+def _is_factorable(K: AnyArray) -> bool:
     """Return whether a Cholesky factorisation proves that no eigenvalue is negative beyond rounding."""
     allowed = _allowed(K)
     shifted = _without_dust(np.array(K, order="C", subok=False), allowed)
@@ -425,7 +426,7 @@ def _is_factorable(K: NDArray[Any]) -> bool:
     return NUMPY.cholesky(shifted, overwrite=True) is not None
 
 
-def _allowed(K: NDArray[Any]) -> float:
+def _allowed(K: AnyArray) -> float:
     """Return by how much an eigenvalue may be negative.
 
     Entries off by a relative r move the eigenvalues by at most n·r times the largest entry, which r·trace stands for.
@@ -433,7 +434,7 @@ def _allowed(K: NDArray[Any]) -> float:
     return ROUNDING[K.dtype] * float(np.abs(K.diagonal()).sum(dtype=np.float64))
 
 
-def _without_dust(block: NDArray[Any], allowed: float) -> NDArray[Any]:
+def _without_dust(block: AnyArray, allowed: float) -> AnyArray:
     """Set entries to zero that together move no eigenvalue by a share of what is allowed: their products are slow."""
     block[np.abs(block) < np.finfo(block.dtype).eps * allowed / block.shape[1]] = 0.0
     return block
@@ -471,7 +472,7 @@ class Diffusion(MatrixRows):
         self.adjacency = adjacency
         self.beta = beta
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
         self._check_beta()
         return super().fit(X, y)
 
@@ -489,11 +490,11 @@ class Diffusion(MatrixRows):
     def _n_rows(self) -> int:
         return int(self._prepared()[1].shape[0])
 
-    def _block(self, X: Any, Y: Any) -> Block:
+    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         features = self._features(X)
         return np.asarray(features @ (features if Y is X else self._features(Y)).T)
 
-    def _diagonal(self, X: Any) -> NDArray[np.float64]:
+    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
         features = self._features(X)
         return np.asarray(np.einsum("ij,ij->i", features, features))
 

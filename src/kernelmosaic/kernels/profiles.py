@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import fft
 from sklearn.utils import check_array
 
+from kernelmosaic._typing import AnyArray, MatrixLike, TargetLike
 from kernelmosaic.kernels.base import Block, Kernel, is_whole
 from kernelmosaic.kernels.gaussian import Gaussian
 
@@ -28,18 +29,18 @@ class Correlation(Kernel):
            [-1., -1.,  1.]])
     """
 
-    def validate(self, X: Any) -> Any:
+    def validate(self, X: MatrixLike) -> Any:
         return check_array(X, dtype=(np.float64, np.float32), ensure_min_features=2, input_name="X", estimator=self)
 
-    def _block(self, X: Any, Y: Any) -> Block:
+    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         Z = _standardised(X)
         return np.asarray(Z @ (Z if Y is X else _standardised(Y)).T)
 
-    def _diagonal(self, X: Any) -> NDArray[np.float64]:
+    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
         return np.asarray(X.max(axis=1) > X.min(axis=1), dtype=np.float64)
 
 
-def _standardised(X: Any) -> Block:
+def _standardised(X: MatrixLike) -> Block:
     # Scaled first: squaring then neither overflows nor underflows, and a constant row, of ones now, is centred to exact
     # zeros; rounding of its mean would otherwise leave dust for the division by the length to blow up.
     largest = np.abs(X).max(axis=1, keepdims=True)
@@ -87,19 +88,19 @@ class FFT(Kernel):
         self.width = width
         self.n_frequencies = n_frequencies
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
         self.gaussian_ = Gaussian(self.width).fit(self._magnitudes(self.validate(X)))
         return self
 
-    def _block(self, X: Any, Y: Any) -> Block:
+    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         S = self._magnitudes(X)
         gaussian: Gaussian = self.__dict__.get("gaussian_") or Gaussian(self.width)
         return gaussian._block(S, S if Y is X else self._magnitudes(Y))
 
-    def _diagonal(self, X: Any) -> NDArray[np.float64]:
+    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
         return np.ones(X.shape[0])
 
-    def _magnitudes(self, X: Any) -> NDArray[Any]:
+    def _magnitudes(self, X: MatrixLike) -> AnyArray:
         available, wanted = X.shape[1] // 2 + 1, self.n_frequencies
         if wanted is not None and not (is_whole(wanted) and wanted <= available):
             raise ValueError(

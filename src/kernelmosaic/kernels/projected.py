@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
+from kernelmosaic._typing import MatrixLike, Seed, TargetLike
 from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel, is_whole, pairwise_statistic
 from kernelmosaic.kernels.gaussian import Gaussian
 from kernelmosaic.kernels.linear import Linear, Polynomial
@@ -55,12 +56,12 @@ class Projected(Kernel):
 
     accepts_sparse = True
 
-    def __init__(self, kernel: Kernel | None = None, n_components: int = 2, random_state: Any = None) -> None:
+    def __init__(self, kernel: Kernel | None = None, n_components: int = 2, random_state: Seed = None) -> None:
         self.kernel = kernel
         self.n_components = n_components
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
         X = self.validate(X)
         inner = self._inner()
         self.W_ = _principal_directions(X, self._checked_components(X.shape[1]))
@@ -69,11 +70,11 @@ class Projected(Kernel):
         self.kernel_ = clone(inner).fit(self.transform(X))
         return self
 
-    def transform(self, X: Any) -> NDArray[np.float64]:
+    def transform(self, X: MatrixLike) -> NDArray[np.float64]:
         """Return the projected samples Wᵀx, of shape (n, n_components)."""
         return np.asarray(self.validate(X) @ self.W_, dtype=np.float64)
 
-    def vjp(self, X: Any, G: NDArray[np.float64]) -> NDArray[np.float64]:
+    def vjp(self, X: MatrixLike, G: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return Σ_ij G_ij ∂k(x_i, x_j)/∂W.
 
         Parameters
@@ -96,7 +97,7 @@ class Projected(Kernel):
             in_Z = 2.0 * (H.sum(axis=1)[:, np.newaxis] * Z - in_Z)
         return np.asarray(X.T @ in_Z)
 
-    def diagonal_vjp(self, X: Any, g: NDArray[np.float64]) -> NDArray[np.float64]:
+    def diagonal_vjp(self, X: MatrixLike, g: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return Σ_i g_i ∂k(x_i, x_i)/∂W."""
         if self.kernel_.statistic != "products":
             return np.zeros_like(self.W_)
@@ -104,19 +105,19 @@ class Projected(Kernel):
         slopes = _slope(self.kernel_, np.einsum("ij,ij->i", Z, Z))
         return np.asarray(X.T @ ((2.0 * g * slopes)[:, np.newaxis] * Z))
 
-    def _block(self, X: Any, Y: Any) -> Block:
+    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         if not hasattr(self, "W_"):
             # As unfitted Gaussian kernels do: the columns of a test-versus-train block are the training set.
             return np.asarray(clone(self).fit(Y)._block(X, Y))
         left = self._project(X)
         return np.asarray(self.kernel_._block(left, left if Y is X else self._project(Y)))
 
-    def _diagonal(self, X: Any) -> NDArray[np.float64]:
+    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
         if not hasattr(self, "W_"):
             return np.asarray(clone(self).fit(X)._diagonal(X))
         return np.asarray(self.kernel_._diagonal(self.transform(X)))
 
-    def _project(self, X: Any) -> Block:
+    def _project(self, X: MatrixLike) -> Block:
         """The projected samples, in the precision of the samples."""
         return np.asarray(X @ self.W_.astype(X.dtype))
 
@@ -142,7 +143,7 @@ def perturbed(W: NDArray[np.float64], rng: np.random.RandomState, size: float = 
     return np.asarray(W + size * lengths * noise)
 
 
-def _principal_directions(X: Any, n_components: int) -> NDArray[np.float64]:
+def _principal_directions(X: MatrixLike, n_components: int) -> NDArray[np.float64]:
     """Return orthonormal leading eigenvectors of the covariance, their signs fixed by their largest entries."""
     mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
     if sparse.issparse(X):

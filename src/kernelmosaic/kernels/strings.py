@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from kernelmosaic._typing import AnyArray, MatrixLike, TargetLike
 from kernelmosaic.kernels.base import Block, Kernel, is_whole
 
 Sequences = NDArray[np.object_]
@@ -27,7 +28,7 @@ class SequenceKernel(Kernel):
 
     input_kind: ClassVar[str] = "sequences"
 
-    def validate(self, X: Any) -> Sequences:
+    def validate(self, X: MatrixLike) -> Sequences:
         """Return X as a vector of non-empty `str`, or raise naming what is wrong."""
         if isinstance(X, str | bytes):
             raise TypeError(
@@ -94,11 +95,11 @@ class Spectrum(SequenceKernel):
     def __init__(self, length: int = 3) -> None:
         self.length = length
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
         self._check_length()
         return super().fit(X, y)
 
-    def _block(self, X: Any, Y: Any) -> Block:
+    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         # Numbered together, so that a word has the same number in both.
         words, ends, count = self._words(X if Y is X else np.concatenate([X, Y]))
         if count <= _DENSE * words.size / max(len(ends), 1):
@@ -111,7 +112,7 @@ class Spectrum(SequenceKernel):
         first = ends[len(X) - 1]
         return np.asarray(shared_words(words[:first], ends[: len(X)], words[first:], ends[len(X) :] - first, count))
 
-    def _diagonal(self, X: Any) -> NDArray[np.float64]:
+    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
         words, ends, count = self._words(X)
         owner = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
         keys, times = np.unique(owner * count + words, return_counts=True)
@@ -146,7 +147,7 @@ def _word_numbers(codes: NDArray[np.uint32], starts: NDArray[np.intp], length: i
     return words[starts], count
 
 
-def _renumbered(values: NDArray[Any]) -> tuple[int, NDArray[Any]]:
+def _renumbered(values: AnyArray) -> tuple[int, AnyArray]:
     """Return how many different numbers there are, and the rank of each among them."""
     top = int(values.max(initial=0)) + 1
     if top > _MOST_WORDS:
@@ -189,16 +190,16 @@ class WeightedDegree(SequenceKernel):
     def __init__(self, degree: int = 3) -> None:
         self.degree = degree
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
         self._check_degree()
         return super().fit(X, y)
 
-    def validate(self, X: Any) -> Sequences:
+    def validate(self, X: MatrixLike) -> Sequences:
         strings: Sequences = super().validate(X)
         _check_length(strings, len(strings[0]))
         return strings
 
-    def _block(self, X: Any, Y: Any) -> Block:
+    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         # Numba takes long to load, and only this kernel's users should wait for it.
         from kernelmosaic.kernels._numba_strings import matching_words
 
@@ -207,7 +208,7 @@ class WeightedDegree(SequenceKernel):
         places = np.ascontiguousarray(_letters(Y).T)
         return np.asarray(matching_words(_letters(X), places, float(self.degree), Y is X))
 
-    def _diagonal(self, X: Any) -> NDArray[np.float64]:
+    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
         self._check_degree()
         d = np.arange(1, self.degree + 1)
         beta = 2.0 * (self.degree - d + 1) / (self.degree * (self.degree + 1.0))
@@ -277,7 +278,7 @@ class SmithWaterman(SequenceKernel):
         self.gap_open = gap_open
         self.gap_extend = gap_extend
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
         self.sequences_ = self.validate(X)
         self._check_parameters()
         # Strings that repeat are aligned once.
@@ -286,21 +287,21 @@ class SmithWaterman(SequenceKernel):
         self.features_ = self._normalised_scores(list(place), None)[np.ix_(rows, rows)]
         return self
 
-    def validate(self, X: Any) -> Sequences:
+    def validate(self, X: MatrixLike) -> Sequences:
         strings: Sequences = super().validate(X)
         for i, s in enumerate(strings):
             if not s.isascii():
                 raise ValueError(f"X[{i}] is {s[:20]!r}: SmithWaterman aligns letters of the ASCII alphabet only.")
         return strings
 
-    def _block(self, X: Any, Y: Any) -> Block:
+    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         if not hasattr(self, "features_"):
             # An unfitted kernel takes its columns for the training set, as a test-versus-train block has them.
             return self._fitted_clone(Y)._block(X, Y)
         features = self._features(X)
         return np.asarray(features @ (features if Y is X else self._features(Y)).T)
 
-    def _diagonal(self, X: Any) -> NDArray[np.float64]:
+    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
         if not hasattr(self, "features_"):
             return self._fitted_clone(X)._diagonal(X)
         features = self._features(X)

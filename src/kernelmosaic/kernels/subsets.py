@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
+from kernelmosaic._typing import MatrixLike, Settings
 from kernelmosaic.kernels.base import Kernel, is_whole
 from kernelmosaic.kernels.gaussian import Gaussian, Laplacian, Radial
 from kernelmosaic.kernels.spelling import suggest_kernel
@@ -98,7 +99,7 @@ class Subsets(BaseEstimator):
             raise ValueError(f"size={self.size!r}: there are {n_columns} columns to take subsets of; give no more.")
         return tuple(int(size) for size in sizes)
 
-    def _settings(self) -> tuple[dict[str, Any], ...]:
+    def _settings(self) -> tuple[Settings, ...]:
         """The parameters that the kernels of a subset differ in, checked."""
         grids = {}
         for name in ("width", "factor"):
@@ -146,7 +147,7 @@ class SubsetFamily(Sequence[Named]):
     columns: NDArray[np.intp]
     labels: tuple[str, ...]
     sizes: tuple[int, ...]
-    settings: tuple[dict[str, Any], ...]
+    settings: tuple[Settings, ...]
 
     @property
     def n_subsets(self) -> int:
@@ -167,7 +168,7 @@ class SubsetFamily(Sequence[Named]):
         members, setting = self.subset(m)
         return self._name(members, setting), self.make(setting), self.columns[members]
 
-    def subset(self, m: int) -> tuple[list[int], dict[str, Any]]:
+    def subset(self, m: int) -> tuple[list[int], Settings]:
         """Return which of the columns kernel m reads, by their places, and its setting."""
         index = range(len(self))[m]  # a negative number counts from the end, one too large is an IndexError
         rank, setting = divmod(index, len(self.settings))
@@ -181,7 +182,7 @@ class SubsetFamily(Sequence[Named]):
         """Return the name of kernel m."""
         return self._name(*self.subset(m))
 
-    def make(self, setting: dict[str, Any]) -> Radial:
+    def make(self, setting: Settings) -> Radial:
         """Return the pattern with a setting, not fitted."""
         made: Radial = clone(self.kernel).set_params(**setting)
         return made
@@ -195,11 +196,11 @@ class SubsetFamily(Sequence[Named]):
             parts.append(np.pad(flat.reshape(-1, size), ((0, 0), (0, widest - size)), constant_values=n))
         return np.concatenate(parts)
 
-    def validate(self, X: Any) -> Any:
+    def validate(self, X: MatrixLike) -> Any:
         """Return samples as the kernels read them."""
         return self.kernel.validate(X)
 
-    def _name(self, members: Sequence[int], setting: dict[str, Any]) -> str:
+    def _name(self, members: Sequence[int], setting: Settings) -> str:
         values = ", ".join(f"{key}={value}" for key, value in setting.items()) if len(self.settings) > 1 else ""
         return f"{self.name}[{','.join(self.labels[c] for c in members)}]{f'({values})' if values else ''}"
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike
 from kernelmosaic.backend import TINY, backend_of, is_tensor
 from kernelmosaic.kernels.base import Block, Kernel, pairwise_statistic
 
@@ -42,7 +43,7 @@ class Tanimoto(Kernel):
     costs_by_entries = True
     keeps_scale = True
 
-    def validate(self, X: Any) -> Any:
+    def validate(self, X: MatrixLike) -> Any:
         X = super().validate(X)
         least = (X.data if sparse.issparse(X) else X).min(initial=0)
         if least < 0:
@@ -52,7 +53,7 @@ class Tanimoto(Kernel):
             )
         return X
 
-    def _block(self, X: Any, Y: Any) -> Block:
+    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         shared = _shared(X, Y)
         union = _sums(X)[:, None] + _sums(Y)
         union -= shared
@@ -63,16 +64,16 @@ class Tanimoto(Kernel):
         shared /= union
         return shared
 
-    def _diagonal(self, X: Any) -> NDArray[np.float64]:
+    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
         return np.ones(X.shape[0])
 
 
-def _sums(X: Any) -> Any:
+def _sums(X: MatrixLike) -> Any:
     total = X.sum(1)
     return total if is_tensor(total) else np.asarray(total).ravel()
 
 
-def _shared(X: Any, Y: Any) -> Block:
+def _shared(X: MatrixLike, Y: MatrixLike) -> Block:
     """Return Σ_j min(x_j, z_j) for all pairs, an array of its own in the precision of the samples."""
     backend = backend_of(X)
     precision = np.result_type(*(backend.dtype(one) for one in (X, Y)))
@@ -90,17 +91,17 @@ def _shared(X: Any, Y: Any) -> Block:
     return _as_block(_compiled_minima(X, Y), precision)
 
 
-def _as_block(block: Any, precision: np.dtype[Any]) -> Block:
+def _as_block(block: ArrayOrTensor, precision: np.dtype[Any]) -> Block:
     converted: Block = backend_of(block).astype(block, precision)
     return converted
 
 
-def _is_binary(X: Any) -> bool:
+def _is_binary(X: MatrixLike) -> bool:
     values = X.data if sparse.issparse(X) else X
     return bool(((values == 0) | (values == 1)).all())
 
 
-def _compiled_minima(X: Any, Y: Any) -> NDArray[Any]:
+def _compiled_minima(X: MatrixLike, Y: MatrixLike) -> AnyArray:
     from kernelmosaic.kernels._numba_pairs import sparse_sums_of_minima, sums_of_minima
 
     same = Y is X
@@ -116,7 +117,7 @@ def _compiled_minima(X: Any, Y: Any) -> NDArray[Any]:
     return np.asarray(sums_of_minima(left, right, same))
 
 
-def _compact(X: Any) -> Any:
+def _compact(X: MatrixLike) -> Any:
     """Return samples as the compiled loops read them: every number once, in single precision if that loses nothing."""
     if sparse.issparse(X):
         X = X.copy()

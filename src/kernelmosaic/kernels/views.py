@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._indexing import _get_column_indices, _safe_indexing
 
+from kernelmosaic._typing import KernelsLike, MatrixLike
 from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.gaussian import Gaussian
 from kernelmosaic.kernels.linear import Linear, Polynomial
@@ -60,7 +61,7 @@ def one_class_kernels() -> list[Kernel]:
     return family(Gaussian(), factor=[0.175, 0.35, 0.7])
 
 
-def read_kernels(kernels: Any, default: Callable[[], list[Kernel]] = default_kernels) -> list[Entry]:
+def read_kernels(kernels: KernelsLike, default: Callable[[], list[Kernel]] = default_kernels) -> list[Entry]:
     """Return the entries of a `kernels` parameter, unnamed kernels named, or raise saying which entry is wrong.
 
     Parameters
@@ -125,7 +126,7 @@ def _read_item(i: int, item: Any) -> tuple[str | None, Kernel | PerColumn | Subs
     return name, kernel, item[2] if len(item) == 3 else None
 
 
-def lay_specs(entries: Sequence[Entry], X: Any) -> list[KernelSpec]:
+def lay_specs(entries: Sequence[Entry], X: MatrixLike) -> list[KernelSpec]:
     """Turn columns into numbers, as `ColumnTransformer` does, and expand the kernels that stand for one per column."""
     specs = []
     for entry in entries:
@@ -147,7 +148,7 @@ def lay_specs(entries: Sequence[Entry], X: Any) -> list[KernelSpec]:
     return specs
 
 
-def _column_numbers(entry: Entry, X: Any) -> NDArray[np.intp] | None:
+def _column_numbers(entry: Entry, X: MatrixLike) -> NDArray[np.intp] | None:
     if entry.columns is None:
         return None
     columns = _chosen(entry, X)
@@ -171,7 +172,7 @@ def _shown(columns: Any) -> str:
     return shorten(columns) if isinstance(columns, list | tuple | np.ndarray) else repr(columns)
 
 
-def _misfit(columns: Any, X: Any) -> str | None:
+def _misfit(columns: Any, X: MatrixLike) -> str | None:
     """Say what is wrong with names of columns, and what would do; None where it is not about names."""
     names = [columns.start, columns.stop] if isinstance(columns, slice) else columns
     names = [one for one in np.atleast_1d(np.asarray(names, dtype=object)).tolist() if isinstance(one, str)]
@@ -189,7 +190,7 @@ def _is_mask(columns: Any) -> bool:
     return several and all(isinstance(one, bool | np.bool_) for one in columns)
 
 
-def _chosen(entry: Entry, X: Any) -> Any:
+def _chosen(entry: Entry, X: MatrixLike) -> Any:
     """The columns as `ColumnTransformer` reads them: a callable called, a series or an index as a list."""
     columns = entry.columns
     if callable(columns):
@@ -204,7 +205,7 @@ def _chosen(entry: Entry, X: Any) -> Any:
     return columns.to_list() if hasattr(columns, "to_list") else columns
 
 
-def _reads_names_only(selector: Any, X: Any) -> bool:
+def _reads_names_only(selector: Any, X: MatrixLike) -> bool:
     """Whether this is scikit-learn's selector, by pattern alone, on a frame that is not of pandas: it would refuse."""
     if hasattr(X, "iloc") or not hasattr(X, "columns"):
         return False
@@ -214,16 +215,16 @@ def _reads_names_only(selector: Any, X: Any) -> bool:
     return isinstance(selector, make_column_selector) and all(chosen is None for chosen in types)
 
 
-def _matching(selector: Any, X: Any) -> list[str]:
+def _matching(selector: Any, X: MatrixLike) -> list[str]:
     return [name for name in X.columns if selector.pattern is None or re.search(selector.pattern, name)]
 
 
-def _n_columns(X: Any) -> int:
+def _n_columns(X: MatrixLike) -> int:
     shape = np.shape(X)
     return int(shape[1]) if len(shape) > 1 else 1
 
 
-def take_columns(X: Any, columns: NDArray[np.intp] | None) -> Any:
+def take_columns(X: MatrixLike, columns: NDArray[np.intp] | None) -> Any:
     """Return some columns of an array or sparse matrix, all of them if columns is None."""
     return X if columns is None else _safe_indexing(X, columns, axis=1)
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import DType
 from kernelmosaic.gram import GramStack
 from kernelmosaic.gram.stack import nonzero_rows
 from kernelmosaic.learning.problem import Iteration, Learned, Learner
@@ -190,7 +191,7 @@ def exact_forms(stack: GramStack, sizes: Array, machine: Any, solution: Any, wei
     return Forms(values, error, q, 0.5 * double * spread**2)
 
 
-def rounding(dtype: Any, n_samples: int) -> float:
+def rounding(dtype: DType, n_samples: int) -> float:
     """Return u: how far a sum over the samples is off by rounding, relative to the sizes summed."""
     return 2.0 * float(np.finfo(dtype).eps * np.sqrt(n_samples))
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.certificate import certify, certify_classes
 from kernelmosaic.learning.class_wise import ClassNewton, ProjectedGradient, QuasiNewton
@@ -78,7 +79,7 @@ class Parameters:
     max_iter: Any = 100
     verbose: Any = False
     solver: Any = "newton"
-    weights: Any = None
+    weights: ArrayOrTensor = None
     norm: Any = 1
     l1_ratio: Any = 0.5
     penalties: Any = None

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
+from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.newton import make_problem
 from kernelmosaic.learning.norms import SumNorm, Weights, numbers
@@ -56,7 +57,7 @@ class FixedWeights(WeightsByRule):
         return Learned(self.weights, solution, value, solution.gap, 1, [Iteration(value, solution.gap)])
 
 
-def given_weights(weights: Any, P: int) -> NDArray[np.float64]:
+def given_weights(weights: ArrayOrTensor, P: int) -> NDArray[np.float64]:
     """Return weights to keep: 1/P each for "uniform", else the given ones, checked."""
     if isinstance(weights, str):
         if weights != "uniform":

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import AnyArray
 from kernelmosaic.gram import GramStack, KernelSet
 from kernelmosaic.learning.problem import Evaluation, ExhaustedError, Iteration, Learned, Patience, progress
 from kernelmosaic.learning.projections import Projections
@@ -94,7 +95,7 @@ class GatedProblem:
         limit = step_limit if isinstance(machine, MulticlassMachine) else most_steps
         self.patience = Patience(limit(stack.n_samples))
         self.n_solves = 0
-        self._K: NDArray[Any] | None = None
+        self._K: AnyArray | None = None
         self._beta: Array | None = None
 
     def evaluate(self, V: Array) -> GatedEvaluation:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import AnyArray, ArrayOrTensor
 from kernelmosaic.gram import GramStack
 from kernelmosaic.gram.stack import Rows
 from kernelmosaic.kernels.base import Block
@@ -179,7 +180,7 @@ class WithIdentity(GramStack):
         self.n_kernels = stack.n_kernels + 1
         self.dtype = stack.dtype
 
-    def share(self, weights: NDArray[Any]) -> float:
+    def share(self, weights: AnyArray) -> float:
         """Return the weight of the diagonal matrix, with what the other kernels carry of it."""
         return float(weights[-1] + _FLOOR * weights[:-1].sum())
 
@@ -187,14 +188,14 @@ class WithIdentity(GramStack):
     def has_exact(self) -> bool:
         return self.stack.has_exact
 
-    def exact_products(self, beta: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[np.float64]:
+    def exact_products(self, beta: AnyArray, rows: NDArray[np.intp]) -> NDArray[np.float64]:
         identity = (self.diagonal * beta)[rows]
         return np.concatenate([self.stack.exact_products(beta, rows) + _FLOOR * identity, identity[np.newaxis]])
 
     def row_strips(self, n_columns: int) -> Iterator[slice]:
         return self.stack.row_strips(n_columns)
 
-    def blocks(self, kernels: Sequence[int] | NDArray[Any], rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
+    def blocks(self, kernels: Sequence[int] | AnyArray, rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
         numbers = np.arange(self.n_samples)
         equal = numbers[rows][:, np.newaxis] == numbers[columns]
         identity = np.where(equal, self.diagonal[rows][:, np.newaxis], 0.0).astype(self.dtype)
@@ -204,15 +205,15 @@ class WithIdentity(GramStack):
         if last in np.asarray(kernels):
             yield last, identity
 
-    def combine(self, weights: NDArray[Any], out: Any = None) -> Any:
+    def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> Any:
         K = self.stack.combine(weights[:-1], out)
         return K.add_diagonal(self.share(weights) * self.diagonal)
 
     def products(
         self,
-        beta: NDArray[Any],
+        beta: AnyArray,
         rows: NDArray[np.intp] | None = None,
-        kernels: Sequence[int] | NDArray[Any] | None = None,
+        kernels: Sequence[int] | AnyArray | None = None,
     ) -> NDArray[np.float64]:
         last = self.n_kernels - 1
         asked = None if kernels is None else [int(m) for m in kernels if m != last]

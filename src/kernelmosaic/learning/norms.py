@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigvalsh
 
+from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.backend import default_budget, format_bytes
 from kernelmosaic.gram import GramStack
 from kernelmosaic.solvers import Program, solve_smo
@@ -324,7 +325,7 @@ def check_power(power: Any) -> float:
     return float(power)
 
 
-def numbers(name: str, values: Any, P: int) -> NDArray[np.float64]:
+def numbers(name: str, values: ArrayOrTensor, P: int) -> NDArray[np.float64]:
     """Return one finite number per kernel, or raise naming the parameter."""
     try:
         array = np.asarray(values, dtype=np.float64)

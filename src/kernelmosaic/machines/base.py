@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.solvers import Program, Solution, certify, solve
 from kernelmosaic.solvers.program import Vector
 
@@ -57,7 +58,7 @@ class Machine:
         """Shape of β: one coefficient per sample, and per output where there are several."""
         return self.program.target.shape
 
-    def solve(self, K: Any, warm_start: Vector | None = None, tol: float = 1e-3) -> Solution:
+    def solve(self, K: ArrayOrTensor, warm_start: Vector | None = None, tol: float = 1e-3) -> Solution:
         """Return the solution for the combined kernel K, in whatever form a stack gives it, to a gap of `tol`."""
         return solve(K, self.program, warm_start, tol)
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
+from kernelmosaic._typing import AnyArray, ArrayOrTensor
 from kernelmosaic.backend import backend_of
 from kernelmosaic.gram.gram import as_gram
 from kernelmosaic.machines.base import check_positive
@@ -78,7 +79,7 @@ class Discriminant:
     Ye, Ji and Chen (2008), "Multi-class discriminant kernel learning via convex programming", sections 2 to 4.
     """
 
-    def __init__(self, labels: NDArray[Any], alpha: float | None) -> None:
+    def __init__(self, labels: AnyArray, alpha: float | None) -> None:
         self.labels = np.asarray(labels)
         self.counts = np.bincount(self.labels)
         if len(self.counts) < 2 or np.any(self.counts == 0):
@@ -109,7 +110,7 @@ class Discriminant:
         """Return the value of a solution, no less than the optimum at its weights."""
         return float(solution.value)
 
-    def solve(self, K: Any, alpha: float) -> Factored:
+    def solve(self, K: ArrayOrTensor, alpha: float) -> Factored:
         """Return β = (λI + G̃)⁻¹ targets for a kernel in whatever form a stack gives it; see `solve_centred`."""
         return solve_centred(K, self.targets, alpha)
 
@@ -133,7 +134,7 @@ class LabelDiscriminant(Discriminant):
         (YᵀY)^½ / √n, with which targets become indicators again.
     """
 
-    def __init__(self, indicators: NDArray[Any], alpha: float | None) -> None:
+    def __init__(self, indicators: AnyArray, alpha: float | None) -> None:
         Y = np.asarray(indicators, dtype=np.float64)
         n = len(Y)
         self.counts = Y.sum(axis=0)
@@ -152,7 +153,7 @@ class LabelDiscriminant(Discriminant):
     has_classes = False
 
 
-def solve_centred(K: Any, targets: Matrix, alpha: float) -> Factored:
+def solve_centred(K: ArrayOrTensor, targets: Matrix, alpha: float) -> Factored:
     """Centre the kernel matrix and solve for all targets by one factorisation; K may be overwritten.
 
     Raises
@@ -219,13 +220,13 @@ def discriminant_projection(targets: Matrix, beta: Matrix, values: Matrix) -> Pr
 # Targets -------------------------------------------------------------------------------------------------------------
 
 
-def binary_targets(labels: NDArray[Any]) -> Vector:
+def binary_targets(labels: AnyArray) -> Vector:
     """Return a: 1/m₊ for class 1, −1/m₋ for class 0, so that φ(X)a is the difference of the class means."""
     counts = np.bincount(labels, minlength=2)
     return np.asarray(np.where(labels == 1, 1.0 / counts[1], -1.0 / counts[0]))
 
 
-def class_targets(labels: NDArray[Any]) -> Matrix:
+def class_targets(labels: AnyArray) -> Matrix:
     """Return H of shape (n, classes): h_i is √(n/n_i) − √(n_i/n) in class i and −√(n_i/n) elsewhere."""
     n, counts = len(labels), np.bincount(labels)
     H = np.tile(-np.sqrt(counts / n), (n, 1))
@@ -233,7 +234,7 @@ def class_targets(labels: NDArray[Any]) -> Matrix:
     return H
 
 
-def center(K: Any) -> Any:
+def center(K: ArrayOrTensor) -> Any:
     """Return ΠKΠ for a square matrix, in place."""
     means = K.mean(0)
     K -= means
@@ -241,13 +242,13 @@ def center(K: Any) -> Any:
     return K
 
 
-def within_from_least_squares(value: float, counts: NDArray[Any]) -> float:
+def within_from_least_squares(value: float, counts: AnyArray) -> float:
     """Return F₁* from F₃*, whose regulariser is m times that of F₁*: m (1/(c F₃*) − 1)/c with c = m₊m₋/m."""
     m, c = float(counts.sum()), float(counts.prod() / counts.sum())
     return m * (1.0 / (c * value) - 1.0) / c
 
 
-def within_class_matrix(labels: NDArray[Any]) -> Matrix:
+def within_class_matrix(labels: AnyArray) -> Matrix:
     """Return J: every class centred by itself, over √m."""
     same = labels[:, np.newaxis] == labels
     return np.asarray((np.eye(len(labels)) - same / same.sum(axis=1)) / np.sqrt(len(labels)))

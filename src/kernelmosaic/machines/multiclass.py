@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import AnyArray, ArrayOrTensor
 from kernelmosaic.machines.base import check_positive
 from kernelmosaic.solvers.multiclass import solve_multiclass
 from kernelmosaic.solvers.multiclass_program import MulticlassProgram, MulticlassSolution, certify_multiclass
@@ -48,7 +49,7 @@ class MulticlassMachine:
 
     def __init__(
         self,
-        y: NDArray[Any],
+        y: AnyArray,
         C: float = 1.0,
         n_classes: int | None = None,
         sample_weight: Array | None = None,
@@ -72,7 +73,7 @@ class MulticlassMachine:
         self.shape = margins.shape
 
     def solve(
-        self, K: Any, warm_start: Array | None = None, tol: float = 1e-3, values: Array | None = None
+        self, K: ArrayOrTensor, warm_start: Array | None = None, tol: float = 1e-3, values: Array | None = None
     ) -> MulticlassSolution:
         """Return the solution for the kernel, one for all classes or one per class, to a relative gap of `tol`.
 

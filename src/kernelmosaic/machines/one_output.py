@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import AnyArray, ArrayOrTensor
 from kernelmosaic.machines.base import Machine, check_positive, slack_terms
 from kernelmosaic.solvers import Program, Solution, solve_unbounded
 from kernelmosaic.solvers.program import Vector
@@ -32,7 +31,7 @@ class SVC(Machine):
     has_labels = True
 
     def __init__(
-        self, y: NDArray[Any], C: float = 1.0, slack: int = 1, sample_weight: NDArray[np.float64] | None = None
+        self, y: AnyArray, C: float = 1.0, slack: int = 1, sample_weight: NDArray[np.float64] | None = None
     ) -> None:
         check_positive("C", C)
         reach, ridge, self.objective_scale = slack_terms(C, slack, len(y), sample_weight)
@@ -62,7 +61,7 @@ class SVR(Machine):
 
     def __init__(
         self,
-        y: NDArray[Any],
+        y: AnyArray,
         C: float = 1.0,
         epsilon: float = 0.1,
         slack: int = 1,
@@ -103,8 +102,8 @@ class Survival(Machine):
 
     def __init__(
         self,
-        y: NDArray[Any],
-        event: NDArray[Any],
+        y: AnyArray,
+        event: AnyArray,
         C: float = 1.0,
         epsilon: float = 0.0,
         slack: int = 1,
@@ -143,7 +142,7 @@ class Huber(Machine):
 
     def __init__(
         self,
-        y: NDArray[Any],
+        y: AnyArray,
         C: float = 1.0,
         delta: float = 0.1,
         sample_weight: NDArray[np.float64] | None = None,
@@ -172,7 +171,7 @@ class LeastSquares(Machine):
 
     def __init__(
         self,
-        y: NDArray[Any],
+        y: AnyArray,
         alpha: float = 1.0,
         intercept: bool = True,
         sample_weight: NDArray[np.float64] | None = None,
@@ -187,7 +186,7 @@ class LeastSquares(Machine):
         total = 0.0 if intercept else None
         self._program = Program(np.asarray(y, dtype=np.float64), -bound, bound, ridge, total=total)
 
-    def solve(self, K: Any, warm_start: Vector | None = None, tol: float = 1e-3) -> Solution:
+    def solve(self, K: ArrayOrTensor, warm_start: Vector | None = None, tol: float = 1e-3) -> Solution:
         """Return the exact solution; a warm start would not make the factorisation cheaper."""
         return solve_unbounded(K, self.program)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.machines.base import Machine
 from kernelmosaic.solvers import Program, Solution, relative_gap
 from kernelmosaic.solvers.multiclass_program import MulticlassSolution
@@ -83,7 +84,7 @@ class SharedMachines:
         """Return the machines of some samples, each of which stands for several."""
         return SharedMachines([one.subsampled(rows) for one in self.machines])
 
-    def solve(self, K: Any, warm_start: Array | None = None, tol: float = 1e-3) -> MulticlassSolution:
+    def solve(self, K: ArrayOrTensor, warm_start: Array | None = None, tol: float = 1e-3) -> MulticlassSolution:
         """Return the solutions for the combined kernel, side by side, each to a relative gap of `tol`."""
         starts = [None] * len(self.machines) if warm_start is None else warm_start.T
         return self._joined([one.solve(K, start, tol) for one, start in zip(self.machines, starts, strict=True)])

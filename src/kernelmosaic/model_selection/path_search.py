@@ -13,6 +13,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from kernelmosaic._typing import Estimator, MatrixLike, SampleWeight, TargetLike
 from kernelmosaic.estimators._calibration import check_calibration
 from kernelmosaic.estimators._path import divide_pipeline, path_rule, read_samples
 from kernelmosaic.estimators.cv import PathSearch, in_memory
@@ -109,9 +110,9 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
     (True, (150, 2), (150, 3))
     """
 
-    estimator: Any
+    estimator: Estimator
 
-    def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
+    def fit(self, X: MatrixLike, y: TargetLike = None, **params: Any) -> Self:
         """Choose by cross-validation, and fit the choice to all samples.
 
         Parameters
@@ -149,37 +150,37 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
         return self.best_estimator_
 
     @available_if(_has("predict"))  # type: ignore[untyped-decorator]
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: MatrixLike) -> Any:
         """Return what the best estimator predicts."""
         return self._best().predict(X)
 
     @available_if(_has("predict_proba"))  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> Any:
+    def predict_proba(self, X: MatrixLike) -> Any:
         """Return the probabilities of the classes, of shape (n_samples, classes)."""
         return self._best().predict_proba(X)
 
     @available_if(_has("predict_log_proba"))  # type: ignore[untyped-decorator]
-    def predict_log_proba(self, X: Any) -> Any:
+    def predict_log_proba(self, X: MatrixLike) -> Any:
         """Return the logarithms of the probabilities of the classes, of shape (n_samples, classes)."""
         return self._best().predict_log_proba(X)
 
     @available_if(_has("decision_function"))  # type: ignore[untyped-decorator]
-    def decision_function(self, X: Any) -> Any:
+    def decision_function(self, X: MatrixLike) -> Any:
         """Return the decision values of the best estimator."""
         return self._best().decision_function(X)
 
     @available_if(_has("transform"))  # type: ignore[untyped-decorator]
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: MatrixLike) -> Any:
         """Return the samples as the best estimator transforms them."""
         return self._best().transform(X)
 
     @available_if(_has("transform"))  # type: ignore[untyped-decorator]
-    def fit_transform(self, X: Any, y: Any = None, **params: Any) -> Any:
+    def fit_transform(self, X: MatrixLike, y: TargetLike = None, **params: Any) -> Any:
         """Fit, then return the samples as the best estimator transforms them."""
         return self.fit(X, y, **params).transform(X)
 
     @available_if(_has("score"))  # type: ignore[untyped-decorator]
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: MatrixLike, y: TargetLike = None, sample_weight: SampleWeight = None) -> float:
         """Return the best estimator's own score."""
         weight = {} if sample_weight is None else {"sample_weight": sample_weight}
         return float(self._best().score(X, y, **weight))

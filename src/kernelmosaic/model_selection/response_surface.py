@@ -18,6 +18,7 @@ from sklearn.model_selection import check_cv
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils.validation import _check_method_params
 
+from kernelmosaic._typing import ArrayOrTensor, Estimator, MatrixLike, Settings, TargetLike
 from kernelmosaic.estimators._shared import SharedKernels
 from kernelmosaic.kernels.views import PerColumn, default_kernels, lay_specs, read_kernels
 from kernelmosaic.learning.problem import progress
@@ -62,7 +63,7 @@ class Factors:
         """The point the search starts from."""
         return np.array([factor.centre for factor in self.free])
 
-    def setting(self, z: Array) -> dict[str, Any]:
+    def setting(self, z: Array) -> Settings:
         """Return the parameters at a point, as `set_params` takes them."""
         values: dict[str, list[float]] = {}
         for factor, value in zip(self.free, 10.0 ** np.asarray(z), strict=True):
@@ -73,7 +74,7 @@ class Factors:
         }
 
 
-def read_factors(estimator: Any, on: Any, X: Any = None) -> Factors:
+def read_factors(estimator: Estimator, on: Any, X: MatrixLike = None) -> Factors:
     """Return the factors that `on` names, centred at the estimator's own values.
 
     Parameters
@@ -109,7 +110,7 @@ def read_factors(estimator: Any, on: Any, X: Any = None) -> Factors:
     return Factors(tuple(free), anchors)
 
 
-def _one_per_kernel(owner: Any, parameter: str, X: Any) -> tuple[Array, list[str]]:
+def _one_per_kernel(owner: Any, parameter: str, X: MatrixLike) -> tuple[Array, list[str]]:
     """The values to start from, ones unless the estimator has its own, and a label for each."""
     entries = read_kernels(owner.kernels, getattr(owner, "_default_kernels", default_kernels))
     names = [entry.name for entry in entries]
@@ -139,7 +140,7 @@ def _positive_number(name: str, value: Any) -> float:
     return float(value)
 
 
-def _refuse_idle_penalties(names: Sequence[str], known: dict[str, Any]) -> None:
+def _refuse_idle_penalties(names: Sequence[str], known: Settings) -> None:
     """Penalties act on learned weights only: to search them beside given weights would compare equals."""
     for name in names:
         weights = f"{name.removesuffix('penalties')}weights"
@@ -192,12 +193,12 @@ class _Run:
         Settings of batches of which no fit succeeded, which are in no table.
     """
 
-    given: tuple[Any, Any, dict[str, Any]]
+    given: tuple[Any, Any, Settings]
     show: bool
     factors: Any = None
     terrain: Any = None
     outcomes: Any = None
-    failed: list[dict[str, Any]] = field(default_factory=list)
+    failed: list[Settings] = field(default_factory=list)
 
 
 class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
@@ -278,7 +279,7 @@ class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
 
     def __init__(
         self,
-        estimator: Any,
+        estimator: Estimator,
         on: Any = "penalties",
         *,
         step: Any = 0.3,
@@ -310,7 +311,7 @@ class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
         self.tol = tol
         self.max_iter = max_iter
 
-    def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
+    def fit(self, X: MatrixLike, y: TargetLike = None, **params: Any) -> Self:
         """Search, and fit the best point on all samples.
 
         Parameters
@@ -340,13 +341,13 @@ class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
             self.verbose, self._run = given, None
         return self
 
-    def _check_input_parameters(self, X: Any, y: Any, split_params: dict[str, Any]) -> None:
+    def _check_input_parameters(self, X: MatrixLike, y: TargetLike, split_params: Settings) -> None:
         """Before the first fit: read what is searched, and fix the splits, so that all points meet the same ones."""
         self._run.factors = read_factors(self.estimator, self.on, X)
         self._run.terrain = self._read_terrain(self._run.factors)
         self._checked_cv_orig = check_cv(list(self._checked_cv_orig.split(X, y, **split_params)))
 
-    def _with_fixed_splits(self, evaluate_candidates: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    def _with_fixed_splits(self, evaluate_candidates: Callable[..., Settings]) -> Callable[..., Settings]:
         """Do what scikit-learn before 1.9 does not ask for ahead of the first fit; its splitter is out of reach."""
         X, y, params = self._run.given
         split_params = self._get_routed_params_for_fit(_check_method_params(X, params)).splitter.split
@@ -382,7 +383,7 @@ class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
             centre, centre + bounds[:, 0], centre + bounds[:, 1], step, self.order, float(self.tol), int(self.max_iter)
         )
 
-    def _run_search(self, evaluate_candidates: Callable[..., dict[str, Any]]) -> None:
+    def _run_search(self, evaluate_candidates: Callable[..., Settings]) -> None:
         run = self._run
         if run.terrain is None:
             evaluate_candidates = self._with_fixed_splits(evaluate_candidates)
@@ -418,14 +419,16 @@ class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
             raise error  # not one point of the design could be fitted
         return np.array(responses)
 
-    def _responses_of_newest(self, results: dict[str, Any], n: int) -> list[float]:
+    def _responses_of_newest(self, results: Settings, n: int) -> list[float]:
         if "mean_test_score" not in results:
             raise ValueError(f"scoring={self.scoring!r} returns several scores; a surface is fitted to one.")
         scores = -np.asarray(results["mean_test_score"], dtype=np.float64)[-n:]
         outcomes = np.array([one["fit_error"] is not None for one in self._run.outcomes[1]]).reshape(-1, self.n_splits_)
         return list(np.where(outcomes[-n:].any(axis=1) | ~np.isfinite(scores), np.nan, scores))
 
-    def _format_results(self, candidate_params: Any, n_splits: int, out: Any, more_results: Any = None) -> Any:
+    def _format_results(
+        self, candidate_params: Any, n_splits: int, out: ArrayOrTensor, more_results: Any = None
+    ) -> Any:
         # Kept while the search runs: which fits raised, and what the table is made of.
         self._run.outcomes = (list(candidate_params), list(out))
         return super()._format_results(candidate_params, n_splits, out, more_results)

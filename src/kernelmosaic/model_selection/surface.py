@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from kernelmosaic._typing import ArrayOrTensor
+
 # Designs --------------------------------------------------------------------------------------------------------------
 
 
@@ -83,7 +85,7 @@ class ResponseSurface:
     linear: Array
     quadratic: Array
 
-    def predict(self, Z: Any) -> Array:
+    def predict(self, Z: ArrayOrTensor) -> Array:
         """Return the surface at each row of Z."""
         Z = np.atleast_2d(np.asarray(Z, dtype=np.float64))
         return np.asarray(self.constant + Z @ self.linear + np.einsum("im,mh,ih->i", Z, self.quadratic, Z))
@@ -166,7 +168,13 @@ class ResponseSurface:
 
 
 def fit_surface(
-    Z: Any, responses: Any, order: int = 2, *, centre: Any = 0.0, step: Any = 1.0, weights: Any = None
+    Z: ArrayOrTensor,
+    responses: Any,
+    order: int = 2,
+    *,
+    centre: Any = 0.0,
+    step: Any = 1.0,
+    weights: ArrayOrTensor = None,
 ) -> ResponseSurface:
     """Fit a polynomial by least squares; with fewer points than coefficients, the smallest that interpolates.
 

@@ -6,8 +6,10 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
+from kernelmosaic._typing import Estimator
 
-def fitted_model(estimator: Any) -> Any:
+
+def fitted_model(estimator: Estimator) -> Any:
     """Return the fitted estimator itself, of a search its best one, of a pipeline its last step."""
     check_is_fitted(estimator)
     while True:
@@ -19,7 +21,7 @@ def fitted_model(estimator: Any) -> Any:
             return estimator
 
 
-def attribute(model: Any, name: str, display: str) -> Any:
+def attribute(model: Estimator, name: str, display: str) -> Any:
     """Return a fitted attribute, or say that this display is not for this model."""
     try:
         return getattr(model, name)

@@ -11,6 +11,7 @@ from scipy import sparse
 from sklearn.base import is_classifier, is_outlier_detector, is_regressor
 from sklearn.utils.validation import check_is_fitted
 
+from kernelmosaic._typing import AnyArray, AxesOrNone, Estimator, MatrixLike, Settings, TargetLike
 from kernelmosaic.plots._common import fitted_model, pyplot
 
 Array = NDArray[np.float64]
@@ -81,8 +82,8 @@ class DecisionRegionDisplay:
     boundaries: list[Array] = field(default_factory=list)
     margin: Any = None
     classes: Any = None
-    X: Any = None
-    y: Any = None
+    X: MatrixLike = None
+    y: TargetLike = None
     support: Any = None
     feature_names: tuple[str, str] = ("$x_1$", "$x_2$")
     ax_: Any = field(default=None, init=False, repr=False)
@@ -95,13 +96,13 @@ class DecisionRegionDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
-        X: Any,
-        y: Any = None,
+        estimator: Estimator,
+        X: MatrixLike,
+        y: TargetLike = None,
         *,
         grid_resolution: int = 200,
         eps: float = 0.08,
-        ax: Any = None,
+        ax: AxesOrNone = None,
         **style: Any,
     ) -> Self:
         """Draw what a fitted estimator says of the plane around the samples.
@@ -140,7 +141,7 @@ class DecisionRegionDisplay:
         display = cls(x, side, **said, X=points, y=labels, support=support, feature_names=(first, second))
         return display.plot(ax=ax, **style)
 
-    def plot(self, ax: Any = None, **style: Any) -> Self:
+    def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
         plt = pyplot()
         if ax is None:
@@ -169,7 +170,7 @@ class DecisionRegionDisplay:
         chosen = palette[self.response.astype(np.intp) % len(palette)]
         return np.asarray(1.0 - _LIGHT * (1.0 - chosen))
 
-    def _draw_lines(self, ax: Any) -> None:
+    def _draw_lines(self, ax: AxesOrNone) -> None:
         grid = (self.x_grid, self.y_grid)
         crossed = [values for values in self.boundaries if values.min() < 0 < values.max()]
         self.boundaries_ = [ax.contour(*grid, v, levels=[0.0], colors="black", linewidths=1.6) for v in crossed]
@@ -177,7 +178,7 @@ class DecisionRegionDisplay:
             style = {"colors": "0.25", "linewidths": 1.0, "linestyles": "dashed"}
             self.boundaries_.append(ax.contour(*grid, self.margin, levels=[-1.0, 1.0], **style))
 
-    def _draw_samples(self, ax: Any) -> None:
+    def _draw_samples(self, ax: AxesOrNone) -> None:
         # Few samples are drawn larger: a thousand large ones would hide the regions.
         size = float(np.clip(6000 / len(self.X), 6, 36))
         pen = {"s": size, "edgecolors": "black", "linewidths": 0.6, "zorder": 3}
@@ -189,7 +190,7 @@ class DecisionRegionDisplay:
             ring = {"s": 4.0 * size, "facecolors": "none", "edgecolors": "black", "linewidths": 0.8, "zorder": 2.5}
             self.support_vectors_ = ax.scatter(*self.X[self.support].T, label="support vector", **ring)
 
-    def _target_colours(self) -> dict[str, Any]:
+    def _target_colours(self) -> Settings:
         """Targets in the shades of the predictions, on one scale."""
         if self.y is None:
             return {"c": "white"}
@@ -197,7 +198,7 @@ class DecisionRegionDisplay:
         self.surface_.set_clim(min(map(np.min, both)), max(map(np.max, both)))
         return {"c": self.y, "cmap": self.surface_.cmap, "norm": self.surface_.norm}
 
-    def _groups(self) -> list[tuple[NDArray[np.bool_], dict[str, Any]]]:
+    def _groups(self) -> list[tuple[NDArray[np.bool_], Settings]]:
         """The samples of every class with its look; colours of regions and samples agree."""
         if self.y is None:
             return [(np.ones(len(self.X), dtype=bool), {"facecolors": "white"})]
@@ -214,14 +215,14 @@ class DecisionRegionDisplay:
         return [(self.y == label, look) for label, look in zip(labels, looks, strict=True) if np.any(self.y == label)]
 
 
-def _points(X: Any) -> Array:
+def _points(X: MatrixLike) -> Array:
     dense = X.toarray() if sparse.issparse(X) else np.asarray(X)
     if dense.ndim != 2 or dense.shape[1] != 2 or len(dense) == 0:
         raise ValueError(f"X has shape {dense.shape}: regions are drawn of models on two columns.")
     return np.asarray(dense, dtype=np.float64)
 
 
-def _like(X: Any, plane: Array) -> Any:
+def _like(X: MatrixLike, plane: Array) -> Any:
     """The plane in the form of the samples: a frame keeps its names, a sparse matrix is one."""
     if sparse.issparse(X):
         return sparse.csr_array(plane)
@@ -230,7 +231,7 @@ def _like(X: Any, plane: Array) -> Any:
     return type(X)(plane, schema=X.columns) if hasattr(X, "columns") else plane
 
 
-def _read_plane(estimator: Any, plane: Any, shape: tuple[int, int]) -> dict[str, Any]:
+def _read_plane(estimator: Estimator, plane: Any, shape: tuple[int, int]) -> Settings:
     """What the display is made of, from the estimator's answers on the grid."""
     predicted = np.asarray(estimator.predict(plane))
     if is_classifier(estimator):
@@ -253,20 +254,20 @@ def _read_plane(estimator: Any, plane: Any, shape: tuple[int, int]) -> dict[str,
     raise TypeError(f"{type(estimator).__name__} is no classifier, regressor or outlier detector.")
 
 
-def _scores(estimator: Any, plane: Any) -> Array | None:
+def _scores(estimator: Estimator, plane: Any) -> Array | None:
     if not hasattr(estimator, "decision_function"):
         return None
     scores = np.asarray(estimator.decision_function(plane), dtype=np.float64)
     return scores[:, np.newaxis] if scores.ndim == 1 else scores
 
 
-def _has_margin(estimator: Any) -> bool:
+def _has_margin(estimator: Estimator) -> bool:
     """Whether ±1 of the decision function means something: support vectors that are some of the samples."""
     model = fitted_model(estimator)
     return hasattr(model, "support_") and getattr(model, "support_fraction_", 0.0) < 1.0
 
 
-def _leads(number: NDArray[Any], scores: Array | None, n_classes: int, shape: tuple[int, int]) -> list[Array]:
+def _leads(number: AnyArray, scores: Array | None, n_classes: int, shape: tuple[int, int]) -> list[Array]:
     """Functions that change sign where classes meet: by scores, smooth lines; by predictions alone, steps."""
     if scores is not None and n_classes == 2:
         return [scores[:, 0].reshape(shape)]
@@ -277,7 +278,7 @@ def _leads(number: NDArray[Any], scores: Array | None, n_classes: int, shape: tu
     return leads
 
 
-def _support(model: Any, n: int) -> NDArray[np.bool_] | None:
+def _support(model: Estimator, n: int) -> NDArray[np.bool_] | None:
     """Which samples are support vectors, if the model has some and these may be its training set."""
     rows = np.asarray(getattr(model, "support_", []))
     # Where all samples are, a ring around each says nothing.

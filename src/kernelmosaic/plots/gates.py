@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from kernelmosaic._typing import ArrayOrTensor, AxesOrNone, Estimator, MatrixLike, TargetLike
 from kernelmosaic.plots._common import pyplot
 
 # Gates ----------------------------------------------------------------------------------------------------------------
@@ -67,10 +68,10 @@ class GatingDisplay:
     >>> display.figure_.savefig("gates.png")
     """
 
-    X: Any
+    X: MatrixLike
     gates: Array
     names: list[str]
-    y: Any = None
+    y: TargetLike = None
     support: Any = None
     x_grid: Any = None
     y_grid: Any = None
@@ -81,7 +82,14 @@ class GatingDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: Any, y: Any = None, *, output: int = 0, grid_resolution: int = 300, ax: Any = None
+        cls,
+        estimator: Estimator,
+        X: MatrixLike,
+        y: TargetLike = None,
+        *,
+        output: int = 0,
+        grid_resolution: int = 300,
+        ax: AxesOrNone = None,
     ) -> Self:
         """Draw the gates of a fitted localized estimator.
 
@@ -115,7 +123,7 @@ class GatingDisplay:
             display._fill_plane(estimator, output, grid_resolution)
         return display.plot(ax=ax)
 
-    def _fill_plane(self, estimator: Any, output: int, resolution: int) -> None:
+    def _fill_plane(self, estimator: Estimator, output: int, resolution: int) -> None:
         low, high = self.X.min(axis=0), self.X.max(axis=0)
         margin = 0.05 * (high - low)
         self.x_grid, self.y_grid = (np.linspace(low[d] - margin[d], high[d] + margin[d], resolution) for d in (0, 1))
@@ -126,7 +134,7 @@ class GatingDisplay:
             decision = decision[:, output] if decision.ndim == 2 else decision
             self.grid_decision = decision.reshape(resolution, resolution)
 
-    def plot(self, ax: Any = None) -> Self:
+    def plot(self, ax: AxesOrNone = None) -> Self:
         """Draw, on the given axes or in a new figure."""
         plt = pyplot()
         if ax is None:
@@ -143,7 +151,7 @@ class GatingDisplay:
         )
         return self
 
-    def _draw_plane(self, ax: Any) -> None:
+    def _draw_plane(self, ax: AxesOrNone) -> None:
         extent = (self.x_grid[0], self.x_grid[-1], self.y_grid[0], self.y_grid[-1])
         ax.imshow(self._mixed(), origin="lower", extent=extent, aspect="auto", interpolation="bilinear", zorder=0)
         # Where the largest gate changes hands: pair by pair, or dashes drawn twice would look like a line.
@@ -157,7 +165,7 @@ class GatingDisplay:
         self._draw_samples(ax)
         ax.set(xlim=extent[:2], ylim=extent[2:], xlabel="$x_1$", ylabel="$x_2$")
 
-    def _draw_samples(self, ax: Any) -> None:
+    def _draw_samples(self, ax: AxesOrNone) -> None:
         discrete = self.y is not None and len(np.unique(self.y)) <= 8
         classes = np.unique(self.y) if discrete else [None]
         # Few samples are drawn larger: a thousand large ones would hide the regions.
@@ -183,7 +191,7 @@ class GatingDisplay:
         strength = 0.55 * np.clip(total, 0.0, 1.0)
         return np.asarray(1.0 - strength * (1.0 - mixed))
 
-    def _draw_bars(self, ax: Any) -> None:
+    def _draw_bars(self, ax: AxesOrNone) -> None:
         order = np.argsort(self.gates.argmax(axis=1), kind="stable")
         if self.y is not None:
             order = order[np.argsort(self.y[order], kind="stable")]
@@ -202,7 +210,7 @@ class GatingDisplay:
         ax.margins(y=0)
 
     @staticmethod
-    def _mark_classes(ax: Any, labels: Any) -> None:
+    def _mark_classes(ax: AxesOrNone, labels: ArrayOrTensor) -> None:
         values, first, counts = np.unique(labels, return_index=True, return_counts=True)
         for edge in first[first > 0]:
             ax.axvline(edge - 0.5, color="black", linewidth=1.0)
@@ -210,7 +218,7 @@ class GatingDisplay:
         ax.tick_params(axis="x", length=0)
 
 
-def _contour(ax: Any, x: Array, y: Array, values: Array, **style: Any) -> None:
+def _contour(ax: AxesOrNone, x: Array, y: Array, values: Array, **style: Any) -> None:
     """Draw where the values are zero, if they are anywhere."""
     if values.min() < 0 < values.max():
         ax.contour(x, y, values, levels=[0.0], **style)
@@ -266,7 +274,14 @@ class LocalKernelDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: Any, y: Any = None, *, output: int = 0, max_samples: int = 1000, ax: Any = None
+        cls,
+        estimator: Estimator,
+        X: MatrixLike,
+        y: TargetLike = None,
+        *,
+        output: int = 0,
+        max_samples: int = 1000,
+        ax: AxesOrNone = None,
     ) -> Self:
         """Draw the combined kernel of a fitted localized estimator.
 
@@ -301,7 +316,7 @@ class LocalKernelDisplay:
         names = ["samples"] if y is None else [f"class {value}" for value in values]
         return cls(K, list(zip(names, map(int, counts), strict=True))).plot(ax=ax)
 
-    def plot(self, ax: Any = None, *, cmap: str = "RdBu_r") -> Self:
+    def plot(self, ax: AxesOrNone = None, *, cmap: str = "RdBu_r") -> Self:
         """Draw, on the given axes or in a new figure.
 
         Parameters

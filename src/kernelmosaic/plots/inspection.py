@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import AxesOrNone, Estimator, MatrixLike, TargetLike
 from kernelmosaic.inspection import (
     KernelImportance,
     KernelSignificance,
@@ -25,7 +26,7 @@ Array = NDArray[np.float64]
 _SIGNIFICANT, _BAR, _GREY = "#D55E00", "#0072B2", "0.72"
 
 
-def _axes(ax: Any, names: list[str]) -> Any:
+def _axes(ax: AxesOrNone, names: list[str]) -> Any:
     """Return axes with one line per kernel, the first at the top."""
     if ax is None:
         letters = max(map(len, names))
@@ -48,7 +49,7 @@ def _of_class(classes: list[Any] | None, of_class: Any, *arrays: Array) -> list[
     return [array[..., classes.index(of_class), :] for array in arrays]
 
 
-def _write_right(ax: Any, texts: list[str], head: str) -> None:
+def _write_right(ax: AxesOrNone, texts: list[str], head: str) -> None:
     """Write one text per kernel to the right of the axes, under a head."""
     place = {"transform": ax.get_yaxis_transform(), "va": "center", "fontsize": 8}
     for m, text in enumerate(texts):
@@ -97,14 +98,14 @@ class KernelSignificanceDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
-        X: Any,
-        y: Any,
+        estimator: Estimator,
+        X: MatrixLike,
+        y: TargetLike,
         *,
         statistic: str = "weight",
         level: float = 0.05,
         of_class: Any = None,
-        ax: Any = None,
+        ax: AxesOrNone = None,
         **options: Any,
     ) -> Self:
         """Test the kernels of an estimator, and draw what was found.
@@ -125,7 +126,9 @@ class KernelSignificanceDisplay:
         drawn = cls(kernel_significance(estimator, X, y, **options))
         return drawn.plot(ax, statistic=statistic, level=level, of_class=of_class)
 
-    def plot(self, ax: Any = None, *, statistic: str = "weight", level: float = 0.05, of_class: Any = None) -> Self:
+    def plot(
+        self, ax: AxesOrNone = None, *, statistic: str = "weight", level: float = 0.05, of_class: Any = None
+    ) -> Self:
         """Draw, on the given axes or in a new figure.
 
         Parameters
@@ -212,7 +215,14 @@ class StabilityDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: Any, y: Any, *, of_class: Any = None, ax: Any = None, **options: Any
+        cls,
+        estimator: Estimator,
+        X: MatrixLike,
+        y: TargetLike,
+        *,
+        of_class: Any = None,
+        ax: AxesOrNone = None,
+        **options: Any,
     ) -> Self:
         """Fit an estimator to resampled data, and draw what was found.
 
@@ -233,7 +243,7 @@ class StabilityDisplay:
         """
         return cls(stability(estimator, X, y, **options)).plot(ax, of_class=of_class)
 
-    def plot(self, ax: Any = None, *, of_class: Any = None) -> Self:
+    def plot(self, ax: AxesOrNone = None, *, of_class: Any = None) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
         one = self.result
         if one.classes is not None and of_class is None:
@@ -290,7 +300,9 @@ class KernelImportanceDisplay:
     bars_: Any = field(default=None, init=False, repr=False)
 
     @classmethod
-    def from_estimator(cls, estimator: Any, X: Any, y: Any, *, ax: Any = None, **options: Any) -> Self:
+    def from_estimator(
+        cls, estimator: Estimator, X: MatrixLike, y: TargetLike, *, ax: AxesOrNone = None, **options: Any
+    ) -> Self:
         """Measure the importance of the kernels of an estimator, and draw what was found.
 
         Parameters
@@ -308,7 +320,7 @@ class KernelImportanceDisplay:
         """
         return cls(kernel_importance(estimator, X, y, **options)).plot(ax)
 
-    def plot(self, ax: Any = None) -> Self:
+    def plot(self, ax: AxesOrNone = None) -> Self:
         """Draw, on the given axes or in a new figure."""
         one = self.result
         self.ax_ = ax = _axes(ax, one.kernel_names)

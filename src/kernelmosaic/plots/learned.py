@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import AxesOrNone, Estimator, Settings
 from kernelmosaic.plots._common import attribute, fitted_model, pyplot
 
 # Weights --------------------------------------------------------------------------------------------------------------
@@ -69,7 +70,7 @@ class KernelWeightsDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, *, sort: bool = False, max_kernels: int = 40, ax: Any = None, **style: Any
+        cls, estimator: Estimator, *, sort: bool = False, max_kernels: int = 40, ax: AxesOrNone = None, **style: Any
     ) -> Self:
         """Draw the weights of a fitted estimator.
 
@@ -97,7 +98,7 @@ class KernelWeightsDisplay:
         name = "mean gate" if hasattr(model, "gate") else "weight"
         return cls(weights, names, classes, name).plot(ax=ax, sort=sort, max_kernels=max_kernels, **style)
 
-    def plot(self, ax: Any = None, *, sort: bool = False, max_kernels: int = 40, **style: Any) -> Self:
+    def plot(self, ax: AxesOrNone = None, *, sort: bool = False, max_kernels: int = 40, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
         plt = pyplot()
         self.shown_ = self._chosen(sort, max_kernels)
@@ -135,7 +136,7 @@ class KernelWeightsDisplay:
         below = max((len(str(label)) for label in self.classes), default=0) if self.classes is not None else 0
         return 1.6 + 0.075 * letters + max(0.46 * self.weights.shape[0], 1.6), 0.9 + 0.05 * min(below, 36) + lines
 
-    def _draw_bars(self, ax: Any, style: dict[str, Any]) -> None:
+    def _draw_bars(self, ax: AxesOrNone, style: Settings) -> None:
         values = self.weights[self.shown_]
         self.bars_ = ax.barh(np.arange(len(values)), values, **({"color": _BAR, "height": 0.7} | style))
         texts = [_number(value) for value in values]
@@ -145,7 +146,7 @@ class KernelWeightsDisplay:
         ax.margins(x=0.14)
         ax.spines[["top", "right", "left"]].set_visible(False)
 
-    def _draw_map(self, ax: Any, style: dict[str, Any]) -> None:
+    def _draw_map(self, ax: AxesOrNone, style: Settings) -> None:
         values = self.weights[:, self.shown_].T
         low = min(0.0, float(values.min()))
         options = {"cmap": "cividis", "vmin": low, "aspect": "auto", "interpolation": "nearest"} | style
@@ -160,7 +161,7 @@ class KernelWeightsDisplay:
         if values.shape[1] <= _MOST_ANNOTATED:
             self._write_cells(ax, values)
 
-    def _write_cells(self, ax: Any, values: Array) -> None:
+    def _write_cells(self, ax: AxesOrNone, values: Array) -> None:
         dark = self.image_.norm(values) < 0.55
         for (m, c), value in np.ndenumerate(values):
             colour = "white" if dark[m, c] else "black"
@@ -253,7 +254,7 @@ class ConvergenceDisplay:
     gap_lines_: list[Any] = field(default_factory=list, init=False, repr=False)
 
     @classmethod
-    def from_estimator(cls, estimator: Any, *, ax: Any = None, **style: Any) -> Self:
+    def from_estimator(cls, estimator: Estimator, *, ax: AxesOrNone = None, **style: Any) -> Self:
         """Draw the history of a fitted estimator.
 
         Parameters
@@ -280,7 +281,7 @@ class ConvergenceDisplay:
         tol = None if gated else float(model.tol)
         return cls(_courses(history, getattr(model, "classes_", None)), tol, name).plot(ax=ax, **style)
 
-    def plot(self, ax: Any = None, **style: Any) -> Self:
+    def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
         plt = pyplot()
         self.axes_ = _two_axes(plt, ax, legend=len(self.courses) > 1)
@@ -325,9 +326,9 @@ class ConvergenceDisplay:
             above.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=8, handlelength=3.0)
 
 
-def _courses(history: list[dict[str, Any]], classes: Any) -> list[Course]:
+def _courses(history: list[Settings], classes: Any) -> list[Course]:
     """One course per output and, where there are several, per start."""
-    groups: dict[tuple[int, int], list[dict[str, Any]]] = {}
+    groups: dict[tuple[int, int], list[Settings]] = {}
     for step in history:
         groups.setdefault((step.get("output", 0), step.get("start", 0)), []).append(step)
     outputs = sorted({output for output, _ in groups})
@@ -344,7 +345,7 @@ def _courses(history: list[dict[str, Any]], classes: Any) -> list[Course]:
     return courses
 
 
-def _line_style(k: int, n_points: int) -> dict[str, Any]:
+def _line_style(k: int, n_points: int) -> Settings:
     style = {
         "color": _COLOURS[k % len(_COLOURS)],
         "linestyle": _DASHES[(k // len(_COLOURS) + k) % len(_DASHES)],
@@ -366,7 +367,7 @@ def _whole_decades(axis: Any) -> None:
     axis.yaxis.set_minor_formatter(NullFormatter())
 
 
-def _two_axes(plt: Any, ax: Any, legend: bool) -> Any:
+def _two_axes(plt: Any, ax: AxesOrNone, legend: bool) -> Any:
     if ax is None:
         _, axes = plt.subplots(2, 1, figsize=(6.0, 4.6), sharex=True, layout="constrained")
         return axes

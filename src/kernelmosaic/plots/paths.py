@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import AxesOrNone, Estimator, Settings
 from kernelmosaic.plots._common import attribute, fitted_model, pyplot
 
 Array = NDArray[np.float64]
@@ -19,11 +20,11 @@ _DASHES = ("-", "--", ":", "-.")
 _MOST_LINES = 12
 
 
-def _style(i: int) -> dict[str, Any]:
+def _style(i: int) -> Settings:
     return {"color": _COLOURS[i % len(_COLOURS)], "linestyle": _DASHES[i // len(_COLOURS) % len(_DASHES)]}
 
 
-def _search_of(estimator: Any) -> Any:
+def _search_of(estimator: Estimator) -> Any:
     """Return the search along C in a fitted pipeline, or what stands in its place."""
     if hasattr(estimator, "steps") and not hasattr(estimator, "Cs_"):
         return _search_of(estimator.steps[-1][1])
@@ -72,7 +73,7 @@ class ValidationPathDisplay:
     lines_: Any = field(default=None, init=False, repr=False)
 
     @classmethod
-    def from_estimator(cls, estimator: Any, *, ax: Any = None, **style: Any) -> Self:
+    def from_estimator(cls, estimator: Estimator, *, ax: AxesOrNone = None, **style: Any) -> Self:
         """Draw what a fitted search along C tried.
 
         Parameters
@@ -94,7 +95,7 @@ class ValidationPathDisplay:
         scores = getattr(model, "scores_by_norm_", {norm: model.scores_})
         return cls(Cs, scores, (norm, model.C_), getattr(model, "parameter_", "C")).plot(ax=ax, **style)
 
-    def plot(self, ax: Any = None, **style: Any) -> Self:
+    def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
         plt = pyplot()
         if ax is None:
@@ -163,7 +164,13 @@ class WeightsPathDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, *, of_class: Any = None, max_kernels: int = _MOST_LINES, ax: Any = None, **style: Any
+        cls,
+        estimator: Estimator,
+        *,
+        of_class: Any = None,
+        max_kernels: int = _MOST_LINES,
+        ax: AxesOrNone = None,
+        **style: Any,
     ) -> Self:
         """Draw the weights that a fitted search found along its path.
 
@@ -197,7 +204,7 @@ class WeightsPathDisplay:
         display = cls(model.Cs_, weights, names, model.C_, getattr(model, "parameter_", "C"))
         return display.plot(ax=ax, max_kernels=max_kernels, **style)
 
-    def plot(self, ax: Any = None, *, max_kernels: int = _MOST_LINES, **style: Any) -> Self:
+    def plot(self, ax: AxesOrNone = None, *, max_kernels: int = _MOST_LINES, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
         plt = pyplot()
         if ax is None:

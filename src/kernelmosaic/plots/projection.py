@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.decomposition import KernelPCA
 from sklearn.utils.validation import check_is_fitted
 
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, AxesOrNone, Estimator, MatrixLike, TargetLike
 from kernelmosaic.plots._common import pyplot
 
 Array = NDArray[np.float64]
@@ -53,7 +54,7 @@ class ProjectionDisplay:
     """
 
     points: Array
-    classes: NDArray[Any] | None
+    classes: AnyArray | None
     shares: Array
     axis_name: str = "component"
     ax_: Any = field(default=None, init=False, repr=False)
@@ -66,7 +67,14 @@ class ProjectionDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: Any, y: Any = None, *, method: str = "kernel_pca", output: int = 0, ax: Any = None
+        cls,
+        estimator: Estimator,
+        X: MatrixLike,
+        y: TargetLike = None,
+        *,
+        method: str = "kernel_pca",
+        output: int = 0,
+        ax: AxesOrNone = None,
     ) -> Self:
         """Draw samples as a fitted estimator sees them.
 
@@ -103,12 +111,12 @@ class ProjectionDisplay:
         raise ValueError(f"method={method!r}: choose 'kernel_pca' or 'transform'.")
 
     @classmethod
-    def from_kernel_matrix(cls, K: Any, y: Any = None, *, ax: Any = None) -> Self:
+    def from_kernel_matrix(cls, K: ArrayOrTensor, y: TargetLike = None, *, ax: AxesOrNone = None) -> Self:
         """Draw the first two principal components of any symmetric kernel matrix, given or combined by hand."""
         points, shares = kernel_components(np.asarray(K, dtype=np.float64))
         return cls(points, None if y is None else np.asarray(y), shares, "principal component").plot(ax=ax)
 
-    def plot(self, ax: Any = None, **scatter: Any) -> Self:
+    def plot(self, ax: AxesOrNone = None, **scatter: Any) -> Self:
         """Draw, on the given axes or in a new figure.
 
         Parameters

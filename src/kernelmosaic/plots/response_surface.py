@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
+from kernelmosaic._typing import AxesOrNone, Estimator
 from kernelmosaic.plots._common import pyplot
 
 Array = NDArray[np.float64]
@@ -75,7 +76,9 @@ class ResponseSurfaceDisplay:
     contours_: Any = field(default=None, init=False, repr=False)
 
     @classmethod
-    def from_search(cls, search: Any, factors: Any = None, *, grid_resolution: int = 101, ax: Any = None) -> Self:
+    def from_search(
+        cls, search: Any, factors: Any = None, *, grid_resolution: int = 101, ax: AxesOrNone = None
+    ) -> Self:
         """Draw the surface of a fitted search.
 
         Parameters
@@ -119,11 +122,11 @@ class ResponseSurfaceDisplay:
         return display.plot(ax=ax)
 
     @classmethod
-    def from_estimator(cls, estimator: Any, factors: Any = None, **options: Any) -> Self:
+    def from_estimator(cls, estimator: Estimator, factors: Any = None, **options: Any) -> Self:
         """Draw the surface of a fitted search; the same as :meth:`from_search`."""
         return cls.from_search(estimator, factors, **options)
 
-    def plot(self, ax: Any = None, *, cmap: str = "cividis", levels: int = 12) -> Self:
+    def plot(self, ax: AxesOrNone = None, *, cmap: str = "cividis", levels: int = 12) -> Self:
         """Draw, on the given axes or in a new figure.
 
         Parameters
@@ -170,7 +173,7 @@ class ResponseSurfaceDisplay:
         )
         return self
 
-    def _draw_points(self, ax: Any) -> None:
+    def _draw_points(self, ax: AxesOrNone) -> None:
         ring = {"s": 42, "linewidths": 1.2, "edgecolors": "black", "clip_on": False}
         design, later = self.points[1 : self.n_initial], self.points[self.n_initial :]
         ax.scatter(*self.points[:1].T, facecolors="black", label="centre", zorder=3.5, **ring)

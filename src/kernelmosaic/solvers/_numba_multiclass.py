@@ -6,11 +6,11 @@ code takes longer to compile than the solver itself.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+
+from kernelmosaic._typing import AnyArray
 
 Vector = NDArray[np.float64]
 
@@ -107,7 +107,7 @@ def _balance(out: Vector, curvature: Vector, label: int, price: float, top: floa
 
 
 @njit(inline="always")
-def _violation(beta: Vector, residual: NDArray[Any], i: int, label: int, price: float, top: float) -> float:
+def _violation(beta: Vector, residual: AnyArray, i: int, label: int, price: float, top: float) -> float:
     rise, fall = -np.inf, np.inf
     near = _NEAR * price
     for c in range(beta.shape[0]):
@@ -122,9 +122,7 @@ def _violation(beta: Vector, residual: NDArray[Any], i: int, label: int, price: 
     return rise - fall if rise > fall else 0.0
 
 
-def violations(
-    beta: NDArray[Any], residual: NDArray[Any], labels: NDArray[Any], sample_C: Vector, own_upper: Vector
-) -> Vector:
+def violations(beta: AnyArray, residual: AnyArray, labels: AnyArray, sample_C: Vector, own_upper: Vector) -> Vector:
     """Return the slope of each sample's steepest exchange between two classes; 0 where it is optimal."""
     out = np.empty(beta.shape[0])
     _fill_violations(beta, residual, labels, sample_C, own_upper, out)
@@ -133,7 +131,7 @@ def violations(
 
 @njit(cache=True, nogil=True)
 def _fill_violations(
-    beta: NDArray[Any], residual: NDArray[Any], labels: NDArray[Any], sample_C: Vector, own_upper: Vector, out: Vector
+    beta: AnyArray, residual: AnyArray, labels: AnyArray, sample_C: Vector, own_upper: Vector, out: Vector
 ) -> None:
     for i in range(beta.shape[0]):
         out[i] = _violation(beta[i], residual, i, labels[i], sample_C[i], own_upper[i])
@@ -141,14 +139,14 @@ def _fill_violations(
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def _maximise_samples(
-    K: NDArray[Any],
+    K: AnyArray,
     shift: float,
-    labels: NDArray[Any],
+    labels: AnyArray,
     sample_C: Vector,
     own_upper: Vector,
-    beta: NDArray[Any],
-    residual: NDArray[Any],
-    order: NDArray[Any],
+    beta: AnyArray,
+    residual: AnyArray,
+    order: AnyArray,
     threshold: float,
     slopes: Vector,
     curvature: Vector,
@@ -189,13 +187,13 @@ def _maximise_samples(
 
 
 def maximise_in_rounds(
-    K: NDArray[Any],
+    K: AnyArray,
     shift: float,
-    labels: NDArray[Any],
+    labels: AnyArray,
     sample_C: Vector,
     own_upper: Vector,
-    beta: NDArray[Any],
-    residual: NDArray[Any],
+    beta: AnyArray,
+    residual: AnyArray,
     visited: float,
     repeats: int,
     least: int,

@@ -13,12 +13,11 @@ fills the arrays: what Numba puts in the place of `np.diag` or `min` is compiled
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import AnyArray
 from kernelmosaic.solvers.program import FLAT, Vector
 
 #: Samples handled at once: the keys of a strip stay in the first-level cache.
@@ -71,7 +70,7 @@ def _lowest(residual: Vector, falling: Vector) -> tuple[int, float]:
 
 @njit(inline="always")
 def _partner(
-    row: NDArray[Any],
+    row: AnyArray,
     diagonal: Vector,
     residual: Vector,
     falling: Vector,
@@ -107,8 +106,8 @@ def _partner(
 
 @njit(inline="always")
 def _subtract_two(
-    row_i: NDArray[Any],
-    row_j: NDArray[Any],
+    row_i: AnyArray,
+    row_j: AnyArray,
     change_i: float,
     change_j: float,
     residual: Vector,
@@ -183,7 +182,7 @@ def _place(
 # No `fastmath`: `pair_steps.maximise_pairs` takes the same steps in NumPy, to the last bit.
 @njit(cache=True, nogil=True)
 def maximise_pairs(
-    K: NDArray[Any],
+    K: AnyArray,
     diagonal: Vector,
     ridge: Vector,
     beta: Vector,
@@ -247,7 +246,7 @@ def _best_single(diagonal: Vector, residual: Vector, rising: Vector, falling: Ve
 
 @njit(cache=True, nogil=True, fastmath=_MATH)
 def maximise_singles(
-    K: NDArray[Any],
+    K: AnyArray,
     diagonal: Vector,
     ridge: Vector,
     beta: Vector,
@@ -282,7 +281,7 @@ def maximise_singles(
 
 
 @njit(cache=True, nogil=True, fastmath=_MATH)
-def subtract_rows(K: NDArray[Any], rows: NDArray[np.intp], changes: Vector, residual: Vector) -> None:
+def subtract_rows(K: AnyArray, rows: NDArray[np.intp], changes: Vector, residual: Vector) -> None:
     """residual −= Σ changes[r] K[rows[r]], four rows per pass over a strip that stays in the first-level cache."""
     n = residual.shape[0]
     fours = rows.shape[0] - rows.shape[0] % 4

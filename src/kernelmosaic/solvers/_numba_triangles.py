@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from numba import njit
-from numpy.typing import NDArray
+
+from kernelmosaic._typing import AnyArray
 
 
 @njit(cache=True, nogil=True)
-def take_lower(K: NDArray[Any], shift: float, rows: NDArray[Any], out: NDArray[Any]) -> None:
+def take_lower(K: AnyArray, shift: float, rows: AnyArray, out: AnyArray) -> None:
     """Fill the lower half of out = K[rows, rows] + shift."""
     for i in range(len(rows)):
         source = K[rows[i]]
@@ -18,7 +17,7 @@ def take_lower(K: NDArray[Any], shift: float, rows: NDArray[Any], out: NDArray[A
 
 
 @njit(cache=True, nogil=True)
-def add_lower(block: NDArray[Any], rows: NDArray[Any], out: NDArray[Any]) -> None:
+def add_lower(block: AnyArray, rows: AnyArray, out: AnyArray) -> None:
     """Add the lower half of a block to that of out[rows, rows]; the rows ascend."""
     for i in range(len(rows)):
         target = out[rows[i]]
@@ -27,7 +26,7 @@ def add_lower(block: NDArray[Any], rows: NDArray[Any], out: NDArray[Any]) -> Non
 
 
 @njit(cache=True, nogil=True)
-def mirror_lower(A: NDArray[Any]) -> None:
+def mirror_lower(A: AnyArray) -> None:
     """Fill the upper half of a symmetric matrix by its lower half."""
     for i in range(len(A)):
         for j in range(i):

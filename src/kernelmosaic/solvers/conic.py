@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from kernelmosaic._typing import AnyArray, ArrayOrTensor
 from kernelmosaic.solvers.program import Vector
 
 #: Clarabel's names of the cones, by ours.
@@ -61,7 +62,7 @@ class ConicProgram:
     quadratic: Vector
     _blocks: list[tuple[str, Any, Vector]] = field(default_factory=list)
 
-    def require(self, cone: str, A: Any, b: Vector) -> int:
+    def require(self, cone: str, A: ArrayOrTensor, b: Vector) -> int:
         """Ask that b − Ax lie in the cone and return the number of the block; A may be dense or sparse.
 
         Cones: "zero", "nonnegative", "second order" (first entry the largest) and "semidefinite" (`pack_symmetric`).
@@ -96,7 +97,7 @@ class ConicProgram:
         return ConicSolution(x, np.split(z, ends), status, int(found.iterations))
 
 
-def pack_symmetric(M: NDArray[Any]) -> Vector:
+def pack_symmetric(M: AnyArray) -> Vector:
     """Return the upper triangles of symmetric matrices, column by column, so that dot products stay what they were.
 
     `M` has shape (..., n, n), the result (..., n (n + 1) / 2).

@@ -12,6 +12,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.linalg.blas import dger
 from scipy.linalg.lapack import dpstrf
 
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, RowIndex
 from kernelmosaic.backend import NUMPY, backend_of
 from kernelmosaic.gram.gram import Gram
 from kernelmosaic.gram.linear import (
@@ -44,18 +45,18 @@ class Form(ABC):
     cost: float
 
     @abstractmethod
-    def solve(self, right: Any) -> Any:
+    def solve(self, right: ArrayOrTensor) -> ArrayOrTensor:
         """Return the inverse times the columns of `right`."""
 
     @abstractmethod
-    def multiply(self, x: Any) -> Any:
+    def multiply(self, x: Any) -> ArrayOrTensor:
         """Return the form times a vector."""
 
     @abstractmethod
-    def keep(self, which: Any) -> None:
+    def keep(self, which: RowIndex) -> None:
         """Leave out the samples that a mask does not hold."""
 
-    def direction(self, slope: Any, sums: bool) -> Any:
+    def direction(self, slope: Any, sums: bool) -> ArrayOrTensor:
         """Return the step to the maximum over the samples, their sum kept if there is one to keep."""
         xp = backend_of(slope).xp
         x, ones = self.solve(xp.stack([slope, xp.ones_like(slope)], axis=1)).T
@@ -67,7 +68,7 @@ class Form(ABC):
 
 def newton_on_free(
     form: Form,
-    beta: Any,
+    beta: ArrayOrTensor,
     slope: Any,
     lower: Any,
     upper: Any,
@@ -132,7 +133,7 @@ def newton_on_free(
     return new, steps
 
 
-def _first_bound(direction: Any, beta: Any, lower: Any, upper: Any) -> Any:
+def _first_bound(direction: Any, beta: ArrayOrTensor, lower: Any, upper: Any) -> ArrayOrTensor:
     """Return the end of the direction, or the point where it meets the first bound."""
     xp = backend_of(beta).xp
     end, moves = xp.where(direction > 0, upper, lower), direction != 0
@@ -141,7 +142,7 @@ def _first_bound(direction: Any, beta: Any, lower: Any, upper: Any) -> Any:
     return xp.where(room <= size, end, beta + size * direction)
 
 
-def _cut_back(end: Any, beta: Any, lower: Any, upper: Any, sums: bool) -> Any:
+def _cut_back(end: Any, beta: ArrayOrTensor, lower: Any, upper: Any, sums: bool) -> ArrayOrTensor:
     """Return the point of the box, with the same sum if there is one to keep, nearest to the direction's end."""
     backend = backend_of(beta)
     if not sums:
@@ -153,7 +154,7 @@ def _cut_back(end: Any, beta: Any, lower: Any, upper: Any, sums: bool) -> Any:
     return backend.asarray(_nearest_of_same_sum(*map(backend.to_numpy, given)))
 
 
-def _nearest_of_same_sum(end: Any, beta: Any, lower: Any, upper: Any) -> Any:
+def _nearest_of_same_sum(end: Any, beta: ArrayOrTensor, lower: Any, upper: Any) -> ArrayOrTensor:
     """Return the point of the box nearest to `end` whose sum is that of β."""
     xp, total = backend_of(end).xp, float(beta.sum())
     # Moved down by more than the largest rise nobody is above where he was, so that the sum is met in between.
@@ -175,7 +176,7 @@ def _nearest_of_same_sum(end: Any, beta: Any, lower: Any, upper: Any) -> Any:
 # Blocks of this process, whose budget is in flops --------------------------------------------------------------------
 
 
-def block_form(K: NDArray[Any], ridge: Vector) -> Form:
+def block_form(K: AnyArray, ridge: Vector) -> Form:
     """Return K + diag ρ, made positive definite by the noise that K's entries are known up to."""
     A, n = K.astype(np.float64), len(K)
     noise = max(max(_JITTER, float(np.finfo(K.dtype).eps) * n) * np.trace(A) / n, _LEAST_NOISE)
@@ -275,22 +276,22 @@ class GramForm(Form):
     def __init__(self, A: Gram, ridge: Any, factorised: int) -> None:
         self.A, self.ridge, self.factorised = A, ridge, factorised
 
-    def multiply(self, x: Any) -> Any:
+    def multiply(self, x: Any) -> ArrayOrTensor:
         return self.A.products(x) + self.ridge * x
 
-    def keep(self, which: Any) -> None:
+    def keep(self, which: RowIndex) -> None:
         self.A, self.ridge = self.A.restricted(self.A.backend.nonzero(which)), self.ridge[which]
 
-    def direction(self, slope: Any, sums: bool) -> Any:
+    def direction(self, slope: Any, sums: bool) -> ArrayOrTensor:
         K, self.factor = self.A.matrix, None
         if K is not None and len(K) <= self.factorised:
             self.factor = regularised_cholesky(K, self.ridge, rounding_jitter(K, self.ridge))
         return self._iterate(slope, sums) if self.factor is None else super().direction(slope, sums)
 
-    def solve(self, right: Any) -> Any:
+    def solve(self, right: ArrayOrTensor) -> ArrayOrTensor:
         return self.A.backend.cho_solve(self.factor, right)
 
-    def _iterate(self, slope: Any, sums: bool) -> Any:
+    def _iterate(self, slope: Any, sums: bool) -> ArrayOrTensor:
         """Return about the direction by conjugate gradients, to a few digits."""
         diagonal = self.A.backend.asarray(self.A.diagonal()) + self.ridge
         added = (self.ridge + rounding_share(self.A.dtype, len(diagonal)) * diagonal.mean())[:, None]

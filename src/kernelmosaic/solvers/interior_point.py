@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 
+from kernelmosaic._typing import AnyArray, ArrayOrTensor
 from kernelmosaic.backend import backend_of
 from kernelmosaic.gram.factored import FactoredGram
 from kernelmosaic.gram.linear import Cholesky
@@ -93,7 +94,7 @@ class CentralPath:
         self.n_iter = 0
         start = _Start(gram, program)
 
-        def place(array: NDArray[Any]) -> Any:
+        def place(array: AnyArray) -> ArrayOrTensor:
             return gram.backend.asarray(array, dtype=None)
 
         self.sign, self.ridge, self.cost = place(start.sign), place(program.ridge), place(start.cost)
@@ -118,7 +119,7 @@ class CentralPath:
         return self.stop(self.n_iter)
 
     @property
-    def beta(self) -> Any:
+    def beta(self) -> ArrayOrTensor:
         return (self.sign * self.x).sum(axis=0)
 
     def gap(self) -> float:
@@ -160,11 +161,11 @@ class CentralPath:
             chosen, reach = other, longer
         return self._move(chosen, min(SHORT * reach, 1.0))
 
-    def _only_lower(self, array: Any) -> Any:
+    def _only_lower(self, array: ArrayOrTensor) -> ArrayOrTensor:
         """Return the array with zeros where there is no lower bound."""
         return self.xp.where(self.has_lower, array, 0.0)
 
-    def _only_upper(self, array: Any) -> Any:
+    def _only_upper(self, array: ArrayOrTensor) -> ArrayOrTensor:
         return self.xp.where(self.has_upper, array, 0.0)
 
     def _products(self, d: _Direction, size: float) -> tuple[Any, Any]:
@@ -227,7 +228,7 @@ class CentralPath:
         zero = low.all(axis=0)
         return PathEnd(beta, high[1] | zero, high[0] | zero, self.gap(), n_iter)
 
-    def _fetch(self, array: Any) -> NDArray[Any]:
+    def _fetch(self, array: ArrayOrTensor) -> AnyArray:
         return self.gram.backend.to_numpy(array)
 
 
@@ -305,7 +306,7 @@ class _Direction:
     z_lower: Any
     z_upper: Any
     intercept: float
-    values: Any
+    values: ArrayOrTensor
 
 
 class _System:

@@ -5,25 +5,25 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from kernelmosaic._typing import AnyArray
 
 _LETTERS = {np.dtype(np.float32): "s", np.dtype(np.float64): "d"}
 
 
-def factorise(A: NDArray[Any]) -> None:
+def factorise(A: AnyArray) -> None:
     """Overwrite the lower half of A, in C order, by its Cholesky factor."""
     _call("potrf", A)
 
 
-def invert(A: NDArray[Any]) -> None:
+def invert(A: AnyArray) -> None:
     """Overwrite the lower half of a factorised A by that of the inverse."""
     _call("potri", A)
 
 
-def _call(name: str, A: NDArray[Any]) -> None:
+def _call(name: str, A: AnyArray) -> None:
     if not A.flags.c_contiguous or A.ndim != 2 or A.shape[0] != A.shape[1]:
         raise ValueError(f"A of shape {A.shape} must be square and in C order.")
     size, failed = ctypes.c_int(len(A)), ctypes.c_int(0)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType
 from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.gram import Gram
 from kernelmosaic.solvers.multiclass_interior import solve_interior
@@ -60,7 +60,7 @@ _FALLS, _STIFFER = 0.5, 3.0
 _IDLE = 10
 
 
-def class_products(K: NDArray[Any], beta: Matrix) -> Matrix:
+def class_products(K: AnyArray, beta: Matrix) -> Matrix:
     """Return K_c β_c, of shape (n, classes), for K shared by the classes, (n, n), or one a class, (classes, n, n)."""
     if K.ndim == 2:
         return np.asarray(K @ beta.astype(K.dtype, copy=False), dtype=np.float64)
@@ -69,7 +69,7 @@ def class_products(K: NDArray[Any], beta: Matrix) -> Matrix:
 
 
 def solve_multiclass(
-    K: Any,
+    K: ArrayOrTensor,
     program: MulticlassProgram,
     warm_start: Matrix | None = None,
     tol: float = 1e-3,
@@ -125,7 +125,9 @@ def solve_multiclass(
     kind = np.float32 if K.dtype == np.float32 and not small else np.float64
     A = np.ascontiguousarray(K, dtype=kind)
 
-    def maximise(some: MulticlassProgram, beta: Matrix, f: Matrix | None, gap: float, most: int, shift: float) -> Any:
+    def maximise(
+        some: MulticlassProgram, beta: Matrix, f: Matrix | None, gap: float, most: int, shift: float
+    ) -> ArrayOrTensor:
         return _WholeMatrix(A, some, beta, f, shift).solve(gap, most)
 
     def products(beta: Matrix) -> Matrix:
@@ -235,7 +237,7 @@ class BlockAscent:
     """
 
     def __init__(
-        self, K: NDArray[Any], program: MulticlassProgram, beta: Matrix, residual: Matrix, shift: float = 0.0
+        self, K: AnyArray, program: MulticlassProgram, beta: Matrix, residual: Matrix, shift: float = 0.0
     ) -> None:
         from kernelmosaic.solvers import _numba_multiclass
 
@@ -259,7 +261,7 @@ class _WholeMatrix:
     """The state of one solve: the ascent of all samples, and how it is certified."""
 
     def __init__(
-        self, K: NDArray[Any], program: MulticlassProgram, beta: Matrix, values: Matrix | None, shift: float
+        self, K: AnyArray, program: MulticlassProgram, beta: Matrix, values: Matrix | None, shift: float
     ) -> None:
         self.K, self.shift = K, shift
         self.program = program
@@ -335,7 +337,9 @@ def solve_multiclass_working_set(
     kind = np.float32 if tol >= _SINGLE else np.float64
     options = OPTIONS if options is None else options
 
-    def maximise(some: MulticlassProgram, beta: Matrix, f: Matrix | None, gap: float, most: int, shift: float) -> Any:
+    def maximise(
+        some: MulticlassProgram, beta: Matrix, f: Matrix | None, gap: float, most: int, shift: float
+    ) -> ArrayOrTensor:
         rounds = MultiOutput(gram, some, beta, f, options, kind, shift)
         return rounds.solve(gap, lambda: rounds.n_iter >= most)
 
@@ -377,7 +381,7 @@ class MultiOutput(WorkingSet[RoundState, MulticlassSolution]):
         beta: Matrix,
         values: Matrix | None = None,
         options: RoundOptions = OPTIONS,
-        dtype: Any = np.float64,
+        dtype: DType = np.float64,
         shift: float = 0.0,
     ) -> None:
         from kernelmosaic.solvers import _numba_multiclass
@@ -391,7 +395,7 @@ class MultiOutput(WorkingSet[RoundState, MulticlassSolution]):
         # Among samples with the same to gain, chance chooses: the first of them may all be of one class.
         self.order = np.random.RandomState(0).permutation(program.n_samples)
         self.newton = DampedNewton()
-        self._held: tuple[NDArray[np.intp], NDArray[Any]] | None = None
+        self._held: tuple[NDArray[np.intp], AnyArray] | None = None
         self.values = self._outputs() if values is None else values + shift * beta.sum(axis=0)
 
     def _outputs(self) -> Matrix:
@@ -459,7 +463,7 @@ class MultiOutput(WorkingSet[RoundState, MulticlassSolution]):
             taken += last
         return taken
 
-    def _block(self, which: NDArray[np.intp]) -> NDArray[Any]:
+    def _block(self, which: NDArray[np.intp]) -> AnyArray:
         """Return the samples' kernels, of shape (1 or classes, q, q); those of the last round are at hand."""
         if self._held is None or self._held[1].dtype != self.dtype or not np.array_equal(self._held[0], which):
             self._held = None  # two of them at once would be one too many

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dgetrf, dgetrs
 
+from kernelmosaic._typing import AnyArray
 from kernelmosaic.solvers import lapack
 from kernelmosaic.solvers.interior_point import SHORT, centring, longest_step
 from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram, MulticlassSolution, certify_multiclass
@@ -35,7 +35,7 @@ _STALLED = 6
 
 
 def solve_interior(
-    K: NDArray[Any], products: Callable[[Matrix], Matrix], program: MulticlassProgram, tol: float
+    K: AnyArray, products: Callable[[Matrix], Matrix], program: MulticlassProgram, tol: float
 ) -> MulticlassSolution:
     """Solve a multi-class dual to a relative gap of `tol`, if rounding allows, by primal-dual interior points.
 

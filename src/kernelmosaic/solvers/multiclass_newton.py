@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, get_blas_funcs
 
+from kernelmosaic._typing import AnyArray, ArrayOrTensor
 from kernelmosaic.backend import NUMPY, one_blas_thread, run_threads
 from kernelmosaic.gram.class_grams import FeatureBlock
 from kernelmosaic.solvers import lapack
@@ -44,7 +45,7 @@ def free_coefficients(program: MulticlassProgram, beta: Matrix) -> NDArray[np.bo
 
 
 def multiclass_curvature(
-    K: Any,
+    K: ArrayOrTensor,
     program: MulticlassProgram,
     beta: Matrix,
     products: NDArray[np.float64],
@@ -145,12 +146,12 @@ class FreeBlocks:
         Added to every entry.
     """
 
-    K: Any
+    K: ArrayOrTensor
     samples: NDArray[np.intp] | None
     shift: float = 0.0
 
     @classmethod
-    def of(cls, K: Any, shared: NDArray[np.intp]) -> FreeBlocks:
+    def of(cls, K: ArrayOrTensor, shared: NDArray[np.intp]) -> FreeBlocks:
         """Return those of an array, or of a kernel of another form."""
         if isinstance(K, np.ndarray):
             return cls(K, None)
@@ -170,7 +171,7 @@ class FreeBlocks:
             return self.K.mean_diagonal()
         return float(np.diagonal(self.K, axis1=-2, axis2=-1).mean())
 
-    def take(self, c: int, at: NDArray[np.intp], dtype: np.dtype[Any]) -> NDArray[Any]:
+    def take(self, c: int, at: NDArray[np.intp], dtype: np.dtype[Any]) -> AnyArray:
         """Return the block of a class at these samples in an array of its own, at least the lower half of it."""
         from kernelmosaic.solvers._numba_triangles import take_lower
 
@@ -205,11 +206,11 @@ class SchurSystem:
         self.scale, self.damping = scale, damping
         self.lock = Lock()
         self.H = np.zeros((side, side))
-        self.kept: dict[int, tuple[NDArray[np.intp], NDArray[Any]]] = {}
+        self.kept: dict[int, tuple[NDArray[np.intp], AnyArray]] = {}
         self.inverses = np.zeros((n_shared, n_shared), dtype=dtype)
         self.answers = np.zeros((n_shared, side), dtype=dtype)
 
-    def add(self, c: int, A: NDArray[Any], V: NDArray[np.float64], at: NDArray[np.intp]) -> None:
+    def add(self, c: int, A: AnyArray, V: NDArray[np.float64], at: NDArray[np.intp]) -> None:
         """Add a class: its block, which is used up, the right-hand sides, and which of the shared samples these are."""
         columns = slice(c * V.shape[1], (c + 1) * V.shape[1])
         A[np.diag_indices_from(A)] += self.damping * self.scale
@@ -236,7 +237,7 @@ class SchurSystem:
         multipliers = self._solve(self.inverses, self.answers)
         return np.asarray(self.H - self.answers.T @ multipliers, dtype=np.float64)
 
-    def _solve(self, A: NDArray[Any], right: NDArray[Any], least: float = 0.0) -> NDArray[Any]:
+    def _solve(self, A: AnyArray, right: AnyArray, least: float = 0.0) -> AnyArray:
         """Solve with A, of which the lower half is given and overwritten by its factor."""
         diagonal = A.diagonal().copy()
         noise = _JITTER[self.dtype] * max(float(diagonal.mean()), least) + _LEAST_NOISE
@@ -267,7 +268,7 @@ class DampedNewton:
         self.damping = _FIRST
 
     def step(
-        self, K: NDArray[Any], program: MulticlassProgram, beta: Matrix, residual: Matrix, shift: float = 0.0
+        self, K: AnyArray, program: MulticlassProgram, beta: Matrix, residual: Matrix, shift: float = 0.0
     ) -> float:
         """Take a step and return by how much the objective has risen; zero if there was none to take.
 
@@ -312,7 +313,7 @@ class DampedNewton:
         return size * (slope - 0.5 * size * bend)
 
     def _direction(
-        self, K: NDArray[Any], free: NDArray[np.bool_], shared: NDArray[np.intp], residual: Matrix, shift: float
+        self, K: AnyArray, free: NDArray[np.bool_], shared: NDArray[np.intp], residual: Matrix, shift: float
     ) -> NDArray[np.float64]:
         """Return the step to the damped maximum, of shape (n_shared, classes); zeros if rounding is in the way."""
         blocks = replace(FreeBlocks.of(K, shared), shift=shift)
@@ -338,7 +339,7 @@ def _longest_steps(program: MulticlassProgram, beta: Matrix, step: NDArray[np.fl
     return np.asarray(share.min(axis=1))
 
 
-def _products(K: NDArray[Any], shared: NDArray[np.intp], step: NDArray[np.float64]) -> NDArray[np.float64]:
+def _products(K: AnyArray, shared: NDArray[np.intp], step: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return K_c times the step of every class, of shape (classes, n)."""
     columns = step.T.astype(K.dtype)
     if len(K) == 1:

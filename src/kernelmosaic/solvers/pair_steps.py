@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelmosaic._typing import AnyArray
 from kernelmosaic.backend import TINY
 from kernelmosaic.solvers.program import FLAT, Program, Vector
 
@@ -15,7 +15,7 @@ _WORTH_COMPILING = 30_000
 
 
 def maximise(
-    K: NDArray[Any], program: Program, beta: Vector, residual: Vector, tolerance: float, max_steps: int
+    K: AnyArray, program: Program, beta: Vector, residual: Vector, tolerance: float, max_steps: int
 ) -> tuple[int, float]:
     """Move pairs of coefficients, or single ones if their sum is free, until none rises steeper than the tolerance.
 
@@ -45,7 +45,7 @@ class _PairSteps:
     def __init__(self) -> None:
         self.taken = 0
 
-    def __call__(self, K: NDArray[Any], *given: Any) -> int:
+    def __call__(self, K: AnyArray, *given: Any) -> int:
         if len(K) > TINY or self.taken > _WORTH_COMPILING:
             return self.compiled(K, *given)
         steps = maximise_pairs(K, *given)
@@ -65,7 +65,7 @@ _take_pairs = _PairSteps()
 
 
 def maximise_pairs(
-    K: NDArray[Any],
+    K: AnyArray,
     diagonal: Vector,
     ridge: Vector,
     beta: Vector,

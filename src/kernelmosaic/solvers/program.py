@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import ArrayOrTensor, DType, RowIndex, TargetLike
 from kernelmosaic.backend import NUMPY, Backend, backend_of
 
 Vector = NDArray[np.float64]
@@ -76,7 +77,7 @@ class Program:
             return self
         return replace(self, **{name: backend.asarray(getattr(self, name)) for name in _VECTORS})
 
-    def linear_term(self, beta: Any) -> Any:
+    def linear_term(self, beta: ArrayOrTensor) -> ArrayOrTensor:
         """Everything in the objective that does not read the kernel: ⟨t, β⟩ − ε‖β‖₁ − ½Σρβ²."""
         return self.target @ beta - self.epsilon * abs(beta).sum() - 0.5 * (self.ridge @ beta**2)
 
@@ -84,7 +85,7 @@ class Program:
         """The same as a number."""
         return float(self.linear_term(beta))
 
-    def conjugate_argmax(self, residual: Any) -> Any:
+    def conjugate_argmax(self, residual: Any) -> ArrayOrTensor:
         """Return argmax over the box of uᵢrᵢ − ε|uᵢ| − ½ρᵢuᵢ², sample by sample."""
         xp = backend_of(residual).xp
         if not self.has_ridge:
@@ -95,12 +96,12 @@ class Program:
             u = xp.where(self.ridge > 0, excess / self.ridge, xp.where(excess == 0, 0.0, excess * np.inf))
         return xp.clip(u, self.lower, self.upper)
 
-    def losses(self, values: Any, intercept: Any) -> Any:
+    def losses(self, values: ArrayOrTensor, intercept: Any) -> ArrayOrTensor:
         """Return what the primal objective of the machine f + intercept adds to ½βᵀKβ, where values = Kβ."""
         residual = self.target - values - intercept
         return self._loss(self.conjugate_argmax(residual), residual, intercept)
 
-    def _loss(self, u: Any, residual: Any, intercept: Any) -> Any:
+    def _loss(self, u: Any, residual: Any, intercept: Any) -> ArrayOrTensor:
         terms = u * residual - self.epsilon * abs(u) - 0.5 * self.ridge * u**2
         return terms.sum() + intercept * (self.total or 0.0)
 
@@ -114,7 +115,7 @@ class Program:
 
     # Where β may move, by the residual t − Kβ − ρβ --------------------------------------------------------------------
 
-    def slopes(self, beta: Any, residual: Any) -> tuple[Any, Any]:
+    def slopes(self, beta: ArrayOrTensor, residual: Any) -> tuple[Any, Any]:
         """Return the slopes of the objective as each β grows and as it shrinks; infinite where the box forbids it."""
         xp, e = backend_of(beta).xp, self.epsilon
         rising = xp.where(beta < self.upper, residual - xp.where(beta >= 0, e, -e), -np.inf)
@@ -125,12 +126,12 @@ class Program:
         """Return the slope of the steepest step, from the largest slope of a rise and the least of a fall."""
         return max(highest, -lowest, 0.0) if self.total is None else max(highest - lowest, 0.0)
 
-    def free(self, beta: Any) -> Any:
+    def free(self, beta: ArrayOrTensor) -> ArrayOrTensor:
         """Return the samples whose coefficient may move both ways to first order."""
         inside = (beta > self.lower) & (beta < self.upper)
         return backend_of(beta).nonzero(inside & (beta != 0) if self.epsilon else inside)
 
-    def sign_limits(self, rows: Any, beta: Any) -> tuple[Any, Any]:
+    def sign_limits(self, rows: RowIndex, beta: ArrayOrTensor) -> tuple[Any, Any]:
         """Return the bounds of some samples within which none of their β changes its sign, where the slope jumps."""
         xp, lower, upper = backend_of(beta).xp, self.lower[rows], self.upper[rows]
         if not self.epsilon:
@@ -138,7 +139,7 @@ class Program:
         lower = xp.where(beta > 0, xp.clip(lower, 0.0, None), lower)
         return lower, xp.where(beta < 0, xp.clip(upper, None, 0.0), upper)
 
-    def value_noise(self, beta: Any, diagonal: Any, dtype: Any) -> float:
+    def value_noise(self, beta: ArrayOrTensor, diagonal: ArrayOrTensor, dtype: DType) -> float:
         """Return what a value of zero may come out as where K, of this diagonal, is known up to its type's rounding.
 
         It is asked of programs with t = 0. Their value is never positive, so zero is the best there is, and a one-class
@@ -182,7 +183,7 @@ class Program:
         missed = 0.0 if self.total is None else abs(intercept) * abs(fsum([*beta, -self.total]))
         return self.linear_value(beta) - sum_rounding(self.n_samples) * size - missed
 
-    def best_intercept(self, values: Any) -> float:
+    def best_intercept(self, values: ArrayOrTensor) -> float:
         """Return the intercept that minimises the primal objective given Kβ.
 
         If a whole range does, it is the middle of the range, or its one end if it has but one.
@@ -211,7 +212,7 @@ class Program:
         middles = np.concatenate([[knots[1] - 1.0], 0.5 * (knots[1:-2] + knots[2:-1]), [knots[-2] + 1.0]])
         segments = range(len(middles))
 
-        def argmax(s: int) -> Any:
+        def argmax(s: int) -> ArrayOrTensor:
             return self.conjugate_argmax(z - middles[s])
 
         excess = cache(lambda s: self._sum_excess(argmax(s), apart))
@@ -321,12 +322,12 @@ class Program:
         moved = np.where((beta <= before.lower) & (beta < 0), self.lower, moved)
         return np.clip(np.where(np.isfinite(moved), moved, beta), self.lower, self.upper)
 
-    def subsampled(self, rows: Any) -> Program:
+    def subsampled(self, rows: RowIndex) -> Program:
         """Return the program of some samples in which each stands for as many as were left out beside it."""
         share, few = self.n_samples / len(rows), self.take(rows, self.target[rows], self.total)
         return replace(few, lower=share * few.lower, upper=share * few.upper, ridge=few.ridge / share)
 
-    def take(self, rows: Any, target: Any, total: float | None) -> Program:
+    def take(self, rows: RowIndex, target: TargetLike, total: float | None) -> Program:
         """Return the program of some samples with a target and a total of their own, its vectors on the host."""
         fetch = backend_of(self.target).to_numpy
         lower, upper, ridge = (fetch(one[rows]) for one in (self.lower, self.upper, self.ridge))
@@ -377,7 +378,7 @@ def sum_rounding(n_terms: int) -> float:
     return float(np.finfo(np.float64).eps * np.sqrt(n_terms))
 
 
-def certify(program: Program, beta: Any, values: Any, n_iter: int, noise: float = 0.0) -> Solution:
+def certify(program: Program, beta: ArrayOrTensor, values: ArrayOrTensor, n_iter: int, noise: float = 0.0) -> Solution:
     """Return the solution with its intercept and certified relative duality gap, from β and Kβ where the program is."""
     quadratic = 0.5 * float(beta @ values)
     dual = program.linear_value(beta) - quadratic

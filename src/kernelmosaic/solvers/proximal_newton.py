@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import LinAlgError
 
+from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.backend import backend_of
 from kernelmosaic.gram.factored import FactoredGram, Sweep
 from kernelmosaic.gram.linear import Cholesky
@@ -80,7 +81,7 @@ class ProximalNewton:
         self.program = program.placed(self.backend)
         start = self.backend.asarray(beta)
         self.w: Any = self.backend.zeros((gram.n_features,))
-        self.values: Any = self.backend.zeros((program.n_samples,))
+        self.values: ArrayOrTensor = self.backend.zeros((program.n_samples,))
         if beta.any():
             self.w = gram.adjoint(start)
             self.values = gram.apply(self.w) if values is None else self.backend.asarray(values)
@@ -136,11 +137,11 @@ class ProximalNewton:
 
     def _take(self, seen: Sweep) -> None:
         p = self.softened
-        self.beta: Any = p.conjugate_argmax(p.target - self.values - self.intercept)
+        self.beta: ArrayOrTensor = p.conjugate_argmax(p.target - self.values - self.intercept)
         self.adjoint, self.matrix = seen.pull, seen.matrix
         self.value = self._value(self.w, self.values, self.intercept)
 
-    def _value(self, w: Any, values: Any, intercept: float) -> float:
+    def _value(self, w: Any, values: ArrayOrTensor, intercept: float) -> float:
         return 0.5 * float(w @ w) + float(self.softened.losses(values, intercept))
 
     def _missing(self) -> float:
@@ -213,7 +214,7 @@ class _Point(NamedTuple):
 
     upper: float
     w: Any
-    values: Any
+    values: ArrayOrTensor
 
 
 @dataclass(frozen=True)

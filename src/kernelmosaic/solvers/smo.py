@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import AnyArray, MatrixLike
 from kernelmosaic.backend import TINY, one_blas_thread
 from kernelmosaic.solvers.free_newton import block_form, newton_on_free
 from kernelmosaic.solvers.pair_steps import maximise
@@ -49,7 +49,7 @@ _STEPS_PER_LOOK = 100
 
 
 def solve_smo(
-    K: NDArray[Any],
+    K: AnyArray,
     program: Program,
     warm_start: Vector | None = None,
     tol: float = 1e-3,
@@ -96,7 +96,7 @@ def initial_point(program: Program) -> Vector:
     return np.asarray(np.sign(total) * np.clip(abs(total) - filled, 0.0, bound))
 
 
-def _readable(K: NDArray[Any], program: Program) -> NDArray[Any]:
+def _readable(K: AnyArray, program: Program) -> AnyArray:
     if K.shape != (program.n_samples,) * 2:
         raise ValueError(f"K has shape {K.shape}, the program {program.n_samples} samples.")
     # A look at the diagonal costs nothing; what hides elsewhere shows in the residual once it is read.
@@ -104,7 +104,7 @@ def _readable(K: NDArray[Any], program: Program) -> NDArray[Any]:
     return np.ascontiguousarray(K, dtype=K.dtype if K.dtype in (np.float32, np.float64) else np.float64)
 
 
-def _require_numbers(values: NDArray[Any]) -> None:
+def _require_numbers(values: AnyArray) -> None:
     if not np.all(np.isfinite(values)):
         raise ValueError(
             "K holds NaN or infinity: check the kernels, their weights and penalties; normalize='trace' puts "
@@ -115,7 +115,7 @@ def _require_numbers(values: NDArray[Any]) -> None:
 class SMOState:
     """The state of one solve: β, the residual t − Kβ − ρβ, and the steepness aimed at."""
 
-    def __init__(self, K: NDArray[Any], program: Program, beta: Vector, options: SMOOptions) -> None:
+    def __init__(self, K: AnyArray, program: Program, beta: Vector, options: SMOOptions) -> None:
         self.K = K
         self.program = program
         self.beta = beta
@@ -268,7 +268,7 @@ class SMOState:
         moved = changes != 0
         self._subtract(active[moved], changes[moved])
 
-    def _maximise(self, K: NDArray[Any], samples: Any, residual: Vector, max_steps: int) -> int:
+    def _maximise(self, K: AnyArray, samples: MatrixLike, residual: Vector, max_steps: int) -> int:
         part = self.program.take(samples, residual, self.program.total)
         beta = np.ascontiguousarray(self.beta[samples])
         steps, self.violation = maximise(K, part, beta, residual, self.tolerance, max_steps)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.gram import as_gram
 from kernelmosaic.solvers.factored import solve_factored, solve_factored_unbounded
@@ -14,7 +15,7 @@ from kernelmosaic.solvers.smo import solve_smo
 from kernelmosaic.solvers.working_set import solve_on_demand, solve_working_set
 
 
-def solve(K: Any, program: Program, warm_start: Vector | None = None, tol: float = 1e-3) -> Solution:
+def solve(K: ArrayOrTensor, program: Program, warm_start: Vector | None = None, tol: float = 1e-3) -> Solution:
     """Solve the program for a kernel, a `Gram` or an array, to a relative duality gap of `tol`.
 
     A matrix in this process is read whole by sequential minimal optimisation, one on a device in working sets, factors
@@ -31,7 +32,7 @@ def solve(K: Any, program: Program, warm_start: Vector | None = None, tol: float
     return solve_working_set(gram, program, warm_start, tol)
 
 
-def solve_unbounded(K: Any, program: Program) -> Solution:
+def solve_unbounded(K: ArrayOrTensor, program: Program) -> Solution:
     """Solve a program whose box is infinite and whose tube is empty: (K + diag ρ) β = t − b, Σβ = total."""
     if program.epsilon or np.isfinite(program.lower).any() or np.isfinite(program.upper).any():
         raise ValueError("solve_unbounded serves programs without bounds and without a tube; use solve.")

@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import ArrayOrTensor, RowIndex
 from kernelmosaic.backend import NUMPY, TINY
 from kernelmosaic.gram.factored import DenseFactors
 from kernelmosaic.gram.gram import DenseGram, Gram
@@ -242,11 +243,11 @@ class SingleOutput(WorkingSet[Slopes, Solution]):
         else:
             self._set_values(self.backend.asarray(values))
 
-    def _set_values(self, values: Any) -> None:
+    def _set_values(self, values: ArrayOrTensor) -> None:
         self.residual = self.placed.target - values - self.placed.ridge * self.beta
 
     @property
-    def values(self) -> Any:
+    def values(self) -> ArrayOrTensor:
         """Kβ, read off the residual."""
         return self.placed.target - self.residual - self.placed.ridge * self.beta
 
@@ -271,7 +272,7 @@ class SingleOutput(WorkingSet[Slopes, Solution]):
             value = self.program.primal_value(value, self.backend.to_numpy(values), b)
         return Slopes(p.violation(highest, lowest), dual, relative_gap(value, dual, self.noise()), rising, falling)
 
-    def _intercept(self, bottom: Any, top: Any) -> Any:
+    def _intercept(self, bottom: Any, top: Any) -> ArrayOrTensor:
         """Return about the intercept with the smallest losses: where the conjugate's u sum to the total.
 
         Above the steepest rise all u are at most β, below the steepest fall at least: it lies between the two.
@@ -339,7 +340,7 @@ class SingleOutput(WorkingSet[Slopes, Solution]):
         self.n_rounds += 1
         return steps
 
-    def _violators(self, at: Slopes) -> Any:
+    def _violators(self, at: Slopes) -> ArrayOrTensor:
         """Return those with most to gain: half by growing, half by shrinking, if the sum must be kept."""
         top_k, xp = self.backend.top_k, self.backend.xp
         if self.program.total is None:
@@ -368,7 +369,7 @@ class SingleOutput(WorkingSet[Slopes, Solution]):
         self.n_iter += steps
         return steps if bool(moved.any()) else 0
 
-    def place(self, rows: Any, beta: Any) -> None:
+    def place(self, rows: RowIndex, beta: ArrayOrTensor) -> None:
         """Give coefficients their new values and bring everyone's residual up to date."""
         changes = beta - self.beta[rows]
         self.beta[rows] = beta
@@ -512,7 +513,7 @@ class FreeThenViolating(SingleOutput):
         self.wait = min(2 * self.wait + 1, self.options.longest_wait) if worse else 0
         self.waited = 0
 
-    def solve_inside(self, part: Any, inside: Program, beta: Vector, tol: float) -> Vector:
+    def solve_inside(self, part: ArrayOrTensor, inside: Program, beta: Vector, tol: float) -> Vector:
         """Solve the working set's own program from β, by its block of K."""
         K = part.block(np.arange(part.n_samples)) if part.matrix is None else part.matrix
         if self.backend is NUMPY:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigvalsh
 
+from kernelmosaic._typing import AnyArray, ArrayOrTensor
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.newton import polish
 from kernelmosaic.learning.norms import Weights
@@ -103,7 +104,7 @@ def linear_model(program: Program) -> ConicProgram:
     model = ConicProgram(linear, np.concatenate([program.ridge, np.zeros(tube + 1)]))
     eye = sparse.identity(n, format="csr")
 
-    def wide(A: Any) -> Any:
+    def wide(A: ArrayOrTensor) -> Any:
         return sparse.hstack([A, sparse.csr_matrix((A.shape[0], len(linear) - A.shape[1]))])
 
     if tube:
@@ -118,7 +119,7 @@ def linear_model(program: Program) -> ConicProgram:
     return model
 
 
-def _factor(K: NDArray[Any]) -> NDArray[np.float64]:
+def _factor(K: AnyArray) -> NDArray[np.float64]:
     """Return L of shape (n, rank) with L Lᵀ = K."""
     eigenvalues, V = np.linalg.eigh(np.asarray(K, dtype=np.float64))
     keep = eigenvalues > _RANK * max(float(eigenvalues[-1]), 1e-300)

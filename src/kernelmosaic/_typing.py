@@ -1,0 +1,36 @@
+"""Names for the types of what crosses the seams: arrays, samples, targets, estimators.
+
+Samples, targets and blocks of kernels may be NumPy arrays, sparse matrices, data frames or torch tensors, which no
+common type describes: their names say what is meant, and no checker reads more into them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from numpy.typing import NDArray
+
+#: A NumPy array of whatever numbers.
+AnyArray: TypeAlias = NDArray[Any]
+#: A NumPy array, or a torch tensor on a device.
+ArrayOrTensor: TypeAlias = Any
+#: Samples, one a row: an array, a sparse matrix, a data frame, a list of strings, or a tensor.
+MatrixLike: TypeAlias = Any
+#: One target per sample: classes, numbers, posteriors, or times and events.
+TargetLike: TypeAlias = Any
+#: One weight per sample, or None for equal weights.
+SampleWeight: TypeAlias = Any
+#: A set of rows: their numbers, a mask or a slice.
+RowIndex: TypeAlias = Any
+#: An estimator of this library or of scikit-learn.
+Estimator: TypeAlias = Any
+#: A seed, a generator of scikit-learn's kind, or None.
+Seed: TypeAlias = Any
+#: What NumPy or torch takes for a type of numbers.
+DType: TypeAlias = Any
+#: The `kernels` parameter: kernels, or names with kernels and columns.
+KernelsLike: TypeAlias = Any
+#: Settings, parameters or keyword arguments by name.
+Settings: TypeAlias = dict[str, Any]
+#: Axes of matplotlib, or None for new ones.
+AxesOrNone: TypeAlias = Any
