@@ -116,7 +116,7 @@ def make(method: str, form: int, decision: str):
     formulation, _, joint = method.partition("+")
     return DiscriminantMKLClassifier(
         family(Gaussian(), width=widths),
-        formulation=formulation,
+        solver=formulation,
         alpha="learn" if joint else ALPHA,
         decision=decision,
         tol=TOL,
@@ -256,7 +256,7 @@ def main() -> None:
     X, y = draw_set(args.data, names[0])
     for method in methods:
         if not method.startswith("cv"):
-            DiscriminantMKLClassifier([Gaussian(1.0), Gaussian(2.0)], formulation=method.partition("+")[0]).fit(
+            DiscriminantMKLClassifier([Gaussian(1.0), Gaussian(2.0)], solver=method.partition("+")[0]).fit(
                 X[::6], y[::6]
             )
     results = {}

@@ -71,7 +71,7 @@ def settings() -> Iterator[tuple[str, Any, Any]]:
     for solver, kappa in product(("newton", "quasi_newton", "projected_gradient"), (0.5, 5.0)):
         yield f"bilinear {solver} kappa={kappa}", BilinearMKLClassifier(KERNELS, kappa=kappa, solver=solver), THREE
     for formulation, alpha in product(("newton", "silp", "qcqp", "sdp"), (1e-2, "learn")):
-        model = DiscriminantMKLClassifier(KERNELS, formulation=formulation, alpha=alpha)
+        model = DiscriminantMKLClassifier(KERNELS, solver=formulation, alpha=alpha)
         yield f"discriminant {formulation} alpha={alpha}", model, THREE
     for y, name in ((TWO, "two"), (THREE, "three")):
         yield f"posterior {name}", PosteriorMKLClassifier(KERNELS), y

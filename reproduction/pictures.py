@@ -530,7 +530,7 @@ def regularisers(settings: Settings, run: Run) -> Any:
         protocol = RandomSplits((), (), (), 1, inputs="[-1, 1]")
         train, test = protocol.split(samples, round(0.8 * len(samples.y)), settings.seed_for(name, "split", 0))
         for formulation, colour, marker in (("sdp_approximate", _COLOURS[1], "o"), ("qcqp", _COLOURS[0], "s")):
-            models = [DiscriminantMKLClassifier(TEN, formulation=formulation, alpha=float(one)) for one in _ALPHAS]
+            models = [DiscriminantMKLClassifier(TEN, solver=formulation, alpha=float(one)) for one in _ALPHAS]
             scores = [100 * model.fit(train.X, train.y).score(test.X, test.y) for model in models]
             said = formulation.split("_")[0].upper()
             ax.semilogx(_ALPHAS, scores, color=colour, marker=marker, markersize=4, label=said)

@@ -107,7 +107,7 @@ class _Search(Method):
 
 
 def _learned(name: str, formulation: str, alpha: Any = _ALPHA, cost: float = 0.04) -> Method:
-    model = DiscriminantMKLClassifier(TEN, formulation=formulation, alpha=alpha, tol=_TOL)
+    model = DiscriminantMKLClassifier(TEN, solver=formulation, alpha=alpha, tol=_TOL)
     return _Discriminant(name, "10 RBF", model, cost=cost)
 
 
@@ -180,7 +180,7 @@ BINARY = Experiment(
             _Discriminant(
                 "SDP_Kim",
                 "10 RBF",
-                DiscriminantMKLClassifier(TEN, formulation="kim", alpha=_KIM_ALPHA, tol=_TOL),
+                DiscriminantMKLClassifier(TEN, solver="kim", alpha=_KIM_ALPHA, tol=_TOL),
                 cost=3,
             ),
             _vector_machine("SM1", slack=1),

@@ -103,7 +103,7 @@ def _check_gap(problem: Any, model: Any, outputs: list[Bounds], noise: float = 1
     for one in outputs:
         scale = max(abs(one.upper), abs(one.lower)) if np.isfinite(one.lower) else abs(one.upper)
         # The bound of the semi-definite program meets its equalities up to the rounding of a least-squares problem.
-        digits = 1e-6 if problem.parameters.get("solver") == "sdp" else 1e-9
+        digits = 1e-6 if problem.parameters.get("solver") == "sdp" and not problem.name.startswith("Disc") else 1e-9
         allowed = (stated * (1.0 + 1e-6) + digits) * scale + one.rounding
         lost = one.rounding > 1e-3 * scale
         if lost:
@@ -596,7 +596,7 @@ def _discriminant(problem: Any, model: Any, Ks: np.ndarray) -> Bounds:
     Gs = centring @ Ks @ centring
     traces = np.maximum(np.trace(Gs, axis1=1, axis2=2), 0.0)
     theta, learned, given = model.weights_, p["alpha"] == "learn", p.get("weights")
-    if p["formulation"] in ("kim", "sdp_approximate") and given is None:
+    if p["solver"] in ("kim", "sdp_approximate") and given is None:
         return Bounds(model.objective_, model.objective_, 0.0)  # criteria of their own
     if np.any(theta < 0):
         raise Dishonest("a weight is negative")

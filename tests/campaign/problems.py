@@ -97,7 +97,7 @@ def draw(seed: int, index: int) -> DrawnProblem:
     rng = np.random.default_rng([seed, index])
     name = str(rng.choice(list(_ESTIMATORS), p=np.array(list(_ESTIMATORS.values())) / sum(_ESTIMATORS.values())))
     parameters = _parameters(rng, name)
-    conic = parameters.get("solver", parameters.get("formulation"))
+    conic = parameters.get("solver")
     low, high = _pick(rng, {(2, 10): 3, (10, 60): 5, (60, 121): 2})
     n = min(int(rng.integers(low, high)), _MOST.get(conic, 120))
     Z = _samples(rng, n)
@@ -268,7 +268,7 @@ def _discriminant(rng: np.random.Generator, p: dict[str, Any]) -> None:
     shares = {"newton": 5, "silp": 2, "qcqp": 1}
     if "approximation" not in p:
         shares |= {"sdp": 0.7, "sdp_approximate": 0.5, "kim": 0.5}
-    p |= {"formulation": _pick(rng, shares), "decision": _pick(rng, {"least_squares": 2, "centroid": 1})}
+    p |= {"solver": _pick(rng, shares), "decision": _pick(rng, {"least_squares": 2, "centroid": 1})}
 
 
 def _posterior(rng: np.random.Generator, p: dict[str, Any]) -> None:

@@ -107,7 +107,7 @@ def plain(name, gap):
     }.get(name, (score > 0).astype(int) + (score > 1))
     parameters = {"normalize": "trace"} | ({"weights": [0.5, 0.5], "tol": 1e-2} if gap else {})
     if name == "DiscriminantMKLClassifier":
-        parameters |= {"alpha": 0.1, "formulation": "newton", "decision": "least_squares"}
+        parameters |= {"alpha": 0.1, "solver": "newton", "decision": "least_squares"}
     elif name == "BilinearMKLClassifier":
         parameters["kappa"] = 1.0
     elif name == "MKLOneClass":
@@ -136,7 +136,7 @@ def plain(name, gap):
         ("MKLRegressor", {"loss": "huber"}),
         ("MKLOneClass", {"penalties": [1.0, 2.0]}),
         ("MKLSurvival", {}),
-        ("DiscriminantMKLClassifier", {"formulation": "silp"}),
+        ("DiscriminantMKLClassifier", {"solver": "silp"}),
         ("DiscriminantMKLClassifier", {"alpha": "learn"}),
     ],
 )

@@ -322,7 +322,7 @@ def test_discriminant_values_of_samples_left_out_equal_refits(kind):
 @pytest.mark.parametrize("decision", ["least_squares", "centroid"])
 def test_discriminant_in_features_and_with_either_rule(formulation, decision):
     X, y = blobs(3, 60)
-    exact = DiscriminantMKLClassifier(KERNELS, formulation=formulation, decision=decision, alpha=1e-3).fit(X, y)
+    exact = DiscriminantMKLClassifier(KERNELS, solver=formulation, decision=decision, alpha=1e-3).fit(X, y)
     p = exact.predict_proba(X)
     assert_allclose(p.sum(axis=1), 1)
     assert np.mean(p.argmax(axis=1) == y) > 0.7

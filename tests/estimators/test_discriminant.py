@@ -43,7 +43,7 @@ def grams(X, Y=None):
 @pytest.mark.parametrize("formulation", ["newton", "silp", "qcqp"])
 def test_objective_and_weights_follow_the_formula(classes, formulation):
     X, y = make_data(classes)
-    model = make_model(formulation=formulation, alpha=1e-3).fit(X, y)
+    model = make_model(solver=formulation, alpha=1e-3).fit(X, y)
     labels = np.searchsorted(model.classes_, y)
     targets = binary_targets(labels)[:, np.newaxis] if classes == 2 else class_targets(labels)
     K = np.tensordot(model.weights_, grams(X), 1)
@@ -126,8 +126,8 @@ def test_linear_kernel_without_regulariser_is_linear_discriminant_analysis():
 
 def test_learned_regulariser_shares_the_trace():
     X, y = make_data()
-    model = make_model(alpha="learn", formulation="newton").fit(X, y)
-    other = make_model(alpha="learn", formulation="silp").fit(X, y)
+    model = make_model(alpha="learn", solver="newton").fit(X, y)
+    other = make_model(alpha="learn", solver="silp").fit(X, y)
     assert model.trace_shares_.sum() + len(y) * model.alpha_ == pytest.approx(1.0)
     assert other.objective_ == pytest.approx(model.objective_, rel=1e-3)
     labels = np.searchsorted(model.classes_, y)
@@ -148,7 +148,7 @@ def test_uniform_weights_are_equal_and_on_the_same_simplex():
 
 def test_kim_learns_on_the_plain_simplex():
     X, y = make_data(2, n=40)
-    model = make_model(formulation="kim", alpha=0.01).fit(X, y)
+    model = make_model(solver="kim", alpha=0.01).fit(X, y)
     assert model.weights_.sum() == pytest.approx(1.0)
     # λ and the value are those of the within-class criterion, of which no other weights have more.
     assert model.alpha_ == 0.01
@@ -169,11 +169,11 @@ def test_kim_learns_on_the_plain_simplex():
     # The same by a conic solver, from the program as printed.
     optimum, theta = solve_kim(grams(X), y, 0.01)
     assert model.objective_ == pytest.approx(optimum, rel=2 * model.tol)
-    tight = make_model(formulation="kim", alpha=0.01, tol=1e-6).fit(X, y)
+    tight = make_model(solver="kim", alpha=0.01, tol=1e-6).fit(X, y)
     assert tight.objective_ == pytest.approx(optimum, rel=1e-5)
     np.testing.assert_allclose(tight.weights_, theta, atol=1e-3)
     with pytest.raises(ValueError, match="two classes"):
-        make_model(formulation="kim").fit(*make_data(3, n=40))
+        make_model(solver="kim").fit(*make_data(3, n=40))
 
 
 def test_precomputed_kernels_memory_budget_search_and_pickle():
@@ -211,7 +211,7 @@ def test_cost_counts_active_kernels():
 @pytest.mark.parametrize(
     ("params", "error", "message"),
     [
-        ({"formulation": "lp"}, ValueError, "formulation='lp'"),
+        ({"solver": "lp"}, ValueError, "solver='lp'"),
         ({"decision": "vote"}, ValueError, "decision='vote'"),
         ({"alpha": 0.0}, ValueError, "alpha=0.0"),
         ({"alpha": "auto"}, ValueError, "alpha='auto'"),

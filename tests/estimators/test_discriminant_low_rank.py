@@ -40,9 +40,9 @@ CASES = {
     "centroids, two classes": ({"decision": "centroid"}, THREE > 0),
     "centred": ({"normalize": "centered"}, THREE),
     "diagonal": ({"normalize": "diagonal"}, THREE > 0),
-    "silp": ({"formulation": "silp", "tol": 1e-5}, THREE),
-    "silp, learned regulariser": ({"formulation": "silp", "alpha": "learn", "tol": 1e-5}, THREE > 0),
-    "qcqp": ({"formulation": "qcqp"}, THREE),
+    "silp": ({"solver": "silp", "tol": 1e-5}, THREE),
+    "silp, learned regulariser": ({"solver": "silp", "alpha": "learn", "tol": 1e-5}, THREE > 0),
+    "qcqp": ({"solver": "qcqp"}, THREE),
     "uniform": ({"weights": "uniform"}, THREE),
     "given": ({"weights": [1.0, 0.0, 2.0, 0.5]}, THREE > 0),
 }
@@ -119,10 +119,10 @@ def test_the_certificate_by_matrices(alpha, classes):
 
 @pytest.mark.parametrize("formulation", ["newton", "silp", "qcqp"])
 def test_kernels_of_low_rank_given_as_matrices(formulation):
-    model = DiscriminantMKLClassifier(GAUSSIANS, formulation=formulation, tol=1e-6, **LOW).fit(X, THREE)
+    model = DiscriminantMKLClassifier(GAUSSIANS, solver=formulation, tol=1e-6, **LOW).fit(X, THREE)
     given = [Precomputed(K) for K in low_rank_matrices()]
     numbers = np.arange(len(X))[:, np.newaxis]
-    exact = DiscriminantMKLClassifier(given, formulation=formulation, tol=1e-6).fit(numbers, THREE)
+    exact = DiscriminantMKLClassifier(given, solver=formulation, tol=1e-6).fit(numbers, THREE)
     assert model.objective_ == pytest.approx(exact.objective_, rel=1e-6)
     np.testing.assert_allclose(model.trace_shares_, exact.trace_shares_, atol=1e-5)
     np.testing.assert_allclose(model.decision_function(X), exact.decision_function(numbers), atol=1e-5)
@@ -252,8 +252,8 @@ def test_the_device_changes_nothing(alpha, kernels):
 
 @pytest.mark.parametrize("formulation", ["sdp", "sdp_approximate", "kim"])
 def test_formulations_in_matrices_are_refused(formulation):
-    model = DiscriminantMKLClassifier(GAUSSIANS, formulation=formulation, **LOW)
-    message = rf"formulation='{formulation}' .*approximation='nystroem'.*formulation='newton', or approximation=None"
+    model = DiscriminantMKLClassifier(GAUSSIANS, solver=formulation, **LOW)
+    message = rf"solver='{formulation}' .*approximation='nystroem'.*solver='newton', or approximation=None"
     with pytest.raises(ValueError, match=message):
         model.fit(X, THREE > 0)
     # With given weights there is nothing to formulate.

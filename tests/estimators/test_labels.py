@@ -50,7 +50,7 @@ def test_the_weights_minimise_the_criterion_as_it_is_written():
 @pytest.mark.parametrize("formulation", ["newton", "silp", "qcqp", "sdp"])
 def test_every_formulation_has_the_same_optimum(formulation):
     few, labels = X[:40], Y[:40]
-    model = DiscriminantMKLClassifier(KERNELS, alpha=1e-2, formulation=formulation, tol=1e-5).fit(few, labels)
+    model = DiscriminantMKLClassifier(KERNELS, alpha=1e-2, solver=formulation, tol=1e-5).fit(few, labels)
     reference = DiscriminantMKLClassifier(KERNELS, alpha=1e-2, tol=1e-9).fit(few, labels)
     assert model.objective_ == pytest.approx(reference.objective_, rel=2e-5)
 
@@ -81,7 +81,7 @@ def test_labels_together_are_no_worse_than_one_by_one():
         ({}, np.c_[Y, np.ones(len(Y), dtype=int)], "y: the label in column 4 is the same for all samples"),
         ({}, Y + Y[:, ::-1], "give one class per sample, or indicators"),
         ({"decision": "centroid"}, Y, "decision='centroid' tells classes apart; labels need 'least_squares'"),
-        ({"formulation": "kim"}, Y[:, :2], "formulation='kim' serves two classes"),
+        ({"solver": "kim"}, Y[:, :2], "solver='kim' serves two classes"),
     ],
 )
 def test_what_cannot_be_fitted_is_named(parameters, y, message):

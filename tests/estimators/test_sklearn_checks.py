@@ -68,7 +68,7 @@ SETTINGS = [
     MKLOneClass(norm=2, slack=2, normalize="diagonal"),
     BilinearMKLClassifier(**NYSTROEM),
     PosteriorMKLClassifier(estimate="density", **NYSTROEM),
-    DiscriminantMKLClassifier(formulation="silp", alpha="learn", decision="centroid"),
+    DiscriminantMKLClassifier(solver="silp", alpha="learn", decision="centroid"),
     DiscriminantMKLClassifier(LINE_AND_BELL, weights="uniform", normalize=None),
     DiscriminantMKLClassifier(**NYSTROEM),
     DiscriminantMKLClassifier([Gaussian("median"), Linear()], alpha="learn", **FOURIER),

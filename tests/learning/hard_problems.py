@@ -41,7 +41,7 @@ def draw(seed: int) -> tuple[Any, np.ndarray, np.ndarray | None]:
         y = y * 10.0 ** rng.choice([-6, 0, 0, 6]) + rng.choice([0, 0, 1e6])
     _choose_solver(rng, name, p, norm, n, classes)
     _choose_machine(rng, name, p, C, y)
-    if p.get("formulation") == "kim":
+    if p.get("solver") == "kim":
         y = np.arange(n) % 2
     if name == "MKLSurvival":
         y = np.stack([np.abs(y) + 1e-3 * (np.abs(y).max() + 1e-9), (rng.rand(n) < 0.7).astype(float)], axis=1)
@@ -102,8 +102,8 @@ def _choose_machine(rng: np.random.RandomState, name: str, p: dict[str, Any], C:
     if name == "BilinearMKLClassifier":
         p["solver"] = str(rng.choice(["newton", "quasi_newton", "projected_gradient"]))
     if name == "DiscriminantMKLClassifier":
-        p["formulation"] = str(rng.choice(_FORMULATIONS))
+        p["solver"] = str(rng.choice(_FORMULATIONS))
         p["alpha"] = "learn" if rng.rand() < 0.3 else float(10.0 ** rng.uniform(-12, 3))
-        p["alpha"] = 1e-3 if p["formulation"] == "kim" else p["alpha"]
+        p["alpha"] = 1e-3 if p["solver"] == "kim" else p["alpha"]
     if name == "PosteriorMKLClassifier":
         p.pop("tol", None)

@@ -243,7 +243,7 @@ def test_interior_points_agree_with_newton_on_nearly_alike_kernels(alpha, classe
 
 def test_errors_say_what_would_do(monkeypatch):
     stack, labels = make_stack()
-    with pytest.raises(ValueError, match="formulation='lp': choose one of 'newton', 'silp'"):
+    with pytest.raises(ValueError, match="solver='lp': choose one of 'newton', 'silp'"):
         make_learner(Parameters(solver="lp", family="discriminant"), stack)
     with pytest.raises(ValueError, match="every kernel is constant"):
         make_problem(StoredStack(np.ones((2, 20, 20))), labels, 1.0)
@@ -251,7 +251,7 @@ def test_errors_say_what_would_do(monkeypatch):
         learn("kim", make_problem(stack, labels, None))
     monkeypatch.setattr(discriminant, "_MAX_ENTRIES", 1000)
     for name in ("sdp", "sdp_approximate", "kim"):
-        with pytest.raises(MemoryError, match=f"formulation='{name}'.*use formulation='newton'"):
+        with pytest.raises(MemoryError, match=f"solver='{name}'.*use solver='newton'"):
             learn(name, make_problem(stack, labels, 1.0))
     with pytest.raises(ValueError, match="raise alpha"):
         learn("newton", make_problem(StoredStack(np.ones((1, 20, 20)) + np.diag([1.0] + [0.0] * 19)), labels, 1e-300))

@@ -45,7 +45,7 @@ def value_of(model, X, y):
 @pytest.mark.parametrize("count", [1, 3])
 def test_matrix_inequalities_end_where_rounding_hides_their_curvature(capfd, formulation, classes, count):
     X, y = make_samples(0, classes=classes)
-    model = fit_quietly(DiscriminantMKLClassifier([Linear()] * count, formulation=formulation, alpha=1e-12), X, y)
+    model = fit_quietly(DiscriminantMKLClassifier([Linear()] * count, solver=formulation, alpha=1e-12), X, y)
     assert np.isfinite(model.duality_gap_)
     assert np.all(np.isfinite(model.dual_coef_))
     # With next to no regulariser the optimum is the residual of plain least squares; the approximate one lies above.
@@ -69,7 +69,7 @@ def test_matrix_inequalities_end_where_rounding_hides_their_curvature(capfd, for
 def test_interior_points_pass_kernels_that_are_alike(capfd, seed, kernels, alpha, tol):
     for n, classes in ((8, 2), (20, 3), (40, 2)):
         X, y = make_samples(seed, n, classes)
-        model = fit_quietly(DiscriminantMKLClassifier(kernels, formulation="qcqp", alpha=alpha, tol=tol), X, y)
+        model = fit_quietly(DiscriminantMKLClassifier(kernels, solver="qcqp", alpha=alpha, tol=tol), X, y)
         reference = fit_quietly(DiscriminantMKLClassifier(kernels, alpha=alpha, tol=1e-8), X, y)
         assert model.objective_ == pytest.approx(value_of(model, X, y), rel=1e-4)
         assert model.objective_ * (1.0 - model.duality_gap_) <= reference.objective_ * (1.0 + 1e-6)
@@ -110,6 +110,6 @@ def test_semidefinite_programs_do_not_depend_on_the_scale_of_the_kernels():
 def test_the_error_of_a_lost_regulariser_states_alpha_as_it_was_given():
     X, y = make_samples(0)
     for formulation in ("newton", "kim"):
-        model = DiscriminantMKLClassifier([Linear()], formulation=formulation, normalize=None, alpha=1e-40)
+        model = DiscriminantMKLClassifier([Linear()], solver=formulation, normalize=None, alpha=1e-40)
         with pytest.raises(ValueError, match=r"alpha=1e-40 leaves .*: raise alpha"):
             model.fit(1e3 * X, y)

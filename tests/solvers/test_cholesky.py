@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.linalg import LinAlgError
 
-from kernelmosaic.gram.linear import Cholesky
+from kernelmosaic.gram.linear_algebra import Cholesky
 
 
 def placed(M, where):

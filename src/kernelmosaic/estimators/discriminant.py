@@ -69,7 +69,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         Kernels, ``(name, kernel)`` or ``(name, kernel, columns)`` with columns as in
         :class:`~sklearn.compose.ColumnTransformer`. None means linear, quadratic and Gaussians of
         1, 2 and 4 times the median distance between training samples.
-    formulation : str, default="newton"
+    solver : str, default="newton"
         How the weights are learned. ``"newton"``: second-order steps, the fastest; ``"silp"``: the semi-infinite
         linear program, one linear program and one factorisation per step; ``"qcqp"`` and ``"sdp"``: conic programs, for
         small sets; all of these have the same optimum. ``"sdp_approximate"``: one matrix inequality for all classes,
@@ -153,7 +153,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     kernels: KernelsLike = None
     _: KW_ONLY
-    formulation: str = "newton"
+    solver: str = "newton"
     alpha: float | str = 5e-4
     weights: ArrayOrTensor = None
     decision: str = "least_squares"
@@ -250,8 +250,8 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             raise ValueError("alpha='learn' finds the regulariser together with the weights, so it needs weights=None.")
         if solver_class(self._parameters()).reads_matrices and self.weights is None and self.approximation is not None:
             raise ValueError(
-                f"formulation={self.formulation!r} reads whole kernel matrices, which approximation="
-                f"{self.approximation!r} never forms: use formulation='newton', or approximation=None."
+                f"solver={self.solver!r} reads whole kernel matrices, which approximation="
+                f"{self.approximation!r} never forms: use solver='newton', or approximation=None."
             )
 
     def _ridge(self, n_samples: int) -> float | None:
@@ -263,13 +263,13 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return n_samples * alpha if self._is_kim() else alpha
 
     def _is_kim(self) -> bool:
-        return self.weights is None and self.formulation == "kim"
+        return self.weights is None and self.solver == "kim"
 
     def _host_samples(self) -> int:
         return 500
 
     def _parameters(self) -> Parameters:
-        return Parameters(self.tol, self.max_iter, self.verbose, self.formulation, self.weights, family="discriminant")
+        return Parameters(self.tol, self.max_iter, self.verbose, self.solver, self.weights, family="discriminant")
 
     def _trace_learner(self, stack: GramStack, traces: NDArray[np.float64]) -> Learner:
         parameters = self._parameters()

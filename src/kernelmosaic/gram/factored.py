@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kernelmosaic._typing import ArrayOrTensor, RowIndex
 from kernelmosaic.backend import Backend, backend_of
 from kernelmosaic.gram.gram import Array, Gram
-from kernelmosaic.gram.linear import Cholesky
+from kernelmosaic.gram.linear_algebra import Cholesky
 
 #: Relative to the mean diagonal: softens systems that are solved in the features.
 _JITTER = 1e-5

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, RowIndex
 from kernelmosaic.backend import NUMPY, Backend, backend_of, is_tensor
-from kernelmosaic.gram.linear import multiply_rows, solve_block
+from kernelmosaic.gram.linear_algebra import multiply_rows, solve_block
 
 Array = NDArray[np.float64]
 #: From row numbers and their coefficients to Kβ in double precision.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kernelmosaic._typing import ArrayOrTensor, RowIndex
 from kernelmosaic.backend import format_bytes, row_strips
 from kernelmosaic.gram.gram import Array, DenseGram, Gram
-from kernelmosaic.gram.linear import regularised_cholesky, rounding_share
+from kernelmosaic.gram.linear_algebra import regularised_cholesky, rounding_share
 
 #: Share of the budget that the block of a working set may take: its solver copies a part of it.
 _SHARE = 0.6

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic.backend import row_strips
 from kernelmosaic.gram import GramStack
-from kernelmosaic.gram.linear import Cholesky
+from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import Evaluation, Iteration, Learned, Options, Problem
 from kernelmosaic.machines.discriminant import Discriminant, Factored, Matrix

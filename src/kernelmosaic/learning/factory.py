@@ -44,7 +44,7 @@ CLASS_WISE: dict[str, type[Any]] = {
     "quasi_newton": QuasiNewton,
     "projected_gradient": ProjectedGradient,
 }
-#: ... and for discriminant analysis, by the name an estimator's `formulation` gives it.
+#: ... and for discriminant analysis, by the name an estimator's `solver` gives it.
 FORMULATIONS: dict[str, type[Any]] = {
     "newton": Newton,
     "silp": SILP,
@@ -57,7 +57,7 @@ FORMULATIONS: dict[str, type[Any]] = {
 FAMILIES = {
     "plain": ("solver", SOLVERS),
     "class-wise": ("solver", CLASS_WISE),
-    "discriminant": ("formulation", FORMULATIONS),
+    "discriminant": ("solver", FORMULATIONS),
 }
 
 

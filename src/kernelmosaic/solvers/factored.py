@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic.backend import NUMPY, TINY
 from kernelmosaic.gram.factored import FactoredGram
-from kernelmosaic.gram.linear import Cholesky
+from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.solvers.interior_point import CentralPath, PathEnd
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify
 from kernelmosaic.solvers.proximal_newton import ProximalNewton

@@ -15,7 +15,7 @@ from scipy.linalg.lapack import dpstrf
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, RowIndex
 from kernelmosaic.backend import NUMPY, backend_of
 from kernelmosaic.gram.gram import Gram
-from kernelmosaic.gram.linear import (
+from kernelmosaic.gram.linear_algebra import (
     DEVICE,
     HOST,
     conjugate_gradients,

@@ -12,7 +12,7 @@ from scipy.linalg import LinAlgError
 from kernelmosaic._typing import AnyArray, ArrayOrTensor
 from kernelmosaic.backend import backend_of
 from kernelmosaic.gram.factored import FactoredGram
-from kernelmosaic.gram.linear import Cholesky
+from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.solvers.program import Program, Vector, relative_gap
 
 Array = NDArray[np.float64]

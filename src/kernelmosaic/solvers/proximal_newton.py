@@ -25,7 +25,7 @@ from scipy.linalg import LinAlgError
 from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.backend import backend_of
 from kernelmosaic.gram.factored import FactoredGram, Sweep
-from kernelmosaic.gram.linear import Cholesky
+from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.solvers.line_search import line_search
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify, relative_gap
 

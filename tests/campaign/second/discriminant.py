@@ -25,7 +25,7 @@ def discriminant_bounds(problem: OffsetProblem, model: Any, data: Training) -> l
     theta, learned, lam = model.weights_.astype(Long), p["alpha"] == "learn", Long(model.alpha_)
     if np.any(theta < 0):
         raise Contradiction("weights: a weight is negative")
-    kim = p["formulation"] == "kim" and "weights" not in p
+    kim = p["solver"] == "kim" and "weights" not in p
     lam = n * lam if kim else lam
     centring = np.eye(n, dtype=Long) - Long(1) / n
     Gs = [centring @ block.K @ centring for block in data.blocks]
@@ -54,7 +54,7 @@ def discriminant_bounds(problem: OffsetProblem, model: Any, data: Training) -> l
     most = max(ratios.max(), (beta**2).sum() / n) if learned else lam * (beta**2).sum() + ratios.max()
     lower = value if "weights" in p else value**2 / most
     scale = Long(1) if learned else lam
-    if p["formulation"] == "sdp_approximate" and "weights" not in p:
+    if p["solver"] == "sdp_approximate" and "weights" not in p:
         # Its optimum is that of one matrix inequality for all classes, which lies above.
         if not model.objective_ >= scale * (value - off):
             raise Contradiction(f"objective: objective_={model.objective_:.9g} is below {float(scale * value):.9g}")

@@ -134,7 +134,7 @@ def draw(seed: int, index: int) -> OffsetProblem:
         parameters["normalize"] = "trace"
     if rng.random() < 0.25:
         parameters["tol"] = float(_pick(rng, {1e-6: 2, 1e-2: 1, 1e-9: 0.5}))
-    largest = _MOST_SAMPLES.get(parameters.get("solver", parameters.get("formulation", "")), 60)
+    largest = _MOST_SAMPLES.get(parameters.get("solver", ""), 60)
     n = int(min(round(4.0 * 15.0 ** rng.random()), largest))
     Z, y = _signal(rng, n, name)
     X = _spoil(rng, Z, wild)
@@ -308,7 +308,7 @@ def _discriminant(rng: np.random.Generator, wild: bool) -> dict[str, Any]:
     shares = {"newton": 4, "silp": 1.5, "qcqp": 1.5, "sdp": 0.5, "kim": 0.5, "sdp_approximate": 0.3}
     alpha = "learn" if rng.random() < 0.2 else 10.0 ** float(rng.uniform(-9, 3) if wild else rng.uniform(-4, 0))
     return {
-        "formulation": str(_pick(rng, shares)),
+        "solver": str(_pick(rng, shares)),
         "alpha": alpha,
         "decision": str(_pick(rng, {"least_squares": 2, "centroid": 1})),
     }

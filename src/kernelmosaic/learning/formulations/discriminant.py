@@ -43,7 +43,7 @@ class DiscriminantQCQP(Learner):
     """
 
     machine_needs = ()
-    stalled = "rounding hides what is left to gain; use formulation='newton', raise alpha, or accept a larger tol."
+    stalled = "rounding hides what is left to gain; use solver='newton', raise alpha, or accept a larger tol."
 
     def _learn(self, stack: GramStack, machine: Discriminant, start: Start) -> Learned:
         path = _Path(DiscriminantProblem(stack, machine, self.options))
@@ -136,9 +136,7 @@ class DiscriminantSDP(Learner):
 
     machine_needs = ()
     reads_matrices = True
-    advice = (
-        "the semi-definite program is badly conditioned; use formulation='newton', raise alpha, or accept a larger tol."
-    )
+    advice = "the semi-definite program is badly conditioned; use solver='newton', raise alpha, or accept a larger tol."
 
     def _learn(self, stack: GramStack, machine: Discriminant, start: Start) -> Learned:
         k = machine.targets.shape[1]
@@ -208,7 +206,7 @@ class DiscriminantKim(Learner):
 
     def _learn(self, stack: GramStack, machine: Discriminant, start: Start) -> Learned:
         if machine.alpha is None or not machine.has_classes or len(machine.counts) != 2:
-            raise ValueError("formulation='kim' serves two classes and a given alpha; use formulation='sdp'.")
+            raise ValueError("solver='kim' serves two classes and a given alpha; use solver='sdp'.")
         _require_small("kim", [stack.n_samples + 1], stack.n_kernels)
         problem = DiscriminantProblem(stack, machine, self.options)
         problem.stated_alpha = machine.alpha / stack.n_samples
@@ -317,6 +315,6 @@ def _require_small(formulation: str, orders: list[int], count: int) -> None:
     entries = count * sum(order**2 for order in orders)
     if entries > _MAX_ENTRIES:
         raise MemoryError(
-            f"formulation={formulation!r} would keep {entries:.1e} entries for {len(orders)} inequalities of order "
-            f"{orders[0]} and serves up to {_MAX_ENTRIES:.0e}; use formulation='newton'."
+            f"solver={formulation!r} would keep {entries:.1e} entries for {len(orders)} inequalities of order "
+            f"{orders[0]} and serves up to {_MAX_ENTRIES:.0e}; use solver='newton'."
         )
