@@ -136,3 +136,10 @@ def test_newton_direction_stays_at_the_minimum(example):
     normal = np.array([(example.gauge(theta + h * e) - example.gauge(theta - h * e)) / (2 * h) for e in np.eye(4)])
     step = example.norm.newton_direction(theta, 10.0 * normal, H)
     assert_allclose(step, 0.0, atol=1e-4)
+
+
+@every
+def test_the_support_of_an_infinite_slope_is_infinite(example):
+    with np.errstate(all="raise"):
+        assert example.norm.support(np.array([1.0, np.inf, 0.0])) == np.inf
+        assert np.isnan(example.norm.support(np.array([1.0, np.nan, 0.0])))

@@ -125,7 +125,9 @@ class PowerNorm(WeightNorm):
         # Hölder's inequality, written so that large exponents do not overflow.
         top = float(q.max())
         dual = self.p / (self.p - 1.0)
-        return top * float(np.sum((q / top) ** dual)) ** (1.0 / dual) if top > 0 else 0.0
+        if not 0.0 < top < np.inf:
+            return max(top, 0.0)
+        return top * float(np.sum((q / top) ** dual)) ** (1.0 / dual)
 
     def newton_direction(self, theta: Weights, q: Weights, H: NDArray[np.float64]) -> Weights:
         """One step of sequential quadratic programming on J with the constraint Σ θ^p = 1."""
@@ -177,8 +179,8 @@ class ElasticNorm(WeightNorm):
         # value λ solves ‖(q − aλ)₊‖ = bλ: for the k largest q a quadratic equation, k being as many as exceed aλ.
         a, b = self.l1_ratio, 1.0 - self.l1_ratio
         top = float(q.max())
-        if not top > 0:
-            return 0.0
+        if not 0.0 < top < np.inf:
+            return max(top, 0.0)
         x = np.sort(q / top)[::-1]
         k, sums, squares = np.arange(1, len(x) + 1), np.cumsum(x), np.cumsum(x**2)
         # Where ‖(q − x_k)₊‖² is (b x_k / a)² or more, λ is at least x_k / a: the k-th is not among them.
