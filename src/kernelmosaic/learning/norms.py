@@ -127,7 +127,7 @@ class PowerNorm(WeightNorm):
         dual = self.p / (self.p - 1.0)
         if not 0.0 < top < np.inf:
             return max(top, 0.0)
-        return top * float(np.sum((q / top) ** dual)) ** (1.0 / dual)
+        return float(top * np.sum((q / top) ** dual) ** (1.0 / dual))
 
     def newton_direction(self, theta: Weights, q: Weights, H: NDArray[np.float64]) -> Weights:
         """One step of sequential quadratic programming on J with the constraint Σ θ^p = 1."""
