@@ -235,7 +235,7 @@ def plain_simplemkl(matrices: np.ndarray, y: np.ndarray, C: float, max_iter: int
 
 
 def peers(sizes: tuple[int, ...], python: str | None) -> None:
-    """(d): the same training matrices and test blocks for everyone; held-out accuracy beside the time."""
+    """(d): the same training matrices and test blocks for every package; held-out accuracy beside the time."""
     rows = []
     for n in sizes:
         X, y = make_data(2 * n)

@@ -24,7 +24,7 @@ from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, MatrixLike, Row
 
 #: Entries of a matrix that are gathered at once.
 _GATHERED = 2**26
-#: Share of a device's free memory that may be taken by default: nobody else has plans for the rest.
+#: Share of a device's free memory that is taken by default; torch and its libraries take from the rest.
 _SHARE = 0.85
 #: Reading this many bytes takes longer than starting threads.
 _WORTH_THREADS = 2**26

@@ -423,8 +423,8 @@ def _to_numbers(column: pd.Series, missing: NDArray[np.bool_]) -> tuple[NDArray[
     large = (np.isfinite(values) & (np.abs(values) > _LARGEST)) | endless
 
     def too_large(row: int) -> str:
-        told = _some(column.iloc[row]) if endless[row] else f"{values[row]:g}"
-        return f": {told} is too large to compute with"
+        text = _some(column.iloc[row]) if endless[row] else f"{values[row]:g}"
+        return f": {text} is too large to compute with"
 
     return values, faults + Fault.at(large, name, too_large, "Measure what is too large in another unit.")
 

@@ -502,15 +502,15 @@ def _learned_C(
 
 def _joint(problem: Any, model: Any, rows: np.ndarray, weight: np.ndarray, beta: np.ndarray, Ks: np.ndarray) -> Bounds:
     p, n, k = problem.parameters, len(rows), len(model.classes_)
-    everyone = np.arange(n)
+    all_rows = np.arange(n)
     labels = np.searchsorted(model.classes_, problem.y[rows])
     pairwise = problem.name == "PosteriorMKLClassifier" or p.get("multi_class") == "pairwise"
     if problem.name == "PosteriorMKLClassifier":
         posteriors = model.posteriors_[rows]
-        margins = 2.0 * (posteriors[everyone, labels][:, np.newaxis] - posteriors)
+        margins = 2.0 * (posteriors[all_rows, labels][:, np.newaxis] - posteriors)
     else:
         margins = np.full((n, k), 2.0 if pairwise else 1.0)
-    margins[everyone, labels] = 0.0
+    margins[all_rows, labels] = 0.0
     C = (p["kappa"] if problem.name == "BilinearMKLClassifier" else p["C"]) * weight
     beta = beta.T
     b = model.intercept_
@@ -523,8 +523,8 @@ def _joint(problem: Any, model: Any, rows: np.ndarray, weight: np.ndarray, beta:
     else:
         K = np.broadcast_to(np.tensordot(model.weights_, Ks, 1), (k, n, n))
     f = np.einsum("cij,jc->ic", K, beta) + b
-    behind = np.maximum(margins + f - f[everyone, labels][:, np.newaxis], 0.0)
-    behind[everyone, labels] = 0.0
+    behind = np.maximum(margins + f - f[all_rows, labels][:, np.newaxis], 0.0)
+    behind[all_rows, labels] = 0.0
     losses = float(C @ (behind.sum(axis=1) if pairwise else behind.max(axis=1)))
     quadratic = 0.5 * np.einsum("ic,cij,jc->", beta, K, beta)
     linear = -float(np.sum(margins * beta))

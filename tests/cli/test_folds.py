@@ -25,34 +25,34 @@ class Case:
 
     def __init__(self, folder, table, target, method="mkl", task="classification", views=(), kernels=(), jobs=1):
         path = write(table, Path(folder) / "table.csv")
-        self.wishes = FitRequest(method, task, folds=3, jobs=jobs)
+        self.settings = FitRequest(method, task, folds=3, jobs=jobs)
         columns = Columns(target, tuple(views), tuple(kernels))
-        self.material = read_training_table(Request(path, columns, self.wishes, 0.0, path, None))
+        self.material = read_training_table(Request(path, columns, self.settings, 0.0, path, None))
         self.table, self.y = self.material.table, self.material.y
-        self.splitter = make_splitter(self.wishes, self.y)
+        self.splitter = make_splitter(self.settings, self.y)
         self.folds = list(self.splitter.split(self.y, self.y))
 
     def curve(self, prices=PRICES):
         """What the command line's cross-validation finds."""
-        method = replace(check_method(self.wishes), grid=tuple(prices))
+        method = replace(check_method(self.settings), grid=tuple(prices))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setitem(METHODS, self.wishes.method, method)
+            patch.setitem(METHODS, self.settings.method, method)
             patch.setattr("kernelmosaic.cli.fit._LOOSE_ON_PATHS", 0.0)  # as exactly as whole fits
-            pipeline = make_pipeline(self.wishes, method, self.material, self.splitter)
-            return train(pipeline, method, self.wishes, self.table, self.y, self.splitter, lambda what, n: None).curve
+            pipeline = make_pipeline(self.settings, method, self.material, self.splitter)
+            return train(pipeline, method, self.settings, self.table, self.y, self.splitter, lambda what, n: None).curve
 
     def naive(self, price):
         """Every row's prediction by a whole pipeline fitted to the other parts, one fit after the other."""
-        scale = np.std(self.y) if self.wishes.task == "regression" else 1.0
-        plain = make_estimator(self.wishes, self.material.kernels, self.material.plan, scale, [price])
-        if self.wishes.method != "localized":
+        scale = np.std(self.y) if self.settings.task == "regression" else 1.0
+        plain = make_estimator(self.settings, self.material.kernels, self.material.plan, scale, [price])
+        if self.settings.method != "localized":
             plain.set_params(tol=1e-3)
         predictions, self.margins = np.empty_like(self.y), np.full(len(self.y), np.inf)
         for rows, held in self.folds:
             model = Pipeline([*self.material.plan.steps(), ("model", clone(plain))])
-            model.fit(self.table.iloc[rows], None if self.wishes.task == "one-class" else self.y[rows])
+            model.fit(self.table.iloc[rows], None if self.settings.task == "one-class" else self.y[rows])
             predictions[held] = model.predict(self.table.iloc[held])
-            if self.wishes.task == "classification":
+            if self.settings.task == "classification":
                 f = model.decision_function(self.table.iloc[held])
                 ordered = np.sort(np.c_[f, -f] if f.ndim == 1 else f, axis=1)
                 self.margins[held] = (ordered[:, -1] - ordered[:, -2]) / np.std(f)
@@ -61,7 +61,7 @@ class Case:
     def assert_same_classes(self, point):
         """Equal classes; a sample on the boundary itself, to the accuracy of these fits, may fall on either side."""
         differ = point.predictions != self.naive(point.price)
-        if self.wishes.method == "localized":  # not convex: rounding may lead a fold to another local optimum
+        if self.settings.method == "localized":  # not convex: rounding may lead a fold to another local optimum
             assert np.mean(differ) <= 0.1
         else:
             assert np.all(self.margins[differ] < 2e-2)
@@ -91,7 +91,7 @@ def test_the_answers_are_those_of_whole_fits(tmp_path, name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for point in case.curve():
-            if case.wishes.task == "regression":
+            if case.settings.task == "regression":
                 np.testing.assert_allclose(point.predictions, case.naive(point.price), atol=2e-2 * np.std(case.y))
             else:
                 case.assert_same_classes(point)

@@ -100,9 +100,9 @@ def test_every_part_is_filled_by_the_others(tmp_path, method):
     table = curve()
     table.loc[::4, "u"] = None
     path = write(table, tmp_path / "t.csv")
-    wishes = FitRequest(method, "regression", price=1000.0, folds=3)
-    material = read_training_table(Request(path, Columns("y", impute="median"), wishes, 0.0, path, None))
-    splitter = make_splitter(wishes, material.y)
+    settings = FitRequest(method, "regression", price=1000.0, folds=3)
+    training = read_training_table(Request(path, Columns("y", impute="median"), settings, 0.0, path, None))
+    splitter = make_splitter(settings, training.y)
     seen = []
 
     class Spy(TableImputer):
@@ -110,11 +110,11 @@ def test_every_part_is_filled_by_the_others(tmp_path, method):
             seen.append(sorted(X.index))
             return super().fit(X)
 
-    method = check_method(wishes)
-    pipeline = make_pipeline(wishes, method, material, splitter)
+    method = check_method(settings)
+    pipeline = make_pipeline(settings, method, training, splitter)
     pipeline.steps[0] = ("impute", Spy(**pipeline.steps[0][1].get_params()))
-    train(pipeline, method, wishes, material.table, material.y, splitter, lambda what, n: None)
-    for rows, _ in splitter.split(material.y):
+    train(pipeline, method, settings, training.table, training.y, splitter, lambda what, n: None)
+    for rows, _ in splitter.split(training.y):
         assert sorted(rows) in seen
     assert list(range(60)) in seen
 

@@ -88,7 +88,7 @@ def test_several_labels_are_what_python_gives(capsys, tmp_path):
     said = done(capsys, "fit", path, *arguments, "-o", tmp_path / "m.skops", "--report", tmp_path / "r.html")
     assert "discriminant, multi-label" in said.out
     assert "3: happy, loud, sad" in said.out
-    assert "How well each label is told" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "How well each label is predicted" in (tmp_path / "r.html").read_text(encoding="utf-8")
     X = StandardScaler().fit_transform(table[["u", "v", "w"]])
     y = table[["happy", "loud", "sad"]].to_numpy(dtype=int)
     splitter = KFold(3, shuffle=True, random_state=0)

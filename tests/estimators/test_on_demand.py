@@ -177,11 +177,12 @@ def test_rounds_that_reach_a_few_start_from_low_rank_factors(device, monkeypatch
     starts = []
     monkeypatch.setattr(on_demand, "_RANK_SHARE", 10.0)
     monkeypatch.setattr(OnDemandGram, "low_rank", _noting(OnDemandGram.low_rank, starts))
+    samples, labels = np.tile(X, (2, 1)) + 0.1 * np.random.default_rng(4).normal(size=(2 * N, 4)), np.tile(TWO, 2)
     model = MKLClassifier(KERNELS, weights="uniform", tol=1e-6)
-    objective = fitted(model, TWO).objective_
+    objective = model.fit(samples, labels).objective_
     assert starts == []
-    # Room for 40 of 300 samples at once.
-    there = fitted(model, TWO, memory_budget=8 * 40**2 / 0.6, device=device)
+    # Room for 99 of 600 samples at once.
+    there = model.set_params(memory_budget=8 * 99**2 / 0.6, device=device).fit(samples, labels)
     assert starts
     assert there.duality_gap_ <= 1e-6
     assert_allclose(there.objective_, objective, rtol=2e-6)

@@ -102,12 +102,12 @@ def test_stacks_of_wide_and_narrow_kernels(offset, device, dtype):
     need(device)
     X = samples(1e-5, offset=offset)
     own = kernel_set(X, *WIDTHS)
-    everyone = slice(0, len(X))
+    all_rows = slice(0, len(X))
     stored = make_stack(own, own.views(X), dtype=np.dtype(dtype), device=device)
     computed = make_stack(own, own.views(X), dtype=np.dtype(dtype), device=device, budget=1.5 * stored.nbytes / 4)
     assert isinstance(computed, ComputedStack)
     for stack in (stored, computed):
-        for m, K in stack.blocks(range(4), everyone, everyone):
+        for m, K in stack.blocks(range(4), all_rows, all_rows):
             single = {"error": 1e-6, "floor": 1e-17}
             assert_same(K, X, X, WIDTHS[m], **({} if dtype == np.float64 else single))
             assert_array_equal(K.diagonal(), 1.0)

@@ -66,9 +66,9 @@ def test_stacks(device, dtype):
     kernel_set = KernelSet.fit(specs, X, "trace")
     stack = make_stack(kernel_set, kernel_set.views(X), dtype=np.dtype(dtype), device=device)
     beta = RNG.standard_normal(len(X))
-    everyone = slice(0, len(X))
+    all_rows = slice(0, len(X))
     for (_, K), expected in zip(
-        stack.blocks([0, 1], everyone, everyone), (bell(X, X, 1.0), bell(X, X, 3.0)), strict=True
+        stack.blocks([0, 1], all_rows, all_rows), (bell(X, X, 1.0), bell(X, X, 3.0)), strict=True
     ):
         assert_allclose(K, expected, atol=1e-6 if dtype == np.float32 else 1e-13)
         assert np.linalg.eigvalsh(np.asarray(K, dtype=np.float64)).min() > -1e-4

@@ -197,8 +197,8 @@ def fit(
     columns = Columns(target, views, kernels, rows, drops, on, event, view_file, impute.value, drop_empty)
     costs = read_costs(cost or ())
     asked, by = "" if task is None else task.value, "" if method is None else method.value
-    wishes = FitRequest(by, asked, price, norm, nu, epsilon, costs, seed, folds, jobs or 1, proba)
-    run_training(Request(train, columns, wishes, test, output, report))
+    settings = FitRequest(by, asked, price, norm, nu, epsilon, costs, seed, folds, jobs or 1, proba)
+    run_training(Request(train, columns, settings, test, output, report))
 
 
 def _table_file(path: Path | None) -> Path | None:

@@ -100,18 +100,18 @@ def write_explanation(rows: NewRows, answers: Any, asked: PredictRequest, path: 
 
 def _lead(rows: NewRows, asked: PredictRequest) -> str:
     classes, task = getattr(rows.model, "classes_", []), rows.training.get("task")
-    told = "The decision is that of the predicted class: the class of the largest is predicted."
+    rule = "The decision is that of the predicted class: the class of the largest is predicted."
     if rows.labels:
-        told = "A label is predicted where its decision is positive."
+        rule = "A label is predicted where its decision is positive."
     elif task == "survival":
-        told = "The decision is the logarithm of the predicted time."
+        rule = "The decision is the logarithm of the predicted time."
     elif task == "one-class":
-        told = "A row is called novel, −1, where its decision is negative."
+        rule = "A row is called novel, −1, where its decision is negative."
     elif len(classes) == 0:
-        told = "The decision is the predicted number."
+        rule = "The decision is the predicted number."
     elif len(classes) == 2 and np.ndim(rows.model.dual_coef_) == 2 and len(rows.model.dual_coef_) == 1:
-        told = f"Where the decision is positive, `{classes[1]}` is predicted, else `{classes[0]}`."
-    return f"{len(rows.table)} rows of `{asked.path}` by the model `{asked.model}`. {told}"
+        rule = f"Where the decision is positive, `{classes[1]}` is predicted, else `{classes[0]}`."
+    return f"{len(rows.table)} rows of `{asked.path}` by the model `{asked.model}`. {rule}"
 
 
 def _written(value: Any) -> str:

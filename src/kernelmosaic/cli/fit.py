@@ -145,31 +145,31 @@ def baseline_of(task: str, y_train: Any, y_test: Any, nu: float) -> float:
     return score_of(task, y_test, np.broadcast_to(values[counts.argmax()], np.shape(y_test)))
 
 
-def make_splitter(wishes: FitRequest, y: TargetLike) -> Any:
+def make_splitter(settings: FitRequest, y: TargetLike) -> Any:
     """Return what divides the rows into parts to be held out in turn; None if that is what was asked for."""
     from sklearn.model_selection import KFold, StratifiedKFold
 
-    if wishes.folds == 0:
+    if settings.folds == 0:
         return None
-    if wishes.task not in (CLASSIFICATION, SURVIVAL):
+    if settings.task not in (CLASSIFICATION, SURVIVAL):
         # One row alone has no R².
-        most = max(2, len(y) // 2) if wishes.task == REGRESSION else len(y)
-        return KFold(min(wishes.folds, most), shuffle=True, random_state=wishes.seed)
-    values, counts = np.unique(_strata(wishes.task, y), return_counts=True)
-    n = int(min(wishes.folds, max(counts.min(), 2)))
+        most = max(2, len(y) // 2) if settings.task == REGRESSION else len(y)
+        return KFold(min(settings.folds, most), shuffle=True, random_state=settings.seed)
+    values, counts = np.unique(_strata(settings.task, y), return_counts=True)
+    n = int(min(settings.folds, max(counts.min(), 2)))
     alone = values[counts < 2]
-    if wishes.task == CLASSIFICATION and len(alone) > max(2, len(y) / 2):
+    if settings.task == CLASSIFICATION and len(alone) > max(2, len(y) / 2):
         raise ValueError(
             f"{len(alone)} of {len(values)} classes have one row, such as {str(alone[0])!r}: is --target the right "
             "column? If it is a quantity, write it in numbers and ask for --task regression."
         )
     if len(alone):
-        what = f"class {str(alone[0])!r}" if wishes.task == CLASSIFICATION else f"event {int(alone[0])}"
+        what = f"class {str(alone[0])!r}" if settings.task == CLASSIFICATION else f"event {int(alone[0])}"
         raise ValueError(
             f"{what} has one row to learn from: cross-validation needs two of each. Leave it out, or switch "
             "cross-validation off with --folds 0 and a price, such as --C 1."
         )
-    return StratifiedKFold(n, shuffle=True, random_state=wishes.seed)
+    return StratifiedKFold(n, shuffle=True, random_state=settings.seed)
 
 
 def _strata(task: str, y: TargetLike) -> Any:
@@ -178,7 +178,7 @@ def _strata(task: str, y: TargetLike) -> Any:
 
 
 def train(
-    pipeline: Any, method: Method, wishes: FitRequest, table: Any, y: TargetLike, splitter: Any, advance: Advance
+    pipeline: Any, method: Method, settings: FitRequest, table: Any, y: TargetLike, splitter: Any, advance: Advance
 ) -> Trained:
     """Choose the price of errors, then fit to all rows.
 
@@ -187,7 +187,7 @@ def train(
     pipeline : Pipeline
         Preparation, then ``model``.
     method : Method
-    wishes : FitRequest
+    settings : FitRequest
     table : DataFrame
     y : ndarray
         Ignored by one-class machines.
@@ -196,32 +196,32 @@ def train(
     advance : callable
         Called with what is done next and how many steps are done, of one per part and one for the fit to all rows.
     """
-    strata = _strata(wishes.task, y)
+    strata = _strata(settings.task, y)
     folds = [] if splitter is None else list(splitter.split(strata, strata))
-    base = [baseline_of(wishes.task, y[a], y[b], wishes.nu) for a, b in folds]
+    base = [baseline_of(settings.task, y[a], y[b], settings.nu) for a, b in folds]
     baseline, start = float(np.mean(base)) if base else None, perf_counter()
-    Cs = price_grid(method, wishes, _scale(wishes.task, y))
+    Cs = price_grid(method, settings, _scale(settings.task, y))
     if not folds:
         advance("fitting to all rows", 0)
-        said = _noted(lambda: pipeline.fit(table, None if wishes.task == ONE_CLASS else y))[1]
+        said = _noted(lambda: pipeline.fit(table, None if settings.task == ONE_CLASS else y))[1]
         return Trained(pipeline, [], Cs[0], baseline, perf_counter() - start, said)
-    found = _follow_paths(pipeline, wishes, table, y, folds, Cs, advance)
-    curve = _curve(found, wishes.task, y)
+    found = _follow_paths(pipeline, settings, table, y, folds, Cs, advance)
+    curve = _curve(found, settings.task, y)
     i = found.best(np.array([[point.scores for point in curve]]).swapaxes(1, 2))[1]
     price, search = curve[i].price, None
-    if wishes.method == "rmkl":
+    if settings.method == "rmkl":
         advance("searching penalties", len(folds))
-        chosen = clone(pipeline).set_params(**{f"model__{price_name(method, wishes.task)}": price})
+        chosen = clone(pipeline).set_params(**{f"model__{price_name(method, settings.task)}": price})
         # Probabilities are for the last fit.
-        plain = clone(chosen).set_params(model__calibration=None) if wishes.proba else chosen
-        search = _search_penalties(plain, folds, wishes, table, y)
+        plain = clone(chosen).set_params(model__calibration=None) if settings.proba else chosen
+        search = _search_penalties(plain, folds, settings, table, y)
         chosen.set_params(model__penalties=search.best_estimator_.named_steps["model"].penalties)
         advance("fitting to all rows", len(folds))
         chosen, said = _noted(lambda: chosen.fit(table, y))
     else:
         advance("fitting to all rows", len(folds))
-        has_classes = wishes.task in (CLASSIFICATION, LABELS)
-        calibrates = has_classes and (wishes.proba or wishes.method != "bilinear")
+        has_classes = settings.task in (CLASSIFICATION, LABELS)
+        calibrates = has_classes and (settings.proba or settings.method != "bilinear")
         chosen, said = _noted(lambda: found.fit(0, i, "sigmoid" if calibrates else None))
     return Trained(chosen, curve, price, baseline, perf_counter() - start, said, search)
 
@@ -231,7 +231,7 @@ def _scale(task: str, y: TargetLike) -> float:
 
 
 def _follow_paths(
-    pipeline: Any, wishes: FitRequest, table: Any, y: TargetLike, folds: Any, Cs: list[float], advance: Advance
+    pipeline: Any, settings: FitRequest, table: Any, y: TargetLike, folds: Any, Cs: list[float], advance: Advance
 ) -> PathResult:
     """Return what the fits to all parts but one say of that one."""
     from joblib import parallel_config
@@ -240,14 +240,14 @@ def _follow_paths(
 
     options = PathOptions(
         scale=False,  # columns are prepared by the pipeline
-        fold_tol=None if wishes.method == "localized" else _LOOSE_ON_PATHS,
-        n_jobs=wishes.jobs,
+        fold_tol=None if settings.method == "localized" else _LOOSE_ON_PATHS,
+        n_jobs=settings.jobs,
         show=lambda text, done: advance("cross-validation", done),
     )
     # Threads: the compiled loops let others run, and nothing has to be copied or started.
     with parallel_config(backend="threading"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what stopped early is counted
-        given = read_samples(pipeline, table, None if wishes.task == ONE_CLASS else y)
+        given = read_samples(pipeline, table, None if settings.task == ONE_CLASS else y)
         return search_paths(pipeline, given, folds, Cs, [None], options)
 
 
@@ -273,7 +273,7 @@ def _noted(fit: Callable[[], Any]) -> tuple[Any, list[str]]:
     return fitted, [str(warning.message) for warning in caught]
 
 
-def _search_penalties(chosen: Any, folds: Any, wishes: FitRequest, table: Any, y: TargetLike) -> Any:
+def _search_penalties(chosen: Any, folds: Any, settings: FitRequest, table: Any, y: TargetLike) -> Any:
     from kernelmosaic.model_selection import ResponseSurfaceSearchCV
 
     order = 2 if len(chosen.named_steps["model"].kernels) <= _MOST_FOR_QUADRATIC else 1
@@ -281,10 +281,10 @@ def _search_penalties(chosen: Any, folds: Any, wishes: FitRequest, table: Any, y
         clone(chosen).set_params(model__tol=_LOOSE),
         on=["model__penalties"],
         cv=folds,
-        n_jobs=wishes.jobs,
+        n_jobs=settings.jobs,
         order=order,
         max_iter=10,
-        scoring="r2" if wishes.task == REGRESSION else "accuracy",
+        scoring="r2" if settings.task == REGRESSION else "accuracy",
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -314,7 +314,7 @@ class Request:
 
     path: Path
     columns: Columns
-    wishes: FitRequest
+    settings: FitRequest
     test: float
     output: Path
     report: Path | None
@@ -381,22 +381,22 @@ def run_training(request: Request) -> None:
     from kernelmosaic.cli.output import print_facts, print_shares, progress, say
     from kernelmosaic.persistence import save
 
-    material = read_training_table(request)
-    wishes = wishes_for(request.wishes, material.task)
-    request = replace(request, wishes=wishes)
-    method = check_method(wishes)
-    rest, held = material.rest, material.held
-    y = material.y[rest]
-    splitter = make_splitter(wishes, y)
-    pipeline = make_pipeline(wishes, method, material, splitter)
-    for line in [*describe_views(material), *material.views.notes, *material.warnings]:
+    training = read_training_table(request)
+    settings = settings_for(request.settings, training.task)
+    request = replace(request, settings=settings)
+    method = check_method(settings)
+    rest, held = training.rest, training.held
+    y = training.y[rest]
+    splitter = make_splitter(settings, y)
+    pipeline = make_pipeline(settings, method, training, splitter)
+    for line in [*describe_views(training), *training.views.notes, *training.warnings]:
         say(note=line)
     with progress((0 if splitter is None else splitter.get_n_splits()) + 1) as advance:
-        trained = train(pipeline, method, wishes, material.table.iloc[rest], y, splitter, advance)
+        trained = train(pipeline, method, settings, training.table.iloc[rest], y, splitter, advance)
     said = trained.warnings
-    trained = replace(trained, warnings=[*material.warnings, *said])
-    facts = report.Facts.of(trained, wishes, material, y, _test_score(trained.pipeline, material, held))
-    _note_training(trained, facts, request, method, material, rest)
+    trained = replace(trained, warnings=[*training.warnings, *said])
+    facts = report.Facts.of(trained, settings, training, y, _test_score(trained.pipeline, training, held))
+    _note_training(trained, facts, request, method, training, rest)
     # What is announced is there: both files are written before the first word of it.
     save(trained.pipeline, request.output)
     if request.report is not None:
@@ -411,44 +411,44 @@ def run_training(request: Request) -> None:
         print(f"Report: {request.report}")
 
 
-def wishes_for(wishes: FitRequest, task: str) -> FitRequest:
-    """Return the wishes with the task, and the method that does it where none was asked for."""
-    return replace(wishes, task=task, method=wishes.method or ("discriminant" if task == LABELS else "mkl"))
+def settings_for(settings: FitRequest, task: str) -> FitRequest:
+    """Return the settings with the task, and the method that does it where none was asked for."""
+    return replace(settings, task=task, method=settings.method or ("discriminant" if task == LABELS else "mkl"))
 
 
-def make_pipeline(wishes: FitRequest, method: Method, material: TrainingTable, splitter: Any) -> Any:
+def make_pipeline(settings: FitRequest, method: Method, training: TrainingTable, splitter: Any) -> Any:
     """Return the preparation of the columns and the estimator, not yet fitted."""
     from sklearn.pipeline import Pipeline
 
-    scale = _scale(material.task, material.y[material.rest])
-    Cs = price_grid(method, wishes, scale)
+    scale = _scale(training.task, training.y[training.rest])
+    Cs = price_grid(method, settings, scale)
     if splitter is None and len(Cs) > 1:
         raise ValueError(f"--folds 0: without cross-validation give the price, such as --C {Cs[len(Cs) // 2]}.")
-    if wishes.method == "rmkl" and splitter is not None and len(material.kernels) < 2:
+    if settings.method == "rmkl" and splitter is not None and len(training.kernels) < 2:
         raise ValueError(
             "--method rmkl: it weighs kernels against each other, and there is one; name another, or use mkl."
         )
-    model = make_estimator(wishes, material.kernels, material.plan, scale, Cs)
-    return Pipeline([*material.plan.steps(), ("model", model)])
+    model = make_estimator(settings, training.kernels, training.plan, scale, Cs)
+    return Pipeline([*training.plan.steps(), ("model", model)])
 
 
-def describe_views(material: TrainingTable) -> list[str]:
+def describe_views(training: TrainingTable) -> list[str]:
     """Return a line per view: its name, its file, its columns and its kernels, and how many rows lack it."""
-    found = material.read
+    found = training.read
     described = []
     for name, view in list(found.items())[:_MOST_VIEWS]:
         columns = view["columns"]
         shown = ", ".join(columns[:4]) + (", …" if len(columns) > 4 else "")
         source = f" ({', '.join(view['files'])})" if view["files"] else ""
-        lost = material.lacking[name]
-        lack = f"; lacked by {lost} of {len(material.table)} rows" if lost or source else ""
+        lost = training.lacking[name]
+        lack = f"; lacked by {lost} of {len(training.table)} rows" if lost or source else ""
         described.append(
             f"view {name}{source}: {len(columns)} column{'s' * (len(columns) > 1)} ({shown}); "
             f"{' + '.join(view['kernels'])}{lack}"
         )
     if len(found) > _MOST_VIEWS:
         described.append(f"and {len(found) - _MOST_VIEWS} more views")
-    given = [name for name, kernel, _ in material.kernels if not name.partition(":")[2]]
+    given = [name for name, kernel, _ in training.kernels if not name.partition(":")[2]]
     return described + ([f"kernel matrices: {', '.join(given)}"] if given else [])
 
 
@@ -523,7 +523,7 @@ def _never(target: Target, asked: Columns) -> dict[str, str]:
 
 
 def _unused(names: list[str], plan: Plan) -> list[str]:
-    """What to say of columns that no view reads and nobody asked to leave out."""
+    """What to say of columns that no view reads and no option leaves out."""
     left = [name for name in names if name not in plan.columns]
     if not left:
         return []
@@ -556,10 +556,10 @@ def _doubts(table: Any, plan: Plan, target: Target) -> list[str]:
 def _check_missing_views(request: Request, plan: Plan, table: Any) -> None:
     """Refuse rows that lack views for methods that need every one."""
     lacking = [table[list(group)].isna().all(axis=1).any() for group in plan.groups]
-    if request.wishes.method in ("bilinear", "discriminant") and plan.impute in ("none", "views") and any(lacking):
+    if request.settings.method in ("bilinear", "discriminant") and plan.impute in ("none", "views") and any(lacking):
         raise ValueError(
-            f"--method {request.wishes.method}: some rows lack a view, which mkl, localized and rmkl alone learn from; "
-            "--impute median fills it in."
+            f"--method {request.settings.method}: some rows lack a view, which mkl, localized and rmkl alone learn "
+            "from; --impute median fills it in."
         )
 
 
@@ -571,7 +571,7 @@ def _target_or_faults(raw: ArrayOrTensor, request: Request) -> tuple[Target, lis
         return read_target(raw, request), []
     except BadCells as error:
         names = [*(request.columns.target or "").split(","), request.columns.target, request.columns.event]
-        return Target(request.wishes.task, tuple(str(name).strip() for name in names), np.empty(0)), error.faults
+        return Target(request.settings.task, tuple(str(name).strip() for name in names), np.empty(0)), error.faults
 
 
 def _table_or_faults(plan: Plan, raw: ArrayOrTensor, request: Request) -> tuple[Any, list[Any]]:
@@ -587,7 +587,7 @@ def read_target(raw: ArrayOrTensor, request: Request) -> Target:
     """Return what is to be predicted, the task guessed where it was not asked for."""
     from kernelmosaic.tables import guess_task, labels_of, numbers, target_of
 
-    name, asked, where = request.columns.target, request.wishes.task, request.path
+    name, asked, where = request.columns.target, request.settings.task, request.path
     if request.columns.event is not None or asked == SURVIVAL:
         return _read_survival(raw, request)
     if asked == ONE_CLASS:
@@ -628,8 +628,8 @@ def _read_survival(raw: ArrayOrTensor, request: Request) -> Target:
     from kernelmosaic.tables import Fault, indicators, numbers, refuse, target_of
 
     time, event, where = request.columns.target, request.columns.event, request.path
-    if request.wishes.task not in ("", SURVIVAL):
-        raise ValueError(f"--event {event}: a {request.wishes.task} has no events; leave the option out.")
+    if request.settings.task not in ("", SURVIVAL):
+        raise ValueError(f"--event {event}: a {request.settings.task} has no events; leave the option out.")
     if time is None or event is None:
         raise ValueError("--task survival: name the column of times with --target and that of events with --event.")
     target_of(raw, time, where)
@@ -644,8 +644,10 @@ def _read_survival(raw: ArrayOrTensor, request: Request) -> Target:
 def _read_labels(raw: ArrayOrTensor, request: Request, names: list[str]) -> Target:
     from kernelmosaic.tables import indicators
 
-    if request.wishes.task not in ("", LABELS):
-        raise ValueError(f"--target {request.columns.target}: a {request.wishes.task} has one target; name one column.")
+    if request.settings.task not in ("", LABELS):
+        raise ValueError(
+            f"--target {request.columns.target}: a {request.settings.task} has one target; name one column."
+        )
     if len(names) < 2:
         raise ValueError(f"--target {names[0]}: name several columns of 0 and 1, such as --target a,b,c.")
     y = indicators(raw, names, request.path).astype(int)
@@ -673,7 +675,7 @@ def _choose_views(
     request: Request, kinds: dict[str, str], task: str, joined: Joined | None, never: dict[str, str]
 ) -> Views:
     # Fewer kernels where every further one costs most.
-    default = default_specs(task == ONE_CLASS, few=request.wishes.method in ("localized", "bilinear", "rmkl"))
+    default = default_specs(task == ONE_CLASS, few=request.settings.method in ("localized", "bilinear", "rmkl"))
     asked = request.columns
     wanted = _joined_views(joined, kinds) if joined else read_options(asked.views, kinds)
     if asked.view_file is not None:
@@ -712,14 +714,14 @@ def split_off(request: Request, task: str, y: AnyArray) -> tuple[NDArray[np.intp
     """Return the rows to learn from and those to hold out for the test, in their order."""
     from sklearn.model_selection import train_test_split
 
-    everyone = np.arange(len(y))
+    all_rows = np.arange(len(y))
     if request.test == 0:
-        return everyone, everyone[:0]
+        return all_rows, all_rows[:0]
     _check_split(request, task, y)
     rest, held = train_test_split(
-        everyone,
+        all_rows,
         test_size=request.test,
-        random_state=request.wishes.seed,
+        random_state=request.settings.seed,
         stratify=y if task == CLASSIFICATION else None,
     )
     return np.sort(rest), np.sort(held)
@@ -745,27 +747,27 @@ def _check_split(request: Request, task: str, y: AnyArray) -> None:
         raise ValueError(f"{option} {does} {too_few} of {n} rows, but at least {what} must be there; give {way}.")
 
 
-def _test_score(pipeline: Any, material: TrainingTable, held: NDArray[np.intp]) -> float | None:
+def _test_score(pipeline: Any, training: TrainingTable, held: NDArray[np.intp]) -> float | None:
     if len(held) == 0:
         return None
-    return score_of(material.task, material.y[held], pipeline.predict(material.table.iloc[held]))
+    return score_of(training.task, training.y[held], pipeline.predict(training.table.iloc[held]))
 
 
 def _note_training(
-    trained: Estimator, facts: Any, request: Request, method: Method, material: TrainingTable, rest: Any
+    trained: Estimator, facts: Any, request: Request, method: Method, training: TrainingTable, rest: Any
 ) -> None:
     """Leave in the pipeline what `predict` and `inspect` need to know; plain values, which a model file can hold."""
     from kernelmosaic.cli.output import gate_summary
 
     model = trained.pipeline.named_steps["model"]
-    X = trained.pipeline[:-1].transform(material.table.iloc[rest])
-    plan = material.plan
+    X = trained.pipeline[:-1].transform(training.table.iloc[rest])
+    plan = training.plan
     trained.pipeline.training_ = {
         "version": __version__,
-        "task": material.task,
-        "method": request.wishes.method,
+        "task": training.task,
+        "method": request.settings.method,
         "target": request.columns.target,
-        "targets": list(material.target.columns),
+        "targets": list(training.target.columns),
         "rows": len(rest),
         "columns": [name for name in plan.columns if name != ROW_COLUMN],
         "plan": {
@@ -776,14 +778,14 @@ def _note_training(
             "groups": [list(group) for group in plan.groups],
             "impute": plan.impute,
         },
-        "views": material.read,
-        "lacking": dict(material.lacking),
-        "files": material.files,
-        "price": {"name": price_name(method, material.task), "value": float(trained.price)},
+        "views": training.read,
+        "lacking": dict(training.lacking),
+        "files": training.files,
+        "price": {"name": price_name(method, training.task), "value": float(trained.price)},
         "score": facts.score_entry(),
         "test": facts.test_entry(),
         "seconds": float(trained.seconds),
-        "costs": _costs_of(model, request.wishes.costs),
+        "costs": _costs_of(model, request.settings.costs),
         "gates": gate_summary(model, X),
         "warnings": list(trained.warnings),
     }

@@ -100,54 +100,56 @@ def read_costs(given: Iterable[str]) -> dict[str, float]:
     return costs
 
 
-def check_method(wishes: FitRequest) -> Method:
+def check_method(settings: FitRequest) -> Method:
     """Return the method, or raise saying what it cannot do."""
-    method, task, costs = wishes.method, wishes.task, wishes.costs
+    method, task, costs = settings.method, settings.task, settings.costs
     known = METHODS[method]
     if task not in known.tasks:
         able = ", ".join(name for name, other in METHODS.items() if task in other.tasks)
         raise ValueError(f"--method {method} does {' and '.join(known.tasks)}, not {task}; choose {able}.")
-    if wishes.epsilon is not None and task not in (REGRESSION, SURVIVAL):
-        raise ValueError(f"--epsilon {wishes.epsilon:g}: only a regression has it, and this is a {task}; leave it out.")
-    if wishes.proba and task not in (CLASSIFICATION, LABELS):
+    if settings.epsilon is not None and task not in (REGRESSION, SURVIVAL):
+        raise ValueError(
+            f"--epsilon {settings.epsilon:g}: only a regression has it, and this is a {task}; leave it out."
+        )
+    if settings.proba and task not in (CLASSIFICATION, LABELS):
         raise ValueError(f"--proba: probabilities are those of classes, and this is a {task}; leave it out.")
-    if wishes.price is not None and task == ONE_CLASS:
-        raise ValueError(f"--C {wishes.price:g}: a one-class machine has no price; --nu says how strict it is.")
-    if wishes.norm != 1 and not known.takes_penalties:
-        raise ValueError(f"--norm {wishes.norm:g}: --method {method} has no norm to choose; use mkl or rmkl.")
+    if settings.price is not None and task == ONE_CLASS:
+        raise ValueError(f"--C {settings.price:g}: a one-class machine has no price; --nu says how strict it is.")
+    if settings.norm != 1 and not known.takes_penalties:
+        raise ValueError(f"--norm {settings.norm:g}: --method {method} has no norm to choose; use mkl or rmkl.")
     if costs and not known.takes_penalties:
         raise ValueError(f"--cost: --method {method} has no penalties; use mkl or rmkl.")
     return known
 
 
-def make_estimator(wishes: FitRequest, kernels: KernelsLike, plan: Plan, scale: float, Cs: list[float]) -> Any:
+def make_estimator(settings: FitRequest, kernels: KernelsLike, plan: Plan, scale: float, Cs: list[float]) -> Any:
     """Return the estimator with the first of the Cs; `scale` is the spread of a regression's targets."""
     from kernelmosaic import estimators
 
-    family = {REGRESSION: "Regressor", ONE_CLASS: "OneClass", SURVIVAL: "Survival"}.get(wishes.task, "Classifier")
+    family = {REGRESSION: "Regressor", ONE_CLASS: "OneClass", SURVIVAL: "Survival"}.get(settings.task, "Classifier")
     prefix = {"bilinear": "Bilinear", "discriminant": "Discriminant", "localized": "Localized"}
-    options: Settings = {price_name(METHODS[wishes.method], wishes.task): Cs[0], "random_state": wishes.seed}
-    if wishes.task == REGRESSION:
-        options["epsilon"] = 0.1 * scale if wishes.epsilon is None else wishes.epsilon
-    elif wishes.task == SURVIVAL and wishes.epsilon is not None:
-        options["epsilon"] = wishes.epsilon
-    if wishes.method in ("mkl", "rmkl"):
-        options |= {"norm": wishes.norm, "penalties": _penalties(wishes.costs, [kernel[0] for kernel in kernels])}
-    if wishes.method == "localized":
+    options: Settings = {price_name(METHODS[settings.method], settings.task): Cs[0], "random_state": settings.seed}
+    if settings.task == REGRESSION:
+        options["epsilon"] = 0.1 * scale if settings.epsilon is None else settings.epsilon
+    elif settings.task == SURVIVAL and settings.epsilon is not None:
+        options["epsilon"] = settings.epsilon
+    if settings.method in ("mkl", "rmkl"):
+        options |= {"norm": settings.norm, "penalties": _penalties(settings.costs, [kernel[0] for kernel in kernels])}
+    if settings.method == "localized":
         options["gating_columns"] = _gating_columns(plan)
-    if wishes.proba and wishes.method != "discriminant":
+    if settings.proba and settings.method != "discriminant":
         options["calibration"] = "sigmoid"
-    return getattr(estimators, f"{prefix.get(wishes.method, '')}MKL{family}")(kernels, **options)
+    return getattr(estimators, f"{prefix.get(settings.method, '')}MKL{family}")(kernels, **options)
 
 
-def price_grid(method: Method, wishes: FitRequest, scale: float) -> list[float]:
+def price_grid(method: Method, settings: FitRequest, scale: float) -> list[float]:
     """Return the Cs to try: one, if it was given or there is none to choose.
 
     A regression on targets s times as large is the same problem at s times the price.
     """
-    if wishes.task == ONE_CLASS:
-        return [wishes.nu]
-    return [wishes.price] if wishes.price is not None else [float(f"{scale * one:.3g}") for one in method.grid]
+    if settings.task == ONE_CLASS:
+        return [settings.nu]
+    return [settings.price] if settings.price is not None else [float(f"{scale * one:.3g}") for one in method.grid]
 
 
 def price_name(method: Method, task: str) -> str:

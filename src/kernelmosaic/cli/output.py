@@ -159,22 +159,22 @@ def plain(value: Any) -> Any:
 
 def lines(found: Settings) -> list[tuple[str, str]]:
     """Return name and value of what `kernelmosaic inspect` prints; see `describe`."""
-    told = [
+    lines = [
         ("estimator", found["estimator"]),
         ("written by", f"kernelmosaic {found['kernelmosaic_version']}, scikit-learn {found['sklearn_version']}"),
         ("written on", found["created"]),
     ]
     if found["task"]:
         target = f", target {found['target']!r}" if found["target"] else ""
-        told.append(("task", f"{found['task']} by {found['method']}{target}"))
+        lines.append(("task", f"{found['task']} by {found['method']}{target}"))
     if found["classes"]:
-        told.append(("classes", f"{len(found['classes'])}: {some(found['classes'], 10)}"))
+        lines.append(("classes", f"{len(found['classes'])}: {some(found['classes'], 10)}"))
     if found["price"]:
-        told.append((found["price"]["name"], f"{found['price']['value']:g}"))
+        lines.append((found["price"]["name"], f"{found['price']['value']:g}"))
     if found["rows"] is not None:
-        told.append(("learned from", f"{found['rows']} rows"))
-    told += _scores(found)
-    told += [
+        lines.append(("learned from", f"{found['rows']} rows"))
+    lines += _scores(found)
+    lines += [
         ("support vectors", f"{found['support_vectors']} ({100 * found['support_fraction']:.1f} % of the rows)"),
         ("cost of a prediction", f"{found['cost']:.1f} (support vectors × share of kernels in use)"),
         ("certified gap", f"{found['duality_gap']:.1e} after {found['iterations']} iterations"),
@@ -182,24 +182,24 @@ def lines(found: Settings) -> list[tuple[str, str]]:
     ]
     files, lacking = found["files"] or {}, found["lacking"] or {}
     if files:
-        told.append(("table", files["table"] + (f", joined by column {files['on']!r}" if files["on"] else "")))
+        lines.append(("table", files["table"] + (f", joined by column {files['on']!r}" if files["on"] else "")))
     for name, view in (found["views"] or {}).items():
         source = f" from {', '.join(view['files'])}" if view.get("files") else ""
         lack = f"; {lacking[name]} rows lacked it" if lacking.get(name) else ""
-        told.append((f"  view {name}{source}", f"{some(view['columns'], 4)}: {' + '.join(view['kernels'])}{lack}"))
-    told += [(f"  kernel {name}", path) for name, path in files.get("kernels", {}).items()]
-    return told + [("warning", text) for text in found["warnings"]]
+        lines.append((f"  view {name}{source}", f"{some(view['columns'], 4)}: {' + '.join(view['kernels'])}{lack}"))
+    lines += [(f"  kernel {name}", path) for name, path in files.get("kernels", {}).items()]
+    return lines + [("warning", text) for text in found["warnings"]]
 
 
 def _scores(found: Settings) -> list[tuple[str, str]]:
-    told = []
+    lines = []
     if found["score"]:
         score = found["score"]
         text = f"{score['mean']:.4f} ± {score['spread']:.4f}; looking at no column: {score['baseline']:.4f}"
-        told.append((f"cross-validated {score['name']}", text))
+        lines.append((f"cross-validated {score['name']}", text))
     if found["test"]:
-        told.append((f"{found['test']['name']} on held-out rows", f"{found['test']['value']:.4f}"))
-    return told
+        lines.append((f"{found['test']['name']} on held-out rows", f"{found['test']['value']:.4f}"))
+    return lines
 
 
 def _columns(found: Settings) -> str:

@@ -119,8 +119,8 @@ class NewRows:
         for name, values in (self.plan.categories if self.plan else {}).items():
             strange = sorted(set(self.table[name].dropna()) - set(values))
             if strange:
-                told = f"{strange[0]!r} was not in the training table, and counts as no category."
-                notes.append(f"column {name!r}: {told}")
+                unseen = f"{strange[0]!r} was not in the training table, and counts as no category."
+                notes.append(f"column {name!r}: {unseen}")
         return notes
 
 

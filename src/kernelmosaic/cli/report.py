@@ -72,19 +72,19 @@ class Facts:
     seconds: float
 
     @classmethod
-    def of(cls, trained: Estimator, wishes: FitRequest, material: Any, y: TargetLike, test: float | None) -> Self:
+    def of(cls, trained: Estimator, settings: FitRequest, training: Any, y: TargetLike, test: float | None) -> Self:
         """Gather them."""
         model, best = trained.pipeline.named_steps["model"], trained.best
         score = None if best is None else best.mean
         if trained.search is not None:
             score = float(trained.search.best_score_)
-        is_regression = best is not None and wishes.task == "regression"
+        is_regression = best is not None and settings.task == "regression"
         return cls(
-            task=wishes.task,
-            method=wishes.method,
+            task=settings.task,
+            method=settings.method,
             n_rows=len(y),
-            n_columns=len([c for c in material.plan.columns if c != "(row number)"]),
-            classes=class_names(model, {"task": wishes.task, "targets": material.target.columns}),
+            n_columns=len([c for c in training.plan.columns if c != "(row number)"]),
+            classes=class_names(model, {"task": settings.task, "targets": training.target.columns}),
             price=trained.price,
             Cs=[point.price for point in trained.curve],
             score=score,
@@ -300,12 +300,14 @@ def _add_answers(page: Page, trained: Estimator, facts: Facts, y: TargetLike, dr
     if best is None or facts.task in ("one-class", "survival"):
         return
     if facts.task == "multi-label":
-        page.heading("How well each label is told")
-        told = [
+        page.heading("How well each label is predicted")
+        rows_of_labels = [
             [name, str(int(has.sum())), str(int(said.sum())), f"{100 * np.mean(has == said):.1f}"]
             for name, has, said in zip(facts.classes, y.T, best.predictions.T, strict=True)
         ]
-        page.table(Table("Held-out rows by label.", ("label", "rows that have it", "predicted", "right %"), told))
+        page.table(
+            Table("Held-out rows by label.", ("label", "rows that have it", "predicted", "right %"), rows_of_labels)
+        )
         return
     if facts.task == "regression":
         page.heading("Predicted and true")

@@ -40,7 +40,7 @@ from kernelmosaic.estimators._path import PathRule
 from kernelmosaic.estimators._scaling import Standardizer
 from kernelmosaic.estimators._shared import fit_context
 from kernelmosaic.estimators._training_set import (
-    Counted,
+    DistinctSamples,
     KernelOptions,
     TrainingSet,
     check_approximation,
@@ -212,7 +212,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         if self.missing is not None:
             check_rule(self.missing)
 
-    def _training_set(self, given: FitInput, counted: Counted) -> TrainingSet:
+    def _training_set(self, given: FitInput, counted: DistinctSamples) -> TrainingSet:
         options = self._kernel_options(len(counted.rows), given.device)
         return fit_context().training_set(options, given.X, given.original, counted)
 

@@ -218,9 +218,9 @@ class Expansion:
 
     def n_evaluations(self, gates: Array) -> int:
         """Return how many values of kernels, or of features, a prediction under these gates computes."""
-        everyone = slice(0, gates.shape[1])
+        all_rows = slice(0, gates.shape[1])
         counts = zip(self.kept, self.sums.sizes(), strict=True)
-        return sum(len(self._rows(everyone, gates, m)) * size for m, size in counts)
+        return sum(len(self._rows(all_rows, gates, m)) * size for m, size in counts)
 
     def _shares(self, X: MatrixLike, gates: Array | None) -> Iterator[tuple[Any, int, Array]]:
         """Yield (rows, m, what kernel m adds to the outputs there), m among all P."""
@@ -239,10 +239,10 @@ class Expansion:
 
     def _rows(self, strip: slice, gates: Array, m: int) -> NDArray[np.intp]:
         """The samples of a strip, counted from its start, for which to evaluate kernel m."""
-        everyone = np.arange(strip.stop - strip.start)
+        all_rows = np.arange(strip.stop - strip.start)
         counted = np.flatnonzero(np.any(np.abs(gates[:, strip, m]) > ROUNDING, axis=0))
         # Rows of its own cost a kernel what it shares with others: a few samples to leave out are not worth it.
-        return counted if self.skip and len(counted) < _WORTH_SKIPPING * len(everyone) else everyone
+        return counted if self.skip and len(counted) < _WORTH_SKIPPING * len(all_rows) else all_rows
 
 
 @dataclass(frozen=True)

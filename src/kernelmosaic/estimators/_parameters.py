@@ -14,6 +14,7 @@ def parameters(cls: type[Estimator]) -> type[Estimator]:
 
     The parameters of its base classes are not added: a subclass lists all of its own, in the order of its signature.
     """
-    made = dataclass(eq=False, repr=False, match_args=False)(cls)
-    del made.__dataclass_fields__  # type: ignore[attr-defined]
-    return made
+    names = ("__module__", "__qualname__", "__annotations__", *cls.__annotations__)
+    listed = type(cls.__name__, (), {name: vars(cls)[name] for name in names if name in vars(cls)})
+    cls.__init__ = dataclass(eq=False, repr=False, match_args=False)(listed).__init__  # type: ignore[method-assign, misc]
+    return cls

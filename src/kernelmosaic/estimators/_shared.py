@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from kernelmosaic._typing import MatrixLike
 from kernelmosaic.backend import default_budget
 from kernelmosaic.estimators._training_set import (
-    Counted,
+    DistinctSamples,
     KernelOptions,
     Likely,
     TrainingSet,
@@ -96,7 +96,9 @@ class SharedKernels:
         self.likely, self._given = likely, data
         self._starts.clear()
 
-    def training_set(self, options: KernelOptions, X: MatrixLike, original: Any, counted: Counted) -> TrainingSet:
+    def training_set(
+        self, options: KernelOptions, X: MatrixLike, original: Any, counted: DistinctSamples
+    ) -> TrainingSet:
         """Return the training set that a fit asks for, made anew only if none like it is kept."""
         if self._given is not None and self._given.kernel_set.names == [entry.name for entry in options.entries]:
             return self._given
@@ -129,7 +131,7 @@ class SharedKernels:
         known = self._starts.setdefault(data, {})
         known.update({_start_key(learner, start.machine, c): start for c, start in enumerate(starts)})
 
-    def _key(self, options: KernelOptions, X: MatrixLike, original: Any, counted: Counted) -> str:
+    def _key(self, options: KernelOptions, X: MatrixLike, original: Any, counted: DistinctSamples) -> str:
         """Return what tells kernels of samples apart: all that they are made of, by content."""
         said = {one.name: getattr(options, one.name) for one in fields(options) if one.name != "estimator"}
         entries = [(entry.name, self._content(entry.kernel), self._content(entry.columns)) for entry in options.entries]
@@ -168,7 +170,7 @@ def _start_key(learner: Learner, machine: Any, output: int) -> Any:
 class OneTrainingSet(SharedKernels):
     """The same for fits of which it is known that they have one training set: nothing need be looked up."""
 
-    def _key(self, options: KernelOptions, X: MatrixLike, original: Any, counted: Counted) -> str:
+    def _key(self, options: KernelOptions, X: MatrixLike, original: Any, counted: DistinctSamples) -> str:
         return ""
 
 

@@ -55,6 +55,9 @@ from kernelmosaic.learning.start import COLD, CombinedKernel, Start
 Array = NDArray[np.float64]
 #: Relative differences of a diagonal that count as none: rounding, and what is too little to tell samples apart.
 _EVEN = 1e-3
+#: Bytes that kernel matrices may take under any budget, one of 128 samples: smaller working sets take seconds for what
+#: one block solves in milliseconds.
+_LEAST_BUDGET = 2**17
 #: About so many samples say whether a diagonal varies, where there may be more than fit the memory.
 _LOOKED_AT = 1000
 #: Beyond this many features, factorising their products is work for all cores.
@@ -139,7 +142,7 @@ class TrainingSet(ABC):
     ----------
     options : KernelOptions
         The kernels, how they are approximated, how much memory they may take and where they are computed.
-    counted : Counted
+    counted : DistinctSamples
         Which samples count, and how much.
 
     Attributes
@@ -168,7 +171,7 @@ class TrainingSet(ABC):
     _stack: Any = None
     _kernel: CombinedKernel | None = None
 
-    def __init__(self, options: KernelOptions, counted: Counted) -> None:
+    def __init__(self, options: KernelOptions, counted: DistinctSamples) -> None:
         self.kept, self.weight = counted.rows, counted.weight
         self.budget, self.device = options.memory_budget, options.device
 
@@ -271,7 +274,7 @@ class ExactSet(TrainingSet):
         options: KernelOptions,
         specs: list[KernelSpec],
         X: MatrixLike,
-        counted: Counted,
+        counted: DistinctSamples,
         present: Mask | None = None,
     ) -> None:
         super().__init__(options, counted)
@@ -294,7 +297,8 @@ class ExactSet(TrainingSet):
     def _make_stack(self) -> GramStack:
         # Matrices that are completed cannot be computed anew for the certificate.
         dtype = self.dtype if self.present is None else np.float64
-        stack = make_stack(self.kernel_set, self.views, dtype=dtype, budget=self.budget, device=self.device)
+        budget = None if self.budget is None else max(self.budget, _LEAST_BUDGET)
+        stack = make_stack(self.kernel_set, self.views, dtype=dtype, budget=budget, device=self.device)
         if self.missing is not None and self.present is not None:
             if not isinstance(stack, StoredStack):
                 raise MemoryError(
@@ -419,7 +423,7 @@ class FeatureSet(TrainingSet):
         options: KernelOptions,
         specs: list[KernelSpec],
         X: MatrixLike,
-        counted: Counted,
+        counted: DistinctSamples,
         present: Mask | None = None,
     ) -> None:
         super().__init__(options, counted)
@@ -510,14 +514,16 @@ def _kind(options: KernelOptions) -> type[ExactSet | FeatureSet]:
     return GeneratedSet
 
 
-def count_samples(approximation: str | None, X: MatrixLike, y: TargetLike, sample_weight: Array | None) -> Counted:
+def count_samples(
+    approximation: str | None, X: MatrixLike, y: TargetLike, sample_weight: Array | None
+) -> DistinctSamples:
     """Return the samples that count; where they fill the memory, or stay on the disk, repeated ones are not found."""
     if approximation is None or is_small(X):
         return count_repeats(X, y, sample_weight)
-    return Counted.everyone(X.shape[0], sample_weight)
+    return DistinctSamples.all_of(X.shape[0], sample_weight)
 
 
-def read_training_set(options: KernelOptions, X: MatrixLike, original: Any, counted: Counted) -> TrainingSet:
+def read_training_set(options: KernelOptions, X: MatrixLike, original: Any, counted: DistinctSamples) -> TrainingSet:
     """Fit the kernels to validated samples; `original` is X as given, for the names of its columns."""
     named = len(getattr(original, "shape", ())) == 2 and not is_streamed(original)
     table = original if named else named_columns(X)
@@ -526,9 +532,9 @@ def read_training_set(options: KernelOptions, X: MatrixLike, original: Any, coun
     if options.missing is not None and options.approximation is None and may_lack(specs):
         present = present_views(specs, X)
         present = None if present is None else present[counted.rows]
-    everyone = len(counted.rows) == X.shape[0] and bool(np.all(np.diff(counted.rows) == 1))
+    all_rows = len(counted.rows) == X.shape[0] and bool(np.all(np.diff(counted.rows) == 1))
     # Exact kernels keep samples, which must be copies of their own; features keep none, and may be of more than fit.
-    if options.approximation is None or not everyone:
+    if options.approximation is None or not all_rows:
         X = X[counted.rows]
     data = _kind(options)(options, specs, X, counted, present)
     data.table = table
@@ -540,7 +546,7 @@ def read_training_set(options: KernelOptions, X: MatrixLike, original: Any, coun
 
 
 @dataclass(frozen=True)
-class Counted:
+class DistinctSamples:
     """The samples that count, each once.
 
     Attributes
@@ -555,12 +561,12 @@ class Counted:
     weight: NDArray[np.float64]
 
     @classmethod
-    def everyone(cls, n: int, sample_weight: NDArray[np.float64] | None) -> Counted:
+    def all_of(cls, n: int, sample_weight: NDArray[np.float64] | None) -> DistinctSamples:
         """Every sample as it is, repeated or not."""
         return cls(np.arange(n), np.ones(n) if sample_weight is None else sample_weight)
 
 
-def count_repeats(X: MatrixLike, y: TargetLike, sample_weight: NDArray[np.float64] | None) -> Counted:
+def count_repeats(X: MatrixLike, y: TargetLike, sample_weight: NDArray[np.float64] | None) -> DistinctSamples:
     """Return the distinct samples with the sum of their weights.
 
     A sample of weight two is a sample given twice, and one of weight zero is no sample: both must lead to the very same
@@ -576,15 +582,15 @@ def count_repeats(X: MatrixLike, y: TargetLike, sample_weight: NDArray[np.float6
     sample_weight : array of shape (n_samples,) or None
         Their weights.
     """
-    everyone = np.arange(X.shape[0])
+    all_rows = np.arange(X.shape[0])
     # A sample of weight zero must not touch widths or scales either.
-    rows = everyone if sample_weight is None else np.flatnonzero(sample_weight)
-    keys = _keys(X[rows] if len(rows) < len(everyone) else X, None if y is None else y[rows])
+    rows = all_rows if sample_weight is None else np.flatnonzero(sample_weight)
+    keys = _keys(X[rows] if len(rows) < len(all_rows) else X, None if y is None else y[rows])
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    if sample_weight is None and len(first) == len(everyone):
-        return Counted(everyone, np.ones(len(everyone)))
+    if sample_weight is None and len(first) == len(all_rows):
+        return DistinctSamples(all_rows, np.ones(len(all_rows)))
     weight = None if sample_weight is None else sample_weight[rows]
-    return Counted(rows[first], np.bincount(inverse, weights=weight, minlength=len(first)).astype(np.float64))
+    return DistinctSamples(rows[first], np.bincount(inverse, weights=weight, minlength=len(first)).astype(np.float64))
 
 
 def _keys(X: MatrixLike, y: TargetLike) -> AnyArray:

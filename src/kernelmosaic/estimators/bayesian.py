@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from kernelmosaic._typing import KernelsLike, MatrixLike, Settings, TargetLike
 from kernelmosaic.estimators._base import BaseMKLClassifier
 from kernelmosaic.estimators._parameters import parameters
-from kernelmosaic.estimators._training_set import Counted
+from kernelmosaic.estimators._training_set import DistinctSamples
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.problem import progress
 from kernelmosaic.machines import Machine
@@ -148,7 +148,7 @@ class BayesianMKLClassifier(BaseMKLClassifier):
         y = given.y
         self.classes_ = self._find_classes(y)
         self._check_parameters()
-        data = self._training_set(given, Counted.everyone(len(y), None))
+        data = self._training_set(given, DistinctSamples.all_of(len(y), None))
         self.kernel_names_ = data.kernel_set.names
         inference = Inference(data.stack, self._labels(y), self._model())
         self._run(inference)
@@ -311,8 +311,8 @@ class Inference:
                 f"noise={np.sqrt(variance):g}: too small beside the kernels, so that a matrix is singular to rounding; "
                 "raise noise, or put the kernels on a smaller scale, as normalize='trace' does."
             )
-        told = sum(self.stack.products(self.g[m], kernels=[m])[m] for m in range(self.stack.n_kernels))
-        self.a = dpotrs(L, told / variance, lower=1)[0]
+        target = sum(self.stack.products(self.g[m], kernels=[m])[m] for m in range(self.stack.n_kernels))
+        self.a = dpotrs(L, target / variance, lower=1)[0]
         self.a_log_det = -2.0 * float(np.log(np.diag(L)).sum())
         self.a_var = np.diag(dpotri(L, lower=1, overwrite_c=1)[0]).copy()
         # tr(Σ Σ_m K_m²), from Σ (Σ_m K_m² / variance + diag λ) = I.
@@ -338,8 +338,8 @@ class Inference:
         precision[K:, K:] += self._kernel_moments()
         self.cov = np.linalg.inv(precision)
         self.cov = 0.5 * (self.cov + self.cov.T)
-        told = np.concatenate([self.f.sum(axis=0), np.tensordot(self.g, self.f, axes=2)])
-        self.b, self.e = np.split(self.cov @ told, [K])
+        target = np.concatenate([self.f.sum(axis=0), np.tensordot(self.g, self.f, axes=2)])
+        self.b, self.e = np.split(self.cov @ target, [K])
         squares = np.diag(self.cov) + np.concatenate([self.b, self.e]) ** 2
         self.intercepts = self.intercepts.update(squares[:K], 1)
         self.weights = self.weights.update(squares[K:], 1)

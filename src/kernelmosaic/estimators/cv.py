@@ -30,7 +30,7 @@ from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
 from kernelmosaic.learning.problem import progress
 
-#: What the search itself is told; all other parameters are those of the models it fits.
+#: Parameters of the search itself; all other parameters are those of the models it fits.
 _SEARCH = ("Cs", "norms", "cv", "scoring", "n_jobs", "refit", "scale", "calibration", "verbose")
 #: Of y, the share of its standard deviation that ``epsilon="auto"`` stands for.
 _TUBE = 0.1

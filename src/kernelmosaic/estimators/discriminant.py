@@ -21,7 +21,7 @@ from kernelmosaic.estimators._calibration import Calibration
 from kernelmosaic.estimators._input import FitInput
 from kernelmosaic.estimators._parameters import parameters
 from kernelmosaic.estimators._path import PathRule, accuracy
-from kernelmosaic.estimators._training_set import Counted, TrainingSet, level_of_caller
+from kernelmosaic.estimators._training_set import DistinctSamples, TrainingSet, level_of_caller
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning import Learned, Learner, Parameters, make_learner
 from kernelmosaic.learning.certificate import certify_ridge
@@ -213,7 +213,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         """Fit to validated samples, and return what finds the decision values of every sample by all others."""
         self._check_params()
         machine = self._discriminant(given.y)
-        data = self._training_set(given, Counted.everyone(len(given.y), None))
+        data = self._training_set(given, DistinctSamples.all_of(len(given.y), None))
         traces = centered_traces(data.stack, data.diagonals())
         learner = self._trace_learner(data.stack, traces)
         (found,) = self._learn_each(data, [machine], learner)
@@ -287,10 +287,10 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         """Keep the rule, and return what finds the decision values of every sample by all others."""
         projection = discriminant_projection(machine.targets, learned.solution.beta, learned.solution.values)
         A = projection.coefficients
-        everyone = np.arange(len(A))
+        all_rows = np.arange(len(A))
         rule = make_rule(self.decision)(learned.solution.values @ projection.rotation, machine, projection)
         if keep_function:
-            self._expansion = data.expansion(A.T, everyone, np.tile(learned.weights, (A.shape[1], 1)))
+            self._expansion = data.expansion(A.T, all_rows, np.tile(learned.weights, (A.shape[1], 1)))
         # Where the training samples' mean projects to: the coefficients sum to zero, so this is all the centring
         # there is.
         means = data.stack.products(np.full(len(A), 1.0 / len(A)))
@@ -300,7 +300,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self.intercept_ = rule.constants - rule.slopes @ self._center
         # Kernels that are equal for all pairs of samples explain nothing.
         self.explained_ratio_ = projection.eigenvalues / (projection.eigenvalues.sum() or 1.0)
-        self.support_ = everyone
+        self.support_ = all_rows
         self.support_fraction_ = 1.0
         self.n_support_ = machine.counts
         self._n_features_out = A.shape[1]

@@ -20,7 +20,7 @@ from kernelmosaic.estimators._gate_inputs import GateInputs
 from kernelmosaic.estimators._input import FitInput
 from kernelmosaic.estimators._parameters import parameters
 from kernelmosaic.estimators._path import PathRule, accuracy
-from kernelmosaic.estimators._training_set import Counted, ExactSet, TrainingSet
+from kernelmosaic.estimators._training_set import DistinctSamples, ExactSet, TrainingSet
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.one_class import MKLOneClass
 from kernelmosaic.estimators.regressor import MKLRegressor
@@ -151,7 +151,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
                 f"gating_kernel={self.gating_kernel!r}: give a kernel or None; {suggest_kernel(self.gating_kernel)}"
             )
 
-    def _training_set(self, given: FitInput, counted: Counted) -> TrainingSet:
+    def _training_set(self, given: FitInput, counted: DistinctSamples) -> TrainingSet:
         if given.device is not None and has_projections(self):
             raise ValueError(f"device={given.device!r}: projected kernels are learned on the host; use device=None.")
         return super()._training_set(given, counted)

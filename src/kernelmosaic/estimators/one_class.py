@@ -16,7 +16,7 @@ from kernelmosaic.estimators._base import BaseMKL
 from kernelmosaic.estimators._input import FitInput
 from kernelmosaic.estimators._parameters import parameters
 from kernelmosaic.estimators._path import PathRule
-from kernelmosaic.estimators._training_set import Counted, TrainingSet, level_of_caller
+from kernelmosaic.estimators._training_set import DistinctSamples, TrainingSet, level_of_caller
 from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.views import one_class_kernels
 from kernelmosaic.machines import Machine, OneClass
@@ -125,7 +125,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
     def _default_kernels() -> list[Kernel]:
         return one_class_kernels()
 
-    def _training_set(self, given: FitInput, counted: Counted) -> TrainingSet:
+    def _training_set(self, given: FitInput, counted: DistinctSamples) -> TrainingSet:
         data = super()._training_set(given, counted)
         uneven = [] if self.normalize == "diagonal" else data.uneven_kernels()
         if uneven:

@@ -174,8 +174,8 @@ class PosteriorMKLClassifier(MKLClassifier):
         }:
             raise ValueError("y: posteriors are estimated from numeric features only; give the matrix of posteriors.")
         X = X.toarray() if hasattr(X, "toarray") else X
-        everyone = np.ones(len(y)) if weight is None else weight
-        members: Array = (np.asarray(y)[:, np.newaxis] == self.classes_) * everyone[:, np.newaxis]
+        all_rows = np.ones(len(y)) if weight is None else weight
+        members: Array = (np.asarray(y)[:, np.newaxis] == self.classes_) * all_rows[:, np.newaxis]
         if self.estimate == "density":
             return density_posteriors(X, members, self.bandwidth)
         return neighbor_posteriors(X, members, self.n_neighbors)

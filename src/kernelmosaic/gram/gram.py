@@ -116,7 +116,7 @@ class DenseGram(Gram):
 
     def __array__(self, dtype: DType = None, copy: bool | None = None) -> AnyArray:
         array = self.backend.to_numpy(self.matrix)
-        # Whoever reads it as an array must not change it unawares.
+        # A reader of the array cannot change it by accident.
         return np.array(array, dtype=dtype) if copy is not False else np.asarray(array, dtype=dtype)
 
     def __len__(self) -> int:

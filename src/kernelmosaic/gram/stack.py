@@ -47,12 +47,8 @@ _SMALL = 1000
 _TILE = {"cuda": 2048, "cpu": 512}
 #: Height and width of the blocks that the host computes at once where it stores nothing.
 _HOST_TILE = (256, 1024)
-#: A budget that has no room for a working set of so many samples is an error.
-_LEAST_BLOCK = 10
 #: Memory for the blocks worked on at once by the host where nothing is stored.
 _ON_DEMAND_BYTES = 2**24
-#: What to do then.
-_SMALLER = "use approximation='nystroem', which needs no such matrix, or fewer samples, or raise memory_budget"
 
 
 class GramStack(ABC):
@@ -856,11 +852,6 @@ def make_stack(
     room = f"the budget is {format_bytes(budget)}"
     if matrix > budget:
         most = most_in_a_block(n, budget, dtype)
-        if most < min(n, _LEAST_BLOCK):
-            raise MemoryError(
-                f"One combined {n} x {n} kernel matrix needs {format_bytes(matrix)}{where}, {room}: not even a working "
-                f"set of {_LEAST_BLOCK} samples has room; {_SMALLER}."
-            )
         own = _ON_DEMAND_BYTES if working_bytes is None and device is None else working_bytes
         stack: MatrixStack = ComputedStack(kernel_set, views, dtype, own, backend, budget)
         stack.form = (

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, Seed, TargetLike
 from kernelmosaic.estimators._shared import SharedKernels
-from kernelmosaic.estimators._training_set import Counted, KernelOptions, TrainingSet
+from kernelmosaic.estimators._training_set import DistinctSamples, KernelOptions, TrainingSet
 from kernelmosaic.estimators.survival import MKLSurvival
 from kernelmosaic.gram import GramStack
 from kernelmosaic.inspection._refits import Rows, Task, fit, labelled, last_step, prepare, refit, text_table
@@ -187,10 +187,12 @@ class _EverySample(SharedKernels):
         super().__init__(memory_budget=1)
         self._weight = weight
 
-    def training_set(self, options: KernelOptions, X: MatrixLike, original: Any, counted: Counted) -> TrainingSet:
-        all_of_them = Counted.everyone(X.shape[0], self._weight)
+    def training_set(
+        self, options: KernelOptions, X: MatrixLike, original: Any, counted: DistinctSamples
+    ) -> TrainingSet:
+        all_of_them = DistinctSamples.all_of(X.shape[0], self._weight)
         rows = np.flatnonzero(all_of_them.weight)
-        self.every = super().training_set(options, X, original, Counted(rows, all_of_them.weight[rows]))
+        self.every = super().training_set(options, X, original, DistinctSamples(rows, all_of_them.weight[rows]))
         return super().training_set(options, X, original, counted)
 
 

@@ -15,7 +15,7 @@ from kernelmosaic.solvers.program import Vector
 class Machine:
     """A kernel machine with its targets: everything of the training problem but the kernel.
 
-    Only β crosses from here to whoever learns the kernel: the value J of the program depends on the kernel through K
+    Only β crosses from here to the learner of the kernel: the value J of the program depends on the kernel through K
     alone, and ∂J/∂K = −½ββᵀ.
 
     Attributes

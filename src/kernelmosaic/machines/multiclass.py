@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 class MulticlassMachine:
     """A machine with one output per class: everything of the training problem but the kernel.
 
-    As with every machine only β crosses to whoever learns the kernel, here with one column per class:
+    As with every machine only β crosses to the learner of the kernel, here with one column per class:
     ∂J/∂K = −½ Σ_c β_c β_cᵀ.
 
     Parameters

@@ -80,9 +80,9 @@ def newton_on_free(
 ) -> tuple[Any, int]:
     """Return better coefficients of the free samples, and the Newton steps taken.
 
-    A step goes along the Newton direction to its end or to the first bound. Whoever met a bound stays there, and the
-    others go on from where they are while the budget lasts. Blocks without full rank are flat in some directions, which
-    pairwise steps would follow for ever.
+    A step goes along the Newton direction to its end or to the first bound. A coefficient that met a bound stays there,
+    and the others go on from where they are while the budget lasts. Blocks without full rank are flat in some
+    directions, which pairwise steps would follow for ever.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def _cut_back(end: Any, beta: ArrayOrTensor, lower: Any, upper: Any, sums: bool)
 def _nearest_of_same_sum(end: Any, beta: ArrayOrTensor, lower: Any, upper: Any) -> ArrayOrTensor:
     """Return the point of the box nearest to `end` whose sum is that of β."""
     xp, total = backend_of(end).xp, float(beta.sum())
-    # Moved down by more than the largest rise nobody is above where he was, so that the sum is met in between.
+    # Moved down by the largest rise, no coefficient exceeds its old value, so that the sum is met in between.
     low, high = float((end - beta).min()), float((end - beta).max())
     shift = min(max(0.0, low), high)
     for _ in range(_HALVINGS):

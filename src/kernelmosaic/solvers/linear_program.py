@@ -36,12 +36,12 @@ class Master:
         self._highs = untyped()
         self._highs.setOptionValue("output_flag", False)
         infinity = highspy.kHighsInf
-        everyone = np.arange(n_weights + 1, dtype=np.int32)
+        all_columns = np.arange(n_weights + 1, dtype=np.int32)
         none = np.empty(0, dtype=np.int32)
         costs, floor = np.append(np.zeros(n_weights), 1.0), np.append(np.zeros(n_weights), -infinity)
         self._highs.addCols(n_weights + 1, costs, floor, np.full(n_weights + 1, infinity), 0, none, none, np.empty(0))
-        self._highs.addRow(1.0, 1.0, n_weights, everyone[:-1], np.ones(n_weights))
-        self._everyone, self._infinity, self._refused = everyone, infinity, highspy.HighsStatus.kError
+        self._highs.addRow(1.0, 1.0, n_weights, all_columns[:-1], np.ones(n_weights))
+        self._all_columns, self._infinity, self._refused = all_columns, infinity, highspy.HighsStatus.kError
 
     def add(self, constant: float, slopes: Vector) -> bool:
         """Add the plane constant − ⟨slopes, θ⟩, unless its numbers are too large; return whether it was added."""
@@ -51,7 +51,7 @@ class Master:
             constant / self._scale,
             self._infinity,
             self.n_weights + 1,
-            self._everyone,
+            self._all_columns,
             np.append(slopes / self._scale, 1.0),
         )
         # Numbers beyond 10¹⁵ are refused; the bound of the other planes holds without this one.

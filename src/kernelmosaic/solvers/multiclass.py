@@ -1,6 +1,6 @@
 """The multi-class program: sample by sample where the kernel is an array, in working sets where it is not.
 
-A sample's problem, with everybody else standing still, is solved exactly (Algorithm 1 of the bilinear multi-class
+A sample's problem, all other samples fixed, is solved exactly (Algorithm 1 of the bilinear multi-class
 formulation; Crammer and Singer 2001), with a floor where a class's diagonal vanishes. Where that creeps, Newton steps
 move all free coefficients at once, and small problems are left to interior points. Constants are multipliers, found by
 the method of multipliers around these solvers.
@@ -34,7 +34,7 @@ _PATIENCE = 10
 OPTIONS = RoundOptions(largest=3000, steps=5)
 #: At most this share of a round's samples are there only because they may move, not because they have much to gain.
 _FREE_SHARE = 0.5
-#: Newton steps within a round come only if nobody waits for a turn, up to this many.
+#: Newton steps within a round come only if no sample is left over, up to this many.
 _NEWTON = 20
 #: Where more coefficients are free than fit a round, rounds undo each other: after so many, Newton steps move all
 #: free coefficients at once, ...
@@ -93,10 +93,10 @@ def solve_multiclass(
         The relative duality gap at which to stop.
     max_iter : int, optional
         Most samples to solve, where interior points do not take over; by default `step_limit(n)`. A gap above `tol`
-        tells that they did not do.
+        means that they were too few.
     values : ndarray of shape (n, classes), optional
         K_c β_c of a feasible warm start, where they are known; β is then not multiplied with K, neither at the start
-        nor at the end, and whoever gave them certifies the answer.
+        nor at the end, and the caller certifies the answer.
 
     Returns
     -------
@@ -144,7 +144,7 @@ def solve_multiclass(
 
 
 def step_limit(n_samples: int) -> int:
-    """Return how many samples may be solved, one after the other and over and over, if nobody says."""
+    """Return how many samples may be solved, one after the other and over and over, by default."""
     return max(_MOST_STEPS, _MOST_STEPS_PER_SAMPLE * n_samples)
 
 
@@ -322,7 +322,7 @@ def solve_multiclass_working_set(
     """Solve a multi-class dual for a kernel that is known by its products and by blocks of a few thousand samples.
 
     A round takes the samples with most to gain and those with free coefficients, solves their problem by the loops of
-    the solver for arrays, and brings everybody's outputs up to date with one product. Towards the end the free samples
+    the solver for arrays, and brings all outputs up to date with one product. Towards the end the free samples
     are all that is left, and one block holds them.
 
     Parameters
@@ -363,7 +363,7 @@ class MultiOutput(WorkingSet[RoundState, MulticlassSolution]):
     beta : ndarray of shape (n, classes)
         Feasible coefficients to start from.
     values : ndarray of shape (n, classes), optional
-        Their outputs, if they are known; whoever gives them certifies the answer.
+        Their outputs, if they are known; the caller certifies the answer.
     options : RoundOptions
         How rounds are taken.
     dtype : dtype
@@ -423,15 +423,15 @@ class MultiOutput(WorkingSet[RoundState, MulticlassSolution]):
         return self.evaluate() if self.round(idle) else None
 
     def round(self, idle: bool = False) -> int:
-        """Solve the problem of those with most to gain, everybody else standing still; return the steps taken."""
+        """Solve the problem of those with most to gain, all other samples fixed; return the steps taken."""
         residual = np.ascontiguousarray((self.target - self.values).T)
         violation = self.loops.violations(self.beta, residual, self.labels, self.program.sample_C, self.own_upper)
         free: NDArray[np.bool_] = np.any(free_coefficients(self.program, self.beta), axis=1)
-        which, everybody = self._working_set(violation, free)
+        which, complete = self._working_set(violation, free)
         if len(which) == 0:
             return 0
         enough = self.options.inner * float(violation.max())
-        steps = self._move(which, residual, enough, _NEWTON if everybody else 0)
+        steps = self._move(which, residual, enough, _NEWTON if complete else 0)
         crowded = self.size < free.sum() <= min(self.gram.block_samples, _LARGEST_FREE)
         if steps and crowded and (idle or self.n_rounds % _ROUNDS == 0):
             residual = np.ascontiguousarray((self.target - self.values).T)
@@ -439,7 +439,7 @@ class MultiOutput(WorkingSet[RoundState, MulticlassSolution]):
         return steps
 
     def _move(self, which: NDArray[np.intp], residual: Matrix, enough: float, n_newton: int) -> int:
-        """Maximise over these samples, bring everybody's outputs up to date, and return the steps taken."""
+        """Maximise over these samples, bring all outputs up to date, and return the steps taken."""
         beta = self.beta[which]
         slopes = np.ascontiguousarray(residual[:, which])
         samples = BlockAscent(self._block(which), self.program.part(which), beta, slopes, self.shift)

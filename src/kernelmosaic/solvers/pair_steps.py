@@ -31,7 +31,7 @@ def maximise(
         steps = int(maximise_singles(*given, *bounds, tolerance, max_steps))
     else:
         steps = _take_pairs(*given, *bounds, tolerance, max_steps)
-    with np.errstate(invalid="ignore"):  # whoever reads the residual refuses what is no number
+    with np.errstate(invalid="ignore"):  # the reader of the residual refuses what is no number
         highest, lowest = (residual + rising).max(initial=-np.inf), (residual + falling).min(initial=np.inf)
     return steps, program.violation(float(highest), float(lowest))
 
@@ -39,7 +39,7 @@ def maximise(
 class _PairSteps:
     """Pair steps by NumPy while they are few, in the whole process, and by compiled code from then on.
 
-    Both take the same steps, to the last bit, so that nobody can tell when the one took over from the other.
+    Both take the same steps, to the last bit, so the results do not depend on when one takes over from the other.
     """
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ def maximise_pairs(
         falling[k] = np.inf if new <= lower[k] else (-epsilon if new > 0.0 else epsilon)
         return change
 
-    with np.errstate(all="ignore"):  # whoever reads the residual refuses what is no number
+    with np.errstate(all="ignore"):  # the reader of the residual refuses what is no number
         for step in range(max_steps):
             np.add(residual, rising, out=slopes)
             i = int(slopes.argmax())

@@ -59,7 +59,7 @@ class Program:
     #: Whether any sample has a ridge, and whether every one has.
     has_ridge: bool = field(init=False, repr=False)
     has_ridge_everywhere: bool = field(init=False, repr=False)
-    #: Whether `primal_value` is the sum of the losses; else it wants arrays of this process.
+    #: Whether `primal_value` is the sum of the losses; else it needs arrays of this process.
     has_losses: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -69,7 +69,7 @@ def solve_smo(
     tol : float
         The relative duality gap at which to stop.
     max_iter : int, optional
-        Most steps to take; by default `most_steps(n)`. A gap above `tol` in the answer tells that they did not do.
+        Most steps to take; by default `most_steps(n)`. Where they do not suffice, the gap of the answer is above `tol`.
     options : SMOOptions, optional
         When larger steps are taken than those of pairs.
 
@@ -260,7 +260,7 @@ class SMOState:
         return np.flatnonzero(~pinned)
 
     def run_alone(self, active: NDArray[np.intp], max_steps: int) -> None:
-        """Take steps of the active samples on a copy of their block, then bring everyone's residual up to date."""
+        """Take steps of the active samples on a copy of their block, then bring all residuals up to date."""
         before = self.beta[active].copy()
         residual = self.residual[active].copy()
         self._maximise(self.K[np.ix_(active, active)], active, residual, max_steps)

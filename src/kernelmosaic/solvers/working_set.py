@@ -1,7 +1,7 @@
 """The one driver for kernels that are too large, or in too unwieldy a form, for a solver to read them whole.
 
 A round chooses the samples with most to gain, takes their block of the kernel, solves their problem alone, and brings
-everyone's outputs up to date with one product; Newton steps move all free coefficients at once. The certificate is that
+all outputs up to date with one product; Newton steps move all free coefficients at once. The certificate is that
 of the solvers that read the whole matrix, with Kβ as exact as the kernel knows it. `SingleOutput` is the driver for the
 program of machines with one output; that for several classes is `multiclass.MultiOutput`.
 """
@@ -48,7 +48,7 @@ class RoundOptions:
     rounding, lower : float
         See `idle`.
     patience : int
-        How often a certificate may disappoint before the best is returned.
+        How many certificates may be above `tol` before the best is returned.
     newton_free : int
         Newton steps are tried on at most this many free samples.
     factorised : int
@@ -119,7 +119,7 @@ class WorkingSet(ABC, Generic[At, Found]):
         """Return the certified gap."""
 
     def increase_precision(self) -> bool:
-        """Go on more exactly after a certificate that disappoints; False if nothing more exact is to be had."""
+        """Continue more exactly after a certificate above the tolerance; False if nothing more exact exists."""
         return True
 
     @np.errstate(invalid="ignore")  # what is no number is refused
@@ -158,8 +158,8 @@ class WorkingSet(ABC, Generic[At, Found]):
 
 #: The search for the intercept: so many candidates at once. One large step: many would wait for the device.
 _CANDIDATES = 64
-#: Most Newton steps before everyone's slope is looked at again, each without those who met a bound; a step that gains
-#: less than this share of the first ends them.
+#: Most Newton steps before all slopes are looked at again, each without the coefficients that met a bound; a step that
+#: gains less than this share of the first ends them.
 _NEWTON_STEPS, _WORTH = 4, 0.02
 #: Rounds without a stored kernel: they must halve the gap in so many, and ...
 _SLOW = 30
@@ -202,7 +202,7 @@ def solve_working_set(
     tol : float
         The relative duality gap at which to stop.
     max_rounds : int
-        Most rounds. A gap above `tol` in the answer tells that they did not do.
+        Most rounds. Where they do not suffice, the gap of the answer is above `tol`.
     options : RoundOptions, optional
         How rounds are taken.
     """
@@ -265,7 +265,7 @@ class SingleOutput(WorkingSet[Slopes, Solution]):
         else:
             intercept = 0.5 * (top + bottom)
             primal = quadratic
-        # One transfer tells the host.
+        # One transfer to the host.
         numbers = xp.stack([top, bottom, p.linear_term(beta) - quadratic, primal, intercept]).tolist()
         highest, lowest, dual, value, b = numbers
         if not p.has_losses:
@@ -325,7 +325,7 @@ class SingleOutput(WorkingSet[Slopes, Solution]):
         return reached
 
     def round(self, at: Slopes) -> int:
-        """Solve the program of those with most to gain, everyone else standing still; return the steps taken."""
+        """Solve the program of those with most to gain, all other coefficients fixed; return the steps taken."""
         chosen = self._violators(at)
         rows = self.backend.to_numpy(chosen)
         beta = np.array(self.backend.to_numpy(self.beta[chosen]))
@@ -370,7 +370,7 @@ class SingleOutput(WorkingSet[Slopes, Solution]):
         return steps if bool(moved.any()) else 0
 
     def place(self, rows: RowIndex, beta: ArrayOrTensor) -> None:
-        """Give coefficients their new values and bring everyone's residual up to date."""
+        """Give coefficients their new values and bring all residuals up to date."""
         changes = beta - self.beta[rows]
         self.beta[rows] = beta
         self.residual[rows] -= self.placed.ridge[rows] * changes
@@ -449,7 +449,7 @@ class FreeThenViolating(SingleOutput):
                 self.move_together(self.solution.objective - before)
             gaps.append(self.solution.gap)
             if gaps[-1] > 0.5 * gaps[-2] and not self.crowded:
-                # The working set's own value, to which its gap is relative, may be far larger than that of everyone.
+                # The working set's own value, to which its gap is relative, may be far larger than that of all samples.
                 self.sharper = max(0.1 * self.sharper, _SHARPEST)
             if len(gaps) > patience and gaps[-1] > 0.5 * gaps[-1 - patience]:
                 return gaps[-1] <= tol
@@ -480,7 +480,7 @@ class FreeThenViolating(SingleOutput):
         return np.sort(chosen)
 
     def solve_for(self, working: NDArray[np.intp], tol: float) -> None:
-        """Maximise the objective over the working set, everyone else standing still."""
+        """Maximise the objective over the working set, all other coefficients fixed."""
         p, at = self.program, self.solution
         own = at.beta[working]
         part = self.gram.part(working)

@@ -14,14 +14,14 @@ from tests.campaign.second.training import Contradiction, Training, labels_of
 
 def joint_bounds(problem: OffsetProblem, model: Any, data: Training) -> Bounds:
     p, n = problem.parameters, len(data)
-    everyone, k = np.arange(n), len(model.classes_)
+    all_rows, k = np.arange(n), len(model.classes_)
     labels = labels_of(problem, model)[data.rows]
     pairwise = problem.name == "PosteriorMKLClassifier" or p["multi_class"] == "pairwise"
     margins = np.full((n, k), Long(2 if pairwise else 1))
     if problem.name == "PosteriorMKLClassifier":
         posteriors = model.posteriors_[data.rows].astype(Long)
-        margins = 2 * (posteriors[everyone, labels][:, np.newaxis] - posteriors)
-    margins[everyone, labels] = 0
+        margins = 2 * (posteriors[all_rows, labels][:, np.newaxis] - posteriors)
+    margins[all_rows, labels] = 0
     C = Long(p["C"]) * data.weight
     if p.get("class_weight") == "balanced":
         totals = np.array([data.weight[labels == c].sum() for c in range(k)])
@@ -83,24 +83,24 @@ def _all_classes(Ks: list[Entries], tau: Array, b: Array) -> tuple[Any, Any, Arr
 
 def _behind(f: Array, phi: Array, margins: Array, labels: Array, C: Array, pairwise: bool) -> tuple[Any, Any]:
     """Return Σ C ξ with ξ the sum, or the largest, of max(0, margin + f_c − f_y), and how far it may be off."""
-    everyone = np.arange(len(f))
+    all_rows = np.arange(len(f))
 
     def losses(extra: Array) -> Array:
-        xi = np.maximum(margins + f - f[everyone, labels][:, np.newaxis] + extra, 0)
-        xi[everyone, labels] = 0
+        xi = np.maximum(margins + f - f[all_rows, labels][:, np.newaxis] + extra, 0)
+        xi[all_rows, labels] = 0
         return C * (xi.sum(axis=1) if pairwise else xi.max(axis=1))
 
     here = losses(np.zeros_like(f))
-    beyond = losses(phi + phi[everyone, labels][:, np.newaxis])
+    beyond = losses(phi + phi[all_rows, labels][:, np.newaxis])
     return here.sum(), (beyond - here).sum() + summed(len(f)) * here.sum()
 
 
 def _check_joint(tau: Array, labels: Array, C: Array, pairwise: bool) -> Array:
     """Raise unless the coefficients of every sample are feasible; return by how much those of each class miss zero."""
-    everyone = np.arange(len(tau))
-    own = tau[everyone, labels]
+    all_rows = np.arange(len(tau))
+    own = tau[all_rows, labels]
     others = tau.copy()
-    others[everyone, labels] = 0
+    others[all_rows, labels] = 0
     room = 64 * U * np.maximum(abs(tau).max(axis=1), 0)
     if np.any(abs(tau.sum(axis=1)) > room * tau.shape[1]):
         raise Contradiction(f"feasible: a sample's coefficients sum to {float(abs(tau.sum(axis=1)).max()):.2g}")
@@ -117,12 +117,12 @@ def _check_joint(tau: Array, labels: Array, C: Array, pairwise: bool) -> Array:
 def bilinear_bounds(problem: OffsetProblem, model: Any, data: Training) -> Bounds:
     """½ Σ_c (‖w_c‖² + Σ_r d_cr) + κ Σ ξ; its dual is max Σ_i τ_iy with τ_cᵀK_rτ_c ≤ 1, τ_i ≤ κ e_y and Σ_c τ_ic = 0."""
     n, k = len(data), len(model.classes_)
-    everyone, labels = np.arange(n), labels_of(problem, model)[data.rows]
+    all_rows, labels = np.arange(n), labels_of(problem, model)[data.rows]
     C = Long(problem.parameters["kappa"]) * data.weight
     d = model.weights_.astype(Long)
     Ks = [combined(own, data.blocks) for own in d]
     margins = np.ones((n, k), dtype=Long)
-    margins[everyone, labels] = 0
+    margins[all_rows, labels] = 0
     b = np.zeros(k, dtype=Long)
     quadratic, off, f, phi = _all_classes(Ks, data.beta.T, b)
     losses, off_losses = _behind(f, phi, margins, labels, C, pairwise=False)
@@ -135,7 +135,7 @@ def _bilinear_dual(data: Training, labels: Array, C: Array) -> Any:
 
     The model shows the coefficients of a class divided by a number of its own, which leaves its outputs as they are.
     """
-    tau, everyone = data.beta.T, np.arange(len(data))
+    tau, all_rows = data.beta.T, np.arange(len(data))
     used = np.flatnonzero(np.any(tau != 0, axis=0))
     if len(used) < 2:
         return Long(0)
@@ -147,13 +147,13 @@ def _bilinear_dual(data: Training, labels: Array, C: Array) -> Any:
     scaled = np.zeros_like(tau)
     scaled[:, used] = tau[:, used] * abs(factors)
     # What is left of the sums is taken from the sample's own class.
-    scaled[everyone, labels] -= scaled.sum(axis=1)
+    scaled[all_rows, labels] -= scaled.sum(axis=1)
     others = scaled.copy()
-    others[everyone, labels] = 0
+    others[all_rows, labels] = 0
     if others.max(initial=0) > 1e-12 * abs(scaled).max():
         return Long(0)
     forms = max((t @ block.K @ t for t in scaled.T for block in data.blocks), default=Long(0))
-    own = scaled[everyone, labels]
+    own = scaled[all_rows, labels]
     largest = max((own / C).max(), np.sqrt(max(forms, Long(0))))
     return own.sum() / largest if largest > 0 else Long(0)
 
