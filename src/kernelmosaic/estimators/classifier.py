@@ -97,8 +97,8 @@ class MKLClassifier(BaseMKLClassifier):
         Maximum number of iterations on the weights.
     memory_budget : float, default=None
         Bytes the Gram matrices, or features, may take, at least 128 KiB; None means half of the free memory. A larger
-        stack is recomputed in blocks. The samples, vectors and blocks of a pass come on top, some 10 MiB up to 5000 samples, and once per
-        process what Numba takes to load and to compile, about 120 MiB.
+        stack is recomputed in blocks. The samples, vectors and blocks of a pass come on top, some 10 MiB up to 5000
+        samples, and once per process what Numba takes to load and to compile, about 120 MiB.
     device : str, default=None
         None computes with NumPy; ``"cuda"`` keeps the Gram matrices on a GPU and solves there, ``"cpu"`` does the same
         with torch on the host. Samples that are already a tensor on a GPU are computed there without being told. So few
