@@ -224,7 +224,8 @@ class ClassSearch(BoundTracker):
 
     def evaluate(self, theta: Array) -> Evaluation:
         """Evaluate at θ, from where the last evaluation left τ; raises `_Done` when nothing more is asked."""
-        self.last = self.problem.evaluate(theta, self.last.solution.beta, self.inner)
+        # A step that ends at zero may round to less.
+        self.last = self.problem.evaluate(np.maximum(theta, 0.0), self.last.solution.beta, self.inner)
         self.see(self.last)
         self.record()
         self.go_on()

@@ -221,7 +221,7 @@ def _step_above(floor: Weights, x: Weights, q: Weights, A: NDArray[np.float64]) 
     # The quadratic model over the simplex is itself a program of the one form all machines share.
     zero = np.zeros(len(q))
     simplex = Program(q + A @ (x - floor), zero, zero + 1.0, zero, total=max(1.0 - float(floor.sum()), 0.0))
-    rest: Weights = solve_smo(A, simplex, warm_start=x - floor, tol=1e-10, max_iter=100_000).beta
+    rest: Weights = solve_smo(A, simplex, warm_start=x - floor, tol=1e-10, max_iter=min(1000 * len(q), 100_000)).beta
     # Near the optimum a gap of the model hides the whole step: which weights are positive is known, so solve for them.
     free = np.flatnonzero(rest > 0)
     system = np.pad(A[np.ix_(free, free)], (0, 1), constant_values=1.0)

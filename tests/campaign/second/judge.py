@@ -96,7 +96,7 @@ def _check_statements(model: Any, found: list[Bounds]) -> str:
     excused = sum(one.excused(one.off_upper, gap, model.tol) for one in found)
     # Discriminants state the rounding of their objective as a part of their gap, which a warning then names.
     if type(model).__name__ == "DiscriminantMKLClassifier" and gap > model.tol:
-        excused = max(excused, gap * abs(value))
+        excused = max(excused, gap * max(abs(value), abs(stated)))
     if not abs(stated - value) <= excused + 4 * U * abs(value) + Long(1e-300):
         raise Contradiction(
             f"objective: objective_={model.objective_:.9g} is off by {float(abs(stated - value)):.2g}, rounding "

@@ -62,11 +62,12 @@ class _Path(BoundTracker):
         super().__init__(problem, self.at)
         # Constant kernels are left out of the simplex altogether.
         self.usable = np.flatnonzero(problem.scale > 0)
-        self.unit = max(float(self.at.q.max()), np.finfo(float).tiny)
+        self.unit = max(float(np.abs(self.at.q).max()), np.finfo(float).tiny)
         self.s: Weights = self.at.theta[self.usable]
         self.t = 1.0 + 1.0 / len(self.s)
         self.z: Weights = self.t - self._q()
 
+    @np.errstate(over="ignore", invalid="ignore")  # what is not finite is refused below
     def step(self) -> bool:
         """Take one predictor–corrector step and solve the least squares where it ends; False if rounding hides it."""
         C = self.problem.curvature(self.at)[np.ix_(self.usable, self.usable)] / self.unit
