@@ -17,7 +17,7 @@ from kernelmosaic.gram import DenseGram, KernelSet, make_stack
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
 from kernelmosaic.kernels.views import lay_specs, read_kernels
 from kernelmosaic.machines import SVC
-from kernelmosaic.solvers import solve_working_set, working_set
+from kernelmosaic.solvers import RoundOptions, SolverOptions, solve_working_set, working_set
 
 N_KERNELS = 10
 
@@ -177,7 +177,9 @@ class Parts:
         with meter.attached(staged):
             combining, gram = self.timed(lambda: stack.combine(np.full(N_KERNELS, 1.0 / N_KERNELS)))
             seconds, solution = self.timed(
-                lambda: solve_working_set(gram, program, tol=tol, options=working_set.RoundOptions(size=block))
+                lambda: solve_working_set(
+                    gram, program, tol=tol, options=SolverOptions(rounds=RoundOptions(size=block))
+                )
             )
         free = np.sum((np.abs(solution.beta) > 0) & (np.abs(solution.beta) < self.C))
         row = {"seconds": seconds, "combine_s": combining, "gap": solution.gap, "steps": solution.n_iter}

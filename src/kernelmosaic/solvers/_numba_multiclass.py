@@ -14,15 +14,6 @@ from kernelmosaic._typing import AnyArray
 
 Vector = NDArray[np.float64]
 
-#: A diagonal entry below this share of the sample's largest is raised to it: a class whose kernels have no weight.
-_FLOOR = 1e-8
-#: Newton steps on a sample's multiplier; each fixes the set of free classes, so that a handful do.
-_NEWTON = 60
-#: Relative to the sample's price: a coefficient this near to its bound is at its bound, up to rounding.
-_NEAR = 1e-12
-#: Relative to the sizes summed: what is left of Σ_c β_c counts as rounding.
-_ROUNDING = 1e-15
-
 
 @njit(inline="always")
 def _rate(floored: float, slope: float, shift: float, low: float, high: float) -> tuple[float, bool]:
@@ -52,7 +43,8 @@ def solve_sample(slopes: Vector, curvature: Vector, label: int, price: float, to
     low, high = low - reach, high + reach
     shift = slopes[label]
     balanced = False
-    for _ in range(_NEWTON):
+    # Each step fixes the set of free classes, so that a handful do.
+    for _ in range(60):
         total, size, rate = 0.0, 0.0, 0.0
         for c in range(k):
             floor, ceiling = (0.0, top) if c == label else (-price, 0.0)
@@ -60,7 +52,7 @@ def solve_sample(slopes: Vector, curvature: Vector, label: int, price: float, to
             total += out[c]
             size += abs(out[c])
             rate += 1.0 / curvature[c] if free else 0.0
-        balanced = abs(total) <= _ROUNDING * size
+        balanced = abs(total) <= 1e-15 * size  # rounding
         if balanced:
             break
         if total > 0.0:
@@ -109,7 +101,8 @@ def _balance(out: Vector, curvature: Vector, label: int, price: float, top: floa
 @njit(inline="always")
 def _violation(beta: Vector, residual: AnyArray, i: int, label: int, price: float, top: float) -> float:
     rise, fall = -np.inf, np.inf
-    near = _NEAR * price
+    # A coefficient this near to its bound is at its bound, up to rounding.
+    near = 1e-12 * price
     for c in range(beta.shape[0]):
         if c == label:
             can_rise, can_fall = beta[c] < top - near, beta[c] > near
@@ -167,7 +160,8 @@ def _maximise_samples(
         for c in range(k):
             curvature[c] = K[c % K.shape[0], i, i] + shift
             largest = curvature[c] if curvature[c] > largest else largest
-        least = max(_FLOOR * largest, 1e-300) if largest > 0.0 else _FLOOR
+        # The diagonal of a class whose kernels have no weight is raised to a share of the sample's largest.
+        least = max(1e-8 * largest, 1e-300) if largest > 0.0 else 1e-8
         for c in range(k):
             curvature[c] = curvature[c] if curvature[c] > least else least
             slopes[c] = residual[c, i] + curvature[c] * beta[i, c]
@@ -194,29 +188,28 @@ def maximise_in_rounds(
     own_upper: Vector,
     beta: AnyArray,
     residual: AnyArray,
-    visited: float,
-    repeats: int,
-    least: int,
+    most: int,
     enough: float,
 ) -> int:
     """Visit the samples with much to gain until it is little, the others not at all, then look at all again.
 
-    A round's samples violate optimality by more than the share `visited` of the largest violation; they are visited at
-    most `repeats` times. Rounds go on until `least` steps are taken, some have one and certifying costs more than that,
-    or until no violation is above `enough`. Returns the number of steps, zero if no sample has anything to gain.
+    A round's samples violate optimality by more than half of the largest violation; they are visited at most five
+    times. Rounds go on until `most` steps are taken, or until no violation is above `enough`. Returns the number of
+    steps, zero if no sample has anything to gain.
     """
     room = np.empty((3, beta.shape[1]))
     taken = 0
-    while taken < least:
+    while taken < most:
         v = violations(beta, residual, labels, sample_C, own_upper)
         if v.max() <= enough:
             break
-        threshold = visited * v.max()
+        threshold = 0.5 * v.max()
         order = np.flatnonzero(v > threshold)
         order = order[np.argsort(-v[order], kind="stable")]
         before = taken
-        for _ in range(repeats):
-            steps = _maximise_samples(K, shift, labels, sample_C, own_upper, beta, residual, order, threshold, *room)
+        for _ in range(5):
+            visited = order[: most - taken]
+            steps = _maximise_samples(K, shift, labels, sample_C, own_upper, beta, residual, visited, threshold, *room)
             taken += steps
             if steps == 0:
                 break

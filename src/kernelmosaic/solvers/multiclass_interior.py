@@ -6,7 +6,6 @@ a step solves one system per class, and one more for the multipliers of the samp
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -14,37 +13,20 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dgetrf, dgetrs
 
 from kernelmosaic._typing import AnyArray
+from kernelmosaic.gram.gram import Gram
 from kernelmosaic.solvers import lapack
 from kernelmosaic.solvers.interior_point import SHORT, centring, longest_step
-from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram, MulticlassSolution, certify_multiclass
-from kernelmosaic.solvers.program import Vector
-
-#: Most steps.
-_MOST = 80
-#: Relative to the mean diagonal and the margins: what is added to the diagonals, so that a step along which neither the
-#: kernel nor the barrier bends the value is short; and less, which rounding bears less often, if these are too short.
-_JITTERS = 1e-10, 1e-13
-#: How often what rounding leaves of a step's equations is solved for again.
-_REFINED = 2
-#: Once the gap left to the barrier is this multiple of the one asked for, steps are certified, ...
-_CLOSE = 3.0
-#: ... until it is this share of it: coefficients that are not at their bounds then do, too.
-_BEYOND = 1e-5
-#: Certified steps that may pass without halving the gap before rounding counts as the reason.
-_STALLED = 6
+from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram
+from kernelmosaic.solvers.program import Solution, Vector, certify
 
 
-def solve_interior(
-    K: AnyArray, products: Callable[[Matrix], Matrix], program: MulticlassProgram, tol: float
-) -> MulticlassSolution:
+def solve_interior(gram: Gram, program: MulticlassProgram, tol: float) -> Solution:
     """Solve a multi-class dual to a relative gap of `tol`, if rounding allows, by primal-dual interior points.
 
     Parameters
     ----------
-    K : ndarray of shape (n, n), (1, n, n) or (classes, n, n)
-        The classes' kernels.
-    products : callable
-        From β to K_c β_c, for the certificate.
+    gram : Gram
+        The classes' kernels; its matrix has the shape (1, n, n) or (classes, n, n).
     program : MulticlassProgram
         The rest of the problem.
     tol : float
@@ -52,44 +34,47 @@ def solve_interior(
 
     Returns
     -------
-    MulticlassSolution
+    Solution
         The best that was seen; `n_iter` counts the steps.
     """
-    K = K if K.ndim == 3 else K[np.newaxis]
+    K: AnyArray = gram.matrix
     counted = np.flatnonzero(program.sample_C > 0)
     # Constants keep the coefficients of a class without samples at zero.
     present = program.class_C > 0 if program.constants else np.ones(program.n_classes, dtype=bool)
     classes = np.flatnonzero(present)
 
-    def certified(x: Matrix, b: Vector, n_iter: int) -> MulticlassSolution:
+    def certified(x: Matrix, b: Vector, n_iter: int) -> Solution:
         beta, full = np.zeros(program.margins.shape), np.zeros(program.n_classes)
         beta[np.ix_(counted, classes)] = x
         beta, full[classes] = program.feasible(beta), b
         if program.constants:
             beta = program.balanced(beta)
-        values = products(beta)
-        if program.constants:
-            full = program.best_constants(values, full)
-        return certify_multiclass(program, beta, values, n_iter, full)
+        values = np.asarray(gram.products(beta, exact=True))
+        return certify(program, beta, values, n_iter, intercept=program.best_intercept(values, full))
 
     best = most = certified(np.zeros((len(counted), len(classes))), np.zeros(len(classes)), 0)
     if len(counted) == 0 or len(classes) < 2:
         return best
-    part = program.part(counted)
+    part = program.take(counted)
     labels = np.searchsorted(classes, part.labels)
     each = classes if len(K) > 1 else np.zeros(1, dtype=np.intp)
     kernels = K[np.ix_(each, counted, counted)].astype(np.float64)
     n_iter = 0
-    for jitter in _JITTERS:
+    # Relative to the mean diagonal and the margins: what is added to the diagonals, so that a step along which neither
+    # the kernel nor the barrier bends the value is short; and less, which rounding bears less often, if these are too
+    # short.
+    for jitter in (1e-10, 1e-13):
         state, left = _State(kernels, part.target[:, classes], labels, part, jitter), np.inf
         halved, since = np.inf, 0
-        while n_iter < _MOST and best.gap > tol and left > _BEYOND * tol and since < _STALLED:
+        # Far below the gap asked for, coefficients that are not at their bounds are worth as much; six certified steps
+        # that do not halve the gap show rounding.
+        while n_iter < 80 and best.gap > tol and left > 1e-5 * tol and since < 6:
             with np.errstate(all="ignore"):
                 moved = state.step()
             if not moved:
                 break
             n_iter, left = n_iter + 1, state.gap()
-            if left > _CLOSE * tol:
+            if left > 3.0 * tol:  # too far off to be certified
                 continue
             # Coefficients that are exactly at their bounds are what makes a machine sparse.
             best = min(best, certified(state.scale * state.snapped(), state.b, n_iter), key=_gap)
@@ -102,7 +87,7 @@ def solve_interior(
     return replace(best if best.gap <= tol else min(best, most, key=_gap), n_iter=n_iter)
 
 
-def _gap(solution: MulticlassSolution) -> float:
+def _gap(solution: Solution) -> float:
     return solution.gap
 
 
@@ -182,7 +167,7 @@ class _State:
             answer = _times(inverses, multipliers[:n, np.newaxis] + b)
             return alone - answer, multipliers[:n], b
 
-        def direction(right: Matrix, refined: int = _REFINED) -> tuple[Matrix, Vector, Vector]:
+        def direction(right: Matrix, refined: int = 2) -> tuple[Matrix, Vector, Vector]:
             sums, totals = -self.x.sum(axis=1), -self.x.sum(axis=0)
             dx, dnu, db = solved(right, sums, totals)
             for _ in range(refined):

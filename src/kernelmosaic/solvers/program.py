@@ -20,16 +20,7 @@ Vector = NDArray[np.float64]
 FLAT = 1e-12
 
 #: Relative to the sizes summed: a sum of coefficients this near to the total meets it up to rounding.
-_ROUNDING = 1e-12
-#: With more samples than this the best intercept is first looked for among those of about so many, ...
-_MANY, _SAMPLED = 4000, 1000
-#: ... this far to both sides of where these few would have it; or by so many Newton steps from there, if every sample
-#: has a ridge and the sum is steep there.
-_NEARBY, _STEPS = 8, 40
-#: What one addition rounds by, relative to its result.
-SUM_ROUNDING = float(np.finfo(np.float64).eps)
-#: What has one number a sample.
-_VECTORS = ("target", "lower", "upper", "ridge")
+MET = 1e-12
 
 
 @dataclass(frozen=True)
@@ -75,7 +66,8 @@ class Program:
         """Return the program with its vectors where a backend keeps them."""
         if backend is NUMPY:
             return self
-        return replace(self, **{name: backend.asarray(getattr(self, name)) for name in _VECTORS})
+        vectors = ("target", "lower", "upper", "ridge")
+        return replace(self, **{name: backend.asarray(getattr(self, name)) for name in vectors})
 
     def linear_term(self, beta: ArrayOrTensor) -> ArrayOrTensor:
         """Everything in the objective that does not read the kernel: ⟨t, β⟩ − ε‖β‖₁ − ½Σρβ²."""
@@ -159,7 +151,7 @@ class Program:
         constant = self.target - intercept
         residual = constant - values
         # A difference is rounded relative to itself.
-        reach = error + SUM_ROUNDING * (np.abs(constant) + np.abs(residual))
+        reach = error + sum_rounding(1) * (np.abs(constant) + np.abs(residual))
         return np.maximum(self._each_loss(residual + reach), self._each_loss(residual - reach))
 
     def _each_loss(self, residual: Vector) -> Vector:
@@ -197,7 +189,8 @@ class Program:
 
     def _best_intercepts(self, z: Any) -> tuple[float, float]:
         """Return the first and the last best intercept for z = t − Kβ: where Σu, which falls with it, is the total."""
-        if len(z) <= _MANY and backend_of(z) is NUMPY:
+        # With more samples it is first looked for among about a thousand of them.
+        if len(z) <= 4000 and backend_of(z) is NUMPY:
             return self._exact_intercepts(z)
         knots, guess = self._sampled_knots(z)
         root = self._nearest_intercept(z, guess) if self.has_ridge_everywhere else None
@@ -230,7 +223,7 @@ class Program:
     def _sampled_knots(self, z: Any) -> tuple[Vector, float]:
         """Return the knots of evenly spaced samples, in order, and the best intercept of these."""
         backend = backend_of(z)
-        some = backend.index(np.arange(0, len(z), max(len(z) // _SAMPLED, 1)))
+        some = backend.index(np.arange(0, len(z), max(len(z) // 1000, 1)))
         few, own = self.subsampled(some), backend.to_numpy(z[some])
         knots = np.sort(np.concatenate([own - self.epsilon, own + self.epsilon]))
         return knots, few.best_intercept(few.target - own)
@@ -241,7 +234,7 @@ class Program:
         The sum is piecewise linear: once no bend lies between, one step is exact.
         """
         low, high = -np.inf, np.inf
-        for _ in range(_STEPS):
+        for _ in range(40):
             u = self.conjugate_argmax(z - intercept)
             excess, slope = self._sum_excess(u), self._sum_slope(u)
             if not slope:
@@ -262,8 +255,9 @@ class Program:
         What the others add to the sum is taken off its total; their size, too, is returned, since it rounds the sum.
         """
         backend = backend_of(z)
-        guess = int(np.searchsorted(knots, near))
-        low, high, step = guess - _NEARBY, guess + _NEARBY, _NEARBY
+        # First this many knots to both sides of where the sampled ones have it.
+        guess, step = int(np.searchsorted(knots, near)), 8
+        low, high = guess - step, guess + step
         while low >= 0 and self._sum_excess(self.conjugate_argmax(z - knots[min(low, len(knots) - 1)])) <= 0:
             low, step = low - step, 2 * step
         while high < len(knots) and self._sum_excess(self.conjugate_argmax(z - knots[max(high, 0)])) >= 0:
@@ -295,7 +289,7 @@ class Program:
         """
         excess = float(u.sum() - (self.total or 0.0))
         size = float(abs(u).sum()) + apart
-        return 0.0 if np.isfinite(size) and abs(excess) <= _ROUNDING * size else excess
+        return 0.0 if np.isfinite(size) and abs(excess) <= MET * size else excess
 
     def _sum_slope(self, u: Any) -> float:
         """Return how fast the sum of the conjugate's u falls as the intercept grows."""
@@ -338,7 +332,7 @@ class Program:
         if self.total is None:
             return
         low, high = self.lower.sum(), self.upper.sum()
-        slack = 0.5 * _ROUNDING * abs(self.total)
+        slack = 0.5 * MET * abs(self.total)
         if not low - slack <= self.total <= high + slack:
             raise ValueError(
                 f"No β is feasible: the bounds let the sum range from {low:g} to {high:g}, the total is {self.total:g}."
@@ -351,12 +345,12 @@ class Solution:
 
     Attributes
     ----------
-    beta : ndarray of shape (n,)
+    beta : ndarray of shape (n,) or (n, outputs)
         Signed dual coefficients.
-    intercept : float
-        The constant of the decision function.
-    values : ndarray of shape (n,)
-        Kβ on the training set.
+    intercept : float or ndarray of shape (outputs,)
+        The constant of the decision function, or of each output.
+    values : ndarray like `beta`
+        Kβ on the training set; with a kernel per class K_c β_c.
     objective : float
         The dual value: a lower bound on the optimum of the primal.
     gap : float
@@ -365,9 +359,9 @@ class Solution:
         Elementary steps taken by the solver.
     """
 
-    beta: Vector
-    intercept: float
-    values: Vector
+    beta: NDArray[np.float64]
+    intercept: Any
+    values: NDArray[np.float64]
     objective: float
     gap: float
     n_iter: int
@@ -378,15 +372,27 @@ def sum_rounding(n_terms: int) -> float:
     return float(np.finfo(np.float64).eps * np.sqrt(n_terms))
 
 
-def certify(program: Program, beta: ArrayOrTensor, values: ArrayOrTensor, n_iter: int, noise: float = 0.0) -> Solution:
-    """Return the solution with its intercept and certified relative duality gap, from β and Kβ where the program is."""
-    quadratic = 0.5 * float(beta @ values)
-    dual = program.linear_value(beta) - quadratic
-    intercept = program.best_intercept(values)
+def certify(
+    program: Any, beta: ArrayOrTensor, values: ArrayOrTensor, n_iter: int, noise: float = 0.0, intercept: Any = None
+) -> Solution:
+    """Return the solution with its certified relative duality gap, from β and Kβ where the program is.
+
+    The program is a `Program` or a `MulticlassProgram`; the intercept is the best one unless it is given.
+    """
+    quadratic = 0.5 * float((beta * values).sum())
+    dual = require_finite(program.linear_value(beta) - quadratic)
+    intercept = program.best_intercept(values) if intercept is None else intercept
     primal = program.primal_value(quadratic, values, intercept)
-    require_finite(dual)
     fetch = backend_of(beta).to_numpy
     return Solution(fetch(beta), intercept, fetch(values), dual, relative_gap(primal, dual, noise), n_iter)
+
+
+def assess(gram: Any, program: Any, beta: NDArray[np.float64], n_iter: int = 0) -> Solution:
+    """Return a feasible β as a solution for a kernel, with Kβ as exact as the kernel knows it."""
+    noise = 0.0
+    if beta.ndim == 1 and not program.target.any():
+        noise = program.value_noise(beta, gram.diagonal(), gram.dtype)
+    return certify(program, beta, np.asarray(gram.products(beta, exact=True)), n_iter, noise)
 
 
 def require_finite(value: float) -> float:
