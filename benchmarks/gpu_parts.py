@@ -58,7 +58,7 @@ class Meter:
 
         rounds, block = working_set.SingleOutput, working_set.GramForm
 
-        def moved_rows(self_: Any, rows: Any, beta: Any) -> float:
+        def moved_rows(self_: Any, rows: Any, *_: Any) -> float:
             return len(rows) * self_.gram.n_samples * self_.gram.dtype.itemsize
 
         def gathered(self_: Any, rows: Any) -> float:
@@ -71,7 +71,7 @@ class Meter:
             return self_.A.n_samples**2 * self_.A.dtype.itemsize
 
         wraps = [
-            (rounds, "place", "update slopes", moved_rows),
+            (rounds, "_place", "update slopes", moved_rows),
             (DenseGram, "block", "gather blocks", gathered),
             (stack, "combine", "combine", whole),
             (stack, "combine_gated", "combine gated", whole),

@@ -499,7 +499,7 @@ MUTATIONS = (
         "line-search-sign",
         "line search takes the steps that it should refuse",
         "solvers/line_search.py",
-        "if rise <= _ARMIJO * size * slope:",
+        "if rise <= 1e-4 * size * slope:",
         "if rise >= _ARMIJO * size * slope:",
         "learning/test_newton.py",
         "contracts/test_learners.py",

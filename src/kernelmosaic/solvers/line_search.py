@@ -7,11 +7,6 @@ from typing import Any
 
 import numpy as np
 
-#: Sufficient decrease: the share of what the slope promises.
-_ARMIJO = 1e-4
-#: Most doublings of a step that keeps paying.
-_DOUBLINGS = 6
-
 
 def line_search(
     evaluate: Callable[[float], Any],
@@ -52,8 +47,8 @@ def line_search(
     for attempt in range(attempts if slope < 0 else 0):
         there = evaluate(size)
         rise = value(there) - value(here)
-        if rise <= _ARMIJO * size * slope:
-            for _ in range(_DOUBLINGS if grow and attempt == 0 else 0):
+        if rise <= 1e-4 * size * slope:  # Armijo's rule: a share of what the slope promises
+            for _ in range(6 if grow and attempt == 0 else 0):
                 beyond = evaluate(2.0 * size)
                 if not value(beyond) < value(there):
                     break

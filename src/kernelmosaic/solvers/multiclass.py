@@ -135,7 +135,7 @@ class ClassMatrices(ClassGram):
         return np.hstack(each).astype(np.float64, copy=False)
 
     def block(self, rows: NDArray[np.intp]) -> AnyArray:
-        return self.matrix[:, rows[:, np.newaxis], rows]
+        return np.asarray(self.matrix[:, rows[:, np.newaxis], rows])
 
     def diagonal(self) -> Matrix:
         return np.diagonal(self.matrix, axis1=1, axis2=2).T.astype(np.float64)

@@ -14,8 +14,8 @@ from scipy.linalg.lapack import dgetrf, dgetrs
 
 from kernelmosaic._typing import AnyArray
 from kernelmosaic.gram.gram import Gram
-from kernelmosaic.solvers import lapack
 from kernelmosaic.solvers.interior_point import SHORT, centring, longest_step
+from kernelmosaic.solvers.multiclass_newton import factorise, invert
 from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram
 from kernelmosaic.solvers.program import Solution, Vector, certify
 
@@ -102,9 +102,9 @@ class _State:
         program: MulticlassProgram,
         jitter: float,
     ) -> None:
-        from kernelmosaic.solvers import _numba_triangles
+        from kernelmosaic.solvers import _numba_multiclass
 
-        self.loops = _numba_triangles
+        self.loops = _numba_multiclass
         n, k = target.shape
         rows = np.arange(n)
         self.scale = float(program.sample_C.mean())
@@ -141,8 +141,8 @@ class _State:
         A[:, np.arange(n), np.arange(n)] += D.T
         try:
             for one in A:
-                lapack.factorise(one)
-                lapack.invert(one)
+                factorise(one)
+                invert(one)
                 self.loops.mirror_lower(one)
         except np.linalg.LinAlgError:
             return False

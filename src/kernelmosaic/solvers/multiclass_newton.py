@@ -5,8 +5,10 @@ Both eliminate the free coefficients of every class from one system; see `SchurS
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from threading import Lock
 from typing import Any
 
@@ -17,7 +19,6 @@ from scipy.linalg import cho_solve, get_blas_funcs
 from kernelmosaic._typing import AnyArray, ArrayOrTensor
 from kernelmosaic.backend import NUMPY, one_blas_thread, run_threads
 from kernelmosaic.gram.class_grams import FeatureBlock
-from kernelmosaic.solvers import lapack
 from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram
 
 
@@ -163,7 +164,7 @@ class FreeBlocks:
 
     def take(self, c: int, at: NDArray[np.intp], dtype: np.dtype[Any]) -> AnyArray:
         """Return the block of a class at these samples in an array of its own, at least the lower half of it."""
-        from kernelmosaic.solvers._numba_triangles import take_lower
+        from kernelmosaic.solvers._numba_multiclass import take_lower
 
         inside = at if self.samples is None else np.searchsorted(self.samples, at)
         if isinstance(self.K, FeatureBlock):
@@ -189,9 +190,9 @@ class SchurSystem:
     """
 
     def __init__(self, n_shared: int, side: int, dtype: np.dtype[Any], scale: float, damping: float = 0.0) -> None:
-        from kernelmosaic.solvers import _numba_triangles
+        from kernelmosaic.solvers import _numba_multiclass
 
-        self.loops = _numba_triangles
+        self.loops = _numba_multiclass
         self.dtype = dtype
         self.scale, self.damping = scale, damping
         self.lock = Lock()
@@ -207,7 +208,7 @@ class SchurSystem:
         answer = self._solve(A, V.astype(self.dtype), self.scale)
         self.H[columns, columns] = V.T @ answer
         self.answers[at, columns] = answer
-        lapack.invert(A)
+        invert(A)
         with self.lock:
             self.loops.add_lower(A, at, self.inverses)
             if self.damping:
@@ -233,9 +234,47 @@ class SchurSystem:
         # Enough to factorise a block that is positive semi-definite only up to rounding, or a class without weights.
         noise = (1e-9 if self.dtype == np.float64 else 1e-5) * max(float(diagonal.mean()), least) + 1e-12
         np.fill_diagonal(A, diagonal + noise)
-        lapack.factorise(A)
+        factorise(A)
         # Transposed, the lower half is the upper one in the order that cho_solve need not copy.
         return np.asarray(cho_solve((A.T, False), right, check_finite=False))
+
+
+# Factors with the interpreter's lock released, unlike scipy.linalg's --------------------------------------------------
+
+
+def factorise(A: AnyArray) -> None:
+    """Overwrite the lower half of A, in C order, by its Cholesky factor."""
+    _call("potrf", A)
+
+
+def invert(A: AnyArray) -> None:
+    """Overwrite the lower half of a factorised A by that of the inverse."""
+    _call("potri", A)
+
+
+def _call(name: str, A: AnyArray) -> None:
+    if not A.flags.c_contiguous or A.ndim != 2 or A.shape[0] != A.shape[1]:
+        raise ValueError(f"A of shape {A.shape} must be square and in C order.")
+    size, failed = ctypes.c_int(len(A)), ctypes.c_int(0)
+    # The lower half in C order is the upper half in the order LAPACK reads.
+    routine = _routine({"f": "s", "d": "d"}[A.dtype.char] + name)
+    routine(b"U", ctypes.byref(size), A.ctypes.data, ctypes.byref(size), ctypes.byref(failed))
+    if failed.value:
+        raise np.linalg.LinAlgError("a kernel matrix is not positive semi-definite, even up to rounding.")
+
+
+@lru_cache(maxsize=4)
+def _routine(name: str) -> Callable[..., None]:
+    """Return the routine that scipy was built with; calls through ctypes release the interpreter's lock."""
+    from scipy.linalg import cython_lapack
+
+    capsule = cython_lapack.__pyx_capi__[name]
+    api = ctypes.pythonapi
+    get_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", api))
+    get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", api))
+    integer = ctypes.POINTER(ctypes.c_int)
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_char_p, integer, ctypes.c_void_p, integer, integer)
+    return kind(get_pointer(capsule, get_name(capsule)))
 
 
 # Steps ----------------------------------------------------------------------------------------------------------------
