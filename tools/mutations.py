@@ -500,7 +500,7 @@ MUTATIONS = (
         "line search takes the steps that it should refuse",
         "solvers/line_search.py",
         "if rise <= 1e-4 * size * slope:",
-        "if rise >= _ARMIJO * size * slope:",
+        "if rise >= 1e-4 * size * slope:",
         "learning/test_newton.py",
         "contracts/test_learners.py",
     ),

@@ -173,43 +173,6 @@ def _maximise_with_constants(
     return replace(best, n_iter=steps)
 
 
-class BlockAscent:
-    """Coefficients and slopes of some samples, both changed in place.
-
-    Parameters
-    ----------
-    K : ndarray of shape (n, n), (1, n, n) or (classes, n, n)
-        Their kernels, in C order.
-    program : MulticlassProgram
-        The rest of their problem; its target is not read.
-    beta : ndarray of shape (n, classes)
-        Feasible coefficients.
-    residual : ndarray of shape (classes, n)
-        The slopes T − K_c β_c, whatever else has gone into T.
-    shift : float, default=0.0
-        Added to every entry of the kernels.
-    """
-
-    def __init__(
-        self, K: AnyArray, program: MulticlassProgram, beta: Matrix, residual: Matrix, shift: float = 0.0
-    ) -> None:
-        from kernelmosaic.solvers import _numba_multiclass
-
-        self.loops = _numba_multiclass
-        self.K = K if K.ndim == 3 else K[np.newaxis]
-        self.program, self.beta, self.residual, self.shift = program, beta, residual, float(shift)
-        self.bounds = program.labels.astype(np.int64), program.sample_C, program.own_upper
-
-    def run_smo(self, most: int, enough: float) -> int:
-        """Take so many steps, if no violation is above `enough` sooner, and return how many."""
-        state = self.K, self.shift, *self.bounds, self.beta, self.residual
-        return int(self.loops.maximise_in_rounds(*state, most, enough))
-
-    def newton_step(self, newton: DampedNewton) -> float:
-        """Take a Newton step on the free coefficients, and return what it gains."""
-        return newton.step(self.K, self.program, self.beta, self.residual, self.shift)
-
-
 class MultiOutput(WorkingSet[RoundState]):
     """Rounds of the program with one output per class; β and the slopes T − K_c β_c are kept in this process.
 
@@ -310,30 +273,30 @@ class MultiOutput(WorkingSet[RoundState]):
         return steps
 
     def _move(self, which: Any, enough: float, n_newton: int) -> int:
-        """Maximise over these samples, bring all slopes up to date, and return the steps taken."""
+        """Maximise over these samples until no violation is above `enough`, with so many Newton steps at most.
+
+        All slopes are brought up to date. Returns the steps taken.
+        """
+        K, program = self._block(which), self.program.take(which)
         beta, slopes = self.beta[which], np.ascontiguousarray(self.residual[:, which])
-        samples = BlockAscent(self._block(which), self.program.take(which), beta, slopes, self.shift)
-        steps = self._maximise(samples, enough, n_newton)
+        bounds = self.labels[which], program.sample_C, program.own_upper
+        taken = 0
+        for newton in range(n_newton + 1):
+            if newton and self.newton.step(K, program, beta, slopes, self.shift) <= 0.0:
+                break
+            left = self.limit - self.n_iter - taken
+            most = min(self.rounds.steps * len(beta), left)
+            steps = self.loops.maximise_in_rounds(K, float(self.shift), *bounds, beta, slopes, most, enough)
+            taken += steps
+            if steps < most or steps == left:
+                break
         if not self.whole:  # else both were changed in place
             change = np.zeros_like(self.beta)
             change[which] = beta - self.beta[which]
             self.beta[which] = beta
             self.residual -= (self.gram.products(change) + self.shift * change.sum(axis=0)).T
-        self.n_iter += steps
+        self.n_iter += taken
         self.n_rounds += 1
-        return steps
-
-    def _maximise(self, samples: BlockAscent, enough: float, n_newton: int) -> int:
-        """Take steps until no violation is above `enough`, with so many Newton steps at most; return how many."""
-        taken = 0
-        for newton in range(n_newton + 1):
-            most = min(self.rounds.steps * len(samples.beta), self.limit - self.n_iter - taken)
-            if newton and samples.newton_step(self.newton) <= 0.0:
-                break
-            last = samples.run_smo(most, enough)
-            taken += last
-            if last < most or taken >= self.limit - self.n_iter:
-                break
         return taken
 
     def _block(self, which: Any) -> AnyArray:

@@ -7,6 +7,7 @@ a step solves one system per class, and one more for the multipliers of the samp
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,18 +78,14 @@ def solve_interior(gram: Gram, program: MulticlassProgram, tol: float) -> Soluti
             if left > 3.0 * tol:  # too far off to be certified
                 continue
             # Coefficients that are exactly at their bounds are what makes a machine sparse.
-            best = min(best, certified(state.scale * state.snapped(), state.b, n_iter), key=_gap)
+            best = min(best, certified(state.scale * state.snapped(), state.b, n_iter), key=attrgetter("gap"))
             inside = certified(state.scale * state.x, state.b, n_iter) if best.gap > tol else best
-            most = min(most, inside, key=_gap)
+            most = min(most, inside, key=attrgetter("gap"))
             reached = min(best.gap, most.gap)
             halved, since = (reached, 0) if reached <= 0.5 * halved else (halved, since + 1)
         if min(best.gap, most.gap) <= tol:
             break
-    return replace(best if best.gap <= tol else min(best, most, key=_gap), n_iter=n_iter)
-
-
-def _gap(solution: Solution) -> float:
-    return solution.gap
+    return replace(best if best.gap <= tol else min(best, most, key=attrgetter("gap")), n_iter=n_iter)
 
 
 class _State:
