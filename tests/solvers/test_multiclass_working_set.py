@@ -220,3 +220,16 @@ def test_more_free_samples_than_a_round_takes(machine):
         StoredFeatures([Z]).combine(np.ones(1)), program, tol=1e-9, max_iter=60_000, options=rounds_of(20)
     )
     assert naive_gap(Z @ Z.T, program, found.beta) <= 2e-9
+
+
+@pytest.mark.parametrize("limit", [1, 17, 400])
+def test_rounds_keep_to_a_limit_and_leave_a_stored_matrix_as_it_is(limit):
+    features, y = make_problem()
+    program, matrix = CrammerSinger(y, 10.0, K).program, combined(features, SHARED)
+    # Numbers that a copied block would set to zero.
+    matrix[0, 1] = matrix[1, 0] = 1e-310
+    before = matrix.copy()
+    for gram in (matrix, StoredFeatures(features).combine(SHARED)):
+        found = solve_multiclass(gram, program, tol=1e-12, max_iter=limit, options=rounds_of(40))
+        assert 0 < found.n_iter <= limit
+    np.testing.assert_array_equal(matrix, before)

@@ -45,6 +45,8 @@ class Machine:
         Whether these are the labels ±1 of two classes, and every coefficient has its label's sign.
     has_one_slack : bool
         Whether the loss is linear or quadratic in the slack, not one after the other.
+    is_linear_system : bool
+        Whether β solves a linear system in the centred kernel, as that of a `Discriminant` does.
     """
 
     program: Any
@@ -56,6 +58,7 @@ class Machine:
     has_targets: bool = True
     has_labels: bool = False
     has_one_slack: bool = True
+    is_linear_system: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -110,7 +113,7 @@ def check_count(name: str, value: Any) -> int:
 
 
 def slack_terms(C: float, slack: int, n_samples: int, sample_weight: Vector | None) -> tuple[Vector, Vector, float]:
-    """Return the coefficients' reach, the ridge and the scale of the objective for a 1-norm or 2-norm slack.
+    """Return the bound of the coefficients, the ridge and the scale of the objective for a 1-norm or 2-norm slack.
 
     A 1-norm slack bounds the coefficients by the sample_C Cᵢ; a 2-norm slack leaves them unbounded and adds 1/Cᵢ to the
     kernel's diagonal, and the papers write its problem without the factor ½.
@@ -148,9 +151,9 @@ class SVC(Machine):
 
     def __init__(self, y: AnyArray, C: float = 1.0, slack: int = 1, sample_weight: Array | None = None) -> None:
         check_positive("C", C)
-        reach, ridge, self.objective_scale = slack_terms(C, slack, len(y), sample_weight)
+        bound, ridge, self.objective_scale = slack_terms(C, slack, len(y), sample_weight)
         target = np.asarray(y, dtype=np.float64)
-        lower, upper = np.where(target > 0, 0.0, -reach), np.where(target > 0, reach, 0.0)
+        lower, upper = np.where(target > 0, 0.0, -bound), np.where(target > 0, bound, 0.0)
         self.program = Program(target, lower, upper, ridge)
 
 
@@ -183,8 +186,8 @@ class SVR(Machine):
     ) -> None:
         check_positive("C", C)
         check_positive("epsilon", epsilon, zero=True)
-        reach, ridge, self.objective_scale = slack_terms(C, slack, len(y), sample_weight)
-        self.program = Program(np.asarray(y, dtype=np.float64), -reach, reach, ridge, epsilon=float(epsilon))
+        bound, ridge, self.objective_scale = slack_terms(C, slack, len(y), sample_weight)
+        self.program = Program(np.asarray(y, dtype=np.float64), -bound, bound, ridge, epsilon=float(epsilon))
 
 
 class Survival(Machine):
@@ -225,9 +228,9 @@ class Survival(Machine):
     ) -> None:
         check_positive("C", C)
         check_positive("epsilon", epsilon, zero=True)
-        reach, ridge, self.objective_scale = slack_terms(C, slack, len(y), sample_weight)
-        target, lower = np.asarray(y, dtype=np.float64), np.where(np.asarray(event, dtype=bool), -reach, 0.0)
-        self.program = Program(target, lower, reach, ridge, epsilon=float(epsilon))
+        bound, ridge, self.objective_scale = slack_terms(C, slack, len(y), sample_weight)
+        target, lower = np.asarray(y, dtype=np.float64), np.where(np.asarray(event, dtype=bool), -bound, 0.0)
+        self.program = Program(target, lower, bound, ridge, epsilon=float(epsilon))
 
 
 class Huber(Machine):
@@ -326,14 +329,14 @@ class OneClass(Machine):
     has_targets = False
 
     def __init__(self, n_samples: int, C: float = 1.0, sample_weight: Array | None = None, slack: int = 1) -> None:
-        reach, ridge, _ = slack_terms(check_positive("C", C), slack, n_samples, sample_weight)
-        if reach.sum() < 1 - 1e-9:
+        bound, ridge, _ = slack_terms(check_positive("C", C), slack, n_samples, sample_weight)
+        if bound.sum() < 1 - 1e-9:
             raise ValueError(
-                f"C={C:g}: the bounds C · sample_weight sum to {reach.sum():g}; raise C until they reach 1."
+                f"C={C:g}: the bounds C · sample_weight sum to {bound.sum():g}; raise C until they reach 1."
                 " C = 1 / n_samples will do."
             )
         zero = np.zeros(n_samples)
-        self.program = Program(zero, zero, reach, ridge, total=1.0)
+        self.program = Program(zero, zero, bound, ridge, total=1.0)
 
 
 class PosteriorSVC(Machine):
@@ -356,8 +359,8 @@ class PosteriorSVC(Machine):
         # A soft label below this is none: its bound C/|ŷ| would leave the range of the arithmetic.
         target = np.where(np.abs(soft) > 1e-8, soft, 0.0)
         sample_C = C * (np.ones(len(target)) if sample_weight is None else sample_weight)
-        reach = np.divide(sample_C, np.abs(target), out=np.zeros(len(target)), where=target != 0)
-        lower, upper = np.where(target > 0, 0.0, -reach), np.where(target > 0, reach, 0.0)
+        bound = np.divide(sample_C, np.abs(target), out=np.zeros(len(target)), where=target != 0)
+        lower, upper = np.where(target > 0, 0.0, -bound), np.where(target > 0, bound, 0.0)
         self.program = Program(target, lower, upper, np.zeros(len(target)))
         self.has_labels = bool(np.all(np.abs(target) == 1))
 

@@ -27,8 +27,8 @@ def _rate(floored: float, slope: float, shift: float, low: float, high: float) -
 
 
 @njit(inline="always")
-def solve_sample(slopes: Vector, curvature: Vector, label: int, price: float, top: float, out: Vector) -> None:
-    """Maximise Σ_c slopes_c β_c − ½ curvature_c β_c² where Σβ = 0, −price ≤ β_c ≤ 0 and 0 ≤ β_label ≤ top.
+def solve_sample(slopes: Vector, curvature: Vector, label: int, C: float, own_upper: float, out: Vector) -> None:
+    """Maximise Σ_c slopes_c β_c − ½ curvature_c β_c² where Σβ = 0, −C ≤ β_c ≤ 0 and 0 ≤ β_label ≤ own_upper.
 
     β_c is a clipped linear function of the multiplier ζ of Σβ = 0, and the sum falls in ζ: Newton's method finds the
     set of free classes, bracketed so that it cannot run astray, and on that set the multiplier is in closed form.
@@ -39,15 +39,15 @@ def solve_sample(slopes: Vector, curvature: Vector, label: int, price: float, to
         low = slopes[c] if slopes[c] < low else low
         high = slopes[c] if slopes[c] > high else high
         stiffest = curvature[c] if curvature[c] > stiffest else stiffest
-    reach = stiffest * (top if top > price else price)
-    low, high = low - reach, high + reach
+    width = stiffest * (own_upper if own_upper > C else C)
+    low, high = low - width, high + width
     shift = slopes[label]
     balanced = False
     # Each step fixes the set of free classes, so that a handful do.
     for _ in range(60):
         total, size, rate = 0.0, 0.0, 0.0
         for c in range(k):
-            floor, ceiling = (0.0, top) if c == label else (-price, 0.0)
+            floor, ceiling = (0.0, own_upper) if c == label else (-C, 0.0)
             out[c], free = _rate(curvature[c], slopes[c], shift, floor, ceiling)
             total += out[c]
             size += abs(out[c])
@@ -63,11 +63,11 @@ def solve_sample(slopes: Vector, curvature: Vector, label: int, price: float, to
         if not low < shift < high:
             shift = 0.5 * (low + high)
     if not balanced:
-        _balance(out, curvature, label, price, top)
+        _balance(out, curvature, label, C, own_upper)
 
 
 @njit(inline="always")
-def _balance(out: Vector, curvature: Vector, label: int, price: float, top: float) -> None:
+def _balance(out: Vector, curvature: Vector, label: int, C: float, own_upper: float) -> None:
     """Make the coefficients sum to zero: the rest, rounding of a nearly vanishing diagonal, goes where it fits.
 
     It goes to free classes first: one that left its bound by a rounding error would look as if it had much to gain.
@@ -88,7 +88,7 @@ def _balance(out: Vector, curvature: Vector, label: int, price: float, top: floa
                 following = other
         c = following
         last = curvature[c]
-        floor, ceiling = (0.0, top) if c == label else (-price, 0.0)
+        floor, ceiling = (0.0, own_upper) if c == label else (-C, 0.0)
         if visit < k and not floor < out[c] < ceiling:
             continue
         moved = out[c] + rest
@@ -99,15 +99,15 @@ def _balance(out: Vector, curvature: Vector, label: int, price: float, top: floa
 
 
 @njit(inline="always")
-def _violation(beta: Vector, residual: AnyArray, i: int, label: int, price: float, top: float) -> float:
+def _violation(beta: Vector, residual: AnyArray, i: int, label: int, C: float, own_upper: float) -> float:
     rise, fall = -np.inf, np.inf
     # A coefficient this near to its bound is at its bound, up to rounding.
-    near = 1e-12 * price
+    near = 1e-12 * C
     for c in range(beta.shape[0]):
         if c == label:
-            can_rise, can_fall = beta[c] < top - near, beta[c] > near
+            can_rise, can_fall = beta[c] < own_upper - near, beta[c] > near
         else:
-            can_rise, can_fall = beta[c] < -near, beta[c] > near - price
+            can_rise, can_fall = beta[c] < -near, beta[c] > near - C
         if can_rise and residual[c, i] > rise:
             rise = residual[c, i]
         if can_fall and residual[c, i] < fall:

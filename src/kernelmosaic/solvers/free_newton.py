@@ -37,14 +37,14 @@ class Form(ABC):
         """Return the inverse times the columns of `right`."""
 
     @abstractmethod
-    def multiply(self, x: Any) -> ArrayOrTensor:
+    def multiply(self, x: ArrayOrTensor) -> ArrayOrTensor:
         """Return the form times a vector."""
 
     @abstractmethod
     def keep(self, which: RowIndex) -> None:
         """Leave out the samples that a mask does not hold."""
 
-    def direction(self, slope: Any, sums: bool) -> ArrayOrTensor:
+    def direction(self, slope: ArrayOrTensor, sums: bool) -> ArrayOrTensor:
         """Return the step to the maximum over the samples, their sum kept if there is one to keep."""
         xp = backend_of(slope).xp
         x, ones = self.solve(xp.stack([slope, xp.ones_like(slope)], axis=1)).T
@@ -57,9 +57,9 @@ class Form(ABC):
 def newton_on_free(
     form: Form,
     beta: ArrayOrTensor,
-    slope: Any,
-    lower: Any,
-    upper: Any,
+    slope: ArrayOrTensor,
+    lower: ArrayOrTensor,
+    upper: ArrayOrTensor,
     sums: bool,
     budget: float,
     *,
@@ -121,7 +121,7 @@ def newton_on_free(
     return new, steps
 
 
-def _first_bound(direction: Any, beta: ArrayOrTensor, lower: Any, upper: Any) -> ArrayOrTensor:
+def _first_bound(direction: ArrayOrTensor, beta: Any, lower: Any, upper: Any) -> ArrayOrTensor:
     """Return the end of the direction, or the point where it meets the first bound."""
     xp = backend_of(beta).xp
     end, moves = xp.where(direction > 0, upper, lower), direction != 0
@@ -130,7 +130,7 @@ def _first_bound(direction: Any, beta: ArrayOrTensor, lower: Any, upper: Any) ->
     return xp.where(room <= size, end, beta + size * direction)
 
 
-def _cut_back(end: Any, beta: ArrayOrTensor, lower: Any, upper: Any, sums: bool) -> ArrayOrTensor:
+def _cut_back(end: ArrayOrTensor, beta: Any, lower: Any, upper: Any, sums: bool) -> ArrayOrTensor:
     """Return the point of the box, with the same sum if there is one to keep, nearest to the direction's end."""
     backend = backend_of(beta)
     if not sums:
@@ -142,7 +142,7 @@ def _cut_back(end: Any, beta: ArrayOrTensor, lower: Any, upper: Any, sums: bool)
     return backend.asarray(_nearest_of_same_sum(*map(backend.to_numpy, given)))
 
 
-def _nearest_of_same_sum(end: Any, beta: ArrayOrTensor, lower: Any, upper: Any) -> ArrayOrTensor:
+def _nearest_of_same_sum(end: ArrayOrTensor, beta: Any, lower: Any, upper: Any) -> ArrayOrTensor:
     """Return the point of the box nearest to `end` whose sum is that of β."""
     xp, total = backend_of(end).xp, float(beta.sum())
     # Moved down by the largest rise, no coefficient exceeds its old value, so that the sum is met in between.
@@ -265,16 +265,16 @@ class GramForm(Form):
 
     cost = 1.0
 
-    def __init__(self, A: Gram, ridge: Any, factorised: int) -> None:
+    def __init__(self, A: Gram, ridge: ArrayOrTensor, factorised: int) -> None:
         self.A, self.ridge, self.factorised = A, ridge, factorised
 
-    def multiply(self, x: Any) -> ArrayOrTensor:
+    def multiply(self, x: ArrayOrTensor) -> ArrayOrTensor:
         return self.A.products(x) + self.ridge * x
 
     def keep(self, which: RowIndex) -> None:
         self.A, self.ridge = self.A.restricted(self.A.backend.nonzero(which)), self.ridge[which]
 
-    def direction(self, slope: Any, sums: bool) -> ArrayOrTensor:
+    def direction(self, slope: ArrayOrTensor, sums: bool) -> ArrayOrTensor:
         K, self.factor = self.A.matrix, None
         if K is not None and len(K) <= self.factorised:
             self.factor = regularised_cholesky(K, self.ridge, rounding_jitter(K, self.ridge))
@@ -283,7 +283,7 @@ class GramForm(Form):
     def solve(self, right: ArrayOrTensor) -> ArrayOrTensor:
         return self.A.backend.cho_solve(self.factor, right)
 
-    def _iterate(self, slope: Any, sums: bool) -> ArrayOrTensor:
+    def _iterate(self, slope: ArrayOrTensor, sums: bool) -> ArrayOrTensor:
         """Return about the direction by conjugate gradients, to a few digits."""
         diagonal = self.A.backend.asarray(self.A.diagonal()) + self.ridge
         added = (self.ridge + rounding_share(self.A.dtype, len(diagonal)) * diagonal.mean())[:, None]

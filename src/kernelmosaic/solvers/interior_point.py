@@ -139,17 +139,17 @@ class CentralPath:
         lower = self._only_lower(aim - products[0] - predictor.x * predictor.z_lower)
         upper = self._only_upper(aim - products[1] + predictor.x * predictor.z_upper)
         chosen = self._direction(system, lower, upper)
-        reach = self._longest_step(chosen)
+        longest = self._longest_step(chosen)
         # Corrections of outlying products, unless the step is long enough; each is to make it longer by 0.3.
-        for _ in range(3 if reach < 0.95 else 0):
-            more = self._outliers(chosen, min(reach + 0.3, 1.0), max(aim, ahead))
+        for _ in range(3 if longest < 0.95 else 0):
+            more = self._outliers(chosen, min(longest + 0.3, 1.0), max(aim, ahead))
             lower, upper = lower + more[0], upper + more[1]
             other = self._direction(system, lower, upper)
             longer = self._longest_step(other)
-            if longer < reach + 0.03:
+            if longer < longest + 0.03:
                 break
-            chosen, reach = other, longer
-        return self._move(chosen, min(SHORT * reach, 1.0))
+            chosen, longest = other, longer
+        return self._move(chosen, min(SHORT * longest, 1.0))
 
     def _only_lower(self, array: ArrayOrTensor) -> ArrayOrTensor:
         """Return the array with zeros where there is no lower bound."""
@@ -174,7 +174,7 @@ class CentralPath:
         """The mean product after a step."""
         return float(sum(one.sum() for one in self._products(d, size))) / self.n_bounds
 
-    def _direction(self, system: _System, lower: Any, upper: Any) -> _Direction:
+    def _direction(self, system: _System, lower: ArrayOrTensor, upper: ArrayOrTensor) -> _Direction:
         """Solve the Newton system for the given right-hand sides of the products with the multipliers."""
         slope = self.ridge * self.x + self.sign * (self.values + self.intercept) + self.cost
         right = -(slope - self.z_lower + self.z_upper) + lower / self.room_lower - upper / self.room_upper
@@ -264,10 +264,10 @@ class _Start:
         n, total = p.n_samples, p.total or 0.0
         sample = self.gram.rows(np.unique(np.linspace(0, n - 1, min(n, 200)).astype(np.intp)))
         size = float(np.mean(np.einsum("ij,ij->i", sample, sample))) + float(p.ridge.mean()) or 1.0
-        reach = max(float(np.abs(p.target).mean()) / size, abs(total) / n, 1e-12)
+        expected = max(float(np.abs(p.target).mean()) / size, abs(total) / n, 1e-12)
         width = np.where(self.has_lower & self.has_upper, self.upper - self.lower, np.inf)
         # Where coefficients end up far from there, at a distant bound, the first step would be lost in rounding.
-        inside = np.minimum(0.5 * width, np.maximum(reach, 1e-5 * np.where(np.isfinite(width), width, 0.0)))
+        inside = np.minimum(0.5 * width, np.maximum(expected, 1e-5 * np.where(np.isfinite(width), width, 0.0)))
         base = np.where(self.has_lower, self.lower, np.where(self.has_upper, self.upper - 2 * inside, 0.0))
         fixed = np.where(np.isfinite(self.lower), self.lower, 0.0)
         return np.where(self.moves, base + np.where(self.has_lower | self.has_upper, inside, 0.0), fixed)
@@ -293,9 +293,9 @@ class _Start:
 class _Direction:
     """Changes of the variables, of their multipliers, of the intercept, and of Kβ."""
 
-    x: Any
-    z_lower: Any
-    z_upper: Any
+    x: ArrayOrTensor
+    z_lower: ArrayOrTensor
+    z_upper: ArrayOrTensor
     intercept: float
     values: ArrayOrTensor
 
@@ -303,7 +303,7 @@ class _Direction:
 class _System:
     """(I + ZᵀΘZ) dw + ZᵀΘ1 db = Zᵀr,  1ᵀΘZ dw + 1ᵀΘ1 db = 1ᵀr − missing; without an intercept the first alone."""
 
-    def __init__(self, gram: FactoredGram, theta: Any, has_intercept: bool) -> None:
+    def __init__(self, gram: FactoredGram, theta: ArrayOrTensor, has_intercept: bool) -> None:
         self.gram, self.has_intercept = gram, has_intercept
         xp, each = gram.backend.xp, np.arange(gram.n_features)
         # Rows that add next to nothing are left out.
@@ -311,7 +311,7 @@ class _System:
         M[each, each] += 1.0
         self.factor = Cholesky(M if has_intercept else M[:-1, :-1])
 
-    def solve(self, free: Any, missing: float) -> tuple[Any, float]:
+    def solve(self, free: ArrayOrTensor, missing: float) -> tuple[Any, float]:
         """Return the change of Kβ and that of the intercept."""
         right = self.gram.adjoint(free)
         if self.has_intercept:

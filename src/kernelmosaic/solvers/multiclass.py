@@ -156,8 +156,8 @@ def _maximise_with_constants(
 
     best = at = certified(program.balanced(beta), np.zeros(program.n_classes), 0)
     # Both the kernel and, where C is small, the margins can say what a sum of coefficients is worth.
-    reach = float(program.sample_C.sum()) / program.n_classes
-    rho = float(gram.diagonal().mean()) + (float(np.abs(program.margins).max()) / reach if reach > 0 else 0.0)
+    mean_C = float(program.sample_C.sum()) / program.n_classes
+    rho = float(gram.diagonal().mean()) + (float(np.abs(program.margins).max()) / mean_C if mean_C > 0 else 0.0)
     b, steps, idle = at.intercept, 0, 0
     while best.gap > tol and steps < limit and idle < 10:
         # With its constants given, the machine is solved to a share of the gap that is left.
@@ -266,7 +266,7 @@ class MultiOutput(WorkingSet[RoundState]):
         # Newton steps within a round come only if no sample is left over.
         steps = self._move(which, enough, self.n_newton if complete else 0)
         # Where more coefficients are free than fit a round, rounds undo each other: after ten, Newton steps move all
-        # free coefficients at once, while there are few enough samples with such to factorise.
+        # free coefficients at once, while there are few enough such samples to factorise.
         crowded = self.size < free.sum() <= min(self.gram.block_samples, 4000)
         if steps and crowded and (idle or self.n_rounds % 10 == 0):
             steps += self._move(np.flatnonzero(free), enough, self.n_newton)
@@ -322,7 +322,7 @@ class MultiOutput(WorkingSet[RoundState]):
         the others do, then those with less to gain.
         """
         q = self.size
-        # At most half of a round is there only because it may move, not because it has much to gain.
+        # At most half of a round is chosen because it may move, not because it has much to gain.
         room = q - min(int(free.sum()), q // 2)
         ranked = self.order[np.argsort(-violation[self.order], kind="stable")]
         movable = np.logical_or(free, violation > 0.0)

@@ -89,7 +89,7 @@ def solve_interior(gram: Gram, program: MulticlassProgram, tol: float) -> Soluti
 
 
 class _State:
-    """Coefficients in units of the mean price, their multipliers, and those of the sums."""
+    """Coefficients in units of the mean C, their multipliers, and those of the sums."""
 
     def __init__(
         self,
@@ -105,15 +105,15 @@ class _State:
         n, k = target.shape
         rows = np.arange(n)
         self.scale = float(program.sample_C.mean())
-        price = (program.sample_C / self.scale)[:, np.newaxis]
-        top = price * (k - 1) if program.pairwise else price
-        self.lower, self.upper = np.tile(-price, k), np.zeros((n, k))
-        self.lower[rows, labels], self.upper[rows, labels] = 0.0, top[:, 0]
+        C = (program.sample_C / self.scale)[:, np.newaxis]
+        own_upper = C * (k - 1) if program.pairwise else C
+        self.lower, self.upper = np.tile(-C, k), np.zeros((n, k))
+        self.lower[rows, labels], self.upper[rows, labels] = 0.0, own_upper[:, 0]
         self.K, self.target, self.constants = self.scale * K, target, program.constants
         self.jitter = jitter * float(np.diagonal(self.K, axis1=1, axis2=2).mean() + np.abs(target).max())
         # In the middle, every sample's coefficients sum to zero.
-        self.x = np.tile(-0.5 * top / (k - 1), k)
-        self.x[rows, labels] = 0.5 * top[:, 0]
+        self.x = np.tile(-0.5 * own_upper / (k - 1), k)
+        self.x[rows, labels] = 0.5 * own_upper[:, 0]
         self.nu, self.b = np.zeros(n), np.zeros(k)
         force = max(1.0, float(np.abs(self.target - _times(self.K, self.x)).max()))
         self.below, self.above = np.full((n, k), force), np.full((n, k), force)

@@ -17,7 +17,7 @@ Matrix = NDArray[np.float64]
 class MulticlassProgram:
     """max Σ_ic T_ic β_ic − ½ Σ_c β_cᵀ K_c β_c  where every sample's coefficients sum to zero over the classes.
 
-    With y the sample's class and p its price, β_iy ≥ 0, −p ≤ β_ic ≤ 0 for the other classes, and with one slack a
+    With y the sample's class and p its C, β_iy ≥ 0, −p ≤ β_ic ≤ 0 for the other classes, and with one slack a
     sample (Crammer and Singer) also β_iy ≤ p. Both machines ask f_y(xᵢ) − f_c(xᵢ) ≥ margin_ic − ξ of every other class
     c, so that T_ic = −margin_ic and T_iy = 0. Where every class has a constant b_c, the coefficients of every class
     sum to zero, too: Σ_i β_ic = 0, of which the b_c are the multipliers.
@@ -29,7 +29,7 @@ class MulticlassProgram:
     margins : ndarray of shape (n, classes)
         What the sample's own class must be ahead by; not read for the class itself.
     sample_C : ndarray of shape (n,)
-        The price of each sample's slack; zero takes it out.
+        The factor of each sample's slack; zero takes it out.
     pairwise : bool
         Whether every other class has a slack of its own, or the sample one for the worst of them.
     constants : bool
@@ -86,9 +86,9 @@ class MulticlassProgram:
         """Return the most that each sample's slacks may cost, where the outputs are `values` up to `error`."""
         rows = np.arange(self.n_samples)
         outputs = values + constants
-        reach = error + sum_rounding(1) * np.abs(outputs)
+        error = error + sum_rounding(1) * np.abs(outputs)
         behind = self._behind(outputs)
-        behind += reach + reach[rows, self.labels][:, np.newaxis]
+        behind += error + error[rows, self.labels][:, np.newaxis]
         behind += sum_rounding(1) * (np.abs(self.margins + outputs) + np.abs(behind))
         behind[rows, self.labels] = 0.0
         behind = np.maximum(behind, 0.0)
@@ -167,8 +167,8 @@ class MulticlassProgram:
                 return beta
             room = np.maximum(np.minimum(beta - lower, upper - beta), 0.0)
             step = _exchange(excess, room**2)
-            reach = np.divide(room, np.abs(step), out=np.ones_like(room), where=np.abs(step) > room)
-            beta = self.feasible(beta + float(reach.min()) * step)
+            share = np.divide(room, np.abs(step), out=np.ones_like(room), where=np.abs(step) > room)
+            beta = self.feasible(beta + float(share.min()) * step)
         return self._shrunk(beta)
 
     def _shrunk(self, beta: Matrix) -> Matrix:
@@ -179,7 +179,7 @@ class MulticlassProgram:
         if not excess.sum() > 0.0:
             return beta
         t = float(np.min(np.divide(class_C, class_C + lack, out=np.ones_like(class_C), where=class_C > 0)))
-        # The own samples of each class that lacks something take it, each by its price, from those with too much.
+        # The own samples of each class that lacks something take it, each by its C, from those with too much.
         size = t * np.divide(lack, class_C, out=np.zeros_like(class_C), where=class_C > 0)[self.labels] * self.sample_C
         out = t * beta - np.outer(size, excess / excess.sum())
         out[np.arange(self.n_samples), self.labels] += size

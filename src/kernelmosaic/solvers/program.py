@@ -77,7 +77,7 @@ class Program:
         """The same as a number."""
         return float(self.linear_term(beta))
 
-    def conjugate_argmax(self, residual: Any) -> ArrayOrTensor:
+    def conjugate_argmax(self, residual: ArrayOrTensor) -> ArrayOrTensor:
         """Return argmax over the box of uᵢrᵢ − ε|uᵢ| − ½ρᵢuᵢ², sample by sample."""
         xp = backend_of(residual).xp
         if not self.has_ridge:
@@ -93,7 +93,7 @@ class Program:
         residual = self.target - values - intercept
         return self._loss(self.conjugate_argmax(residual), residual, intercept)
 
-    def _loss(self, u: Any, residual: Any, intercept: Any) -> ArrayOrTensor:
+    def _loss(self, u: ArrayOrTensor, residual: ArrayOrTensor, intercept: Any) -> ArrayOrTensor:
         terms = u * residual - self.epsilon * abs(u) - 0.5 * self.ridge * u**2
         return terms.sum() + intercept * (self.total or 0.0)
 
@@ -107,7 +107,7 @@ class Program:
 
     # Where β may move, by the residual t − Kβ − ρβ --------------------------------------------------------------------
 
-    def slopes(self, beta: ArrayOrTensor, residual: Any) -> tuple[Any, Any]:
+    def slopes(self, beta: ArrayOrTensor, residual: ArrayOrTensor) -> tuple[Any, Any]:
         """Return the slopes of the objective as each β grows and as it shrinks; infinite where the box forbids it."""
         xp, e = backend_of(beta).xp, self.epsilon
         rising = xp.where(beta < self.upper, residual - xp.where(beta >= 0, e, -e), -np.inf)
@@ -151,8 +151,8 @@ class Program:
         constant = self.target - intercept
         residual = constant - values
         # A difference is rounded relative to itself.
-        reach = error + sum_rounding(1) * (np.abs(constant) + np.abs(residual))
-        return np.maximum(self._each_loss(residual + reach), self._each_loss(residual - reach))
+        error = error + sum_rounding(1) * (np.abs(constant) + np.abs(residual))
+        return np.maximum(self._each_loss(residual + error), self._each_loss(residual - error))
 
     def _each_loss(self, residual: Vector) -> Vector:
         u = self.conjugate_argmax(residual)
@@ -187,7 +187,7 @@ class Program:
             return 0.5 * (low + high)
         return next((end for end in (low, high) if np.isfinite(end)), 0.0)
 
-    def _best_intercepts(self, z: Any) -> tuple[float, float]:
+    def _best_intercepts(self, z: ArrayOrTensor) -> tuple[float, float]:
         """Return the first and the last best intercept for z = t − Kβ: where Σu, which falls with it, is the total."""
         # With more samples it is first looked for among about a thousand of them.
         if len(z) <= 4000 and backend_of(z) is NUMPY:
@@ -220,7 +220,7 @@ class Program:
                 return float(root), float(root)
         return float(knots[left]), float(knots[left])
 
-    def _sampled_knots(self, z: Any) -> tuple[Vector, float]:
+    def _sampled_knots(self, z: ArrayOrTensor) -> tuple[Vector, float]:
         """Return the knots of evenly spaced samples, in order, and the best intercept of these."""
         backend = backend_of(z)
         some = backend.index(np.arange(0, len(z), max(len(z) // 1000, 1)))
@@ -228,7 +228,7 @@ class Program:
         knots = np.sort(np.concatenate([own - self.epsilon, own + self.epsilon]))
         return knots, few.best_intercept(few.target - own)
 
-    def _nearest_intercept(self, z: Any, intercept: float) -> float | None:
+    def _nearest_intercept(self, z: ArrayOrTensor, intercept: float) -> float | None:
         """Return where Σu is the total, by Newton steps from nearby that keep to where it must be, or None.
 
         The sum is piecewise linear: once no bend lies between, one step is exact.
@@ -249,7 +249,7 @@ class Program:
                 return float(intercept) if np.isfinite(intercept) else None
         return None
 
-    def _undecided(self, z: Any, knots: Vector, near: float) -> tuple[Program, Vector, float]:
+    def _undecided(self, z: ArrayOrTensor, knots: Vector, near: float) -> tuple[Program, Vector, float]:
         """Return the program of the samples whose u depends on where the best intercept is, and their z, on the host.
 
         What the others add to the sum is taken off its total; their size, too, is returned, since it rounds the sum.
@@ -282,7 +282,7 @@ class Program:
             knots.append(z[bends] + side - self.ridge[bends] * bound[bends])
         return np.unique(np.concatenate(knots))
 
-    def _sum_excess(self, u: Any, apart: float = 0.0) -> float:
+    def _sum_excess(self, u: ArrayOrTensor, apart: float = 0.0) -> float:
         """Return by how much the conjugate's u sum to more than the total, 0 if only rounding tells them apart.
 
         `apart` is the size of what was already taken off the total.
@@ -291,7 +291,7 @@ class Program:
         size = float(abs(u).sum()) + apart
         return 0.0 if np.isfinite(size) and abs(excess) <= MET * size else excess
 
-    def _sum_slope(self, u: Any) -> float:
+    def _sum_slope(self, u: ArrayOrTensor) -> float:
         """Return how fast the sum of the conjugate's u falls as the intercept grows."""
         moving = (self.ridge > 0) & (u != 0) & (u > self.lower) & (u < self.upper)
         return float((1.0 / self.ridge[moving]).sum())

@@ -63,7 +63,7 @@ class ProximalNewton:
         self.sigma = 0.0 if program.has_ridge_everywhere else self._first_sigma(program)
         self.program = program.placed(self.backend)
         start = self.backend.asarray(beta)
-        self.w: Any = self.backend.zeros((gram.n_features,))
+        self.w: ArrayOrTensor = self.backend.zeros((gram.n_features,))
         self.values: ArrayOrTensor = self.backend.zeros((program.n_samples,))
         if beta.any():
             self.w = gram.adjoint(start)
@@ -103,7 +103,7 @@ class ProximalNewton:
                 self._soften(self.beta)
             moved = self._step()
 
-    def _soften(self, centre: Any) -> None:
+    def _soften(self, centre: ArrayOrTensor) -> None:
         """Pose the problem around a centre, and look at it from the present w and its best intercept."""
         p = self.program
         self.softened = replace(p, target=p.target + self.sigma * centre, ridge=p.ridge + self.sigma)
@@ -114,7 +114,7 @@ class ProximalNewton:
         self.intercept = self.softened.best_intercept(self.values)
         self._take(self._sweep(None, self.intercept))
 
-    def _sweep(self, direction: Any, intercept: float) -> Sweep:
+    def _sweep(self, direction: ArrayOrTensor, intercept: float) -> Sweep:
         """Make the one pass of a step: from w and the intercept if there is no direction, else from its end."""
         p = self.program
         residual = self.softened.target - self.values - intercept
@@ -127,7 +127,7 @@ class ProximalNewton:
         self.adjoint, self.matrix = seen.pull, seen.matrix
         self.value = self._value(self.w, self.values, self.intercept)
 
-    def _value(self, w: Any, values: ArrayOrTensor, intercept: float) -> float:
+    def _value(self, w: ArrayOrTensor, values: ArrayOrTensor, intercept: float) -> float:
         return 0.5 * float(w @ w) + float(self.softened.losses(values, intercept))
 
     def _missing(self) -> float:
@@ -200,7 +200,7 @@ class _Point(NamedTuple):
     """The value of the present problem at weights of the features, and what these make of the samples."""
 
     upper: float
-    w: Any
+    w: ArrayOrTensor
     values: ArrayOrTensor
 
 
@@ -211,7 +211,9 @@ class BoxRule:
     epsilon: float
     sigma: float
 
-    def __call__(self, residual: Any, lower: Any, upper: Any, ridge: Any) -> tuple[Any, Any]:
+    def __call__(
+        self, residual: ArrayOrTensor, lower: ArrayOrTensor, upper: ArrayOrTensor, ridge: ArrayOrTensor
+    ) -> tuple[Any, Any]:
         box = Program(residual, lower, upper, ridge + self.sigma, self.epsilon, None)
         beta = box.conjugate_argmax(residual)
         bends = (beta > lower) & (beta < upper)

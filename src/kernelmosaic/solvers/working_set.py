@@ -173,8 +173,8 @@ def _first_point(gram: Gram, program: Program, options: SolverOptions) -> Vector
 class Slopes(RoundState):
     """What the objective gains as each β grows or shrinks; infinite where the box forbids it."""
 
-    rising: Any
-    falling: Any
+    rising: ArrayOrTensor
+    falling: ArrayOrTensor
 
 
 class RoundPolicy(Protocol):
@@ -257,7 +257,7 @@ class SingleOutput(WorkingSet[Slopes]):
             value = self.program.primal_value(value, self.backend.to_numpy(values), b)
         return Slopes(p.violation(highest, lowest), dual, relative_gap(value, dual, self._noise()), rising, falling)
 
-    def _intercept(self, bottom: Any, top: Any, n_candidates: int = 64) -> ArrayOrTensor:
+    def _intercept(self, bottom: ArrayOrTensor, top: ArrayOrTensor, n_candidates: int = 64) -> ArrayOrTensor:
         """Return about the intercept with the smallest losses: where the conjugate's u sum to the total.
 
         Above the steepest rise all u are at most β, below the steepest fall at least: it lies between the two. On a
