@@ -17,7 +17,7 @@ from kernelmosaic.gram import DenseGram, KernelSet, make_stack
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
 from kernelmosaic.kernels.views import lay_specs, read_kernels
 from kernelmosaic.machines import SVC
-from kernelmosaic.solvers import solve_working_set, working_set
+from kernelmosaic.solvers import RoundOptions, SolverOptions, solve_working_set, working_set
 
 N_KERNELS = 10
 
@@ -58,7 +58,7 @@ class Meter:
 
         rounds, block = working_set.SingleOutput, working_set.GramForm
 
-        def moved_rows(self_: Any, rows: Any, beta: Any) -> float:
+        def moved_rows(self_: Any, rows: Any, *_: Any) -> float:
             return len(rows) * self_.gram.n_samples * self_.gram.dtype.itemsize
 
         def gathered(self_: Any, rows: Any) -> float:
@@ -71,7 +71,7 @@ class Meter:
             return self_.A.n_samples**2 * self_.A.dtype.itemsize
 
         wraps = [
-            (rounds, "place", "update slopes", moved_rows),
+            (rounds, "_place", "update slopes", moved_rows),
             (DenseGram, "block", "gather blocks", gathered),
             (stack, "combine", "combine", whole),
             (stack, "combine_gated", "combine gated", whole),
@@ -177,7 +177,9 @@ class Parts:
         with meter.attached(staged):
             combining, gram = self.timed(lambda: stack.combine(np.full(N_KERNELS, 1.0 / N_KERNELS)))
             seconds, solution = self.timed(
-                lambda: solve_working_set(gram, program, tol=tol, options=working_set.RoundOptions(size=block))
+                lambda: solve_working_set(
+                    gram, program, tol=tol, options=SolverOptions(rounds=RoundOptions(size=block))
+                )
             )
         free = np.sum((np.abs(solution.beta) > 0) & (np.abs(solution.beta) < self.C))
         row = {"seconds": seconds, "combine_s": combining, "gap": solution.gap, "steps": solution.n_iter}

@@ -42,8 +42,8 @@ from kernelmosaic.learning import Newton, Options
 from kernelmosaic.learning.class_wise import ClassNewton, ProjectedGradient, QuasiNewton
 from kernelmosaic.learning.norms import SumNorm
 from kernelmosaic.machines.multiclass import CrammerSinger
+from kernelmosaic.solvers import Solution
 from kernelmosaic.solvers.multiclass import MultiOutput
-from kernelmosaic.solvers.multiclass_program import MulticlassSolution
 
 SETS = ("waveform", "satimage", "segment", "usps")
 PRICES = [0.5, 1.0, 10.0]
@@ -247,7 +247,7 @@ def counted_rounds() -> Iterator[list[int]]:
     rounds: list[int] = []
     original = MultiOutput.solve
 
-    def solve(self: MultiOutput, tol: float, exhausted: Callable[[], bool]) -> MulticlassSolution:
+    def solve(self: MultiOutput, tol: float, exhausted: Callable[[], bool]) -> Solution:
         solution = original(self, tol, exhausted)
         rounds.append(self.n_rounds)
         return solution

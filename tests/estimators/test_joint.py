@@ -14,7 +14,7 @@ from kernelmosaic import BilinearMKLClassifier, MKLClassifier, PosteriorMKLClass
 from kernelmosaic.estimators import posterior
 from kernelmosaic.estimators.posterior import density_posteriors, neighbor_posteriors
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed
-from kernelmosaic.machines.posterior import PosteriorSVC
+from kernelmosaic.machines.base import PosteriorSVC
 from kernelmosaic.solvers import Program
 
 X, Y = load_iris(return_X_y=True)

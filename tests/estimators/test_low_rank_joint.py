@@ -13,8 +13,8 @@ from kernelmosaic import BilinearMKLClassifier, LocalizedMKLClassifier, MKLClass
 from kernelmosaic.gram import feature_maps
 from kernelmosaic.gram.feature_maps import FitOptions
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
-from kernelmosaic.solvers import multiclass
-from kernelmosaic.solvers.working_set import RoundOptions
+from kernelmosaic.machines import Machine
+from kernelmosaic.solvers import RoundOptions, SolverOptions
 
 RNG = np.random.RandomState(0)
 X = RNG.standard_normal((140, 4))
@@ -42,7 +42,8 @@ CASES = {
 @pytest.fixture
 def few_at_a_time(monkeypatch):
     """Many rounds even for the few samples here."""
-    monkeypatch.setattr(multiclass, "OPTIONS", RoundOptions(largest=30, steps=5))
+    options = SolverOptions(class_rounds=RoundOptions(largest=30, steps=5))
+    monkeypatch.setattr(Machine, "options", options)
 
 
 #: Weights reach the machine, the normalisation and the landmarks; the other settings see nothing of them.

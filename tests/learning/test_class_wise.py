@@ -11,7 +11,6 @@ from kernelmosaic.learning import FixedWeights, Newton, Options
 from kernelmosaic.learning.class_wise import ClassNewton, ClassWiseProblem, ProjectedGradient, QuasiNewton
 from kernelmosaic.learning.norms import PowerNorm, SumNorm
 from kernelmosaic.machines.multiclass import CrammerSinger, PairwiseSlack
-from kernelmosaic.solvers.multiclass import class_products
 
 pytest.importorskip("clarabel")
 from tests.reference.joint import solve_bilinear_conic, solve_joint_conic, solve_joint_mkl_conic
@@ -70,7 +69,7 @@ def test_rescaling_changes_no_output_and_balances_the_regulariser():
     at = problem.evaluate(d, None, 1e-6)
     scaled, solution = problem.rescaled(at)
     matrices = np.einsum("cr,rij->cij", scaled, Ks)
-    assert_allclose(class_products(matrices, solution.beta), at.solution.values, rtol=1e-9, atol=1e-12)
+    assert_allclose(np.einsum("cij,jc->ic", matrices, solution.beta), at.solution.values, rtol=1e-9, atol=1e-12)
     squares = np.einsum("ic,cij,jc->c", solution.beta, matrices, solution.beta)
     assert_allclose(squares, scaled.sum(axis=1), rtol=1e-9)
     losses = problem.machine.program.losses(at.solution.values)

@@ -15,8 +15,8 @@ from kernelmosaic.learning.class_wise import ClassNewton
 from kernelmosaic.learning.factory import SOLVERS
 from kernelmosaic.learning.start import CombinedKernel, Start
 from kernelmosaic.machines import SVC
+from kernelmosaic.machines.base import SharedMachines
 from kernelmosaic.machines.multiclass import CrammerSinger
-from kernelmosaic.machines.shared import SharedMachines
 from kernelmosaic.model_selection import SharedKernels
 
 RNG = np.random.RandomState(0)

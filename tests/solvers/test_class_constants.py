@@ -9,10 +9,10 @@ from kernelmosaic.gram import DenseGram, StoredStack
 from kernelmosaic.gram.class_grams import StackClasses
 from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.machines.multiclass import CrammerSinger, PairwiseSlack
-from kernelmosaic.solvers.multiclass import solve_multiclass, solve_multiclass_working_set
+from kernelmosaic.solvers import RoundOptions, SolverOptions, solve_multiclass
+from kernelmosaic.solvers.multiclass import ClassMatrices
 from kernelmosaic.solvers.multiclass_interior import solve_interior
 from kernelmosaic.solvers.multiclass_program import MulticlassProgram
-from kernelmosaic.solvers.working_set import RoundOptions
 
 pytest.importorskip("clarabel")
 from tests.reference.joint import solve_joint_conic
@@ -72,7 +72,7 @@ def test_value_is_that_of_the_printed_problem(machine, C):
         for K in kernels:
             program = machine(y, C, 4, weight, constants=True).program
             optimum = reference(K, program)
-            inside = solve_interior(K, lambda beta, K=K: K @ beta, program, 1e-6)
+            inside = solve_interior(ClassMatrices(K), program, 1e-6)
             for found in (inside, solve_multiclass(K, program, tol=1e-6)):
                 assert_certified(K, program, found, 1e-6)
                 assert found.objective == pytest.approx(optimum, rel=3e-6)
@@ -87,7 +87,7 @@ def test_interior_points_without_constants_and_with_a_kernel_per_class():
     own = np.stack([(1 + c) * base for c in range(4)])
     for machine in MACHINES:
         program = machine(y, 2.0).program
-        found = solve_interior(own, lambda beta: np.einsum("cij,jc->ic", own, beta), program, 1e-8)
+        found = solve_interior(ClassMatrices(own), program, 1e-8)
         assert found.gap <= 1e-8
         assert found.objective == pytest.approx(solve_multiclass(own, program, tol=1e-8).objective, rel=1e-7)
         program = machine(y, 2.0, constants=True).program
@@ -101,10 +101,10 @@ def test_kernels_in_other_forms(machine):
     Z = np.column_stack([X, np.cos(X @ np.random.default_rng(0).normal(size=(3, 9)))])
     program = machine(y, 0.5, constants=True).program
     expected = solve_multiclass(Z @ Z.T, program, tol=1e-8)
-    rounds = RoundOptions(size=30, steps=5)
+    rounds = SolverOptions(class_rounds=RoundOptions(size=30, steps=5), small=0)
     for gram in (StoredFeatures([Z]).combine(np.ones(1)), DenseGram(Z @ Z.T)):
         for limit in (None, 10**7):
-            found = solve_multiclass_working_set(gram, program, tol=1e-6, max_iter=limit, options=rounds)
+            found = solve_multiclass(gram, program, tol=1e-6, max_iter=limit, options=rounds)
             assert_certified(Z @ Z.T, program, found, 1e-6)
             assert found.objective == pytest.approx(expected.objective, rel=2e-6)
     weights = np.array([[1.0, 0.2], [0.5, 0.5], [0.1, 2.0], [1.0, 1.0]])
@@ -178,6 +178,6 @@ def test_the_best_constant_of_a_class_against_a_grid(pairwise):
         found[c] = program._best_constant(values, b, c)
         grid = [program.losses(values + np.where(np.arange(3) == c, t, b)) for t in np.linspace(-20, 20, 4001)]
         assert program.losses(values + found) <= min(grid) + 1e-9
-    best = program.best_constants(values, b)
+    best = program.best_intercept(values, b)
     assert program.losses(values + best) <= program.losses(values + b)
     assert best.sum() == pytest.approx(0.0, abs=1e-12)

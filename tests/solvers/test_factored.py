@@ -9,10 +9,13 @@ import sklearn.svm
 from kernelmosaic.gram.factored import DenseFactors
 from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.machines import SVC, SVR
-from kernelmosaic.solvers import Program, solve_factored
+from kernelmosaic.solvers import Program, SolverOptions, solve_factored
 from kernelmosaic.solvers import factored as module
 from kernelmosaic.solvers.factored import FactoredRounds, _is_narrow, round_to_bounds
 from kernelmosaic.solvers.interior_point import CentralPath
+from kernelmosaic.solvers.options import DEFAULTS
+from kernelmosaic.solvers.program import assess
+from kernelmosaic.solvers.working_set import SingleOutput
 
 RNG = np.random.RandomState(0)
 Z = RNG.standard_normal((3000, 5))
@@ -22,7 +25,7 @@ MACHINES = {"svc": SVC(np.where(F > 0, 1.0, -1.0), C=10.0), "svr": SVR(F, C=10.0
 
 
 @pytest.mark.parametrize("name", sorted(MACHINES))
-def test_snapping_to_bounds_leaves_the_function_where_it_is(name, monkeypatch):
+def test_snapping_to_bounds_leaves_the_function_where_it_is(name):
     program = MACHINES[name].program
     path = CentralPath(GRAM, program).follow(1e-5)
     beta = round_to_bounds(GRAM, program, path)
@@ -30,20 +33,21 @@ def test_snapping_to_bounds_leaves_the_function_where_it_is(name, monkeypatch):
     assert beta.sum() == pytest.approx(program.total, abs=1e-8 * np.abs(beta).sum())
     assert len(program.free(beta)) < 200
     np.testing.assert_allclose(Z.T @ beta, Z.T @ path.beta, atol=1e-6)
-    gap = FactoredRounds(GRAM, program, beta).solution.gap
+    gap = assess(GRAM, program, beta).gap
     assert gap <= 1e-5
     # It is the others that make up for it: bounds alone move the function far.
-    monkeypatch.setattr(module, "_compensation", lambda *whatever: 0.0)
-    assert FactoredRounds(GRAM, program, round_to_bounds(GRAM, program, path)).solution.gap > 20 * gap
+    alone = np.where(path.at_lower, program.lower, np.where(path.at_upper, program.upper, path.beta))
+    alone = np.where(path.at_lower & path.at_upper, 0.0, alone) if program.epsilon else alone
+    assert assess(GRAM, program, program.feasible(alone)).gap > 20 * gap
 
 
 def test_few_features_are_solved_from_afar():
-    assert _is_narrow(GRAM)
-    assert not _is_narrow(StoredFeatures([RNG.standard_normal((3000, 500))]).combine(np.ones(1)))
+    assert _is_narrow(GRAM, DEFAULTS)
+    assert not _is_narrow(StoredFeatures([RNG.standard_normal((3000, 500))]).combine(np.ones(1)), DEFAULTS)
     # Where a pass over the rows is dear, two or three from nearby are better than a hundred from afar.
     remote = StoredFeatures([Z]).combine(np.ones(1))
     remote.stored = False
-    assert not _is_narrow(remote)
+    assert not _is_narrow(remote, DEFAULTS)
     program = MACHINES["svc"].program
     cold = solve_factored(GRAM, program, tol=1e-5)
     assert solve_factored(GRAM, program, cold.beta, 1e-5).n_iter == 0
@@ -63,13 +67,12 @@ def test_few_samples_are_solved_by_their_block(monkeypatch):
     np.testing.assert_allclose(found.values + found.intercept, libsvm.decision_function(Z[rows]), atol=1e-2)
 
 
-def test_few_samples_that_pair_steps_do_not_solve_are_left_to_interior_points(monkeypatch):
+def test_few_samples_that_pair_steps_do_not_solve_are_left_to_interior_points():
     rows = np.arange(0, 3000, 25)
     program = SVC(np.where(F[rows] > 0, 1.0, -1.0), C=10.0).program
     gram = StoredFeatures([Z[rows]]).combine(np.ones(1))
     exact = solve_factored(gram, program, tol=1e-8)
-    monkeypatch.setattr(module, "_PAIRS", 0)
-    found = solve_factored(gram, program, tol=1e-6)
+    found = solve_factored(gram, program, tol=1e-6, options=SolverOptions(pairs=0))
     assert found.gap <= 1e-6
     assert found.objective == pytest.approx(exact.objective, rel=2e-6)
 
@@ -80,9 +83,7 @@ def test_outputs_do_not_keep_the_rounding_of_much_larger_ones():
     y = np.array([-20.9, 76.2])
     program = SVR(y, C=5e4, epsilon=0.0).program
     gram = StoredFeatures([Z]).combine(np.ones(1))
-    near = FactoredRounds(gram, program, np.array([-5e4, 5e4]))
-    near.improve(1e-4, 3)
-    found = near.solution
+    found = SingleOutput(gram, program, np.array([-5e4, 5e4]), FactoredRounds(gram, DEFAULTS)).solve(1e-4)
     np.testing.assert_allclose(found.values, Z @ (Z.T @ found.beta), rtol=1e-12)
     b = float(np.ptp(y)) / float(np.ptp(Z)) ** 2
     np.testing.assert_allclose(found.beta, [-b, b], rtol=1e-6)

@@ -21,6 +21,8 @@ from kernelmosaic.solvers import (
 )
 from kernelmosaic.solvers.factored import FactoredRounds
 from kernelmosaic.solvers.interior_point import CentralPath
+from kernelmosaic.solvers.options import DEFAULTS
+from kernelmosaic.solvers.working_set import SingleOutput
 
 often = settings(max_examples=300, derandomize=True, deadline=None)
 sometimes = settings(max_examples=60, derandomize=True, deadline=None)
@@ -241,13 +243,12 @@ def test_a_working_set_of_one_class_keeps_its_sum_though_the_others_round():
     n = 60
     y = np.where(np.arange(n) < 30, 1.0, -1.0)
     sample_C = rng.uniform(0.05, 0.15, n)
-    near = FactoredRounds(
-        StoredFeatures([rng.standard_normal((n, 3))]).combine(np.ones(1)),
-        Program(y, np.where(y > 0, 0.0, -sample_C), np.where(y > 0, sample_C, 0.0), np.zeros(n)),
-        np.zeros(n),
-    )
-    near.beta[5:30], near.beta[30:] = sample_C[5:30], -sample_C[5:30].sum() / 30
+    gram = StoredFeatures([rng.standard_normal((n, 3))]).combine(np.ones(1))
+    program = Program(y, np.where(y > 0, 0.0, -sample_C), np.where(y > 0, sample_C, 0.0), np.zeros(n))
+    beta = np.concatenate([np.zeros(5), sample_C[5:30], np.full(30, -sample_C[5:30].sum() / 30)])
     # What the others leave is not zero but −4e-17 or so, which samples that cannot fall cannot make up for.
-    assert near.beta[5:].sum() != 0
-    near.solve_for(np.arange(5), 1e-3)
-    np.testing.assert_array_equal(near.beta[:5], 0.0)
+    assert beta[5:].sum() != 0
+    policy = FactoredRounds(gram, DEFAULTS)
+    state = SingleOutput(gram, program, beta, policy)
+    found, _, _ = policy.solve(state, np.arange(5), state.evaluate(), 1e-3)
+    np.testing.assert_array_equal(found, 0.0)

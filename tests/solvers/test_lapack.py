@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from kernelmosaic.solvers.lapack import factorise, invert
+from kernelmosaic.solvers.multiclass_newton import factorise, invert
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from kernelmosaic.solvers.conic import pack_symmetric
-from kernelmosaic.solvers.matrix_inequality import MatrixInequality, solve_matrix_inequalities
+from kernelmosaic.solvers.conic import MatrixInequality, pack_symmetric, solve_matrix_inequalities
 
 
 def random_inequality(rng, P, order, bounds):

@@ -9,9 +9,9 @@ from kernelmosaic.gram import StoredStack
 from kernelmosaic.gram.class_grams import StackClasses
 from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.machines.multiclass import CrammerSinger, PairwiseSlack
-from kernelmosaic.solvers.multiclass import MultiOutput, solve_multiclass, solve_multiclass_working_set
+from kernelmosaic.solvers import RoundOptions, SolverOptions, solve_multiclass
+from kernelmosaic.solvers.multiclass import MultiOutput
 from kernelmosaic.solvers.multiclass_newton import multiclass_curvature
-from kernelmosaic.solvers.working_set import RoundOptions
 
 MACHINES = [CrammerSinger, PairwiseSlack]
 N, K, P, WIDTH = 150, 4, 3, 12
@@ -30,7 +30,8 @@ def make_problem(seed=0, n=N, width=WIDTH):
 
 
 def rounds_of(size):
-    return RoundOptions(size=size, steps=5)
+    """Working sets of this size; no problem is small enough for interior points."""
+    return SolverOptions(class_rounds=RoundOptions(size=size, steps=5), small=0)
 
 
 def combined(features, weights):
@@ -111,11 +112,11 @@ def test_a_price_beyond_which_nothing_matters(machine):
     features, y = make_problem(3, n=60, width=4)
     program = machine(y, 1e3, K).program
     gram = StoredFeatures(features).combine(SHARED)
-    early = solve_multiclass_working_set(gram, program, tol=1e-9, max_iter=3000, options=rounds_of(20))
+    early = solve_multiclass(gram, program, tol=1e-9, max_iter=3000, options=rounds_of(20))
     # Steps that do not do are told by the gap, and it is a true one.
     assert early.gap > 1e-9
     assert naive_gap(combined(features, SHARED), program, early.beta) == pytest.approx(early.gap, abs=1e-9)
-    found = solve_multiclass_working_set(gram, program, early.beta, tol=1e-2, options=rounds_of(20))
+    found = solve_multiclass(gram, program, early.beta, tol=1e-2, options=rounds_of(20))
     assert found.gap <= 1e-2
     optimum = solve_multiclass(combined(features, SHARED), program, tol=1e-3).objective
     assert early.objective <= found.objective <= optimum * (1 + 2e-3)
@@ -127,16 +128,16 @@ def test_warm_starts(form):
     features, y = make_problem()
     make, weights = FORMS[form]
     gram, program = make(features), CrammerSinger(y, 1.0).program
-    cold = solve_multiclass_working_set(gram, program, tol=1e-6, options=rounds_of(40))
-    again = solve_multiclass_working_set(gram, program, cold.beta, tol=1e-5, options=rounds_of(40))
+    cold = solve_multiclass(gram, program, tol=1e-6, options=rounds_of(40))
+    again = solve_multiclass(gram, program, cold.beta, tol=1e-5, options=rounds_of(40))
     assert again.n_iter == 0
-    near = solve_multiclass_working_set(gram, program, 0.9 * cold.beta, tol=1e-6, options=rounds_of(40))
+    near = solve_multiclass(gram, program, 0.9 * cold.beta, tol=1e-6, options=rounds_of(40))
     assert near.gap <= 1e-6
     # Known outputs are believed: nothing is multiplied to find out where to begin, nor to certify the end.
-    known = solve_multiclass_working_set(gram, program, cold.beta, tol=1e-5, values=cold.values)
+    known = solve_multiclass(gram, program, cold.beta, tol=1e-5, values=cold.values, options=SolverOptions(small=0))
     np.testing.assert_array_equal(known.values, cold.values)
     junk = np.random.default_rng(0).normal(size=cold.beta.shape)
-    from_junk = solve_multiclass_working_set(gram, program, junk, tol=1e-6, options=rounds_of(40))
+    from_junk = solve_multiclass(gram, program, junk, tol=1e-6, options=rounds_of(40))
     assert from_junk.objective == pytest.approx(cold.objective, rel=2e-6)
     assert naive_gap(combined(features, weights), program, from_junk.beta) <= 1.1e-6
 
@@ -144,9 +145,7 @@ def test_warm_starts(form):
 def test_rounding_ends_the_rounds():
     features, y = make_problem()
     program = CrammerSinger(y, 1.0).program
-    found = solve_multiclass_working_set(
-        StoredFeatures(features).combine(SHARED), program, tol=0.0, options=rounds_of(60)
-    )
+    found = solve_multiclass(StoredFeatures(features).combine(SHARED), program, tol=0.0, options=rounds_of(60))
     assert found.gap < 1e-11
 
 
@@ -154,9 +153,7 @@ def test_features_in_single_precision_are_certified_in_double():
     features, y = make_problem()
     single = [Z.astype(np.float32) for Z in features]
     program = PairwiseSlack(y, 2.0).program
-    found = solve_multiclass_working_set(
-        StoredFeatures(single).combine(SHARED), program, tol=1e-9, options=rounds_of(50)
-    )
+    found = solve_multiclass(StoredFeatures(single).combine(SHARED), program, tol=1e-9, options=rounds_of(50))
     assert found.gap <= 1e-9
     exact = combined([Z.astype(np.float64) for Z in single], SHARED)
     assert naive_gap(exact, program, found.beta) == pytest.approx(found.gap, abs=1e-10)
@@ -166,9 +163,7 @@ def test_gates_are_served():
     features, y = make_problem()
     gates = np.random.default_rng(2).uniform(size=(N, P))
     program = CrammerSinger(y, 3.0).program
-    found = solve_multiclass_working_set(
-        StoredFeatures(features).combine_gated(gates), program, tol=1e-6, options=rounds_of(40)
-    )
+    found = solve_multiclass(StoredFeatures(features).combine_gated(gates), program, tol=1e-6, options=rounds_of(40))
     K_ = sum(np.outer(g, g) * (Z @ Z.T) for g, Z in zip(gates.T, features, strict=True))
     assert naive_gap(K_, program, found.beta) <= 1.01e-6
 
@@ -221,7 +216,20 @@ def test_more_free_samples_than_a_round_takes(machine):
     values, vectors = np.linalg.eigh(K)
     Z = vectors * np.sqrt(np.maximum(values, 0.0))
     program = machine(y, 20.0, 3).program
-    found = solve_multiclass_working_set(
+    found = solve_multiclass(
         StoredFeatures([Z]).combine(np.ones(1)), program, tol=1e-9, max_iter=60_000, options=rounds_of(20)
     )
     assert naive_gap(Z @ Z.T, program, found.beta) <= 2e-9
+
+
+@pytest.mark.parametrize("limit", [1, 17, 400])
+def test_rounds_keep_to_a_limit_and_leave_a_stored_matrix_as_it_is(limit):
+    features, y = make_problem()
+    program, matrix = CrammerSinger(y, 10.0, K).program, combined(features, SHARED)
+    # Numbers that a copied block would set to zero.
+    matrix[0, 1] = matrix[1, 0] = 1e-310
+    before = matrix.copy()
+    for gram in (matrix, StoredFeatures(features).combine(SHARED)):
+        found = solve_multiclass(gram, program, tol=1e-12, max_iter=limit, options=rounds_of(40))
+        assert 0 < found.n_iter <= limit
+    np.testing.assert_array_equal(matrix, before)

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import kernelmosaic
-from kernelmosaic.solvers import Program, pair_steps
+from kernelmosaic.solvers import Program
+from kernelmosaic.solvers.smo import PairSteps, maximise
 
 SOURCES = str(Path(kernelmosaic.__file__).parents[1])
 
@@ -35,15 +36,13 @@ def problem(n, C, epsilon, ridge, dtype, seed):
 @pytest.mark.parametrize(
     ("C", "epsilon", "ridge"), [(1.0, 0.0, 0.0), (100.0, 0.0, 0.0), (10.0, 0.1, 0.0), (1.0, 0.0, 0.5)]
 )
-def test_numpy_and_compiled_code_take_the_same_steps(C, epsilon, ridge, dtype, monkeypatch):
+def test_numpy_and_compiled_code_take_the_same_steps(C, epsilon, ridge, dtype):
     ended = set()
     for n, most in ((1, 50), (2, 50), (40, 7), (150, 100_000)):
         found = []
         for few in (0, 300):
-            monkeypatch.setattr(pair_steps, "TINY", few)
-            monkeypatch.setattr(pair_steps, "_take_pairs", pair_steps._PairSteps())
             K, program, beta, residual = problem(n, C, epsilon, ridge, dtype, n)
-            steps, left = pair_steps.maximise(K, program, beta, residual, 1e-6, most)
+            steps, left = maximise(K, program, beta, residual, 1e-6, most, PairSteps(few))
             assert beta.sum() == pytest.approx(0.0, abs=1e-9 * C * n)
             found.append((steps, left, beta.tobytes(), residual.tobytes()))
             ended.add(left <= 1e-6)
@@ -51,34 +50,30 @@ def test_numpy_and_compiled_code_take_the_same_steps(C, epsilon, ridge, dtype, m
     assert ended == {True, False}  # by the tolerance, and by the number of steps
 
 
-def test_compiled_code_takes_over_and_stays(monkeypatch):
-    calls = []
-    monkeypatch.setattr(pair_steps, "_WORTH_COMPILING", 20)
-    climb = pair_steps._PairSteps()
-    monkeypatch.setattr(pair_steps, "_take_pairs", climb)
-    plain, compiled = pair_steps.maximise_pairs, climb.compiled
-    monkeypatch.setattr(pair_steps, "maximise_pairs", lambda *given: (calls.append("plain"), plain(*given))[1])
-    monkeypatch.setattr(climb, "compiled", lambda *given: (calls.append("compiled"), compiled(*given))[1])
+def test_compiled_code_takes_over_and_stays():
+    pair_steps, taken = PairSteps(worth_compiling=20), []
     for most in (15, 15, 5, 5):
-        pair_steps.maximise(*problem(60, 1.0, 0.0, 0.0, float, 0), 1e-9, most)
-    assert calls == ["plain", "plain", "compiled", "compiled"]
+        assert maximise(*problem(60, 1.0, 0.0, 0.0, float, 0), 1e-9, most, pair_steps)[0] == most
+        taken.append(pair_steps.taken)
+    # NumPy counts its steps; compiled code keeps the count above what it takes to be worth loading.
+    assert taken == [15, 30, 21, 21]
 
 
 def test_an_empty_problem_is_solved():
     none = np.zeros(0)
     program = Program(none, none, none, none)
-    assert pair_steps.maximise(np.zeros((0, 0)), program, none, none, 1e-3, 10) == (0, 0.0)
+    assert maximise(np.zeros((0, 0)), program, none, none, 1e-3, 10) == (0, 0.0)
 
 
 FITS = """
 import numpy as np, sys
 from kernelmosaic import MKLClassifier
-from kernelmosaic.solvers import pair_steps
+from kernelmosaic.solvers import smo
 rng = np.random.RandomState(0)
 X = rng.standard_normal((120, 4))
 y = X[:, 0] + 0.5 * rng.standard_normal(120) > 0
 for limit in (10**9, 300, -1):
-    pair_steps._WORTH_COMPILING, pair_steps._take_pairs = limit, pair_steps._PairSteps()
+    smo.take_pairs.worth_compiling, smo.take_pairs.taken = limit, 0
     model = MKLClassifier(C=100).fit(X, y)
     print(model.objective_.hex(), model.dual_coef_.tobytes().hex(), "numba" in sys.modules)
 """

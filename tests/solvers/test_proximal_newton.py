@@ -7,7 +7,7 @@ from sklearn.svm import SVR as LibSVR
 
 from kernelmosaic.gram.factored import DenseFactors
 from kernelmosaic.machines import SVC, SVR, Huber
-from kernelmosaic.solvers import factored, solve_factored
+from kernelmosaic.solvers import SolverOptions, factored, solve_factored
 from kernelmosaic.solvers.interior_point import CentralPath
 from kernelmosaic.solvers.proximal_newton import ProximalNewton
 
@@ -85,10 +85,9 @@ def test_samples_of_weight_zero_stay_out():
 def test_interior_points_are_asked_where_steps_do_not_do(monkeypatch):
     program = SVC(LABELS, 1.0).program
     expected = solve_factored(DenseFactors(Z), program, tol=1e-6)
-    monkeypatch.setattr("kernelmosaic.solvers.proximal_newton._MAX_ITER", 1)
     asked = []
     monkeypatch.setattr(factored, "CentralPath", lambda *given: asked.append(1) or CentralPath(*given))
-    found = solve_factored(DenseFactors(Z), program, tol=1e-6)
+    found = solve_factored(DenseFactors(Z), program, tol=1e-6, options=SolverOptions(newton_steps=1))
     assert asked
     assert found.gap <= 1e-6
     assert found.objective == pytest.approx(expected.objective, rel=2e-6)
@@ -109,8 +108,7 @@ def test_the_same_where_features_are_tensors(program, monkeypatch):
     np.testing.assert_allclose(there.beta, here.beta, rtol=1e-6, atol=1e-8 * np.abs(here.beta).max())
     # From anywhere: a solver of features takes these steps there, too, and none through the inside.
     monkeypatch.setattr(factored, "CentralPath", lambda *whatever: pytest.fail("no interior points are needed here"))
-    monkeypatch.setattr(factored, "TINY", 0)
-    again = solve_factored(DenseFactors(torch.as_tensor(Z)), program, tol=1e-5)
+    again = solve_factored(DenseFactors(torch.as_tensor(Z)), program, tol=1e-5, options=SolverOptions(few=0))
     assert again.gap <= 1e-5
 
 
@@ -119,8 +117,7 @@ def test_steps_go_on_where_working_sets_have_no_room(monkeypatch):
     gram = DenseFactors(Z)
     assert gram.block_samples == 0
     monkeypatch.setattr(factored, "CentralPath", lambda *whatever: pytest.fail("no interior points are needed here"))
-    monkeypatch.setattr(factored, "TINY", 0)
-    found = solve_factored(gram, program, tol=1e-6)
+    found = solve_factored(gram, program, tol=1e-6, options=SolverOptions(few=0))
     assert found.gap <= 1e-6
     lib = LibSVC(C=1.0, kernel="linear", tol=1e-8).fit(Z, LABELS)
     np.testing.assert_allclose(Z @ (Z.T @ found.beta) + found.intercept, lib.decision_function(Z), atol=2e-2)

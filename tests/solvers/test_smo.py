@@ -10,7 +10,7 @@ from sklearn.svm import SVC, SVR, OneClassSVM
 from tests.reference.programs import MAKERS, assert_feasible, cases, make_case, one_class, svm
 
 from kernelmosaic.gram import DenseGram
-from kernelmosaic.solvers import Program, smo, solve_smo
+from kernelmosaic.solvers import Program, SolverOptions, smo, solve_smo
 from kernelmosaic.solvers.free_newton import GramForm, InverseForm, LowRankForm, block_form, newton_on_free
 
 often = settings(max_examples=400, derandomize=True, deadline=None)
@@ -83,7 +83,7 @@ def test_warm_starts_end_at_the_same_optimum(case, seed, size):
 @sometimes
 @given(case=cases())
 def test_compact_blocks_and_newton_steps_change_nothing_but_the_path(conic, case):
-    options = smo.SMOOptions(compact_samples=2, compact_share=2.0, newton_after=0.5, flops_per_step=np.inf)
+    options = SolverOptions(compact_samples=2, compact_share=2.0, newton_after=0.5, flops_per_step=np.inf)
     solution = solve_smo(case.K, case.program, tol=1e-6, options=options)
     assert solution.gap <= 1e-6
     assert_feasible(case.program, solution.beta)
@@ -271,7 +271,7 @@ def test_large_problems_are_solved_on_the_active_samples(monkeypatch):
     assert sizes
     assert max(sizes) < n / 2
     sizes.clear()
-    whole = solve_smo(K, program, tol=1e-6, options=smo.SMOOptions(compact_samples=n + 1))
+    whole = solve_smo(K, program, tol=1e-6, options=SolverOptions(compact_samples=n + 1))
     assert not sizes
     assert compact.gap <= 1e-6
     assert compact.objective == pytest.approx(whole.objective, rel=2e-6)

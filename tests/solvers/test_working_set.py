@@ -10,11 +10,15 @@ from tests.reference.programs import LINEAR, MAKERS, SHAPES, assert_feasible, ca
 
 from kernelmosaic.gram import DenseGram
 from kernelmosaic.gram.linear_algebra import BlockOptions, solve_block
-from kernelmosaic.solvers import solve_smo, solve_unbounded, solve_working_set
+from kernelmosaic.solvers import RoundOptions, SolverOptions, solve_smo, solve_unbounded, solve_working_set
 from kernelmosaic.solvers.smo import initial_point
-from kernelmosaic.solvers.working_set import RoundOptions, SingleOutput
+from kernelmosaic.solvers.working_set import MostViolating, SingleOutput
 
 sometimes = settings(max_examples=60, derandomize=True, deadline=None)
+
+
+def rounds_of(size, **options):
+    return SolverOptions(rounds=RoundOptions(size=size, **options))
 
 
 def placed(where, K, exact=None):
@@ -53,7 +57,7 @@ def test_every_kind_of_program(kind, shape, place):
 @sometimes
 @given(case=cases(max_samples=30), block=st.integers(2, 8))
 def test_many_small_blocks_reach_the_optimum(case, block, place):
-    solution = solve_working_set(place(case.K), case.program, tol=1e-5, options=RoundOptions(size=block))
+    solution = solve_working_set(place(case.K), case.program, tol=1e-5, options=rounds_of(block))
     assert_feasible(case.program, solution.beta)
     assert solution.gap <= 1e-5
     np.testing.assert_allclose(
@@ -65,7 +69,7 @@ def test_many_small_blocks_reach_the_optimum(case, block, place):
 @sometimes
 @given(case=cases(max_samples=30), rounds=st.integers(0, 3))
 def test_the_gap_is_a_true_bound_long_before_the_optimum(case, rounds, place):
-    solution = solve_working_set(place(case.K), case.program, tol=1e-9, max_rounds=rounds, options=RoundOptions(size=4))
+    solution = solve_working_set(place(case.K), case.program, tol=1e-9, max_rounds=rounds, options=rounds_of(4))
     assert_feasible(case.program, solution.beta)
     best = solve_smo(case.K, case.program, tol=1e-7)
     scale = max(abs(case.primal(solution.beta, solution.intercept)), abs(solution.objective))
@@ -76,8 +80,8 @@ def test_the_gap_is_a_true_bound_long_before_the_optimum(case, rounds, place):
 def test_a_larger_machine_in_several_rounds(newton, place):
     case = make_case("svm", 400, 10.0, "narrow", seed=3, dtype=np.float32)
     options = RoundOptions(size=64) if newton else RoundOptions(size=64, newton_free=0)
-    rounds = SingleOutput(place(case.K), case.program, initial_point(case.program), options)
-    solution = rounds.solve(1e-5, lambda: False)
+    rounds = SingleOutput(place(case.K), case.program, initial_point(case.program), MostViolating(options))
+    solution = rounds.solve(1e-5)
     assert solution.gap <= 1e-5
     assert rounds.n_rounds > 3
     assert_same_optimum(case, solution, 1e-5)
@@ -88,15 +92,15 @@ def test_newton_steps_save_rounds(place):
     counts = []
     for limit in (10_000, 0):
         options = RoundOptions(size=64, newton_free=limit)
-        rounds = SingleOutput(place(case.K), case.program, initial_point(case.program), options)
-        assert rounds.solve(1e-5, lambda: False).gap <= 1e-5
+        rounds = SingleOutput(place(case.K), case.program, initial_point(case.program), MostViolating(options))
+        assert rounds.solve(1e-5).gap <= 1e-5
         counts.append(rounds.n_rounds)
     assert counts[0] < 0.7 * counts[1]
 
 
 def test_blocks_too_large_to_factorise_are_iterated_on(place):
     case = make_case("svm", 300, 10.0, "narrow", seed=3)
-    solution = solve_working_set(place(case.K), case.program, tol=1e-6, options=RoundOptions(size=50, factorised=1))
+    solution = solve_working_set(place(case.K), case.program, tol=1e-6, options=rounds_of(50, factorised=1))
     assert solution.gap <= 1e-6
     assert_same_optimum(case, solution, 1e-6)
 
@@ -107,8 +111,8 @@ def test_blocks_too_large_to_factorise_are_iterated_on(place):
 @pytest.mark.parametrize("kind", sorted(set(MAKERS) - set(LINEAR)))
 def test_the_solution_is_a_start_that_needs_no_round(kind, place):
     case = make_case(kind, 50, 1.0, "wide", seed=2)
-    first = solve_working_set(place(case.K), case.program, tol=1e-6, options=RoundOptions(size=20))
-    again = solve_working_set(place(case.K), case.program, first.beta, tol=2e-6, options=RoundOptions(size=20))
+    first = solve_working_set(place(case.K), case.program, tol=1e-6, options=rounds_of(20))
+    again = solve_working_set(place(case.K), case.program, first.beta, tol=2e-6, options=rounds_of(20))
     assert again.n_iter == 0
     assert again.gap <= 2e-6
 
@@ -116,7 +120,7 @@ def test_the_solution_is_a_start_that_needs_no_round(kind, place):
 def test_any_start_will_do(place):
     case = make_case("svm", 80, 1.0, "wide", seed=4)
     start = 100.0 * np.random.RandomState(0).standard_normal(80)
-    solution = solve_working_set(place(case.K), case.program, start, tol=1e-6, options=RoundOptions(size=20))
+    solution = solve_working_set(place(case.K), case.program, start, tol=1e-6, options=rounds_of(20))
     assert solution.gap <= 1e-6
     assert_same_optimum(case, solution, 1e-6)
 
@@ -136,7 +140,7 @@ def test_the_certificate_reads_the_exact_kernel_not_the_stored_one(place):
         return K[:, support] @ beta
 
     stored = place((K + noise + noise.T).astype(np.float32), exact)
-    solution = solve_working_set(stored, case.program, tol=1e-5, options=RoundOptions(size=40))
+    solution = solve_working_set(stored, case.program, tol=1e-5, options=rounds_of(40))
     assert asked
     np.testing.assert_allclose(solution.values, K @ solution.beta, atol=1e-10)
     assert solution.objective == pytest.approx(case.dual(solution.beta), rel=1e-10)

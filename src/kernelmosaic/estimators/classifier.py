@@ -19,9 +19,8 @@ from kernelmosaic.learning import Parameters
 from kernelmosaic.learning.fixed import given_weights
 from kernelmosaic.learning.hard_margin import learn_hard_margin
 from kernelmosaic.machines import SVC
-from kernelmosaic.machines.base import check_positive
+from kernelmosaic.machines.base import SharedMachines, check_positive
 from kernelmosaic.machines.multiclass import CrammerSinger, MulticlassMachine, PairwiseSlack
-from kernelmosaic.machines.shared import SharedMachines
 
 #: Machines that separate all classes in one problem, by the name `multi_class` gives them.
 _JOINT: dict[str, type[MulticlassMachine]] = {"joint": CrammerSinger, "pairwise": PairwiseSlack}

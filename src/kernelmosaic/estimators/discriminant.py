@@ -434,7 +434,7 @@ def least_squares_rule(Z: Matrix, machine: Discriminant, projection: Projection)
     counts, n = machine.counts, len(Z)
     # A = βC with the columns of C orthogonal, so the targets' own fit is Z times eigenvalues times Cᵀ.
     fit = projection.rotation * projection.eigenvalues
-    if isinstance(machine, LabelDiscriminant):
+    if not machine.has_classes:
         return LinearRule(2.0 * machine.root @ fit, 2.0 * counts / n - 1.0)
     if len(counts) == 2:
         return LinearRule(2.0 * counts[0] * counts[1] / n * fit, np.array([(counts[1] - counts[0]) / n]))

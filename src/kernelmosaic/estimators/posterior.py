@@ -18,7 +18,7 @@ from kernelmosaic.estimators._path import PathRule
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.gram.row_blocks import ArrayRows, RowSource
 from kernelmosaic.machines.base import check_count, check_positive
-from kernelmosaic.machines.posterior import posterior_machine
+from kernelmosaic.machines.multiclass import posterior_machine
 
 Array = NDArray[np.float64]
 

@@ -16,8 +16,7 @@ from kernelmosaic.estimators._parameters import parameters
 from kernelmosaic.estimators._path import PathRule, mean_deviation, r_squared
 from kernelmosaic.kernels.base import refuse_text
 from kernelmosaic.machines import SVR, Huber, Machine
-from kernelmosaic.machines.base import check_positive
-from kernelmosaic.machines.shared import SharedMachines
+from kernelmosaic.machines.base import SharedMachines, check_positive
 
 
 @parameters

@@ -56,7 +56,7 @@ def certify(stack: Any, sizes: Array, machine: Any, learner: Learner, learned: L
         The kernels.
     sizes : ndarray of shape (P, n)
         The size of the numbers that entries are made of: k_m(x, x), or more where entries are differences.
-    machine : Machine, MulticlassMachine or SharedMachines
+    machine : Machine
         What was trained.
     learner : Learner
         What learned the weights; it says which weights the lower bound holds for.

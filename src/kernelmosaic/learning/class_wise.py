@@ -28,11 +28,9 @@ from kernelmosaic.learning.problem import (
 )
 from kernelmosaic.learning.start import Start
 from kernelmosaic.machines.multiclass import MulticlassMachine
-from kernelmosaic.solvers import Program, solve_smo
+from kernelmosaic.solvers import Program, Solution, certify, solve_smo
 from kernelmosaic.solvers.line_search import line_search
-from kernelmosaic.solvers.multiclass import step_limit
 from kernelmosaic.solvers.multiclass_newton import free_coefficients, multiclass_curvature
-from kernelmosaic.solvers.multiclass_program import MulticlassSolution, certify_multiclass
 
 #: The machine is first solved to this gap, ...
 _FIRST_TOL = 1e-2
@@ -76,7 +74,7 @@ class ClassWiseProblem(Problem):
     def __init__(self, stack: GramStack, machine: MulticlassMachine, options: Options) -> None:
         super().__init__(stack, machine, options)
         self.n_classes = machine.program.n_classes
-        self.patience = Patience(step_limit(stack.n_samples))
+        self.patience = Patience(machine.most_steps)
         # Also for few samples: a class without weights has a curvature of rounding, which a coarser one hides.
         self.single = options.tol >= SINGLE
         self._K = np.empty((0, 0, 0))
@@ -100,7 +98,7 @@ class ClassWiseProblem(Problem):
             self._combined = theta.copy()
         return self._K[0] if shared else self._K
 
-    def solve(self, theta: Array, warm_start: Array | None, tol: float) -> MulticlassSolution:
+    def solve(self, theta: Array, warm_start: Array | None, tol: float) -> Solution:
         """Solve the machine at θ; the outputs of the last evaluation's τ follow from its products without a matrix.
 
         Raises
@@ -114,7 +112,7 @@ class ClassWiseProblem(Problem):
             warm_start = values = np.zeros((self.machine.program.n_samples, self.n_classes))
         elif self._last is not None and warm_start is self._last.solution.beta:
             values = _outputs(theta, self._last.products)
-        solution: MulticlassSolution = self.machine.solve(self.combine(theta), warm_start, tol, values=values)
+        solution: Solution = self.machine.solve(self.combine(theta), warm_start, tol, values=values)
         self.n_solves += 1
         self.patience.note(solution, tol)
         return solution
@@ -129,7 +127,7 @@ class ClassWiseProblem(Problem):
         norms = np.sqrt(2.0 * np.sum(theta * q, axis=1))
         # What rounding leaves of the outputs of a class without a norm is no output.
         outputs = _outputs(theta, products) * (norms > 0)
-        solution = certify_multiclass(program, found.beta, outputs, found.n_iter)
+        solution = certify(program, found.beta, outputs, found.n_iter)
         upper = float(np.sqrt(theta.sum(axis=1)) @ norms) + program.losses(solution.values)
         self._last = Evaluation(theta, solution, upper, q, products)
         return self._last
@@ -160,7 +158,7 @@ class ClassWiseProblem(Problem):
         """Return ‖u_cr‖ = θ_cr (τ_cᵀK_rτ_c)^½: the weights that would balance every kernel of every class."""
         return np.asarray(at.theta * np.sqrt(2.0 * at.q))
 
-    def rescaled(self, at: Evaluation) -> tuple[Array, MulticlassSolution]:
+    def rescaled(self, at: Evaluation) -> tuple[Array, Solution]:
         """Return θ / s and the solution with τ s: the same outputs, and the regulariser's two halves balanced."""
         square, total = 2.0 * np.sum(at.theta * at.q, axis=1), at.theta.sum(axis=1)
         usable = (square > 0) & (total > 0)

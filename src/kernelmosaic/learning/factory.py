@@ -99,7 +99,7 @@ def make_learner(
         What is asked for.
     stack : GramStack
         The kernels: their number, and for eigenvalue penalties their spectra.
-    machines : sequence of Machine or MulticlassMachine
+    machines : sequence of Machine
         What it will be asked to learn for, so that a solver that cannot serve them says so before any work is done.
     penalties : ndarray of shape (P,), optional
         Those that follow from the kernels; by default the ones that the parameters name.

@@ -16,9 +16,6 @@ from kernelmosaic.learning.problem import Evaluation, ExhaustedError, Iteration,
 from kernelmosaic.learning.projections import Projections
 from kernelmosaic.learning.steps import Step, make_step
 from kernelmosaic.machines import Machine
-from kernelmosaic.machines.multiclass import MulticlassMachine
-from kernelmosaic.solvers.multiclass import step_limit
-from kernelmosaic.solvers.smo import most_steps
 
 Array = NDArray[np.float64]
 
@@ -84,16 +81,13 @@ class GatedProblem:
     machine, which share the gates.
     """
 
-    def __init__(
-        self, stack: GramStack, machine: Machine | MulticlassMachine, gating: GateModel, Z: Array, tol: float
-    ) -> None:
+    def __init__(self, stack: GramStack, machine: Machine, gating: GateModel, Z: Array, tol: float) -> None:
         self.stack = stack
         self.machine: Any = machine
         self.gating = gating
         self.Z = Z
         self.tol = tol
-        limit = step_limit if isinstance(machine, MulticlassMachine) else most_steps
-        self.patience = Patience(limit(stack.n_samples))
+        self.patience = Patience(machine.most_steps)
         self.n_solves = 0
         self._K: AnyArray | None = None
         self._beta: Array | None = None
@@ -161,7 +155,7 @@ class GateLearner:
     def learn(
         self,
         stack: GramStack,
-        machine: Machine | MulticlassMachine,
+        machine: Machine,
         Z: Array,
         rng: np.random.RandomState,
         projections: Projections | None = None,
@@ -172,7 +166,7 @@ class GateLearner:
         ----------
         stack : GramStack
             The Gram matrices; of `projections`, if given.
-        machine : Machine or MulticlassMachine
+        machine : Machine
             What is trained under the gates.
         Z : ndarray of shape (n, n_features)
             Standardised inputs of the gates.

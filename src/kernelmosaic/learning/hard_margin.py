@@ -76,7 +76,7 @@ class SeparatingSVC(Machine):
     def __init__(self, y: NDArray[np.float64]) -> None:
         reach = np.full(len(y), np.inf)
         lower, upper = np.where(y > 0, 0.0, -reach), np.where(y > 0, reach, 0.0)
-        self._program = MarginProgram(y, lower, upper, np.zeros(len(y)))
+        self.program = MarginProgram(y, lower, upper, np.zeros(len(y)))
 
 
 def _without_slack(found: Learned, y: NDArray[np.float64]) -> Learned | None:

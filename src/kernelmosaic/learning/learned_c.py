@@ -127,7 +127,7 @@ class HardMargin(Machine):
             raise ValueError("C='learn' needs slack=2: only the 2-norm slack is a kernel of its own.")
         self.mean = float(soft.ridge.mean())
         self.diagonal = soft.ridge / self.mean
-        self._program = MarginProgram(soft.target, soft.lower, soft.upper, np.zeros(soft.n_samples), total=soft.total)
+        self.program = MarginProgram(soft.target, soft.lower, soft.upper, np.zeros(soft.n_samples), total=soft.total)
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.norms import Weights
-from kernelmosaic.learning.problem import Evaluation, MachineProblem, Options, Patience
+from kernelmosaic.learning.problem import Evaluation, MachineProblem, Options
 from kernelmosaic.learning.start import COLD, Start
-from kernelmosaic.solvers.multiclass import step_limit
 from kernelmosaic.solvers.multiclass_newton import free_coefficients, multiclass_curvature
 
 #: Down to this gap of the whole problem single precision does for curvatures, and for matrices of classes, ...
@@ -32,7 +31,6 @@ class MulticlassProblem(MachineProblem):
 
     def __init__(self, stack: GramStack, machine: Any, options: Options, start: Start = COLD) -> None:
         super().__init__(stack, machine, options, start)
-        self.patience = Patience(step_limit(stack.n_samples))
         self.single = options.tol >= SINGLE and stack.n_samples > FEW
         self._H: NDArray[np.float64] | None = None
         self._seen: Evaluation | None = None

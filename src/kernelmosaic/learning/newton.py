@@ -25,7 +25,6 @@ from kernelmosaic.learning.problem import (
     Problem,
 )
 from kernelmosaic.learning.start import Start
-from kernelmosaic.machines.discriminant import Discriminant
 from kernelmosaic.solvers import relative_gap
 from kernelmosaic.solvers.line_search import line_search
 
@@ -84,7 +83,7 @@ class Newton(Learner):
         rows = np.unique(np.linspace(0, stack.n_samples - 1, count).astype(np.intp))
         rough = replace(self.options, tol=max(self.options.tol, _ROUGH), verbose=False)
         try:
-            found = Newton(rough).learn(stack.part(rows), machine.subsampled(rows))
+            found = Newton(rough).learn(stack.part(rows), machine.take(rows))
         except ValueError:  # the weights of these few samples may leave no feasible β
             return None
         return found.weights
@@ -92,7 +91,7 @@ class Newton(Learner):
 
 def make_problem(stack: GramStack, machine: Any, options: Options, start: Start) -> Problem:
     """Return the problem that a machine poses with one weight per kernel; it combines kernels where the start does."""
-    if isinstance(machine, Discriminant):
+    if machine.is_linear_system:
         return DiscriminantProblem(stack, machine, options)
     kind = MachineProblem if machine.has_independent_outputs else MulticlassProblem
     return kind(stack, machine, options, start)

@@ -20,7 +20,6 @@ from kernelmosaic.gram.stack import nonzero_rows
 from kernelmosaic.learning.norms import WeightNorm, Weights
 from kernelmosaic.learning.start import COLD, Start
 from kernelmosaic.solvers import Solution, relative_gap
-from kernelmosaic.solvers.smo import most_steps
 
 #: A kernel whose slope is below this share of the steepest cannot enter soon, and is not asked every time.
 _WATCHED = 0.8
@@ -64,7 +63,7 @@ class Learned:
     ----------
     weights : ndarray of shape (P,) or (classes, P)
         The weights η of the kernels; by class where every class has its own.
-    solution : Solution, MulticlassSolution or RidgeSolution
+    solution : Solution or RidgeSolution
         The machine's solution for the combined kernel; β has one column per class or target where there are several.
     objective : float
         Value of the training problem, in the program's scale.
@@ -230,7 +229,7 @@ class Evaluation:
     ----------
     theta : ndarray of shape (P,) or (classes, P)
         Scaled weights θ = d² ∘ η; by class where every class has its own.
-    solution : Solution, MulticlassSolution or RidgeSolution
+    solution : Solution or RidgeSolution
         Of the machine on the combined kernel.
     upper : float
         Primal value: no less than the problem's optimum at these weights, and so over all weights.
@@ -268,7 +267,7 @@ class Problem(ABC):
     ----------
     stack : GramStack
         The kernels.
-    machine : Machine, MulticlassMachine or Discriminant
+    machine : Machine or Discriminant
         What is trained on their combination.
     options : Options
         Norm and penalties.
@@ -295,7 +294,6 @@ class Problem(ABC):
         self.norm = options.norm
         self.scale = 1.0 / options.penalties**2
         self.n_solves = 0
-        self.patience = Patience(most_steps(stack.n_samples))
 
     @property
     def n_kernels(self) -> int:
@@ -362,6 +360,7 @@ class MachineProblem(Problem):
     def __init__(self, stack: GramStack, machine: Any, options: Options, start: Start = COLD) -> None:
         super().__init__(stack, machine, options)
         self.kernel = start.kernel_of(stack)
+        self.patience = Patience(machine.most_steps)
 
     def combine(self, theta: Weights) -> Any:
         """Return the combined kernel at θ."""

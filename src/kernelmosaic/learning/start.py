@@ -47,7 +47,7 @@ class Start:
         Weights η of a like problem.
     beta : ndarray of shape (n,) or (n, outputs), or None
         Its coefficients.
-    machine : Machine, MulticlassMachine, SharedMachines, Discriminant or None
+    machine : Machine, Discriminant or None
         Whose bounds the coefficients meet; None for those of any machine.
     kernel : CombinedKernel or None
         Where the learner combines kernels; None for one of its own.

@@ -1,29 +1,38 @@
-"""What a machine is: the dual program of some targets, and how to solve it for a given kernel."""
+"""Kernel machines: the dual program of some targets, and how to solve it for a given kernel."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import ArrayOrTensor
-from kernelmosaic.solvers import Program, Solution, certify, solve
-from kernelmosaic.solvers.program import Vector
+from kernelmosaic._typing import AnyArray, ArrayOrTensor
+from kernelmosaic.solvers import Program, Solution, certify, solve, solve_unbounded
+from kernelmosaic.solvers.options import DEFAULTS, SolverOptions
+from kernelmosaic.solvers.program import Vector, assess
+from kernelmosaic.solvers.smo import most_steps
+
+Array = NDArray[np.float64]
 
 
 class Machine:
     """A kernel machine with its targets: everything of the training problem but the kernel.
 
-    Only β crosses from here to the learner of the kernel: the value J of the program depends on the kernel through K
-    alone, and ∂J/∂K = −½ββᵀ.
+    Only β crosses from here to the learner of the kernel, one column per output where there are several: the value J of
+    the program depends on the kernel through K alone, and ∂J/∂K = −½ββᵀ, summed over the outputs.
 
     Attributes
     ----------
-    program : Program
+    program : Program, MulticlassProgram or IndependentOutputs
         The dual program; its value times `objective_scale` is the problem's value as the papers write it.
     objective_scale : float
         See `program`.
+    options : SolverOptions
+        How the program is solved.
     can_be_subsampled : bool
         Whether some of the samples, each counting for several, ask for about the same function.
     has_one_output : bool
@@ -36,57 +45,55 @@ class Machine:
         Whether these are the labels ±1 of two classes, and every coefficient has its label's sign.
     has_one_slack : bool
         Whether the loss is linear or quadratic in the slack, not one after the other.
+    is_linear_system : bool
+        Whether β solves a linear system in the centred kernel, as that of a `Discriminant` does.
     """
 
+    program: Any
     objective_scale: float = 1.0
+    options: SolverOptions = DEFAULTS
     can_be_subsampled: bool = True
     has_one_output: bool = True
     has_independent_outputs: bool = True
     has_targets: bool = True
     has_labels: bool = False
     has_one_slack: bool = True
-
-    #: Set when a machine is made.
-    _program: Program
-
-    @property
-    def program(self) -> Program:
-        return self._program
+    is_linear_system: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of β: one coefficient per sample, and per output where there are several."""
-        return self.program.target.shape
+        shape: tuple[int, ...] = self.program.target.shape
+        return shape
 
-    def solve(self, K: ArrayOrTensor, warm_start: Vector | None = None, tol: float = 1e-3) -> Solution:
+    @property
+    def most_steps(self) -> int:
+        """The steps after which a solve ends, converged or not."""
+        return most_steps(self.program.n_samples)
+
+    def solve(self, K: ArrayOrTensor, warm_start: Array | None = None, tol: float = 1e-3) -> Solution:
         """Return the solution for the combined kernel K, in whatever form a stack gives it, to a gap of `tol`."""
-        return solve(K, self.program, warm_start, tol)
+        return solve(K, self.program, warm_start, tol, self.options)
 
-    def assess(self, gram: Any, beta: Vector) -> Solution:
+    def assess(self, gram: Any, beta: Array) -> Solution:
         """Return a feasible β as a solution for a kernel, with what it is worth."""
-        return certify(self.program, beta, np.asarray(gram.products(beta, exact=True)), 0)
+        return assess(gram, self.program, beta)
 
-    def continued(self, beta: Vector, before: Machine) -> Vector:
+    def continued(self, beta: Array, before: Machine) -> Array:
         """Return coefficients to start from where the solution of a like machine, with another C say, ended."""
-        return self.program.continued(beta, before.program)
+        start: Array = self.program.continued(beta, before.program)
+        return start
 
-    def subsampled(self, rows: NDArray[np.intp]) -> Machine:
-        """Return the machine of some samples, each of which stands for several."""
-        return SubsampledMachine(self, rows)
+    def take(self, rows: NDArray[np.intp]) -> Machine:
+        """Return the machine of some samples, each of which stands for several; see `Program.subsampled`."""
+        few = copy(self)
+        few.program = self.program.subsampled(rows)
+        return few
 
     def primal_value(self, solution: Solution) -> float:
         """Return the primal value of a solution: no less than the optimum for its kernel."""
-        quadratic = 0.5 * float(solution.beta @ solution.values)
-        return self.program.primal_value(quadratic, solution.values, solution.intercept)
-
-
-class SubsampledMachine(Machine):
-    """A machine on some of its samples, each of which stands for several; see `Program.subsampled`."""
-
-    def __init__(self, whole: Machine, rows: NDArray[np.intp]) -> None:
-        self._program = whole.program.subsampled(rows)
-        for declared in ("objective_scale", "has_targets", "has_labels", "has_one_slack"):
-            setattr(self, declared, getattr(whole, declared))
+        quadratic = 0.5 * float(np.sum(solution.beta * solution.values))
+        return float(self.program.primal_value(quadratic, solution.values, solution.intercept))
 
 
 def check_positive(name: str, value: Any, *, zero: bool = False) -> float:
@@ -106,7 +113,7 @@ def check_count(name: str, value: Any) -> int:
 
 
 def slack_terms(C: float, slack: int, n_samples: int, sample_weight: Vector | None) -> tuple[Vector, Vector, float]:
-    """Return the coefficients' reach, the ridge and the scale of the objective for a 1-norm or 2-norm slack.
+    """Return the bound of the coefficients, the ridge and the scale of the objective for a 1-norm or 2-norm slack.
 
     A 1-norm slack bounds the coefficients by the sample_C Cᵢ; a 2-norm slack leaves them unbounded and adds 1/Cᵢ to the
     kernel's diagonal, and the papers write its problem without the factor ½.
@@ -118,3 +125,324 @@ def slack_terms(C: float, slack: int, n_samples: int, sample_weight: Vector | No
         ridge = np.divide(1.0, sample_C, out=np.ones(n_samples), where=sample_C > 0)
         return np.where(sample_C > 0, np.inf, 0.0), ridge, 2.0
     raise ValueError(f"slack={slack!r}: the slack is penalised in the 1-norm or the 2-norm, so give 1 or 2.")
+
+
+# One output: each a choice of the numbers of one program ------------------------------------------------------------
+
+
+class SVC(Machine):
+    """Two-class support vector machine.
+
+    With ``slack=1``: min ½‖w‖² + Σ Cᵢ ξᵢ; with ``slack=2``: min ‖w‖² + Σ Cᵢ ξᵢ²; both subject to yᵢ f(xᵢ) ≥ 1 − ξᵢ.
+
+    Parameters
+    ----------
+    y : array of shape (n,)
+        −1 or +1.
+    C : float
+        Factor of the slack.
+    slack : {1, 2}
+        Its norm.
+    sample_weight : array of shape (n,), optional
+        Factors of C, sample by sample; zero takes a sample out.
+    """
+
+    has_labels = True
+
+    def __init__(self, y: AnyArray, C: float = 1.0, slack: int = 1, sample_weight: Array | None = None) -> None:
+        check_positive("C", C)
+        bound, ridge, self.objective_scale = slack_terms(C, slack, len(y), sample_weight)
+        target = np.asarray(y, dtype=np.float64)
+        lower, upper = np.where(target > 0, 0.0, -bound), np.where(target > 0, bound, 0.0)
+        self.program = Program(target, lower, upper, ridge)
+
+
+class SVR(Machine):
+    """Support vector regression: min ½‖w‖² + Σ Cᵢ max(0, |yᵢ − f(xᵢ)| − ε).
+
+    With ``slack=2`` the excess is squared: min ‖w‖² + Σ Cᵢ max(0, |yᵢ − f(xᵢ)| − ε)².
+
+    Parameters
+    ----------
+    y : array of shape (n,)
+        Targets.
+    C : float
+        Factor of the slack.
+    epsilon : float
+        Half-width of the tube in which errors are free.
+    slack : {1, 2}
+        Norm of the slack.
+    sample_weight : array of shape (n,), optional
+        Factors of C, sample by sample.
+    """
+
+    def __init__(
+        self,
+        y: AnyArray,
+        C: float = 1.0,
+        epsilon: float = 0.1,
+        slack: int = 1,
+        sample_weight: Array | None = None,
+    ) -> None:
+        check_positive("C", C)
+        check_positive("epsilon", epsilon, zero=True)
+        bound, ridge, self.objective_scale = slack_terms(C, slack, len(y), sample_weight)
+        self.program = Program(np.asarray(y, dtype=np.float64), -bound, bound, ridge, epsilon=float(epsilon))
+
+
+class Survival(Machine):
+    """Censored regression: min ½‖w‖² + Σ Cᵢ lᵢ(f(xᵢ)) on the logarithms yᵢ of times, some of which are lower bounds.
+
+    Where the event was observed, lᵢ(f) = max(0, |yᵢ − f| − ε), as in `SVR`; of a censored sample nothing more is known
+    than that the event comes later, lᵢ(f) = max(0, yᵢ − f − ε), so that its coefficient is not negative. With
+    ``slack=2`` the excess is squared: min ‖w‖² + Σ Cᵢ lᵢ².
+
+    Parameters
+    ----------
+    y : array of shape (n,)
+        Logarithms of the times.
+    event : array of shape (n,)
+        Whether the event was observed; else the time is censored.
+    C : float
+        Factor of the loss.
+    epsilon : float
+        Half-width of the tube in which errors are free.
+    slack : {1, 2}
+        Norm of the slack.
+    sample_weight : array of shape (n,), optional
+        Factors of C, sample by sample.
+
+    References
+    ----------
+    Shivaswamy, Chu and Jansche (2007), "A support vector approach to censored targets".
+    """
+
+    def __init__(
+        self,
+        y: AnyArray,
+        event: AnyArray,
+        C: float = 1.0,
+        epsilon: float = 0.0,
+        slack: int = 1,
+        sample_weight: Array | None = None,
+    ) -> None:
+        check_positive("C", C)
+        check_positive("epsilon", epsilon, zero=True)
+        bound, ridge, self.objective_scale = slack_terms(C, slack, len(y), sample_weight)
+        target, lower = np.asarray(y, dtype=np.float64), np.where(np.asarray(event, dtype=bool), -bound, 0.0)
+        self.program = Program(target, lower, bound, ridge, epsilon=float(epsilon))
+
+
+class Huber(Machine):
+    """Huber regression: min ½‖w‖² + Σ Cᵢ h(yᵢ − f(xᵢ)), where h(r) = r²/(2δ) up to |r| = δ and |r| − δ/2 beyond.
+
+    A coefficient is Cᵢ/δ times its error, and at most Cᵢ: the program's ridge is δ/Cᵢ, its bounds are ±Cᵢ. As δ
+    vanishes the loss becomes the absolute error, that of `SVR` without a tube.
+
+    Parameters
+    ----------
+    y : array of shape (n,)
+        Targets.
+    C : float
+        Factor of the loss.
+    delta : float
+        The error δ at which the loss turns from quadratic to linear.
+    sample_weight : array of shape (n,), optional
+        Factors of C, sample by sample; zero takes a sample out.
+
+    References
+    ----------
+    Huber (1964), "Robust estimation of a location parameter".
+    """
+
+    has_one_slack = False
+
+    def __init__(
+        self,
+        y: AnyArray,
+        C: float = 1.0,
+        delta: float = 0.1,
+        sample_weight: Array | None = None,
+    ) -> None:
+        check_positive("C", C)
+        check_positive("delta", delta, zero=True)
+        sample_C = C * (np.ones(len(y)) if sample_weight is None else sample_weight)
+        ridge = np.divide(delta, sample_C, out=np.zeros(len(y)), where=sample_C > 0)
+        self.program = Program(np.asarray(y, dtype=np.float64), -sample_C, sample_C, ridge)
+
+
+class LeastSquares(Machine):
+    """Regularised least squares: min Σ sᵢ (yᵢ − f(xᵢ))² + λ‖w‖².
+
+    Parameters
+    ----------
+    y : array of shape (n,)
+        Targets.
+    alpha : float
+        The regulariser λ.
+    intercept : bool
+        Whether f has a constant term.
+    sample_weight : array of shape (n,), optional
+        The sᵢ; zero takes a sample out.
+    """
+
+    def __init__(
+        self,
+        y: AnyArray,
+        alpha: float = 1.0,
+        intercept: bool = True,
+        sample_weight: Array | None = None,
+    ) -> None:
+        check_positive("alpha", alpha)
+        n = len(y)
+        if sample_weight is not None and np.any(sample_weight <= 0):
+            raise ValueError("sample_weight must be positive here; leave out the samples of weight zero.")
+        ridge = np.full(n, alpha) if sample_weight is None else alpha / sample_weight
+        self.objective_scale = 2.0 * alpha
+        bound = np.full(n, np.inf)
+        total = 0.0 if intercept else None
+        self.program = Program(np.asarray(y, dtype=np.float64), -bound, bound, ridge, total=total)
+
+    def solve(self, K: ArrayOrTensor, warm_start: Vector | None = None, tol: float = 1e-3) -> Solution:
+        """Return the exact solution; a warm start would not make the factorisation cheaper."""
+        return solve_unbounded(K, self.program)
+
+
+class OneClass(Machine):
+    """One-class support vector machine: min ½‖w‖² + Σ Cᵢ ξᵢ + b subject to f(xᵢ) = ⟨w, φ(xᵢ)⟩ + b ≥ −ξᵢ.
+
+    Samples with f(x) < 0 are novel; at most 1/C training samples are, since the coefficients sum to one. With squared
+    slacks, min ½‖w‖² + ½ Σ Cᵢ ξᵢ² + b, the coefficients are Cᵢ ξᵢ, and 1/C bounds nothing.
+
+    Parameters
+    ----------
+    n_samples : int
+        Number of training samples.
+    C : float
+        Factor of the slack; at least 1 over the sum of the sample weights, unless it is squared.
+    sample_weight : array of shape (n,), optional
+        Factors of C, sample by sample.
+    slack : {1, 2}
+        Norm of the slack.
+    """
+
+    has_targets = False
+
+    def __init__(self, n_samples: int, C: float = 1.0, sample_weight: Array | None = None, slack: int = 1) -> None:
+        bound, ridge, _ = slack_terms(check_positive("C", C), slack, n_samples, sample_weight)
+        if bound.sum() < 1 - 1e-9:
+            raise ValueError(
+                f"C={C:g}: the bounds C · sample_weight sum to {bound.sum():g}; raise C until they reach 1."
+                " C = 1 / n_samples will do."
+            )
+        zero = np.zeros(n_samples)
+        self.program = Program(zero, zero, bound, ridge, total=1.0)
+
+
+class PosteriorSVC(Machine):
+    """Two classes: min ½‖w‖² + Σ Cᵢ ξᵢ with ŷᵢ f(xᵢ) ≥ ŷᵢ² (1 − ξᵢ), where ŷ = 2 Pr(+1 | x) − 1 (Tao et al. 2005).
+
+    Hard posteriors give the plain machine; a sample with ŷ = 0 says nothing and is taken out.
+
+    Parameters
+    ----------
+    soft : array of shape (n,)
+        The soft labels ŷ in [−1, 1].
+    C : float
+        Factor of the slack.
+    sample_weight : array of shape (n,), optional
+        Factors of C, sample by sample.
+    """
+
+    def __init__(self, soft: Array, C: float = 1.0, sample_weight: Array | None = None) -> None:
+        check_positive("C", C)
+        # A soft label below this is none: its bound C/|ŷ| would leave the range of the arithmetic.
+        target = np.where(np.abs(soft) > 1e-8, soft, 0.0)
+        sample_C = C * (np.ones(len(target)) if sample_weight is None else sample_weight)
+        bound = np.divide(sample_C, np.abs(target), out=np.zeros(len(target)), where=target != 0)
+        lower, upper = np.where(target > 0, 0.0, -bound), np.where(target > 0, bound, 0.0)
+        self.program = Program(target, lower, upper, np.zeros(len(target)))
+        self.has_labels = bool(np.all(np.abs(target) == 1))
+
+
+# Several outputs --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class IndependentOutputs:
+    """The sum of programs that share a kernel; β has one column per program."""
+
+    programs: Sequence[Program]
+
+    @property
+    def n_samples(self) -> int:
+        return self.programs[0].n_samples
+
+    @property
+    def target(self) -> Array:
+        """The linear terms, of shape (n, outputs)."""
+        return np.column_stack([one.target for one in self.programs])
+
+    def linear_value(self, beta: Array) -> float:
+        """Everything in the objective that does not read the kernel."""
+        return sum(one.linear_value(b) for one, b in zip(self.programs, beta.T, strict=True))
+
+    def best_intercept(self, values: Array) -> Array:
+        """Return the intercept of each output that minimises its primal objective given its Kβ."""
+        return np.array([one.best_intercept(f) for one, f in zip(self.programs, values.T, strict=True)])
+
+    def primal_value(self, quadratic: float, values: Array, intercept: Array) -> float:
+        """Return the primal objective, where quadratic is the sum of ½βᵀKβ over the outputs."""
+        outputs = zip(self.programs, values.T, intercept, strict=True)
+        return quadratic + sum(one.primal_value(0.0, f, b) for one, f, b in outputs)
+
+    def worst_losses(self, values: Array, intercept: Array, error: Array) -> Array:
+        """Return the most that each sample's losses may add up to, where the outputs are `values` up to `error`."""
+        each = zip(self.programs, values.T, intercept, error.T, strict=True)
+        return np.asarray(np.sum([one.worst_losses(f, b, e) for one, f, b, e in each], axis=0))
+
+    def primal_bound(self, quadratic: float, values: Array, intercept: Array, error: Array) -> float:
+        """Return a number that the primal objective does not exceed, for outputs up to `error`."""
+        each = zip(self.programs, values.T, intercept, error.T, strict=True)
+        return quadratic + sum(one.primal_bound(0.0, f, b, e) for one, f, b, e in each)
+
+    def linear_bound(self, beta: Array, intercept: Array) -> float:
+        """Return a number that `linear_value` exceeds by no less than its rounding and what the sums of β miss."""
+        return sum(one.linear_bound(own, b) for one, own, b in zip(self.programs, beta.T, intercept, strict=True))
+
+    def continued(self, beta: Array, before: IndependentOutputs) -> Array:
+        """Return a start near the solution β of programs with other bounds."""
+        each = zip(self.programs, beta.T, before.programs, strict=True)
+        return np.column_stack([one.continued(own, other) for one, own, other in each])
+
+
+class SharedMachines(Machine):
+    """Machines on the same samples, one per output, whose objectives are added: min Σ_t J_t(K).
+
+    At a given kernel they are solved one by one; only its weights are shared.
+
+    Parameters
+    ----------
+    machines : sequence of Machine
+        One per output.
+    """
+
+    has_one_output = False
+
+    def __init__(self, machines: Sequence[Machine]) -> None:
+        self.machines, first = list(machines), machines[0]
+        self.program = IndependentOutputs([one.program for one in machines])
+        self.objective_scale, self.can_be_subsampled = first.objective_scale, first.can_be_subsampled
+        self.has_targets, self.has_one_slack = first.has_targets, first.has_one_slack
+
+    def take(self, rows: NDArray[np.intp]) -> Machine:
+        """Return the machines of some samples, each of which stands for several."""
+        return SharedMachines([one.take(rows) for one in self.machines])
+
+    def solve(self, K: ArrayOrTensor, warm_start: Array | None = None, tol: float = 1e-3) -> Solution:
+        """Return the solutions for the combined kernel, side by side, each to a relative gap of `tol`."""
+        starts = [None] * len(self.machines) if warm_start is None else warm_start.T
+        each = [one.solve(K, start, tol) for one, start in zip(self.machines, starts, strict=True)]
+        beta, values = (np.column_stack([getattr(one, name) for one in each]) for name in ("beta", "values"))
+        intercept, n_iter = np.array([one.intercept for one in each]), sum(one.n_iter for one in each)
+        return certify(self.program, beta, values, n_iter, intercept=intercept)

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor
-from kernelmosaic.machines.base import check_positive
-from kernelmosaic.solvers.multiclass import solve_multiclass
-from kernelmosaic.solvers.multiclass_program import MulticlassProgram, MulticlassSolution, certify_multiclass
+from kernelmosaic.machines.base import Array, Machine, PosteriorSVC, check_positive
+from kernelmosaic.solvers import Solution, solve_multiclass
+from kernelmosaic.solvers.multiclass import step_limit
+from kernelmosaic.solvers.multiclass_program import MulticlassProgram
 
-Array = NDArray[np.float64]
 
-
-class MulticlassMachine:
+class MulticlassMachine(Machine):
     """A machine with one output per class: everything of the training problem but the kernel.
-
-    As with every machine only β crosses to the learner of the kernel, here with one column per class:
-    ∂J/∂K = −½ Σ_c β_c β_cᵀ.
 
     Parameters
     ----------
@@ -37,13 +31,9 @@ class MulticlassMachine:
         Whether every output has a constant, f_c = ⟨w_c, φ⟩ + b_c.
     """
 
-    objective_scale: float = 1.0
-    can_be_subsampled: bool = False
-    has_one_output: bool = False
-    has_independent_outputs: bool = False
-    has_targets: bool = True
-    has_labels: bool = False
-    has_one_slack: bool = True
+    can_be_subsampled = False
+    has_one_output = False
+    has_independent_outputs = False
     margin: float
     pairwise: bool
 
@@ -69,41 +59,19 @@ class MulticlassMachine:
             raise ValueError(f"margins has shape {margins.shape}; {len(labels)} samples of {k} classes are given.")
         margins = np.asarray(margins, dtype=np.float64)
         self.program = MulticlassProgram(labels, margins, sample_C, self.pairwise, constants)
-        #: Of β: one coefficient per sample and class.
-        self.shape = margins.shape
+
+    @property
+    def most_steps(self) -> int:
+        return step_limit(self.program.n_samples)
 
     def solve(
         self, K: ArrayOrTensor, warm_start: Array | None = None, tol: float = 1e-3, values: Array | None = None
-    ) -> MulticlassSolution:
+    ) -> Solution:
         """Return the solution for the kernel, one for all classes or one per class, to a relative gap of `tol`.
 
         `values` are the outputs of a feasible warm start, where they are known: the solver then believes its own sums.
         """
-        return solve_multiclass(K, self.program, warm_start, tol, values=values)
-
-    def assess(self, gram: Any, beta: Array) -> MulticlassSolution:
-        """Return a feasible β as a solution for a kernel, with what it is worth."""
-        values = np.asarray(gram.products(beta, exact=True))
-        none = np.zeros(self.program.n_classes)
-        constants = self.program.best_constants(values, none) if self.program.constants else none
-        return certify_multiclass(self.program, beta, values, 0, constants)
-
-    def continued(self, beta: Array, before: MulticlassMachine) -> Array:
-        """Return coefficients to start from where the solution of a like machine, with another C say, ended.
-
-        A sample whose coefficients are as large as they may be keeps them so; the others stay as they are.
-        """
-        sample_C, earlier = self.program.sample_C, before.program.sample_C
-        ratio = np.divide(sample_C, earlier, out=np.ones(len(sample_C)), where=earlier > 0)
-        full = -beta.min(axis=1) >= (1.0 - 1e-9) * earlier
-        if not self.pairwise:
-            full = beta.max(axis=1) >= (1.0 - 1e-9) * earlier
-        return beta * np.where(full, ratio, 1.0)[:, np.newaxis]
-
-    def primal_value(self, solution: MulticlassSolution) -> float:
-        """Return the primal value of a solution: no less than the optimum for its kernel."""
-        quadratic = 0.5 * float(np.sum(solution.beta * solution.values))
-        return self.program.primal_value(quadratic, solution.values, solution.intercept)
+        return solve_multiclass(K, self.program, warm_start, tol, values=values, options=self.options)
 
 
 class CrammerSinger(MulticlassMachine):
@@ -119,3 +87,20 @@ class PairwiseSlack(MulticlassMachine):
 
     margin = 2.0
     pairwise = True
+
+
+def posterior_machine(
+    posteriors: Array, C: float, sample_weight: Array | None = None, labels: NDArray[np.intp] | None = None
+) -> Machine:
+    """Return the machine for posteriors of shape (n, classes): of one output for two classes, else of one per class.
+
+    With more than two classes it is f_y(xᵢ) − f_c(xᵢ) ≥ 2 (Pr(y | xᵢ) − Pr(c | xᵢ)) − ξᵢ_c (Gönen et al. 2008), with a
+    constant per class, where y is the sample's label or, without labels, its most probable class. The margin asked of
+    a label that is not the most probable class is negative.
+    """
+    if posteriors.shape[1] == 2:
+        # The difference, not 2 Pr − 1: exactly ±1 for hard posteriors and exactly 0 for even ones.
+        return PosteriorSVC(posteriors[:, 1] - posteriors[:, 0], C, sample_weight)
+    labels = posteriors.argmax(axis=1) if labels is None else labels
+    margins = 2.0 * (posteriors[np.arange(len(labels)), labels][:, np.newaxis] - posteriors)
+    return PairwiseSlack(labels, C, posteriors.shape[1], sample_weight, margins, constants=True)

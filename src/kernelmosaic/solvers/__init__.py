@@ -1,7 +1,8 @@
 """Arrays in, arrays out: the optimisers behind every machine."""
 
 from kernelmosaic.solvers.factored import solve_factored
-from kernelmosaic.solvers.multiclass import solve_multiclass_working_set
+from kernelmosaic.solvers.multiclass import solve_multiclass
+from kernelmosaic.solvers.options import RoundOptions, SolverOptions
 from kernelmosaic.solvers.program import Program, Solution, certify, relative_gap
 from kernelmosaic.solvers.smo import solve_smo
 from kernelmosaic.solvers.solve import solve, solve_unbounded
@@ -9,12 +10,14 @@ from kernelmosaic.solvers.working_set import solve_working_set
 
 __all__ = [
     "Program",
+    "RoundOptions",
     "Solution",
+    "SolverOptions",
     "certify",
     "relative_gap",
     "solve",
     "solve_factored",
-    "solve_multiclass_working_set",
+    "solve_multiclass",
     "solve_smo",
     "solve_unbounded",
     "solve_working_set",

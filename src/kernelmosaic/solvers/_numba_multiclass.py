@@ -14,15 +14,6 @@ from kernelmosaic._typing import AnyArray
 
 Vector = NDArray[np.float64]
 
-#: A diagonal entry below this share of the sample's largest is raised to it: a class whose kernels have no weight.
-_FLOOR = 1e-8
-#: Newton steps on a sample's multiplier; each fixes the set of free classes, so that a handful do.
-_NEWTON = 60
-#: Relative to the sample's price: a coefficient this near to its bound is at its bound, up to rounding.
-_NEAR = 1e-12
-#: Relative to the sizes summed: what is left of Σ_c β_c counts as rounding.
-_ROUNDING = 1e-15
-
 
 @njit(inline="always")
 def _rate(floored: float, slope: float, shift: float, low: float, high: float) -> tuple[float, bool]:
@@ -36,8 +27,8 @@ def _rate(floored: float, slope: float, shift: float, low: float, high: float) -
 
 
 @njit(inline="always")
-def solve_sample(slopes: Vector, curvature: Vector, label: int, price: float, top: float, out: Vector) -> None:
-    """Maximise Σ_c slopes_c β_c − ½ curvature_c β_c² where Σβ = 0, −price ≤ β_c ≤ 0 and 0 ≤ β_label ≤ top.
+def solve_sample(slopes: Vector, curvature: Vector, label: int, C: float, own_upper: float, out: Vector) -> None:
+    """Maximise Σ_c slopes_c β_c − ½ curvature_c β_c² where Σβ = 0, −C ≤ β_c ≤ 0 and 0 ≤ β_label ≤ own_upper.
 
     β_c is a clipped linear function of the multiplier ζ of Σβ = 0, and the sum falls in ζ: Newton's method finds the
     set of free classes, bracketed so that it cannot run astray, and on that set the multiplier is in closed form.
@@ -48,19 +39,20 @@ def solve_sample(slopes: Vector, curvature: Vector, label: int, price: float, to
         low = slopes[c] if slopes[c] < low else low
         high = slopes[c] if slopes[c] > high else high
         stiffest = curvature[c] if curvature[c] > stiffest else stiffest
-    reach = stiffest * (top if top > price else price)
-    low, high = low - reach, high + reach
+    width = stiffest * (own_upper if own_upper > C else C)
+    low, high = low - width, high + width
     shift = slopes[label]
     balanced = False
-    for _ in range(_NEWTON):
+    # Each step fixes the set of free classes, so that a handful do.
+    for _ in range(60):
         total, size, rate = 0.0, 0.0, 0.0
         for c in range(k):
-            floor, ceiling = (0.0, top) if c == label else (-price, 0.0)
+            floor, ceiling = (0.0, own_upper) if c == label else (-C, 0.0)
             out[c], free = _rate(curvature[c], slopes[c], shift, floor, ceiling)
             total += out[c]
             size += abs(out[c])
             rate += 1.0 / curvature[c] if free else 0.0
-        balanced = abs(total) <= _ROUNDING * size
+        balanced = abs(total) <= 1e-15 * size  # rounding
         if balanced:
             break
         if total > 0.0:
@@ -71,11 +63,11 @@ def solve_sample(slopes: Vector, curvature: Vector, label: int, price: float, to
         if not low < shift < high:
             shift = 0.5 * (low + high)
     if not balanced:
-        _balance(out, curvature, label, price, top)
+        _balance(out, curvature, label, C, own_upper)
 
 
 @njit(inline="always")
-def _balance(out: Vector, curvature: Vector, label: int, price: float, top: float) -> None:
+def _balance(out: Vector, curvature: Vector, label: int, C: float, own_upper: float) -> None:
     """Make the coefficients sum to zero: the rest, rounding of a nearly vanishing diagonal, goes where it fits.
 
     It goes to free classes first: one that left its bound by a rounding error would look as if it had much to gain.
@@ -96,7 +88,7 @@ def _balance(out: Vector, curvature: Vector, label: int, price: float, top: floa
                 following = other
         c = following
         last = curvature[c]
-        floor, ceiling = (0.0, top) if c == label else (-price, 0.0)
+        floor, ceiling = (0.0, own_upper) if c == label else (-C, 0.0)
         if visit < k and not floor < out[c] < ceiling:
             continue
         moved = out[c] + rest
@@ -107,14 +99,15 @@ def _balance(out: Vector, curvature: Vector, label: int, price: float, top: floa
 
 
 @njit(inline="always")
-def _violation(beta: Vector, residual: AnyArray, i: int, label: int, price: float, top: float) -> float:
+def _violation(beta: Vector, residual: AnyArray, i: int, label: int, C: float, own_upper: float) -> float:
     rise, fall = -np.inf, np.inf
-    near = _NEAR * price
+    # A coefficient this near to its bound is at its bound, up to rounding.
+    near = 1e-12 * C
     for c in range(beta.shape[0]):
         if c == label:
-            can_rise, can_fall = beta[c] < top - near, beta[c] > near
+            can_rise, can_fall = beta[c] < own_upper - near, beta[c] > near
         else:
-            can_rise, can_fall = beta[c] < -near, beta[c] > near - price
+            can_rise, can_fall = beta[c] < -near, beta[c] > near - C
         if can_rise and residual[c, i] > rise:
             rise = residual[c, i]
         if can_fall and residual[c, i] < fall:
@@ -167,7 +160,8 @@ def _maximise_samples(
         for c in range(k):
             curvature[c] = K[c % K.shape[0], i, i] + shift
             largest = curvature[c] if curvature[c] > largest else largest
-        least = max(_FLOOR * largest, 1e-300) if largest > 0.0 else _FLOOR
+        # The diagonal of a class whose kernels have no weight is raised to a share of the sample's largest.
+        least = max(1e-8 * largest, 1e-300) if largest > 0.0 else 1e-8
         for c in range(k):
             curvature[c] = curvature[c] if curvature[c] > least else least
             slopes[c] = residual[c, i] + curvature[c] * beta[i, c]
@@ -194,32 +188,60 @@ def maximise_in_rounds(
     own_upper: Vector,
     beta: AnyArray,
     residual: AnyArray,
-    visited: float,
-    repeats: int,
-    least: int,
+    most: int,
     enough: float,
 ) -> int:
     """Visit the samples with much to gain until it is little, the others not at all, then look at all again.
 
-    A round's samples violate optimality by more than the share `visited` of the largest violation; they are visited at
-    most `repeats` times. Rounds go on until `least` steps are taken, some have one and certifying costs more than that,
-    or until no violation is above `enough`. Returns the number of steps, zero if no sample has anything to gain.
+    A round's samples violate optimality by more than half of the largest violation; they are visited at most five
+    times. Rounds go on until `most` steps are taken, or until no violation is above `enough`. Returns the number of
+    steps, zero if no sample has anything to gain.
     """
     room = np.empty((3, beta.shape[1]))
     taken = 0
-    while taken < least:
+    while taken < most:
         v = violations(beta, residual, labels, sample_C, own_upper)
         if v.max() <= enough:
             break
-        threshold = visited * v.max()
+        threshold = 0.5 * v.max()
         order = np.flatnonzero(v > threshold)
         order = order[np.argsort(-v[order], kind="stable")]
         before = taken
-        for _ in range(repeats):
-            steps = _maximise_samples(K, shift, labels, sample_C, own_upper, beta, residual, order, threshold, *room)
+        for _ in range(5):
+            visited = order[: most - taken]
+            steps = _maximise_samples(K, shift, labels, sample_C, own_upper, beta, residual, visited, threshold, *room)
             taken += steps
             if steps == 0:
                 break
         if taken == before:
             break
     return taken
+
+
+# Blocks of symmetric matrices, lower halves only ----------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def take_lower(K: AnyArray, shift: float, rows: AnyArray, out: AnyArray) -> None:
+    """Fill the lower half of out = K[rows, rows] + shift."""
+    for i in range(len(rows)):
+        source = K[rows[i]]
+        for j in range(i + 1):
+            out[i, j] = source[rows[j]] + shift
+
+
+@njit(cache=True, nogil=True)
+def add_lower(block: AnyArray, rows: AnyArray, out: AnyArray) -> None:
+    """Add the lower half of a block to that of out[rows, rows]; the rows ascend."""
+    for i in range(len(rows)):
+        target = out[rows[i]]
+        for j in range(i + 1):
+            target[rows[j]] += block[i, j]
+
+
+@njit(cache=True, nogil=True)
+def mirror_lower(A: AnyArray) -> None:
+    """Fill the upper half of a symmetric matrix by its lower half."""
+    for i in range(len(A)):
+        for j in range(i):
+            A[j, i] = A[i, j]

@@ -27,22 +27,6 @@ _MATH = {"nnan", "nsz", "reassoc", "contract", "arcp"}
 
 
 @njit(inline="always")
-def _rising_shift(beta: float, upper: float, epsilon: float) -> float:
-    """What to add to the residual for the slope of the objective as β grows."""
-    if beta >= upper:
-        return -np.inf
-    return -epsilon if beta >= 0.0 else epsilon
-
-
-@njit(inline="always")
-def _falling_shift(beta: float, lower: float, epsilon: float) -> float:
-    """What to add to the residual for the slope of the objective as β shrinks."""
-    if beta <= lower:
-        return np.inf
-    return -epsilon if beta > 0.0 else epsilon
-
-
-@njit(inline="always")
 def _steepest(residual: Vector, rising: Vector, start: int, stop: int) -> tuple[int, float]:
     """Return the sample in the range whose coefficient gains most by growing, and its slope."""
     best = -np.inf
@@ -174,8 +158,9 @@ def _place(
     change: float = new - beta[k]
     beta[k] = new
     residual[k] -= change * ridge[k]
-    rising[k] = _rising_shift(new, upper[k], epsilon)
-    falling[k] = _falling_shift(new, lower[k], epsilon)
+    # What to add to the residual for the slopes of the objective as β grows and as it shrinks.
+    rising[k] = -np.inf if new >= upper[k] else (-epsilon if new >= 0.0 else epsilon)
+    falling[k] = np.inf if new <= lower[k] else (-epsilon if new > 0.0 else epsilon)
     return change
 
 

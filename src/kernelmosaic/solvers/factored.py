@@ -2,46 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.backend import NUMPY, TINY
+from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.factored import FactoredGram
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.solvers.interior_point import CentralPath, PathEnd
-from kernelmosaic.solvers.program import Program, Solution, Vector, certify
+from kernelmosaic.solvers.options import DEFAULTS, SolverOptions
+from kernelmosaic.solvers.program import MET, Program, Solution, Vector, assess, certify
 from kernelmosaic.solvers.proximal_newton import ProximalNewton
 from kernelmosaic.solvers.smo import solve_smo
-from kernelmosaic.solvers.working_set import FreeThenViolating
-
-#: The interior-point method stops at these shares of the gap asked for, one after the other: rounding coefficients to
-#: their bounds costs the rest.
-_SHARES = (0.3, 0.01)
-#: The gap of a machine without slack is larger, by about a root, than with the kernel's diagonal as its slack.
-_SHARES_SHIFTED = (0.3, 0.01, 3e-4, 1e-5, 3e-7)
-#: Nor does it stop at a larger gap than this: the last digits cost little, and the next solve starts from here.
-_CRUDE = 3e-5
-#: This many working sets must at least halve the gap, or interior points are faster; ...
-_PATIENCE = 3
-#: ... or as many as cost this share of what interior points do, within reason.
-_PATIENT_SHARE, _MOST_PATIENCE = 0.1, 15
-#: Working sets in features are solved to at most this gap: the last steps of interior points tell samples at their
-#: bounds from those that are free.
-_POLISH_TOL = 1e-8
-#: Newton matrices that interior points take, and what an entry of a working set's block costs beside being formed.
-_STEPS_COLD, _FLOPS_AN_ENTRY = 25, 50
-#: Proximal Newton steps slow down below this gap, where working sets are at their best; with a ridge they never do.
-_SMOOTH = 3e-4
-#: Relative to the bounds' sums: a total this near to one of them is met by no β but the bounds.
-_ROUNDING = 1e-12
-#: Relative to the mean diagonal.
-_JITTER = 1e-5
-#: Pair steps for each of few samples before interior points are faster.
-_PAIRS = 50
+from kernelmosaic.solvers.working_set import FreeThenViolating, SingleOutput
 
 
 def solve_factored(
-    gram: FactoredGram, program: Program, warm_start: Vector | None = None, tol: float = 1e-3
+    gram: FactoredGram,
+    program: Program,
+    warm_start: Vector | None = None,
+    tol: float = 1e-3,
+    options: SolverOptions = DEFAULTS,
 ) -> Solution:
     """Solve the dual program for K = ZZᵀ + diag e to a relative duality gap of `tol`.
 
@@ -60,23 +42,25 @@ def solve_factored(
         features are so few that steps from anywhere are as fast.
     tol : float
         The relative duality gap at which to stop. A larger gap in the answer tells that rounding hides the rest.
+    options : SolverOptions
+        When one method takes over from another.
     """
     program.require_feasible()
-    # PathEnd points come near to a solution of zeros for ever, and their gap, which is relative, never closes. A start
+    # Interior points come near to a solution of zeros for ever, and their gap, which is relative, never closes. A start
     # of other numbers is rarely so far off: then steps are tried first.
     unknown = warm_start is None or not warm_start.any()
     if unknown and (zero := _zero(program, tol)):
         return zero
     if not _has_interior(program):
-        return FactoredRounds(gram, program, program.feasible(np.zeros(program.n_samples))).solution
+        return assess(gram, program, program.feasible(np.zeros(program.n_samples)))
     # Passes over few samples cost more than their arithmetic: they are taken from their block, or from one array.
-    few = gram.stored and gram.backend is NUMPY and gram.n_samples <= TINY
-    near = _by_pairs(gram, program, warm_start, tol) if few else _by_steps(gram, program, warm_start, tol)
+    few = gram.stored and gram.backend is NUMPY and gram.n_samples <= options.few
+    near = (_by_pairs if few else _by_steps)(gram, program, warm_start, tol, options)
     if near is not None and near.gap <= tol:
         return near
     if not unknown and (zero := _zero(program, tol)):
         return zero
-    return _by_interior_points(gram, program, tol, few, near)
+    return _by_interior_points(gram, program, tol, options, near)
 
 
 def _zero(program: Program, tol: float) -> Solution | None:
@@ -88,52 +72,65 @@ def _zero(program: Program, tol: float) -> Solution | None:
     return found if found.gap <= tol else None
 
 
-def _by_pairs(gram: FactoredGram, program: Program, start: Vector | None, tol: float) -> Solution:
+def _by_pairs(
+    gram: FactoredGram, program: Program, start: Vector | None, tol: float, options: SolverOptions
+) -> Solution:
     """Solve the program of few samples by pair steps in their block, up to where interior points are faster."""
     K = gram.block(np.arange(gram.n_samples))
-    pairs = solve_smo(K, program, start, tol, max_iter=_PAIRS * gram.n_samples)
-    return FactoredRounds(gram, program, pairs.beta, n_iter=pairs.n_iter).solution
+    pairs = solve_smo(K, program, start, tol, options.pairs * gram.n_samples, options)
+    return assess(gram, program, pairs.beta, pairs.n_iter)
 
 
-def _by_steps(gram: FactoredGram, program: Program, start: Vector | None, tol: float) -> Solution | None:
+def _by_steps(
+    gram: FactoredGram, program: Program, start: Vector | None, tol: float, options: SolverOptions
+) -> Solution | None:
     """Go from a start to a nearby solution by working sets, or to any by Newton steps; None if neither serves."""
-    near: FactoredRounds | None = None
+    near: Solution | None = None
     if start is not None:
-        near = FactoredRounds(gram, program, program.feasible(start))
-        if near.solution.gap <= tol or (not _is_narrow(gram) and near.improve(tol, _patience(gram))):
-            return near.solution
+        policy = FactoredRounds(gram, options)
+        state = SingleOutput(gram, program, program.feasible(start), policy)
+        near = state.solve(tol, lambda: _is_narrow(gram, options))
+        if near.gap <= tol:
+            return near
     if gram.shift is None and program.has_losses and program.target.any():
-        passes = 0 if near is None else near.solution.n_iter
+        passes = 0 if near is None else near.n_iter
         if near is None:
             newton = ProximalNewton(gram, program, program.feasible(np.zeros(program.n_samples)))
         else:
-            newton = ProximalNewton(gram, program, near.solution.beta, near.solution.values)
+            newton = ProximalNewton(gram, program, near.beta, near.values)
+        # Newton steps slow down below this gap, where working sets are at their best; with a ridge they never do.
         # Working sets may be too small for the samples that are free: then steps go on where they had stopped.
-        for goal in dict.fromkeys((max(tol, _SMOOTH) if newton.sigma else tol, tol)):
-            found = newton.solve(goal)
-            near = FactoredRounds(gram, program, found.beta, passes + found.n_iter, found.values)
-            if near.improve(tol, _patience(gram)):
+        for goal in dict.fromkeys((max(tol, 3e-4) if newton.sigma else tol, tol)):
+            found = newton.solve(goal, options.newton_steps)
+            policy = FactoredRounds(gram, options)
+            near = SingleOutput(gram, program, found.beta, policy, found.values, passes + found.n_iter).solve(tol)
+            if near.gap <= tol:
                 break
-    return None if near is None else near.solution
+    return near
 
 
-def _by_interior_points(gram: FactoredGram, program: Program, tol: float, few: bool, best: Solution | None) -> Solution:
+def _by_interior_points(
+    gram: FactoredGram, program: Program, tol: float, options: SolverOptions, best: Solution | None
+) -> Solution:
     """Follow the central path and round its end to the bounds, more and more exactly until the gap is met."""
     passes = 0 if best is None else best.n_iter
     softened = _softened(gram, program)
+    few = gram.stored and gram.backend is NUMPY and gram.n_samples <= options.few
     central = CentralPath(gram.part(np.arange(gram.n_samples)) if few else gram, softened)
-    for share in _SHARES if gram.shift is None else _SHARES_SHIFTED:
-        path = central.follow(share * min(tol, _CRUDE))
-        near = FactoredRounds(gram, program, round_to_bounds(gram, softened, path), n_iter=passes + path.n_iter)
-        near.improve(tol, _patience(gram))
-        if best is None or near.solution.gap < best.gap:
-            best = near.solution
+    # The path stops at these shares of the gap asked for: rounding coefficients to their bounds costs the rest. The gap
+    # of a machine without slack is larger, by about a root, than with the kernel's diagonal as its slack.
+    for share in (0.3, 0.01) if gram.shift is None else (0.3, 0.01, 3e-4, 1e-5, 3e-7):
+        # Nor does it stop at a larger gap than 3e-5: the last digits cost little, and the next solve starts from here.
+        path = central.follow(share * min(tol, 3e-5))
+        beta, n_iter = round_to_bounds(gram, softened, path), passes + path.n_iter
+        near = SingleOutput(gram, program, beta, FactoredRounds(gram, options), n_iter=n_iter).solve(tol)
+        best = near if best is None or near.gap < best.gap else best
         if best.gap <= tol:
             return best
-    inside = FactoredRounds(gram, program, program.feasible(path.beta), n_iter=passes + path.n_iter).solution
-    best = min(best or inside, inside, key=lambda one: one.gap)
+    inside = assess(gram, program, program.feasible(path.beta), passes + path.n_iter)
+    best = inside if best is None or inside.gap < best.gap else best
     if best.gap > tol and gram.increase_precision():
-        return _by_interior_points(gram, program, tol, few, best)
+        return _by_interior_points(gram, program, tol, options, best)
     return best
 
 
@@ -141,7 +138,7 @@ def solve_factored_unbounded(gram: FactoredGram, program: Program) -> Solution:
     """Solve a program without a box and without a tube: one Newton system in the features."""
     gram.increase_precision()
     path = CentralPath(gram, _softened(gram, program)).follow(0.0)
-    return FactoredRounds(gram, program, path.beta, n_iter=path.n_iter).solution
+    return assess(gram, program, path.beta, path.n_iter)
 
 
 def _softened(gram: FactoredGram, program: Program) -> Program:
@@ -152,21 +149,17 @@ def _softened(gram: FactoredGram, program: Program) -> Program:
     return Program(program.target, program.lower, program.upper, ridge, program.epsilon, program.total)
 
 
-def _patience(gram: FactoredGram) -> int:
-    """Return how many working sets may go by without halving the gap before interior points are faster."""
-    return int(np.clip(_PATIENT_SHARE * _cost_ratio(gram), _PATIENCE, _MOST_PATIENCE))
-
-
-def _is_narrow(gram: FactoredGram) -> bool:
+def _is_narrow(gram: FactoredGram, options: SolverOptions) -> bool:
     """Whether features are so few that interior points from a cold start cost no more than working sets."""
-    return gram.stored and _cost_ratio(gram) <= _PATIENCE
+    return gram.stored and _cost_ratio(gram) <= options.patience
 
 
 def _cost_ratio(gram: FactoredGram) -> float:
     """Return how many working sets from nearby cost as much as interior points from a cold start."""
     block = min(gram.block_samples, gram.n_samples)
-    cold = _STEPS_COLD * gram.n_samples * (gram.n_features + 1) ** 2
-    near = block**2 * (gram.n_features + _FLOPS_AN_ENTRY)
+    # Interior points take about 25 Newton matrices; an entry of a working set's block costs 50 flops once it is formed.
+    cold = 25 * gram.n_samples * (gram.n_features + 1) ** 2
+    near = block**2 * (gram.n_features + 50)
     return cold / max(near, 1)
 
 
@@ -175,7 +168,7 @@ def _has_interior(program: Program) -> bool:
     if program.total is None:
         return True
     low, high = float(program.lower.sum()), float(program.upper.sum())
-    slack = _ROUNDING * max(abs(low) if np.isfinite(low) else 0.0, abs(high) if np.isfinite(high) else 0.0)
+    slack = MET * max(abs(low) if np.isfinite(low) else 0.0, abs(high) if np.isfinite(high) else 0.0)
     return low + slack < program.total < high - slack
 
 
@@ -219,7 +212,7 @@ def _compensation(gram: FactoredGram, program: Program, lost: Vector, beta: Vect
     if program.total is None:
         M, right = M[:-1, :-1], right[:-1]
     diagonal = backend.diagonal_view(M)
-    diagonal += _JITTER**2 * diagonal.sum() / len(M)
+    diagonal += 1e-10 * diagonal.sum() / len(M)
     answer = Cholesky(M).solve(right)
     del M, diagonal  # no pass over the rows need make room beside them
     change = backend.to_numpy(gram.apply(answer[:D]))[free] + (0.0 if program.total is None else float(answer[-1]))
@@ -229,17 +222,22 @@ def _compensation(gram: FactoredGram, program: Program, lost: Vector, beta: Vect
 class FactoredRounds(FreeThenViolating):
     """Working sets from nearby; those with many more samples than features are solved in their features."""
 
-    gram: FactoredGram
+    def __init__(self, gram: FactoredGram, options: SolverOptions) -> None:
+        # Rounds may fail to halve the gap while they cost a tenth of interior points, within reason.
+        idle = int(np.clip(0.1 * _cost_ratio(gram), options.patience, 15))
+        super().__init__(gram, options, replace(options.free_rounds, idle=idle, room=1.0))
+        self.wide = gram.wide
 
     def solve_inside(self, part: FactoredGram, inside: Program, beta: Vector, tol: float) -> Vector:
-        narrow = part.n_samples <= self.gram.wide * part.n_features
+        narrow = part.n_samples <= self.wide * part.n_features
         if narrow or part.shift is not None or not _has_interior(inside):
             return super().solve_inside(part, inside, beta, tol)
-        path = CentralPath(part, inside).follow(min(_SHARES[0] * tol, _POLISH_TOL))
+        # The last steps of interior points tell samples at their bounds from those that are free.
+        path = CentralPath(part, inside).follow(min(0.3 * tol, 1e-8))
         candidates = (beta, inside.feasible(path.beta), round_to_bounds(part, inside, path))
-        return max(candidates, key=lambda one: _dual_value(part, inside, one))
 
+        def dual_value(one: Vector) -> float:
+            w = part.adjoint(one)
+            return inside.linear_value(one) - 0.5 * float(w @ w)
 
-def _dual_value(gram: FactoredGram, program: Program, beta: Vector) -> float:
-    w = gram.adjoint(beta)
-    return program.linear_value(beta) - 0.5 * float(w @ w)
+        return max(candidates, key=dual_value)

@@ -25,18 +25,6 @@ from kernelmosaic.gram.linear_algebra import (
 )
 from kernelmosaic.solvers.program import Vector
 
-#: Relative to the mean diagonal: enough to factorise a block that is positive semi-definite only up to rounding.
-_JITTER = 1e-10
-#: At least this much is added, so that a block of zeros has a Newton step, too.
-_LEAST_NOISE = 1e-12
-#: What updating an entry of an inverse costs in time, as flops of a factorisation.
-_FLOPS_PER_ENTRY = 80
-#: The best share of a step is this near to one by rounding alone: the step is whole, and meets its bounds.
-_WHOLE = 0.999
-_HALVINGS = 60
-#: Vectors of a device up to this length are moved to the host to find the nearest point of the same sum.
-_ON_HOST = 20_000
-
 
 class Form(ABC):
     """The quadratic form K + diag ρ of the free samples that have not met a bound yet."""
@@ -49,14 +37,14 @@ class Form(ABC):
         """Return the inverse times the columns of `right`."""
 
     @abstractmethod
-    def multiply(self, x: Any) -> ArrayOrTensor:
+    def multiply(self, x: ArrayOrTensor) -> ArrayOrTensor:
         """Return the form times a vector."""
 
     @abstractmethod
     def keep(self, which: RowIndex) -> None:
         """Leave out the samples that a mask does not hold."""
 
-    def direction(self, slope: Any, sums: bool) -> ArrayOrTensor:
+    def direction(self, slope: ArrayOrTensor, sums: bool) -> ArrayOrTensor:
         """Return the step to the maximum over the samples, their sum kept if there is one to keep."""
         xp = backend_of(slope).xp
         x, ones = self.solve(xp.stack([slope, xp.ones_like(slope)], axis=1)).T
@@ -69,9 +57,9 @@ class Form(ABC):
 def newton_on_free(
     form: Form,
     beta: ArrayOrTensor,
-    slope: Any,
-    lower: Any,
-    upper: Any,
+    slope: ArrayOrTensor,
+    lower: ArrayOrTensor,
+    upper: ArrayOrTensor,
     sums: bool,
     budget: float,
     *,
@@ -116,7 +104,7 @@ def newton_on_free(
             if not steep > 0:
                 continue
             size = steep / bend if bend > 0 else 1.0
-            size = size if size < _WHOLE else 1.0
+            size = size if size < 0.999 else 1.0  # so near to one by rounding alone: the step is whole
             gain = size * steep - 0.5 * size**2 * bend
             if gain > best_gain:
                 # A whole step ends on its bounds exactly.
@@ -133,7 +121,7 @@ def newton_on_free(
     return new, steps
 
 
-def _first_bound(direction: Any, beta: ArrayOrTensor, lower: Any, upper: Any) -> ArrayOrTensor:
+def _first_bound(direction: ArrayOrTensor, beta: Any, lower: Any, upper: Any) -> ArrayOrTensor:
     """Return the end of the direction, or the point where it meets the first bound."""
     xp = backend_of(beta).xp
     end, moves = xp.where(direction > 0, upper, lower), direction != 0
@@ -142,25 +130,25 @@ def _first_bound(direction: Any, beta: ArrayOrTensor, lower: Any, upper: Any) ->
     return xp.where(room <= size, end, beta + size * direction)
 
 
-def _cut_back(end: Any, beta: ArrayOrTensor, lower: Any, upper: Any, sums: bool) -> ArrayOrTensor:
+def _cut_back(end: ArrayOrTensor, beta: Any, lower: Any, upper: Any, sums: bool) -> ArrayOrTensor:
     """Return the point of the box, with the same sum if there is one to keep, nearest to the direction's end."""
     backend = backend_of(beta)
     if not sums:
         return backend.xp.clip(end, lower, upper)
     given = end, beta, lower, upper
-    if backend is NUMPY or len(end) > _ON_HOST:
+    # Few numbers move to the host: of many small steps, each would wait for the device.
+    if backend is NUMPY or len(end) > 20_000:
         return _nearest_of_same_sum(*given)
-    # Many small steps, each of which would wait for the device.
     return backend.asarray(_nearest_of_same_sum(*map(backend.to_numpy, given)))
 
 
-def _nearest_of_same_sum(end: Any, beta: ArrayOrTensor, lower: Any, upper: Any) -> ArrayOrTensor:
+def _nearest_of_same_sum(end: ArrayOrTensor, beta: Any, lower: Any, upper: Any) -> ArrayOrTensor:
     """Return the point of the box nearest to `end` whose sum is that of β."""
     xp, total = backend_of(end).xp, float(beta.sum())
     # Moved down by the largest rise, no coefficient exceeds its old value, so that the sum is met in between.
     low, high = float((end - beta).min()), float((end - beta).max())
     shift = min(max(0.0, low), high)
-    for _ in range(_HALVINGS):
+    for _ in range(60):
         nearest = xp.clip(end - shift, lower, upper)
         inside = (nearest > lower) & (nearest < upper)
         excess, count = float(nearest.sum()) - total, int(inside.sum())
@@ -179,9 +167,10 @@ def _nearest_of_same_sum(end: Any, beta: ArrayOrTensor, lower: Any, upper: Any) 
 def block_form(K: AnyArray, ridge: Vector) -> Form:
     """Return K + diag ρ, made positive definite by the noise that K's entries are known up to."""
     A, n = K.astype(np.float64), len(K)
-    noise = max(max(_JITTER, float(np.finfo(K.dtype).eps) * n) * np.trace(A) / n, _LEAST_NOISE)
+    # So that a block of zeros has a Newton step, too, it is not zero.
+    noise = max(max(1e-10, float(np.finfo(K.dtype).eps) * n) * np.trace(A) / n, 1e-12)
     triangle, pivots, rank, _ = dpstrf(A, tol=noise, lower=1)
-    if rank**2 > _FLOPS_PER_ENTRY * n:
+    if rank**2 > InverseForm.flops_per_entry * n:
         with suppress(LinAlgError):  # if A is less definite than was promised, the factor takes what is
             return InverseForm(A + np.diag(ridge + noise))
     L = np.empty((n, rank))
@@ -216,6 +205,9 @@ class LowRankForm(Form):
 class InverseForm(Form):
     """A quadratic form with its factor and, once samples are left out, its inverse, which follows that."""
 
+    #: What updating an entry of an inverse costs in time, as flops of a factorisation.
+    flops_per_entry = 80
+
     def __init__(self, A: NDArray[np.float64]) -> None:
         self.A = A
         self.factor = cho_factor(A, check_finite=False)
@@ -226,7 +218,7 @@ class InverseForm(Form):
     @property
     def cost(self) -> float:  # type: ignore[override]
         n = len(self.A)
-        return float(_FLOPS_PER_ENTRY * n**2 + (3 * n**3 if self.inverse is None else 0))
+        return float(self.flops_per_entry * n**2 + (3 * n**3 if self.inverse is None else 0))
 
     def multiply(self, x: Vector) -> Vector:
         return self._apply(self.A, x)
@@ -273,16 +265,16 @@ class GramForm(Form):
 
     cost = 1.0
 
-    def __init__(self, A: Gram, ridge: Any, factorised: int) -> None:
+    def __init__(self, A: Gram, ridge: ArrayOrTensor, factorised: int) -> None:
         self.A, self.ridge, self.factorised = A, ridge, factorised
 
-    def multiply(self, x: Any) -> ArrayOrTensor:
+    def multiply(self, x: ArrayOrTensor) -> ArrayOrTensor:
         return self.A.products(x) + self.ridge * x
 
     def keep(self, which: RowIndex) -> None:
         self.A, self.ridge = self.A.restricted(self.A.backend.nonzero(which)), self.ridge[which]
 
-    def direction(self, slope: Any, sums: bool) -> ArrayOrTensor:
+    def direction(self, slope: ArrayOrTensor, sums: bool) -> ArrayOrTensor:
         K, self.factor = self.A.matrix, None
         if K is not None and len(K) <= self.factorised:
             self.factor = regularised_cholesky(K, self.ridge, rounding_jitter(K, self.ridge))
@@ -291,7 +283,7 @@ class GramForm(Form):
     def solve(self, right: ArrayOrTensor) -> ArrayOrTensor:
         return self.A.backend.cho_solve(self.factor, right)
 
-    def _iterate(self, slope: Any, sums: bool) -> ArrayOrTensor:
+    def _iterate(self, slope: ArrayOrTensor, sums: bool) -> ArrayOrTensor:
         """Return about the direction by conjugate gradients, to a few digits."""
         diagonal = self.A.backend.asarray(self.A.diagonal()) + self.ridge
         added = (self.ridge + rounding_share(self.A.dtype, len(diagonal)) * diagonal.mean())[:, None]

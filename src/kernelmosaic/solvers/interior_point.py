@@ -19,18 +19,6 @@ Array = NDArray[np.float64]
 
 #: How far towards the nearest bound a step goes.
 SHORT = 0.995
-#: Corrections of outlying products, how much longer each is to make the step, and when a step is long enough.
-_CORRECTORS, _FURTHER, _LONG = 3, 0.3, 0.95
-#: Variables start at least this share of the distance between their bounds away from them.
-_LEAST_START = 1e-5
-#: Iterations after which rounding, not the problem, is in the way.
-_MAX_ITER = 100
-#: ... and after which a step this short tells the same.
-_TINY_STEP = 1e-8
-#: Relative to the sizes summed: how near to the total the sum must be for a gap to mean anything.
-_MET = 1e-7
-#: Rows that add less than this share of the mean to the Newton matrix are left out of it.
-_NEGLIGIBLE = 1e-14
 
 
 @dataclass(frozen=True)
@@ -108,7 +96,7 @@ class CentralPath:
         """Go on from where the iterate is until the relative gap is at most `tol`, or rounding ends it."""
         # Features in single precision can overflow at the very end; what is not finite is never moved to.
         with np.errstate(over="ignore", invalid="ignore"):
-            while self.n_iter < _MAX_ITER and self.gap() > tol:
+            while self.n_iter < 100 and self.gap() > tol:  # after so many, rounding is in the way
                 try:
                     moved = self.step()
                 except LinAlgError:  # overflown, in single precision
@@ -127,7 +115,8 @@ class CentralPath:
         quadratic = 0.5 * float(beta @ values)
         dual = p.linear_value(beta) - quadratic
         missing = 0.0 if p.total is None else abs(p.total - float(beta.sum()))
-        if missing > _MET * max(abs(p.total or 0.0), float(np.abs(beta).sum())):
+        # Further off its total, a gap means nothing.
+        if missing > 1e-7 * max(abs(p.total or 0.0), float(np.abs(beta).sum())):
             return np.inf
         # What is missing would cost about this much.
         primal = p.primal_value(quadratic, values, self.intercept) + missing * abs(self.intercept)
@@ -150,16 +139,17 @@ class CentralPath:
         lower = self._only_lower(aim - products[0] - predictor.x * predictor.z_lower)
         upper = self._only_upper(aim - products[1] + predictor.x * predictor.z_upper)
         chosen = self._direction(system, lower, upper)
-        reach = self._longest_step(chosen)
-        for _ in range(_CORRECTORS if reach < _LONG else 0):
-            more = self._outliers(chosen, min(reach + _FURTHER, 1.0), max(aim, ahead))
+        longest = self._longest_step(chosen)
+        # Corrections of outlying products, unless the step is long enough; each is to make it longer by 0.3.
+        for _ in range(3 if longest < 0.95 else 0):
+            more = self._outliers(chosen, min(longest + 0.3, 1.0), max(aim, ahead))
             lower, upper = lower + more[0], upper + more[1]
             other = self._direction(system, lower, upper)
             longer = self._longest_step(other)
-            if longer < reach + 0.1 * _FURTHER:
+            if longer < longest + 0.03:
                 break
-            chosen, reach = other, longer
-        return self._move(chosen, min(SHORT * reach, 1.0))
+            chosen, longest = other, longer
+        return self._move(chosen, min(SHORT * longest, 1.0))
 
     def _only_lower(self, array: ArrayOrTensor) -> ArrayOrTensor:
         """Return the array with zeros where there is no lower bound."""
@@ -184,7 +174,7 @@ class CentralPath:
         """The mean product after a step."""
         return float(sum(one.sum() for one in self._products(d, size))) / self.n_bounds
 
-    def _direction(self, system: _System, lower: Any, upper: Any) -> _Direction:
+    def _direction(self, system: _System, lower: ArrayOrTensor, upper: ArrayOrTensor) -> _Direction:
         """Solve the Newton system for the given right-hand sides of the products with the multipliers."""
         slope = self.ridge * self.x + self.sign * (self.values + self.intercept) + self.cost
         right = -(slope - self.z_lower + self.z_upper) + lower / self.room_lower - upper / self.room_upper
@@ -203,7 +193,8 @@ class CentralPath:
         return longest_step(*rooms, (self.z_lower, d.z_lower), (self.z_upper, d.z_upper))
 
     def _move(self, d: _Direction, size: float) -> bool:
-        if not np.isfinite(size) or size <= _TINY_STEP or not bool(self.xp.isfinite(d.x).all()):
+        # A step this short shows that rounding is in the way.
+        if not np.isfinite(size) or size <= 1e-8 or not bool(self.xp.isfinite(d.x).all()):
             return False
         self.x = self.x + size * d.x
         # Kept by themselves: far from zero, x would round them away.
@@ -273,10 +264,10 @@ class _Start:
         n, total = p.n_samples, p.total or 0.0
         sample = self.gram.rows(np.unique(np.linspace(0, n - 1, min(n, 200)).astype(np.intp)))
         size = float(np.mean(np.einsum("ij,ij->i", sample, sample))) + float(p.ridge.mean()) or 1.0
-        reach = max(float(np.abs(p.target).mean()) / size, abs(total) / n, 1e-12)
+        expected = max(float(np.abs(p.target).mean()) / size, abs(total) / n, 1e-12)
         width = np.where(self.has_lower & self.has_upper, self.upper - self.lower, np.inf)
         # Where coefficients end up far from there, at a distant bound, the first step would be lost in rounding.
-        inside = np.minimum(0.5 * width, np.maximum(reach, _LEAST_START * np.where(np.isfinite(width), width, 0.0)))
+        inside = np.minimum(0.5 * width, np.maximum(expected, 1e-5 * np.where(np.isfinite(width), width, 0.0)))
         base = np.where(self.has_lower, self.lower, np.where(self.has_upper, self.upper - 2 * inside, 0.0))
         fixed = np.where(np.isfinite(self.lower), self.lower, 0.0)
         return np.where(self.moves, base + np.where(self.has_lower | self.has_upper, inside, 0.0), fixed)
@@ -302,9 +293,9 @@ class _Start:
 class _Direction:
     """Changes of the variables, of their multipliers, of the intercept, and of Kβ."""
 
-    x: Any
-    z_lower: Any
-    z_upper: Any
+    x: ArrayOrTensor
+    z_lower: ArrayOrTensor
+    z_upper: ArrayOrTensor
     intercept: float
     values: ArrayOrTensor
 
@@ -312,14 +303,15 @@ class _Direction:
 class _System:
     """(I + ZᵀΘZ) dw + ZᵀΘ1 db = Zᵀr,  1ᵀΘZ dw + 1ᵀΘ1 db = 1ᵀr − missing; without an intercept the first alone."""
 
-    def __init__(self, gram: FactoredGram, theta: Any, has_intercept: bool) -> None:
+    def __init__(self, gram: FactoredGram, theta: ArrayOrTensor, has_intercept: bool) -> None:
         self.gram, self.has_intercept = gram, has_intercept
         xp, each = gram.backend.xp, np.arange(gram.n_features)
-        M = gram.normal_matrix(xp.where(theta > _NEGLIGIBLE * theta.mean(), theta, 0.0))
+        # Rows that add next to nothing are left out.
+        M = gram.normal_matrix(xp.where(theta > 1e-14 * theta.mean(), theta, 0.0))
         M[each, each] += 1.0
         self.factor = Cholesky(M if has_intercept else M[:-1, :-1])
 
-    def solve(self, free: Any, missing: float) -> tuple[Any, float]:
+    def solve(self, free: ArrayOrTensor, missing: float) -> tuple[Any, float]:
         """Return the change of Kβ and that of the intercept."""
         right = self.gram.adjoint(free)
         if self.has_intercept:

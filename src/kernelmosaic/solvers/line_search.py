@@ -7,11 +7,6 @@ from typing import Any
 
 import numpy as np
 
-#: Sufficient decrease: the share of what the slope promises.
-_ARMIJO = 1e-4
-#: Most doublings of a step that keeps paying.
-_DOUBLINGS = 6
-
 
 def line_search(
     evaluate: Callable[[float], Any],
@@ -24,7 +19,7 @@ def line_search(
     least: float = 0.1,
     value: Callable[[Any], float] = lambda at: at.upper,
     slope_at: Callable[[Any], float] | None = None,
-    hidden: Callable[[float, Any], bool] = lambda size, there: False,
+    hidden: Callable[[float, Any], bool] = lambda size, end: False,
 ) -> tuple[float, Any] | None:
     """Return a step along a direction that lowers the value enough, and the evaluation at its end; None if none does.
 
@@ -35,7 +30,7 @@ def line_search(
     here : object
         The evaluation where the line starts.
     slope : float
-        Of the value there along the direction; a line that does not fall is not searched.
+        Of the value at `here` along the direction; a line that does not fall is not searched.
     attempts : int
         Most evaluations until the value is low enough.
     size : float
@@ -50,21 +45,21 @@ def line_search(
         From the size and the evaluation at its end to whether shorter steps would show nothing, either.
     """
     for attempt in range(attempts if slope < 0 else 0):
-        there = evaluate(size)
-        rise = value(there) - value(here)
-        if rise <= _ARMIJO * size * slope:
-            for _ in range(_DOUBLINGS if grow and attempt == 0 else 0):
+        end = evaluate(size)
+        rise = value(end) - value(here)
+        if rise <= 1e-4 * size * slope:  # Armijo's rule: a share of what the slope promises
+            for _ in range(6 if grow and attempt == 0 else 0):
                 beyond = evaluate(2.0 * size)
-                if not value(beyond) < value(there):
+                if not value(beyond) < value(end):
                     break
-                size, there = 2.0 * size, beyond
-            return size, there
-        if hidden(size, there):
+                size, end = 2.0 * size, beyond
+            return size, end
+        if hidden(size, end):
             return None
         if slope_at is None:
             size *= _parabola(rise / size, slope, least)
         else:
-            size *= _shrink(rise / size, slope, slope_at(there), smooth=attempt == 0)
+            size *= _shrink(rise / size, slope, slope_at(end), smooth=attempt == 0)
     return None
 
 
@@ -76,14 +71,14 @@ def _parabola(rise: float, slope: float, least: float) -> float:
     return float(np.clip(-0.5 * slope / curvature, least, 0.5))
 
 
-def _shrink(rise: float, slope_here: float, slope_there: float, *, smooth: bool) -> float:
+def _shrink(rise: float, slope_here: float, slope_end: float, *, smooth: bool) -> float:
     """Return the factor by which to shorten a step after which the value rises again, all slopes a unit of the step.
 
     A smooth value is taken as quadratic, its slope as linear; if that did not do, there is a kink between the two
     points, and the value is taken as the larger of its two tangents.
     """
-    if not slope_there > 0:
+    if not slope_end > 0:
         return 0.5
     if smooth:
-        return float(np.clip(slope_here / (slope_here - slope_there), 0.1, 0.7))
-    return float(np.clip((slope_there - rise) / (slope_there - slope_here), 1e-3, 0.7))
+        return float(np.clip(slope_here / (slope_here - slope_end), 0.1, 0.7))
+    return float(np.clip((slope_end - rise) / (slope_end - slope_here), 1e-3, 0.7))

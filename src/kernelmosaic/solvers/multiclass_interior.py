@@ -6,45 +6,28 @@ a step solves one system per class, and one more for the multipliers of the samp
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dgetrf, dgetrs
 
 from kernelmosaic._typing import AnyArray
-from kernelmosaic.solvers import lapack
+from kernelmosaic.gram.gram import Gram
 from kernelmosaic.solvers.interior_point import SHORT, centring, longest_step
-from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram, MulticlassSolution, certify_multiclass
-from kernelmosaic.solvers.program import Vector
-
-#: Most steps.
-_MOST = 80
-#: Relative to the mean diagonal and the margins: what is added to the diagonals, so that a step along which neither the
-#: kernel nor the barrier bends the value is short; and less, which rounding bears less often, if these are too short.
-_JITTERS = 1e-10, 1e-13
-#: How often what rounding leaves of a step's equations is solved for again.
-_REFINED = 2
-#: Once the gap left to the barrier is this multiple of the one asked for, steps are certified, ...
-_CLOSE = 3.0
-#: ... until it is this share of it: coefficients that are not at their bounds then do, too.
-_BEYOND = 1e-5
-#: Certified steps that may pass without halving the gap before rounding counts as the reason.
-_STALLED = 6
+from kernelmosaic.solvers.multiclass_newton import factorise, invert
+from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram
+from kernelmosaic.solvers.program import Solution, Vector, certify
 
 
-def solve_interior(
-    K: AnyArray, products: Callable[[Matrix], Matrix], program: MulticlassProgram, tol: float
-) -> MulticlassSolution:
+def solve_interior(gram: Gram, program: MulticlassProgram, tol: float) -> Solution:
     """Solve a multi-class dual to a relative gap of `tol`, if rounding allows, by primal-dual interior points.
 
     Parameters
     ----------
-    K : ndarray of shape (n, n), (1, n, n) or (classes, n, n)
-        The classes' kernels.
-    products : callable
-        From β to K_c β_c, for the certificate.
+    gram : Gram
+        The classes' kernels; its matrix has the shape (1, n, n) or (classes, n, n).
     program : MulticlassProgram
         The rest of the problem.
     tol : float
@@ -52,62 +35,61 @@ def solve_interior(
 
     Returns
     -------
-    MulticlassSolution
+    Solution
         The best that was seen; `n_iter` counts the steps.
     """
-    K = K if K.ndim == 3 else K[np.newaxis]
+    K: AnyArray = gram.matrix
     counted = np.flatnonzero(program.sample_C > 0)
     # Constants keep the coefficients of a class without samples at zero.
     present = program.class_C > 0 if program.constants else np.ones(program.n_classes, dtype=bool)
     classes = np.flatnonzero(present)
 
-    def certified(x: Matrix, b: Vector, n_iter: int) -> MulticlassSolution:
+    def certified(x: Matrix, b: Vector, n_iter: int) -> Solution:
         beta, full = np.zeros(program.margins.shape), np.zeros(program.n_classes)
         beta[np.ix_(counted, classes)] = x
         beta, full[classes] = program.feasible(beta), b
         if program.constants:
             beta = program.balanced(beta)
-        values = products(beta)
-        if program.constants:
-            full = program.best_constants(values, full)
-        return certify_multiclass(program, beta, values, n_iter, full)
+        values = np.asarray(gram.products(beta, exact=True))
+        return certify(program, beta, values, n_iter, intercept=program.best_intercept(values, full))
 
     best = most = certified(np.zeros((len(counted), len(classes))), np.zeros(len(classes)), 0)
     if len(counted) == 0 or len(classes) < 2:
         return best
-    part = program.part(counted)
+    part = program.take(counted)
     labels = np.searchsorted(classes, part.labels)
     each = classes if len(K) > 1 else np.zeros(1, dtype=np.intp)
     kernels = K[np.ix_(each, counted, counted)].astype(np.float64)
     n_iter = 0
-    for jitter in _JITTERS:
+    # Relative to the mean diagonal and the margins: what is added to the diagonals, so that a step along which neither
+    # the kernel nor the barrier bends the value is short; and less, which rounding bears less often, if these are too
+    # short.
+    for jitter in (1e-10, 1e-13):
         state, left = _State(kernels, part.target[:, classes], labels, part, jitter), np.inf
         halved, since = np.inf, 0
-        while n_iter < _MOST and best.gap > tol and left > _BEYOND * tol and since < _STALLED:
+        # Far below the gap asked for, coefficients that are not at their bounds are worth as much; six certified steps
+        # that do not halve the gap show rounding.
+        while n_iter < 80 and best.gap > tol and left > 1e-5 * tol and since < 6:
             with np.errstate(all="ignore"):
                 moved = state.step()
             if not moved:
                 break
             n_iter, left = n_iter + 1, state.gap()
-            if left > _CLOSE * tol:
+            if left > 3.0 * tol:  # too far off to be certified
                 continue
             # Coefficients that are exactly at their bounds are what makes a machine sparse.
-            best = min(best, certified(state.scale * state.snapped(), state.b, n_iter), key=_gap)
+            best = min(best, certified(state.scale * state.snapped(), state.b, n_iter), key=attrgetter("gap"))
             inside = certified(state.scale * state.x, state.b, n_iter) if best.gap > tol else best
-            most = min(most, inside, key=_gap)
+            most = min(most, inside, key=attrgetter("gap"))
             reached = min(best.gap, most.gap)
             halved, since = (reached, 0) if reached <= 0.5 * halved else (halved, since + 1)
         if min(best.gap, most.gap) <= tol:
             break
-    return replace(best if best.gap <= tol else min(best, most, key=_gap), n_iter=n_iter)
-
-
-def _gap(solution: MulticlassSolution) -> float:
-    return solution.gap
+    return replace(best if best.gap <= tol else min(best, most, key=attrgetter("gap")), n_iter=n_iter)
 
 
 class _State:
-    """Coefficients in units of the mean price, their multipliers, and those of the sums."""
+    """Coefficients in units of the mean C, their multipliers, and those of the sums."""
 
     def __init__(
         self,
@@ -117,21 +99,21 @@ class _State:
         program: MulticlassProgram,
         jitter: float,
     ) -> None:
-        from kernelmosaic.solvers import _numba_triangles
+        from kernelmosaic.solvers import _numba_multiclass
 
-        self.loops = _numba_triangles
+        self.loops = _numba_multiclass
         n, k = target.shape
         rows = np.arange(n)
         self.scale = float(program.sample_C.mean())
-        price = (program.sample_C / self.scale)[:, np.newaxis]
-        top = price * (k - 1) if program.pairwise else price
-        self.lower, self.upper = np.tile(-price, k), np.zeros((n, k))
-        self.lower[rows, labels], self.upper[rows, labels] = 0.0, top[:, 0]
+        C = (program.sample_C / self.scale)[:, np.newaxis]
+        own_upper = C * (k - 1) if program.pairwise else C
+        self.lower, self.upper = np.tile(-C, k), np.zeros((n, k))
+        self.lower[rows, labels], self.upper[rows, labels] = 0.0, own_upper[:, 0]
         self.K, self.target, self.constants = self.scale * K, target, program.constants
         self.jitter = jitter * float(np.diagonal(self.K, axis1=1, axis2=2).mean() + np.abs(target).max())
         # In the middle, every sample's coefficients sum to zero.
-        self.x = np.tile(-0.5 * top / (k - 1), k)
-        self.x[rows, labels] = 0.5 * top[:, 0]
+        self.x = np.tile(-0.5 * own_upper / (k - 1), k)
+        self.x[rows, labels] = 0.5 * own_upper[:, 0]
         self.nu, self.b = np.zeros(n), np.zeros(k)
         force = max(1.0, float(np.abs(self.target - _times(self.K, self.x)).max()))
         self.below, self.above = np.full((n, k), force), np.full((n, k), force)
@@ -156,8 +138,8 @@ class _State:
         A[:, np.arange(n), np.arange(n)] += D.T
         try:
             for one in A:
-                lapack.factorise(one)
-                lapack.invert(one)
+                factorise(one)
+                invert(one)
                 self.loops.mirror_lower(one)
         except np.linalg.LinAlgError:
             return False
@@ -182,7 +164,7 @@ class _State:
             answer = _times(inverses, multipliers[:n, np.newaxis] + b)
             return alone - answer, multipliers[:n], b
 
-        def direction(right: Matrix, refined: int = _REFINED) -> tuple[Matrix, Vector, Vector]:
+        def direction(right: Matrix, refined: int = 2) -> tuple[Matrix, Vector, Vector]:
             sums, totals = -self.x.sum(axis=1), -self.x.sum(axis=0)
             dx, dnu, db = solved(right, sums, totals)
             for _ in range(refined):

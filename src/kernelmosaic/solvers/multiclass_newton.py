@@ -5,8 +5,10 @@ Both eliminate the free coefficients of every class from one system; see `SchurS
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from threading import Lock
 from typing import Any
 
@@ -17,27 +19,13 @@ from scipy.linalg import cho_solve, get_blas_funcs
 from kernelmosaic._typing import AnyArray, ArrayOrTensor
 from kernelmosaic.backend import NUMPY, one_blas_thread, run_threads
 from kernelmosaic.gram.class_grams import FeatureBlock
-from kernelmosaic.solvers import lapack
 from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram
-
-#: Relative to the sample's price: a coefficient nearer to its bound than this is at its bound.
-_NEAR = 1e-9
-#: Relative to the mean diagonal: enough to factorise a block that is positive semi-definite only up to rounding.
-_JITTER = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 1e-5}
-#: The mean diagonal above which single precision may overflow.
-_LARGEST_SINGLE = 1e30
-#: Relative to the largest: a direction of the constants that is this much flatter has no answer.
-_RANK = 1e-6
-#: What a factorisation computes in the time in which a byte is read.
-_FLOPS_A_BYTE = 16
-#: At least this much is added, so that a class without weights can be factorised, too.
-_LEAST_NOISE = 1e-12
 
 
 def free_coefficients(program: MulticlassProgram, beta: Matrix) -> NDArray[np.bool_]:
     """Tell which coefficients may move both ways; one alone in its sample may not, since a sample's sum to zero."""
     sample_C, own_upper = program.sample_C[:, np.newaxis], program.own_upper[:, np.newaxis]
-    near = _NEAR * sample_C
+    near = 1e-9 * sample_C  # a coefficient nearer to its bound is at its bound
     own = np.zeros(beta.shape, dtype=bool)
     own[np.arange(len(beta)), program.labels] = True
     free = np.where(own, (beta > near) & (beta < own_upper - near), (beta < -near) & (beta > near - sample_C))
@@ -87,7 +75,8 @@ def multiclass_curvature(
         return np.zeros((k * P, k * P))
     blocks = FreeBlocks.of(K, shared)
     sides = P + program.constants
-    dtype = np.dtype(np.float32) if single and blocks.scale < _LARGEST_SINGLE else blocks.dtype
+    # Larger numbers may overflow in single precision.
+    dtype = np.dtype(np.float32) if single and blocks.scale < 1e30 else blocks.dtype
     system = SchurSystem(len(shared), k * sides, dtype, blocks.scale)
     given = np.arange(len(beta)) if rows is None else rows
 
@@ -107,7 +96,8 @@ def _without_constants(H: NDArray[np.float64], k: int, P: int) -> NDArray[np.flo
     last = np.arange(k) * (P + 1) + P
     others = np.delete(np.arange(k * (P + 1)), last)
     coupling = H[np.ix_(others, last)]
-    least = np.linalg.lstsq(H[np.ix_(last, last)], coupling.T, rcond=_RANK)[0]
+    # A direction of the constants that is this much flatter than others has no answer.
+    least = np.linalg.lstsq(H[np.ix_(last, last)], coupling.T, rcond=1e-6)[0]
     return np.asarray(H[np.ix_(others, others)] - coupling @ least)
 
 
@@ -129,7 +119,8 @@ def eliminate(
             system.add(c, blocks.take(c, at, system.dtype), sides(c, at), np.searchsorted(shared, at))
 
     flops = float(np.sum(free.sum(axis=0, dtype=np.float64) ** 3))
-    run_threads(add, range(free.shape[1]), int(flops / _FLOPS_A_BYTE))
+    # A factorisation computes 16 of them in the time in which a byte is read.
+    run_threads(add, range(free.shape[1]), int(flops / 16))
 
 
 @dataclass(frozen=True)
@@ -173,7 +164,7 @@ class FreeBlocks:
 
     def take(self, c: int, at: NDArray[np.intp], dtype: np.dtype[Any]) -> AnyArray:
         """Return the block of a class at these samples in an array of its own, at least the lower half of it."""
-        from kernelmosaic.solvers._numba_triangles import take_lower
+        from kernelmosaic.solvers._numba_multiclass import take_lower
 
         inside = at if self.samples is None else np.searchsorted(self.samples, at)
         if isinstance(self.K, FeatureBlock):
@@ -199,9 +190,9 @@ class SchurSystem:
     """
 
     def __init__(self, n_shared: int, side: int, dtype: np.dtype[Any], scale: float, damping: float = 0.0) -> None:
-        from kernelmosaic.solvers import _numba_triangles
+        from kernelmosaic.solvers import _numba_multiclass
 
-        self.loops = _numba_triangles
+        self.loops = _numba_multiclass
         self.dtype = dtype
         self.scale, self.damping = scale, damping
         self.lock = Lock()
@@ -217,7 +208,7 @@ class SchurSystem:
         answer = self._solve(A, V.astype(self.dtype), self.scale)
         self.H[columns, columns] = V.T @ answer
         self.answers[at, columns] = answer
-        lapack.invert(A)
+        invert(A)
         with self.lock:
             self.loops.add_lower(A, at, self.inverses)
             if self.damping:
@@ -240,20 +231,53 @@ class SchurSystem:
     def _solve(self, A: AnyArray, right: AnyArray, least: float = 0.0) -> AnyArray:
         """Solve with A, of which the lower half is given and overwritten by its factor."""
         diagonal = A.diagonal().copy()
-        noise = _JITTER[self.dtype] * max(float(diagonal.mean()), least) + _LEAST_NOISE
+        # Enough to factorise a block that is positive semi-definite only up to rounding, or a class without weights.
+        noise = (1e-9 if self.dtype == np.float64 else 1e-5) * max(float(diagonal.mean()), least) + 1e-12
         np.fill_diagonal(A, diagonal + noise)
-        lapack.factorise(A)
+        factorise(A)
         # Transposed, the lower half is the upper one in the order that cho_solve need not copy.
         return np.asarray(cho_solve((A.T, False), right, check_finite=False))
 
 
-# Steps ----------------------------------------------------------------------------------------------------------------
+# Factors with the interpreter's lock released, unlike scipy.linalg's --------------------------------------------------
 
-#: Relative to the mean diagonal: the first damping, and how small and how large it may become.
-_FIRST, _LEAST, _MOST = 1e-2, 1e-7, 10.0
-#: By how much it falls after a step that could have been as long or longer, and rises after one that was far too long.
-_BOLDER, _SHYER = 0.4, 4.0
-_LONG_ENOUGH, _TOO_LONG = 0.9, 0.4
+
+def factorise(A: AnyArray) -> None:
+    """Overwrite the lower half of A, in C order, by its Cholesky factor."""
+    _call("potrf", A)
+
+
+def invert(A: AnyArray) -> None:
+    """Overwrite the lower half of a factorised A by that of the inverse."""
+    _call("potri", A)
+
+
+def _call(name: str, A: AnyArray) -> None:
+    if not A.flags.c_contiguous or A.ndim != 2 or A.shape[0] != A.shape[1]:
+        raise ValueError(f"A of shape {A.shape} must be square and in C order.")
+    size, failed = ctypes.c_int(len(A)), ctypes.c_int(0)
+    # The lower half in C order is the upper half in the order LAPACK reads.
+    routine = _routine({"f": "s", "d": "d"}[A.dtype.char] + name)
+    routine(b"U", ctypes.byref(size), A.ctypes.data, ctypes.byref(size), ctypes.byref(failed))
+    if failed.value:
+        raise np.linalg.LinAlgError("a kernel matrix is not positive semi-definite, even up to rounding.")
+
+
+@lru_cache(maxsize=4)
+def _routine(name: str) -> Callable[..., None]:
+    """Return the routine that scipy was built with; calls through ctypes release the interpreter's lock."""
+    from scipy.linalg import cython_lapack
+
+    capsule = cython_lapack.__pyx_capi__[name]
+    api = ctypes.pythonapi
+    get_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", api))
+    get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", api))
+    integer = ctypes.POINTER(ctypes.c_int)
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_char_p, integer, ctypes.c_void_p, integer, integer)
+    return kind(get_pointer(capsule, get_name(capsule)))
+
+
+# Steps ----------------------------------------------------------------------------------------------------------------
 
 
 class DampedNewton:
@@ -265,7 +289,7 @@ class DampedNewton:
     """
 
     def __init__(self) -> None:
-        self.damping = _FIRST
+        self.damping = 1e-2  # relative to the mean diagonal
 
     def step(
         self, K: AnyArray, program: MulticlassProgram, beta: Matrix, residual: Matrix, shift: float = 0.0
@@ -292,7 +316,7 @@ class DampedNewton:
         shared = np.flatnonzero(free.any(axis=1))
         if len(shared) == 0:
             return 0.0
-        some = program.part(shared)
+        some = program.take(shared)
         with one_blas_thread():
             step = self._direction(K, free, shared, residual, shift)
             step *= _longest_steps(some, beta[shared], step)[:, np.newaxis]
@@ -302,10 +326,11 @@ class DampedNewton:
         if not 0.0 < slope < np.inf:
             return 0.0
         best = slope / max(bend, 1e-300)
-        if best >= _LONG_ENOUGH:
-            self.damping = max(_BOLDER * self.damping, _LEAST)
-        elif best < _TOO_LONG:
-            self.damping = min(_SHYER * self.damping, _MOST)
+        # A step that could have been as long or longer is damped less the next time, one that was far too long more.
+        if best >= 0.9:
+            self.damping = max(0.4 * self.damping, 1e-7)
+        elif best < 0.4:
+            self.damping = min(4.0 * self.damping, 10.0)
         size = min(best, 1.0)
         # Rounding must neither leave the bounds nor the sums of zero.
         beta[shared] = some.feasible(beta[shared] + size * step)

@@ -8,25 +8,16 @@ from math import fsum
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.solvers.program import SUM_ROUNDING, Vector, relative_gap, require_finite, sum_rounding
+from kernelmosaic.solvers.program import MET, Vector, require_finite, sum_rounding
 
 Matrix = NDArray[np.float64]
-
-#: Relative to the sizes summed: what is left of a class's sum of coefficients counts as rounding.
-_ROUNDING = 1e-14
-#: Most moves of coefficients between classes before what is left of their sums is shrunk away.
-_MOVES = 5
-#: Relative to the prices summed: slopes of the losses this small are none.
-_NOISE = 1e-12
-#: Most looks at the constants of all classes, one after the other.
-_SWEEPS = 3
 
 
 @dataclass(frozen=True)
 class MulticlassProgram:
     """max Σ_ic T_ic β_ic − ½ Σ_c β_cᵀ K_c β_c  where every sample's coefficients sum to zero over the classes.
 
-    With y the sample's class and p its price, β_iy ≥ 0, −p ≤ β_ic ≤ 0 for the other classes, and with one slack a
+    With y the sample's class and p its C, β_iy ≥ 0, −p ≤ β_ic ≤ 0 for the other classes, and with one slack a
     sample (Crammer and Singer) also β_iy ≤ p. Both machines ask f_y(xᵢ) − f_c(xᵢ) ≥ margin_ic − ξ of every other class
     c, so that T_ic = −margin_ic and T_iy = 0. Where every class has a constant b_c, the coefficients of every class
     sum to zero, too: Σ_i β_ic = 0, of which the b_c are the multipliers.
@@ -38,7 +29,7 @@ class MulticlassProgram:
     margins : ndarray of shape (n, classes)
         What the sample's own class must be ahead by; not read for the class itself.
     sample_C : ndarray of shape (n,)
-        The price of each sample's slack; zero takes it out.
+        The factor of each sample's slack; zero takes it out.
     pairwise : bool
         Whether every other class has a slack of its own, or the sample one for the worst of them.
     constants : bool
@@ -95,10 +86,10 @@ class MulticlassProgram:
         """Return the most that each sample's slacks may cost, where the outputs are `values` up to `error`."""
         rows = np.arange(self.n_samples)
         outputs = values + constants
-        reach = error + SUM_ROUNDING * np.abs(outputs)
+        error = error + sum_rounding(1) * np.abs(outputs)
         behind = self._behind(outputs)
-        behind += reach + reach[rows, self.labels][:, np.newaxis]
-        behind += SUM_ROUNDING * (np.abs(self.margins + outputs) + np.abs(behind))
+        behind += error + error[rows, self.labels][:, np.newaxis]
+        behind += sum_rounding(1) * (np.abs(self.margins + outputs) + np.abs(behind))
         behind[rows, self.labels] = 0.0
         behind = np.maximum(behind, 0.0)
         return np.asarray(self.sample_C * (behind.sum(axis=1) if self.pairwise else behind.max(axis=1)))
@@ -114,7 +105,7 @@ class MulticlassProgram:
         missed = np.abs([fsum(own) for own in beta.T]) if self.constants else np.zeros(self.n_classes)
         return self.linear_value(beta) - sum_rounding(beta.size) * size - float(np.abs(constants) @ missed)
 
-    def part(self, which: NDArray[np.intp]) -> MulticlassProgram:
+    def take(self, which: NDArray[np.intp] | slice) -> MulticlassProgram:
         """Return the program of some samples."""
         return replace(self, labels=self.labels[which], margins=self.margins[which], sample_C=self.sample_C[which])
 
@@ -141,6 +132,15 @@ class MulticlassProgram:
         out[rows, self.labels] = np.minimum(others.sum(axis=1), self.own_upper)
         return out
 
+    def continued(self, beta: Matrix, before: MulticlassProgram) -> Matrix:
+        """Return a start near the solution β of a program with another C.
+
+        A sample whose coefficients are as large as they may be keeps them so; the others stay as they are.
+        """
+        ratio = np.divide(self.sample_C, before.sample_C, out=np.ones(self.n_samples), where=before.sample_C > 0)
+        largest = -beta.min(axis=1) if self.pairwise else beta.max(axis=1)
+        return beta * np.where(largest >= (1.0 - 1e-9) * before.sample_C, ratio, 1.0)[:, np.newaxis]
+
     # Constants -------------------------------------------------------------------------------------------------------
 
     @property
@@ -161,14 +161,14 @@ class MulticlassProgram:
         beta[rows, self.labels] = -beta.sum(axis=1)
         lower, upper = np.tile(-self.sample_C[:, np.newaxis], self.n_classes), np.zeros(beta.shape)
         lower[rows, self.labels], upper[rows, self.labels] = 0.0, self.own_upper
-        for _ in range(_MOVES):
+        for _ in range(5):
             excess = beta.sum(axis=0)
-            if np.abs(excess).max() <= _ROUNDING * np.abs(beta).sum():
+            if np.abs(excess).max() <= 1e-14 * np.abs(beta).sum():  # rounding
                 return beta
             room = np.maximum(np.minimum(beta - lower, upper - beta), 0.0)
             step = _exchange(excess, room**2)
-            reach = np.divide(room, np.abs(step), out=np.ones_like(room), where=np.abs(step) > room)
-            beta = self.feasible(beta + float(reach.min()) * step)
+            share = np.divide(room, np.abs(step), out=np.ones_like(room), where=np.abs(step) > room)
+            beta = self.feasible(beta + float(share.min()) * step)
         return self._shrunk(beta)
 
     def _shrunk(self, beta: Matrix) -> Matrix:
@@ -179,16 +179,19 @@ class MulticlassProgram:
         if not excess.sum() > 0.0:
             return beta
         t = float(np.min(np.divide(class_C, class_C + lack, out=np.ones_like(class_C), where=class_C > 0)))
-        # The own samples of each class that lacks something take it, each by its price, from those with too much.
+        # The own samples of each class that lacks something take it, each by its C, from those with too much.
         size = t * np.divide(lack, class_C, out=np.zeros_like(class_C), where=class_C > 0)[self.labels] * self.sample_C
         out = t * beta - np.outer(size, excess / excess.sum())
         out[np.arange(self.n_samples), self.labels] += size
         return self.feasible(out)
 
-    def best_constants(self, values: Matrix, start: Vector) -> Vector:
-        """Return constants of mean zero that cost no more than those to start from, class after class the best."""
-        b = start.copy()
-        for _ in range(_SWEEPS):
+    def best_intercept(self, values: Matrix, start: Vector | None = None) -> Vector:
+        """Return constants of mean zero that cost no more than those to start from, class after class the best.
+
+        They are zeros unless the classes have constants, and start from zeros by default.
+        """
+        b = np.zeros(self.n_classes) if start is None else start.copy()
+        for _ in range(3 if self.constants else 0):
             before = b.copy()
             for c in range(self.n_classes):
                 b[c] = self._best_constant(values, b, c)
@@ -214,7 +217,7 @@ class MulticlassProgram:
         knots, costs = knots[costs > 0][order], costs[costs > 0][order]
         # The slope before the first knot and after each.
         slopes = np.concatenate([[0.0], np.cumsum(costs)]) - falling.sum()
-        noise = _NOISE * float(costs.sum())
+        noise = MET * float(costs.sum())
         ends = np.concatenate([[-np.inf], knots, [np.inf]])
         low, high = ends[np.searchsorted(slopes, -noise)], ends[np.searchsorted(slopes, noise, side="right")]
         return float(b[c] + np.clip(0.0, low, high))
@@ -230,42 +233,3 @@ def _exchange(excess: Vector, weight: Matrix) -> Matrix:
     L = np.diag(weight.sum(axis=0)) - weight.T @ share
     u = np.linalg.lstsq(L, excess, rcond=None)[0]
     return np.asarray(-weight * (u - (share @ u)[:, np.newaxis]))
-
-
-@dataclass(frozen=True)
-class MulticlassSolution:
-    """A feasible β with what it is worth; as `Solution`, with one column per class.
-
-    Attributes
-    ----------
-    beta : ndarray of shape (n, classes)
-        Signed dual coefficients.
-    intercept : ndarray of shape (classes,)
-        The constants of the outputs.
-    values : ndarray of shape (n, classes)
-        The outputs on the training set without their constants: K_c β_c.
-    objective : float
-        The dual value: a lower bound on the optimum of the primal.
-    gap : float
-        (primal − dual) / max(|primal|, |dual|).
-    n_iter : int
-        Samples solved.
-    """
-
-    beta: Matrix
-    intercept: Vector
-    values: Matrix
-    objective: float
-    gap: float
-    n_iter: int
-
-
-def certify_multiclass(
-    program: MulticlassProgram, beta: Matrix, values: Matrix, n_iter: int, constants: Vector | None = None
-) -> MulticlassSolution:
-    """Return the solution with its certified relative duality gap, from β, the outputs K_c β_c and the constants."""
-    b = np.zeros(program.n_classes) if constants is None else constants
-    quadratic = 0.5 * float(np.sum(beta * values))
-    dual = program.linear_value(beta) - quadratic
-    gap = relative_gap(program.primal_value(quadratic, values, b), dual)
-    return MulticlassSolution(beta, b, values, dual, gap, n_iter)

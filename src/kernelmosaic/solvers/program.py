@@ -20,16 +20,7 @@ Vector = NDArray[np.float64]
 FLAT = 1e-12
 
 #: Relative to the sizes summed: a sum of coefficients this near to the total meets it up to rounding.
-_ROUNDING = 1e-12
-#: With more samples than this the best intercept is first looked for among those of about so many, ...
-_MANY, _SAMPLED = 4000, 1000
-#: ... this far to both sides of where these few would have it; or by so many Newton steps from there, if every sample
-#: has a ridge and the sum is steep there.
-_NEARBY, _STEPS = 8, 40
-#: What one addition rounds by, relative to its result.
-SUM_ROUNDING = float(np.finfo(np.float64).eps)
-#: What has one number a sample.
-_VECTORS = ("target", "lower", "upper", "ridge")
+MET = 1e-12
 
 
 @dataclass(frozen=True)
@@ -75,7 +66,8 @@ class Program:
         """Return the program with its vectors where a backend keeps them."""
         if backend is NUMPY:
             return self
-        return replace(self, **{name: backend.asarray(getattr(self, name)) for name in _VECTORS})
+        vectors = ("target", "lower", "upper", "ridge")
+        return replace(self, **{name: backend.asarray(getattr(self, name)) for name in vectors})
 
     def linear_term(self, beta: ArrayOrTensor) -> ArrayOrTensor:
         """Everything in the objective that does not read the kernel: ⟨t, β⟩ − ε‖β‖₁ − ½Σρβ²."""
@@ -85,7 +77,7 @@ class Program:
         """The same as a number."""
         return float(self.linear_term(beta))
 
-    def conjugate_argmax(self, residual: Any) -> ArrayOrTensor:
+    def conjugate_argmax(self, residual: ArrayOrTensor) -> ArrayOrTensor:
         """Return argmax over the box of uᵢrᵢ − ε|uᵢ| − ½ρᵢuᵢ², sample by sample."""
         xp = backend_of(residual).xp
         if not self.has_ridge:
@@ -101,7 +93,7 @@ class Program:
         residual = self.target - values - intercept
         return self._loss(self.conjugate_argmax(residual), residual, intercept)
 
-    def _loss(self, u: Any, residual: Any, intercept: Any) -> ArrayOrTensor:
+    def _loss(self, u: ArrayOrTensor, residual: ArrayOrTensor, intercept: Any) -> ArrayOrTensor:
         terms = u * residual - self.epsilon * abs(u) - 0.5 * self.ridge * u**2
         return terms.sum() + intercept * (self.total or 0.0)
 
@@ -115,7 +107,7 @@ class Program:
 
     # Where β may move, by the residual t − Kβ − ρβ --------------------------------------------------------------------
 
-    def slopes(self, beta: ArrayOrTensor, residual: Any) -> tuple[Any, Any]:
+    def slopes(self, beta: ArrayOrTensor, residual: ArrayOrTensor) -> tuple[Any, Any]:
         """Return the slopes of the objective as each β grows and as it shrinks; infinite where the box forbids it."""
         xp, e = backend_of(beta).xp, self.epsilon
         rising = xp.where(beta < self.upper, residual - xp.where(beta >= 0, e, -e), -np.inf)
@@ -159,8 +151,8 @@ class Program:
         constant = self.target - intercept
         residual = constant - values
         # A difference is rounded relative to itself.
-        reach = error + SUM_ROUNDING * (np.abs(constant) + np.abs(residual))
-        return np.maximum(self._each_loss(residual + reach), self._each_loss(residual - reach))
+        error = error + sum_rounding(1) * (np.abs(constant) + np.abs(residual))
+        return np.maximum(self._each_loss(residual + error), self._each_loss(residual - error))
 
     def _each_loss(self, residual: Vector) -> Vector:
         u = self.conjugate_argmax(residual)
@@ -195,9 +187,10 @@ class Program:
             return 0.5 * (low + high)
         return next((end for end in (low, high) if np.isfinite(end)), 0.0)
 
-    def _best_intercepts(self, z: Any) -> tuple[float, float]:
+    def _best_intercepts(self, z: ArrayOrTensor) -> tuple[float, float]:
         """Return the first and the last best intercept for z = t − Kβ: where Σu, which falls with it, is the total."""
-        if len(z) <= _MANY and backend_of(z) is NUMPY:
+        # With more samples it is first looked for among about a thousand of them.
+        if len(z) <= 4000 and backend_of(z) is NUMPY:
             return self._exact_intercepts(z)
         knots, guess = self._sampled_knots(z)
         root = self._nearest_intercept(z, guess) if self.has_ridge_everywhere else None
@@ -227,21 +220,21 @@ class Program:
                 return float(root), float(root)
         return float(knots[left]), float(knots[left])
 
-    def _sampled_knots(self, z: Any) -> tuple[Vector, float]:
+    def _sampled_knots(self, z: ArrayOrTensor) -> tuple[Vector, float]:
         """Return the knots of evenly spaced samples, in order, and the best intercept of these."""
         backend = backend_of(z)
-        some = backend.index(np.arange(0, len(z), max(len(z) // _SAMPLED, 1)))
+        some = backend.index(np.arange(0, len(z), max(len(z) // 1000, 1)))
         few, own = self.subsampled(some), backend.to_numpy(z[some])
         knots = np.sort(np.concatenate([own - self.epsilon, own + self.epsilon]))
         return knots, few.best_intercept(few.target - own)
 
-    def _nearest_intercept(self, z: Any, intercept: float) -> float | None:
+    def _nearest_intercept(self, z: ArrayOrTensor, intercept: float) -> float | None:
         """Return where Σu is the total, by Newton steps from nearby that keep to where it must be, or None.
 
         The sum is piecewise linear: once no bend lies between, one step is exact.
         """
         low, high = -np.inf, np.inf
-        for _ in range(_STEPS):
+        for _ in range(40):
             u = self.conjugate_argmax(z - intercept)
             excess, slope = self._sum_excess(u), self._sum_slope(u)
             if not slope:
@@ -256,14 +249,15 @@ class Program:
                 return float(intercept) if np.isfinite(intercept) else None
         return None
 
-    def _undecided(self, z: Any, knots: Vector, near: float) -> tuple[Program, Vector, float]:
+    def _undecided(self, z: ArrayOrTensor, knots: Vector, near: float) -> tuple[Program, Vector, float]:
         """Return the program of the samples whose u depends on where the best intercept is, and their z, on the host.
 
         What the others add to the sum is taken off its total; their size, too, is returned, since it rounds the sum.
         """
         backend = backend_of(z)
-        guess = int(np.searchsorted(knots, near))
-        low, high, step = guess - _NEARBY, guess + _NEARBY, _NEARBY
+        # First this many knots to both sides of where the sampled ones have it.
+        guess, step = int(np.searchsorted(knots, near)), 8
+        low, high = guess - step, guess + step
         while low >= 0 and self._sum_excess(self.conjugate_argmax(z - knots[min(low, len(knots) - 1)])) <= 0:
             low, step = low - step, 2 * step
         while high < len(knots) and self._sum_excess(self.conjugate_argmax(z - knots[max(high, 0)])) >= 0:
@@ -288,16 +282,16 @@ class Program:
             knots.append(z[bends] + side - self.ridge[bends] * bound[bends])
         return np.unique(np.concatenate(knots))
 
-    def _sum_excess(self, u: Any, apart: float = 0.0) -> float:
+    def _sum_excess(self, u: ArrayOrTensor, apart: float = 0.0) -> float:
         """Return by how much the conjugate's u sum to more than the total, 0 if only rounding tells them apart.
 
         `apart` is the size of what was already taken off the total.
         """
         excess = float(u.sum() - (self.total or 0.0))
         size = float(abs(u).sum()) + apart
-        return 0.0 if np.isfinite(size) and abs(excess) <= _ROUNDING * size else excess
+        return 0.0 if np.isfinite(size) and abs(excess) <= MET * size else excess
 
-    def _sum_slope(self, u: Any) -> float:
+    def _sum_slope(self, u: ArrayOrTensor) -> float:
         """Return how fast the sum of the conjugate's u falls as the intercept grows."""
         moving = (self.ridge > 0) & (u != 0) & (u > self.lower) & (u < self.upper)
         return float((1.0 / self.ridge[moving]).sum())
@@ -338,7 +332,7 @@ class Program:
         if self.total is None:
             return
         low, high = self.lower.sum(), self.upper.sum()
-        slack = 0.5 * _ROUNDING * abs(self.total)
+        slack = 0.5 * MET * abs(self.total)
         if not low - slack <= self.total <= high + slack:
             raise ValueError(
                 f"No β is feasible: the bounds let the sum range from {low:g} to {high:g}, the total is {self.total:g}."
@@ -351,12 +345,12 @@ class Solution:
 
     Attributes
     ----------
-    beta : ndarray of shape (n,)
+    beta : ndarray of shape (n,) or (n, outputs)
         Signed dual coefficients.
-    intercept : float
-        The constant of the decision function.
-    values : ndarray of shape (n,)
-        Kβ on the training set.
+    intercept : float or ndarray of shape (outputs,)
+        The constant of the decision function, or of each output.
+    values : ndarray like `beta`
+        Kβ on the training set; with a kernel per class K_c β_c.
     objective : float
         The dual value: a lower bound on the optimum of the primal.
     gap : float
@@ -365,9 +359,9 @@ class Solution:
         Elementary steps taken by the solver.
     """
 
-    beta: Vector
-    intercept: float
-    values: Vector
+    beta: NDArray[np.float64]
+    intercept: Any
+    values: NDArray[np.float64]
     objective: float
     gap: float
     n_iter: int
@@ -378,15 +372,27 @@ def sum_rounding(n_terms: int) -> float:
     return float(np.finfo(np.float64).eps * np.sqrt(n_terms))
 
 
-def certify(program: Program, beta: ArrayOrTensor, values: ArrayOrTensor, n_iter: int, noise: float = 0.0) -> Solution:
-    """Return the solution with its intercept and certified relative duality gap, from β and Kβ where the program is."""
-    quadratic = 0.5 * float(beta @ values)
-    dual = program.linear_value(beta) - quadratic
-    intercept = program.best_intercept(values)
+def certify(
+    program: Any, beta: ArrayOrTensor, values: ArrayOrTensor, n_iter: int, noise: float = 0.0, intercept: Any = None
+) -> Solution:
+    """Return the solution with its certified relative duality gap, from β and Kβ where the program is.
+
+    The program is a `Program` or a `MulticlassProgram`; the intercept is the best one unless it is given.
+    """
+    quadratic = 0.5 * float((beta * values).sum())
+    dual = require_finite(program.linear_value(beta) - quadratic)
+    intercept = program.best_intercept(values) if intercept is None else intercept
     primal = program.primal_value(quadratic, values, intercept)
-    require_finite(dual)
     fetch = backend_of(beta).to_numpy
     return Solution(fetch(beta), intercept, fetch(values), dual, relative_gap(primal, dual, noise), n_iter)
+
+
+def assess(gram: Any, program: Any, beta: NDArray[np.float64], n_iter: int = 0) -> Solution:
+    """Return a feasible β as a solution for a kernel, with Kβ as exact as the kernel knows it."""
+    noise = 0.0
+    if beta.ndim == 1 and not program.target.any():
+        noise = program.value_noise(beta, gram.diagonal(), gram.dtype)
+    return certify(program, beta, np.asarray(gram.products(beta, exact=True)), n_iter, noise)
 
 
 def require_finite(value: float) -> float:

@@ -27,25 +27,8 @@ from kernelmosaic.backend import backend_of
 from kernelmosaic.gram.factored import FactoredGram, Sweep
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.solvers.line_search import line_search
-from kernelmosaic.solvers.program import Program, Solution, Vector, certify, relative_gap
-
-#: By how much a residual changes as it takes a coefficient from bound to bound in the first problem, as a share of the
-#: targets' size; ...
-_FIRST_BAND = 0.5
-#: ... its σ is no less than this share of the kernel's diagonal, ...
-_LEAST_SIGMA = 0.02
-#: ... and shrinks by this factor from problem to problem.
-_NARROWER = 0.3
-#: A problem is solved once its own gap is this share of the program's; ...
-_SOLVED = 0.1
-#: ... of the value itself, once only the certificate, whose w is Zᵀβ, is left to close.
-_CLOSED = 1e-9
-#: Steps after which interior points are faster.
-_MAX_ITER = 50
-#: Most halvings of a step: the value is piecewise quadratic, and parabolas lead too near.
-_HALVINGS = 11
-#: Relative to the coefficients' sizes: a sum this near to the total meets it.
-_MET = 1e-12
+from kernelmosaic.solvers.options import SolverOptions
+from kernelmosaic.solvers.program import MET, Program, Solution, Vector, certify, relative_gap
 
 
 class ProximalNewton:
@@ -80,7 +63,7 @@ class ProximalNewton:
         self.sigma = 0.0 if program.has_ridge_everywhere else self._first_sigma(program)
         self.program = program.placed(self.backend)
         start = self.backend.asarray(beta)
-        self.w: Any = self.backend.zeros((gram.n_features,))
+        self.w: ArrayOrTensor = self.backend.zeros((gram.n_features,))
         self.values: ArrayOrTensor = self.backend.zeros((program.n_samples,))
         if beta.any():
             self.w = gram.adjoint(start)
@@ -92,11 +75,12 @@ class ProximalNewton:
         width = p.upper - p.lower
         width = width[np.isfinite(width) & (width > 0)]
         some = self.gram.rows(np.unique(np.linspace(0, p.n_samples - 1, min(p.n_samples, 200)).astype(np.intp)))
-        band = _FIRST_BAND * float(np.abs(p.target).mean()) / max(float(width.mean()), 1e-300)
-        return max(band, _LEAST_SIGMA * float(np.einsum("ij,ij->", some, some)) / len(some))
+        # A residual that takes a coefficient from bound to bound changes by half the targets' size.
+        band = 0.5 * float(np.abs(p.target).mean()) / max(float(width.mean()), 1e-300)
+        return max(band, 0.02 * float(np.einsum("ij,ij->", some, some)) / len(some))
 
-    def solve(self, tol: float) -> Solution:
-        """Take steps until the certified relative gap is at most `tol`; a larger one tells that they did not do."""
+    def solve(self, tol: float, max_iter: int = SolverOptions.newton_steps) -> Solution:
+        """Take steps until the certified relative gap is at most `tol`, or there are too many of them."""
         p = self.program
         best: Solution | None = None
         moved = True
@@ -106,18 +90,20 @@ class ProximalNewton:
             dual = p.linear_value(self.beta) - quadratic + self.intercept * self._missing()
             primal = 0.5 * float(self.w @ self.w) + float(p.losses(self.values, p.best_intercept(self.values)))
             gap = relative_gap(primal, dual)
-            ends = not moved or self.n_iter >= _MAX_ITER
+            ends = not moved or self.n_iter >= max_iter
             if gap <= tol or ends:
                 found = self._certified()
                 best = found if best is None or found.gap < best.gap else best
                 if best.gap <= tol or ends:
                     return best
-            if self.sigma and self._own_gap() <= (_SOLVED * (primal - dual) if gap > tol else _CLOSED * abs(primal)):
-                self.sigma *= _NARROWER
+            # A problem is solved once its own gap is a tenth of the program's, or next to nothing of the value itself
+            # once only the certificate, whose w is Zᵀβ, is left to close.
+            if self.sigma and self._own_gap() <= (0.1 * (primal - dual) if gap > tol else 1e-9 * abs(primal)):
+                self.sigma *= 0.3
                 self._soften(self.beta)
             moved = self._step()
 
-    def _soften(self, centre: Any) -> None:
+    def _soften(self, centre: ArrayOrTensor) -> None:
         """Pose the problem around a centre, and look at it from the present w and its best intercept."""
         p = self.program
         self.softened = replace(p, target=p.target + self.sigma * centre, ridge=p.ridge + self.sigma)
@@ -128,7 +114,7 @@ class ProximalNewton:
         self.intercept = self.softened.best_intercept(self.values)
         self._take(self._sweep(None, self.intercept))
 
-    def _sweep(self, direction: Any, intercept: float) -> Sweep:
+    def _sweep(self, direction: ArrayOrTensor, intercept: float) -> Sweep:
         """Make the one pass of a step: from w and the intercept if there is no direction, else from its end."""
         p = self.program
         residual = self.softened.target - self.values - intercept
@@ -141,7 +127,7 @@ class ProximalNewton:
         self.adjoint, self.matrix = seen.pull, seen.matrix
         self.value = self._value(self.w, self.values, self.intercept)
 
-    def _value(self, w: Any, values: ArrayOrTensor, intercept: float) -> float:
+    def _value(self, w: ArrayOrTensor, values: ArrayOrTensor, intercept: float) -> float:
         return 0.5 * float(w @ w) + float(self.softened.losses(values, intercept))
 
     def _missing(self) -> float:
@@ -156,7 +142,7 @@ class ProximalNewton:
     def _certified(self) -> Solution:
         """Return the solution that w implies, its intercept being the best, so that β sums to the total."""
         p = self.softened
-        if abs(self._missing()) > _MET * float(abs(self.beta).sum()):
+        if abs(self._missing()) > MET * float(abs(self.beta).sum()):
             beta = p.conjugate_argmax(p.target - self.values - p.best_intercept(self.values))
             return certify(self.program, beta, self.gram.products(beta), self.n_iter)
         return certify(self.program, self.beta, self.gram.products_given(self.beta, self.adjoint), self.n_iter)
@@ -183,7 +169,8 @@ class ProximalNewton:
 
         here = _Point(self.value, self.w, self.values)
         whole = line_search(lambda size: end(size, intercept), here, steep, attempts=1)
-        found = whole or line_search(end, here, steep, attempts=_HALVINGS + 1, least=0.5)
+        # Halvings: the value is piecewise quadratic, and parabolas lead too near.
+        found = whole or line_search(end, here, steep, attempts=12, least=0.5)
         if found is None:
             return False
         _, self.w, self.values = found[1]
@@ -213,7 +200,7 @@ class _Point(NamedTuple):
     """The value of the present problem at weights of the features, and what these make of the samples."""
 
     upper: float
-    w: Any
+    w: ArrayOrTensor
     values: ArrayOrTensor
 
 
@@ -224,7 +211,9 @@ class BoxRule:
     epsilon: float
     sigma: float
 
-    def __call__(self, residual: Any, lower: Any, upper: Any, ridge: Any) -> tuple[Any, Any]:
+    def __call__(
+        self, residual: ArrayOrTensor, lower: ArrayOrTensor, upper: ArrayOrTensor, ridge: ArrayOrTensor
+    ) -> tuple[Any, Any]:
         box = Program(residual, lower, upper, ridge + self.sigma, self.epsilon, None)
         beta = box.conjugate_argmax(residual)
         bends = (beta > lower) & (beta < upper)

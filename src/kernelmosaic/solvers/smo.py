@@ -2,50 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic._typing import AnyArray, MatrixLike
-from kernelmosaic.backend import TINY, one_blas_thread
+from kernelmosaic.backend import one_blas_thread
 from kernelmosaic.solvers.free_newton import block_form, newton_on_free
-from kernelmosaic.solvers.pair_steps import maximise
-from kernelmosaic.solvers.program import Program, Solution, Vector, certify, relative_gap
-
-
-@dataclass(frozen=True)
-class SMOOptions:
-    """When a solve by pair steps takes larger ones.
-
-    Attributes
-    ----------
-    compact_share : float
-        The active samples are copied out and solved alone when they are fewer than this share of all ...
-    compact_samples : int
-        ... and the problem has at least this many samples, for the copy to pay.
-    newton_after : float
-        A Newton step on the free samples is tried once this many steps per sample have not been enough, ...
-    newton_free : int
-        ... while there are at most this many free samples to factorise ...
-    flops_per_step : float
-        ... and the factorisation's |F|³ is at most this multiple of steps × samples: it then takes no longer than they
-        did.
-    """
-
-    compact_share: float = 0.5
-    compact_samples: int = 2000
-    newton_after: float = 3
-    newton_free: int = 4000
-    flops_per_step: float = 20
-
-
-#: Most steps, in all and per sample: about five times what the hardest problems take that rounding does not hide.
-_MOST_STEPS, _MOST_STEPS_PER_SAMPLE = 50_000, 500
-#: Relative to the sizes summed: coefficients whose sum is further off its total are moved to meet it.
-_SUM = 1e-14
-#: A look at the gap takes as long as so many steps of a few samples.
-_STEPS_PER_LOOK = 100
+from kernelmosaic.solvers.options import DEFAULTS, SolverOptions
+from kernelmosaic.solvers.program import FLAT, Program, Solution, Vector, certify, relative_gap
 
 
 def solve_smo(
@@ -54,7 +20,7 @@ def solve_smo(
     warm_start: Vector | None = None,
     tol: float = 1e-3,
     max_iter: int | None = None,
-    options: SMOOptions | None = None,
+    options: SolverOptions = DEFAULTS,
 ) -> Solution:
     """Solve the dual program to a relative duality gap of `tol`.
 
@@ -70,7 +36,7 @@ def solve_smo(
         The relative duality gap at which to stop.
     max_iter : int, optional
         Most steps to take; by default `most_steps(n)`. Where they do not suffice, the gap of the answer is above `tol`.
-    options : SMOOptions, optional
+    options : SolverOptions
         When larger steps are taken than those of pairs.
 
     Returns
@@ -79,12 +45,13 @@ def solve_smo(
     """
     start = initial_point(program) if warm_start is None else program.feasible(warm_start)
     limit = most_steps(program.n_samples) if max_iter is None else max_iter
-    return SMOState(_readable(K, program), program, start, options or SMOOptions()).solve(tol, limit)
+    return SMOState(_readable(K, program), program, start, options).solve(tol, limit)
 
 
 def most_steps(n_samples: int) -> int:
     """Return the steps after which a solve ends, converged or not: rounding keeps it from converging then."""
-    return max(_MOST_STEPS, _MOST_STEPS_PER_SAMPLE * n_samples)
+    # About five times what the hardest problems take that rounding does not hide.
+    return max(50_000, 500 * n_samples)
 
 
 def initial_point(program: Program) -> Vector:
@@ -115,7 +82,7 @@ def _require_numbers(values: AnyArray) -> None:
 class SMOState:
     """The state of one solve: β, the residual t − Kβ − ρβ, and the steepness aimed at."""
 
-    def __init__(self, K: AnyArray, program: Program, beta: Vector, options: SMOOptions) -> None:
+    def __init__(self, K: AnyArray, program: Program, beta: Vector, options: SolverOptions) -> None:
         self.K = K
         self.program = program
         self.beta = beta
@@ -145,7 +112,9 @@ class SMOState:
             self.run(min(steps, limit - self.n_iter))
             gap = self.gap()
             looks += 1
-            if looks * _STEPS_PER_LOOK >= limit:  # runs of a few steps each: they are used up, too
+            # A look at the gap takes as long as 100 steps of a few samples: after runs of a few steps each, the steps
+            # are used up, too.
+            if looks * 100 >= limit:
                 self.n_iter = max(self.n_iter, limit)
             if gap > tol:
                 gap = self.advance(gap, tol, limit)
@@ -157,7 +126,7 @@ class SMOState:
         self.refreshed_at = self.n_iter
 
     def _subtract(self, rows: NDArray[np.intp], changes: Vector) -> None:
-        if len(self.K) <= TINY:
+        if len(self.K) <= self.options.few:
             with np.errstate(invalid="ignore"):  # infinity times zero: the residual is refused once it is read
                 self.residual -= changes @ self.K[rows]
         else:
@@ -190,7 +159,7 @@ class SMOState:
     def certified(self) -> Solution:
         """Return the solution with Kβ recomputed, and with its sum: every step has rounded both."""
         total, size = self.program.total, float(np.abs(self.beta).sum())
-        if total is not None and abs(float(self.beta.sum()) - total) > _SUM * (abs(total) + size):
+        if total is not None and abs(float(self.beta.sum()) - total) > 1e-14 * (abs(total) + size):
             self.beta = self.program.feasible(self.beta)
             self.refresh()
         if self.refreshed_at < self.n_iter:
@@ -275,3 +244,136 @@ class SMOState:
         self.beta[samples] = beta
         self.n_iter += steps
         return steps
+
+
+# Steps of one coefficient or two -------------------------------------------------------------------------------------
+
+
+class PairSteps:
+    """Pair steps by NumPy while they are few, in the whole process, and by compiled code from then on.
+
+    Both take the same steps, to the last bit, so the results do not depend on when one takes over from the other.
+
+    Parameters
+    ----------
+    few : int
+        Samples up to which NumPy takes the steps, ...
+    worth_compiling : int
+        ... until so many are taken: loading Numba takes half a second, compiling two.
+    """
+
+    def __init__(self, few: int = SolverOptions.few, worth_compiling: int = 30_000) -> None:
+        self.few, self.worth_compiling, self.taken = few, worth_compiling, 0
+
+    def __call__(self, K: AnyArray, *given: Any) -> int:
+        if len(K) <= self.few and self.taken <= self.worth_compiling:
+            steps = maximise_pairs(K, *given)
+            self.taken += steps
+            return steps
+        from kernelmosaic.solvers import _numba_smo
+
+        # Once it is loaded, compiled code serves any number of samples.
+        self.taken = self.worth_compiling + 1
+        keys, loop = np.empty(_numba_smo.STRIP), cast(Any, _numba_smo.maximise_pairs)
+        return int(loop(K, *given, keys, keys.view(np.int64)))
+
+
+take_pairs = PairSteps()
+
+
+def maximise(
+    K: AnyArray,
+    program: Program,
+    beta: Vector,
+    residual: Vector,
+    tolerance: float,
+    max_steps: int,
+    pair_steps: PairSteps = take_pairs,
+) -> tuple[int, float]:
+    """Move pairs of coefficients, or single ones if their sum is free, until none rises steeper than the tolerance.
+
+    beta and residual = t − Kβ − ρβ are updated in place; the program's target is not read. A pair is the steepest riser
+    and the partner that promises the largest gain to second order. Returns the steps taken and the steepness left.
+    """
+    rising, falling = program.slopes(beta, np.zeros(len(beta)))  # what shifts the residual
+    given = K, np.diagonal(K) + program.ridge, program.ridge, beta, residual, rising, falling
+    bounds = program.lower, program.upper, program.epsilon
+    if program.total is None:
+        from kernelmosaic.solvers._numba_smo import maximise_singles
+
+        steps = int(maximise_singles(*given, *bounds, tolerance, max_steps))
+    else:
+        steps = pair_steps(*given, *bounds, tolerance, max_steps)
+    with np.errstate(invalid="ignore"):  # the reader of the residual refuses what is no number
+        highest, lowest = (residual + rising).max(initial=-np.inf), (residual + falling).min(initial=np.inf)
+    return steps, program.violation(float(highest), float(lowest))
+
+
+def maximise_pairs(
+    K: AnyArray,
+    diagonal: Vector,
+    ridge: Vector,
+    beta: Vector,
+    residual: Vector,
+    rising: Vector,
+    falling: Vector,
+    lower: Vector,
+    upper: Vector,
+    epsilon: float,
+    tolerance: float,
+    max_steps: int,
+) -> int:
+    """Take the steps of `maximise` for pairs, given the shifts of the slopes, and return how many.
+
+    `_numba_smo.maximise_pairs` does the same in the same order, and rounds alike.
+    """
+    if len(beta) == 0:
+        return 0
+    K = np.asarray(K, dtype=np.float64)  # so that products round in double precision
+    slopes, drops, keys, curvatures = np.empty((4, len(beta)))
+
+    def place(k: int, new: float) -> float:
+        change = new - float(beta[k])
+        beta[k] = new
+        residual[k] -= change * ridge[k]
+        rising[k] = -np.inf if new >= upper[k] else (-epsilon if new >= 0.0 else epsilon)
+        falling[k] = np.inf if new <= lower[k] else (-epsilon if new > 0.0 else epsilon)
+        return change
+
+    with np.errstate(all="ignore"):  # the reader of the residual refuses what is no number
+        for step in range(max_steps):
+            np.add(residual, rising, out=slopes)
+            i = int(slopes.argmax())
+            steepest = slopes[i]
+            np.add(residual, falling, out=slopes)
+            np.subtract(steepest, slopes, out=drops)
+            np.maximum(drops, 0.0, out=drops)
+            np.add(diagonal, diagonal[i], out=curvatures)
+            np.multiply(K[i], 2.0, out=keys)
+            np.subtract(curvatures, keys, out=curvatures)
+            np.maximum(curvatures, FLAT, out=curvatures)
+            np.multiply(drops, drops, out=keys)
+            np.divide(keys, curvatures, out=keys)
+            j = int(keys.argmax())
+            if not keys[j] > 0.0 or drops[j] <= tolerance:
+                # The best partner need not be the lowest one, and only the lowest one ends the loop.
+                j = int(slopes.argmin())
+                if slopes[j] == np.inf or steepest - slopes[j] <= tolerance or i == j:
+                    return step
+            size = float((steepest - slopes[j]) / curvatures[j])
+            # A coefficient stops where it changes sign: the slope jumps by 2ε there.
+            end_i = 0.0 if epsilon > 0.0 and beta[i] < 0.0 else float(upper[i])
+            end_j = 0.0 if epsilon > 0.0 and beta[j] > 0.0 else float(lower[j])
+            room_i, room_j = end_i - float(beta[i]), float(beta[j]) - end_j
+            size = min(size, room_i, room_j)
+            # Ends are met exactly, or rounding would leave a coefficient just inside its bound.
+            change_i = place(i, end_i if size >= room_i else float(beta[i]) + size)
+            change_j = place(j, end_j if size >= room_j else float(beta[j]) - size)
+            # A step too small for the coefficients' rounding would be chosen again for ever.
+            if change_i == 0.0 and change_j == 0.0:
+                return step
+            np.multiply(K[i], change_i, out=slopes)
+            np.multiply(K[j], change_j, out=drops)
+            np.add(slopes, drops, out=slopes)
+            np.subtract(residual, slopes, out=residual)
+    return max_steps

@@ -10,12 +10,19 @@ from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.gram import as_gram
 from kernelmosaic.solvers.factored import solve_factored, solve_factored_unbounded
-from kernelmosaic.solvers.program import Program, Solution, Vector, certify
+from kernelmosaic.solvers.options import DEFAULTS, SolverOptions
+from kernelmosaic.solvers.program import Program, Solution, Vector, assess
 from kernelmosaic.solvers.smo import solve_smo
 from kernelmosaic.solvers.working_set import solve_on_demand, solve_working_set
 
 
-def solve(K: ArrayOrTensor, program: Program, warm_start: Vector | None = None, tol: float = 1e-3) -> Solution:
+def solve(
+    K: ArrayOrTensor,
+    program: Program,
+    warm_start: Vector | None = None,
+    tol: float = 1e-3,
+    options: SolverOptions = DEFAULTS,
+) -> Solution:
     """Solve the program for a kernel, a `Gram` or an array, to a relative duality gap of `tol`.
 
     A matrix in this process is read whole by sequential minimal optimisation, one on a device in working sets, factors
@@ -24,12 +31,12 @@ def solve(K: ArrayOrTensor, program: Program, warm_start: Vector | None = None, 
     """
     gram: Any = as_gram(K)
     if gram.factored:
-        return solve_factored(gram, program, warm_start, tol)
+        return solve_factored(gram, program, warm_start, tol, options)
     if gram.matrix is None:
-        return solve_on_demand(gram, program, warm_start, tol)
+        return solve_on_demand(gram, program, warm_start, tol, options)
     if gram.backend is NUMPY:
-        return solve_smo(gram.matrix, program, warm_start, tol)
-    return solve_working_set(gram, program, warm_start, tol)
+        return solve_smo(gram.matrix, program, warm_start, tol, options=options)
+    return solve_working_set(gram, program, warm_start, tol, options=options)
 
 
 def solve_unbounded(K: ArrayOrTensor, program: Program) -> Solution:
@@ -50,4 +57,4 @@ def solve_unbounded(K: ArrayOrTensor, program: Program) -> Solution:
     beta, ones = backend.to_numpy(backend.cho_solve(factor, backend.asarray(sides))).T
     if program.total is not None:
         beta = beta - (beta.sum() - program.total) / ones.sum() * ones
-    return certify(program, np.array(beta), gram.products(np.array(beta), exact=True), 1)
+    return assess(gram, program, np.array(beta), 1)

@@ -16,7 +16,7 @@ from kernelmosaic.learning.problem import BoundTracker, Evaluation, Iteration, L
 from kernelmosaic.learning.start import Start
 from kernelmosaic.machines.discriminant import Discriminant, Matrix, binary_targets, center, within_class_matrix
 from kernelmosaic.solvers import relative_gap
-from kernelmosaic.solvers.matrix_inequality import MatrixInequality, MatrixSolution, solve_matrix_inequalities
+from kernelmosaic.solvers.conic import MatrixInequality, MatrixSolution, solve_matrix_inequalities
 
 #: How near to the boundary a step of interior points may end, as a share of the way there.
 _REACH = 0.99
