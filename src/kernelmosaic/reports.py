@@ -236,4 +236,8 @@ def _image(figure: Any) -> tuple[str, bytes]:
         raise TypeError(f"figure={figure!r}: give a matplotlib Figure, the bytes of a PNG or the text of an SVG.")
     buffer = BytesIO()
     drawn.savefig(buffer, format="png", dpi=140, facecolor="white")
+    if drawn is not figure:
+        import matplotlib.pyplot as plt
+
+        plt.close(drawn)  # a display's figure, which pyplot would keep
     return "png", buffer.getvalue()

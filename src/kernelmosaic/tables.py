@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from zipfile import BadZipFile
 
 import numpy as np
@@ -483,7 +483,7 @@ def _quoted(column: pd.Series) -> Callable[[int], str]:
     return lambda row: " is empty" if pd.isna(column.iloc[row]) else f" holds {str(column.iloc[row])!r}"
 
 
-def guess_task(target: pd.Series) -> str:
+def guess_task(target: pd.Series) -> Literal["classification", "regression"]:
     """Return what a target asks for: "classification" or "regression"."""
     if pd.api.types.is_bool_dtype(target.dtype):
         return "classification"
