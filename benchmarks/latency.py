@@ -52,7 +52,7 @@ class Case:
 
     def arguments(self) -> list[str]:
         if self.command:
-            return [sys.executable, "-m", "kernelmosaic.cli", *self.command]
+            return [sys.executable, "-m", "kernelmosaic", *self.command]
         return [sys.executable, "-c", (DATA.format(n=self.n) if "fit" in self.code else "") + self.code]
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 
+import pytest
 from threadpoolctl import threadpool_limits
 
 
@@ -25,3 +27,14 @@ def pytest_collection_finish() -> None:
         threadpool_limits(1)
         for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
             os.environ.setdefault(name, "1")
+
+
+@pytest.fixture
+def hide(monkeypatch):
+    """Return a function that hides packages, as if they were not installed."""
+
+    def hidden(*packages):
+        for package in packages:
+            monkeypatch.setitem(sys.modules, package, None)
+
+    return hidden

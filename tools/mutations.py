@@ -836,8 +836,8 @@ MUTATIONS = (
     _m(
         "target-among-the-features",
         "target left among the columns that are learned from",
-        "cli/fit.py",
-        'found = {name: "the event" if name == asked.event else "the target" for name in target.columns}',
+        "cli/training_table.py",
+        'found = {name: "the event" if name == request.event else "the target" for name in target.columns}',
         "found: dict[str, str] = {}",
         "cli/test_targets.py",
         "cli/test_fit.py",
@@ -845,8 +845,8 @@ MUTATIONS = (
     _m(
         "copies-of-the-target-unnoticed",
         "columns that are multiples of the target not warned of",
-        "cli/leaks.py",
-        "return bool(np.max(np.abs(t - x * (x @ t) / (x @ x))) < _ROUNDING)",
+        "cli/training_table.py",
+        "return bool(np.max(np.abs(t - x * (x @ t) / (x @ x))) < rounding)",
         "return False",
         "cli/test_leaks.py",
     ),

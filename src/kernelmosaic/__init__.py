@@ -62,10 +62,11 @@ __all__ = [
 ]
 
 #: Where each public name is defined; sub-packages stand for themselves.
-_HOMES = {name: "kernelmosaic.estimators" for name in __all__ if name[0].isupper()}
-_HOMES |= {"load": "kernelmosaic.persistence", "save": "kernelmosaic.persistence"}
-_HOMES |= {"stack_views": "kernelmosaic.stacking"}
-_PACKAGES = frozenset(__all__) - {"__version__", *_HOMES}
+_HOMES = {
+    **{name: "kernelmosaic.estimators" for name in __all__ if name[0].isupper()},
+    **dict.fromkeys(("load", "save"), "kernelmosaic.persistence"),
+    "stack_views": "kernelmosaic.stacking",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -73,7 +74,7 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(_HOMES[name]), name)
         globals()[name] = value  # the next look-up does not come here
         return value
-    if name in _PACKAGES:
+    if name in __all__:
         return import_module(f"kernelmosaic.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

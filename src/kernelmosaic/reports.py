@@ -7,6 +7,7 @@ from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from importlib.resources import files
 from io import BytesIO
 from pathlib import Path
 from string import Template
@@ -14,118 +15,6 @@ from typing import Any
 
 from kernelmosaic import __version__
 from kernelmosaic.files import write_text
-
-# What stands around every report --------------------------------------------------------------------------------------
-
-SHELL = Template("""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="generator" content="kernelmosaic $version">
-<title>$title</title>
-<style>
-:root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --soft: #57606a; --line: #d0d7de; --band: #f6f8fa;
-  --link: #0550ae; --good: #116329; --warn: #7d4e00; --bad: #a40e26; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e6edf3; --paper: #0d1117; --soft: #9da7b3; --line: #30363d; --band: #161b22;
-    --link: #79c0ff; --good: #56d364; --warn: #e3b341; --bad: #ff9492; }
-}
-* { box-sizing: border-box; }
-body { font: 1rem/1.55 system-ui, sans-serif; color: var(--ink); background: var(--paper);
-  max-width: $width; margin: 0 auto; padding: 1rem 1.25rem 3rem; overflow-wrap: break-word; }
-h1 { font-size: 1.7rem; line-height: 1.25; margin: 1rem 0 .5rem; }
-h2 { font-size: 1.25rem; margin: 2.2rem 0 .6rem; padding-top: .4rem; border-top: 1px solid var(--line); }
-p, li { max-width: 46rem; }
-.lead { font-size: 1.08rem; }
-a { color: var(--link); }
-nav ul { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; list-style: none; padding: 0; margin: .8rem 0; }
-code, pre { font: .92em/1.5 ui-monospace, monospace; background: var(--band); border-radius: 4px; }
-code { padding: .1em .3em; overflow-wrap: anywhere; }
-pre { padding: .7rem .9rem; border: 1px solid var(--line); }
-pre code { padding: 0; background: none; overflow-wrap: normal; }
-.scroll { overflow-x: auto; }
-.table { margin: 1rem 0; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-caption { text-align: left; color: var(--soft); padding-bottom: .5rem;
-  max-width: min(46rem, calc(100vw - 2.5rem)); }
-th, td { padding: .32rem .6rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
-thead th { white-space: nowrap; border-bottom: 2px solid var(--soft); vertical-align: bottom; }
-tbody th { font-weight: normal; }
-tbody tr:nth-child(even) { background: var(--band); }
-.n { text-align: right; white-space: nowrap; }
-.good, .warn, .bad { white-space: nowrap; }
-.good { color: var(--good); } .warn { color: var(--warn); } .bad { color: var(--bad); }
-.good::before { content: "✓ "; } .warn::before { content: "! "; } .bad::before { content: "✗ "; }
-summary { cursor: pointer; color: var(--link); padding: .2rem 0; }
-.filter { margin: .3rem 0; color: var(--soft); }
-.filter input { font: inherit; padding: .25rem .5rem; width: 14rem; max-width: 100%; color: var(--ink);
-  background: var(--paper); border: 1px solid var(--soft); border-radius: 4px; }
-.pictures { display: grid; gap: 1.2rem; grid-template-columns: repeat(auto-fit, minmax(min(18rem, 100%), 1fr)); }
-.picture { max-width: 46rem; margin: 1rem 0; }
-figure { margin: 0; }
-figcaption { color: var(--soft); font-size: .93rem; }
-img { width: 100%; height: auto; background: white; border-radius: 4px; }
-.picture img { width: auto; max-width: 100%; }
-footer { margin-top: 2.5rem; border-top: 1px solid var(--line); color: var(--soft); font-size: .9rem; }
-@media screen and (max-width: 40rem) { table { font-size: .92rem; } th, td { padding: .3rem .45rem; } }
-@media print {
-  :root { color-scheme: light; --ink: #000; --paper: #fff; --soft: #333; --line: #999; --band: #fff; }
-  body { max-width: none; padding: 0; font-size: 10pt; }
-  .filter, nav { display: none; }
-  .scroll { overflow: visible; }
-  tr, figure { break-inside: avoid; }
-  h2 { break-after: avoid; }
-}
-</style>
-</head>
-<body>
-<header><h1>$title</h1>
-$lead
-$contents</header>
-<main>
-$body
-</main>
-<footer><p>Made by kernelmosaic $version.</p></footer>
-$script</body>
-</html>
-""")
-
-FILTER_SCRIPT = """<script>
-for (const box of document.querySelectorAll(".filter input")) {
-  const table = box.closest(".table"), count = table.querySelector("output");
-  const rows = [...table.querySelectorAll("tbody tr")];
-  box.addEventListener("input", () => {
-    const words = box.value.toLowerCase().split(/\\s+/).filter(Boolean);
-    let shown = 0;
-    for (const row of rows) {
-      const text = row.textContent.toLowerCase();
-      row.hidden = !words.every((word) => text.includes(word));
-      shown += row.hidden ? 0 : 1;
-    }
-    count.value = `${shown} of ${rows.length}`;
-  });
-}
-</script>
-"""
-
-FOLD_SCRIPT = """<script>
-const folds = () => document.querySelectorAll("details");
-addEventListener("beforeprint", () => {
-  for (const fold of folds()) { fold.dataset.was = fold.open; fold.open = true; }
-});
-addEventListener("afterprint", () => { for (const fold of folds()) fold.open = fold.dataset.was === "true"; });
-</script>
-"""
-
-
-# The page -------------------------------------------------------------------------------------------------------------
-
-#: From this many headings on, a page begins with a list of them.
-_HEADINGS_TO_LIST = 4
-#: A figure begins as numbers do and has no words; units and powers are short.
-_NUMBER = re.compile(r"[-−+±<>≤≥≈~]?\s*\.?\d(?!.*[^\W\d_]{3})")
-_PNG = b"\x89PNG"
 
 
 @dataclass(frozen=True)
@@ -214,7 +103,7 @@ class Page:
         self.wide = wide
         self._parts: list[str] = []
         self._headings: list[str] = []
-        self._has_filter = self._has_folds = False
+        self._needs_script = False
 
     def heading(self, text: str, short: str = "") -> None:
         """Begin a section; `short` is what the list of contents calls it."""
@@ -229,13 +118,9 @@ class Page:
         """Add a list, its items as paragraphs."""
         self._parts.append("<ul>" + "".join(f"<li>{_with_code(item)}</li>" for item in items) + "</ul>")
 
-    def code(self, text: str) -> None:
-        """Add lines to be copied."""
-        self._parts.append(f'<pre class="scroll" tabindex="0"><code>{_text(text)}</code></pre>')
-
     def table(self, table: Table) -> None:
         """Add a table."""
-        self._has_filter = self._has_filter or table.searchable
+        self._needs_script = self._needs_script or table.searchable or bool(table.folded)
         label = escape(table.caption)
         box = (
             f'<p class="filter"><label>Show rows with <input type="search" aria-label="Filter rows: {label}"></label> '
@@ -246,7 +131,6 @@ class Page:
             f'<div class="scroll" role="region" aria-label="{label}" tabindex="0">\n{_table(table)}\n</div></div>'
         )
         if table.folded:
-            self._has_folds = True
             whole = f"<details><summary>{_text(table.folded)}</summary>\n{whole}\n</details>"
         self._parts.append(whole)
 
@@ -260,13 +144,14 @@ class Page:
 
     def html(self) -> str:
         """Return the page's text."""
-        return SHELL.substitute(
+        shell, script = (files("kernelmosaic").joinpath(f"report.{kind}").read_text("utf-8") for kind in ("html", "js"))
+        return Template(shell).substitute(
             title=_text(self.title),
             width="80rem" if self.wide else "60rem",
             lead=f'<p class="lead">{_with_code(self.lead)}</p>' if self.lead else "",
             contents=self._contents(),
             body="\n".join(self._parts),
-            script=FILTER_SCRIPT * self._has_filter + FOLD_SCRIPT * self._has_folds,
+            script=f"<script>\n{script}</script>\n" if self._needs_script else "",
             version=_text(__version__),
         )
 
@@ -275,7 +160,7 @@ class Page:
         return write_text(path, self.html())
 
     def _contents(self) -> str:
-        if len(self._headings) < _HEADINGS_TO_LIST:
+        if len(self._headings) < 4:
             return ""
         links = (f'<li><a href="#s{i}">{_text(text)}</a></li>' for i, text in enumerate(self._headings, start=1))
         return f'<nav aria-label="Contents"><ul>{"".join(links)}</ul></nav>'
@@ -325,7 +210,9 @@ def _classes(*names: str) -> str:
 def _is_figures(cells: list[Any]) -> bool:
     """Whether a column holds figures, in every cell that is not empty."""
     texts = [str(cell) for cell in cells if cell is not None and cell not in ("", "–")]
-    return bool(texts) and all(_NUMBER.match(text) for text in texts)
+    # A figure begins as numbers do and has no words; units and powers are short.
+    number = r"[-−+±<>≤≥≈~]?\s*\.?\d(?!.*[^\W\d_]{3})"
+    return bool(texts) and all(re.match(number, text) for text in texts)
 
 
 def _picture(picture: Picture) -> str:
@@ -337,7 +224,7 @@ def _picture(picture: Picture) -> str:
 
 def _image(figure: Any) -> tuple[str, bytes]:
     if isinstance(figure, bytes):
-        if not figure.startswith(_PNG):
+        if not figure.startswith(b"\x89PNG"):
             raise ValueError("figure: these bytes are not a PNG; give one, the text of an SVG or a matplotlib Figure.")
         return "png", figure
     if isinstance(figure, str):
@@ -349,4 +236,8 @@ def _image(figure: Any) -> tuple[str, bytes]:
         raise TypeError(f"figure={figure!r}: give a matplotlib Figure, the bytes of a PNG or the text of an SVG.")
     buffer = BytesIO()
     drawn.savefig(buffer, format="png", dpi=140, facecolor="white")
+    if drawn is not figure:
+        import matplotlib.pyplot as plt
+
+        plt.close(drawn)  # a display's figure, which pyplot would keep
     return "png", buffer.getvalue()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from zipfile import BadZipFile
 
 import numpy as np
@@ -21,35 +21,6 @@ from kernelmosaic._typing import AnyArray, ArrayOrTensor, Settings
 from kernelmosaic.files import existing_file, write_bytes, write_text
 from kernelmosaic.kernels.base import is_number
 
-#: How an empty cell may be written.
-MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
-#: Numbers are read as they were written, which pandas 3.1 does by itself and warns of being asked for.
-_TO_THE_LAST_DIGIT: Settings = (
-    {"float_precision": "round_trip"} if [*map(int, pd.__version__.split(".")[:2])] < [3, 1] else {}
-)
-NUMBERS, CATEGORIES, SEQUENCES, TEXT = "numbers", "categories", "sequences", "free text"
-#: A column is one of categories if it has at most this many different texts, each twice on average.
-_MOST_CATEGORIES = 50
-#: Strings this long, over letters as few as an alphabet has, are sequences.
-_SHORTEST_SEQUENCE = 8
-_LARGEST_ALPHABET = 26
-#: From this share of numbers on, the texts among them are mistakes, not categories.
-_MOSTLY = 0.5
-#: How some programs write 0.5: no number here, but no category either.
-_DECIMAL_COMMA = r"\s*[+-]?\d*,\d+\s*"
-#: Above this, a sum of squares overflows.
-_LARGEST = 1e150
-#: How a cell begins that spreadsheets take for a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-#: Whole numbers are classes if there are at most this many of them, each twice on average.
-_MOST_CLASSES = 20
-#: How a yes and a no may be written.
-_TRUTH = {"1": 1.0, "1.0": 1.0, "true": 1.0, "yes": 1.0, "0": 0.0, "0.0": 0.0, "false": 0.0, "no": 0.0}
-#: Of so many columns that cannot be used, rows and contents are listed at once.
-_MOST_FAULTS = 5
-#: So many letters of a cell are quoted.
-_MOST_LETTERS = 40
-
 
 def read_table(path: Path) -> pd.DataFrame:
     """Return the table in a file, or raise saying what is wrong with it and where."""
@@ -59,9 +30,7 @@ def read_table(path: Path) -> pd.DataFrame:
         raise ValueError(f"{path}: the name must end in {', '.join(_READERS)}, which says how to read it.")
     table = reader(path)
     names = [str(name) for name in table.columns]
-    repeated = [name for name, count in Counter(names).items() if count > 1]
-    if repeated:
-        raise ValueError(f"{path}: the column {repeated[0]!r} occurs {names.count(repeated[0])} times; rename one.")
+    _check_repeated(path, names)
     if len(table) == 0:
         raise ValueError(f"{path} holds no rows: a table needs some below the names of its columns.")
     table.columns = names
@@ -97,13 +66,19 @@ def table_text(table: pd.DataFrame, delimiter: str = ",") -> str:
 
 def _harmless(cell: Any) -> Any:
     """Return a text that a spreadsheet would run with an apostrophe before it; numbers stay numbers."""
-    if not isinstance(cell, str) or not cell.startswith(_FORMULA):
+    if not isinstance(cell, str) or not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
         return cell
     try:
         float(cell)
     except ValueError:
         return f"'{cell}"
     return cell
+
+
+def _check_repeated(path: Path, names: list[str]) -> None:
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise ValueError(f"{path}: the column {repeated[0]!r} occurs {names.count(repeated[0])} times; rename one.")
 
 
 def _check_there(path: Path) -> None:
@@ -120,9 +95,7 @@ def _read_text(path: Path) -> pd.DataFrame:
     head = next(lines, [])
     if not head:
         raise ValueError(f"{path} holds nothing but blank lines.")
-    repeated = [name for name, count in Counter(head).items() if count > 1]
-    if repeated:
-        raise ValueError(f"{path}: the column {repeated[0]!r} occurs {head.count(repeated[0])} times; rename one.")
+    _check_repeated(path, head)
     # What pandas would fill up or cut off silently is refused here, with the line's number.
     try:
         deque(lines, maxlen=0)
@@ -135,9 +108,10 @@ def _read_text(path: Path) -> pd.DataFrame:
         encoding="utf-8-sig",
         index_col=False,
         keep_default_na=False,
-        na_values=list(MISSING),
+        na_values=["", "NA", "N/A", "NaN", "nan", "null", "NULL", "?"],
         low_memory=False,
-        **_TO_THE_LAST_DIGIT,
+        # Numbers are read as they were written, which pandas 3.1 does by itself and warns of being asked for.
+        **({"float_precision": "round_trip"} if [*map(int, pd.__version__.split(".")[:2])] < [3, 1] else {}),
     )
     try:
         return read()
@@ -247,9 +221,7 @@ def _named_columns(path: Path, name: str, array: AnyArray, labels: ArrayOrTensor
     if np.shape(labels) != (array.shape[1],):
         raise ValueError(f"{path}: feature_names has shape {np.shape(labels)}, but X has {array.shape[1]} columns.")
     names: list[str] = [str(label) for label in np.asarray(labels)]
-    repeated = [one for one, count in Counter(names).items() if count > 1]
-    if repeated:
-        raise ValueError(f"{path}: the column {repeated[0]!r} occurs {names.count(repeated[0])} times; rename one.")
+    _check_repeated(path, names)
     return {one: array[:, j] for j, one in enumerate(names)}
 
 
@@ -300,20 +272,20 @@ def _matrix_of_text(path: Path) -> NDArray[np.float64]:
 def kind_of(column: pd.Series) -> str:
     """Return what a column holds: numbers, categories, sequences (of letters) or free text."""
     if pd.api.types.is_numeric_dtype(column.dtype):  # truth values among them
-        return NUMBERS
+        return "numbers"
     texts = column.dropna().astype(str)
     if len(texts) == 0:
-        return NUMBERS  # an empty column: which row is missing will be said
+        return "numbers"  # an empty column: which row is missing will be said
     read = pd.to_numeric(texts, errors="coerce").notna()
-    is_number = read | texts.str.fullmatch(_DECIMAL_COMMA) | texts.map(_is_whole).astype(bool)
-    if is_number.mean() >= _MOSTLY:
-        return NUMBERS  # those with a comma will be refused as they are read, with a word on why
+    is_number = read | texts.map(_has_decimal_comma).astype(bool) | texts.map(_is_whole).astype(bool)
+    if is_number.mean() >= 0.5:  # the texts among them are mistakes, not categories
+        return "numbers"  # those with a comma will be refused as they are read, with a word on why
     n_distinct = texts.nunique()
-    if n_distinct <= min(_MOST_CATEGORIES, max(len(texts) / 2, 2)):
-        return CATEGORIES
+    if n_distinct <= min(50, max(len(texts) / 2, 2)):  # not many different texts, each twice on average
+        return "categories"
     letters = set("".join(texts))
-    is_sequence = texts.str.len().min() >= _SHORTEST_SEQUENCE and len(letters) <= _LARGEST_ALPHABET
-    return SEQUENCES if is_sequence and all(c.isalpha() or c in "-*" for c in letters) else TEXT
+    is_sequence = texts.str.len().min() >= 8 and len(letters) <= 26  # long, over as few letters as an alphabet has
+    return "sequences" if is_sequence and all(c.isalpha() or c in "-*" for c in letters) else "free text"
 
 
 def require(table: pd.DataFrame, names: Iterable[str], where: Any) -> None:
@@ -359,12 +331,12 @@ class BadCells(ValueError):
         self.faults = list(faults)
 
 
-def refuse(faults: Sequence[Fault], where: Any) -> None:
+def refuse(faults: Sequence[Fault], where: Any, most: int = 5) -> None:
     """Raise naming the columns that cannot be used, a handful of them, and what would mend them."""
     if not faults:
         return
-    shown = "; ".join(map(str, faults[:_MOST_FAULTS]))
-    left = len({fault.column for fault in faults[_MOST_FAULTS:]})
+    shown = "; ".join(map(str, faults[:most]))
+    left = len({fault.column for fault in faults[most:]})
     more = f"; and {left} more column{'s' * (left > 1)}" if left > 0 else ""
     remedies = "".join(f" {text}" for text in dict.fromkeys(fault.remedy for fault in faults) if text)
     raise BadCells(f"{where}, {shown}{more}.{remedies}", faults)
@@ -414,13 +386,14 @@ def _to_numbers(column: pd.Series, missing: NDArray[np.bool_]) -> tuple[NDArray[
         unread = ~np.isfinite(read.to_numpy(dtype=np.float64, na_value=np.nan)) & ~missing
         endless[unread] = [_is_whole(str(cell)) for cell in column[unread]]
         wrong = read.isna().to_numpy() & ~missing & ~endless
-        comma = any(re.fullmatch(_DECIMAL_COMMA, str(cell)) for cell in column[wrong])
+        comma = any(_has_decimal_comma(str(cell)) for cell in column[wrong])
         hint = "Write decimals with a point." if comma else ""
         faults += Fault.at(wrong, name, lambda row: f": {_some(column.iloc[row])} is not a number", hint)
     values = read.to_numpy(dtype=np.float64, na_value=np.nan)
     infinite = np.isinf(values) & ~endless
     faults += Fault.at(infinite, name, lambda row: " is infinite", "Mend cells that are not finite.")
-    large = (np.isfinite(values) & (np.abs(values) > _LARGEST)) | endless
+    # Above 1e150 a sum of squares overflows.
+    large = (np.isfinite(values) & (np.abs(values) > 1e150)) | endless
 
     def too_large(row: int) -> str:
         text = _some(column.iloc[row]) if endless[row] else f"{values[row]:g}"
@@ -429,14 +402,19 @@ def _to_numbers(column: pd.Series, missing: NDArray[np.bool_]) -> tuple[NDArray[
     return values, faults + Fault.at(large, name, too_large, "Measure what is too large in another unit.")
 
 
+def _has_decimal_comma(text: str) -> bool:
+    """Whether a text is a number as some programs write 0.5: none here, but no category either."""
+    return re.fullmatch(r"\s*[+-]?\d*,\d+\s*", text) is not None
+
+
 def _is_whole(text: str) -> bool:
     return re.fullmatch(r"\s*[+-]?\d+\s*", text) is not None
 
 
-def _some(cell: Any) -> str:
+def _some(cell: Any, most: int = 40) -> str:
     """A cell as it is quoted, not more than the beginning of a long one."""
     text = str(cell)
-    return repr(cell) if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]!r}… ({len(text)} letters)"
+    return repr(cell) if len(text) <= most else f"{text[:most]!r}… ({len(text)} letters)"
 
 
 def numbers(table: pd.DataFrame, name: str, where: Any) -> NDArray[np.float64]:
@@ -451,7 +429,7 @@ def looks_like_an_index(column: pd.Series) -> bool:
     if not (nameless or name in ("id", "index")) or column.nunique() != len(column):
         return False
     if not pd.api.types.is_numeric_dtype(column.dtype):
-        return not nameless or kind_of(column) != SEQUENCES
+        return not nameless or kind_of(column) != "sequences"
     values = column.to_numpy(dtype=np.float64)
     if np.any(values != np.floor(values)):
         return False
@@ -472,7 +450,8 @@ def target_of(table: pd.DataFrame, name: str, where: Any) -> pd.Series:
 def indicators(table: pd.DataFrame, names: Sequence[str], where: Any) -> NDArray[np.float64]:
     """Return columns of 0 and 1, or of truth values, as an array with one column each."""
     require(table, names, where)
-    cells = {name: table[name].map(lambda cell: _TRUTH.get(str(cell).strip().lower())) for name in names}
+    written = {"1": 1.0, "1.0": 1.0, "true": 1.0, "yes": 1.0, "0": 0.0, "0.0": 0.0, "false": 0.0, "no": 0.0}
+    cells = {name: table[name].map(lambda cell: written.get(str(cell).strip().lower())) for name in names}
     remedy = "Write 1 or true for yes, and 0 or false for no."
     wrong = [Fault.at(cells[name].isna(), name, _quoted(table[name]), remedy) for name in names]
     refuse([fault for faults in wrong for fault in faults], where)
@@ -483,17 +462,18 @@ def _quoted(column: pd.Series) -> Callable[[int], str]:
     return lambda row: " is empty" if pd.isna(column.iloc[row]) else f" holds {str(column.iloc[row])!r}"
 
 
-def guess_task(target: pd.Series) -> str:
+def guess_task(target: pd.Series) -> Literal["classification", "regression"]:
     """Return what a target asks for: "classification" or "regression"."""
+    most = 20  # whole numbers are classes if there are few of them, each twice on average
     if pd.api.types.is_bool_dtype(target.dtype):
         return "classification"
     if not pd.api.types.is_numeric_dtype(target.dtype):
         # Many numbers and a few texts among them: a quantity with mistakes in it, which will be named.
-        is_quantity = kind_of(target) == NUMBERS and target.nunique() > _MOST_CLASSES
+        is_quantity = kind_of(target) == "numbers" and target.nunique() > most
         return "regression" if is_quantity else "classification"
     values = target.to_numpy(dtype=np.float64)
     whole = bool(np.all(values == np.floor(values)))
-    return "classification" if whole and target.nunique() <= min(_MOST_CLASSES, len(values) / 2) else "regression"
+    return "classification" if whole and target.nunique() <= min(most, len(values) / 2) else "regression"
 
 
 def labels_of(target: pd.Series) -> AnyArray:

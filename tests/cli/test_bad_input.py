@@ -6,7 +6,10 @@ import zipfile
 
 import numpy as np
 import pytest
+import typer
 from tests.cli.tables import QUICK, curve, done, flowers, run, strings, write
+
+from kernelmosaic.cli.commands import run as run_commands
 
 SHAPE = ("--view", "s=shape_*:linear")
 
@@ -217,11 +220,11 @@ def test_outputs_that_cannot_be_written(capsys, tmp_path, train):
     assert "does not exist" in run(capsys, "fit", train, "--target", "kind", "-o", tmp_path / "no" / "m.skops").error
 
 
-def test_a_missing_package_is_named_with_its_extra(capsys, tmp_path, train, monkeypatch):
-    monkeypatch.setattr("kernelmosaic.cli.errors.find_spec", lambda name: None)
+def test_a_missing_package_is_named_with_its_extra(capsys, tmp_path, train, hide):
+    hide("skops")
     assert "kernelmosaic[persistence]" in refusal(capsys, tmp_path, train, "--target", "kind")
     assert "kernelmosaic[persistence]" in run(capsys, "inspect", "m.skops").error
-    monkeypatch.setattr("kernelmosaic.cli.find_spec", lambda name: None)
+    hide("typer")
     assert "kernelmosaic[cli]" in refusal(capsys, tmp_path, train, "--target", "kind")
 
 
@@ -367,16 +370,17 @@ def test_delimiters_inside_quoted_names_do_not_count(capsys, tmp_path):
     assert "learned from" in done(capsys, "fit", path, "--target", "kind", *QUICK, "-o", tmp_path / "m.skops").out
 
 
-def test_what_nobody_foresaw_is_one_line_and_exit_code_1(capsys, monkeypatch, train, tmp_path):
-    def fail(*_):
+def test_what_nobody_foresaw_is_one_line_and_exit_code_1(capsys, monkeypatch):
+    commands = typer.Typer()
+
+    @commands.command()
+    def fail():
         raise KeyError("unforeseen")
 
-    monkeypatch.setattr("kernelmosaic.cli.fit.run_training", fail)
-    said = run(capsys, "fit", train, "--target", "kind")
-    assert said.code == 1
-    assert len(said.err.splitlines()) == 1
-    assert "KeyError" in said.err
-    assert "unforeseen" in said.err
+    assert run_commands([], commands) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "KeyError" in line
+    assert "unforeseen" in line
     monkeypatch.setenv("KERNELMOSAIC_TRACEBACK", "1")
     with pytest.raises(KeyError):
-        run(capsys, "fit", train, "--target", "kind")
+        run_commands([], commands)

@@ -62,7 +62,7 @@ def test_other_tasks(capsys, tmp_path, task):
     np.testing.assert_allclose([float(row[2]) for row in rows[1:]], decision, rtol=1e-5, atol=1e-6)
 
 
-def test_the_page_needs_no_other_file(capsys, tmp_path, monkeypatch):
+def test_the_page_needs_no_other_file(capsys, tmp_path, hide):
     path = write(flowers(), tmp_path / "t.csv")
     done(capsys, "fit", path, "--target", "kind", *KERNELS, *QUICK, "-o", tmp_path / "m.skops")
     said = done(capsys, "explain", tmp_path / "m.skops", path, "--report", tmp_path / "e.html")
@@ -76,13 +76,13 @@ def test_the_page_needs_no_other_file(capsys, tmp_path, monkeypatch):
     assert len(page.all("img")) == 1
     assert len(page.all("tr")) >= 60
     assert any("`" not in words and "rose" in words for _, words in page.all("code"))
-    monkeypatch.setattr("kernelmosaic.cli.explain.find_spec", lambda name: None)
-    monkeypatch.setattr("kernelmosaic.cli.explain._MOST_ROWS", 7)
+    hide("matplotlib")
+    path = write(flowers(n=510), tmp_path / "many.csv")
     done(capsys, "explain", tmp_path / "m.skops", path, "--report", tmp_path / "e.html", "-o", tmp_path / "e.csv")
     page = Reader((tmp_path / "e.html").read_text(encoding="utf-8"))
     assert page.all("img") == []
-    assert any("The first 7 of 60" in words for _, words in page.all("p"))
-    assert len(pd.read_csv(tmp_path / "e.csv")) == 60
+    assert any("The first 500 of 510" in words for _, words in page.all("p"))
+    assert len(pd.read_csv(tmp_path / "e.csv")) == 510
 
 
 def test_refusals(capsys, tmp_path):

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,11 @@ from sklearn.preprocessing import StandardScaler
 from tests.cli.tables import QUICK, curve, done, flowers, strings, write
 
 from kernelmosaic import MKLClassifier, load
+from kernelmosaic.cli.fit import make_pipeline, make_splitter
+from kernelmosaic.cli.fit import train as learn
+from kernelmosaic.cli.methods import FitRequest
+from kernelmosaic.cli.report import publish
+from kernelmosaic.cli.training_table import read_training_table
 from kernelmosaic.cli.views import read_specs
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.kernels.views import default_kernels, one_class_kernels
@@ -273,14 +279,15 @@ def test_columns_that_number_the_rows_and_free_text_are_left_out_with_a_note(cap
     assert "'remark' is left out" in said.err
 
 
-def test_a_gap_that_is_not_met_is_one_line_on_stderr(capsys, tmp_path, train, monkeypatch):
-    from kernelmosaic.cli import methods
-
-    make = methods.make_estimator
-    monkeypatch.setattr("kernelmosaic.cli.fit.make_estimator", lambda *a: make(*a).set_params(max_iter=1, tol=1e-12))
-    views = ("--view", "s=shape_*:linear+gauss(1)", "--view", "n=noise_*:gauss(1)")
-    said = done(capsys, "fit", train, "--target", "kind", *views, *QUICK, "-o", tmp_path / "m.skops")
-    lines = [line for line in said.err.splitlines() if "duality gap" in line]
+def test_a_gap_that_is_not_met_is_one_line_on_stderr(capsys, tmp_path, train):
+    views = ("s=shape_*:linear+gauss(1)", "n=noise_*:gauss(1)")
+    request = FitRequest(train, "kind", views=views, C=1.0, method="mkl", task="classification")
+    training = read_training_table(request)
+    pipeline = make_pipeline(request, training).set_params(model__max_iter=1, model__tol=1e-12)
+    splitter = make_splitter(request, training.target.y)
+    trained = learn(request, training, pipeline, splitter, lambda what, done: None)
+    publish(replace(trained, request=replace(request, output=tmp_path / "m.skops")))
+    lines = [line for line in capsys.readouterr().err.splitlines() if "duality gap" in line]
     assert len(lines) == 1
     assert lines[0].startswith("kernelmosaic: MKLClassifier stopped at")
 
@@ -296,7 +303,7 @@ def test_the_types_of_a_parquet_file(capsys, tmp_path):
     typed.to_parquet(tmp_path / "t.parquet")
     pipeline, said = fitted(capsys, tmp_path, tmp_path / "t.parquet", "--target", "kind", *QUICK)
     plan = pipeline.training_["plan"]
-    assert plan["numbers"] == ["shape_a", "shape_b", "noise_a", "noise_b", "wet"]
+    assert list(plan["numbers"]) == ["shape_a", "shape_b", "noise_a", "noise_b", "wet"]
     assert plan["categories"] == {"colour": ["blue", "red"]}
     assert "'on' is left out" in said.err
 

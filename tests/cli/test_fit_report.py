@@ -61,11 +61,11 @@ def test_the_confusion_matrix_counts_held_out_rows(capsys, tmp_path):
     np.testing.assert_array_equal(found, expected.ravel())
 
 
-def test_regression_and_without_matplotlib(capsys, tmp_path, monkeypatch):
+def test_regression_and_without_matplotlib(capsys, tmp_path, hide):
     page = page_of(capsys, tmp_path, curve(), "y", *QUICK)
     assert "Predicted and true" in headings(page)
     assert any("true values" in attributes["alt"] for attributes, _ in page.all("img"))
-    monkeypatch.setattr("kernelmosaic.cli.report.find_spec", lambda name: None)
+    hide("matplotlib")
     page = page_of(capsys, tmp_path, curve(), "y", *QUICK)
     assert page.all("img") == []
     assert any("kernelmosaic[plots]" in text for _, text in page.all("code"))

@@ -13,11 +13,12 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from tests.cli.tables import curve, done, flowers, strings, write
 
-from kernelmosaic.cli.fit import Columns, Request, make_pipeline, make_splitter, read_training_table, train
-from kernelmosaic.cli.methods import METHODS, FitRequest, check_method, make_estimator
-from kernelmosaic.gram.stack import StoredStack
+from kernelmosaic.cli.fit import make_pipeline, make_splitter, train
+from kernelmosaic.cli.methods import METHODS, FitRequest, make_estimator
+from kernelmosaic.cli.training_table import read_training_table
+from kernelmosaic.kernels import Kernel
 
-PRICES = (0.1, 10.0)
+GRID = (0.1, 10.0)
 
 
 class Case:
@@ -25,34 +26,33 @@ class Case:
 
     def __init__(self, folder, table, target, method="mkl", task="classification", views=(), kernels=(), jobs=1):
         path = write(table, Path(folder) / "table.csv")
-        self.settings = FitRequest(method, task, folds=3, jobs=jobs)
-        columns = Columns(target, tuple(views), tuple(kernels))
-        self.material = read_training_table(Request(path, columns, self.settings, 0.0, path, None))
-        self.table, self.y = self.material.table, self.material.y
-        self.splitter = make_splitter(self.settings, self.y)
+        asked = {"views": tuple(views), "kernels": tuple(kernels), "method": method, "task": task}
+        # Parts are solved as exactly as whole fits.
+        self.request = FitRequest(path, target, **asked, folds=3, jobs=jobs, fold_tol=0.0)
+        self.training = read_training_table(self.request)
+        self.table, self.y = self.training.table, self.training.target.y
+        self.splitter = make_splitter(self.request, self.y)
         self.folds = list(self.splitter.split(self.y, self.y))
 
-    def curve(self, prices=PRICES):
+    def curve(self, grid=GRID):
         """What the command line's cross-validation finds."""
-        method = replace(check_method(self.settings), grid=tuple(prices))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setitem(METHODS, self.settings.method, method)
-            patch.setattr("kernelmosaic.cli.fit._LOOSE_ON_PATHS", 0.0)  # as exactly as whole fits
-            pipeline = make_pipeline(self.settings, method, self.material, self.splitter)
-            return train(pipeline, method, self.settings, self.table, self.y, self.splitter, lambda what, n: None).curve
+            patch.setitem(METHODS, self.request.method, replace(METHODS[self.request.method], grid=tuple(grid)))
+            pipeline = make_pipeline(self.request, self.training)
+            return train(self.request, self.training, pipeline, self.splitter, lambda what, n: None).curve
 
-    def naive(self, price):
+    def naive(self, C):
         """Every row's prediction by a whole pipeline fitted to the other parts, one fit after the other."""
-        scale = np.std(self.y) if self.settings.task == "regression" else 1.0
-        plain = make_estimator(self.settings, self.material.kernels, self.material.plan, scale, [price])
-        if self.settings.method != "localized":
+        scale = np.std(self.y) if self.request.task == "regression" else 1.0
+        plain = make_estimator(self.request, self.training.kernels, self.training.plan, scale, C)
+        if self.request.method != "localized":
             plain.set_params(tol=1e-3)
         predictions, self.margins = np.empty_like(self.y), np.full(len(self.y), np.inf)
         for rows, held in self.folds:
-            model = Pipeline([*self.material.plan.steps(), ("model", clone(plain))])
-            model.fit(self.table.iloc[rows], None if self.settings.task == "one-class" else self.y[rows])
+            model = Pipeline([*self.training.plan.steps(), ("model", clone(plain))])
+            model.fit(self.table.iloc[rows], None if self.request.task == "one-class" else self.y[rows])
             predictions[held] = model.predict(self.table.iloc[held])
-            if self.settings.task == "classification":
+            if self.request.task == "classification":
                 f = model.decision_function(self.table.iloc[held])
                 ordered = np.sort(np.c_[f, -f] if f.ndim == 1 else f, axis=1)
                 self.margins[held] = (ordered[:, -1] - ordered[:, -2]) / np.std(f)
@@ -60,8 +60,8 @@ class Case:
 
     def assert_same_classes(self, point):
         """Equal classes; a sample on the boundary itself, to the accuracy of these fits, may fall on either side."""
-        differ = point.predictions != self.naive(point.price)
-        if self.settings.method == "localized":  # not convex: rounding may lead a fold to another local optimum
+        differ = point.predictions != self.naive(point.C)
+        if self.request.method == "localized":  # not convex: rounding may lead a fold to another local optimum
             assert np.mean(differ) <= 0.1
         else:
             assert np.all(self.margins[differ] < 2e-2)
@@ -91,8 +91,8 @@ def test_the_answers_are_those_of_whole_fits(tmp_path, name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for point in case.curve():
-            if case.settings.task == "regression":
-                np.testing.assert_allclose(point.predictions, case.naive(point.price), atol=2e-2 * np.std(case.y))
+            if case.request.task == "regression":
+                np.testing.assert_allclose(point.predictions, case.naive(point.C), atol=2e-2 * np.std(case.y))
             else:
                 case.assert_same_classes(point)
 
@@ -113,16 +113,32 @@ def test_scales_and_widths_are_learned_without_the_held_out_part(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = case.curve()[0].predictions
-    assert found[held[0]] == case.naive(PRICES[0])[held[0]]
+    assert found[held[0]] == case.naive(GRID[0])[held[0]]
     assert np.mean(found[rows] == case.y[rows]) < 1.0
 
 
-def test_every_fold_computes_its_kernels_once(tmp_path, monkeypatch):
-    made = []
-    fill = StoredStack.fill
-    monkeypatch.setattr(StoredStack, "fill", lambda *a, **k: made.append(a) or fill(*a, **k))
-    Case(tmp_path, flowers(), "kind").curve([0.01, 0.1, 1.0, 10.0])
-    assert len(made) == 3 + 1  # and once for the fit to all rows
+class Counted(Kernel):
+    """Inner products; counts how often they are computed."""
+
+    calls = 0
+
+    def _block(self, X, Y):
+        Counted.calls += 1
+        return X @ Y.T
+
+    def _diagonal(self, X):
+        return np.sum(X**2, axis=1)
+
+
+def test_every_fold_computes_its_kernels_once(tmp_path):
+    counts = []
+    for grid in ([1.0], [0.01, 0.1, 1.0, 10.0]):
+        case = Case(tmp_path, flowers(), "kind")
+        case.training.kernels[:] = [("counted", Counted(), [0, 1])]
+        Counted.calls = 0
+        case.curve(grid)
+        counts.append(Counted.calls)
+    assert counts[0] == counts[1] > 3
 
 
 def test_from_the_command_line_with_threads(capsys, tmp_path):

@@ -9,8 +9,9 @@ from sklearn.impute import SimpleImputer
 from tests.cli.tables import QUICK, curve, done, flowers, run, write
 
 from kernelmosaic import load
-from kernelmosaic.cli.fit import Columns, Request, make_pipeline, make_splitter, read_training_table, train
-from kernelmosaic.cli.methods import FitRequest, check_method
+from kernelmosaic.cli.fit import make_pipeline, make_splitter, train
+from kernelmosaic.cli.methods import FitRequest
+from kernelmosaic.cli.training_table import read_training_table
 from kernelmosaic.estimators._imputing import TableImputer
 
 
@@ -100,9 +101,9 @@ def test_every_part_is_filled_by_the_others(tmp_path, method):
     table = curve()
     table.loc[::4, "u"] = None
     path = write(table, tmp_path / "t.csv")
-    settings = FitRequest(method, "regression", price=1000.0, folds=3)
-    training = read_training_table(Request(path, Columns("y", impute="median"), settings, 0.0, path, None))
-    splitter = make_splitter(settings, training.y)
+    request = FitRequest(path, "y", impute="median", method=method, task="regression", C=1000.0, folds=3)
+    training = read_training_table(request)
+    splitter = make_splitter(request, training.target.y)
     seen = []
 
     class Spy(TableImputer):
@@ -110,11 +111,10 @@ def test_every_part_is_filled_by_the_others(tmp_path, method):
             seen.append(sorted(X.index))
             return super().fit(X)
 
-    method = check_method(settings)
-    pipeline = make_pipeline(settings, method, training, splitter)
+    pipeline = make_pipeline(request, training)
     pipeline.steps[0] = ("impute", Spy(**pipeline.steps[0][1].get_params()))
-    train(pipeline, method, settings, training.table, training.y, splitter, lambda what, n: None)
-    for rows, _ in splitter.split(training.y):
+    train(request, training, pipeline, splitter, lambda what, n: None)
+    for rows, _ in splitter.split(training.target.y):
         assert sorted(rows) in seen
     assert list(range(60)) in seen
 

@@ -6,9 +6,11 @@ import io
 
 import pytest
 from rich.console import Console
-from tests.cli.tables import done, flowers, write
+from tests.cli.tables import flowers, write
 
 from kernelmosaic.cli import output
+from kernelmosaic.cli.fit import train_table
+from kernelmosaic.cli.methods import FitRequest
 
 
 def test_lines_where_nobody_watches(capsys):
@@ -24,10 +26,9 @@ def test_lines_where_nobody_watches(capsys):
     ]
 
 
-def test_a_bar_on_a_terminal(monkeypatch):
+def test_a_bar_on_a_terminal():
     screen = io.StringIO()
-    monkeypatch.setattr(output, "Console", lambda stderr: Console(file=screen, force_terminal=True, width=120))
-    with output.progress(6) as advance:
+    with output.progress(6, console=Console(file=screen, force_terminal=True, width=120)) as advance:
         advance("cross-validation", 1)
         advance("cross-validation", 2)
     shown = screen.getvalue()
@@ -37,7 +38,7 @@ def test_a_bar_on_a_terminal(monkeypatch):
 
 
 @pytest.mark.parametrize(("method", "parts"), [("mkl", 3), ("bilinear", 3), ("rmkl", 3)])
-def test_steps_are_the_parts_and_the_last_fit(capsys, tmp_path, monkeypatch, method, parts):
+def test_steps_are_the_parts_and_the_last_fit(tmp_path, method, parts):
     told = []
 
     class Told:
@@ -50,10 +51,9 @@ def test_steps_are_the_parts_and_the_last_fit(capsys, tmp_path, monkeypatch, met
         def __exit__(self, *error):
             pass
 
-    monkeypatch.setattr(output, "progress", Told)
     path = write(flowers(), tmp_path / "t.csv")
-    view = ("--view", "s=shape_*:linear+gauss", "--C", "1", "--folds", parts, "-o", tmp_path / "m.skops")
-    done(capsys, "fit", path, "--target", "kind", "--method", method, *view)
+    request = FitRequest(path, "kind", views=("s=shape_*:linear+gauss",), method=method, C=1.0, folds=parts)
+    train_table(request, Told)
     total, *steps = told
     assert total == parts + 1
     assert [n for _, n in steps] == sorted(n for _, n in steps)

@@ -9,6 +9,9 @@ from sklearn.preprocessing import StandardScaler
 from tests.cli.tables import QUICK, curve, done, flowers, run, write
 
 from kernelmosaic import DiscriminantMKLClassifier, MKLClassifierCV, MKLSurvival, load
+from kernelmosaic.cli.fit import train_table
+from kernelmosaic.cli.methods import FitRequest
+from kernelmosaic.cli.report import publish
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.model_selection import PathSearchCV
 
@@ -125,15 +128,16 @@ def test_labels_that_cannot_be_learned(capsys, tmp_path, change, arguments, word
 # Probabilities ------------------------------------------------------------------------------------------------------
 
 
-def test_probabilities_are_those_of_the_cross_validation(capsys, tmp_path, monkeypatch):
+def test_probabilities_are_those_of_the_cross_validation(capsys, tmp_path):
     from sklearn.model_selection import StratifiedKFold
 
-    monkeypatch.setattr("kernelmosaic.cli.fit._LOOSE_ON_PATHS", 0.0)  # as exactly as in Python
     table = flowers(n=90)
     table["kind"] = np.where(table["noise_b"] > 0.5, "orchid", table["kind"])
     path = write(table, tmp_path / "t.csv")
-    view = ("--view", "s=shape_a,shape_b,noise_b:gauss", "--C", "2", "--cv", "4")
-    done(capsys, "fit", path, "--target", "kind", *view, "--proba", "-o", tmp_path / "m.skops")
+    asked = {"C": 2.0, "folds": 4, "proba": True, "output": tmp_path / "m.skops"}
+    # Parts are solved as exactly as in Python.
+    request = FitRequest(path, "kind", views=("s=shape_a,shape_b,noise_b:gauss",), **asked, fold_tol=0.0)
+    publish(train_table(request))
     done(capsys, "predict", tmp_path / "m.skops", path, "--proba", "-o", tmp_path / "o.csv")
     out = pd.read_csv(tmp_path / "o.csv")
     assert list(out) == ["prediction", "p_orchid", "p_rose", "p_tulip"]

@@ -11,8 +11,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from kernelmosaic.datasets import catalogue, join_views, load, names
-from kernelmosaic.datasets.derived import render_pen
-from kernelmosaic.datasets.entries import find, unavailable
+from kernelmosaic.datasets._numba_pen import render_pen
+from kernelmosaic.datasets.entries import _catalogue, find, unavailable
 
 TOP = Path(__file__).parents[2]
 
@@ -55,13 +55,11 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.delenv("KERNELMOSAIC_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("sklearn.datasets.fetch_openml", refuse_network)
-    entries = {entry.stem: entry for entry in catalogue()}
     kept = ("multifeat", "pendigits", "pendigits_orig", "advert_first998", "human_tis", "concrete", "german_numeric")
     for stem in kept:
         np.savez_compressed(home / f"{stem}.npz", **synthetic(stem))
         found = hashlib.sha256((home / f"{stem}.npz").read_bytes()).hexdigest()
-        entries[stem] = replace(entries[stem], sha256=found)
-    monkeypatch.setattr("kernelmosaic.datasets.entries._catalogue", lambda: entries)
+        monkeypatch.setitem(_catalogue(), stem, replace(find(stem), sha256=found))
     return home
 
 

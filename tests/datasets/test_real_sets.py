@@ -12,7 +12,7 @@ from sklearn import datasets as sklearn_datasets
 
 from kernelmosaic.datasets import catalogue, load, names
 from kernelmosaic.datasets.entries import find
-from kernelmosaic.datasets.sources import row_digests
+from kernelmosaic.datasets.public import row_digests
 from reproduction.sequences import one_hot, windows
 
 FOLDER = os.environ.get("KERNELMOSAIC_DATA")

@@ -12,8 +12,9 @@ from numpy.testing import assert_array_equal
 from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.utils import Bunch
 
-from kernelmosaic.datasets import catalogue, load
-from kernelmosaic.datasets.sources import cache_folder, row_digests, write_cache
+from kernelmosaic.datasets import load
+from kernelmosaic.datasets.entries import _catalogue, find
+from kernelmosaic.datasets.public import cache_folder, row_digests, write_cache
 
 
 class Server:
@@ -49,15 +50,12 @@ def server(tmp_path, monkeypatch):
 @pytest.fixture
 def know(monkeypatch):
     """Let the catalogue expect these arrays of a set."""
-    entries = {entry.stem: entry for entry in catalogue()}
-    monkeypatch.setattr("kernelmosaic.datasets.entries._catalogue", lambda: entries)
 
     def expect(stem, arrays, **changes):
-        found = row_digests(arrays, entries[stem].views)
-        entries[stem] = replace(
-            entries[stem], rows=found.rows, order=found.order, n_samples=len(arrays["y"]), **changes
-        )
-        return entries[stem]
+        rows, order = row_digests(arrays, find(stem).views)
+        changed = replace(find(stem), rows=rows, order=order, n_samples=len(arrays["y"]), **changes)
+        monkeypatch.setitem(_catalogue(), stem, changed)
+        return changed
 
     return expect
 

@@ -1,56 +1,91 @@
-"""The commands and their options. They read arguments; the work is done elsewhere."""
+"""The commands, their options, and mistakes in them in one line; the work is done elsewhere."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
-from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from tempfile import TemporaryFile
+from typing import Annotated, Any
 
 import typer
 
 from kernelmosaic import __version__
-from kernelmosaic.cli.errors import (
-    model_file,
-    need,
-    refuse_overwriting,
-    system_line,
-    usage_line,
-    writable_file,
-    writable_if_given,
-)
-from kernelmosaic.files import existing_file
+from kernelmosaic.cli.methods import FitRequest, ImputeName, MethodName, TaskName, read_costs
+from kernelmosaic.files import existing_file, replaceable_file
+
+# Paths that can be read and written -----------------------------------------------------------------------------------
 
 
-class MethodName(StrEnum):
-    """How the kernels are combined."""
-
-    mkl = "mkl"
-    localized = "localized"
-    bilinear = "bilinear"
-    discriminant = "discriminant"
-    rmkl = "rmkl"
+def _need(package: str, extra: str) -> None:
+    """Raise naming the extra that brings a package, if it is not there."""
+    if find_spec(package) is None:
+        raise ImportError(f'This command needs {package}: pip install "kernelmosaic[{extra}]"')
 
 
-class TaskName(StrEnum):
-    """What is learned."""
+def _writable_file(path: Path | None) -> Path | None:
+    """Refuse a path that could not be written afterwards."""
+    if path is None:
+        return None
+    if not path.parent.is_dir():
+        raise typer.BadParameter(f"the folder {path.parent} does not exist.")
+    try:
+        target = replaceable_file(path)
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(str(error)) from None
+    try:
+        with TemporaryFile(dir=target.parent):  # permissions alone are no proof
+            pass
+        if target.exists() and not os.access(target, os.W_OK):
+            raise PermissionError
+    except OSError:
+        raise typer.BadParameter(f"{path} cannot be written; give another path.") from None
+    return path
 
-    classification = "classification"
-    regression = "regression"
-    one_class = "one-class"
-    survival = "survival"
-    multi_label = "multi-label"
+
+def _model_file(path: Path) -> Path | None:
+    """Refuse, beside what cannot be written, the name of a table or a page, which the model would be taken for."""
+    if path.suffix.lower() in (".csv", ".tsv", ".txt", ".parquet", ".npz", ".npy", ".html"):
+        raise typer.BadParameter(f"{path} is no name for a model; give one such as {path.stem}.skops.")
+    return _writable_file(path)
 
 
-class ImputeName(StrEnum):
-    """What fills empty cells."""
+def _table_file(path: Path | None) -> Path | None:
+    if path and not path.is_dir() and path.suffix.lower() not in (".csv", ".tsv", ".txt", ".parquet"):
+        raise typer.BadParameter(f"{path}: the name must end in .csv, .tsv or .parquet.")
+    return _writable_file(path)
 
-    none = "none"
-    median = "median"
-    frequent = "frequent"
-    views = "views"
+
+def _view_files(views: Sequence[str] | None, on: str | None) -> list[Path]:
+    """The files that views with --on may name."""
+    if on is None:
+        return []
+    from kernelmosaic.cli.joining import file_view
+
+    return [file_view(text)[1] for text in views or ()]
+
+
+def _check_outputs(
+    inputs: Sequence[Path],
+    kernels: Sequence[str] | None,
+    output: Path | None,
+    report: Path | None = None,
+    what: str = "table",
+) -> None:
+    """Refuse outputs that are inputs, or one file for two."""
+    read = [*inputs, *(Path(text.partition("=")[2]) for text in kernels or ())]
+    for option, written in (("--output", output), ("--report", report)):
+        for path in read:
+            if written is not None and written.exists() and os.path.exists(path) and written.samefile(path):
+                raise ValueError(f"{option} {written}: this file is read, and would be overwritten; give another name.")
+    if report is not None and report == output:
+        raise ValueError(f"--report {report}: the {what} is written there; give another name.")
+
+
+# Options --------------------------------------------------------------------------------------------------------------
 
 
 def _positive(value: float | None) -> float | None:
@@ -123,7 +158,7 @@ Method = Annotated[
     MethodName | None, typer.Option(help="How the kernels are combined. Default: mkl; discriminant for several labels.")
 ]
 Task = Annotated[TaskName | None, typer.Option(help="Guessed from the target if left out.")]
-Price = Annotated[
+C = Annotated[
     float | None,
     typer.Option(
         "--C",
@@ -154,8 +189,8 @@ Folds = Annotated[
 ]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of folds, test rows and random starts.")]
 Jobs = Annotated[int, typer.Option(min=-1, help="Parts of the cross-validation at a time; -1: all processors.")]
-Output = Annotated[Path, typer.Option("--output", "-o", callback=model_file, help="Where to write the model.")]
-Report = Annotated[Path | None, typer.Option(callback=writable_if_given, help="Where to write a report, an HTML page.")]
+Output = Annotated[Path, typer.Option("--output", "-o", callback=_model_file, help="Where to write the model.")]
+Report = Annotated[Path | None, typer.Option(callback=_writable_file, help="Where to write a report, an HTML page.")]
 
 
 def fit(
@@ -165,14 +200,14 @@ def fit(
     view: View = None,
     view_file: ViewFile = None,
     on: On = None,
-    impute: Impute = ImputeName.none,
+    impute: Impute = "none",
     kernel: Kernel = None,
     rows: Rows = None,
     drop: Drop = None,
     drop_empty: DropEmpty = False,
     method: Method = None,
     task: Task = None,
-    price: Price = None,
+    C: C = None,
     norm: Norm = 1.0,
     epsilon: Epsilon = None,
     nu: Nu = 0.1,
@@ -186,27 +221,41 @@ def fit(
     report: Report = None,
 ) -> None:
     """Learn a model from a table: kernels on groups of columns, weighed by the learner."""
-    need("skops", "persistence")
+    _need("skops", "persistence")
     existing_file(train, "a table")
     read = [train, *([view_file] if view_file else []), *_view_files(view, on)]
     _check_outputs(read, kernel, output, report, "model")
-    from kernelmosaic.cli.fit import Columns, Request, run_training
-    from kernelmosaic.cli.methods import FitRequest, read_costs
+    from kernelmosaic.cli.fit import train_table
+    from kernelmosaic.cli.report import publish
 
-    views, kernels, drops = (tuple(given or ()) for given in (view, kernel, drop))
-    columns = Columns(target, views, kernels, rows, drops, on, event, view_file, impute.value, drop_empty)
-    costs = read_costs(cost or ())
-    asked, by = "" if task is None else task.value, "" if method is None else method.value
-    settings = FitRequest(by, asked, price, norm, nu, epsilon, costs, seed, folds, jobs or 1, proba)
-    run_training(Request(train, columns, settings, test, output, report))
-
-
-def _table_file(path: Path | None) -> Path | None:
-    if path is None:
-        return None
-    if not path.is_dir() and path.suffix.lower() not in (".csv", ".tsv", ".txt", ".parquet"):
-        raise typer.BadParameter(f"{path}: the name must end in .csv, .tsv or .parquet.")
-    return writable_file(path)
+    request = FitRequest(
+        path=train,
+        target=target,
+        event=event,
+        views=tuple(view or ()),
+        view_file=view_file,
+        on=on,
+        impute=impute,
+        kernels=tuple(kernel or ()),
+        rows=rows,
+        drop=tuple(drop or ()),
+        drop_empty=drop_empty,
+        method=method,
+        task=task,
+        C=C,
+        norm=norm,
+        epsilon=epsilon,
+        nu=nu,
+        costs=read_costs(cost or ()),
+        test=test,
+        folds=folds,
+        seed=seed,
+        jobs=jobs or 1,
+        proba=proba,
+        output=output,
+        report=report,
+    )
+    publish(train_table(request))
 
 
 Model = Annotated[Path, typer.Argument(help="Model file, from `kernelmosaic fit`.")]
@@ -265,39 +314,14 @@ def explain(
     kernel: NewKernel = None,
 ) -> None:
     """Say how much each kernel adds to the decision on every row, as a table and, if asked for, as a page."""
-    need("skops", "persistence")
+    _need("skops", "persistence")
     existing_file(model, "a model file")
     existing_file(new, "a table")
     _check_outputs([model, new, *_view_files(view, on)], kernel, output, report)
-    from kernelmosaic.cli.explain import run_explanation
-    from kernelmosaic.cli.predict import PredictRequest
+    from kernelmosaic.cli.predict import PredictRequest, run_explanation
 
     asked = PredictRequest(model, new, tuple(id_columns or ()), tuple(kernel or ()), tuple(view or ()), on, drop_empty)
     run_explanation(asked, output, report)
-
-
-def _view_files(views: Sequence[str] | None, on: str | None) -> list[Path]:
-    """The files that views with --on may name."""
-    if on is None:
-        return []
-    from kernelmosaic.cli.joining import file_view
-
-    return [file_view(text)[1] for text in views or ()]
-
-
-def _check_outputs(
-    inputs: Sequence[Path],
-    kernels: Sequence[str] | None,
-    output: Path | None,
-    report: Path | None = None,
-    what: str = "table",
-) -> None:
-    """Refuse outputs that are inputs, or one file for two."""
-    read = [*inputs, *(Path(text.partition("=")[2]) for text in kernels or ())]
-    refuse_overwriting("--output", output, read)
-    refuse_overwriting("--report", report, read)
-    if report is not None and report == output:
-        raise ValueError(f"--report {report}: the {what} is written there; give another name.")
 
 
 def inspect(
@@ -305,7 +329,7 @@ def inspect(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Say what is in a model file: kernels and weights, gates, support vectors, cost, gap, columns, version."""
-    need("skops", "persistence")
+    _need("skops", "persistence")
     existing_file(model, "a model file")
     import json
 
@@ -324,7 +348,7 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the training and test samples.")] = 0,
     samples: Annotated[int, typer.Option(min=20, max=5000, help="Number of training samples.")] = 600,
     report: Annotated[
-        Path, typer.Option(callback=writable_file, help="Where to write the report, an HTML page.")
+        Path, typer.Option(callback=_writable_file, help="Where to write the report, an HTML page.")
     ] = Path("kernelmosaic-demo.html"),
 ) -> None:
     """Compare kernels, their plain and learned sums and the Bayes rule on a toy problem (GAUSS4), in under a minute."""
@@ -342,18 +366,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-# Typer raises the errors of the argument parser it carries, which is not always importable under one name.
-_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
-
-def run(argv: Sequence[str] | None = None) -> int:
+def run(argv: Sequence[str] | None = None, commands: typer.Typer = app) -> int:
     """Run a command and return its exit code; see `kernelmosaic.cli.main`."""
+    # Typer raises the errors of the argument parser it carries, which is not always importable under one name.
+    usage_error: type[Exception] = typer.BadParameter.__mro__[1]
     try:
-        code = app(args=None if argv is None else list(argv), prog_name="kernelmosaic", standalone_mode=False)
-    except _UsageError as error:
-        return _fail(usage_line(error, sys.argv[1:] if argv is None else argv))
+        code = commands(args=None if argv is None else list(argv), prog_name="kernelmosaic", standalone_mode=False)
+    except usage_error as error:
+        return _fail(_usage_line(error, sys.argv[1:] if argv is None else argv))
     except OSError as error:
-        return _fail(system_line(error))
+        return _fail(_system_line(error))
     except (ImportError, MemoryError, ValueError) as error:
         return _fail(str(error))
     except (typer.Abort, KeyboardInterrupt):
@@ -370,6 +393,55 @@ def run(argv: Sequence[str] | None = None) -> int:
 def _fail(message: str) -> int:
     print("kernelmosaic:", " ".join(message.split()), file=sys.stderr)
     return 2
+
+
+def _usage_line(error: Any, arguments: Sequence[str]) -> str:
+    """Return what Typer's parser refused, with the value, which its own message may leave out.
+
+    Parameters
+    ----------
+    error : UsageError
+        Of the parser.
+    arguments : sequence of str
+        What was typed after the name of the program.
+    """
+    parameter, message = getattr(error, "param", None), str(error.message).removeprefix("Value error, ")
+    if parameter is None or not message:
+        command = error.ctx.command_path if error.ctx is not None else "kernelmosaic"
+        return f"{error.format_message().rstrip('.')}; `{command} --help` says what there is."
+    option, value = _typed(parameter, arguments)
+    said = re.escape(value)
+    for words, plain in (  # releases of Typer differ in their words
+        (rf"^'?{said}'? is not a valid float( range)?\.?$", "input should be a valid number"),
+        (rf"^'?{said}'? is not a valid int(eger)?( range)?\.?$", "input should be a valid integer"),
+        (rf"^{said} is not in the range (.*?)\.?$", r"input should be in the range \1"),
+    ):
+        message = re.sub(words, plain, message)
+    is_said = re.search(rf"(?<![\w.]){re.escape(value)}(?![\w.])", message) is not None
+    given = "" if is_said else f" {value}"
+    return f"{option}{given}: {message[:1].lower() + message[1:]}"
+
+
+def _system_line(error: OSError) -> str:
+    """Return what the system refused, without its number, and the notes on it."""
+    text = str(error)
+    if error.strerror is not None:
+        where = "" if error.filename is None else f"{error.filename}: "
+        text = f"{where}{error.strerror[:1].lower() + error.strerror[1:]}."
+    return " ".join([text, *getattr(error, "__notes__", [])])
+
+
+def _typed(parameter: Any, arguments: Sequence[str]) -> tuple[str, str]:
+    """An option as it was typed, and its value; an argument's name, and nothing."""
+    if parameter.param_type_name == "argument":
+        return str(parameter.human_readable_name), ""
+    for i, word in enumerate(arguments):
+        for option in parameter.opts:
+            if word == option:
+                return option, " ".join(arguments[i + 1 : i + 2])
+            if option.startswith("--") and word.startswith(f"{option}="):
+                return option, word[len(option) + 1 :]
+    return str(parameter.opts[0]), ""
 
 
 def _print_version(wanted: bool) -> None:

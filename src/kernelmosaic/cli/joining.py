@@ -14,9 +14,6 @@ from numpy.typing import NDArray
 from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.cli.views import Plan, ViewSpec, matching, read_options, safe_name
 
-#: So many rows are named one by one.
-_MOST_ROWS = 20
-
 
 @dataclass(frozen=True)
 class Joined:
@@ -178,11 +175,11 @@ def keep_rows(plan: Plan, raw: ArrayOrTensor, on: str | None, where: Any, drop_e
     return np.setdiff1d(every, empty)
 
 
-def _row_names(raw: ArrayOrTensor, rows: Sequence[int], on: str | None) -> str:
+def _row_names(raw: ArrayOrTensor, rows: Sequence[int], on: str | None, most: int = 20) -> str:
     """Rows, given by their places, as errors name them: by name where they have one, and by number."""
-    numbers = [int(raw.index[row]) + 1 for row in rows[:_MOST_ROWS]]
+    numbers = [int(raw.index[row]) + 1 for row in rows[:most]]
     names = [f"row {number}" for number in numbers]
     if on is not None:
-        cells = raw[on].iloc[list(rows[:_MOST_ROWS])]
+        cells = raw[on].iloc[list(rows[:most])]
         names = [f"{on} {str(cell)!r} ({name})" for cell, name in zip(cells, names, strict=True)]
-    return ", ".join(names) + (f" and {len(rows) - _MOST_ROWS} more" if len(rows) > _MOST_ROWS else "")
+    return ", ".join(names) + (f" and {len(rows) - most} more" if len(rows) > most else "")

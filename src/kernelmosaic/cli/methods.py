@@ -1,18 +1,69 @@
-"""What ``--method`` and ``--task`` mean: which estimator, and which of its parameters is the price of errors."""
+"""What ``kernelmosaic fit`` is asked for, and what a task and a method mean: estimator, parameter to choose, score."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
+if TYPE_CHECKING:
+    from kernelmosaic._typing import AnyArray, KernelsLike, Settings
+    from kernelmosaic.cli.views import Plan
 
-from kernelmosaic._typing import KernelsLike, Settings
-from kernelmosaic.cli.views import Plan
+TaskName = Literal["classification", "regression", "one-class", "survival", "multi-label"]
+MethodName = Literal["mkl", "localized", "bilinear", "discriminant", "rmkl"]
+ImputeName = Literal["none", "median", "frequent", "views"]
 
-CLASSIFICATION, REGRESSION, ONE_CLASS = "classification", "regression", "one-class"
-SURVIVAL, LABELS = "survival", "multi-label"
+
+@dataclass(frozen=True)
+class FitRequest:
+    """The options of ``kernelmosaic fit``, as its help explains them.
+
+    Parameters
+    ----------
+    path : Path
+        The table.
+    task, method : str or None
+        None until they are guessed from the target.
+    C : float or None
+        None lets cross-validation choose.
+    epsilon : float or None
+        Half-width of the tube of free errors; None is a tenth of the target's standard deviation.
+    costs : dict
+        Factors of kernels or whole views.
+    fold_tol : float
+        How exactly the fits to parts of the rows are solved, which begin near the solution of another part and with a
+        larger gap would end where they began.
+    """
+
+    path: Path
+    target: str | None = None
+    event: str | None = None
+    views: tuple[str, ...] = ()
+    view_file: Path | None = None
+    on: str | None = None
+    impute: ImputeName = "none"
+    kernels: tuple[str, ...] = ()
+    rows: str | None = None
+    drop: tuple[str, ...] = ()
+    drop_empty: bool = False
+    method: MethodName | None = None
+    task: TaskName | None = None
+    C: float | None = None
+    norm: float = 1.0
+    epsilon: float | None = None
+    nu: float = 0.1
+    costs: dict[str, float] = field(default_factory=dict)
+    test: float = 0.0
+    folds: int = 5
+    seed: int = 0
+    jobs: int = 1
+    proba: bool = False
+    output: Path = Path("model.skops")
+    report: Path | None = None
+    fold_tol: float = 3e-3
 
 
 @dataclass(frozen=True)
@@ -23,67 +74,79 @@ class Method:
     ----------
     tasks : tuple of str
         What it can do.
-    price : str
-        The parameter that cross-validation chooses.
+    parameter : str
+        The parameter that cross-validation chooses, C or what stands in its place.
     grid : tuple of float
         Its values, the smoothest model first.
     takes_penalties : bool
         Whether a kernel can be made dearer.
     """
 
-    tasks: tuple[str, ...]
-    price: str = "C"
+    tasks: tuple[TaskName, ...]
+    parameter: str = "C"
     grid: tuple[float, ...] = (0.01, 0.1, 1.0, 10.0, 100.0)
     takes_penalties: bool = False
 
 
-METHODS = {
-    "mkl": Method((CLASSIFICATION, REGRESSION, ONE_CLASS, SURVIVAL), takes_penalties=True),
-    "localized": Method((CLASSIFICATION, REGRESSION, ONE_CLASS)),
-    "bilinear": Method((CLASSIFICATION,), price="kappa"),
-    "discriminant": Method((CLASSIFICATION, LABELS), price="alpha", grid=(0.5, 0.05, 5e-3, 5e-4, 5e-5)),
-    "rmkl": Method((CLASSIFICATION, REGRESSION), takes_penalties=True),
+METHODS: dict[MethodName, Method] = {
+    "mkl": Method(("classification", "regression", "one-class", "survival"), takes_penalties=True),
+    "localized": Method(("classification", "regression", "one-class")),
+    "bilinear": Method(("classification",), "kappa"),
+    "discriminant": Method(("classification", "multi-label"), "alpha", (0.5, 0.05, 5e-3, 5e-4, 5e-5)),
+    "rmkl": Method(("classification", "regression"), takes_penalties=True),
+}
+
+# Scores ---------------------------------------------------------------------------------------------------------------
+
+#: The score of each task, and the rule that looks at no column.
+SCORES: dict[TaskName, tuple[str, str]] = {
+    "classification": ("accuracy", "always the commonest class"),
+    "regression": ("R²", "always the mean"),
+    "one-class": ("share accepted", "1 − nu"),
+    "survival": ("concordance", "any order"),
+    "multi-label": ("share of rows with all labels right", "always the commonest labels"),
 }
 
 
-@dataclass(frozen=True)
-class FitRequest:
-    """The options of `kernelmosaic fit` that concern the learner.
+def score_of(task: TaskName, y: Any, predicted: Any) -> float:
+    """Return the score of predictions: the share of right answers or of samples accepted, R², or the concordance."""
+    import numpy as np
 
-    Parameters
-    ----------
-    method : str
-        Empty until the task is known.
-    task : str
-        Empty until it is guessed.
-    price : float or None
-        None lets cross-validation choose.
-    norm : float
-        1 for few kernels, above for all.
-    nu : float
-        Share of one-class samples that may be novel.
-    epsilon : float or None
-        Half-width of the tube of free errors; None is a tenth of the target's standard deviation.
-    costs : dict
-        Factors of kernels or whole views.
-    seed : int
-    folds : int
-    jobs : int
-    proba : bool
-        Whether the model must have probabilities.
-    """
+    if task == "classification":
+        return float(np.mean(y == predicted))
+    if task == "multi-label":
+        return float(np.mean((y == predicted).all(axis=1)))
+    if task == "one-class":
+        return float(np.mean(predicted == 1))
+    if task == "survival":
+        from kernelmosaic.estimators.survival import concordance
 
-    method: str
-    task: str
-    price: float | None = None
-    norm: float = 1.0
-    nu: float = 0.1
-    epsilon: float | None = None
-    costs: dict[str, float] = field(default_factory=dict)
-    seed: int = 0
-    folds: int = 5
-    jobs: int = 1
-    proba: bool = False
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            value = concordance(y, predicted)
+        return 0.5 if np.isnan(value) else value  # of rows that cannot be compared, any order is as good
+    rest, spread = np.sum((y - predicted) ** 2), np.sum((y - np.mean(y)) ** 2)
+    return float(1 - rest / spread) if spread > 0 else 0.0
+
+
+def baseline_of(task: TaskName, y_train: AnyArray, y_test: AnyArray, nu: float) -> float:
+    """Return the score of always giving the same answer: the commonest class or labels, or the mean."""
+    import numpy as np
+
+    if task in ("one-class", "survival"):
+        return 1 - nu if task == "one-class" else 0.5
+    if task == "regression":
+        return score_of(task, y_test, np.full(len(y_test), np.mean(y_train)))
+    values, counts = np.unique(y_train, return_counts=True, axis=0)
+    return score_of(task, y_test, np.broadcast_to(values[counts.argmax()], np.shape(y_test)))
+
+
+def figure(task: TaskName, value: float) -> str:
+    """Write a score: shares in per cent."""
+    return f"{round(value, 3) + 0.0:.3f}" if task in ("regression", "survival") else f"{100 * value:.1f} %"
+
+
+# The estimator --------------------------------------------------------------------------------------------------------
 
 
 def read_costs(given: Iterable[str]) -> dict[str, float]:
@@ -100,80 +163,78 @@ def read_costs(given: Iterable[str]) -> dict[str, float]:
     return costs
 
 
-def check_method(settings: FitRequest) -> Method:
-    """Return the method, or raise saying what it cannot do."""
-    method, task, costs = settings.method, settings.task, settings.costs
+def method_of(request: FitRequest) -> Method:
+    """Return the method of a request whose task is known, or raise naming what it cannot do."""
+    assert request.method is not None
+    method, task = request.method, request.task
     known = METHODS[method]
     if task not in known.tasks:
         able = ", ".join(name for name, other in METHODS.items() if task in other.tasks)
         raise ValueError(f"--method {method} does {' and '.join(known.tasks)}, not {task}; choose {able}.")
-    if settings.epsilon is not None and task not in (REGRESSION, SURVIVAL):
+    if request.epsilon is not None and task not in ("regression", "survival"):
         raise ValueError(
-            f"--epsilon {settings.epsilon:g}: only a regression has it, and this is a {task}; leave it out."
+            f"--epsilon {request.epsilon:g}: only a regression has it, and this is a {task}; leave it out."
         )
-    if settings.proba and task not in (CLASSIFICATION, LABELS):
+    if request.proba and task not in ("classification", "multi-label"):
         raise ValueError(f"--proba: probabilities are those of classes, and this is a {task}; leave it out.")
-    if settings.price is not None and task == ONE_CLASS:
-        raise ValueError(f"--C {settings.price:g}: a one-class machine has no price; --nu says how strict it is.")
-    if settings.norm != 1 and not known.takes_penalties:
-        raise ValueError(f"--norm {settings.norm:g}: --method {method} has no norm to choose; use mkl or rmkl.")
-    if costs and not known.takes_penalties:
+    if request.C is not None and task == "one-class":
+        raise ValueError(f"--C {request.C:g}: a one-class machine has no C; --nu says how strict it is.")
+    if request.norm != 1 and not known.takes_penalties:
+        raise ValueError(f"--norm {request.norm:g}: --method {method} has no norm to choose; use mkl or rmkl.")
+    if request.costs and not known.takes_penalties:
         raise ValueError(f"--cost: --method {method} has no penalties; use mkl or rmkl.")
     return known
 
 
-def make_estimator(settings: FitRequest, kernels: KernelsLike, plan: Plan, scale: float, Cs: list[float]) -> Any:
-    """Return the estimator with the first of the Cs; `scale` is the spread of a regression's targets."""
-    from kernelmosaic import estimators
-
-    family = {REGRESSION: "Regressor", ONE_CLASS: "OneClass", SURVIVAL: "Survival"}.get(settings.task, "Classifier")
-    prefix = {"bilinear": "Bilinear", "discriminant": "Discriminant", "localized": "Localized"}
-    options: Settings = {price_name(METHODS[settings.method], settings.task): Cs[0], "random_state": settings.seed}
-    if settings.task == REGRESSION:
-        options["epsilon"] = 0.1 * scale if settings.epsilon is None else settings.epsilon
-    elif settings.task == SURVIVAL and settings.epsilon is not None:
-        options["epsilon"] = settings.epsilon
-    if settings.method in ("mkl", "rmkl"):
-        options |= {"norm": settings.norm, "penalties": _penalties(settings.costs, [kernel[0] for kernel in kernels])}
-    if settings.method == "localized":
-        options["gating_columns"] = _gating_columns(plan)
-    if settings.proba and settings.method != "discriminant":
-        options["calibration"] = "sigmoid"
-    return getattr(estimators, f"{prefix.get(settings.method, '')}MKL{family}")(kernels, **options)
+def parameter_of(request: FitRequest) -> str:
+    """Return the name of the parameter that the Cs are values of."""
+    return "nu" if request.task == "one-class" or request.method is None else METHODS[request.method].parameter
 
 
-def price_grid(method: Method, settings: FitRequest, scale: float) -> list[float]:
+def Cs_of(request: FitRequest, scale: float) -> list[float]:
     """Return the Cs to try: one, if it was given or there is none to choose.
 
-    A regression on targets s times as large is the same problem at s times the price.
+    A regression on targets s times as large is the same problem at s times the C.
     """
-    if settings.task == ONE_CLASS:
-        return [settings.nu]
-    return [settings.price] if settings.price is not None else [float(f"{scale * one:.3g}") for one in method.grid]
+    if request.task == "one-class":
+        return [request.nu]
+    if request.C is not None:
+        return [request.C]
+    return [float(f"{scale * one:.3g}") for one in method_of(request).grid]
 
 
-def price_name(method: Method, task: str) -> str:
-    """Return the name of the parameter that the Cs are values of."""
-    return "nu" if task == ONE_CLASS else method.price
+def make_estimator(request: FitRequest, kernels: KernelsLike, plan: Plan, scale: float, C: float) -> Any:
+    """Return the estimator; `scale` is the spread of a regression's targets."""
+    from kernelmosaic import estimators
+
+    families = {"regression": "Regressor", "one-class": "OneClass", "survival": "Survival"}
+    prefixes = {"bilinear": "Bilinear", "discriminant": "Discriminant", "localized": "Localized"}
+    options: Settings = {parameter_of(request): C, "random_state": request.seed}
+    if request.task == "regression":
+        options["epsilon"] = 0.1 * scale if request.epsilon is None else request.epsilon
+    elif request.task == "survival" and request.epsilon is not None:
+        options["epsilon"] = request.epsilon
+    if request.method in ("mkl", "rmkl"):
+        options |= {"norm": request.norm, "penalties": _penalties(request.costs, [kernel[0] for kernel in kernels])}
+    if request.method == "localized":
+        if not plan.numbers:
+            raise ValueError("--method localized: its gates read numbers, and no view has a column of them; use mkl.")
+        options["gating_columns"] = plan.positions(plan.numbers)
+    if request.proba and request.method != "discriminant":
+        options["calibration"] = "sigmoid"
+    name = f"{prefixes.get(str(request.method), '')}MKL{families.get(str(request.task), 'Classifier')}"
+    return getattr(estimators, name)(kernels, **options)
 
 
-def _penalties(costs: dict[str, float], names: list[str]) -> Any:
+def _penalties(costs: dict[str, float], names: list[str]) -> list[float] | None:
     if not costs:
         return None
-    d = np.ones(len(names))
+    d = [1.0] * len(names)
     for wanted, factor in costs.items():
-        meant = [i for i, name in enumerate(names) if name == wanted or name.partition(":")[0] == wanted]
+        meant = [i for i, name in enumerate(names) if wanted in (name, name.partition(":")[0])]
         if not meant:
-            raise ValueError(f"--cost {wanted}={factor:g}: no kernel or view has this name; there are {_some(names)}.")
-        d[meant] *= factor
-    return [float(one) for one in d]
-
-
-def _gating_columns(plan: Plan) -> list[int]:
-    if not plan.numbers:
-        raise ValueError("--method localized: its gates read numbers, and no view has a column of them; use mkl.")
-    return plan.positions(plan.numbers)
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:8]) + (" …" if len(names) > 8 else "")
+            some = ", ".join(names[:8]) + (" …" if len(names) > 8 else "")
+            raise ValueError(f"--cost {wanted}={factor:g}: no kernel or view has this name; there are {some}.")
+        for i in meant:
+            d[i] *= factor
+    return d

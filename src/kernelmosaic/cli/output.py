@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -15,11 +16,6 @@ from rich.console import Console
 from rich.table import Table
 
 from kernelmosaic._typing import Estimator, MatrixLike, Settings
-
-#: Weights below this print as zero.
-_NOTHING = 5e-5
-#: Where there is no terminal, seconds between two lines on how far the work is.
-_QUIET = 10.0
 
 
 @dataclass(frozen=True)
@@ -66,9 +62,12 @@ def core(estimator: Estimator) -> Any:
 
 
 def training_of(estimator: Estimator) -> Settings:
-    """Return what `kernelmosaic fit` noted; empty for models made elsewhere."""
-    noted = getattr(estimator, "training_", {})
-    return noted if isinstance(noted, dict) else {}
+    """Return what `kernelmosaic fit` noted; of models made elsewhere the names of the columns, if they have any."""
+    names = [str(name) for name in getattr(estimator, "feature_names_in_", [])]
+    nothing: Settings = {"targets": [], "price": {}, "columns": names, "warnings": []}
+    for name in ("task", "method", "target", "rows", "plan", "views", "lacking", "files", "score", "test"):
+        nothing[name] = None
+    return nothing | {"gates": None, "seconds": None, "costs": None} | getattr(estimator, "training_", {})
 
 
 def kernel_shares(model: Estimator) -> list[KernelShare]:
@@ -83,10 +82,19 @@ def kernel_shares(model: Estimator) -> list[KernelShare]:
     ]
 
 
-def weight_texts(shares: list[KernelShare]) -> dict[str, str]:
-    """Return the weights as texts, by kernel; weights of another scale than one keep their digits."""
-    small = max((share.weight for share in shares), default=1.0) < 0.1
-    return {share.name: f"{share.weight:.3g}" if small else f"{share.weight:.4f}" for share in shares}
+def share_rows(shares: Sequence[KernelShare], gates: Any) -> tuple[list[str], list[list[str]]]:
+    """Return head and rows of a table of kernels: name, weight, share and, of a localized model, the gates.
+
+    Weights of another scale than one keep their digits.
+    """
+    head = ["kernel", "mean gate" if gates else "weight", "share %", *(["gate, 10 % to 90 %"] if gates else [])]
+    form = ".3g" if max((share.weight for share in shares), default=1.0) < 0.1 else ".4f"
+    rows = []
+    for share in shares:
+        low, _, high = gates[share.name] if gates else (0.0, 0.0, 0.0)
+        extra = [f"{low:.3f} to {high:.3f}"] if gates else []
+        rows.append([share.name, f"{share.weight:{form}}", f"{100 * share.share:.1f}", *extra])
+    return head, rows
 
 
 def describe(estimator: Estimator, path: Path) -> Settings:
@@ -94,52 +102,30 @@ def describe(estimator: Estimator, path: Path) -> Settings:
     from kernelmosaic.persistence import info
 
     model, training, header = core(estimator), training_of(estimator), info(path)
-    costs = training.get("costs") or [1.0] * len(model.kernel_names_)
-    price = training.get("price") or {}
+    kept = ("task", "method", "target", "price", "rows", "score", "test", "gates", "seconds", "columns", "views")
     return {
         "file": str(path),
         "estimator": type(model).__name__,
         "kernelmosaic_version": header.kernelmosaic_version,
         "sklearn_version": header.sklearn_version,
         "created": header.created,
-        "task": training.get("task"),
-        "method": training.get("method"),
-        "target": training.get("target"),
+        **{name: training[name] for name in (*kept, "lacking", "files", "warnings")},
         "classes": class_names(model, training),
-        "price": price,
-        "rows": training.get("rows"),
-        "score": training.get("score"),
-        "test": training.get("test"),
-        "kernels": [
-            {"name": k.name, "weight": k.weight, "share": k.share, "by_class": k.by_class} for k in kernel_shares(model)
-        ],
-        "gates": training.get("gates"),
+        "kernels": [asdict(share) for share in kernel_shares(model)],
         "support_vectors": len(model.support_),
         "support_fraction": float(model.support_fraction_),
-        "cost": float(model.cost(costs)),
+        "cost": float(model.cost(training["costs"] or [1.0] * len(model.kernel_names_))),
         "objective": float(model.objective_),
         "duality_gap": float(model.duality_gap_),
         "iterations": int(model.n_iter_),
-        "seconds": training.get("seconds"),
-        "columns": training_columns(estimator),
-        "views": training.get("views"),
-        "lacking": training.get("lacking"),
-        "files": training.get("files"),
-        "warnings": training.get("warnings", []),
     }
 
 
 def class_names(model: Estimator, training: Settings) -> list[Any]:
     """Return the classes, or the names of the labels of which a row may have several."""
-    if training.get("task") == "multi-label":
+    if training["task"] == "multi-label":
         return list(training["targets"])
     return [plain(label) for label in getattr(model, "classes_", [])]
-
-
-def training_columns(estimator: Estimator) -> list[str]:
-    """Return the names of the columns the model reads; empty if it never knew them."""
-    noted = training_of(estimator).get("columns")
-    return list(noted) if noted is not None else [str(name) for name in getattr(estimator, "feature_names_in_", [])]
 
 
 def gate_summary(model: Estimator, X: MatrixLike) -> dict[str, list[float]] | None:
@@ -173,38 +159,28 @@ def lines(found: Settings) -> list[tuple[str, str]]:
         lines.append((found["price"]["name"], f"{found['price']['value']:g}"))
     if found["rows"] is not None:
         lines.append(("learned from", f"{found['rows']} rows"))
-    lines += _scores(found)
-    lines += [
-        ("support vectors", f"{found['support_vectors']} ({100 * found['support_fraction']:.1f} % of the rows)"),
-        ("cost of a prediction", f"{found['cost']:.1f} (support vectors × share of kernels in use)"),
-        ("certified gap", f"{found['duality_gap']:.1e} after {found['iterations']} iterations"),
-        ("columns", _columns(found)),
-    ]
-    files, lacking = found["files"] or {}, found["lacking"] or {}
-    if files:
-        lines.append(("table", files["table"] + (f", joined by column {files['on']!r}" if files["on"] else "")))
-    for name, view in (found["views"] or {}).items():
-        source = f" from {', '.join(view['files'])}" if view.get("files") else ""
-        lack = f"; {lacking[name]} rows lacked it" if lacking.get(name) else ""
-        lines.append((f"  view {name}{source}", f"{some(view['columns'], 4)}: {' + '.join(view['kernels'])}{lack}"))
-    lines += [(f"  kernel {name}", path) for name, path in files.get("kernels", {}).items()]
-    return lines + [("warning", text) for text in found["warnings"]]
-
-
-def _scores(found: Settings) -> list[tuple[str, str]]:
-    lines = []
     if found["score"]:
         score = found["score"]
         text = f"{score['mean']:.4f} ± {score['spread']:.4f}; looking at no column: {score['baseline']:.4f}"
         lines.append((f"cross-validated {score['name']}", text))
     if found["test"]:
         lines.append((f"{found['test']['name']} on held-out rows", f"{found['test']['value']:.4f}"))
-    return lines
-
-
-def _columns(found: Settings) -> str:
     columns = found["columns"]
-    return f"{len(columns)}: {some(columns, 8)}" if columns else "none by name"
+    lines += [
+        ("support vectors", f"{found['support_vectors']} ({100 * found['support_fraction']:.1f} % of the rows)"),
+        ("cost of a prediction", f"{found['cost']:.1f} (support vectors × share of kernels in use)"),
+        ("certified gap", f"{found['duality_gap']:.1e} after {found['iterations']} iterations"),
+        ("columns", f"{len(columns)}: {some(columns, 8)}" if columns else "none by name"),
+    ]
+    files, lacking = found["files"] or {}, found["lacking"] or {}
+    if files:
+        lines.append(("table", files["table"] + (f", joined by column {files['on']!r}" if files["on"] else "")))
+    for name, view in (found["views"] or {}).items():
+        source = f" from {', '.join(view['files'])}" if view["files"] else ""
+        lack = f"; {lacking[name]} rows lacked it" if lacking.get(name) else ""
+        lines.append((f"  view {name}{source}", f"{some(view['columns'], 4)}: {' + '.join(view['kernels'])}{lack}"))
+    lines += [(f"  kernel {name}", path) for name, path in files.get("kernels", {}).items()]
+    return lines + [("warning", text) for text in found["warnings"]]
 
 
 def some(names: list[Any], n: int) -> str:
@@ -215,26 +191,26 @@ def some(names: list[Any], n: int) -> str:
 
 def say(*, note: str) -> None:
     """Print one line on stderr."""
-    import sys
-
     print("kernelmosaic:", " ".join(note.split()), file=sys.stderr)
 
 
 @contextmanager
-def progress(total: int, clock: Callable[[], float] = perf_counter) -> Iterator[Callable[[str, int], None]]:
-    """Show how many of so many steps are done, and the time left, while the block runs.
+def progress(
+    total: int, clock: Callable[[], float] = perf_counter, console: Console | None = None
+) -> Iterator[Callable[[str, int], None]]:
+    """Show how many of all steps are done, and the time left, while the block runs.
 
     The value is called with what is done next and how many steps are done. Without a terminal, progress is
     printed in lines, at most one in ten seconds by the clock.
     """
-    console = Console(stderr=True)
+    console = console or Console(stderr=True)
     start = last = clock()
     if not console.is_terminal:
 
         def show_progress(what: str, done: int) -> None:
             nonlocal last
             now = clock()
-            if now - last >= _QUIET:
+            if now - last >= 10.0:
                 last = now
                 left = f", about {_duration((now - start) * (total - done) / done)} left" if done else ""
                 say(note=f"{what}: {done} of {total} steps after {_duration(now - start)}{left}")
@@ -272,22 +248,29 @@ def print_facts(title: str, facts: Sequence[tuple[str, str]]) -> None:
 
 
 def print_shares(shares: Sequence[KernelShare], gates: Any = None) -> None:
-    """Print the kernels that count, the heaviest first."""
-    counted = sorted((s for s in shares if s.share >= _NOTHING), key=lambda s: -s.share)
+    """Print the kernels that count, the heaviest first; weights below 5e-5 print as zero."""
+    counted = sorted((share for share in shares if share.share >= 5e-5), key=lambda share: -share.share)
+    head, rows = share_rows(counted, gates)
     table = Table(title="Kernels", title_justify="left")
-    table.add_column("kernel", overflow="fold")
-    for name in ("mean gate" if gates else "weight", "share %", *(("gate, 10 % to 90 %",) if gates else ())):
-        table.add_column(name, justify="right")
-    texts = weight_texts(list(shares))
-    for share in counted:
-        low, _, high = gates[share.name] if gates else (0.0, 0.0, 0.0)
-        extra = (f"{low:.3f} to {high:.3f}",) if gates else ()
-        table.add_row(_plain(share.name), texts[share.name], f"{100 * share.share:.1f}", *extra)
+    for i, name in enumerate(head):
+        table.add_column(name, overflow="fold", justify="right" if i else "left")
+    for name, *figures in rows:
+        table.add_row(_plain(name), *figures)
     console = Console()
     console.print(table, highlight=False)
     left = len(shares) - len(counted)
     if left:
         console.print(f"{left} of {len(shares)} kernels {'has' if left == 1 else 'have'} weight 0.", highlight=False)
+
+
+@contextmanager
+def noting(note: str) -> Iterator[None]:
+    """Add to an error of the system which file is written already."""
+    try:
+        yield
+    except OSError as error:
+        error.add_note(note)
+        raise
 
 
 def _plain(text: str) -> Any:

@@ -1,9 +1,10 @@
-"""The work behind ``kernelmosaic predict``."""
+"""The work behind ``kernelmosaic predict`` and ``explain``: new rows as a model reads them, and its answers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import numpy as np
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, Estimator, MatrixLike, Settings
 from kernelmosaic.cli.joining import Joined, join_tables, keep_rows, located
-from kernelmosaic.cli.output import class_names, core, load_model, plain, say, training_columns, training_of
+from kernelmosaic.cli.methods import SCORES, figure, score_of
+from kernelmosaic.cli.output import class_names, core, load_model, noting, plain, say, training_of
 from kernelmosaic.cli.views import ROW_COLUMN, Plan, check_row_numbers, extend, n_samples
+from kernelmosaic.reports import Page, Table
 
 
 @dataclass(frozen=True)
@@ -50,15 +53,15 @@ class NewRows:
         raw = read_table(asked.path)
         raw.index = range(len(raw))
         require(raw, asked.ids, asked.path)
-        plan = _plan_of(training)
+        plan = None if training["plan"] is None else Plan(**training["plan"])
         joined = None
         if asked.on is not None:
-            never = dict.fromkeys(training.get("targets", []), "the target")
+            never = dict.fromkeys(training["targets"], "the target")
             joined = join_tables(raw, asked.views, asked.on, asked.path, never)
             _check_names(joined, training)
             raw = joined.table
         elif asked.views:
-            hint = (training.get("files") or {}).get("on") or "COLUMN"
+            hint = (training["files"] or {}).get("on") or "COLUMN"
             raise ValueError(f"--view {asked.views[0]}: say with --on {hint} by which column it is joined.")
         if plan is not None and asked.on is not None:
             # No row has a view that is not given.
@@ -70,7 +73,7 @@ class NewRows:
             _check_files(plan, training, raw)
             raw = raw.iloc[keep_rows(plan, raw, asked.on, asked.path, asked.drop_empty)]
         try:
-            table = _table(estimator, plan, raw, asked.path)
+            table = _table(training["columns"], plan, raw, asked.path)
         except BadCells as error:
             refuse(located(error.faults, raw, joined), asked.path)
             raise
@@ -87,12 +90,12 @@ class NewRows:
     @property
     def labels(self) -> list[str]:
         """The names of labels of which a row may have several; none where it has one class."""
-        return list(self.training["targets"]) if self.training.get("task") == "multi-label" else []
+        return list(self.training["targets"]) if self.training["task"] == "multi-label" else []
 
     def predict(self) -> AnyArray:
         """Return what the model predicts: classes, numbers, labels, or times."""
         found = np.asarray(self.estimator.predict(self.table))
-        return np.exp(found) if self.training.get("task") == "survival" else found
+        return np.exp(found) if self.training["task"] == "survival" else found
 
     def answers(self, ids: Sequence[str], predicted: AnyArray) -> Settings:
         """Return the first columns of an output: those carried over, then the predictions."""
@@ -104,14 +107,13 @@ class NewRows:
 
     def notes(self, ids: Sequence[str]) -> list[str]:
         """Return remarks on the table: columns that are ignored, categories never seen."""
-        known = {*self.table.columns, *ids, *self.training.get("targets", [self.training.get("target")]), ROW_COLUMN}
-        files = (self.training.get("files") or {}).get("views", {})
-        known |= set() if self.joined is None else {self.joined.on}
+        known, notes = {*self.table.columns, *ids, *self.training["targets"], ROW_COLUMN}, []
+        if self.joined is not None:
+            known.add(self.joined.on)
+            for name, path in (self.training["files"] or {"views": {}})["views"].items():
+                if name not in self.joined.files:
+                    notes.append(f"view {name!r} ({path} when the model was fitted) is not given: no row has it.")
         extra = [name for name in self.raw.columns if name not in known]
-        notes = []
-        for name, path in files.items():
-            if self.joined is not None and name not in self.joined.files:
-                notes.append(f"view {name!r} ({path} when the model was fitted) is not given: no row has it.")
         if extra:
             shown = ", ".join(extra[:5]) + (" …" if len(extra) > 5 else "")
             few = "column the model does not know is" if len(extra) == 1 else "columns the model does not know are"
@@ -128,6 +130,8 @@ def run_prediction(asked: PredictRequest, output: Path | None, scores: bool, pro
     """Predict the rows of a table, and write or print them."""
     import pandas as pd
 
+    from kernelmosaic.tables import table_text, write_table
+
     rows = NewRows.read(asked)
     truth = _truth(rows, asked.path)
     predicted = rows.predict()
@@ -138,35 +142,21 @@ def run_prediction(asked: PredictRequest, output: Path | None, scores: bool, pro
         columns |= _scores(rows.model, rows.X, predicted, rows.labels)
     for note in rows.notes(asked.ids):
         say(note=note)
-    write_answers(pd.DataFrame(columns), output, "Predictions")
-    if truth is not None:
-        from kernelmosaic.cli.fit import score_of
-        from kernelmosaic.cli.report import SCORES, figure
-
-        task = rows.training["task"]
-        value = score_of(task, truth, predicted)
-        say(note=f"{SCORES[task]} on column {rows.training['target']!r}: {figure(task, value)}")
-
-
-def write_answers(answers: Any, output: Path | None, what: str) -> None:
-    """Write a table and say where it is, or print it."""
-    from kernelmosaic.tables import table_text, write_table
-
+    answers = pd.DataFrame(columns)
     if output is None:
         print(table_text(answers), end="")
     else:
         write_table(answers, output)
-        announce(answers, output, what)
-
-
-def announce(answers: Any, output: Path, what: str) -> None:
-    """Say where a table was written, and how many rows it has."""
-    print(f"{what}: {output} ({len(answers)} rows)")
+        print(f"Predictions: {output} ({len(answers)} rows)")
+    if truth is not None:
+        task = rows.training["task"]
+        value = score_of(task, truth, predicted)
+        say(note=f"{SCORES[task][0]} on column {rows.training['target']!r}: {figure(task, value)}")
 
 
 def _check_names(joined: Joined, training: Settings) -> None:
     """Refuse the file of a view that the model does not have."""
-    files = (training.get("files") or {}).get("views")
+    files = (training["files"] or {}).get("views")
     for name, path in joined.files.items():
         if files is not None and name not in files:
             known = ", ".join(f"{view} ({source})" for view, source in files.items()) or "none"
@@ -178,7 +168,7 @@ def _check_names(joined: Joined, training: Settings) -> None:
 
 def _check_files(plan: Plan, training: Settings, raw: ArrayOrTensor) -> None:
     """Say which view of a file is needed, and how to give it, where its columns are not there."""
-    files = training.get("files") or {}
+    files = training["files"] or {}
     for name, path in files.get("views", {}).items():
         columns = {column for column in plan.columns if column.startswith(f"{name}.")}
         if columns and not columns & {*raw.columns}:
@@ -188,22 +178,12 @@ def _check_files(plan: Plan, training: Settings, raw: ArrayOrTensor) -> None:
             )
 
 
-def _plan_of(training: Settings) -> Plan | None:
-    noted = training.get("plan")
-    if noted is None:
-        return None
-    groups = tuple(tuple(group) for group in noted.get("groups", ()))
-    kinds = tuple(noted["numbers"]), dict(noted["categories"]), tuple(noted["texts"])
-    return Plan(*kinds, noted["rows"], groups, noted.get("impute", "none"))
-
-
-def _table(estimator: Estimator, plan: Plan | None, raw: ArrayOrTensor, path: Path) -> Any:
+def _table(names: list[str], plan: Plan | None, raw: ArrayOrTensor, path: Path) -> Any:
     """The columns the model reads, checked."""
     from kernelmosaic.tables import read_columns, require
 
     if plan is not None:
         return plan.table(raw, path)
-    names = training_columns(estimator)
     if not names:
         raise ValueError(
             "the model was fitted to columns without names, so none can be found in a table; fit it to a data frame, "
@@ -217,8 +197,8 @@ def _truth(rows: NewRows, path: Path) -> Any:
     """The target, where the table has it; a class the model never saw is refused."""
     from kernelmosaic.tables import indicators, labels_of, numbers
 
-    raw, model, task, target = rows.raw, rows.model, rows.training.get("task"), rows.training.get("target")
-    columns = rows.training.get("targets", [target])
+    raw, model, task, target = rows.raw, rows.model, rows.training["task"], rows.training["target"]
+    columns = rows.training["targets"]
     if target is None or task == "one-class" or not {*columns} <= {*raw.columns} or raw[columns].isna().any(axis=None):
         return None
     try:
@@ -292,3 +272,114 @@ def decisions_of(model: Estimator, X: MatrixLike, predicted: Any, labels: bool) 
 def rounded(columns: Settings) -> Settings:
     # Digits beyond these are the solver's tolerance, not knowledge.
     return {name: [float(f"{value:.8g}") for value in values] for name, values in columns.items()}
+
+
+# Explanations --------------------------------------------------------------------------------------------------------
+
+
+def run_explanation(asked: PredictRequest, output: Path | None, report: Path | None) -> None:
+    """Write the table of contributions, and the page if asked for."""
+    from kernelmosaic.tables import table_text, write_table
+
+    rows = NewRows.read(asked)
+    answers = explain_rows(rows, asked)
+    for note in rows.notes(asked.ids):
+        say(note=note)
+    # What is announced is there: both files are written before the first word of it.
+    if output is not None:
+        write_table(answers, output)
+    if report is not None:
+        with noting(f"The table is complete: {output}." if output else ""):
+            write_explanation(rows, answers, asked, report)
+    if output is not None:
+        print(f"Contributions: {output} ({len(answers)} rows)")
+    elif report is None:
+        print(table_text(answers), end="")
+    if report is not None:
+        print(f"Report: {report}")
+
+
+def explain_rows(rows: NewRows, asked: PredictRequest) -> Any:
+    """Return, for every row (and label), the prediction, the decision, the constant, and what each kernel adds."""
+    import pandas as pd
+
+    predicted = rows.predict()
+    names, terms, constants = decisions_of(rows.model, rows.X, predicted, bool(rows.labels))
+    figures = {
+        "decision": terms.sum(axis=1) + constants,
+        "constant": np.broadcast_to(constants, (len(terms), *constants.shape[1:])),
+        **{name: terms[:, m] for m, name in enumerate(names)},
+    }
+    first = rows.answers(asked.ids, predicted)
+    if not rows.labels:
+        return pd.DataFrame(first | rounded(figures))
+    carried = {name: np.repeat(first[name], len(rows.labels)) for name in asked.ids}
+    own = {"label": np.tile(rows.labels, len(predicted)), "prediction": predicted.ravel()}
+    return pd.DataFrame(carried | own | rounded({name: values.ravel() for name, values in figures.items()}))
+
+
+def write_explanation(rows: NewRows, answers: Any, asked: PredictRequest, path: Path) -> None:
+    """Write the page: which kernels decide, over all rows and, for the first ones, row by row."""
+    kernels = [name for name in rows.model.kernel_names_ if name in answers.columns]
+    terms = answers[kernels].to_numpy(dtype=float)
+    size = np.abs(terms).mean(axis=0)
+    order = np.argsort(-size)
+    page = Page(f"{asked.path.name}: what decides", _lead(rows, asked), wide=True)
+    page.heading("Which kernels decide")
+    page.paragraph(
+        "A contribution is what a kernel adds to the decision on a row. Together with the constant they add up "
+        "to its decision. A kernel of a large mean size matters on many rows; the mean tells to which side."
+    )
+    if find_spec("matplotlib") is not None:
+        from kernelmosaic.plots import KernelWeightsDisplay
+
+        drawn = KernelWeightsDisplay(size, kernels, weight_name="mean size of the contribution")
+        alt = "Mean size of each kernel's contribution"
+        page.figure(drawn.plot(sort=True, max_kernels=20), alt, "Mean size of the contributions, the largest first.")
+    total = float(size.sum()) or 1.0
+    spread = [
+        [kernels[m], f"{size[m]:.4g}", f"{100 * size[m] / total:.1f}", f"{terms[:, m].mean():+.4g}"] for m in order
+    ]
+    page.table(Table("Contributions of the kernels.", ("kernel", "mean size", "share %", "mean"), spread))
+    page.heading("Row by row")
+    shown = answers.head(500)
+    if len(shown) < len(answers):
+        page.paragraph(f"The first {len(shown)} of {len(answers)}; `-o table.csv` writes all.")
+    head = [name for name in answers.columns if name not in {*kernels, "constant"}]
+    body = [
+        [
+            str(1 + i // max(len(rows.labels), 1)),
+            *(_written(row[name]) for name in head),
+            _largest(row, kernels),
+            _written(row["constant"]),
+        ]
+        for i, (_, row) in enumerate(shown.iterrows())
+    ]
+    columns = ("row", *head, "largest contributions", "constant")
+    page.table(Table("Decisions and what they are made of.", columns, body, searchable=len(body) > 12))
+    page.write(path)
+
+
+def _lead(rows: NewRows, asked: PredictRequest) -> str:
+    classes, task = getattr(rows.model, "classes_", []), rows.training["task"]
+    rule = "The decision is that of the predicted class: the class of the largest is predicted."
+    if rows.labels:
+        rule = "A label is predicted where its decision is positive."
+    elif task == "survival":
+        rule = "The decision is the logarithm of the predicted time."
+    elif task == "one-class":
+        rule = "A row is called novel, −1, where its decision is negative."
+    elif len(classes) == 0:
+        rule = "The decision is the predicted number."
+    elif len(classes) == 2 and np.ndim(rows.model.dual_coef_) == 2 and len(rows.model.dual_coef_) == 1:
+        rule = f"Where the decision is positive, `{classes[1]}` is predicted, else `{classes[0]}`."
+    return f"{len(rows.table)} rows of `{asked.path}` by the model `{asked.model}`. {rule}"
+
+
+def _written(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _largest(row: Any, kernels: list[str]) -> str:
+    found = sorted(kernels, key=lambda name: -abs(row[name]))[:3]
+    return ", ".join(f"{name} {row[name]:+.3g}" for name in found)

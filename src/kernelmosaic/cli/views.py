@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -27,21 +27,10 @@ from kernelmosaic.kernels import (
 from kernelmosaic.kernels.matrices import join_samples
 from kernelmosaic.kernels.views import default_kernels, one_class_kernels
 
-KNOWN = "linear, poly2, poly(3), gauss, gauss(2*median), gauss(1.5), gauss*5, correlation, spectrum(3), wd(5)"
-
-_TERM = re.compile(r"(?P<word>[a-z]+)(?P<short>\d+)?(?:\((?P<argument>[^()]*)\))?(?:\*(?P<copies>\d+))?")
-_ON_STRINGS = ("spectrum", "wd")
-_MOST_COPIES = 20
-_NUMBERS, _CATEGORIES, _SEQUENCES = "numbers", "categories", "sequences"
-_PREFIX = re.compile(r"(?P<prefix>.*?[^_.])(?P<separator>__|_|\.)[^_.]")
-#: A prefix is that of a view if so many columns have it, or two where all names have a prefix.
-_FEWEST = 3
-#: More groups than this are not what anybody means by views.
-_MOST_GROUPS = 20
-#: Words that say what sort of number a column holds, not what it belongs to.
-_NO_PREFIX = frozenset(("is", "has", "was", "n", "no", "nr", "num", "number", "count", "total"))
 #: The column of row numbers that precomputed kernels read, where the user names none.
 ROW_COLUMN = "(row number)"
+
+# Kernels in short -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -50,39 +39,36 @@ class Spec:
 
     Parameters
     ----------
-    word : str
-        Which formula.
     label : str
         How it is written.
     kernels : tuple of (str, Kernel)
         The kernels with their labels.
     """
 
-    word: str
     label: str
     kernels: tuple[tuple[str, Kernel], ...]
 
     @classmethod
-    def one(cls, word: str, label: str, kernel: Kernel) -> Spec:
-        return cls(word, label, ((label, kernel),))
+    def of(cls, kernel: Kernel, label: str = "") -> Spec:
+        """Return the specification of one kernel."""
+        label = label or _label(kernel)
+        return cls(label, ((label, kernel),))
+
+    def reads(self, *kinds: type[Kernel]) -> bool:
+        """Whether its kernels are of one of these classes."""
+        return isinstance(self.kernels[0][1], kinds)
 
     @property
     def reads_sequences(self) -> bool:
         """Whether it compares strings, one column at a time."""
-        return self.word in _ON_STRINGS
+        return self.reads(Spectrum, WeightedDegree)
 
 
 def default_specs(one_class: bool, few: bool) -> list[Spec]:
     """Return the library's default kernels on numbers; if few, of several Gaussians only the one of the median."""
     if one_class:
-        return [_default_spec(kernel) for kernel in one_class_kernels()]
-    return [_default_spec(k) for k in default_kernels() if not (few and isinstance(k, Gaussian) and k.factor != 1)]
-
-
-def _default_spec(kernel: Kernel) -> Spec:
-    if isinstance(kernel, Gaussian):
-        return _gaussian(kernel)
-    return _poly(str(kernel.degree)) if isinstance(kernel, Polynomial) else _linear(None)
+        return [Spec.of(kernel) for kernel in one_class_kernels()]
+    return [Spec.of(k) for k in default_kernels() if not (few and isinstance(k, Gaussian) and k.factor != 1)]
 
 
 def read_specs(text: str) -> list[Spec]:
@@ -96,72 +82,62 @@ def read_specs(text: str) -> list[Spec]:
 
 
 def _read_term(term: str, text: str) -> Spec:
-    match = _TERM.fullmatch(term)
-    reader = _READERS.get(match["word"]) if match else None
-    if match is None or reader is None:
-        raise ValueError(f"unknown kernel {term or text!r}: choose among {KNOWN}, or add them up with +.")
-    if match["copies"] is not None:
-        return _family(match, term)
-    argument = match["short"] if match["argument"] is None else match["argument"].strip()
+    known = "linear, poly2, poly(3), gauss, gauss(2*median), gauss(1.5), gauss*5, correlation, spectrum(3), wd(5)"
+    words = "linear|poly|quadratic|gauss|gaussian|rbf|correlation|spectrum|wd"
+    match = re.fullmatch(rf"({words})(\d+)?(?:\(([^()]*)\))?(?:\*(\d+))?", term)
+    if match is None:
+        raise ValueError(f"unknown kernel {term or text!r}: choose among {known}, or add them up with +.")
+    word, short, written, copies = match.groups()
+    if copies is not None:
+        return _family(term, word, short or written, int(copies))
     try:
-        return reader(argument)
+        kernel = _kernel(word, short if written is None else written.strip())
     except (ValueError, TypeError):
-        raise ValueError(f"kernel {term!r} cannot be read: write it like one of {KNOWN}.") from None
+        raise ValueError(f"kernel {term!r} cannot be read: write it like one of {known}.") from None
+    return Spec.of(kernel, term if term == "gauss(median)" else "")
 
 
-def _family(match: re.Match[str], term: str) -> Spec:
-    copies = int(match["copies"])
-    plain = match["argument"] in (None, "median") and match["short"] is None
-    if match["word"] not in ("gauss", "gaussian", "rbf") or not plain or not 2 <= copies <= _MOST_COPIES:
+def _kernel(word: str, argument: str | None) -> Kernel:
+    """The kernel of a word; an argument that it has no use for, or that is no number, is a ValueError."""
+    if word in ("gauss", "gaussian", "rbf"):
+        factor, star, rule = (argument or "median").rpartition("*")
+        if rule.strip() in ("median", "nearest"):
+            return Gaussian(rule.strip(), _positive(factor) if star else 1.0)
+        return Gaussian(_positive(rule))
+    if word == "poly":
+        return Polynomial(degree=_whole(argument or "2"))
+    if word == "spectrum":
+        return Spectrum(_whole(argument or "3"))
+    if word == "wd":
+        return WeightedDegree(_whole(argument or "3"))
+    if argument is not None:
+        raise ValueError(argument)
+    plain: dict[str, Kernel] = {"linear": Linear(), "correlation": Correlation(), "quadratic": Polynomial(degree=2)}
+    return plain[word]
+
+
+def _label(kernel: Kernel) -> str:
+    """A kernel as the user would write it."""
+    if isinstance(kernel, Gaussian):
+        width = kernel.width if isinstance(kernel.width, str) else f"{kernel.width:g}"
+        width = width if kernel.factor == 1 else f"{kernel.factor:.3g}*{width}"
+        return "gauss" if width == "median" else f"gauss({width})"
+    if isinstance(kernel, Polynomial):
+        return f"poly{kernel.degree}"
+    if isinstance(kernel, Spectrum):
+        return f"spectrum({kernel.length})"
+    return f"wd({kernel.degree})" if isinstance(kernel, WeightedDegree) else type(kernel).__name__.lower()
+
+
+def _family(term: str, word: str, argument: str | None, copies: int, most: int = 20) -> Spec:
+    if word not in ("gauss", "gaussian", "rbf") or argument not in (None, "median") or not 2 <= copies <= most:
         raise ValueError(
-            f"kernel {term!r}: only Gaussians come as a family, gauss*2 to gauss*{_MOST_COPIES}, whose widths lie "
+            f"kernel {term!r}: only Gaussians come as a family, gauss*2 to gauss*{most}, whose widths lie "
             "around the median distance."
         )
     factors = 2.0 ** (np.arange(copies) - (copies - 1) / 2)
-    members = tuple(_gaussian(Gaussian(factor=float(factor))).kernels[0] for factor in factors)
-    return Spec("gauss", f"gauss*{copies}", members)
-
-
-def _linear(argument: str | None) -> Spec:
-    _refuse(argument)
-    return Spec.one("linear", "linear", Linear())
-
-
-def _correlation(argument: str | None) -> Spec:
-    _refuse(argument)
-    return Spec.one("correlation", "correlation", Correlation())
-
-
-def _refuse(argument: str | None) -> None:
-    if argument is not None:
-        raise ValueError(argument)
-
-
-def _poly(argument: str | None) -> Spec:
-    degree = _whole(argument or "2")
-    return Spec.one("poly", f"poly{degree}", Polynomial(degree=degree))
-
-
-def _quadratic(argument: str | None) -> Spec:
-    _refuse(argument)
-    return _poly("2")
-
-
-def _gauss(argument: str | None) -> Spec:
-    if argument == "median":
-        return Spec.one("gauss", "gauss(median)", Gaussian())
-    factor, star, rule = (argument or "median").rpartition("*")
-    if rule.strip() in ("median", "nearest"):
-        return _gaussian(Gaussian(rule.strip(), _positive(factor) if star else 1.0))
-    return _gaussian(Gaussian(_positive(argument or "")))
-
-
-def _gaussian(kernel: Gaussian) -> Spec:
-    """Write the width as the user would: nothing, a number, a rule, or a multiple of one."""
-    width = kernel.width if isinstance(kernel.width, str) else f"{kernel.width:g}"
-    if kernel.factor != 1:
-        width = f"{kernel.factor:.3g}*{width}"
-    return Spec.one("gauss", "gauss" if width == "median" else f"gauss({width})", kernel)
+    members = [Gaussian(factor=float(factor)) for factor in factors]
+    return Spec(f"gauss*{copies}", tuple((_label(member), member) for member in members))
 
 
 def _positive(text: str) -> float:
@@ -171,16 +147,6 @@ def _positive(text: str) -> float:
     return number
 
 
-def _spectrum(argument: str | None) -> Spec:
-    length = _whole(argument or "3")
-    return Spec.one("spectrum", f"spectrum({length})", Spectrum(length))
-
-
-def _weighted_degree(argument: str | None) -> Spec:
-    degree = _whole(argument or "3")
-    return Spec.one("wd", f"wd({degree})", WeightedDegree(degree))
-
-
 def _whole(text: str) -> int:
     number = int(text)
     if not 1 <= number <= 100:
@@ -188,17 +154,7 @@ def _whole(text: str) -> int:
     return number
 
 
-_READERS: dict[str, Callable[[str | None], Spec]] = {
-    "linear": _linear,
-    "poly": _poly,
-    "quadratic": _quadratic,
-    "gauss": _gauss,
-    "gaussian": _gauss,
-    "rbf": _gauss,
-    "correlation": _correlation,
-    "spectrum": _spectrum,
-    "wd": _weighted_degree,
-}
+# Views ----------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -208,14 +164,6 @@ class View:
     name: str
     columns: tuple[str, ...]
     specs: tuple[Spec, ...]
-
-
-@dataclass
-class Views:
-    """The views, and the remarks on them that are printed."""
-
-    views: list[View]
-    notes: list[str] = field(default_factory=list)
 
 
 def matching(pattern: str, columns: Sequence[str]) -> list[str]:
@@ -290,7 +238,7 @@ def read_view_file(path: Path) -> list[ViewSpec]:
     return found
 
 
-def read_views(wanted: Sequence[ViewSpec], kinds: Mapping[str, str], default: list[Spec]) -> Views:
+def read_views(wanted: Sequence[ViewSpec], kinds: Mapping[str, str], default: list[Spec]) -> list[View]:
     """Return the views with their columns and kernels; where none is named, `default` on numbers."""
     views: list[View] = []
     for one in wanted:
@@ -302,24 +250,19 @@ def read_views(wanted: Sequence[ViewSpec], kinds: Mapping[str, str], default: li
         except ValueError as error:
             raise ValueError(f"{one.where}: {error}") from None
         views += _split(one.name, columns, specs, kinds, default)
-    return Views(_merged(views))
+    return _checked_names(views)
 
 
-def guess_views(kinds: Mapping[str, str], default: list[Spec]) -> Views:
-    """Return views of columns that share a prefix, sequences apart, with `default` kernels on numbers."""
-    usable = [name for name, kind in kinds.items() if kind in (_NUMBERS, _CATEGORIES)]
-    groups = _groups(usable)
-    sequences = [name for name, kind in kinds.items() if kind == _SEQUENCES]
-    views = []
-    for name, columns in groups.items():
-        views += _split(safe_name(name), columns, None, kinds, default)
-    for column in sequences:
-        views.append(View(safe_name(column), (column,), tuple(read_specs("spectrum(3)"))))
-    left = [name for name, kind in kinds.items() if kind not in (_NUMBERS, _CATEGORIES, _SEQUENCES)]
+def guess_views(kinds: Mapping[str, str], default: list[Spec]) -> tuple[list[View], list[str]]:
+    """Return views of columns that share a prefix, each sequence for itself, and remarks on columns left out."""
+    groups = list(_groups([name for name, kind in kinds.items() if kind in ("numbers", "categories")]).items())
+    groups += [(name, [name]) for name, kind in kinds.items() if kind == "sequences"]
+    views = [view for name, columns in groups for view in _split(safe_name(name), columns, None, kinds, default)]
+    left = [name for name, kind in kinds.items() if kind not in ("numbers", "categories", "sequences")]
     notes = [f"column {name!r} is left out: free text. Name it in a --view to use it." for name in left]
     if not views:
         raise ValueError("no column to learn from: every column but the target is free text or left out.")
-    return Views(_merged(views), notes)
+    return _checked_names(views), notes
 
 
 def _groups(columns: Sequence[str]) -> dict[str, list[str]]:
@@ -327,16 +270,18 @@ def _groups(columns: Sequence[str]) -> dict[str, list[str]]:
 
     A name that is a prefix of another, as ``sex`` of ``sex_label``, or that two columns share by chance, makes no view.
     """
+    # Words that say what sort of number a column holds, not what it belongs to.
+    sorts = {"is", "has", "was", "n", "no", "nr", "num", "number", "count", "total"}
     groups: dict[tuple[str, str], list[str]] = {}
     for name in columns:
-        found = _PREFIX.match(name)
-        if found and found["prefix"].lower() not in _NO_PREFIX:
-            groups.setdefault((found["prefix"], found["separator"]), []).append(name)
-    # Where every name follows the pattern, two are enough.
+        found = re.match(r"(.*?[^_.])(__|_|\.)[^_.]", name)
+        if found and found[1].lower() not in sorts:
+            groups.setdefault((found[1], found[2]), []).append(name)
+    # A prefix is that of a view if three columns have it; where every name follows the pattern, two are enough.
     counts = [len(members) for members in groups.values()]
     regular = sum(counts) == len(columns) and min(counts, default=0) > 1 and len({key[1] for key in groups}) == 1
-    shared = {key[0]: members for key, members in groups.items() if regular or len(members) >= _FEWEST}
-    if not 2 <= len(shared) <= _MOST_GROUPS:
+    shared = {key[0]: members for key, members in groups.items() if regular or len(members) >= 3}
+    if not 2 <= len(shared) <= 20:  # nobody means more groups by views
         return {"all": list(columns)} if columns else {}
     grouped = {name for members in shared.values() for name in members}
     alone = [name for name in columns if name not in grouped]
@@ -348,10 +293,10 @@ def _split(
 ) -> list[View]:
     """One view for the columns of numbers and categories together, one for every column of strings."""
     if specs is None:
-        rows = [c for c in columns if kinds[c] in (_NUMBERS, _CATEGORIES)]
+        rows = [c for c in columns if kinds[c] in ("numbers", "categories")]
         strings = [c for c in columns if c not in rows]
         # Categories alone have nothing that a square or a distance would add.
-        usual = default if any(kinds[c] == _NUMBERS for c in rows) else read_specs("linear")
+        usual = default if any(kinds[c] == "numbers" for c in rows) else read_specs("linear")
         views = [View(name, tuple(rows), tuple(usual))] if rows else []
         return views + _one_each(name, strings, read_specs("spectrum(3)"), len(columns) > 1)
     on_strings = [spec for spec in specs if spec.reads_sequences]
@@ -364,8 +309,8 @@ def _one_each(name: str, columns: Sequence[str], specs: list[Spec], several: boo
     return [View(f"{name}[{safe_name(c)}]" if several else name, (c,), tuple(specs)) for c in columns]
 
 
-def _merged(views: list[View]) -> list[View]:
-    """Views written in several parts, as one kernel each, keep one name as long as their kernels differ."""
+def _checked_names(views: list[View]) -> list[View]:
+    """The views; one written in several parts, as one kernel each, keeps its name as long as the kernels differ."""
     seen: set[tuple[str, str]] = set()
     for view in views:
         for spec in view.specs:
@@ -410,7 +355,11 @@ class Plan:
     @property
     def columns(self) -> list[str]:
         """All columns the pipeline reads."""
-        return [*self.numbers, *self.categories, *self.texts, *([self.rows] if self.rows else [])]
+        return [*self.numbers, *self.categories, *self._passed_on]
+
+    @property
+    def _passed_on(self) -> list[str]:
+        return [*self.texts, *([self.rows] if self.rows else [])]
 
     def positions(self, names: Sequence[str]) -> list[int]:
         """Return where the given columns stand in what the kernels get."""
@@ -419,7 +368,7 @@ class Plan:
         for name, values in self.categories.items():
             places[name] = list(range(start, start + len(values)))
             start += len(values)
-        for i, name in enumerate([*self.texts, *([self.rows] if self.rows else [])]):
+        for i, name in enumerate(self._passed_on):
             # A column of strings may be a category of one view and a sequence of another.
             places[f"text:{name}"] = [start + i]
         return [place for name in names for place in places[name]]
@@ -438,19 +387,16 @@ class Plan:
         from sklearn.compose import ColumnTransformer
         from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-        steps: list[tuple[str, Any, list[str]]] = []
-        if self.numbers:
-            steps.append(("numbers", StandardScaler(), list(self.numbers)))
-        if self.categories:
-            values = [np.array(v, dtype=object) for v in self.categories.values()]
-            # The values are fixed here: a fold that lacks one must still give the same columns.
-            encoder = OneHotEncoder(categories=values, handle_unknown="ignore", sparse_output=False)
-            steps.append(("categories", encoder, list(self.categories)))
-        if self.texts:
-            steps.append(("texts", "passthrough", list(self.texts)))
-        if self.rows:
-            steps.append(("rows", "passthrough", [self.rows]))
-        return ColumnTransformer(steps)
+        values = [np.array(v, dtype=object) for v in self.categories.values()]
+        # The values are fixed here: a fold that lacks one must still give the same columns.
+        encoder = OneHotEncoder(categories=values, handle_unknown="ignore", sparse_output=False)
+        return ColumnTransformer(
+            [
+                ("numbers", StandardScaler(), list(self.numbers)),
+                ("categories", encoder, list(self.categories)),
+                ("as they are", "passthrough", self._passed_on),
+            ]
+        )
 
     def table(self, raw: ArrayOrTensor, where: Any) -> Any:
         """Return the columns of a raw table that the pipeline reads, checked, as numbers and texts."""
@@ -525,7 +471,7 @@ def lay_kernels(plan: Plan, views: Sequence[View]) -> list[tuple[str, Kernel, li
         for spec in view.specs:
             names = [f"text:{c}" for c in view.columns] if spec.reads_sequences else list(view.columns)
             columns = plan.positions(names)
-            if spec.word == "correlation" and len(columns) < 2:
+            if spec.reads(Correlation) and len(columns) < 2:
                 raise ValueError(f"--view {view.name}: correlation needs at least two columns.")
             kernels += [(f"{view.name}:{label}", kernel, columns) for label, kernel in spec.kernels]
     return kernels
@@ -534,7 +480,7 @@ def lay_kernels(plan: Plan, views: Sequence[View]) -> list[tuple[str, Kernel, li
 def check_lengths(views: Sequence[View], table: Any, where: Any) -> None:
     """Refuse strings of different lengths where a kernel compares them place by place."""
     for view in views:
-        label = next((spec.label for spec in view.specs if spec.word == "wd"), None)
+        label = next((spec.label for spec in view.specs if spec.reads(WeightedDegree)), None)
         for column in view.columns if label else ():
             lengths = table[column].str.len().to_numpy()
             odd = int(np.argmax(lengths != lengths[0]))
@@ -599,12 +545,17 @@ def read_named_matrix(text: str) -> tuple[str, Path, Any]:
 
 def n_samples(model: Estimator) -> int:
     """Return how many samples the matrices given to a model number; 0 if it has none."""
-    return max((len(kernel.K) for _, kernel, *_ in model.kernels if isinstance(kernel, Precomputed)), default=0)
+    return max((len(kernel.K) for kernel in _given(model).values()), default=0)
+
+
+def _given(model: Estimator) -> dict[str, Precomputed]:
+    """The kernels of a model that were given as matrices, by name."""
+    return {name: kernel for name, kernel, *_ in model.kernels if isinstance(kernel, Precomputed)}
 
 
 def extend(model: Estimator, given: Sequence[str], n_rows: int, plan: Plan | None) -> NDArray[np.intp]:
     """Join blocks written as ``name=FILE`` to the matrices of a fitted model; return the new rows' numbers."""
-    needed = {name: kernel for name, kernel, *_ in model.kernels if isinstance(kernel, Precomputed)}
+    needed, start = _given(model), n_samples(model)
     if plan is None or not needed:
         raise ValueError(f"--kernel {given[0]}: the model has no kernel given as a matrix; leave the option out.")
     blocks = {}
@@ -612,16 +563,15 @@ def extend(model: Estimator, given: Sequence[str], n_rows: int, plan: Plan | Non
         name, _, block = read_named_matrix(text)
         if name not in needed:
             raise ValueError(f"--kernel {text}: the model's matrices are called {', '.join(needed)}.")
-        blocks[name] = _checked(block, text, n_rows, len(needed[name].K))
+        blocks[name] = _checked(block, text, n_rows, start)
     lost = [name for name in needed if name not in blocks]
     if lost:
         raise ValueError(
             f"the model reads the kernel matrix {lost[0]!r}: give the similarities of the {n_rows} new rows to its "
-            f"{len(needed[lost[0]].K)} training rows with --kernel {lost[0]}=FILE."
+            f"{start} training rows with --kernel {lost[0]}=FILE."
         )
     for name, kernel in _fitted(model):
         join_samples(kernel, blocks[name])
-    start = len(next(iter(needed.values())).K)  # all matrices number the same samples
     return np.arange(start, start + n_rows)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
+
+from kernelmosaic._typing import Settings
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class DataSet:
     openml_labels : mapping of str to int
         Our label for each of theirs, where `label_names` does not say.
     rows, order : str
-        Digests of the content, whatever the order of the rows and in this order; see `store.row_digests`.
+        Digests of the content, whatever the order of the rows and in this order; see `public.row_digests`.
     """
 
     stem: str
@@ -101,27 +103,14 @@ class DataSet:
         return f"OpenML {', '.join(map(str, self.openml_ids))}" if self.openml_ids else "a file only"
 
 
-#: Sets the papers use of which no copy was found, and why or what to use instead.
-_UNAVAILABLE = {
-    "ARABIDOPSIS": "no public copy was found; human_tis is a stand-in of the same kind.",
-    "VERTEBRATES": "no public copy was found; human_tis is a stand-in of the same kind.",
-    "ACCEPTORS": "no public copy was found; celegans_acceptor and splice are stand-ins of the same kind.",
-    "DONORS": "no public copy was found; splice is a stand-in of the same kind.",
-    "POLYADENYLATION": "no public copy was found, nor anything of the same kind.",
-    "PROTEIN LOCALISATION": "the 69 kernels of plant, nonpl, psortPos and psortNeg were not found.",
-    "YEAST": "the kernels of its proteins with their MIPS classes were not found.",
-}
-
-
 @cache
 def _catalogue() -> dict[str, DataSet]:
     text = files("kernelmosaic.datasets").joinpath("catalogue.toml").read_text(encoding="utf-8")
-    return {stem: _entry(stem, facts) for stem, facts in tomllib.loads(text).items()}
-
-
-def _entry(stem: str, facts: dict[str, object]) -> DataSet:
-    fixed = {key: tuple(value) if isinstance(value, list) else value for key, value in facts.items()}
-    return DataSet(stem=stem, **fixed)  # type: ignore[arg-type]
+    found = {}
+    for stem, facts in tomllib.loads(text).items():
+        fixed: Settings = {key: tuple(value) if isinstance(value, list) else value for key, value in facts.items()}
+        found[stem] = DataSet(stem=stem, **fixed)
+    return found
 
 
 def catalogue() -> tuple[DataSet, ...]:
@@ -149,7 +138,7 @@ def names() -> list[str]:
 
 
 def unavailable() -> dict[str, str]:
-    """Return the sets of the papers that cannot be had, each with the reason or a stand-in.
+    """Return the sets of the papers of which no copy was found, each with the reason or a stand-in.
 
     Examples
     --------
@@ -157,7 +146,15 @@ def unavailable() -> dict[str, str]:
     >>> sorted(unavailable())[:2]
     ['ACCEPTORS', 'ARABIDOPSIS']
     """
-    return dict(_UNAVAILABLE)
+    return {
+        "ARABIDOPSIS": "no public copy was found; human_tis is a stand-in of the same kind.",
+        "VERTEBRATES": "no public copy was found; human_tis is a stand-in of the same kind.",
+        "ACCEPTORS": "no public copy was found; celegans_acceptor and splice are stand-ins of the same kind.",
+        "DONORS": "no public copy was found; splice is a stand-in of the same kind.",
+        "POLYADENYLATION": "no public copy was found, nor anything of the same kind.",
+        "PROTEIN LOCALISATION": "the 69 kernels of plant, nonpl, psortPos and psortNeg were not found.",
+        "YEAST": "the kernels of its proteins with their MIPS classes were not found.",
+    }
 
 
 def _plain(name: str) -> str:
@@ -165,18 +162,14 @@ def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.casefold())
 
 
-def _spellings(entries: Iterable[DataSet]) -> dict[str, DataSet]:
-    return {_plain(name): entry for entry in entries for name in (entry.stem, entry.title, *entry.aliases)}
-
-
 def find(name: str) -> DataSet:
     """Return the entry that answers to `name`, or raise naming the nearest ones."""
     if not isinstance(name, str):
         raise TypeError(f"name={name!r}: give the name of a set as a string; datasets.names() lists them.")
-    known = _spellings(catalogue())
+    known = {_plain(text): one for one in catalogue() for text in (one.stem, one.title, *one.aliases)}
     if (entry := known.get(_plain(name))) is not None:
         return entry
-    for title, reason in _UNAVAILABLE.items():
+    for title, reason in unavailable().items():
         if _plain(title) == _plain(name):
             raise ValueError(f"name={name!r} cannot be had: {reason}")
     near = dict.fromkeys(known[key].stem for key in difflib.get_close_matches(_plain(name), known, n=5, cutoff=0.6))

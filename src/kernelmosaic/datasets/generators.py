@@ -27,17 +27,6 @@ def check_count(name: str, value: object, minimum: int = 1) -> int:
 
 Array = NDArray[np.float64]
 
-#: By number of components: prior and first coordinate of the mean, for the components of each class.
-#: The second coordinate and the (diagonal) covariance depend on the class alone.
-_COMPONENTS: dict[int, dict[int, tuple[tuple[float, float], ...]]] = {
-    2: {+1: ((0.50, -1.0),), -1: ((0.50, 1.0),)},
-    3: {+1: ((0.25, -2.0), (0.25, 2.0)), -1: ((0.50, 0.0),)},
-    4: {+1: ((0.25, -3.0), (0.25, 1.0)), -1: ((0.25, -1.0), (0.25, 3.0))},
-    5: {+1: ((0.16, -4.0), (0.18, 0.0), (0.16, 4.0)), -1: ((0.25, -2.0), (0.25, 2.0))},
-}
-_SECOND_MEAN = {+1: 1.0, -1: -2.2}
-_VARIANCES = {+1: (0.8, 2.0), -1: (0.8, 4.0)}
-
 
 @dataclass(frozen=True)
 class Mixture:
@@ -58,14 +47,23 @@ class Mixture:
 
 def mixture_of(n_components: int) -> Mixture:
     """Return the components of a toy problem."""
-    if n_components not in _COMPONENTS:
-        raise ValueError(f"n_components={n_components!r}: give one of {', '.join(map(str, _COMPONENTS))}.")
-    rows = [(label, *row) for label, of_class in _COMPONENTS[n_components].items() for row in of_class]
+    # By number of components: prior and first coordinate of the mean, for the components of each class.
+    known = {
+        2: {+1: [(0.50, -1.0)], -1: [(0.50, 1.0)]},
+        3: {+1: [(0.25, -2.0), (0.25, 2.0)], -1: [(0.50, 0.0)]},
+        4: {+1: [(0.25, -3.0), (0.25, 1.0)], -1: [(0.25, -1.0), (0.25, 3.0)]},
+        5: {+1: [(0.16, -4.0), (0.18, 0.0), (0.16, 4.0)], -1: [(0.25, -2.0), (0.25, 2.0)]},
+    }
+    if n_components not in known:
+        raise ValueError(f"n_components={n_components!r}: give one of {', '.join(map(str, known))}.")
+    # The second coordinate of the mean and the (diagonal) covariance depend on the class alone.
+    second_mean, variances = {+1: 1.0, -1: -2.2}, {+1: (0.8, 2.0), -1: (0.8, 4.0)}
+    rows = [(label, *row) for label, of_class in known[n_components].items() for row in of_class]
     return Mixture(
         labels=np.array([label for label, _, _ in rows]),
         priors=np.array([prior for _, prior, _ in rows]),
-        means=np.array([(mean, _SECOND_MEAN[label]) for label, _, mean in rows]),
-        variances=np.array([_VARIANCES[label] for label, _, _ in rows]),
+        means=np.array([(mean, second_mean[label]) for label, _, mean in rows]),
+        variances=np.array([variances[label] for label, _, _ in rows]),
     )
 
 
@@ -184,12 +182,6 @@ def _check_plane(X: MatrixLike) -> Array:
 
 # Waveforms ------------------------------------------------------------------------------------------------------------
 
-_TIMES = np.arange(1, 22)
-#: Triangles of height 6 and half-width 6, peaking at 7, 11 and 15.
-_WAVES = np.maximum(6.0 - np.abs(_TIMES - np.array([[7], [11], [15]])), 0.0)
-#: The two waves each class mixes; numbered as in the published sample of this problem.
-_PAIRS = np.array([(0, 2), (0, 1), (1, 2)])
-
 
 def make_waveform(
     n_samples: int = 5000, random_state: int | RandomState | None = None
@@ -222,10 +214,14 @@ def make_waveform(
     """
     n_samples = check_count("n_samples", n_samples)
     rng = check_random_state(random_state)
-    y = rng.randint(len(_PAIRS), size=n_samples)
+    # Triangles of height 6 and half-width 6, peaking at 7, 11 and 15.
+    waves = np.maximum(6.0 - np.abs(np.arange(1, 22) - np.array([[7], [11], [15]])), 0.0)
+    # The two waves each class mixes; numbered as in the published sample of this problem.
+    pairs = np.array([(0, 2), (0, 1), (1, 2)])
+    y = rng.randint(len(pairs), size=n_samples)
     u = rng.uniform(size=(n_samples, 1))
-    one, other = _WAVES[_PAIRS[y].T]
-    return u * one + (1 - u) * other + rng.standard_normal((n_samples, len(_TIMES))), y
+    one, other = waves[pairs[y].T]
+    return u * one + (1 - u) * other + rng.standard_normal((n_samples, waves.shape[1])), y
 
 
 # Ringnorm -------------------------------------------------------------------------------------------------------------

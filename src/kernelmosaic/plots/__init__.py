@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from kernelmosaic.plots.decision_region import DecisionRegionDisplay
 from kernelmosaic.plots.gates import GatingDisplay, LocalKernelDisplay
 from kernelmosaic.plots.inspection import KernelImportanceDisplay, KernelSignificanceDisplay, StabilityDisplay
 from kernelmosaic.plots.learned import ConvergenceDisplay, KernelWeightsDisplay
-from kernelmosaic.plots.paths import ValidationPathDisplay, WeightsPathDisplay
-from kernelmosaic.plots.projection import ProjectionDisplay
-from kernelmosaic.plots.response_surface import ResponseSurfaceDisplay
+from kernelmosaic.plots.plane import DecisionRegionDisplay, ProjectionDisplay
+from kernelmosaic.plots.searches import ResponseSurfaceDisplay, ValidationPathDisplay, WeightsPathDisplay
 
 __all__ = [
     "ConvergenceDisplay",

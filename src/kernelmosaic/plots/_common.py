@@ -1,12 +1,45 @@
-"""What all displays need: the model whose attributes are drawn, and matplotlib."""
+"""What displays share: the model that is drawn, axes, colours and markers, samples in a plane."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from kernelmosaic._typing import Estimator
+from kernelmosaic._typing import AxesOrNone, Estimator, MatrixLike, Settings
+
+Array = NDArray[np.float64]
+
+#: Okabe and Ito's colours, which colour-blind readers distinguish; yellow, invisible as a line on white, is left out.
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000", "#999999")
+#: Classes and lines differ in these as well as in colour.
+MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
+
+
+class Display:
+    """A picture: the axes and the figure that `plot` drew on."""
+
+    ax_: Any = None
+    figure_: Any = None
+
+    def _use_axes(self, ax: AxesOrNone, figsize: tuple[float, float] | None = None) -> Any:
+        """Return the axes to draw on: the given ones, or those of a new figure."""
+        if ax is None:
+            _, ax = pyplot().subplots(figsize=figsize, layout="constrained")
+        self.ax_, self.figure_ = ax, ax.figure
+        return ax
+
+
+def pyplot() -> Any:
+    """Return matplotlib's pyplot, or raise naming the extra that brings it."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError('Pictures need matplotlib: pip install "kernelmosaic[plots]"') from error
+    return plt
 
 
 def fitted_model(estimator: Estimator) -> Any:
@@ -22,7 +55,7 @@ def fitted_model(estimator: Estimator) -> Any:
 
 
 def attribute(model: Estimator, name: str, display: str) -> Any:
-    """Return a fitted attribute, or say that this display is not for this model."""
+    """Return a fitted attribute, or raise naming the display that needs it."""
     try:
         return getattr(model, name)
     except AttributeError:
@@ -32,10 +65,60 @@ def attribute(model: Estimator, name: str, display: str) -> Any:
         ) from None
 
 
-def pyplot() -> Any:
-    """Return matplotlib, or say how to get it."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError('Pictures need matplotlib: pip install "kernelmosaic[plots]"') from error
-    return plt
+def colour(k: int) -> str:
+    """Return the colour of the k-th class, kernel or line."""
+    return PALETTE[k % len(PALETTE)]
+
+
+def line_style(k: int) -> Settings:
+    """Return the look of the k-th line: the dashes change with the colour, and once more with every round of it."""
+    dashes = ("solid", "dashed", "dashdot", "dotted")
+    return {"color": colour(k), "linestyle": dashes[(k // len(PALETTE) + k) % len(dashes)]}
+
+
+def title_left_out(ax: Any, n_shown: int, n_all: int) -> None:
+    """Write above the axes that the largest of several kernels are shown, where some are left out."""
+    if n_shown < n_all:
+        ax.set_title(f"the {n_shown} largest of {n_all}", fontsize=9, loc="left")
+
+
+def plane_around(points: Array, margin: float, resolution: int) -> tuple[Array, Array, Array]:
+    """Return a grid over the plane of the points, `margin` of their range beyond them: its two axes, and its points."""
+    beyond = margin * np.maximum(np.ptp(points, axis=0), 1e-12)
+    low, high = points.min(axis=0) - beyond, points.max(axis=0) + beyond
+    x, y = (np.linspace(low[d], high[d], resolution) for d in (0, 1))
+    return x, y, np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
+
+
+def support_mask(model: Estimator, n: int) -> NDArray[np.bool_] | None:
+    """Return which samples are support vectors, if the model has some and these may be its training set."""
+    rows = np.asarray(getattr(model, "support_", []))
+    # Where all samples are, a ring around each says nothing.
+    if rows.ndim != 1 or rows.dtype.kind not in "iu" or not 0 < len(rows) < n or rows.max() >= n:
+        return None
+    support = np.zeros(n, dtype=bool)
+    support[rows] = True
+    return support
+
+
+def draw_samples(
+    ax: Any, X: MatrixLike, groups: Iterable[tuple[Any, Settings]], support: NDArray[np.bool_] | None
+) -> tuple[list[Any], Any]:
+    """Draw groups of samples, each by its rows and its look, and rings around support vectors; return what was drawn.
+
+    Few samples are drawn larger: a thousand large ones would hide the regions.
+    """
+    size = float(np.clip(6000 / max(len(X), 1), 6, 36))
+    pen = {"s": size, "edgecolors": "black", "linewidths": 0.6, "zorder": 3}
+    drawn, rings = [ax.scatter(*X[rows].T, **(pen | look)) for rows, look in groups], None
+    if support is not None:
+        ring = {"s": 4.0 * size, "facecolors": "none", "edgecolors": "black", "linewidths": 0.8, "zorder": 2.5}
+        rings = ax.scatter(*X[support].T, label="support vector", **ring)
+    if ax.get_legend_handles_labels()[0]:
+        ax.legend(loc="best", fontsize=8, framealpha=0.9)
+    return drawn, rings
+
+
+def draw_zeros(ax: Any, x: Array, y: Array, values: Array, **style: Any) -> list[Any]:
+    """Draw where the values on a grid are zero, if they are anywhere; return the contours."""
+    return [ax.contour(x, y, values, levels=[0.0], **style)] if values.min() < 0 < values.max() else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Self
 
@@ -10,21 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from kernelmosaic._typing import ArrayOrTensor, AxesOrNone, Estimator, MatrixLike, TargetLike
-from kernelmosaic.plots._common import pyplot
+from kernelmosaic._typing import ArrayOrTensor, AxesOrNone, Estimator, MatrixLike, Settings, TargetLike
+from kernelmosaic.plots._common import (
+    MARKERS,
+    Array,
+    Display,
+    colour,
+    draw_samples,
+    draw_zeros,
+    plane_around,
+    support_mask,
+)
 
 # Gates ----------------------------------------------------------------------------------------------------------------
 
-Array = NDArray[np.float64]
-
-#: Okabe and Ito's palette: told apart by any eye.
-PALETTE = ("#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#0072B2", "#D55E00", "#F0E442", "#999999")
-#: Samples shown as bars, at most.
-_MOST_BARS = 150
-
 
 @dataclass
-class GatingDisplay:
+class GatingDisplay(Display):
     """Gates of a localized estimator.
 
     With two columns: the plane, each point in the colours of the kernels by their gates, the lines where another kernel
@@ -77,8 +79,6 @@ class GatingDisplay:
     y_grid: Any = None
     grid_gates: Any = None
     grid_decision: Any = None
-    ax_: Any = field(default=None, init=False, repr=False)
-    figure_: Any = field(default=None, init=False, repr=False)
 
     @classmethod
     def from_estimator(
@@ -113,21 +113,15 @@ class GatingDisplay:
             raise TypeError(f"estimator={type(estimator).__name__} has no gates: give a localized estimator.")
         gates = _of_output(estimator.gate(X), output)
         points = np.asarray(X)
-        support = None
-        if len(points) > estimator.support_.max(initial=-1):
-            support = np.zeros(len(points), dtype=bool)
-            support[estimator.support_] = True
         labels = None if y is None else np.asarray(y)
-        display = cls(points, gates, list(estimator.kernel_names_), labels, support)
+        names, support = list(estimator.kernel_names_), support_mask(estimator, len(points))
+        display = cls(points, gates, names, labels, support)
         if points.ndim == 2 and points.shape[1] == 2:
             display._fill_plane(estimator, output, grid_resolution)
         return display.plot(ax=ax)
 
     def _fill_plane(self, estimator: Estimator, output: int, resolution: int) -> None:
-        low, high = self.X.min(axis=0), self.X.max(axis=0)
-        margin = 0.05 * (high - low)
-        self.x_grid, self.y_grid = (np.linspace(low[d] - margin[d], high[d] + margin[d], resolution) for d in (0, 1))
-        plane = np.stack(np.meshgrid(self.x_grid, self.y_grid), axis=-1).reshape(-1, 2)
+        self.x_grid, self.y_grid, plane = plane_around(self.X, 0.05, resolution)
         self.grid_gates = _of_output(estimator.gate(plane), output).reshape(resolution, resolution, -1)
         if hasattr(estimator, "decision_function"):
             decision = estimator.decision_function(plane)
@@ -136,16 +130,14 @@ class GatingDisplay:
 
     def plot(self, ax: AxesOrNone = None) -> Self:
         """Draw, on the given axes or in a new figure."""
-        plt = pyplot()
-        if ax is None:
-            plane = self.grid_gates is not None
-            _, ax = plt.subplots(figsize=(6.4, 5.2) if plane else (8.0, 3.2), layout="constrained")
-        self.ax_, self.figure_ = ax, ax.figure
+        ax = self._use_axes(ax, (8.0, 3.2) if self.grid_gates is None else (6.4, 5.2))
+        from matplotlib.patches import Patch
+
         if self.grid_gates is None:
             self._draw_bars(ax)
         else:
             self._draw_plane(ax)
-        handles = [plt.Rectangle((0, 0), 1, 1, color=_colour(m)) for m in range(len(self.names))]
+        handles = [Patch(color=colour(m)) for m in range(len(self.names))]
         ax.figure.legend(
             handles, self.names, loc="outside upper center", ncols=min(len(self.names), 6), frameon=False, fontsize=9
         )
@@ -159,32 +151,28 @@ class GatingDisplay:
         for m, h in combinations(range(len(self.names)), 2):
             pair = self.grid_gates[:, :, [m, h]]
             lead = np.ma.masked_array(pair[:, :, 0] - pair[:, :, 1], pair.max(axis=2) < largest)
-            _contour(ax, self.x_grid, self.y_grid, lead, colors="0.35", linewidths=1.0, linestyles="dashed")
+            draw_zeros(ax, self.x_grid, self.y_grid, lead, colors="0.35", linewidths=1.0, linestyles="dashed")
         if self.grid_decision is not None:
-            _contour(ax, self.x_grid, self.y_grid, self.grid_decision, colors="black", linewidths=2.0)
-        self._draw_samples(ax)
+            draw_zeros(ax, self.x_grid, self.y_grid, self.grid_decision, colors="black", linewidths=2.0)
+        draw_samples(ax, self.X, self._groups(), self.support)
         ax.set(xlim=extent[:2], ylim=extent[2:], xlabel="$x_1$", ylabel="$x_2$")
 
-    def _draw_samples(self, ax: AxesOrNone) -> None:
-        discrete = self.y is not None and len(np.unique(self.y)) <= 8
-        classes = np.unique(self.y) if discrete else [None]
-        # Few samples are drawn larger: a thousand large ones would hide the regions.
-        size = float(np.clip(6000 / max(len(self.X), 1), 5, 36))
-        for marker, fill, label in zip("o^svD*Px", ("white", "black", *["0.5"] * 6), classes, strict=False):
-            inside = self.y == label if discrete else np.ones(len(self.X), dtype=bool)
-            shown = {"s": size, "marker": marker, "facecolors": fill, "edgecolors": "black", "linewidths": 0.5}
-            ax.scatter(*self.X[inside].T, zorder=3, label=None if label is None else f"class {label}", **shown)
-        if self.support is not None:
-            ring = {"s": 4.0 * size, "facecolors": "none", "edgecolors": "0.2", "linewidths": 0.6}
-            ax.scatter(*self.X[self.support].T, zorder=2.5, label="support vector", **ring)
-        if ax.get_legend_handles_labels()[0]:
-            ax.legend(loc="upper right", fontsize=8, framealpha=0.9)
+    def _groups(self) -> list[tuple[Any, Settings]]:
+        """The samples of every class, in white, black and grey on the colours of the kernels; of many values, all."""
+        classes = np.unique([] if self.y is None else self.y)
+        if not 0 < len(classes) <= len(MARKERS):
+            return [(slice(None), {"facecolors": "white"})]
+        fills = ("white", "black", *["0.5"] * len(MARKERS))
+        return [
+            (self.y == label, {"marker": marker, "facecolors": fill, "label": f"class {label}"})
+            for marker, fill, label in zip(MARKERS, fills, classes, strict=False)
+        ]
 
     def _mixed(self) -> Array:
         """The kernels' colours mixed by the gates, lightened so that samples stand out."""
         from matplotlib.colors import to_rgb
 
-        colours = np.array([to_rgb(_colour(m)) for m in range(len(self.names))])
+        colours = np.array([to_rgb(colour(m)) for m in range(len(self.names))])
         share = np.abs(self.grid_gates)
         total = share.sum(axis=2, keepdims=True)
         mixed = (share @ colours) / np.maximum(total, 1e-300)
@@ -195,12 +183,11 @@ class GatingDisplay:
         order = np.argsort(self.gates.argmax(axis=1), kind="stable")
         if self.y is not None:
             order = order[np.argsort(self.y[order], kind="stable")]
-        if len(order) > _MOST_BARS:
-            order = order[np.linspace(0, len(order) - 1, _MOST_BARS).astype(int)]
+        order = _even_selection(order, 150)
         bottom = np.zeros(len(order))
         for m in range(len(self.names)):
             heights = self.gates[order, m]
-            ax.bar(np.arange(len(order)), heights, bottom=bottom, width=1.0, color=_colour(m), linewidth=0)
+            ax.bar(np.arange(len(order)), heights, bottom=bottom, width=1.0, color=colour(m), linewidth=0)
             bottom += heights
         if self.y is not None and len(np.unique(self.y)) <= 20:
             self._mark_classes(ax, self.y[order])
@@ -218,25 +205,20 @@ class GatingDisplay:
         ax.tick_params(axis="x", length=0)
 
 
-def _contour(ax: AxesOrNone, x: Array, y: Array, values: Array, **style: Any) -> None:
-    """Draw where the values are zero, if they are anywhere."""
-    if values.min() < 0 < values.max():
-        ax.contour(x, y, values, levels=[0.0], **style)
-
-
 def _of_output(gates: Array, output: int) -> Array:
     return gates[:, :, output] if gates.ndim == 3 else gates
 
 
-def _colour(m: int) -> str:
-    return PALETTE[m % len(PALETTE)]
+def _even_selection(order: NDArray[np.intp], most: int) -> NDArray[np.intp]:
+    """At most so many of the samples, spread evenly over their order."""
+    return order if len(order) <= most else order[np.linspace(0, len(order) - 1, most).astype(int)]
 
 
 # The kernel of one sample ---------------------------------------------------------------------------------------------
 
 
 @dataclass
-class LocalKernelDisplay:
+class LocalKernelDisplay(Display):
     """The combined kernel matrix, samples ordered by class, then by the kernel with the largest gate.
 
     Samples in different regions have a combined kernel near zero, so blocks appear as gates become crisp.
@@ -268,9 +250,6 @@ class LocalKernelDisplay:
 
     K: Array
     groups: list[tuple[str, int]]
-    ax_: Any = field(default=None, init=False, repr=False)
-    figure_: Any = field(default=None, init=False, repr=False)
-    image_: Any = field(default=None, init=False, repr=False)
 
     @classmethod
     def from_estimator(
@@ -308,8 +287,7 @@ class LocalKernelDisplay:
         decision = np.asarray(getattr(estimator, "decision_function", estimator.predict)(X))
         decision = decision[:, output] if decision.ndim == 2 else decision
         order = np.lexsort((decision, gates.argmax(axis=1), np.unique(labels, return_inverse=True)[1]))
-        if len(order) > max_samples:
-            order = order[np.linspace(0, len(order) - 1, max_samples).astype(int)]
+        order = _even_selection(order, max_samples)
         K = estimator.kernel_matrix(X[order])
         K = K[output] if K.ndim == 3 else K
         values, counts = np.unique(labels[order], return_counts=True)
@@ -326,13 +304,10 @@ class LocalKernelDisplay:
         cmap : str, default="RdBu_r"
             A diverging map: white is zero, where two samples have nothing in common.
         """
-        plt = pyplot()
-        if ax is None:
-            _, ax = plt.subplots(figsize=(6.0, 5.2), layout="constrained")
-        self.ax_, self.figure_ = ax, ax.figure
+        ax = self._use_axes(ax, (6.0, 5.2))
         # A few far samples would bleach all others.
-        reach = float(np.quantile(np.abs(self.K), 0.98)) or 1.0
-        self.image_ = ax.imshow(self.K, cmap=cmap, vmin=-reach, vmax=reach, interpolation="nearest")
+        largest = float(np.quantile(np.abs(self.K), 0.98)) or 1.0
+        self.image_ = ax.imshow(self.K, cmap=cmap, vmin=-largest, vmax=largest, interpolation="nearest")
         self.figure_.colorbar(self.image_, ax=ax, label="combined kernel", extend="both", shrink=0.9)
         edges = np.cumsum([0, *(size for _, size in self.groups)])
         for edge in edges[1:-1]:

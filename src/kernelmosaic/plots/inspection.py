@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kernelmosaic._typing import AxesOrNone, Estimator, MatrixLike, TargetLike
 from kernelmosaic.inspection import (
@@ -17,20 +16,13 @@ from kernelmosaic.inspection import (
     kernel_significance,
     stability,
 )
-from kernelmosaic.plots._common import pyplot
+from kernelmosaic.plots._common import Array, Display, colour
 from kernelmosaic.plots.learned import KernelWeightsDisplay
 
-Array = NDArray[np.float64]
 
-#: Okabe and Ito's vermilion, blue and a grey.
-_SIGNIFICANT, _BAR, _GREY = "#D55E00", "#0072B2", "0.72"
-
-
-def _axes(ax: AxesOrNone, names: list[str]) -> Any:
-    """Return axes with one line per kernel, the first at the top."""
-    if ax is None:
-        letters = max(map(len, names))
-        _, ax = pyplot().subplots(figsize=(4.6 + 0.075 * letters, 1.1 + 0.32 * len(names)), layout="constrained")
+def _kernel_axes(display: Display, ax: AxesOrNone, names: list[str]) -> Any:
+    """Return the axes of a display with one line per kernel, the first at the top."""
+    ax = display._use_axes(ax, (4.6 + 0.075 * max(map(len, names)), 1.1 + 0.32 * len(names)))
     ax.set_yticks(np.arange(len(names)), names, fontsize=9)
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
@@ -58,7 +50,7 @@ def _write_right(ax: AxesOrNone, texts: list[str], head: str) -> None:
 
 
 @dataclass
-class KernelSignificanceDisplay:
+class KernelSignificanceDisplay(Display):
     """The weight or alignment of each kernel beside what permuted targets give, with p-values.
 
     Make it by :meth:`from_estimator`, or of a result: ``KernelSignificanceDisplay(result).plot()``. Grey boxes hold the
@@ -90,10 +82,6 @@ class KernelSignificanceDisplay:
     """
 
     result: KernelSignificance
-    ax_: Any = field(default=None, init=False, repr=False)
-    figure_: Any = field(default=None, init=False, repr=False)
-    dots_: Any = field(default=None, init=False, repr=False)
-    image_: Any = field(default=None, init=False, repr=False)
 
     @classmethod
     def from_estimator(
@@ -142,6 +130,7 @@ class KernelSignificanceDisplay:
         of_class : label, optional
             Whose weights to draw, where every class has its own.
         """
+        self.dots_ = self.image_ = None
         if statistic not in ("weight", "alignment"):
             raise ValueError(f"statistic={statistic!r}: choose 'weight' or 'alignment'.")
         one, weights = self.result, statistic == "weight"
@@ -158,14 +147,13 @@ class KernelSignificanceDisplay:
             one.weights if weights else one.alignments,
             p,
         )
-        self.ax_ = ax = _axes(ax, one.kernel_names)
-        self.figure_, self.dots_ = ax.figure, []
+        ax, self.dots_ = _kernel_axes(self, ax, one.kernel_names), []
         low, middle, high, most = np.quantile(null, [0.25, 0.5, 0.75, 0.95], axis=0)
         for m, value in enumerate(observed):
-            ax.barh(m, high[m] - low[m], left=low[m], height=0.5, color=_GREY, label="permuted" if m == 0 else None)
-            ax.plot([high[m], most[m]], [m, m], color=_GREY, linewidth=1.5, label="to 95 %" if m == 0 else None)
+            ax.barh(m, high[m] - low[m], left=low[m], height=0.5, color="0.72", label="permuted" if m == 0 else None)
+            ax.plot([high[m], most[m]], [m, m], color="0.72", linewidth=1.5, label="to 95 %" if m == 0 else None)
             ax.plot([middle[m]] * 2, [m - 0.25, m + 0.25], color="white", linewidth=1.2)
-            style = {"markerfacecolor": _SIGNIFICANT if p[m] <= level else "white", "markeredgecolor": _SIGNIFICANT}
+            style = {"markerfacecolor": colour(4) if p[m] <= level else "white", "markeredgecolor": colour(4)}
             label = "as they are" if m == 0 else None
             self.dots_ += ax.plot([value], [m], "o", markersize=6, zorder=3, label=label, **style)
         _write_right(ax, [f"{value:.2g}" for value in p], what)
@@ -175,7 +163,7 @@ class KernelSignificanceDisplay:
 
 
 @dataclass
-class StabilityDisplay:
+class StabilityDisplay(Display):
     """The weight of each kernel with the interval that resampling gives it, and how often it is selected.
 
     Make it by :meth:`from_estimator`, or of a result: ``StabilityDisplay(result).plot()``. Where every class has
@@ -207,11 +195,6 @@ class StabilityDisplay:
     """
 
     result: Stability
-    ax_: Any = field(default=None, init=False, repr=False)
-    figure_: Any = field(default=None, init=False, repr=False)
-    dots_: Any = field(default=None, init=False, repr=False)
-    lines_: Any = field(default=None, init=False, repr=False)
-    image_: Any = field(default=None, init=False, repr=False)
 
     @classmethod
     def from_estimator(
@@ -245,6 +228,7 @@ class StabilityDisplay:
 
     def plot(self, ax: AxesOrNone = None, *, of_class: Any = None) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
+        self.dots_ = self.lines_ = self.image_ = None
         one = self.result
         if one.classes is not None and of_class is None:
             frequencies = one.selection_frequencies
@@ -254,10 +238,9 @@ class StabilityDisplay:
         weights, lower, upper, frequencies = _of_class(
             one.classes, of_class, one.weights, one.lower, one.upper, one.selection_frequencies
         )
-        self.ax_ = ax = _axes(ax, one.kernel_names)
-        self.figure_, places = ax.figure, np.arange(len(weights))
-        self.lines_ = ax.hlines(places, lower, upper, color=_BAR, linewidth=3.0, alpha=0.45)
-        (self.dots_,) = ax.plot(weights, places, "o", color=_BAR, markersize=6)
+        ax, places = _kernel_axes(self, ax, one.kernel_names), np.arange(len(weights))
+        self.lines_ = ax.hlines(places, lower, upper, color=colour(0), linewidth=3.0, alpha=0.45)
+        (self.dots_,) = ax.plot(weights, places, "o", color=colour(0), markersize=6)
         _write_right(ax, [f"{100 * share:.0f} %" for share in frequencies], "selected")
         ax.set_xlabel(
             f"weight, and {100 * one.confidence_level:g} % of those of {len(one.resampled_weights)} resamples"
@@ -268,7 +251,7 @@ class StabilityDisplay:
 
 
 @dataclass
-class KernelImportanceDisplay:
+class KernelImportanceDisplay(Display):
     """What a score loses without each kernel, by both ways; lines are the standard deviation over folds.
 
     Make it by :meth:`from_estimator`, or of a result: ``KernelImportanceDisplay(result).plot()``.
@@ -295,9 +278,6 @@ class KernelImportanceDisplay:
     """
 
     result: KernelImportance
-    ax_: Any = field(default=None, init=False, repr=False)
-    figure_: Any = field(default=None, init=False, repr=False)
-    bars_: Any = field(default=None, init=False, repr=False)
 
     @classmethod
     def from_estimator(
@@ -323,15 +303,14 @@ class KernelImportanceDisplay:
     def plot(self, ax: AxesOrNone = None) -> Self:
         """Draw, on the given axes or in a new figure."""
         one = self.result
-        self.ax_ = ax = _axes(ax, one.kernel_names)
-        self.figure_, places = ax.figure, np.arange(len(one.kernel_names))
+        ax, places = _kernel_axes(self, ax, one.kernel_names), np.arange(len(one.kernel_names))
         ways = {
-            "dropped": (-0.18, one.drop_mean, one.drop_std, _BAR),
-            "permuted": (0.18, one.permutation_mean, one.permutation_std, "#E69F00"),
+            "dropped": (-0.18, one.drop_mean, one.drop_std, colour(0)),
+            "permuted": (0.18, one.permutation_mean, one.permutation_std, colour(1)),
         }
         self.bars_ = {
-            name: ax.barh(places + shift, mean, 0.34, xerr=spread, color=colour, label=name, error_kw={"lw": 1.0})
-            for name, (shift, mean, spread, colour) in ways.items()
+            name: ax.barh(places + shift, mean, 0.34, xerr=spread, color=filled, label=name, error_kw={"lw": 1.0})
+            for name, (shift, mean, spread, filled) in ways.items()
         }
         ax.axvline(0.0, color="black", linewidth=0.8)
         ax.set_xlabel(f"loss of score, from {one.scores.mean():.3g}")

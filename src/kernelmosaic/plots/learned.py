@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic._typing import AxesOrNone, Estimator, Settings
-from kernelmosaic.plots._common import attribute, fitted_model, pyplot
+from kernelmosaic.plots._common import (
+    MARKERS,
+    Array,
+    Display,
+    attribute,
+    colour,
+    fitted_model,
+    line_style,
+    pyplot,
+    title_left_out,
+)
 
 # Weights --------------------------------------------------------------------------------------------------------------
 
-Array = NDArray[np.float64]
-
-#: Okabe and Ito's blue.
-_BAR = "#0072B2"
-#: Columns beyond which numbers in the cells would touch.
-_MOST_ANNOTATED = 12
-
 
 @dataclass
-class KernelWeightsDisplay:
+class KernelWeightsDisplay(Display):
     """The weights of the kernels: bars, or a heat map where every class has weights of its own.
 
     Make it by :meth:`from_estimator`.
@@ -62,11 +65,6 @@ class KernelWeightsDisplay:
     names: list[str]
     classes: Any = None
     weight_name: str = "weight"
-    ax_: Any = field(default=None, init=False, repr=False)
-    figure_: Any = field(default=None, init=False, repr=False)
-    bars_: Any = field(default=None, init=False, repr=False)
-    image_: Any = field(default=None, init=False, repr=False)
-    shown_: Any = field(default=None, init=False, repr=False)
 
     @classmethod
     def from_estimator(
@@ -100,11 +98,10 @@ class KernelWeightsDisplay:
 
     def plot(self, ax: AxesOrNone = None, *, sort: bool = False, max_kernels: int = 40, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
-        plt = pyplot()
         self.shown_ = self._chosen(sort, max_kernels)
-        if ax is None:
-            _, ax = plt.subplots(figsize=self._size(), layout="constrained")
-        self.ax_, self.figure_ = ax, ax.figure
+        self.bars_: Any = None
+        self.image_: Any = None
+        ax = self._use_axes(ax, self._size())
         if self.weights.ndim == 1:
             self._draw_bars(ax, style)
         else:
@@ -112,9 +109,7 @@ class KernelWeightsDisplay:
         labels = self._kernel_labels()
         ax.set_yticks(np.arange(len(labels)), labels, fontsize=9 if len(labels) <= 25 else 7)
         ax.tick_params(axis="y", length=0)
-        left_out = len(self.names) - len(self.shown_)
-        if left_out:
-            ax.set_title(f"the {len(self.shown_)} largest of {len(self.names)}", fontsize=9, loc="left")
+        title_left_out(ax, len(self.shown_), len(self.names))
         return self
 
     def _chosen(self, sort: bool, max_kernels: int) -> NDArray[np.intp]:
@@ -138,7 +133,7 @@ class KernelWeightsDisplay:
 
     def _draw_bars(self, ax: AxesOrNone, style: Settings) -> None:
         values = self.weights[self.shown_]
-        self.bars_ = ax.barh(np.arange(len(values)), values, **({"color": _BAR, "height": 0.7} | style))
+        self.bars_ = ax.barh(np.arange(len(values)), values, **({"color": colour(0), "height": 0.7} | style))
         texts = [_number(value) for value in values]
         ax.bar_label(self.bars_, texts, padding=3, fontsize=8)
         ax.set(xlabel=self.weight_name, ylim=(len(values) - 0.4, -0.6))
@@ -158,14 +153,14 @@ class KernelWeightsDisplay:
         ax.set_xticks(np.arange(len(labels)), _shortened(labels), fontsize=9, **turned)
         ax.set_xlabel("class")
         ax.tick_params(axis="x", length=0)
-        if values.shape[1] <= _MOST_ANNOTATED:
+        if values.shape[1] <= 12:  # numbers in the cells of more columns would touch
             self._write_cells(ax, values)
 
     def _write_cells(self, ax: AxesOrNone, values: Array) -> None:
         dark = self.image_.norm(values) < 0.55
         for (m, c), value in np.ndenumerate(values):
-            colour = "white" if dark[m, c] else "black"
-            ax.text(c, m, _number(value), ha="center", va="center", fontsize=7, color=colour)
+            ink = "white" if dark[m, c] else "black"
+            ax.text(c, m, _number(value), ha="center", va="center", fontsize=7, color=ink)
 
 
 def _number(value: float) -> str:
@@ -184,13 +179,6 @@ def _shortened(names: list[str], most: int = 36) -> list[str]:
 
 
 # The way to the optimum -----------------------------------------------------------------------------------------------
-
-#: Okabe and Ito's colours without the yellow, which vanishes on white; dashes tell the lines apart without colour.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_DASHES = ("solid", "dashed", "dashdot", "dotted")
-_MARKERS = ("o", "^", "s", "D", "v")
-#: The lowest gap drawn: a logarithm knows no zero.
-_FLOOR = 1e-16
 
 
 @dataclass(frozen=True)
@@ -212,7 +200,7 @@ class Course:
 
 
 @dataclass
-class ConvergenceDisplay:
+class ConvergenceDisplay(Display):
     """Objective (above) and relative duality gap (below, on a log axis) of every iteration; one line per class.
 
     Make it by :meth:`from_estimator`.
@@ -247,11 +235,6 @@ class ConvergenceDisplay:
     courses: list[Course]
     tol: float | None = None
     gap_name: str = "relative duality gap"
-    axes_: Any = field(default=None, init=False, repr=False)
-    ax_: Any = field(default=None, init=False, repr=False)
-    figure_: Any = field(default=None, init=False, repr=False)
-    objective_lines_: list[Any] = field(default_factory=list, init=False, repr=False)
-    gap_lines_: list[Any] = field(default_factory=list, init=False, repr=False)
 
     @classmethod
     def from_estimator(cls, estimator: Estimator, *, ax: AxesOrNone = None, **style: Any) -> Self:
@@ -283,15 +266,17 @@ class ConvergenceDisplay:
 
     def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
-        plt = pyplot()
-        self.axes_ = _two_axes(plt, ax, legend=len(self.courses) > 1)
+        self.axes_ = _two_axes(ax, legend=len(self.courses) > 1)
         above, below = self.axes_
         self.ax_, self.figure_ = below, below.figure
         self.objective_lines_, self.gap_lines_ = [], []
         for k, course in enumerate(self.courses):
-            drawn = _line_style(k, len(course.iterations)) | style
+            # One marker per iteration reads well up to a few dozen; then some are enough.
+            marks = {"marker": MARKERS[k % 5], "markersize": 4.0, "markevery": max(1, len(course.iterations) // 20)}
+            drawn = line_style(k) | marks | {"linewidth": 1.4} | style
             self.objective_lines_ += above.plot(course.iterations, course.objectives, label=course.label, **drawn)
-            gaps = np.where(np.isfinite(course.gaps), np.maximum(course.gaps, _FLOOR), np.nan)
+            # A logarithm has no zero.
+            gaps = np.where(np.isfinite(course.gaps), np.maximum(course.gaps, 1e-16), np.nan)
             self.gap_lines_ += below.plot(course.iterations, gaps, **drawn)
         if self.tol is not None:
             below.axhline(self.tol, color="0.35", linestyle="dotted", linewidth=1.2, zorder=1)
@@ -345,18 +330,6 @@ def _courses(history: list[Settings], classes: Any) -> list[Course]:
     return courses
 
 
-def _line_style(k: int, n_points: int) -> Settings:
-    style = {
-        "color": _COLOURS[k % len(_COLOURS)],
-        "linestyle": _DASHES[(k // len(_COLOURS) + k) % len(_DASHES)],
-        "marker": _MARKERS[k % len(_MARKERS)],
-        "markersize": 4.0,
-        "linewidth": 1.4,
-    }
-    # One marker per iteration reads well up to a few dozen; then some are enough.
-    return style | {"markevery": max(1, n_points // 20)}
-
-
 def _whole_decades(axis: Any) -> None:
     """End the axis at powers of ten, so that there are at least two to read it by."""
     from matplotlib.ticker import NullFormatter
@@ -367,9 +340,9 @@ def _whole_decades(axis: Any) -> None:
     axis.yaxis.set_minor_formatter(NullFormatter())
 
 
-def _two_axes(plt: Any, ax: AxesOrNone, legend: bool) -> Any:
+def _two_axes(ax: AxesOrNone, legend: bool) -> Any:
     if ax is None:
-        _, axes = plt.subplots(2, 1, figsize=(6.0, 4.6), sharex=True, layout="constrained")
+        _, axes = pyplot().subplots(2, 1, figsize=(6.0, 4.6), sharex=True, layout="constrained")
         return axes
     given = np.ravel(np.asarray(ax, dtype=object))
     if len(given) == 2:

@@ -1,4 +1,4 @@
-"""What a model says of every point of the plane."""
+"""Samples in a plane: what a model says of every point of it, or two directions of a kernel's feature space."""
 
 from __future__ import annotations
 
@@ -9,22 +9,26 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import is_classifier, is_outlier_detector, is_regressor
+from sklearn.decomposition import KernelPCA
 from sklearn.utils.validation import check_is_fitted
 
-from kernelmosaic._typing import AnyArray, AxesOrNone, Estimator, MatrixLike, Settings, TargetLike
-from kernelmosaic.plots._common import fitted_model, pyplot
-
-Array = NDArray[np.float64]
-
-#: Okabe and Ito's colours, the first two apart in lightness also; with the markers every class differs in two ways.
-_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#56B4E9", "#D55E00", "#999999")
-_MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
-#: How much white regions are mixed with, so that samples stand out.
-_LIGHT = 0.45
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, AxesOrNone, Estimator, MatrixLike, Settings, TargetLike
+from kernelmosaic.plots._common import (
+    MARKERS,
+    PALETTE,
+    Array,
+    Display,
+    colour,
+    draw_samples,
+    draw_zeros,
+    fitted_model,
+    plane_around,
+    support_mask,
+)
 
 
 @dataclass
-class DecisionRegionDisplay:
+class DecisionRegionDisplay(Display):
     """The plane as a classifier, regressor or novelty detector on two columns sees it, with the samples.
 
     Classes are coloured regions with black boundaries, for two classes with the margin dashed; values of a regressor
@@ -86,12 +90,6 @@ class DecisionRegionDisplay:
     y: TargetLike = None
     support: Any = None
     feature_names: tuple[str, str] = ("$x_1$", "$x_2$")
-    ax_: Any = field(default=None, init=False, repr=False)
-    figure_: Any = field(default=None, init=False, repr=False)
-    surface_: Any = field(default=None, init=False, repr=False)
-    boundaries_: list[Any] = field(default_factory=list, init=False, repr=False)
-    samples_: list[Any] = field(default_factory=list, init=False, repr=False)
-    support_vectors_: Any = field(default=None, init=False, repr=False)
 
     @classmethod
     def from_estimator(
@@ -130,23 +128,17 @@ class DecisionRegionDisplay:
         """
         check_is_fitted(estimator)
         points = _points(X)
-        margin = eps * np.maximum(np.ptp(points, axis=0), 1e-12)
-        low, high = points.min(axis=0) - margin, points.max(axis=0) + margin
-        x, side = (np.linspace(low[d], high[d], grid_resolution) for d in (0, 1))
-        plane = _like(X, np.stack(np.meshgrid(x, side), axis=-1).reshape(-1, 2))
-        said = _read_plane(estimator, plane, (grid_resolution, grid_resolution))
+        x_grid, y_grid, plane = plane_around(points, eps, grid_resolution)
+        said = _read_plane(estimator, _like(X, plane), (grid_resolution, grid_resolution))
         first, second = map(str, X.columns) if hasattr(X, "columns") else ("$x_1$", "$x_2$")
         labels = None if y is None else np.asarray(y)
-        support = _support(fitted_model(estimator), len(points))
-        display = cls(x, side, **said, X=points, y=labels, support=support, feature_names=(first, second))
+        support = support_mask(fitted_model(estimator), len(points))
+        display = cls(x_grid, y_grid, **said, X=points, y=labels, support=support, feature_names=(first, second))
         return display.plot(ax=ax, **style)
 
     def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
-        plt = pyplot()
-        if ax is None:
-            _, ax = plt.subplots(figsize=(6.2, 4.8) if self.kind == "values" else (5.6, 4.8), layout="constrained")
-        self.ax_, self.figure_, self.samples_ = ax, ax.figure, []
+        ax = self._use_axes(ax, (6.2, 4.8) if self.kind == "values" else (5.6, 4.8))
         extent = (self.x_grid[0], self.x_grid[-1], self.y_grid[0], self.y_grid[-1])
         shown = self.response if self.kind == "values" else self._coloured()
         options = {"origin": "lower", "extent": extent, "aspect": "auto", "cmap": "cividis", "zorder": 0} | style
@@ -154,41 +146,31 @@ class DecisionRegionDisplay:
         self._draw_lines(ax)
         if self.kind == "values":
             self.figure_.colorbar(self.surface_, ax=ax, label="prediction")
+        self.samples_: list[Any] = []
+        self.support_vectors_ = None
         if self.X is not None:
-            self._draw_samples(ax)
+            groups = [(slice(None), self._target_colours())] if self.kind == "values" else self._groups()
+            self.samples_, self.support_vectors_ = draw_samples(ax, self.X, groups, self.support)
         ax.set(xlim=extent[:2], ylim=extent[2:], xlabel=self.feature_names[0], ylabel=self.feature_names[1])
-        if ax.get_legend_handles_labels()[0]:
-            ax.legend(loc="best", fontsize=8, framealpha=0.9)
         return self
 
     def _coloured(self) -> Array:
         """The regions as colours; outside a detector's normal region it is white."""
         from matplotlib.colors import to_rgb
 
-        base = [to_rgb(colour) for colour in _COLOURS]
-        palette = np.array([(1.0, 1.0, 1.0), base[0]] if self.kind == "novelty" else base)
+        palette = np.array([to_rgb(name) for name in (("white", colour(0)) if self.kind == "novelty" else PALETTE)])
         chosen = palette[self.response.astype(np.intp) % len(palette)]
-        return np.asarray(1.0 - _LIGHT * (1.0 - chosen))
+        # Mixed with white, so that samples stand out.
+        return np.asarray(1.0 - 0.45 * (1.0 - chosen))
 
     def _draw_lines(self, ax: AxesOrNone) -> None:
         grid = (self.x_grid, self.y_grid)
-        crossed = [values for values in self.boundaries if values.min() < 0 < values.max()]
-        self.boundaries_ = [ax.contour(*grid, v, levels=[0.0], colors="black", linewidths=1.6) for v in crossed]
+        self.boundaries_ = []
+        for values in self.boundaries:
+            self.boundaries_ += draw_zeros(ax, *grid, values, colors="black", linewidths=1.6)
         if self.margin is not None and self.margin.min() < 1 and self.margin.max() > -1:
             style = {"colors": "0.25", "linewidths": 1.0, "linestyles": "dashed"}
             self.boundaries_.append(ax.contour(*grid, self.margin, levels=[-1.0, 1.0], **style))
-
-    def _draw_samples(self, ax: AxesOrNone) -> None:
-        # Few samples are drawn larger: a thousand large ones would hide the regions.
-        size = float(np.clip(6000 / len(self.X), 6, 36))
-        pen = {"s": size, "edgecolors": "black", "linewidths": 0.6, "zorder": 3}
-        if self.kind == "values":
-            self.samples_ = [ax.scatter(*self.X.T, **self._target_colours(), **pen)]
-        else:
-            self.samples_ = [ax.scatter(*self.X[own].T, **look, **pen) for own, look in self._groups()]
-        if self.support is not None:
-            ring = {"s": 4.0 * size, "facecolors": "none", "edgecolors": "black", "linewidths": 0.8, "zorder": 2.5}
-            self.support_vectors_ = ax.scatter(*self.X[self.support].T, label="support vector", **ring)
 
     def _target_colours(self) -> Settings:
         """Targets in the shades of the predictions, on one scale."""
@@ -206,8 +188,8 @@ class DecisionRegionDisplay:
         labels = [*known, *(label for label in np.unique(self.y) if label not in known)]
         looks = [
             {
-                "facecolors": _COLOURS[k % len(_COLOURS)] if known else "white",
-                "marker": _MARKERS[k % len(_MARKERS)],
+                "facecolors": colour(k) if known else "white",
+                "marker": MARKERS[k % len(MARKERS)],
                 "label": f"class {label}",
             }
             for k, label in enumerate(labels)
@@ -278,12 +260,142 @@ def _leads(number: AnyArray, scores: Array | None, n_classes: int, shape: tuple[
     return leads
 
 
-def _support(model: Estimator, n: int) -> NDArray[np.bool_] | None:
-    """Which samples are support vectors, if the model has some and these may be its training set."""
-    rows = np.asarray(getattr(model, "support_", []))
-    # Where all samples are, a ring around each says nothing.
-    if rows.ndim != 1 or rows.dtype.kind not in "iu" or not 0 < len(rows) < n or rows.max() >= n:
-        return None
-    support = np.zeros(n, dtype=bool)
-    support[rows] = True
-    return support
+@dataclass
+class ProjectionDisplay(Display):
+    """A scatter of samples along two directions, coloured by class.
+
+    Make it by :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n_samples, 2)
+        Where the samples lie.
+    classes : ndarray of shape (n_samples,) or None
+        Their classes.
+    shares : ndarray of shape (2,)
+        What each direction explains: of the variance in the kernel's feature space, or of the discriminant criterion.
+    axis_name : str
+        What the directions are.
+
+    Attributes
+    ----------
+    ax_ : Axes
+        Where it was drawn.
+    figure_ : Figure
+        Its figure.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from kernelmosaic import DiscriminantMKLClassifier, plots
+    >>> X, y = load_iris(return_X_y=True)
+    >>> display = plots.ProjectionDisplay.from_estimator(DiscriminantMKLClassifier().fit(X, y), X, y)
+    >>> display.figure_.savefig("projection.png")
+    """
+
+    points: Array
+    classes: AnyArray | None
+    shares: Array
+    axis_name: str = "component"
+
+    @property
+    def explained_share(self) -> float:
+        """What both directions explain together."""
+        return float(self.shares.sum())
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Estimator,
+        X: MatrixLike,
+        y: TargetLike = None,
+        *,
+        method: str = "kernel_pca",
+        output: int = 0,
+        ax: AxesOrNone = None,
+    ) -> Self:
+        """Draw samples as a fitted estimator sees them.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted; with `kernel_matrix` for ``method="kernel_pca"``, with `transform` for ``method="transform"``.
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        y : array-like of shape (n_samples,), optional
+            Their classes.
+        method : {"kernel_pca", "transform"}, default="kernel_pca"
+            Principal components of the combined kernel's feature space, or the estimator's own projection.
+        output : int, default=0
+            Whose kernel, where every class has weights of its own.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+
+        Returns
+        -------
+        ProjectionDisplay
+        """
+        check_is_fitted(estimator)
+        classes = None if y is None else np.asarray(y)
+        if method == "kernel_pca":
+            points, shares = kernel_components(_one_matrix(estimator.kernel_matrix(X), output))
+            return cls(points, classes, shares, "principal component").plot(ax=ax)
+        if method == "transform":
+            if not hasattr(estimator, "transform"):
+                raise TypeError(f"{type(estimator).__name__} has no transform: use method='kernel_pca'.")
+            Z = np.asarray(estimator.transform(X), dtype=np.float64)
+            ratio = np.asarray(getattr(estimator, "explained_ratio_", np.full(Z.shape[1], np.nan)))
+            return cls(_two(Z), classes, _two(ratio[np.newaxis])[0], "discriminant").plot(ax=ax)
+        raise ValueError(f"method={method!r}: choose 'kernel_pca' or 'transform'.")
+
+    @classmethod
+    def from_kernel_matrix(cls, K: ArrayOrTensor, y: TargetLike = None, *, ax: AxesOrNone = None) -> Self:
+        """Draw the first two principal components of any symmetric kernel matrix, given or combined by hand."""
+        points, shares = kernel_components(np.asarray(K, dtype=np.float64))
+        return cls(points, None if y is None else np.asarray(y), shares, "principal component").plot(ax=ax)
+
+    def plot(self, ax: AxesOrNone = None, **scatter: Any) -> Self:
+        """Draw, on the given axes or in a new figure.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw.
+        **scatter
+            Passed to ``Axes.scatter``.
+
+        Returns
+        -------
+        self
+        """
+        ax = self._use_axes(ax, (5.6, 4.8))
+        labels = np.zeros(len(self.points)) if self.classes is None else self.classes
+        for k, label in enumerate(np.unique(labels)):
+            style = {"s": 26, "linewidths": 0.4, "edgecolors": "white", "alpha": 0.9, "label": str(label)}
+            style |= {"c": colour(k), "marker": MARKERS[k % len(MARKERS)], **scatter}
+            ax.scatter(*self.points[labels == label].T, **style)
+        for setter, number, share in zip((ax.set_xlabel, ax.set_ylabel), ("first", "second"), self.shares, strict=True):
+            setter(f"{number} {self.axis_name}" + (f" ({100 * share:.1f} %)" if np.isfinite(share) else ""))
+        if self.classes is not None:
+            ax.legend(title="class", frameon=False, loc="best")
+        return self
+
+
+def kernel_components(K: Array) -> tuple[Array, Array]:
+    """Return the first two kernel principal components and the shares of the variance that they explain."""
+    if K.ndim != 2 or K.shape[0] != K.shape[1]:
+        raise ValueError(f"K has the shape {K.shape}: give a square kernel matrix.")
+    n = len(K)
+    points = KernelPCA(n_components=min(2, n), kernel="precomputed", eigen_solver="dense").fit_transform(K)
+    total = float(np.trace(K) - K.sum() / n)
+    shares = np.sum(points**2, axis=0) / total if total > 0 else np.zeros(points.shape[1])
+    return _two(points), _two(shares[np.newaxis])[0]
+
+
+def _two(Z: Array) -> Array:
+    """Exactly two columns: a missing second direction is one along which nothing varies."""
+    return np.asarray(Z[:, :2] if Z.shape[1] >= 2 else np.hstack([Z, np.zeros((len(Z), 2 - Z.shape[1]))]))
+
+
+def _one_matrix(K: Array, output: int) -> Array:
+    return np.asarray(K if K.ndim == 2 else K[output], dtype=np.float64)

@@ -1,26 +1,209 @@
-"""The fitted surface of a response-surface search, seen from above."""
+"""What searches found: the scores of the folds and the weights of the kernels along C, the surface over penalties."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._typing import AxesOrNone, Estimator
-from kernelmosaic.plots._common import pyplot
+from kernelmosaic.plots._common import Array, Display, attribute, colour, fitted_model, line_style, title_left_out
 
-Array = NDArray[np.float64]
 
-#: Okabe and Ito's vermilion: told apart from the blues and yellows of the map by any eye.
-_ACCENT = "#D55E00"
+def _search_of(estimator: Estimator) -> Any:
+    """Return the search along C in a fitted pipeline, or what stands in its place."""
+    if hasattr(estimator, "steps") and not hasattr(estimator, "Cs_"):
+        return _search_of(estimator.steps[-1][1])
+    return estimator if hasattr(estimator, "Cs_") else fitted_model(estimator)
 
 
 @dataclass
-class ResponseSurfaceDisplay:
+class ValidationPathDisplay(Display):
+    """Mean score of the folds along C, one line per norm, with the spread between folds and the choice.
+
+    Make it by :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    Cs : ndarray of shape (Cs,)
+        The values tried.
+    scores : dict from norm to ndarray of shape (folds, Cs)
+        The scores.
+    chosen : tuple
+        The norm and the C chosen.
+    parameter : str, default="C"
+        What the values are of.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Where it was drawn.
+    lines_ : dict from norm to Line2D
+        The mean scores.
+
+    Examples
+    --------
+    >>> from kernelmosaic import MKLClassifierCV, plots
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> X, y = make_gaussians(n_samples=80, random_state=0)
+    >>> display = plots.ValidationPathDisplay.from_estimator(MKLClassifierCV(Cs=3, cv=2).fit(X, y))
+    >>> display.figure_.savefig("path.png")
+    """
+
+    Cs: Array
+    scores: dict[Any, Array]
+    chosen: tuple[Any, float]
+    parameter: str = "C"
+
+    @classmethod
+    def from_estimator(cls, estimator: Estimator, *, ax: AxesOrNone = None, **style: Any) -> Self:
+        """Draw what a fitted search along C tried.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted; a CV estimator, a PathSearchCV, or a pipeline that ends in one.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+        **style
+            Passed to ``Axes.plot``.
+
+        Returns
+        -------
+        ValidationPathDisplay
+        """
+        model = _search_of(estimator)
+        Cs = attribute(model, "Cs_", cls.__name__)
+        norm = getattr(model, "norm_", None)
+        scores = getattr(model, "scores_by_norm_", {norm: model.scores_})
+        return cls(Cs, scores, (norm, model.C_), getattr(model, "parameter_", "C")).plot(ax=ax, **style)
+
+    def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
+        """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
+        ax, self.lines_ = self._use_axes(ax), {}
+        for i, (norm, scores) in enumerate(self.scores.items()):
+            mean = scores.mean(axis=0)
+            error = scores.std(axis=0) / np.sqrt(len(scores))
+            label = None if norm is None else "uniform" if norm == "uniform" else f"norm {norm}"
+            (self.lines_[norm],) = ax.plot(self.Cs, mean, **{**line_style(i), "label": label, **style})
+            ax.fill_between(self.Cs, mean - error, mean + error, color=self.lines_[norm].get_color(), alpha=0.12, lw=0)
+        norm, C = self.chosen
+        best = self.scores[norm].mean(axis=0)[np.argmin(np.abs(self.Cs - C))]
+        ax.plot([C], [best], "o", color=self.lines_[norm].get_color(), label="chosen")
+        ax.set(xscale="log", xlabel=self.parameter, ylabel="mean score of the folds, ± its standard error")
+        ax.legend(frameon=False)
+        return self
+
+
+@dataclass
+class WeightsPathDisplay(Display):
+    """The weights of the kernels along C, averaged over the folds, and the C that was chosen.
+
+    Make it by :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    Cs : ndarray of shape (Cs,)
+        The values tried.
+    weights : ndarray of shape (Cs, P)
+        The weights.
+    names : list of str
+        Of the kernels.
+    chosen : float
+        The C chosen.
+    parameter : str, default="C"
+        What the values are of.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Where it was drawn.
+    lines_ : list of Line2D
+        One per kernel, in the order of `shown_`.
+    shown_ : ndarray of int
+        Which kernels are shown.
+
+    Examples
+    --------
+    >>> from kernelmosaic import MKLClassifierCV, plots
+    >>> from kernelmosaic.datasets import make_gaussians
+    >>> X, y = make_gaussians(n_samples=80, random_state=0)
+    >>> display = plots.WeightsPathDisplay.from_estimator(MKLClassifierCV(Cs=3, cv=2, norms=[1]).fit(X, y))
+    >>> display.figure_.savefig("weights.png")
+    """
+
+    Cs: Array
+    weights: Array
+    names: list[str]
+    chosen: float
+    parameter: str = "C"
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Estimator,
+        *,
+        of_class: Any = None,
+        max_kernels: int = 12,
+        ax: AxesOrNone = None,
+        **style: Any,
+    ) -> Self:
+        """Draw the weights that a fitted search found along its path.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted; a CV estimator, a PathSearchCV, or a pipeline that ends in one.
+        of_class : label, optional
+            Where every class has weights of its own, whose to draw; by default their mean.
+        max_kernels : int, default=12
+            Of more kernels, those of largest weight anywhere on the path are drawn.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+        **style
+            Passed to ``Axes.plot``.
+
+        Returns
+        -------
+        WeightsPathDisplay
+        """
+        model = _search_of(estimator)
+        weights = np.asarray(attribute(model, "weights_path_", cls.__name__))
+        if weights.ndim == 3 and of_class is None:
+            weights = np.nanmean(weights, axis=1)
+        elif of_class is not None:
+            known = model.classes_.tolist()
+            if weights.ndim != 3 or of_class not in known:
+                raise ValueError(f"of_class={of_class!r}: weights are shared, or the classes are {known}.")
+            weights = weights[:, known.index(of_class)]
+        names = list(fitted_model(model).kernel_names_)
+        display = cls(model.Cs_, weights, names, model.C_, getattr(model, "parameter_", "C"))
+        return display.plot(ax=ax, max_kernels=max_kernels, **style)
+
+    def plot(self, ax: AxesOrNone = None, *, max_kernels: int = 12, **style: Any) -> Self:
+        """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
+        ax = self._use_axes(ax)
+        largest = np.argsort(-self.weights.max(axis=0), kind="stable")[:max_kernels]
+        self.shown_ = np.sort(largest)
+        self.lines_ = [
+            ax.plot(self.Cs, self.weights[:, m], **{**line_style(i), "label": self.names[m], **style})[0]
+            for i, m in enumerate(self.shown_)
+        ]
+        ax.axvline(self.chosen, color="0.6", lw=1, zorder=0)
+        ax.annotate(
+            "chosen", (self.chosen, 1), (3, -3), ("data", "axes fraction"), "offset points", va="top", fontsize=8
+        )
+        ax.set(xscale="log", xlabel=self.parameter, ylabel="weight, mean of the folds", ylim=(0, None))
+        title_left_out(ax, len(self.shown_), len(self.names))
+        ax.legend(frameon=False, fontsize=8)
+        return self
+
+
+@dataclass
+class ResponseSurfaceDisplay(Display):
     """Contours of the fitted surface, with the points evaluated and the best of them.
 
     Make it by :meth:`from_search`.
@@ -71,9 +254,6 @@ class ResponseSurfaceDisplay:
     best: Array
     labels: tuple[str, str]
     response_name: str = "fitted response"
-    ax_: Any = field(default=None, init=False, repr=False)
-    figure_: Any = field(default=None, init=False, repr=False)
-    contours_: Any = field(default=None, init=False, repr=False)
 
     @classmethod
     def from_search(
@@ -142,16 +322,14 @@ class ResponseSurfaceDisplay:
         -------
         self
         """
-        plt = pyplot()
+        ax = self._use_axes(ax, (6.2, 4.8))
+        from matplotlib import colormaps
         from matplotlib.colors import BoundaryNorm
 
-        if ax is None:
-            _, ax = plt.subplots(figsize=(6.2, 4.8), layout="constrained")
-        self.ax_, self.figure_ = ax, ax.figure
         low, high = float(self.response.min()), float(self.response.max())
         # Rings of a quadratic at equal distances: the neighbourhood of the optimum is what one looks for.
         values = low + max(high - low, 1e-9) * np.linspace(0, 1, levels + 1) ** 2
-        colours = plt.get_cmap(cmap, levels)
+        colours = colormaps[cmap].resampled(levels)
         norm = BoundaryNorm(values, levels)
         self.contours_ = ax.contourf(self.x, self.y, self.response, levels=values, cmap=colours, norm=norm)
         ax.contour(
@@ -179,12 +357,12 @@ class ResponseSurfaceDisplay:
         ax.scatter(*self.points[:1].T, facecolors="black", label="centre", zorder=3.5, **ring)
         ax.scatter(*design.T, facecolors="white", label="design", zorder=3, **ring)
         if len(later):
-            ax.scatter(*later.T, facecolors="#56B4E9", marker="s", label="later", zorder=3, **ring)
+            ax.scatter(*later.T, facecolors=colour(5), marker="s", label="later", zorder=3, **ring)
         ax.scatter(
             *self.best,
             marker="*",
             s=230,
-            c=_ACCENT,
+            c=colour(4),
             edgecolors="white",
             linewidths=0.9,
             label="best",

@@ -1,7 +1,0 @@
-"""``python -m kernelmosaic.cli``."""
-
-import sys
-
-from kernelmosaic.cli import main
-
-sys.exit(main())

@@ -1,0 +1,444 @@
+"""The table that ``kernelmosaic fit`` learns from: its target, its views and kernels, the rows held out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, Settings
+from kernelmosaic.cli.joining import Joined, join_tables, keep_rows, located
+from kernelmosaic.cli.methods import FitRequest, TaskName
+from kernelmosaic.cli.views import (
+    ROW_COLUMN,
+    Plan,
+    View,
+    ViewSpec,
+    check_lengths,
+    check_row_numbers,
+    default_specs,
+    guess_views,
+    lay_kernels,
+    make_plan,
+    match_columns,
+    read_given_kernels,
+    read_options,
+    read_view_file,
+    read_views,
+)
+
+if TYPE_CHECKING:
+    from kernelmosaic.tables import Fault
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is to be predicted: the task, the columns it is written in, and its values, one row per sample."""
+
+    task: TaskName
+    columns: tuple[str, ...]
+    y: AnyArray
+
+
+@dataclass(frozen=True)
+class TrainingTable:
+    """What there is to learn from, read and checked.
+
+    Parameters
+    ----------
+    table : DataFrame
+    target : Target
+    rest, held : ndarray
+        The rows to learn from, and those kept back for the test.
+    plan : Plan
+    kernels : list
+    views : dict
+        The columns, kernels and files of each view.
+    lacking : dict
+        How many rows lack each view.
+    files : dict
+        The files by their use: the table, the views, the kernel matrices; and the column that names the rows.
+    notes : list of str
+        Columns that are left out, and why.
+    warnings : list of str
+        What makes the score of the model doubtful.
+    """
+
+    table: Any
+    target: Target
+    rest: NDArray[np.intp]
+    held: NDArray[np.intp]
+    plan: Plan
+    kernels: list[Any]
+    views: dict[str, dict[str, list[str]]]
+    lacking: dict[str, int]
+    files: Settings
+    notes: list[str]
+    warnings: list[str]
+
+
+def read_training_table(request: FitRequest) -> TrainingTable:
+    """Read the files, and lay out which kernel reads which columns."""
+    from kernelmosaic.tables import kind_of, looks_like_an_index, read_table, refuse
+
+    raw = read_table(request.path)
+    raw.index = range(len(raw))  # rows that are left out below leave the numbers of the others as they are
+    target, faults = _target_or_faults(raw, request)
+    never = _never(target, request)
+    joined = None
+    if request.on is not None:
+        joined = join_tables(raw, request.views, request.on, request.path, never)
+        if not joined.files:
+            raise ValueError("--on: there is no --view of a file to join; write --view name=FILE.")
+        raw = joined.table
+    everything = list(raw.columns)
+    dropped = [name for text in request.drop for name in match_columns(text.split(","), everything, f"--drop {text}")]
+    usable = [name for name in everything if name not in {*never, *dropped}]
+    named = bool(request.views) or request.view_file is not None
+    indices = [] if named else [name for name in usable if looks_like_an_index(raw[name])]
+    kinds = {name: kind_of(raw[name]) for name in usable if name not in indices}
+    rows_column = _add_row_numbers(raw, request)
+    views, notes = _choose_views(request, kinds, target.task, joined, never)
+    notes += [f"column {name!r} is left out: it numbers the rows." for name in indices]
+    notes += [] if joined is None else joined.notes
+    plan = make_plan(views, kinds, raw, rows_column, request.path, named, request.impute)
+    if named or request.kernels:
+        notes += _unused(list(kinds), plan)
+    kept = keep_rows(plan, raw, request.on, request.path, request.drop_empty)
+    if len(kept) < len(raw):
+        raw = raw.iloc[kept]
+        target, faults = _target_or_faults(raw, request)
+    table, more = _or_faults(lambda: plan.table(raw, request.path), None)
+    refuse(located([*faults, *more], raw, joined), request.path)
+    _check_missing_views(request, plan, table)
+    check_lengths(views, table, request.path)
+    kernels = lay_kernels(plan, views)
+    given = read_given_kernels(request.kernels, plan, len(raw))
+    if given:
+        check_row_numbers(table, plan, len(given[0][1].K), request.path)
+    kernels += given
+    names = [name for name, *_ in kernels]
+    repeated = [name for name in names if names.count(name) > 1]
+    if repeated:
+        raise ValueError(f"two kernels are called {repeated[0]!r}; choose another name.")
+    read = _views_of(views, joined)
+    return TrainingTable(
+        table,
+        target,
+        *split_off(request, target.task, target.y),
+        plan,
+        kernels,
+        read,
+        {name: int(raw[view["columns"]].isna().all(axis=1).sum()) for name, view in read.items()},
+        _files(request, joined),
+        notes,
+        _warnings(table, plan, target),
+    )
+
+
+# The target -----------------------------------------------------------------------------------------------------------
+
+
+def _or_faults(read: Callable[[], T], otherwise: T) -> tuple[T, list[Fault]]:
+    """What is read; where it has cells that cannot be used, something else and these, to be refused with all others."""
+    from kernelmosaic.tables import BadCells
+
+    try:
+        return read(), []
+    except BadCells as error:
+        return otherwise, error.faults
+
+
+def _target_or_faults(raw: ArrayOrTensor, request: FitRequest) -> tuple[Target, list[Fault]]:
+    names = [*(request.target or "").split(","), request.target, request.event]
+    unread = Target(request.task or "classification", tuple(str(name).strip() for name in names), np.empty(0))
+    return _or_faults(lambda: read_target(raw, request), unread)
+
+
+def read_target(raw: ArrayOrTensor, request: FitRequest) -> Target:
+    """Return what is to be predicted, the task guessed where it was not asked for."""
+    from kernelmosaic.tables import guess_task, labels_of, numbers, target_of
+
+    name, where = request.target, request.path
+    if request.event is not None or request.task == "survival":
+        return _read_survival(raw, request)
+    if request.task == "one-class":
+        if name is not None:
+            target_of(raw, name, where)  # left out of the columns, so it must at least be one
+        return Target("one-class", () if name is None else (name,), np.zeros(len(raw)))
+    if name is None:
+        known = ", ".join(raw.columns[-8:])
+        raise ValueError(f"name the column to predict with --target (… {known}), or ask for --task one-class.")
+    if request.task == "multi-label" or ("," in name and name not in raw.columns):
+        return _read_labels(raw, request, [part.strip() for part in name.split(",")])
+    target = target_of(raw, name, where)
+    task = request.task or guess_task(target)
+    if task == "regression":
+        try:
+            y = numbers(raw, name, where)
+        except ValueError as error:
+            raise ValueError(
+                f"{error} A regression learns numbers: mend it, or ask for --task classification if column "
+                f"{name!r} names classes."
+            ) from None
+        if np.ptp(y) == 0:
+            raise ValueError(
+                f"{where}, column {name!r}: every row has the same value, {y[0]:g}; there is nothing to learn. Name "
+                "another column with --target."
+            )
+        return Target(task, (name,), y)
+    y = labels_of(target)
+    if len(np.unique(y)) < 2:
+        raise ValueError(
+            f"{where}, column {name!r} holds one class only, {y[0]}: a classifier needs two; --task one-class learns "
+            "what is usual."
+        )
+    return Target(task, (name,), y)
+
+
+def _read_survival(raw: ArrayOrTensor, request: FitRequest) -> Target:
+    from kernelmosaic.tables import Fault, indicators, numbers, refuse, target_of
+
+    time, event, where = request.target, request.event, request.path
+    if request.task not in (None, "survival"):
+        raise ValueError(f"--event {event}: a {request.task} has no events; leave the option out.")
+    if time is None or event is None:
+        raise ValueError("--task survival: name the column of times with --target and that of events with --event.")
+    target_of(raw, time, where)
+    y = np.column_stack([indicators(raw, [event], where)[:, 0], numbers(raw, time, where)])
+    remedy = "Times must be positive: leave such rows out, or add a small number to all."
+    refuse(Fault.at(y[:, 1] <= 0, time, lambda row: f": the time {y[row, 1]:g}", remedy), where)
+    if not y[:, 0].any():
+        raise ValueError(f"{where}, column {event!r}: no event was observed; there is nothing to learn from.")
+    return Target("survival", (time, event), y)
+
+
+def _read_labels(raw: ArrayOrTensor, request: FitRequest, names: list[str]) -> Target:
+    from kernelmosaic.tables import indicators
+
+    if request.task not in (None, "multi-label"):
+        raise ValueError(f"--target {request.target}: a {request.task} has one target; name one column.")
+    if len(names) < 2:
+        raise ValueError(f"--target {names[0]}: name several columns of 0 and 1, such as --target a,b,c.")
+    y = indicators(raw, names, request.path).astype(int)
+    constant = [name for name, column in zip(names, y.T, strict=True) if np.ptp(column) == 0]
+    if constant:
+        raise ValueError(
+            f"{request.path}, column {', '.join(map(repr, constant))}: every row has the same value; there is nothing "
+            "to learn. Leave it out of --target."
+        )
+    return Target("multi-label", tuple(names), y)
+
+
+# Columns and views ----------------------------------------------------------------------------------------------------
+
+
+def _never(target: Target, request: FitRequest) -> dict[str, str]:
+    """The columns that are never learned from, wherever they come from, and what each is."""
+    found = {name: "the event" if name == request.event else "the target" for name in target.columns}
+    found |= {} if request.rows is None else {request.rows: "the row numbers"}
+    return found if request.on is None else {**found, request.on: "the names of the rows"}
+
+
+def _add_row_numbers(raw: ArrayOrTensor, request: FitRequest) -> str | None:
+    if not request.kernels:
+        if request.rows is not None:
+            raise ValueError("--rows: there is no --kernel whose rows they would number.")
+        return None
+    if request.rows is None:
+        raw[ROW_COLUMN] = np.arange(len(raw))
+        return ROW_COLUMN
+    return request.rows
+
+
+def _choose_views(
+    request: FitRequest, kinds: dict[str, str], task: TaskName, joined: Joined | None, never: dict[str, str]
+) -> tuple[list[View], list[str]]:
+    """The views that were asked for or, where none was, guessed; and remarks on columns left out."""
+    # Fewer kernels where every further one costs most.
+    default = default_specs(task == "one-class", few=request.method in ("localized", "bilinear", "rmkl"))
+    wanted = _joined_views(joined, kinds) if joined else read_options(request.views, kinds)
+    if request.view_file is not None:
+        further = read_view_file(request.view_file)
+        if joined is not None:
+            # A joined view keeps the columns that the file gives to no other.
+            taken = {column for one in further for column in match_columns(one.patterns, list(kinds), one.where)}
+            wanted = _joined_views(joined, {name: kind for name, kind in kinds.items() if name not in taken})
+        wanted = [*wanted, *further]
+    for one in wanted:
+        for part in map(str.strip, one.patterns):
+            if part in never:
+                raise ValueError(f"{one.where}: column {part!r} is {never[part]}, never learned from; leave it out.")
+    if wanted:
+        return read_views(wanted, kinds, default), []
+    if request.kernels:
+        return [], []
+    if not kinds:
+        raise ValueError(f"{request.path} has no column to learn from beside the target.")
+    return guess_views(kinds, default)
+
+
+def _joined_views(joined: Joined, usable: dict[str, str]) -> list[ViewSpec]:
+    """The views of joined tables; those of files have the columns that are usable, and are left out without any."""
+    found = []
+    for one in joined.views:
+        left = tuple(name for name in one.patterns if name in usable)
+        if one.name not in joined.files:
+            found.append(one)
+        elif left:
+            found.append(replace(one, patterns=left))
+    return found
+
+
+def _views_of(views: list[View], joined: Joined | None) -> dict[str, dict[str, list[str]]]:
+    """The columns and kernels of each view, and the files that its columns are joined from."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for view in views:  # one written in several parts is still one
+        entry = found.setdefault(view.name, {"columns": [], "kernels": [], "files": []})
+        entry["columns"] += [column for column in view.columns if column not in entry["columns"]]
+        entry["kernels"] += [spec.label for spec in view.specs]
+    sources = {} if joined is None else joined.sources
+    for entry in found.values():
+        paths = [str(sources[name][0]) for name in entry["columns"] if name in sources]
+        entry["files"] = list(dict.fromkeys(paths))
+    return found
+
+
+def _unused(names: list[str], plan: Plan, most: int = 20) -> list[str]:
+    """A note on columns that no view reads and no option leaves out."""
+    left = [name for name in names if name not in plan.columns]
+    if not left:
+        return []
+    shown = ", ".join(left[:most]) + (f" and {len(left) - most} more" if len(left) > most else "")
+    few = "column is" if len(left) == 1 else "columns are"
+    return [f"{len(left)} {few} not used: {shown}. A --view of them, such as name={left[0]}, learns from them."]
+
+
+def _check_missing_views(request: FitRequest, plan: Plan, table: Any) -> None:
+    """Refuse rows that lack views for methods that need every one."""
+    lacking = [table[list(group)].isna().all(axis=1).any() for group in plan.groups]
+    if request.method in ("bilinear", "discriminant") and plan.impute in ("none", "views") and any(lacking):
+        raise ValueError(
+            f"--method {request.method}: some rows lack a view, which mkl, localized and rmkl alone learn "
+            "from; --impute median fills it in."
+        )
+
+
+def _files(request: FitRequest, joined: Joined | None) -> Settings:
+    """The files by their use, as plain texts."""
+    kernels = (text.partition("=") for text in request.kernels)
+    return {
+        "table": str(request.path),
+        "on": request.on,
+        "views": {name: str(path) for name, path in joined.files.items()} if joined else {},
+        "kernels": {name: path for name, _, path in kernels},
+    }
+
+
+# Rows held out --------------------------------------------------------------------------------------------------------
+
+
+def split_off(request: FitRequest, task: TaskName, y: AnyArray) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the rows to learn from and those to hold out for the test, in their order."""
+    from sklearn.model_selection import train_test_split
+
+    all_rows = np.arange(len(y))
+    if request.test == 0:
+        return all_rows, all_rows[:0]
+    _check_split(request, task, y)
+    rest, held = train_test_split(
+        all_rows,
+        test_size=request.test,
+        random_state=request.seed,
+        stratify=y if task == "classification" else None,
+    )
+    return np.sort(rest), np.sort(held)
+
+
+def _check_split(request: FitRequest, task: TaskName, y: AnyArray) -> None:
+    """Refuse a share of test rows that leaves one of the parts without a class, or with too little."""
+    option, n = f"--test {request.test:g}", len(y)
+    n_held = math.ceil(request.test * n)
+    least, what = 2, "two"
+    if task == "classification":
+        values, counts = np.unique(y, return_counts=True)
+        if counts.min() < 2:
+            raise ValueError(
+                f"{option}: class {str(values[counts.argmin()])!r} of column {request.target!r} has one row, "
+                "which cannot be both learned from and held out; leave the row out, or hold out none with --test 0."
+            )
+        least, what = len(values), f"one of each of the {len(values)} classes"
+    if n - n_held < least or (task == "classification" and n_held < least):
+        too_few = n_held if n_held < least and task == "classification" else n - n_held
+        does = "holds out" if too_few == n_held else "leaves, to learn from,"
+        way = f"{least / n:.3f} to {min(0.9, 1 - least / n):.3f}" if 2 * least < n else "0, for none"
+        raise ValueError(f"{option} {does} {too_few} of {n} rows, but at least {what} must be there; give {way}.")
+
+
+# Columns that are the target under another name or in another code ----------------------------------------------------
+
+
+def _warnings(table: Any, plan: Plan, target: Target) -> list[str]:
+    """A warning for every column that is the target written otherwise."""
+    columns = [name for name in plan.columns if name != plan.rows]
+    return [
+        f"column {name!r} says the same as the target {of!r}, in its own or in other words, in every row that has it: "
+        f"the score means nothing if it is not known before the target is; --drop {name!r} leaves it out."
+        for name, of in copies_of_target(table, columns, target).items()
+    ]
+
+
+def copies_of_target(table: Any, columns: Sequence[str], target: Target) -> dict[str, str]:
+    """Return the columns that say what the target says, each with the name of that target.
+
+    A column is such a copy of classes if its values and the classes go with each other one to one, and of a quantity if
+    that is a multiple of it plus a constant.
+    """
+    found = {}
+    for column in columns:
+        present = table[column].notna().to_numpy()
+        values = table[column].to_numpy()[present]
+        for name, wanted, is_quantity in _parts(target):
+            same = _same_quantity if is_quantity else _same_code
+            if column not in found and same(values, wanted[present]):
+                found[column] = name
+    return found
+
+
+def _parts(target: Target) -> Iterator[tuple[str, AnyArray, bool]]:
+    """The columns of the target: name, values, and whether it is a quantity."""
+    task, names, y = target.task, target.columns, target.y
+    if task == "survival":
+        yield names[0], y[:, 1], True
+        yield names[1], y[:, 0], False
+    elif task == "multi-label":
+        yield from ((name, y[:, j], False) for j, name in enumerate(names))
+    elif task != "one-class":
+        yield names[0], y, task == "regression"
+
+
+def _same_code(values: AnyArray, target: AnyArray) -> bool:
+    import pandas as pd
+
+    codes, kinds = pd.factorize(values)
+    n = len(kinds)
+    if n < 2 or len(values) < 2 * n:  # with fewer rows of each category a copy is a coincidence
+        return False
+    classes = pd.factorize(target)[0]
+    return bool(classes.max() + 1 == n == len(np.unique(codes * n + classes)))
+
+
+def _same_quantity(values: AnyArray, target: AnyArray) -> bool:
+    # Less than five rows are on a line by coincidence.
+    if len(values) < 5 or values.dtype.kind not in "fiu" or np.ptp(values) == 0 or np.ptp(target) == 0:
+        return False
+    x = (values - values.mean()) / np.ptp(values)
+    t = (target - target.mean()) / np.ptp(target)
+    rounding = 1e-9  # what it leaves of the difference between a column and a multiple of it plus a constant
+    return bool(np.max(np.abs(t - x * (x @ t) / (x @ x))) < rounding)
