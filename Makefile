@@ -29,7 +29,7 @@ demo: $(DEMO) ## the main job on embedded data, under a minute
 	$(BIN)/kernelmosaic demo
 
 test: lint ## lint, types and every test of the library
-	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=8 --dist worksteal -m "not torch" --ignore=tests/reproduction $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=8 --dist worksteal -m "not torch and not campaign" --ignore=tests/reproduction $(PYTEST_ARGS)
 
 test-reproduction: $(DEV) ## the tests of what runs the papers again
 	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=8 --dist worksteal tests/reproduction $(PYTEST_ARGS)
@@ -86,6 +86,7 @@ studyname:
 COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null)
 N ?= 1000
 campaign: $(DEV) ## random problems, each checked by other means: make campaign N=10000
+	$(BIN)/python -m pytest -q -n $(WORKERS) --maxprocesses=8 -m campaign tests/estimators
 	$(BIN)/python -m tests.campaign --count $(N) --n-jobs 2 --log campaign.jsonl $(if $(SEED),--seed $(SEED))
 
 clean: ## remove .venv, caches and what was built

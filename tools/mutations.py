@@ -760,7 +760,7 @@ MUTATIONS = (
     _m(
         "calibrated-on-training-samples",
         "probabilities learned from samples that the fits have seen",
-        "estimators/_cross_fitting.py",
+        "estimators/_path.py",
         "follow_paths([[self._part()]], self.samples.take(train), outside, start=start)",
         "follow_paths([[self._part()]], self.samples.take(np.union1d(train, held)), outside)",
         "estimators/test_calibration.py",

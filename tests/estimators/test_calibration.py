@@ -28,8 +28,8 @@ from kernelmosaic import (
     save,
 )
 from kernelmosaic.estimators._calibration import Calibration
-from kernelmosaic.estimators._cross_fitting import CrossFit
 from kernelmosaic.estimators._input import FitInput
+from kernelmosaic.estimators._path import CrossFit
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed
 from kernelmosaic.model_selection import PathSearchCV
 

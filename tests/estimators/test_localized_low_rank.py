@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from kernelmosaic import LocalizedMKLClassifier, LocalizedMKLOneClass, LocalizedMKLRegressor
 from kernelmosaic.estimators._expansion import _BLOCK_BYTES
-from kernelmosaic.estimators._gate_inputs import GateInputs
+from kernelmosaic.estimators.localized import GateInputs
 from kernelmosaic.gating import GATINGS, Softmax
 from kernelmosaic.gram import feature_maps
 from kernelmosaic.gram.factory import make_feature_stack

@@ -6,6 +6,7 @@ import copy
 import pickle
 from dataclasses import KW_ONLY
 from inspect import Signature, signature
+from typing import ClassVar
 
 import joblib
 import numpy as np
@@ -17,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from kernelmosaic import MKLClassifier, MKLOneClass, MKLRegressor
-from kernelmosaic.estimators._parameters import parameters
+from kernelmosaic.estimators._base import parameters
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed, family, per_column
 
 
@@ -160,25 +161,30 @@ def test_everything_around_it_prints_too(kernels):
     assert "MKLClassifier" in MKLClassifier(kernels)._repr_html_()
 
 
-def test_a_subclass_has_the_parameters_that_it_lists_and_no_others():
+def test_a_subclass_has_the_parameters_that_it_lists_then_those_of_its_base():
     @parameters
     class Wide(BaseEstimator):
         first: int = 1
         _: KW_ONLY
         second: float = 2.0
         third: str = "c"
+        fourth: str = "f"
 
     @parameters
     class Narrow(Wide):
-        third: str = "d"
         _: KW_ONLY
-        second: float = 3.0
+        other: int = 0
+        third: str = "d"
+        fourth: ClassVar[str] = "fixed"
+        second = 3.0
 
     assert str(signature(Wide).replace(return_annotation=Signature.empty)) == (
-        "(first: 'int' = 1, *, second: 'float' = 2.0, third: 'str' = 'c')"
+        "(first: 'int' = 1, *, second: 'float' = 2.0, third: 'str' = 'c', fourth: 'str' = 'f')"
     )
-    assert list(signature(Narrow).parameters) == ["third", "second"]
-    assert clone(Narrow("e", second=4.0)).get_params() == {"second": 4.0, "third": "e"}
+    assert list(signature(Narrow).parameters) == ["first", "other", "third", "second"]
+    assert Narrow().get_params() == {"first": 1, "other": 0, "third": "d", "second": 3.0}
+    assert clone(Narrow(2, third="e")).get_params() == {"first": 2, "other": 0, "third": "e", "second": 3.0}
+    assert Narrow().fourth == "fixed"
     assert Wide(5) != Wide(5)  # estimators are compared by identity
     with pytest.raises(TypeError, match="positional"):
         Wide(1, 2.0)

@@ -54,26 +54,29 @@ CLASSES = [
     PathSearchCV(DiscriminantMKLClassifier(weights="uniform"), Cs=[0.1, 1], cv=2),
     LFDA(n_components=1),
 ]
-#: Other machines, weights, norms, normalisations, approximations and gates of the same classes.
+#: Other machines, weights, norms, normalisations, approximations and gates of the same classes: a few, ...
 SETTINGS = [
+    MKLClassifier(multi_class="joint", **NYSTROEM),
+    MKLClassifier([Linear()], calibration="sigmoid"),
+    MKLRegressor([Gaussian("median"), Linear()], **FOURIER),
+    MKLOneClass(norm=2, slack=2, normalize="diagonal"),
+    DiscriminantMKLClassifier(solver="silp", alpha="learn", decision="centroid"),
+    LocalizedMKLClassifier([Projected(Linear(), 1), Linear()], **BRIEF),
+]
+#: ... and those that `make campaign` checks.
+MORE_SETTINGS = [
     MKLClassifier(weights="uniform"),
     MKLClassifier(LINE_AND_BELL, normalize="centered", class_weight="balanced"),
     MKLClassifier(multi_class="joint"),
     MKLClassifier(multi_class="pairwise", weights="uniform"),
     MKLClassifier(**NYSTROEM),
-    MKLClassifier(multi_class="joint", **NYSTROEM),
-    MKLClassifier([Linear()], calibration="sigmoid"),
     MKLRegressor(slack=2, norm=2),
-    MKLRegressor([Gaussian("median"), Linear()], **FOURIER),
-    MKLOneClass(norm=2, slack=2, normalize="diagonal"),
     BilinearMKLClassifier(**NYSTROEM),
     PosteriorMKLClassifier(estimate="density", **NYSTROEM),
-    DiscriminantMKLClassifier(solver="silp", alpha="learn", decision="centroid"),
     DiscriminantMKLClassifier(LINE_AND_BELL, weights="uniform", normalize=None),
     DiscriminantMKLClassifier(**NYSTROEM),
     DiscriminantMKLClassifier([Gaussian("median"), Linear()], alpha="learn", **FOURIER),
     LocalizedMKLClassifier([Linear(), Linear()], gating="sigmoid", step="armijo", slack=2, **BRIEF),
-    LocalizedMKLClassifier([Projected(Linear(), 1), Linear()], **BRIEF),
     # A joint machine has no constants: for one class to prevail everywhere, as a check asks, some kernel must hold one.
     LocalizedMKLClassifier([Linear(), Polynomial()], multi_class="joint", **BRIEF),
     LocalizedMKLClassifier([Projected(Polynomial(), 1), Polynomial()], multi_class="pairwise", **BRIEF),
@@ -149,9 +152,10 @@ def applies(estimator, name: str) -> bool:
 
 def pairs() -> list:
     found = []
-    for estimators, further in ((CLASSES, False), (SETTINGS, True)):
+    groups = ((CLASSES, False, []), (SETTINGS, True, []), (MORE_SETTINGS, True, [pytest.mark.campaign]))
+    for estimators, further, own in groups:
         for estimator in estimators:
-            shown, marks = "".join(repr(estimator).split()), []
+            shown, marks = "".join(repr(estimator).split()), list(own)
             if hasattr(getattr(estimator, "estimator", estimator), "gating"):
                 marks.append(pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"))
             if hasattr(estimator, "cv"):

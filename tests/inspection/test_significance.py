@@ -20,7 +20,8 @@ from kernelmosaic import (
     MKLRegressor,
     MKLSurvival,
 )
-from kernelmosaic.inspection import _refits, kernel_significance
+from kernelmosaic.inspection import kernel_significance
+from kernelmosaic.inspection._refits import Task, refit
 from kernelmosaic.inspection.significance import p_values
 from kernelmosaic.kernels import Gaussian, Linear, Precomputed, Subsets
 
@@ -144,14 +145,13 @@ def test_p_values_are_uniform_under_the_null():
         assert stats.chisquare(counts).pvalue > 1e-3, (name, counts)
 
 
-def test_results_depend_on_no_division_of_the_work(monkeypatch):
+def test_results_depend_on_no_division_of_the_work():
     X, y = problem(n=20)
-    model = MKLClassifier(VIEWS, approximation="nystroem", rank=5)
-    one = kernel_significance(model, X, y, n_permutations=5, random_state=0)
+    model = MKLClassifier(VIEWS, approximation="nystroem", rank=5, random_state=0)
+    tasks = [Task(y[order], None) for order in permutations(y, 5, 0)]
     # What processes are given is a chunk, and each computes its kernels for itself.
-    monkeypatch.setattr(_refits, "_CHUNK", 2)
-    other = kernel_significance(model, X, y, n_permutations=5, random_state=0)
-    np.testing.assert_allclose(one.null_weights, other.null_weights, atol=1e-9)
+    one, other = (refit(model, X, tasks, np.full(3, 1 / 3), None, False, "test", chunk) for chunk in (100, 2))
+    np.testing.assert_allclose(one, other, atol=1e-9)
 
 
 def test_targets_stay_within_their_groups():

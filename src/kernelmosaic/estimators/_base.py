@@ -1,54 +1,52 @@
-"""What all estimators share: kernels as parameters, samples in, one way to keep a fit, predictions out."""
+"""What all estimators share: parameters, samples in, one way to learn and to set what is fitted, predictions out."""
 
 from __future__ import annotations
 
 import reprlib
 import warnings
-from abc import ABC, abstractmethod
+from abc import ABC, abstractmethod, update_abstractmethods
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import KW_ONLY, MISSING, asdict, dataclass, field, replace
 from inspect import signature
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from kernelmosaic._typing import (
     AnyArray,
     ArrayOrTensor,
+    DType,
     Estimator,
     KernelsLike,
     MatrixLike,
     SampleWeight,
+    Seed,
     Settings,
     TargetLike,
 )
 from kernelmosaic.backend import map_threads, require_device, tensor_device, to_host
 from kernelmosaic.estimators._calibration import Calibration
-from kernelmosaic.estimators._cross_fitting import CrossFit
 from kernelmosaic.estimators._expansion import Expansion
 from kernelmosaic.estimators._html import FittedSummaryMixin
-from kernelmosaic.estimators._input import FitInput
-from kernelmosaic.estimators._path import PathRule
-from kernelmosaic.estimators._scaling import Standardizer
-from kernelmosaic.estimators._shared import fit_context
-from kernelmosaic.estimators._training_set import (
+from kernelmosaic.estimators._input import (
     DistinctSamples,
-    KernelOptions,
-    TrainingSet,
+    FitInput,
+    Standardizer,
     check_approximation,
     count_samples,
     is_streamed,
     level_of_caller,
     validate_rows,
 )
+from kernelmosaic.estimators._path import PathRule
+from kernelmosaic.estimators._shared import fit_context
+from kernelmosaic.estimators._training_set import KernelOptions, TrainingSet
 from kernelmosaic.gram import GramStack
 from kernelmosaic.gram.missing import check_rule
 from kernelmosaic.kernels.base import Kernel, refuse_text
@@ -60,8 +58,32 @@ from kernelmosaic.learning.norms import numbers
 from kernelmosaic.machines import Machine
 from kernelmosaic.machines.base import check_positive
 
-#: Items of a list that is too long to print that are printed nevertheless.
-_SHOWN = 4
+Listed = TypeVar("Listed")
+
+
+@dataclass_transform()
+def parameters(cls: type[Listed]) -> type[Listed]:
+    """Give an estimator a constructor for its parameters.
+
+    These are the annotated names of the class, then those of its bases, base by base. A value that the class assigns to
+    a parameter of a base without an annotation is its new default; a ``ClassVar`` is no parameter, nor is one of a base
+    that comes later.
+    """
+    listed: dict[str, tuple[str, Any, bool]] = {}
+    by_name = False
+    for name, hint in cls.__annotations__.items():
+        by_name = by_name or hint == "KW_ONLY"
+        if not name.startswith("_"):
+            listed[name] = (hint, vars(cls).get(name, MISSING), by_name)
+    for base in cls.__bases__:
+        for name, (hint, default, by_name) in getattr(base, "_listed", {}).items():
+            listed.setdefault(name, (hint, vars(cls).get(name, default), by_name))
+    own = {name: one for name, one in listed.items() if not one[0].startswith("ClassVar")}
+    body: Settings = {name: field(default=default, kw_only=by_name) for name, (_, default, by_name) in own.items()}
+    body["__annotations__"] = {name: hint for name, (hint, _, _) in own.items()}
+    made: Any = dataclass(eq=False, repr=False, match_args=False)(type(cls.__name__, (), body))
+    cls.__init__, cls._listed = made.__init__, listed  # type: ignore[method-assign, attr-defined]
+    return update_abstractmethods(cls)
 
 
 class KernelListMixin(BaseEstimator):
@@ -144,184 +166,20 @@ class KernelListMixin(BaseEstimator):
         return text if len(text) <= N_CHAR_MAX else text[: max(N_CHAR_MAX - 4, 0)] + "...)"
 
 
-class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
-    """One weight per kernel, learned or given, with the machine that a subclass names."""
+class KernelEstimator(FittedSummaryMixin, KernelListMixin, ABC):
+    """What all estimators share: samples in, the kernels of a training set, and predictions of a fitted function."""
 
     # What parameters stand for where a subclass does not list them. Without `missing`, samples must have all views.
     missing: Any = None
-    weights: ArrayOrTensor = None
-    l1_ratio: Any = 0.5
     n_jobs: Any = None
     # Of the Gram matrices; None leaves it to their number.
-    _stack_dtype: Any = None
+    _stack_dtype: DType = None
     _expansion: Expansion
-    # Whether an output is Σ_m η_m Σ_i β_i k_m(x, x_i) + b, of `weights_`, `dual_coef_` and `intercept_`.
-    _has_plain_outputs = True
     # Whether kernels may be too many to be stored.
     _takes_subsets = False
-    # Gates count their start as iteration zero.
-    _first_iteration = 1
     # What samples the last fit took, which is what predictions take, and the scale it put them on.
     _rules: Settings
     _standardizer: Standardizer | None = None
-    # Along which parameter a search goes; None where there is no such parameter.
-    _path_rule: ClassVar[PathRule | None] = None
-
-    # What a subclass names -----------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def _machines(self, y: TargetLike, weight: NDArray[np.float64]) -> list[Machine]:
-        """Return one machine per output, for the targets and weights of distinct samples."""
-
-    # Fitting -------------------------------------------------------------------------------------------------------
-
-    def _fit_validated(self, given: FitInput, keep_function: bool = True) -> Self:
-        """Fit to validated samples, without probabilities; `keep_function` as in `_fit`."""
-        raise NotImplementedError
-
-    def _fit_calibrated(self, given: FitInput, calibration: Calibration | None = None) -> Self:
-        """Fit to validated samples; where there are probabilities, these are by `calibration` if it is given."""
-        return self._fit_validated(given)
-
-    def _fit_scaled(self, given: FitInput, scale: bool, calibration: Calibration | None = None) -> Self:
-        """Fit the choice of a search, to standardised columns if `scale` says so."""
-        self._standardizer = given.standardizer(self._read_kernels()) if scale else None
-        scaled = given if self._standardizer is None else replace(given, X=self._standardizer(given.X))
-        return self._fit_calibrated(scaled, calibration)
-
-    def _fit(self, given: FitInput, keep_function: bool = True) -> None:
-        """Fit to validated samples; without `keep_function` there are attributes, and no predictions."""
-        self._check_parameters()
-        counted = count_samples(self.approximation, given.X, given.y, given.weight)
-        machines = self._machines(None if given.y is None else given.y[counted.rows], counted.weight)
-        data = self._training_set(given, counted)
-        if self.verbose and data.stack.form:
-            print(f"{type(self).__name__}: {data.stack.form}.", flush=True)
-        learned, complaint = self._learn(data, machines)
-        self.kernel_names_ = data.kernel_set.names
-        beta, support = self._keep(data, learned, machines)
-        if keep_function:
-            self._keep_function(data, learned, beta, support)
-        if complaint is not None:
-            warnings.warn(f"{type(self).__name__}{complaint}", ConvergenceWarning, stacklevel=level_of_caller())
-
-    def _check_parameters(self) -> None:
-        check_positive("tol", self.tol)
-        if self.memory_budget is not None:
-            check_positive("memory_budget", self.memory_budget)
-        if self.missing is not None:
-            check_rule(self.missing)
-
-    def _training_set(self, given: FitInput, counted: DistinctSamples) -> TrainingSet:
-        options = self._kernel_options(len(counted.rows), given.device)
-        return fit_context().training_set(options, given.X, given.original, counted)
-
-    def _host_samples(self) -> int:
-        """Up to how many samples the host is faster than a GPU, which waits for it between small steps."""
-        return 2000
-
-    def _kernel_options(self, n_samples: int, device: str | None) -> KernelOptions:
-        on_gpu = str(device).startswith("cuda") and self.approximation is None
-        return KernelOptions(
-            entries=self._read_kernels(),
-            normalize=self.normalize,
-            approximation=self.approximation,
-            rank=self.rank,
-            random_state=self.random_state,
-            memory_budget=self.memory_budget,
-            device=None if on_gpu and n_samples <= self._host_samples() else device,
-            dtype=self._stack_dtype,
-            missing=self.missing,
-            estimator=type(self).__name__,
-        )
-
-    def _parameters(self) -> Parameters:
-        """Return how the weights are to be learned."""
-        return Parameters(
-            tol=AIM * self.tol,
-            max_iter=self.max_iter,
-            verbose=self.verbose,
-            solver=self.solver,
-            weights=self.weights,
-            norm=self.norm,
-            l1_ratio=self.l1_ratio,
-            penalties=self.penalties,
-            penalty_power=self.penalty_power,
-        )
-
-    def _make_learner(self, stack: GramStack, machines: list[Any]) -> Learner:
-        return make_learner(self._parameters(), stack, machines)
-
-    def _learn(self, data: TrainingSet, machines: list[Machine]) -> tuple[list[Any], str | None]:
-        """Return what was learned for each machine, and what to warn of after the estimator's name, if anything."""
-        learner = self._make_learner(data.stack, machines)
-        found = self._learn_each(data, machines, learner)
-        learned = [data.certify(learner, machine, one) for machine, one in zip(machines, found, strict=True)]
-        hidden = any(one.gap > self.tol >= rough.gap for one, rough in zip(learned, found, strict=True))
-        if hidden and data.increase_precision():
-            return self._learn(data, machines)
-        return learned, self._complaint(learner, max(learned, key=lambda one: one.gap))
-
-    def _learn_each(self, data: TrainingSet, machines: Sequence[Any], learner: Learner) -> list[Any]:
-        """Return what was learned for each machine, as the learner sees it."""
-        context, workers = fit_context(), self._workers(data, 1)
-        starts = context.starts(data, learner, machines)
-        if workers == 1 or len(machines) == 1:
-            starts = [replace(start, kernel=data.kernel) for start in starts]
-        tasks = list(zip(machines, starts, strict=True))
-        found = list(map_threads(lambda task: data.learn(learner, *task), tasks, workers))
-        context.keep(data, learner, found)
-        return found
-
-    def _workers(self, data: TrainingSet, default: int) -> int:
-        """Return how many threads `n_jobs` asks for; one where they would be in each other's way."""
-        if self.verbose or not data.shareable:
-            return 1
-        return default if self.n_jobs is None else effective_n_jobs(self.n_jobs)
-
-    def _complaint(self, learner: Any, loosest: Any) -> str | None:
-        """Return what to say of a gap above the tolerance, None if there is none."""
-        if loosest.gap <= self.tol:
-            return None
-        ended = len(loosest.history) >= self.max_iter or learner.stalled is None
-        return (
-            f" stopped at a relative duality gap of {loosest.gap:.2g}, above tol={self.tol:g}: "
-            f"{learner.advice if ended else learner.stalled}"
-        )
-
-    def _keep(
-        self, data: TrainingSet, learned: list[Any], machines: list[Machine]
-    ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-        """Keep what was learned, and return the coefficients of distinct samples, and which are not zero."""
-        # A joint machine has one column of coefficients per class.
-        beta = np.concatenate([np.atleast_2d(one.solution.beta.T) for one in learned])
-        support = np.flatnonzero(np.any(beta != 0, axis=0))
-        support = support[np.argsort(data.kept[support])]
-        self.support_ = data.kept[support]
-        self.support_fraction_ = len(support) / len(data.kept)
-        self.dual_coef_ = beta[:, support]
-        self.intercept_ = np.concatenate([np.atleast_1d(one.solution.intercept) for one in learned])
-        self.weights_ = learned[0].weights if len(learned) == 1 else np.array([one.weights for one in learned])
-        self._keep_history(learned, [machine.objective_scale for machine in machines])
-        return beta, support
-
-    def _keep_function(
-        self, data: TrainingSet, learned: list[Any], beta: NDArray[np.float64], support: NDArray[np.intp]
-    ) -> None:
-        # The classes of a joint machine may share their weights.
-        eta = np.concatenate([np.atleast_2d(one.weights) for one in learned])
-        self._expansion = data.expansion(beta, support, np.broadcast_to(eta, (len(beta), eta.shape[1])))
-
-    def _keep_history(self, learned: Sequence[Any], scales: Sequence[float]) -> None:
-        self.objective_ = float(sum(s * one.objective for s, one in zip(scales, learned, strict=True)))
-        self.duality_gap_ = max(one.gap for one in learned)
-        self.n_iter_ = max(len(one.history) for one in learned)
-        self.n_solves_ = sum(one.n_solves for one in learned)
-        self.history_ = [
-            {"output": c, "iteration": i, **asdict(step), "objective": scales[c] * step.objective}
-            for c, one in enumerate(learned)
-            for i, step in enumerate(one.history, start=self._first_iteration)
-        ]
 
     # Samples in ----------------------------------------------------------------------------------------------------
 
@@ -404,6 +262,38 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
             raise ValueError("sample_weight is zero everywhere: at least one sample must count.")
         return np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
 
+    # Kernels of a training set ------------------------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        check_positive("tol", self.tol)
+        if self.memory_budget is not None:
+            check_positive("memory_budget", self.memory_budget)
+        if self.missing is not None:
+            check_rule(self.missing)
+
+    def _training_set(self, given: FitInput, counted: DistinctSamples) -> TrainingSet:
+        options = self._kernel_options(len(counted.rows), given.device)
+        return fit_context().training_set(options, given.X, given.original, counted)
+
+    def _host_samples(self) -> int:
+        """Up to how many samples the host is faster than a GPU, which waits for it between small steps."""
+        return 2000
+
+    def _kernel_options(self, n_samples: int, device: str | None) -> KernelOptions:
+        on_gpu = str(device).startswith("cuda") and self.approximation is None
+        return KernelOptions(
+            entries=self._read_kernels(),
+            normalize=self.normalize,
+            approximation=self.approximation,
+            rank=self.rank,
+            random_state=self.random_state,
+            memory_budget=self.memory_budget,
+            device=None if on_gpu and n_samples <= self._host_samples() else device,
+            dtype=self._stack_dtype,
+            missing=self.missing,
+            estimator=type(self).__name__,
+        )
+
     # Predictions out -----------------------------------------------------------------------------------------------
 
     def _outputs(self, X: MatrixLike) -> NDArray[np.float64]:
@@ -412,12 +302,7 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
 
     def _outputs_of(self, X: MatrixLike) -> NDArray[np.float64]:
         """Return the outputs for validated samples, of shape (n_samples, outputs)."""
-        values: NDArray[np.float64] = self._expansion.values(X) + self.intercept_
-        return values
-
-    @abstractmethod
-    def _predictions(self, outputs: NDArray[np.float64]) -> AnyArray:
-        """Return what outputs of shape (n_samples, outputs) predict."""
+        return np.asarray(self._expansion.values(X) + self.intercept_)
 
     def contributions(self, X: MatrixLike) -> NDArray[np.float64]:
         """Return each kernel's share of the decision.
@@ -434,9 +319,12 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
             sample lacks is that of what stands in for it.
         """
         check_is_fitted(self)
-        X = self._validate(X, reset=False)
-        terms: NDArray[np.float64] = self._expansion.terms(X)
+        terms = self._terms_of(self._validate(X, reset=False))
         return terms[:, :, 0] if terms.shape[2] == 1 else terms
+
+    def _terms_of(self, X: MatrixLike) -> NDArray[np.float64]:
+        """Return each kernel's share of the outputs for validated samples, of shape (n_samples, P, outputs)."""
+        return self._expansion.terms(X)
 
     def kernel_matrix(self, X: MatrixLike, Y: MatrixLike = None) -> NDArray[np.float64]:
         """Return the combined kernel between X and Y.
@@ -452,8 +340,13 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         """
         check_is_fitted(self)
         X = self._validate(X, reset=False)
-        K: NDArray[np.float64] = self._expansion.combined(X, X if Y is None else self._validate(Y, reset=False))
-        return K[0] if self.weights_.ndim == 1 else K
+        K = self._combined(X, X if Y is None else self._validate(Y, reset=False))
+        return K[0] if len(K) == 1 else K
+
+    def _combined(self, X: MatrixLike, Y: MatrixLike) -> NDArray[np.float64]:
+        """Return the combined kernel between validated samples, one for every set of weights."""
+        one = replace(self._expansion, eta=self._expansion.eta[:1])  # where the outputs share their weights
+        return (one if self.weights_.ndim == 1 else self._expansion).combined(X, Y)
 
     def cost(self, costs: Any) -> float:
         """Return what a prediction costs: the number of support vectors times the active kernels' share of all costs.
@@ -481,85 +374,194 @@ class BaseMKL(FittedSummaryMixin, KernelListMixin, ABC):
         return tags
 
 
-def _has_probabilities(estimator: Estimator) -> bool:
-    """Whether a classifier knows probabilities, or raise an AttributeError that says how to get them."""
-    if estimator.calibration is None and not estimator._knows_probabilities:
-        name = type(estimator).__name__
-        tuned = "MKLClassifierCV" if name == "MKLClassifier" else "model_selection.PathSearchCV"
-        raise AttributeError(
-            f"{name} knows decision values, not probabilities: give calibration='sigmoid' or 'isotonic' before "
-            f"fitting, or use {tuned}."
-        )
-    return True
+class BaseMKL(KernelEstimator):
+    """One weight per kernel, learned or given, with the machine that a subclass names."""
 
+    weights: ArrayOrTensor = None
+    l1_ratio: Any = 0.5
+    # Whether an output is Σ_m η_m Σ_i β_i k_m(x, x_i) + b, of `weights_`, `dual_coef_` and `intercept_`.
+    _has_plain_outputs = True
+    # Gates count their start as iteration zero.
+    _first_iteration = 1
+    # Along which parameter a search goes; None where there is no such parameter.
+    _path_rule: ClassVar[PathRule | None] = None
 
-class BaseMKLClassifier(ClassifierMixin, BaseMKL):
-    """What classifiers share: the classes, and the one with the largest output."""
+    # What a subclass names -----------------------------------------------------------------------------------------
 
-    classes_: AnyArray
-    # How decision values become probabilities: the parameter, and what was fitted; whether it needs no parameter.
-    calibration: Any = None
-    _calibration: Calibration | None = None
-    _knows_probabilities = False
+    @abstractmethod
+    def _machines(self, y: TargetLike, weight: NDArray[np.float64]) -> list[Machine]:
+        """Return one machine per output, for the targets and weights of distinct samples."""
 
-    def _find_classes(self, y: AnyArray, weight: NDArray[np.float64] | None = None) -> AnyArray:
-        """Return the classes of the samples that count, in order, or raise if y holds no classes or a single one."""
-        check_classification_targets(y)
-        classes: AnyArray = np.unique(y if weight is None else y[weight > 0])
-        if len(classes) < 2:
-            raise ValueError(
-                f"y holds one class only, {classes.tolist()}: {type(self).__name__} needs at least two classes."
-            )
-        return classes
+    # Fitting -------------------------------------------------------------------------------------------------------
 
-    def _fit_calibrated(self, given: FitInput, calibration: Calibration | None = None) -> Self:
-        """Fit to validated samples; without a calibration to folds of them, too, if the parameter asks for it."""
-        self._calibration = calibration
-        if calibration is not None or self.calibration is None:
-            return self._fit_validated(given)
-        crossed = CrossFit(self, given, self._find_classes(given.y, given.weight))
-        self._fit_validated(given)
-        self._calibration = crossed.calibration()
+    def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> Self:
+        """Fit to samples and their targets.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Samples; with `approximation` also a memory map, the path of a Parquet file, or a Dask collection.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Classes of a classifier, numbers of a regression.
+        sample_weight : array-like of shape (n_samples,), optional
+            Factors of C, or of what an estimator has in its place, sample by sample.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit_calibrated(self._validated(X, y, sample_weight))
+
+    def _fit_validated(self, given: FitInput, keep_function: bool = True) -> Self:
+        """Fit to validated samples, without probabilities; `keep_function` as in `_fit`."""
+        self._fit(given, keep_function)
+        self.n_support_ = np.array([len(self.support_)])
         return self
 
-    def _class_factors(self, y: TargetLike, weight: NDArray[np.float64], classes: AnyArray) -> NDArray[np.float64]:
-        """Return the factor of C that `class_weight` gives each sample; ones where there is no such parameter."""
-        return np.ones(len(y))
+    def _fit_calibrated(self, given: FitInput, calibration: Calibration | None = None) -> Self:
+        """Fit to validated samples; where there are probabilities, these are by `calibration` if it is given."""
+        return self._fit_validated(given)
 
-    def _count_support(self, y: TargetLike) -> None:
-        labels = np.searchsorted(self.classes_, np.asarray(y)[self.support_])
-        self.n_support_ = np.bincount(labels, minlength=len(self.classes_))
+    def _fit_scaled(self, given: FitInput, scale: bool, calibration: Calibration | None = None) -> Self:
+        """Fit the choice of a search, to standardised columns if `scale` says so."""
+        self._standardizer = given.standardizer(self._read_kernels()) if scale else None
+        scaled = given if self._standardizer is None else replace(given, X=self._standardizer(given.X))
+        return self._fit_calibrated(scaled, calibration)
 
-    def decision_function(self, X: MatrixLike) -> NDArray[np.float64]:
-        """Return one output per class; for two classes a single one of shape (n_samples,), positive for the second."""
-        outputs = self._outputs(X)
-        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
+    def _fit(self, given: FitInput, keep_function: bool = True) -> None:
+        """Fit to validated samples; without `keep_function` there are attributes, and no predictions."""
+        self._check_parameters()
+        counted = count_samples(self.approximation, given.X, given.y, given.weight)
+        machines = self._machines(None if given.y is None else given.y[counted.rows], counted.weight)
+        data = self._training_set(given, counted)
+        if self.verbose and data.stack.form:
+            print(f"{type(self).__name__}: {data.stack.form}.", flush=True)
+        learned, warning = self._learn(data, machines)
+        self.kernel_names_ = data.kernel_set.names
+        beta, support = self._set_fitted(data, learned, machines)
+        if keep_function:
+            self._set_function(data, learned, beta, support)
+        if warning is not None:
+            warnings.warn(f"{type(self).__name__}{warning}", ConvergenceWarning, stacklevel=level_of_caller())
 
-    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: MatrixLike) -> NDArray[np.float64]:
-        """Return the probabilities of the classes, in the order of `classes_`, of shape (n_samples, classes)."""
-        return self._probabilities(self.decision_function(X))
+    def _parameters(self) -> Parameters:
+        """Return how the weights are to be learned."""
+        return Parameters(
+            tol=AIM * self.tol,
+            max_iter=self.max_iter,
+            verbose=self.verbose,
+            solver=self.solver,
+            weights=self.weights,
+            norm=self.norm,
+            l1_ratio=self.l1_ratio,
+            penalties=self.penalties,
+            penalty_power=self.penalty_power,
+        )
 
-    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
-    def predict_log_proba(self, X: MatrixLike) -> NDArray[np.float64]:
-        """Return the logarithms of the probabilities of the classes, of shape (n_samples, classes)."""
-        return np.asarray(np.log(self.predict_proba(X)))
+    def _make_learner(self, stack: GramStack, machines: list[Any]) -> Learner:
+        return make_learner(self._parameters(), stack, machines)
 
-    def _probabilities(self, outputs: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the probabilities that decision values stand for."""
-        if self._calibration is None:
-            raise NotFittedError(
-                f"{type(self).__name__} was fitted without calibration and knows no probabilities: call 'fit' again."
-            )
-        return self._calibration.probabilities(outputs)
+    def _learn(self, data: TrainingSet, machines: list[Machine]) -> tuple[list[Any], str | None]:
+        """Return what was learned for each machine, and what to warn of after the estimator's name, if anything."""
+        learner = self._make_learner(data.stack, machines)
+        found = self._learn_each(data, machines, learner)
+        learned = [data.certify(learner, machine, one) for machine, one in zip(machines, found, strict=True)]
+        hidden = any(one.gap > self.tol >= rough.gap for one, rough in zip(learned, found, strict=True))
+        if hidden and (precise := fit_context().in_double(data)) is not None:
+            return self._learn(precise, machines)
+        return learned, self._gap_warning(learner, max(learned, key=lambda one: one.gap))
 
-    def predict(self, X: MatrixLike) -> AnyArray:
-        """Return the class of each sample."""
-        return self._predictions(self._outputs(X))
+    def _learn_each(self, data: TrainingSet, machines: Sequence[Any], learner: Learner) -> list[Any]:
+        """Return what was learned for each machine, as the learner sees it."""
+        context, workers = fit_context(), self._workers(data, 1)
+        starts = context.starts(data, learner, machines)
+        if workers == 1 or len(machines) == 1:
+            starts = [replace(start, kernel=data.kernel) for start in starts]
+        tasks = list(zip(machines, starts, strict=True))
+        found = list(map_threads(lambda task: data.learn(learner, *task), tasks, workers))
+        context.keep(data, learner, found)
+        return found
 
+    def _workers(self, data: TrainingSet, default: int) -> int:
+        """Return how many threads `n_jobs` asks for; one where they would be in each other's way."""
+        if self.verbose or not data.shareable:
+            return 1
+        return default if self.n_jobs is None else effective_n_jobs(self.n_jobs)
+
+    def _gap_warning(self, learner: Any, loosest: Any) -> str | None:
+        """Return what to say of a gap above the tolerance, None if there is none."""
+        if loosest.gap <= self.tol:
+            return None
+        ended = len(loosest.history) >= self.max_iter or learner.stalled is None
+        return (
+            f" stopped at a relative duality gap of {loosest.gap:.2g}, above tol={self.tol:g}: "
+            f"{learner.advice if ended else learner.stalled}"
+        )
+
+    def _set_fitted(
+        self, data: TrainingSet, learned: list[Any], machines: list[Machine]
+    ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+        """Set the fitted attributes; return the coefficients of distinct samples, and which are not zero."""
+        # A joint machine has one column of coefficients per class.
+        beta = np.concatenate([np.atleast_2d(one.solution.beta.T) for one in learned])
+        support = np.flatnonzero(np.any(beta != 0, axis=0))
+        support = support[np.argsort(data.kept[support])]
+        self.support_ = data.kept[support]
+        self.support_fraction_ = len(support) / len(data.kept)
+        self.dual_coef_ = beta[:, support]
+        self.intercept_ = np.concatenate([np.atleast_1d(one.solution.intercept) for one in learned])
+        self.weights_ = learned[0].weights if len(learned) == 1 else np.array([one.weights for one in learned])
+        self._set_history(learned, [machine.objective_scale for machine in machines])
+        return beta, support
+
+    def _set_function(
+        self, data: TrainingSet, learned: list[Any], beta: NDArray[np.float64], support: NDArray[np.intp]
+    ) -> None:
+        # The classes of a joint machine may share their weights.
+        eta = np.concatenate([np.atleast_2d(one.weights) for one in learned])
+        self._expansion = data.expansion(beta, support, np.broadcast_to(eta, (len(beta), eta.shape[1])))
+
+    def _set_history(self, learned: Sequence[Any], scales: Sequence[float]) -> None:
+        self.objective_ = float(sum(s * one.objective for s, one in zip(scales, learned, strict=True)))
+        self.duality_gap_ = max(one.gap for one in learned)
+        self.n_iter_ = max(len(one.history) for one in learned)
+        self.n_solves_ = sum(one.n_solves for one in learned)
+        self.history_ = [
+            {"output": c, "iteration": i, **asdict(step), "objective": scales[c] * step.objective}
+            for c, one in enumerate(learned)
+            for i, step in enumerate(one.history, start=self._first_iteration)
+        ]
+
+    @abstractmethod
     def _predictions(self, outputs: NDArray[np.float64]) -> AnyArray:
-        one = outputs.shape[1] == 1
-        return np.asarray(self.classes_[(outputs[:, 0] > 0).astype(int) if one else outputs.argmax(axis=1)])
+        """Return what outputs of shape (n_samples, outputs) predict."""
+
+
+@parameters
+class WeightedMKL(BaseMKL):
+    """The parameters of estimators that learn the weights of one machine."""
+
+    kernels: KernelsLike = None
+    _: KW_ONLY
+    norm: float | str = 1
+    l1_ratio: float = 0.5
+    weights: ArrayOrTensor = None
+    penalties: Any = None
+    penalty_power: float = 0.5
+    slack: int = 1
+    solver: str = "newton"
+    normalize: str | None = "trace"
+    approximation: str | None = None
+    rank: Any = 500
+    missing: str = "neighbors"
+    tol: float = 1e-3
+    max_iter: int = 100
+    memory_budget: float | None = None
+    device: str | None = None
+    random_state: Seed = None
+    verbose: bool = False
+
+    _takes_subsets = True
 
 
 def _refuse_gaps(X: MatrixLike, approximation: str) -> None:
@@ -584,7 +586,7 @@ def _call(estimator: Estimator, arguments: dict[str, str]) -> str:
 
 
 def _shortened(value: Any) -> str:
-    """Write a long list as its beginning, its end and how many items it has."""
-    if not isinstance(value, list | tuple) or len(value) <= _SHOWN:
+    """Write a long list as its first three items, its last and how many it has."""
+    if not isinstance(value, list | tuple) or len(value) <= 4:
         return repr(value)
-    return f"[{', '.join(map(repr, value[: _SHOWN - 1]))}, ..., {value[-1]!r} ({len(value)} in all)]"
+    return f"[{', '.join(map(repr, value[:3]))}, ..., {value[-1]!r} ({len(value)} in all)]"

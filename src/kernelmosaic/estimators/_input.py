@@ -1,18 +1,29 @@
-"""A training set as validation leaves it."""
+"""Samples as they are given: each counted once, checked where they are, their columns on one scale."""
 
 from __future__ import annotations
 
+import sys
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import _safe_indexing
+from scipy import sparse
+from sklearn.utils import _safe_indexing, check_array, check_consistent_length, column_or_1d
 
-from kernelmosaic._typing import MatrixLike, TargetLike
-from kernelmosaic.estimators._scaling import Standardizer
-from kernelmosaic.estimators._training_set import count_samples, named_columns
-from kernelmosaic.kernels.views import Entry, lay_specs
+from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, RowIndex, TargetLike
+from kernelmosaic.backend import is_dask
+from kernelmosaic.gram.feature_maps import APPROXIMATIONS
+from kernelmosaic.gram.row_blocks import ArrayRows, RowSource, open_rows
+from kernelmosaic.kernels.base import Kernel, StatisticKernel, is_missing
+from kernelmosaic.kernels.subsets import SubsetFamily
+from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs, take_columns
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -33,7 +44,7 @@ class FitInput:
 
     X: MatrixLike
     y: TargetLike
-    weight: NDArray[np.float64] | None
+    weight: Array | None
     original: Any
     device: str | None = None
 
@@ -49,3 +60,330 @@ class FitInput:
         # Of distinct samples, in an order of their own: a sample of weight two and one given twice are the same.
         counted = count_samples(None, self.X, self.y, self.weight)
         return Standardizer.fit(lay_specs(entries, table), self.X[counted.rows], counted.weight)
+
+
+# Which samples count -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DistinctSamples:
+    """The samples that count, each once.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n,)
+        Their row numbers in what was given; of repeated samples, the first.
+    weight : ndarray of shape (n,)
+        How much each counts.
+    """
+
+    rows: NDArray[np.intp]
+    weight: Array
+
+    @classmethod
+    def all_of(cls, n: int, sample_weight: Array | None) -> DistinctSamples:
+        """Every sample as it is, repeated or not."""
+        return cls(np.arange(n), np.ones(n) if sample_weight is None else sample_weight)
+
+
+def count_samples(
+    approximation: str | None, X: MatrixLike, y: TargetLike, sample_weight: Array | None
+) -> DistinctSamples:
+    """Return the samples that count; where they fill the memory, or stay on the disk, repeated ones are not found."""
+    if approximation is None or is_small(X):
+        return count_repeats(X, y, sample_weight)
+    return DistinctSamples.all_of(X.shape[0], sample_weight)
+
+
+def count_repeats(X: MatrixLike, y: TargetLike, sample_weight: Array | None) -> DistinctSamples:
+    """Return the distinct samples with the sum of their weights.
+
+    A sample of weight two is a sample given twice, and one of weight zero is no sample: both must lead to the very same
+    problem, in the same order of samples. So whenever there are weights or repetitions the samples are put in an order
+    of their own; a set without either stays as it is.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n_samples, n_features)
+        Samples.
+    y : array of shape (n_samples,) or (n_samples, n_targets), or None
+        Targets: samples with different ones are different samples.
+    sample_weight : array of shape (n_samples,) or None
+        Their weights.
+    """
+    all_rows = np.arange(X.shape[0])
+    # A sample of weight zero must not touch widths or scales either.
+    rows = all_rows if sample_weight is None else np.flatnonzero(sample_weight)
+    keys = _keys(X[rows] if len(rows) < len(all_rows) else X, None if y is None else y[rows])
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    if sample_weight is None and len(first) == len(all_rows):
+        return DistinctSamples(all_rows, np.ones(len(all_rows)))
+    weight = None if sample_weight is None else sample_weight[rows]
+    return DistinctSamples(rows[first], np.bincount(inverse, weights=weight, minlength=len(first)).astype(np.float64))
+
+
+def _keys(X: MatrixLike, y: TargetLike) -> AnyArray:
+    """Return one comparable key per sample, equal for equal samples."""
+    labels = np.zeros(X.shape[0], dtype=np.int64)
+    if y is not None:  # a sample with several targets is told apart by all of them
+        # Rows of objects cannot be compared before NumPy 2, single ones can.
+        rows = 0 if np.ndim(y) > 1 else None
+        labels = np.unique(y, return_inverse=True, axis=rows)[1].reshape(-1).astype(np.int64)
+    if sparse.issparse(X):
+        return _sparse_keys(X, labels)
+    if X.dtype.kind not in "iuf":
+        X = np.column_stack([_codes(column) for column in X.T])
+    # Adding zero makes one of the two zeros that compare equal but differ in their bits.
+    cells = np.ascontiguousarray(X + X.dtype.type(0)).view(np.uint8)
+    # By class first, as sparse rows are: where no cell is zero both come in the same order, and so in the same folds.
+    return _as_void(np.hstack([labels[:, np.newaxis].view(np.uint8), cells.reshape(len(labels), -1)]))
+
+
+def _sparse_keys(X: MatrixLike, labels: NDArray[np.int64]) -> AnyArray:
+    X = X.tocsr(copy=True)
+    # Stored zeros and unsorted columns would make equal rows look different.
+    X.sum_duplicates()
+    X.eliminate_zeros()
+    keys = np.empty(X.shape[0], dtype=object)
+    for i, (a, b) in enumerate(pairwise(X.indptr)):
+        keys[i] = (int(labels[i]), X.indices[a:b].tobytes(), X.data[a:b].tobytes())
+    return _codes(keys)
+
+
+def _codes(column: AnyArray) -> NDArray[np.int64]:
+    """Return a number for every entry, equal for equal entries and in the entries' order where they have one."""
+    try:
+        distinct = dict.fromkeys(column)
+    except TypeError:  # entries that cannot be looked up; whether they are any good is for the kernels to say
+        return np.arange(len(column), dtype=np.int64)
+    try:
+        ranked = sorted(distinct)
+    except TypeError:  # entries that do not compare, such as str and bytes, keep the order they come in
+        ranked = list(distinct)
+    rank = {entry: i for i, entry in enumerate(ranked)}
+    return np.fromiter((rank[entry] for entry in column), dtype=np.int64, count=len(column))
+
+
+def _as_void(cells: NDArray[np.uint8]) -> AnyArray:
+    # One opaque value per row: sorting compares the bytes, many times faster than column by column.
+    return np.ascontiguousarray(cells).view(np.dtype((np.void, cells.shape[1])))[:, 0]
+
+
+# Samples that need not be in memory ----------------------------------------------------------------------------------
+
+
+def is_streamed(X: MatrixLike) -> bool:
+    """Whether the samples are read from where they are: a memory map, a path, a Dask collection, an opened source."""
+    return isinstance(X, np.memmap | str | Path | RowSource) or is_dask(X)
+
+
+def is_small(X: MatrixLike) -> bool:
+    """Whether a copy of the samples would not matter."""
+    size = getattr(getattr(X, "data", X), "nbytes", np.inf)
+    return not is_streamed(X) and size <= 2**26
+
+
+def check_approximation(approximation: Any, X: MatrixLike) -> None:
+    """Raise a ValueError if there is no such approximation, or if samples need one and there is none."""
+    if approximation is None:
+        if is_streamed(X) and not isinstance(X, np.memmap):
+            raise ValueError(
+                f"X={X!r}: samples are read from files with approximation='nystroem' or 'fourier' only; "
+                "load them, or choose one of these."
+            )
+        return
+    if approximation not in APPROXIMATIONS:
+        known = ", ".join(map(repr, APPROXIMATIONS))
+        raise ValueError(f"approximation={approximation!r}: choose one of {known}, or None for exact kernels.")
+
+
+def validate_rows(
+    model: Estimator, X: MatrixLike, y: Sequence[Any], reset: bool, y_numeric: bool = False, multi_output: bool = False
+) -> Any:
+    """Check the form of samples that stay where they are; what the blocks hold is checked as they are read."""
+    rows = open_rows(X)
+    if isinstance(rows, ArrayRows) and rows.X.ndim != 2:
+        raise ValueError(f"X has {rows.X.ndim} dimensions: give samples in rows and features in columns.")
+    if isinstance(rows, ArrayRows) and rows.X.dtype.kind not in "biuf":
+        raise ValueError(f"X has the dtype {rows.X.dtype}: a memory map must hold real numbers.")
+    if reset:
+        model.n_features_in_ = rows.shape[1]
+        if rows.names is not None:
+            model.feature_names_in_ = np.array(rows.names, dtype=object)
+    elif rows.shape[1] != model.n_features_in_:
+        raise ValueError(
+            f"X has {rows.shape[1]} features, but {type(model).__name__} is expecting {model.n_features_in_} features "
+            "as input."
+        )
+    if not y:
+        return rows
+    if y[0] is None:
+        raise ValueError("y is None: give one target per sample.")
+    target = y[0].compute() if is_dask(y[0]) else y[0]
+    target = np.asarray(target) if multi_output else column_or_1d(target, warn=True)
+    check_consistent_length(rows, target)
+    kinds = {"dtype": np.float64} if y_numeric else {"dtype": None, "ensure_all_finite": target.dtype.kind == "f"}
+    return rows, check_array(target, ensure_2d=False, input_name="y", **kinds)
+
+
+def named_columns(rows: RowIndex) -> Any:
+    """Return an empty table with the columns of a source of rows, by which kernels find theirs."""
+    if not isinstance(rows, RowSource):
+        return rows
+    if rows.names is None:
+        return np.empty((0, rows.shape[1]))
+    try:
+        import pandas as pd
+    except ImportError:
+        return np.empty((0, rows.shape[1]))
+    return pd.DataFrame(columns=rows.names, dtype=np.float64)
+
+
+# On one scale -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Standardizer:
+    """Subtracts the means of columns and divides by their standard deviations, where kernels read them as numbers.
+
+    Attributes
+    ----------
+    columns : ndarray of int
+        The columns it changes; row numbers, strings and what no kernel reads stay as they are.
+    mean, scale : ndarray of shape (len(columns),)
+        Of the training samples, by their weights. Sparse samples are divided only, so that they stay sparse.
+    """
+
+    columns: NDArray[np.intp]
+    mean: Array
+    scale: Array
+
+    @classmethod
+    def fit(cls, specs: Sequence[KernelSpec], X: MatrixLike, weight: Array) -> Standardizer:
+        """Return that of the columns which all kernels reading them take as numbers."""
+        read = {kind: np.zeros(X.shape[1], dtype=bool) for kind in ("numbers", "other")}
+        for spec in specs:
+            kind = "numbers" if spec.kernel.input_kind == "numbers" and not spec.kernel.keeps_scale else "other"
+            read[kind][slice(None) if spec.columns is None else spec.columns] = True
+        columns = np.flatnonzero(read["numbers"] & ~read["other"])
+        if sparse.issparse(X):
+            taken = sparse.csr_matrix(X[:, columns], dtype=np.float64)
+            mean = np.asarray(taken.T @ weight).ravel() / weight.sum()
+            square = np.asarray(taken.multiply(taken).T @ weight).ravel() / weight.sum()
+            scale, largest = np.sqrt(np.maximum(square - mean**2, 0.0)), np.sqrt(square)
+            mean = np.zeros(len(columns))
+        else:
+            taken = np.asarray(X[:, columns], dtype=np.float64)
+            # Of a view that samples lack, the other samples give the scale; a column that no sample has is refused by
+            # its kernel.
+            present = ~np.isnan(taken)
+            values, counted = np.where(present, taken, 0.0), present * weight[:, np.newaxis]
+            total = np.maximum(counted.sum(axis=0), np.finfo(np.float64).tiny)
+            mean = (counted * values).sum(axis=0) / total
+            scale = np.sqrt((counted * (values - mean) ** 2).sum(axis=0) / total)
+            largest = np.abs(values).max(axis=0, initial=0.0)
+        # Below this share of its largest entry a column's deviation is rounding.
+        return cls(columns, mean, np.where(scale > 1e-12 * largest, scale, 1.0))
+
+    def __call__(self, X: MatrixLike) -> Any:
+        """Return the samples on that scale, as an array of its own."""
+        if sparse.issparse(X):
+            factors = np.ones(X.shape[1])
+            factors[self.columns] = 1.0 / self.scale
+            return sparse.csr_matrix(X.multiply(factors[np.newaxis]), dtype=X.dtype)
+        out = X.copy()
+        out[:, self.columns] = (np.asarray(X[:, self.columns], dtype=np.float64) - self.mean) / self.scale
+        return out
+
+
+# Columns so unlike in scale that a kernel sees only the largest of them ----------------------------------------------
+
+
+class _Extremes(NamedTuple):
+    """The columns of largest and smallest standard deviation that a kernel reads."""
+
+    kernel: str
+    large: int
+    small: int
+    deviations: tuple[float, float]
+
+    @property
+    def ratio(self) -> float:
+        return self.deviations[0] / self.deviations[1]
+
+
+def warn_of_scales(estimator: str, specs: Sequence[KernelSpec], samples: MatrixLike, table: Any) -> None:
+    """Warn once where one kernel reads columns whose standard deviations are 100 times apart or more.
+
+    Only of kernels whose formula reads products or distances. Constant columns do not count, nor do those of two
+    values, mostly indicators, whose deviation tells how frequent they are; sparse samples, which scaling would fill,
+    are left alone. The ranges must differ as much: a pixel that is rarely lit is not on another scale.
+    """
+    X = _some_rows(samples)
+    if sparse.issparse(X):
+        return
+    seen: dict[bytes | None, _Extremes | None] = {}
+    for spec in specs:
+        key = None if spec.columns is None else spec.columns.tobytes()
+        if key not in seen and _reads_scale(spec.kernel):
+            V = take_columns(X, spec.columns)
+            there = V if sparse.issparse(V) else V[~is_missing(V).all(axis=1)]
+            seen[key] = _extremes(spec, spec.kernel.validate(there)) if there.shape[0] else None
+    worst = max(filter(None, seen.values()), key=lambda one: one.ratio, default=None)
+    if worst is None:
+        return
+    names = getattr(table, "columns", range(X.shape[1]))
+    large, small = worst.deviations
+    warnings.warn(
+        f"X: columns {names[worst.large]!r} and {names[worst.small]!r}, which kernel {worst.kernel!r} reads, have "
+        f"standard deviations of {large:.3g} and {small:.3g}: next to the first the second hardly counts. Scale them, "
+        f"as in make_pipeline(StandardScaler(), {estimator}(...)), or give them kernels of their own.",
+        UserWarning,
+        stacklevel=level_of_caller(),
+    )
+
+
+def level_of_caller() -> int:
+    """The `stacklevel` of whoever called the estimator; fits get here by ways of different length."""
+    level, frame = 0, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("kernelmosaic."):
+        level, frame = level + 1, frame.f_back
+    return level + 1
+
+
+def _some_rows(samples: MatrixLike) -> Any:
+    """Rows from all over the samples, enough for a standard deviation; the first ones where they are elsewhere.
+
+    Of wide samples on a disk or on other machines, few rows are read: 2¹⁶ numbers, but at least 200 rows.
+    """
+    n, most = samples.shape[0], 10_000
+    if isinstance(samples, RowSource):
+        return samples.take(slice(0, min(most, max(200, 2**16 // samples.row_width), n)))
+    return samples[:: -(-n // most)]
+
+
+def _reads_scale(kernel: Kernel | SubsetFamily) -> bool:
+    """Whether a kernel, or one it is made of, is a function of products or distances of its columns."""
+    if isinstance(kernel, StatisticKernel | SubsetFamily):
+        return True
+    parts = kernel.get_params(deep=False).values()
+    return any(isinstance(part, Kernel) and _reads_scale(part) for part in parts)
+
+
+def _extremes(spec: KernelSpec, X: AnyArray, factor: float = 100.0) -> _Extremes | None:
+    """Return the columns of largest and smallest deviation, None unless these are `factor` times apart."""
+    X = X.astype(np.float64, copy=False)
+    low, high = X.min(axis=0), X.max(axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread, deviation = high - low, X.std(axis=0)
+        counted = np.flatnonzero(~np.all((low == X) | (high == X), axis=0) & np.isfinite(deviation))
+    if len(counted) < 2:
+        return None
+    large, small = counted[np.argmax(deviation[counted])], counted[np.argmin(deviation[counted])]
+    # Not a quotient: a deviation may underflow to zero.
+    if any(of[large] < factor * of[small] or of[small] <= 0 for of in (deviation, spread)):
+        return None
+    place = np.arange(X.shape[1]) if spec.columns is None else spec.columns
+    return _Extremes(
+        spec.name, int(place[large]), int(place[small]), (float(deviation[large]), float(deviation[small]))
+    )

@@ -16,10 +16,11 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, Settings, TargetLike
 from kernelmosaic.backend import to_host
-from kernelmosaic.estimators._calibration import NEVER, Calibration
-from kernelmosaic.estimators._input import FitInput
-from kernelmosaic.estimators._shared import OneTrainingSet
-from kernelmosaic.estimators._training_set import Likely, TrainingSet
+from kernelmosaic.estimators._calibration import NEVER, Calibration, check_calibration
+from kernelmosaic.estimators._input import FitInput, count_samples, is_streamed, level_of_caller
+from kernelmosaic.estimators._shared import FitContext, KnownFit
+from kernelmosaic.estimators._training_set import TrainingSet
+from kernelmosaic.gram.row_blocks import ArrayRows
 from kernelmosaic.machines.base import check_count
 
 Array = NDArray[np.float64]
@@ -138,7 +139,7 @@ def variant(model: Estimator, norm: Any) -> Settings:
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class FoldOutputs:
     """What one fitted model says of samples it has not seen.
 
     Attributes
@@ -184,12 +185,12 @@ class HeldOut:
 
 
 Paths = Sequence[Sequence[Any]]
-Found = Sequence[Sequence[HeldOut]]
-Held = list[list[HeldOut]]
+Found = Sequence[Sequence[FoldOutputs]]
+Held = list[list[FoldOutputs]]
 
 
 def follow_paths(
-    paths: Paths, inside: FitInput, outside: Any, like: Found | None = None, start: Likely | None = None
+    paths: Paths, inside: FitInput, outside: Any, like: Found | None = None, start: KnownFit | None = None
 ) -> Held:
     """Fit models one after the other to some samples, and return what each says of those held out.
 
@@ -204,10 +205,10 @@ def follow_paths(
         The samples to fit to.
     outside : array or sparse matrix
         Those held out, validated.
-    like : sequence of sequences of HeldOut, optional
+    like : sequence of sequences of FoldOutputs, optional
         The same paths of another fold: weights differ less from fold to fold than from one C to the next. They are
         not read if that fold has other classes.
-    start : Likely, optional
+    start : KnownFit, optional
         Where the first model starts.
     """
     if not is_classifier(paths[0][0]):
@@ -216,7 +217,7 @@ def follow_paths(
     return follow(paths, inside, outside, like, start)
 
 
-def _follow_classes(paths: Paths, inside: FitInput, outside: Any, like: Found | None, start: Likely | None) -> Held:
+def _follow_classes(paths: Paths, inside: FitInput, outside: Any, like: Found | None, start: KnownFit | None) -> Held:
     """Follow paths of classifiers; samples of one class teach them to predict it."""
     classes = np.unique(inside.y if inside.weight is None else inside.y[inside.weight > 0])
     if len(classes) == 1:
@@ -227,7 +228,7 @@ def _follow_classes(paths: Paths, inside: FitInput, outside: Any, like: Found | 
     return _follow(paths, inside, outside, like, start)
 
 
-def _follow_labels(paths: Paths, inside: FitInput, outside: Any, like: Found | None, start: Likely | None) -> Held:
+def _follow_labels(paths: Paths, inside: FitInput, outside: Any, like: Found | None, start: KnownFit | None) -> Held:
     """Follow paths of classifiers of several labels; a label that is the same for all samples stays what it is."""
     varies = np.any(inside.y != inside.y[0], axis=0)
     if like is not None and like[0][0].weights.ndim == 0:
@@ -240,7 +241,7 @@ def _follow_labels(paths: Paths, inside: FitInput, outside: Any, like: Found | N
         y = inside.y[:, varies] if varies.sum() > 1 else inside.y[:, varies][:, 0]
         found = _follow(paths, replace(inside, y=y), outside, like, start)
 
-    def completed(one: HeldOut) -> HeldOut:
+    def completed(one: FoldOutputs) -> FoldOutputs:
         outputs = np.tile(np.where(inside.y[0] > 0, NEVER, -NEVER), (len(one.outputs), 1))
         outputs[:, varies] = one.outputs
         return replace(one, outputs=outputs, predicted=(outputs > 0).astype(int), classes=np.arange(len(varies)))
@@ -250,18 +251,18 @@ def _follow_labels(paths: Paths, inside: FitInput, outside: Any, like: Found | N
 
 def _learn_nothing(paths: Paths, predicted: AnyArray, classes: AnyArray | None) -> Held:
     """Return what models say that have nothing to tell apart."""
-    one = HeldOut(np.empty((len(predicted), 0)), predicted, classes, np.array(np.nan), 0.0)
+    one = FoldOutputs(np.empty((len(predicted), 0)), predicted, classes, np.array(np.nan), 0.0)
     return [[one] * len(models) for models in paths]
 
 
-def _follow(paths: Paths, inside: FitInput, outside: Any, like: Found | None, start: Likely | None) -> Held:
+def _follow(paths: Paths, inside: FitInput, outside: Any, like: Found | None, start: KnownFit | None) -> Held:
     """Fit the models of all paths to the samples inside, and return what each says of those outside."""
-    with OneTrainingSet() as shared, warnings.catch_warnings():
+    with FitContext() as shared, warnings.catch_warnings():
         # Gaps are kept, and the search speaks of them once.
         warnings.simplefilter("ignore", ConvergenceWarning)
         for p, models in enumerate(paths):
             for i, model in enumerate(models):
-                shared.likely = start if like is None else Likely(_guess(models[:i], like[p][: i + 1]))
+                shared.known = start if like is None else KnownFit(_guess(models[:i], like[p][: i + 1]))
                 # Functions hold support samples, and where they are plain all outputs are computed at once.
                 model._fit_validated(inside, keep_function=not model._has_plain_outputs)
         every = [model for models in paths for model in models]
@@ -269,12 +270,12 @@ def _follow(paths: Paths, inside: FitInput, outside: Any, like: Found | None, st
     return [[_held_out(model, next(outputs)) for model in models] for models in paths]
 
 
-def _held_out(model: Estimator, outputs: Array) -> HeldOut:
+def _held_out(model: Estimator, outputs: Array) -> FoldOutputs:
     predicted, classes = model._predictions(outputs), getattr(model, "classes_", None)
-    return HeldOut(outputs, predicted, classes, model.weights_, model.duality_gap_)
+    return FoldOutputs(outputs, predicted, classes, model.weights_, model.duality_gap_)
 
 
-def _guess(done: Sequence[Any], like: Sequence[HeldOut]) -> Array:
+def _guess(done: Sequence[Any], like: Sequence[FoldOutputs]) -> Array:
     """Return where the weights will be that the last fit left: they move about as those of the other fold did."""
     if not done or done[-1].weights_.shape != like[-1].weights.shape:
         return like[-1].weights
@@ -320,8 +321,8 @@ class HeldOutPredictor(BaseEstimator):
         Those of the whole set.
     rule : callable or None
         The score of y, predictions and weights.
-    calibration : callable
-        Returns what makes probabilities of the outputs.
+    probabilities : callable or None
+        Makes probabilities of the outputs.
     """
 
     kind: Any = None
@@ -329,7 +330,7 @@ class HeldOutPredictor(BaseEstimator):
     outputs: Any = None
     classes_: Any = None
     rule: Any = None
-    calibration: Any = None
+    probabilities: Any = None
 
     def decision_function(self, X: MatrixLike) -> Array:
         return np.asarray(self.outputs)
@@ -338,7 +339,7 @@ class HeldOutPredictor(BaseEstimator):
         return np.asarray(self.predicted)
 
     def predict_proba(self, X: MatrixLike) -> Array:
-        return np.asarray(self.calibration().probabilities(self.outputs))
+        return np.asarray(self.probabilities(self.outputs))
 
     def score(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> float:
         return float(self.rule(y, self.predicted, sample_weight))
@@ -395,7 +396,7 @@ class PathResult:
         Whether columns are standardised.
     tol : float
         The tolerance of the fits.
-    found : list of list of list of HeldOut
+    found : list of list of list of FoldOutputs
         By norm, fold and value.
     """
 
@@ -427,11 +428,11 @@ class PathResult:
         for m, f, i in np.ndindex(*scores.shape):
             one, held = self.found[m][f][i], self.folds[f][1]
 
-            def calibration(m: int = m, f: int = f, i: int = i) -> Calibration:
-                return self.calibration(m, i, method or "sigmoid", without=f)
+            def probabilities(outputs: Array, m: int = m, f: int = f, i: int = i) -> Array:
+                return self.calibration(m, i, method or "sigmoid", without=f).probabilities(outputs)
 
             outputs = one.outputs if classes is None or self.given.y.ndim == 2 else one.aligned(classes)
-            known = HeldOutPredictor(kind, one.predicted, outputs, classes, rule.score, calibration)
+            known = HeldOutPredictor(kind, one.predicted, outputs, classes, rule.score, probabilities)
             own = {name: np.asarray(value)[held] for name, value in params.items() if value is not None}
             y = () if self.given.y is None else (self.given.y[held],)
             scores[m, f, i] = scorer(known, _safe_indexing(self.given.X, held), *y, **own)
@@ -460,7 +461,7 @@ class PathResult:
         largest = max((one.weights for path in self.found[m] for one in path), key=np.ndim)
         classes = self.classes if largest.ndim == 2 else None
 
-        def aligned(one: HeldOut) -> Array:
+        def aligned(one: FoldOutputs) -> Array:
             full = np.full(largest.shape if classes is None else (len(classes), largest.shape[1]), np.nan)
             if one.weights.ndim > 0:
                 full[... if classes is None else np.searchsorted(classes, np.asarray(one.classes))] = one.weights
@@ -585,7 +586,7 @@ def read_samples(estimator: Estimator, X: MatrixLike, y: TargetLike, sample_weig
 
 
 def calibration_of(
-    found: Sequence[HeldOut],
+    found: Sequence[FoldOutputs],
     held: Sequence[Rows],
     given: FitInput,
     model: Estimator,
@@ -609,3 +610,89 @@ def calibration_of(
     rows = rows[counts[rows]]
     labels = np.searchsorted(classes, given.y[rows])
     return Calibration.fit(values, labels, len(classes), weight[rows], method)
+
+
+# Folds of one classifier, for its probabilities ----------------------------------------------------------------------
+
+
+class CrossFit:
+    """The folds by which a classifier with a `calibration` learns probabilities: five, or fewer of a rare class.
+
+    Repeated samples are one sample with the sum of their weights, so that none is held out while its like is not, and
+    the folds are drawn from the samples in an order of their own: they depend neither on how the samples are ordered
+    nor on whether a sample is given twice or with twice the weight.
+
+    Parameters
+    ----------
+    model : BaseMKLClassifier
+        The classifier, not yet fitted.
+    given : FitInput
+        Its training set.
+    classes : ndarray
+        The classes.
+    """
+
+    def __init__(self, model: Estimator, given: FitInput, classes: AnyArray) -> None:
+        # Loads a good part of scikit-learn, which fits without probabilities do without.
+        from sklearn.model_selection import StratifiedKFold
+
+        self.method = check_calibration(model.calibration)
+        # Folds of a memory map are copies, which fit the memory as arrays do.
+        X = np.asarray(given.X.X) if isinstance(given.X, ArrayRows) else given.X
+        if is_streamed(X):
+            raise ValueError(
+                f"calibration={self.method!r} fits to folds, which are taken of arrays, sparse matrices and data "
+                f"frames, not of X={type(X).__name__}: load the samples, or use calibration=None."
+            )
+        weight = np.ones(len(given.y)) if given.weight is None else given.weight
+        counted = count_samples(model.approximation, X, given.y, weight)
+        self.rows, self.classes, self.model = counted.rows, classes, model
+        self.samples = replace(given, X=X[counted.rows], y=given.y[counted.rows], weight=counted.weight)
+        labels = np.searchsorted(classes, self.samples.y)
+        counts = np.bincount(labels, minlength=len(classes))
+        if counts.min() < 2:
+            rare = classes.tolist()[counts.argmin()]
+            raise ValueError(
+                f"calibration={self.method!r} holds out samples of every class, and class {rare!r} has one distinct "
+                "sample: give more of it, or use calibration=None."
+            )
+        splitter = StratifiedKFold(min(5, int(counts.min())), shuffle=True, random_state=0)
+        self.folds = list(splitter.split(labels, labels))
+
+    def calibration(self) -> Calibration:
+        """Return what the fits to all folds but one say of that one, once the classifier is fitted to all samples."""
+        place = np.zeros(int(self.rows.max()) + 1, dtype=np.intp)
+        place[self.rows] = np.arange(len(self.rows))
+        beta = np.zeros((len(self.model.dual_coef_), len(self.rows)))
+        beta[:, place[self.model.support_]] = self.model.dual_coef_
+        found = []
+        with warnings.catch_warnings():
+            # The fit to all samples has said it.
+            warnings.simplefilter("ignore")
+            for train, held in self.folds:
+                start, outside = KnownFit(self.model.weights_, beta[:, train]), self.samples.X[held]
+                found += follow_paths([[self._part()]], self.samples.take(train), outside, start=start)[0]
+        held_out = [held for _, held in self.folds]
+        return calibration_of(found, held_out, self.samples, self.model, self.classes, self.method)
+
+    def _part(self) -> Any:
+        """Return the classifier of a fold, not yet fitted."""
+        params = self.model.get_params(deep=False) | {"calibration": None, "verbose": False}
+        if not isinstance(self.model.random_state, int | np.integer):
+            params["random_state"] = int(check_random_state(self.model.random_state).randint(np.iinfo(np.int32).max))
+        return type(self.model)(**params)
+
+
+# What is said of all fits --------------------------------------------------------------------------------------------
+
+
+def warn_of_gaps(what: str, gaps: NDArray[np.float64], tol: float, remedy: str) -> None:
+    """Warn once of all fits whose relative duality gap is above `tol`, or is NaN."""
+    loose = int(np.sum(~(gaps <= tol)))
+    if loose:
+        warnings.warn(
+            f"{what}: {loose} of {len(gaps)} fits stopped above tol={tol:g}, the loosest at a relative duality gap of "
+            f"{np.max(gaps):.2g}; {remedy}.",
+            ConvergenceWarning,
+            stacklevel=level_of_caller(),
+        )

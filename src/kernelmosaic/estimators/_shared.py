@@ -5,33 +5,124 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextvars import ContextVar, Token
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from joblib import hash as content_hash
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from kernelmosaic._typing import MatrixLike
 from kernelmosaic.backend import default_budget
-from kernelmosaic.estimators._training_set import (
-    DistinctSamples,
-    KernelOptions,
-    Likely,
-    TrainingSet,
-    is_streamed,
-    read_training_set,
-)
+from kernelmosaic.estimators._input import DistinctSamples, is_streamed
+from kernelmosaic.estimators._training_set import KernelOptions, TrainingSet, read_training_set
 from kernelmosaic.learning import Learned, Learner
 from kernelmosaic.learning.start import COLD, Start
 from kernelmosaic.machines.base import check_positive
 
-#: Share of a stack's usual budget that the kernels kept may take: every fit needs memory besides.
-_SHARE = 0.5
+Array = NDArray[np.float64]
 
 
-class SharedKernels:
+@dataclass(frozen=True)
+class KnownFit:
+    """What a fit to nearly the same samples has found, where the next one starts.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (P,) or (outputs, P)
+        Its weights.
+    coefficients : ndarray of shape (outputs, n) or None
+        Its coefficients of all samples given.
+    """
+
+    weights: Array
+    coefficients: Array | None = None
+
+    def start(self, machine: Any, output: int, kept: NDArray[np.intp]) -> Start:
+        """Return what a machine starts from: β, if known, and weights, of all outputs where it has several."""
+        beta = None if self.coefficients is None else self.coefficients[:, kept].T
+        if machine.has_one_output:
+            return Start(np.atleast_2d(self.weights)[output], None if beta is None else beta[:, output])
+        return Start(self.weights, beta)
+
+
+class FitContext:
+    """What fits to one training set share: its kernels, and the solutions that they start from.
+
+    Attributes
+    ----------
+    known : KnownFit or None
+        What the next fit starts from.
+    """
+
+    def __init__(self) -> None:
+        self.known: KnownFit | None = None
+        self._sets: OrderedDict[str, TrainingSet] = OrderedDict()
+        self._starts: WeakKeyDictionary[TrainingSet, dict[Any, Start]] = WeakKeyDictionary()
+        self._entered: list[Token[FitContext | None]] = []
+
+    def __enter__(self) -> Self:
+        self._entered.append(_ACTIVE.set(self))
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        _ACTIVE.reset(self._entered.pop())
+        if not self._entered:
+            self._sets.clear()
+
+    @property
+    def training_sets(self) -> list[TrainingSet]:
+        """The training sets kept, the last used at the end."""
+        return list(self._sets.values())
+
+    def training_set(
+        self, options: KernelOptions, X: MatrixLike, original: Any, counted: DistinctSamples
+    ) -> TrainingSet:
+        """Return the training set that a fit asks for, made anew only if none like it is kept."""
+        key = self._key(options, X, original, counted)
+        if key not in self._sets:
+            self._sets[key] = read_training_set(options, X, original, counted)
+        self._sets.move_to_end(key)
+        return self._sets[key]
+
+    def _key(self, options: KernelOptions, X: MatrixLike, original: Any, counted: DistinctSamples) -> str:
+        """Return what tells training sets apart: nothing, since there is one."""
+        return ""
+
+    def in_double(self, data: TrainingSet) -> TrainingSet | None:
+        """Return a training set in double precision, kept in place of the one given; None if it is not to be had."""
+        precise = data.in_double()
+        if precise is not None:
+            self._sets.update({key: precise for key, one in self._sets.items() if one is data})
+            self._starts[precise] = self._starts.get(data, {})
+        return precise
+
+    def starts(self, data: TrainingSet, learner: Learner, machines: Sequence[Any]) -> list[Start]:
+        """Return the start of each machine of a fit: the weights of `known`, and what a like machine has learned."""
+        known, starts = self._starts.get(data, {}), []
+        for c, machine in enumerate(machines):
+            start = known.get(_start_key(learner, machine, c), COLD)
+            if self.known is not None:
+                known_start = self.known.start(machine, c, data.kept)
+                start = known_start if start is COLD else replace(start, weights=known_start.weights)
+            starts.append(start)
+        return starts
+
+    def keep(self, data: TrainingSet, learner: Learner, found: Sequence[Learned]) -> None:
+        """Take note of where like fits to the same samples start: what each machine has learned."""
+        starts = [one.start for one in found]
+        known = self._starts.setdefault(data, {})
+        known.update({_start_key(learner, start.machine, c): start for c, start in enumerate(starts)})
+
+
+def _start_key(learner: Learner, machine: Any, output: int) -> Any:
+    """Return what tells starts apart: other targets may have other classes, and so coefficients of another shape."""
+    return type(learner), str(learner.options.norm), type(machine), machine.shape, output
+
+
+class SharedKernels(FitContext):
     """A context whose fits share kernels and solutions wherever they have the same samples.
 
     A fit within it takes the Gram matrices, or features, that an earlier fit to the same samples with the same kernels
@@ -62,74 +153,41 @@ class SharedKernels:
     """
 
     def __init__(self, memory_budget: float | None = None) -> None:
+        super().__init__()
         self.memory_budget = memory_budget
-        #: What the next fit will probably find, if that is known.
-        self.likely: Likely | None = None
-        self._sets: OrderedDict[str, TrainingSet] = OrderedDict()
         self._given: TrainingSet | None = None
-        self._starts: WeakKeyDictionary[TrainingSet, dict[Any, Start]] = WeakKeyDictionary()
         self._told_apart: dict[int, Any] = {}
-        self._entered: list[Token[SharedKernels | None]] = []
 
     def __enter__(self) -> Self:
         if self.memory_budget is not None:
             check_positive("memory_budget", self.memory_budget)
-        self._entered.append(_ACTIVE.set(self))
-        return self
+        return super().__enter__()
 
     def __exit__(self, *raised: object) -> None:
-        _ACTIVE.reset(self._entered.pop())
+        super().__exit__(*raised)
         if not self._entered:
-            self._sets.clear()
             self._told_apart.clear()
 
-    @property
-    def training_sets(self) -> list[TrainingSet]:
-        """The training sets kept, the last used at the end."""
-        return list(self._sets.values())
-
-    def restart(self, likely: Likely | None, data: TrainingSet | None = None) -> None:
-        """Forget where fits have ended: the next one starts from `likely` alone, and has the kernels of `data` if any.
+    def restart(self, known: KnownFit | None, data: TrainingSet | None = None) -> None:
+        """Forget where fits have ended: the next one starts from `known` alone, and has the kernels of `data` if any.
 
         These are computed already, and have the names of those that it asks for.
         """
-        self.likely, self._given = likely, data
+        self.known, self._given = known, data
         self._starts.clear()
 
     def training_set(
         self, options: KernelOptions, X: MatrixLike, original: Any, counted: DistinctSamples
     ) -> TrainingSet:
-        """Return the training set that a fit asks for, made anew only if none like it is kept."""
         if self._given is not None and self._given.kernel_set.names == [entry.name for entry in options.entries]:
             return self._given
         # Features drawn from a generator that moves on are new ones every time.
         fixed = options.approximation is None or isinstance(options.random_state, int | np.integer)
         if is_streamed(X) or not fixed:
             return read_training_set(options, X, original, counted)
-        key = self._key(options, X, original, counted)
-        if key not in self._sets:
-            self._sets[key] = read_training_set(options, X, original, counted)
-        data = self._sets[key]
-        self._sets.move_to_end(key)
+        data = super().training_set(options, X, original, counted)
         self._shrink()
         return data
-
-    def starts(self, data: TrainingSet, learner: Learner, machines: Sequence[Any]) -> list[Start]:
-        """Return what each machine of a fit starts from: the likely weights, and what a like machine has learned."""
-        known, starts = self._starts.get(data, {}), []
-        for c, machine in enumerate(machines):
-            start = known.get(_start_key(learner, machine, c), COLD)
-            if self.likely is not None:
-                likely = self.likely.start(machine, c, data.kept)
-                start = likely if start is COLD else replace(start, weights=likely.weights)
-            starts.append(start)
-        return starts
-
-    def keep(self, data: TrainingSet, learner: Learner, found: Sequence[Learned]) -> None:
-        """Take note of where like fits to the same samples start: what each machine has learned."""
-        starts = [one.start for one in found]
-        known = self._starts.setdefault(data, {})
-        known.update({_start_key(learner, start.machine, c): start for c, start in enumerate(starts)})
 
     def _key(self, options: KernelOptions, X: MatrixLike, original: Any, counted: DistinctSamples) -> str:
         """Return what tells kernels of samples apart: all that they are made of, by content."""
@@ -157,26 +215,15 @@ class SharedKernels:
         return id(value)
 
     def _shrink(self) -> None:
-        allowed = _SHARE * default_budget() if self.memory_budget is None else self.memory_budget
+        # Every fit needs memory beside the kernels kept.
+        allowed = 0.5 * default_budget() if self.memory_budget is None else self.memory_budget
         while len(self._sets) > 1 and sum(data.nbytes for data in self._sets.values()) > allowed:
             self._sets.popitem(last=False)
 
 
-def _start_key(learner: Learner, machine: Any, output: int) -> Any:
-    """Return what tells starts apart: other targets may have other classes, and so coefficients of another shape."""
-    return type(learner), str(learner.options.norm), type(machine), machine.shape, output
+_ACTIVE: ContextVar[FitContext | None] = ContextVar("kernelmosaic_fit_context", default=None)
 
 
-class OneTrainingSet(SharedKernels):
-    """The same for fits of which it is known that they have one training set: nothing need be looked up."""
-
-    def _key(self, options: KernelOptions, X: MatrixLike, original: Any, counted: DistinctSamples) -> str:
-        return ""
-
-
-_ACTIVE: ContextVar[SharedKernels | None] = ContextVar("kernelmosaic_shared_kernels", default=None)
-
-
-def fit_context() -> SharedKernels:
+def fit_context() -> FitContext:
     """Return the innermost context that a fit is within; without one it shares nothing with others."""
-    return _ACTIVE.get() or OneTrainingSet()
+    return _ACTIVE.get() or FitContext()

@@ -1,25 +1,20 @@
-"""The training set as learners see it: which samples count, and the kernels fitted to them, exactly or in features."""
+"""The training set as learners see it: the kernels fitted to its samples, exactly or in features."""
 
 from __future__ import annotations
 
-import sys
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass
-from itertools import pairwise
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
-from kernelmosaic._typing import AnyArray, DType, Estimator, MatrixLike, RowIndex, Seed, TargetLike
-from kernelmosaic.backend import TINY, default_budget, is_dask, one_blas_thread
+from kernelmosaic._typing import DType, MatrixLike, Seed
+from kernelmosaic.backend import TINY, default_budget, one_blas_thread
 from kernelmosaic.estimators._expansion import (
     ROUNDING,
     Expansion,
@@ -29,6 +24,7 @@ from kernelmosaic.estimators._expansion import (
     SupportSums,
     hide_rounding,
 )
+from kernelmosaic.estimators._input import DistinctSamples, is_streamed, named_columns, warn_of_scales
 from kernelmosaic.gram import (
     GramStack,
     KernelSet,
@@ -39,37 +35,19 @@ from kernelmosaic.gram import (
     make_stack,
     take_rows,
 )
-from kernelmosaic.gram.feature_maps import APPROXIMATIONS, FeatureMaps
+from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.missing import Mask, MissingViews, may_lack, present_views
-from kernelmosaic.gram.row_blocks import ArrayRows, RowSource, open_rows
+from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.gram.stack import ComputedStack
-from kernelmosaic.kernels.base import Kernel, StatisticKernel, is_missing
-from kernelmosaic.kernels.subsets import SubsetFamily, Subsets
-from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs, take_columns
+from kernelmosaic.kernels.subsets import Subsets
+from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs
 from kernelmosaic.learning import Learned, Learner
 from kernelmosaic.learning.factory import certify_fit
 from kernelmosaic.learning.projections import Projections
 from kernelmosaic.learning.start import COLD, CombinedKernel, Start
 
 Array = NDArray[np.float64]
-#: Relative differences of a diagonal that count as none: rounding, and what is too little to tell samples apart.
-_EVEN = 1e-3
-#: Bytes that kernel matrices may take under any budget, one of 128 samples: smaller working sets take seconds for what
-#: one block solves in milliseconds.
-_LEAST_BUDGET = 2**17
-#: About so many samples say whether a diagonal varies, where there may be more than fit the memory.
-_LOOKED_AT = 1000
-#: Beyond this many features, factorising their products is work for all cores.
-_MANY_FEATURES = 2000
-#: Repeated samples are looked for in sets up to this size.
-_SMALL_BYTES = 2**26
-#: Standard deviations this many times apart are warned of.
-_FACTOR = 100.0
-#: Rows looked at: enough for a standard deviation, ...
-_ROWS = 10_000
-#: ... or as many as make this many numbers, so that wide samples on a disk stay there, but at least so many.
-_NUMBERS, _LEAST_ROWS = 2**16, 200
 
 
 @dataclass(frozen=True)
@@ -112,29 +90,6 @@ class KernelOptions:
     estimator: str
 
 
-@dataclass(frozen=True)
-class Likely:
-    """What a fit will probably find, since one to much the same samples did.
-
-    Attributes
-    ----------
-    weights : ndarray of shape (P,) or (outputs, P)
-        Its weights.
-    coefficients : ndarray of shape (outputs, n) or None
-        Its coefficients of all samples given.
-    """
-
-    weights: Array
-    coefficients: Array | None = None
-
-    def start(self, machine: Any, output: int, kept: NDArray[np.intp]) -> Start:
-        """Return what a machine starts from: β, if known, and weights, of all outputs where it has several."""
-        beta = None if self.coefficients is None else self.coefficients[:, kept].T
-        if machine.has_one_output:
-            return Start(np.atleast_2d(self.weights)[output], None if beta is None else beta[:, output])
-        return Start(self.weights, beta)
-
-
 class TrainingSet(ABC):
     """The samples that count, with the kernels fitted to them.
 
@@ -144,6 +99,8 @@ class TrainingSet(ABC):
         The kernels, how they are approximated, how much memory they may take and where they are computed.
     counted : DistinctSamples
         Which samples count, and how much.
+    table : array or data frame
+        Has the columns of the samples, by their names if they have any; its rows do not count.
 
     Attributes
     ----------
@@ -153,8 +110,6 @@ class TrainingSet(ABC):
         The fitted kernels.
     samples : array, sparse matrix or RowSource
         The samples themselves.
-    table : array or data frame
-        Has the columns of the samples, by their names if they have any; its rows do not count.
     stack : GramStack
         Their matrices, or features; made when first asked for.
     kernel : CombinedKernel
@@ -165,14 +120,13 @@ class TrainingSet(ABC):
 
     kernel_set: Any
     samples: MatrixLike
-    table: Any
     # Kept by hand: a thread that makes a stack would hold the lock of Python 3.11's `cached_property`, one for all
     # instances, and a process forked meanwhile would wait for it for ever.
     _stack: Any = None
     _kernel: CombinedKernel | None = None
 
-    def __init__(self, options: KernelOptions, counted: DistinctSamples) -> None:
-        self.kept, self.weight = counted.rows, counted.weight
+    def __init__(self, options: KernelOptions, counted: DistinctSamples, table: Any) -> None:
+        self.kept, self.weight, self.table = counted.rows, counted.weight, table
         self.budget, self.device = options.memory_budget, options.device
 
     @property
@@ -195,9 +149,9 @@ class TrainingSet(ABC):
         with self.threads():
             return certify_fit(self.stack, self.sizes(), machine, learner, learned)
 
-    def increase_precision(self) -> bool:
-        """Make the stack anew with entries in double precision; False where that is not to be had."""
-        return False
+    def in_double(self) -> TrainingSet | None:
+        """Return the same samples with entries in double precision; None where these are not to be had."""
+        return None
 
     @property
     def stack(self) -> Any:
@@ -250,11 +204,11 @@ class TrainingSet(ABC):
         """
         return self.diagonals()
 
-    def uneven_kernels(self) -> list[str]:
-        """Return the names of the kernels whose k(x, x) differs from sample to sample."""
+    def varying_diagonals(self, share: float = 1e-3) -> list[str]:
+        """Return the names of the kernels whose k(x, x) varies between samples by more than this share of itself."""
         diagonals = self._exact_diagonals()
-        uneven = np.ptp(diagonals, axis=1) > _EVEN * np.abs(diagonals).max(axis=1)
-        return [self.kernel_set.names[m] for m in np.flatnonzero(uneven)]
+        varies = np.ptp(diagonals, axis=1) > share * np.abs(diagonals).max(axis=1)
+        return [self.kernel_set.names[m] for m in np.flatnonzero(varies)]
 
     @abstractmethod
     def _exact_diagonals(self) -> Array:
@@ -275,29 +229,35 @@ class ExactSet(TrainingSet):
         specs: list[KernelSpec],
         X: MatrixLike,
         counted: DistinctSamples,
+        table: Any,
         present: Mask | None = None,
     ) -> None:
-        super().__init__(options, counted)
+        super().__init__(options, counted, table)
         self.samples = X
         self.dtype = options.dtype
         # Which views the samples have, (n, P), if some lack one; and what to do about those that do, now or later.
         self.present, self.missing = present, None
-        if present is None:
-            kind: Any = SubsetKernels if _is_generated(options) else KernelSet
-            self.kernel_set = kind.fit(specs, X, options.normalize, counted.weight)
-        else:
-            _check_completable(options)
-            self.kernel_set = KernelSet.fit(specs, X, options.normalize, counted.weight, present)
+        if present is not None and options.device is not None:
+            raise ValueError(
+                f"device={options.device!r}: X lacks views of some samples, which are completed on the host; use "
+                "device=None."
+            )
+        self.kernel_set = self._fit_kernels(specs, options.normalize)
         if options.missing is None or sparse.issparse(X) or not may_lack(specs):
             self.views = self.kernel_set.views(X)
         else:
             self.missing = MissingViews(options.missing, self.kernel_set, X, present)
             self.views = self.missing.views or self.missing.views_of(X, present)
 
+    def _fit_kernels(self, specs: list[KernelSpec], normalize: str | None) -> KernelSet:
+        return KernelSet.fit(specs, self.samples, normalize, self.weight, self.present)
+
     def _make_stack(self) -> GramStack:
         # Matrices that are completed cannot be computed anew for the certificate.
         dtype = self.dtype if self.present is None else np.float64
-        budget = None if self.budget is None else max(self.budget, _LEAST_BUDGET)
+        # A matrix of 128 samples is stored under any budget: smaller working sets take seconds for what one block
+        # solves in milliseconds.
+        budget = None if self.budget is None else max(self.budget, 8 * 128**2)
         stack = make_stack(self.kernel_set, self.views, dtype=dtype, budget=budget, device=self.device)
         if self.missing is not None and self.present is not None:
             if not isinstance(stack, StoredStack):
@@ -308,13 +268,14 @@ class ExactSet(TrainingSet):
             self.shares = self.missing.complete(stack.matrices)
         return stack
 
-    def increase_precision(self) -> bool:
-        stack, budget = self.stack, default_budget() if self.budget is None else self.budget
+    def in_double(self) -> ExactSet | None:
+        budget = default_budget() if self.budget is None else self.budget
         needed = (len(self.kernel_set) + 1) * len(self.kept) ** 2 * 8
-        if not stack.has_exact or self.device is not None or self.dtype is not None or needed > budget:
-            return False
-        self.dtype, self._stack, self._kernel = np.dtype(np.float64), None, None
-        return True
+        if not self.stack.has_exact or self.device is not None or self.dtype is not None or needed > budget:
+            return None
+        precise = copy(self)
+        precise.dtype, precise._stack, precise._kernel = np.dtype(np.float64), None, None
+        return precise
 
     def _stored_bytes(self) -> int:
         return len(self.kernel_set) * len(self.kept) ** 2 * 8
@@ -400,6 +361,9 @@ class GeneratedSet(ExactSet):
 
     kernel_set: Any
 
+    def _fit_kernels(self, specs: list[KernelSpec], normalize: str | None) -> Any:
+        return SubsetKernels.fit(specs, self.samples, normalize, self.weight)
+
     def _make_stack(self) -> GramStack:
         return SubsetStack(self.kernel_set, self.views, self.dtype, self.budget, self.device)
 
@@ -424,9 +388,10 @@ class FeatureSet(TrainingSet):
         specs: list[KernelSpec],
         X: MatrixLike,
         counted: DistinctSamples,
+        table: Any,
         present: Mask | None = None,
     ) -> None:
-        super().__init__(options, counted)
+        super().__init__(options, counted, table)
         self.samples = self.rows = open_rows(X)
         budget = default_budget() if self.budget is None else float(self.budget)
         assert options.approximation is not None
@@ -451,7 +416,8 @@ class FeatureSet(TrainingSet):
 
         Where they are sums over all rows, several strips are worked on at once.
         """
-        many = self.device is not None or int(self.kernel_set.widths.sum()) > _MANY_FEATURES
+        # Factorising the products of more than 2000 features is work for all cores.
+        many = self.device is not None or int(self.kernel_set.widths.sum()) > 2000
         return nullcontext() if many else one_blas_thread()
 
     def _stored_bytes(self) -> int:
@@ -484,43 +450,9 @@ class FeatureSet(TrainingSet):
 
     def _exact_diagonals(self) -> Array:
         counted = np.flatnonzero(self.weight)
-        some = self.rows.take(counted[:: -(-len(counted) // _LOOKED_AT)])
+        some = self.rows.take(counted[:: -(-len(counted) // 1000)])  # there may be more than fit the memory
         kernels = self.kernel_set.kernel_set
         return kernels.diagonals(kernels.views(some))
-
-
-def _check_completable(options: KernelOptions) -> None:
-    """Refuse views that samples lack where there is no matrix of each kernel, on the host, to complete."""
-    if options.device is not None:
-        raise ValueError(
-            f"device={options.device!r}: X lacks views of some samples, which are completed on the host; use "
-            "device=None."
-        )
-
-
-def _is_generated(options: KernelOptions) -> bool:
-    return any(isinstance(entry.kernel, Subsets) for entry in options.entries)
-
-
-def _kind(options: KernelOptions) -> type[ExactSet | FeatureSet]:
-    """Return the form of a training set that an estimator asks for."""
-    if not _is_generated(options):
-        return ExactSet if options.approximation is None else FeatureSet
-    if options.approximation is not None:
-        raise ValueError(
-            f"approximation={options.approximation!r}: kernels of Subsets(...) are exact; give approximation=None, or "
-            "a list of kernels."
-        )
-    return GeneratedSet
-
-
-def count_samples(
-    approximation: str | None, X: MatrixLike, y: TargetLike, sample_weight: Array | None
-) -> DistinctSamples:
-    """Return the samples that count; where they fill the memory, or stay on the disk, repeated ones are not found."""
-    if approximation is None or is_small(X):
-        return count_repeats(X, y, sample_weight)
-    return DistinctSamples.all_of(X.shape[0], sample_weight)
 
 
 def read_training_set(options: KernelOptions, X: MatrixLike, original: Any, counted: DistinctSamples) -> TrainingSet:
@@ -536,265 +468,14 @@ def read_training_set(options: KernelOptions, X: MatrixLike, original: Any, coun
     # Exact kernels keep samples, which must be copies of their own; features keep none, and may be of more than fit.
     if options.approximation is None or not all_rows:
         X = X[counted.rows]
-    data = _kind(options)(options, specs, X, counted, present)
-    data.table = table
+    kind: type[ExactSet | FeatureSet] = ExactSet if options.approximation is None else FeatureSet
+    if any(isinstance(entry.kernel, Subsets) for entry in options.entries):
+        if options.approximation is not None:
+            raise ValueError(
+                f"approximation={options.approximation!r}: kernels of Subsets(...) are exact; give approximation=None, "
+                "or a list of kernels."
+            )
+        kind = GeneratedSet
+    data = kind(options, specs, X, counted, table, present)
     warn_of_scales(options.estimator, specs, data.samples, table)
     return data
-
-
-# Which samples count -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class DistinctSamples:
-    """The samples that count, each once.
-
-    Attributes
-    ----------
-    rows : ndarray of shape (n,)
-        Their row numbers in what was given; of repeated samples, the first.
-    weight : ndarray of shape (n,)
-        How much each counts.
-    """
-
-    rows: NDArray[np.intp]
-    weight: NDArray[np.float64]
-
-    @classmethod
-    def all_of(cls, n: int, sample_weight: NDArray[np.float64] | None) -> DistinctSamples:
-        """Every sample as it is, repeated or not."""
-        return cls(np.arange(n), np.ones(n) if sample_weight is None else sample_weight)
-
-
-def count_repeats(X: MatrixLike, y: TargetLike, sample_weight: NDArray[np.float64] | None) -> DistinctSamples:
-    """Return the distinct samples with the sum of their weights.
-
-    A sample of weight two is a sample given twice, and one of weight zero is no sample: both must lead to the very same
-    problem, in the same order of samples. So whenever there are weights or repetitions the samples are put in an order
-    of their own; a set without either stays as it is.
-
-    Parameters
-    ----------
-    X : array or sparse matrix of shape (n_samples, n_features)
-        Samples.
-    y : array of shape (n_samples,) or (n_samples, n_targets), or None
-        Targets: samples with different ones are different samples.
-    sample_weight : array of shape (n_samples,) or None
-        Their weights.
-    """
-    all_rows = np.arange(X.shape[0])
-    # A sample of weight zero must not touch widths or scales either.
-    rows = all_rows if sample_weight is None else np.flatnonzero(sample_weight)
-    keys = _keys(X[rows] if len(rows) < len(all_rows) else X, None if y is None else y[rows])
-    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    if sample_weight is None and len(first) == len(all_rows):
-        return DistinctSamples(all_rows, np.ones(len(all_rows)))
-    weight = None if sample_weight is None else sample_weight[rows]
-    return DistinctSamples(rows[first], np.bincount(inverse, weights=weight, minlength=len(first)).astype(np.float64))
-
-
-def _keys(X: MatrixLike, y: TargetLike) -> AnyArray:
-    """Return one comparable key per sample, equal for equal samples."""
-    labels = np.zeros(X.shape[0], dtype=np.int64)
-    if y is not None:  # a sample with several targets is told apart by all of them
-        # Rows of objects cannot be compared before NumPy 2, single ones can.
-        rows = 0 if np.ndim(y) > 1 else None
-        labels = np.unique(y, return_inverse=True, axis=rows)[1].reshape(-1).astype(np.int64)
-    if sparse.issparse(X):
-        return _sparse_keys(X, labels)
-    if X.dtype.kind not in "iuf":
-        X = np.column_stack([_codes(column) for column in X.T])
-    # Adding zero makes one of the two zeros that compare equal but differ in their bits.
-    cells = np.ascontiguousarray(X + X.dtype.type(0)).view(np.uint8)
-    # By class first, as sparse rows are: where no cell is zero both come in the same order, and so in the same folds.
-    return _as_void(np.hstack([labels[:, np.newaxis].view(np.uint8), cells.reshape(len(labels), -1)]))
-
-
-def _sparse_keys(X: MatrixLike, labels: NDArray[np.int64]) -> AnyArray:
-    X = X.tocsr(copy=True)
-    # Stored zeros and unsorted columns would make equal rows look different.
-    X.sum_duplicates()
-    X.eliminate_zeros()
-    keys = np.empty(X.shape[0], dtype=object)
-    for i, (a, b) in enumerate(pairwise(X.indptr)):
-        keys[i] = (int(labels[i]), X.indices[a:b].tobytes(), X.data[a:b].tobytes())
-    return _codes(keys)
-
-
-def _codes(column: AnyArray) -> NDArray[np.int64]:
-    """Return a number for every entry, equal for equal entries and in the entries' order where they have one."""
-    try:
-        distinct = dict.fromkeys(column)
-    except TypeError:  # entries that cannot be looked up; whether they are any good is for the kernels to say
-        return np.arange(len(column), dtype=np.int64)
-    try:
-        ranked = sorted(distinct)
-    except TypeError:  # entries that do not compare, such as str and bytes, keep the order they come in
-        ranked = list(distinct)
-    rank = {entry: i for i, entry in enumerate(ranked)}
-    return np.fromiter((rank[entry] for entry in column), dtype=np.int64, count=len(column))
-
-
-def _as_void(cells: NDArray[np.uint8]) -> AnyArray:
-    # One opaque value per row: sorting compares the bytes, many times faster than column by column.
-    return np.ascontiguousarray(cells).view(np.dtype((np.void, cells.shape[1])))[:, 0]
-
-
-# Samples that need not be in memory ----------------------------------------------------------------------------------
-
-
-def is_streamed(X: MatrixLike) -> bool:
-    """Whether the samples are read from where they are: a memory map, a path, a Dask collection, an opened source."""
-    return isinstance(X, np.memmap | str | Path | RowSource) or is_dask(X)
-
-
-def is_small(X: MatrixLike) -> bool:
-    """Whether a copy of the samples would not matter."""
-    size = getattr(getattr(X, "data", X), "nbytes", np.inf)
-    return not is_streamed(X) and size <= _SMALL_BYTES
-
-
-def check_approximation(approximation: Any, X: MatrixLike) -> None:
-    """Raise a ValueError if there is no such approximation, or if samples need one and there is none."""
-    if approximation is None:
-        if is_streamed(X) and not isinstance(X, np.memmap):
-            raise ValueError(
-                f"X={X!r}: samples are read from files with approximation='nystroem' or 'fourier' only; "
-                "load them, or choose one of these."
-            )
-        return
-    if approximation not in APPROXIMATIONS:
-        known = ", ".join(map(repr, APPROXIMATIONS))
-        raise ValueError(f"approximation={approximation!r}: choose one of {known}, or None for exact kernels.")
-
-
-def validate_rows(
-    model: Estimator, X: MatrixLike, y: Sequence[Any], reset: bool, y_numeric: bool = False, multi_output: bool = False
-) -> Any:
-    """Check the form of samples that stay where they are; what the blocks hold is checked as they are read."""
-    rows = open_rows(X)
-    if isinstance(rows, ArrayRows) and rows.X.ndim != 2:
-        raise ValueError(f"X has {rows.X.ndim} dimensions: give samples in rows and features in columns.")
-    if isinstance(rows, ArrayRows) and rows.X.dtype.kind not in "biuf":
-        raise ValueError(f"X has the dtype {rows.X.dtype}: a memory map must hold real numbers.")
-    if reset:
-        model.n_features_in_ = rows.shape[1]
-        if rows.names is not None:
-            model.feature_names_in_ = np.array(rows.names, dtype=object)
-    elif rows.shape[1] != model.n_features_in_:
-        raise ValueError(
-            f"X has {rows.shape[1]} features, but {type(model).__name__} is expecting {model.n_features_in_} features "
-            "as input."
-        )
-    if not y:
-        return rows
-    if y[0] is None:
-        raise ValueError("y is None: give one target per sample.")
-    target = y[0].compute() if is_dask(y[0]) else y[0]
-    target = np.asarray(target) if multi_output else column_or_1d(target, warn=True)
-    check_consistent_length(rows, target)
-    kinds = {"dtype": np.float64} if y_numeric else {"dtype": None, "ensure_all_finite": target.dtype.kind == "f"}
-    return rows, check_array(target, ensure_2d=False, input_name="y", **kinds)
-
-
-def named_columns(rows: RowIndex) -> Any:
-    """Return an empty table with the columns of a source of rows, by which kernels find theirs."""
-    if not isinstance(rows, RowSource):
-        return rows
-    if rows.names is None:
-        return np.empty((0, rows.shape[1]))
-    try:
-        import pandas as pd
-    except ImportError:
-        return np.empty((0, rows.shape[1]))
-    return pd.DataFrame(columns=rows.names, dtype=np.float64)
-
-
-# Columns so unlike in scale that a kernel sees only the largest of them ----------------------------------------------
-
-
-class _Extremes(NamedTuple):
-    """The columns of largest and smallest standard deviation that a kernel reads."""
-
-    kernel: str
-    large: int
-    small: int
-    deviations: tuple[float, float]
-
-    @property
-    def ratio(self) -> float:
-        return self.deviations[0] / self.deviations[1]
-
-
-def warn_of_scales(estimator: str, specs: Sequence[KernelSpec], samples: MatrixLike, table: Any) -> None:
-    """Warn once where one kernel reads columns whose standard deviations are 100 times apart or more.
-
-    Only of kernels whose formula reads products or distances. Constant columns do not count, nor do those of two
-    values, mostly indicators, whose deviation tells how frequent they are; sparse samples, which scaling would fill,
-    are left alone. The ranges must differ as much: a pixel that is rarely lit is not on another scale.
-    """
-    X = _some_rows(samples)
-    if sparse.issparse(X):
-        return
-    seen: dict[bytes | None, _Extremes | None] = {}
-    for spec in specs:
-        key = None if spec.columns is None else spec.columns.tobytes()
-        if key not in seen and _reads_scale(spec.kernel):
-            V = take_columns(X, spec.columns)
-            there = V if sparse.issparse(V) else V[~is_missing(V).all(axis=1)]
-            seen[key] = _extremes(spec, spec.kernel.validate(there)) if there.shape[0] else None
-    worst = max(filter(None, seen.values()), key=lambda one: one.ratio, default=None)
-    if worst is None:
-        return
-    names = getattr(table, "columns", range(X.shape[1]))
-    large, small = worst.deviations
-    warnings.warn(
-        f"X: columns {names[worst.large]!r} and {names[worst.small]!r}, which kernel {worst.kernel!r} reads, have "
-        f"standard deviations of {large:.3g} and {small:.3g}: next to the first the second hardly counts. Scale them, "
-        f"as in make_pipeline(StandardScaler(), {estimator}(...)), or give them kernels of their own.",
-        UserWarning,
-        stacklevel=level_of_caller(),
-    )
-
-
-def level_of_caller() -> int:
-    """The `stacklevel` of whoever called the estimator; fits get here by ways of different length."""
-    level, frame = 0, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("kernelmosaic."):
-        level, frame = level + 1, frame.f_back
-    return level + 1
-
-
-def _some_rows(samples: MatrixLike) -> Any:
-    """Rows from all over the samples; the first ones where they are on a disk or on other machines."""
-    n = samples.shape[0]
-    if isinstance(samples, RowSource):
-        return samples.take(slice(0, min(_ROWS, max(_LEAST_ROWS, _NUMBERS // samples.row_width), n)))
-    return samples[:: -(-n // _ROWS)]
-
-
-def _reads_scale(kernel: Kernel | SubsetFamily) -> bool:
-    """Whether a kernel, or one it is made of, is a function of products or distances of its columns."""
-    if isinstance(kernel, StatisticKernel | SubsetFamily):
-        return True
-    parts = kernel.get_params(deep=False).values()
-    return any(isinstance(part, Kernel) and _reads_scale(part) for part in parts)
-
-
-def _extremes(spec: KernelSpec, X: AnyArray) -> _Extremes | None:
-    """Return the columns of largest and smallest deviation, None if they are alike."""
-    X = X.astype(np.float64, copy=False)
-    low, high = X.min(axis=0), X.max(axis=0)
-    with np.errstate(over="ignore", invalid="ignore"):
-        spread, deviation = high - low, X.std(axis=0)
-        counted = np.flatnonzero(~np.all((low == X) | (high == X), axis=0) & np.isfinite(deviation))
-    if len(counted) < 2:
-        return None
-    large, small = counted[np.argmax(deviation[counted])], counted[np.argmin(deviation[counted])]
-    # Not a quotient: a deviation may underflow to zero.
-    if any(of[large] < _FACTOR * of[small] or of[small] <= 0 for of in (deviation, spread)):
-        return None
-    place = np.arange(X.shape[1]) if spec.columns is None else spec.columns
-    return _Extremes(
-        spec.name, int(place[large]), int(place[small]), (float(deviation[large]), float(deviation[small]))
-    )

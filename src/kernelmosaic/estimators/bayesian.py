@@ -14,20 +14,18 @@ from scipy.special import digamma, gammaln, log_ndtr, ndtr
 from sklearn.exceptions import ConvergenceWarning
 
 from kernelmosaic._typing import KernelsLike, MatrixLike, Settings, TargetLike
-from kernelmosaic.estimators._base import BaseMKLClassifier
-from kernelmosaic.estimators._parameters import parameters
-from kernelmosaic.estimators._training_set import DistinctSamples
+from kernelmosaic.estimators._base import parameters
+from kernelmosaic.estimators._input import DistinctSamples
+from kernelmosaic.estimators.classifier import KernelClassifier
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning.problem import progress
-from kernelmosaic.machines import Machine
 from kernelmosaic.machines.base import check_count, check_positive
 
 Array = NDArray[np.float64]
-_LOG_2PI = float(np.log(2.0 * np.pi))
 
 
 @parameters
-class BayesianMKLClassifier(BaseMKLClassifier):
+class BayesianMKLClassifier(KernelClassifier):
     """Probit classification on a weighted sum of kernels, with a posterior over the weights.
 
     Bayesian efficient multiple kernel learning. With outputs c, one for two classes and else one per class, told apart
@@ -41,6 +39,11 @@ class BayesianMKLClassifier(BaseMKLClassifier):
 
     The posterior is approximated by q(λ) q(a) q(g) q(ω) q(γ) q(e, b) q(f). Each factor in turn is set to the best one
     given the others, in closed form, so that the evidence lower bound (ELBO) never falls.
+
+    :meth:`predict_proba` is the probit of the decision function over its deviation, that of the training samples'
+    outputs f on average: the weights and intercepts, the noise and the unit variance of f add to it, the coefficients a
+    are taken at their posterior means. Probabilities therefore rank as the decision function does. Several classes have
+    those of one versus rest, scaled to sum to one.
 
     Every iteration factorises one n × n matrix, whatever the number of kernels and classes: this is for sets of up to a
     few thousand samples.
@@ -152,7 +155,7 @@ class BayesianMKLClassifier(BaseMKLClassifier):
         self.kernel_names_ = data.kernel_set.names
         inference = Inference(data.stack, self._labels(y), self._model())
         self._run(inference)
-        self._keep_posterior(data, inference, y)
+        self._set_posterior(data, inference, y)
         if not self.history_[-1]["gap"] <= self.tol:
             warnings.warn(
                 f"{type(self).__name__} stopped after max_iter={self.max_iter} iterations while the bound still rose "
@@ -179,9 +182,6 @@ class BayesianMKLClassifier(BaseMKLClassifier):
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         return np.where(np.asarray(y)[:, np.newaxis] == positive, 1.0, -1.0)
 
-    def _machines(self, y: TargetLike, weight: Array) -> list[Machine]:
-        raise NotImplementedError("There is no machine here: `fit` infers a posterior.")
-
     def _run(self, inference: Inference) -> None:
         self.history_: list[Settings] = []
         previous = -np.inf
@@ -199,7 +199,7 @@ class BayesianMKLClassifier(BaseMKLClassifier):
                 previous = elbo
         self.elbo_, self.n_iter_ = elbo, iteration
 
-    def _keep_posterior(self, data: Any, inference: Inference, y: TargetLike) -> None:
+    def _set_posterior(self, data: Any, inference: Inference, y: TargetLike) -> None:
         outputs = inference.labels.shape[1]
         self.weights_ = inference.e.copy()
         self.weights_std_ = np.sqrt(np.diag(inference.cov)[outputs:])
@@ -213,27 +213,10 @@ class BayesianMKLClassifier(BaseMKLClassifier):
 
     # Predictions out -----------------------------------------------------------------------------------------------
 
-    def predict_proba(self, X: MatrixLike) -> Array:
-        """Return the probability of each class.
-
-        The probit of the decision function over its deviation, that of the training samples' outputs f on average: the
-        weights and intercepts, the noise and the unit variance of f add to it, the coefficients a are taken at their
-        posterior means. Probabilities therefore rank as the decision function does. Several classes have those of one
-        versus rest, scaled to sum to one.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, classes)
-            In the order of `classes_`.
-        """
-        outputs = self._outputs(X) / self._deviation
-        if outputs.shape[1] == 1:
-            return np.asarray(ndtr(outputs * [-1.0, 1.0]))
+    def _probabilities(self, outputs: Array) -> Array:
+        outputs = outputs / self._deviation
+        if outputs.ndim == 1:
+            return np.asarray(ndtr(outputs[:, np.newaxis] * [-1.0, 1.0]))
         logs = log_ndtr(outputs)
         P = np.exp(logs - logs.max(axis=1, keepdims=True))
         return np.asarray(P / P.sum(axis=1, keepdims=True))
@@ -377,7 +360,7 @@ class Inference:
         mean = np.tensordot(self.e, self.g, axes=1) + self.b
         inside = self.labels * mean - self.model.margin
         self.log_inside = log_ndtr(inside)
-        self.f = mean + self.labels * np.exp(-0.5 * inside**2 - 0.5 * _LOG_2PI - self.log_inside)
+        self.f = mean + self.labels * np.exp(-0.5 * inside**2 - 0.5 * np.log(2.0 * np.pi) - self.log_inside)
         self.f_mean = mean
 
     def _weight_moments(self) -> Array:

@@ -8,13 +8,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import KernelsLike, MatrixLike, SampleWeight, Seed, TargetLike
+from kernelmosaic._typing import KernelsLike, MatrixLike, Seed, TargetLike
 from kernelmosaic.backend import default_budget, format_bytes
-from kernelmosaic.estimators._base import BaseMKLClassifier
+from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators._input import FitInput
-from kernelmosaic.estimators._parameters import parameters
 from kernelmosaic.estimators._path import PathRule, accuracy
 from kernelmosaic.estimators._training_set import TrainingSet
+from kernelmosaic.estimators.classifier import BaseMKLClassifier
 from kernelmosaic.gram import GramStack, StoredStack
 from kernelmosaic.learning import Learner, Parameters, make_learner
 from kernelmosaic.learning.certificate import AIM
@@ -110,24 +110,6 @@ class BilinearMKLClassifier(BaseMKLClassifier):
 
     _path_rule: ClassVar[PathRule | None] = PathRule("kappa", score=accuracy)
 
-    def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> Self:
-        """Fit to samples and their classes.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
-            Samples; with `approximation` also a memory map, the path of a Parquet file, or a Dask collection.
-        y : array-like of shape (n_samples,)
-            Classes.
-        sample_weight : array-like of shape (n_samples,), optional
-            Factors of κ, sample by sample.
-
-        Returns
-        -------
-        self
-        """
-        return self._fit_calibrated(self._validated(X, y, sample_weight))
-
     def _fit_validated(self, given: FitInput, keep_function: bool = True) -> Self:
         check_positive("kappa", self.kappa)
         solver_class(self._parameters())
@@ -160,18 +142,18 @@ class BilinearMKLClassifier(BaseMKLClassifier):
                 f"leaves {format_bytes(left)}: use fewer samples, raise memory_budget, or use approximation='nystroem'."
             )
 
-    def _keep(self, data: TrainingSet, learned: list[Any], machines: list[Any]) -> Any:
-        kept = super()._keep(data, learned, machines)
+    def _set_fitted(self, data: TrainingSet, learned: list[Any], machines: list[Any]) -> Any:
+        found = super()._set_fitted(data, learned, machines)
         if len(self.classes_) == 2:
             self.intercept_ = np.diff(self.intercept_)
-        return kept
+        return found
 
-    def decision_function(self, X: MatrixLike) -> NDArray[np.float64]:
-        """Return the outputs, one column per class; for two classes, by how much the second is ahead."""
-        outputs = self._outputs(X)
-        return outputs[:, 1] - outputs[:, 0] if outputs.shape[1] == 2 else outputs
+    # Of two classes there is one output, by how much the second is ahead.
 
-    def contributions(self, X: MatrixLike) -> NDArray[np.float64]:
-        """Return each kernel's share of the decision: (n_samples, P) for two classes, else (n_samples, P, classes)."""
-        terms = super().contributions(X)
-        return terms[:, :, 1] - terms[:, :, 0] if terms.shape[2] == 2 else terms
+    def _outputs_of(self, X: MatrixLike) -> NDArray[np.float64]:
+        outputs = super()._outputs_of(X)
+        return np.diff(outputs) if outputs.shape[1] == 2 else outputs
+
+    def _terms_of(self, X: MatrixLike) -> NDArray[np.float64]:
+        terms = super()._terms_of(X)
+        return np.diff(terms) if terms.shape[2] == 2 else terms

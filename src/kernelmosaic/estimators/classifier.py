@@ -1,19 +1,32 @@
-"""Classification with one weight per kernel."""
+"""Classification with one weight per kernel: what all classifiers share, and the support vector classifier."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import KW_ONLY, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import compute_class_weight
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, KernelsLike, MatrixLike, SampleWeight, Seed, TargetLike
-from kernelmosaic.estimators._base import BaseMKLClassifier
+from kernelmosaic._typing import (
+    AnyArray,
+    ArrayOrTensor,
+    Estimator,
+    KernelsLike,
+    MatrixLike,
+    Seed,
+    TargetLike,
+)
+from kernelmosaic.estimators._base import BaseMKL, KernelEstimator, parameters
+from kernelmosaic.estimators._calibration import Calibration
 from kernelmosaic.estimators._input import FitInput
-from kernelmosaic.estimators._parameters import parameters
-from kernelmosaic.estimators._path import PathRule, accuracy
+from kernelmosaic.estimators._path import CrossFit, PathRule, accuracy
 from kernelmosaic.estimators._training_set import TrainingSet
 from kernelmosaic.learning import Parameters
 from kernelmosaic.learning.fixed import given_weights
@@ -22,8 +35,94 @@ from kernelmosaic.machines import SVC
 from kernelmosaic.machines.base import SharedMachines, check_positive
 from kernelmosaic.machines.multiclass import CrammerSinger, MulticlassMachine, PairwiseSlack
 
-#: Machines that separate all classes in one problem, by the name `multi_class` gives them.
-_JOINT: dict[str, type[MulticlassMachine]] = {"joint": CrammerSinger, "pairwise": PairwiseSlack}
+
+def _has_probabilities(estimator: Estimator) -> bool:
+    """Whether a classifier knows probabilities, or raise an AttributeError that says how to get them."""
+    if estimator.calibration is None and not estimator._knows_probabilities:
+        name = type(estimator).__name__
+        tuned = "MKLClassifierCV" if name == "MKLClassifier" else "model_selection.PathSearchCV"
+        raise AttributeError(
+            f"{name} knows decision values, not probabilities: give calibration='sigmoid' or 'isotonic' before "
+            f"fitting, or use {tuned}."
+        )
+    return True
+
+
+class KernelClassifier(ClassifierMixin, KernelEstimator):
+    """What classifiers share: the classes, and the one with the largest output."""
+
+    classes_: AnyArray
+    # How decision values become probabilities; whether it needs no parameter.
+    calibration: Any = None
+    _knows_probabilities = False
+
+    def _find_classes(self, y: AnyArray, weight: NDArray[np.float64] | None = None) -> AnyArray:
+        """Return the classes of the samples that count, in order, or raise if y holds no classes or a single one."""
+        check_classification_targets(y)
+        classes: AnyArray = np.unique(y if weight is None else y[weight > 0])
+        if len(classes) < 2:
+            raise ValueError(
+                f"y holds one class only, {classes.tolist()}: {type(self).__name__} needs at least two classes."
+            )
+        return classes
+
+    def _count_support(self, y: TargetLike) -> None:
+        labels = np.searchsorted(self.classes_, np.asarray(y)[self.support_])
+        self.n_support_ = np.bincount(labels, minlength=len(self.classes_))
+
+    def decision_function(self, X: MatrixLike) -> NDArray[np.float64]:
+        """Return one output per class; for two classes a single one of shape (n_samples,), positive for the second."""
+        outputs = self._outputs(X)
+        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: MatrixLike) -> NDArray[np.float64]:
+        """Return the probabilities of the classes, in the order of `classes_`, of shape (n_samples, classes)."""
+        return self._probabilities(self.decision_function(X))
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: MatrixLike) -> NDArray[np.float64]:
+        """Return the logarithms of the probabilities of the classes, of shape (n_samples, classes)."""
+        return np.asarray(np.log(self.predict_proba(X)))
+
+    @abstractmethod
+    def _probabilities(self, outputs: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the probabilities that decision values stand for."""
+
+    def predict(self, X: MatrixLike) -> AnyArray:
+        """Return the class of each sample."""
+        return self._predictions(self._outputs(X))
+
+    def _predictions(self, outputs: NDArray[np.float64]) -> AnyArray:
+        one = outputs.shape[1] == 1
+        return np.asarray(self.classes_[(outputs[:, 0] > 0).astype(int) if one else outputs.argmax(axis=1)])
+
+
+class BaseMKLClassifier(KernelClassifier, BaseMKL):
+    """Classifiers that learn one weight per kernel, with probabilities by calibration."""
+
+    _calibration: Calibration | None = None
+
+    def _fit_calibrated(self, given: FitInput, calibration: Calibration | None = None) -> Self:
+        """Fit to validated samples; without a calibration to folds of them, too, if the parameter asks for it."""
+        self._calibration = calibration
+        if calibration is not None or self.calibration is None:
+            return self._fit_validated(given)
+        crossed = CrossFit(self, given, self._find_classes(given.y, given.weight))
+        self._fit_validated(given)
+        self._calibration = crossed.calibration()
+        return self
+
+    def _class_factors(self, y: TargetLike, weight: NDArray[np.float64], classes: AnyArray) -> NDArray[np.float64]:
+        """Return the factor of C that `class_weight` gives each sample; ones where there is no such parameter."""
+        return np.ones(len(y))
+
+    def _probabilities(self, outputs: NDArray[np.float64]) -> NDArray[np.float64]:
+        if self._calibration is None:
+            raise NotFittedError(
+                f"{type(self).__name__} was fitted without calibration and knows no probabilities: call 'fit' again."
+            )
+        return self._calibration.probabilities(outputs)
 
 
 @parameters
@@ -187,27 +286,11 @@ class MKLClassifier(BaseMKLClassifier):
 
     _takes_subsets = True
     _path_rule: ClassVar[PathRule | None] = PathRule(score=accuracy)
-
-    def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> Self:
-        """Fit to samples and their classes.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
-            Samples.
-        y : array-like of shape (n_samples,)
-            Classes.
-        sample_weight : array-like of shape (n_samples,), optional
-            Factors of C, sample by sample.
-
-        Returns
-        -------
-        self
-        """
-        return self._fit_calibrated(self._validated(X, y, sample_weight))
+    # Machines that separate all classes in one problem, by the name `multi_class` gives them.
+    _joint: ClassVar[dict[str, type[MulticlassMachine]]] = {"joint": CrammerSinger, "pairwise": PairwiseSlack}
 
     def _fit_validated(self, given: FitInput, keep_function: bool = True) -> Self:
-        if self.multi_class not in ("ovr", "ovr-shared", *_JOINT):
+        if self.multi_class not in ("ovr", "ovr-shared", *self._joint):
             raise ValueError(f"multi_class={self.multi_class!r}: give 'ovr', 'ovr-shared', 'joint' or 'pairwise'.")
         self.classes_ = self._find_classes(given.y, given.weight)
         self._fit(given, keep_function)
@@ -216,7 +299,7 @@ class MKLClassifier(BaseMKLClassifier):
 
     def _is_joint(self) -> bool:
         """Whether all classes share one problem; two classes are the binary machine whatever `multi_class` says."""
-        return self.multi_class in _JOINT and len(self.classes_) > 2
+        return self.multi_class in self._joint and len(self.classes_) > 2
 
     def _host_samples(self) -> int:
         return 5000 if self._is_joint() else super()._host_samples()
@@ -253,7 +336,7 @@ class MKLClassifier(BaseMKLClassifier):
                 "slack=1, or multi_class='ovr' or 'ovr-shared'."
             )
         C = check_positive("C", self.C)
-        return _JOINT[self.multi_class](labels, C, len(self.classes_), sample_C, constants=True)
+        return self._joint[self.multi_class](labels, C, len(self.classes_), sample_C, constants=True)
 
     def _learn(self, data: TrainingSet, machines: list[Any]) -> tuple[list[Any], str | None]:
         if not self._is_hard():
@@ -267,12 +350,12 @@ class MKLClassifier(BaseMKLClassifier):
             learn_hard_margin(learner, data.stack, data.sizes(), machine.program.target, scale, self.tol)
             for machine in machines
         ]
-        return learned, self._complaint(learner, max(learned, key=lambda one: one.gap))
+        return learned, self._gap_warning(learner, max(learned, key=lambda one: one.gap))
 
-    def _keep(self, data: TrainingSet, learned: list[Any], machines: list[Any]) -> Any:
+    def _set_fitted(self, data: TrainingSet, learned: list[Any], machines: list[Any]) -> Any:
         if isinstance(self.C, str):
             self.C_ = np.array([one.C for one in learned])
-        return super()._keep(data, learned, machines)
+        return super()._set_fitted(data, learned, machines)
 
     def _class_factors(self, y: TargetLike, weight: NDArray[np.float64], classes: AnyArray) -> NDArray[np.float64]:
         """Return the factor of C that `class_weight` gives each sample."""

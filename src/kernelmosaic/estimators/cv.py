@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from contextlib import nullcontext
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, replace
 from operator import attrgetter
 from typing import Any, ClassVar, Self
 
@@ -13,30 +13,18 @@ from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
-from kernelmosaic._typing import Estimator, KernelsLike, MatrixLike, SampleWeight, Seed, Settings, TargetLike
-from kernelmosaic.estimators._base import BaseMKL
+from kernelmosaic._typing import Estimator, MatrixLike, SampleWeight, Settings, TargetLike
+from kernelmosaic.estimators._base import WeightedMKL, parameters
 from kernelmosaic.estimators._calibration import check_calibration
-from kernelmosaic.estimators._input import FitInput
-from kernelmosaic.estimators._path import (
-    PathOptions,
-    PathResult,
-    mean_deviation,
-    path_rule,
-    search_paths,
-)
-from kernelmosaic.estimators._training_set import KernelOptions, is_streamed
-from kernelmosaic.estimators._warnings import warn_of_gaps
+from kernelmosaic.estimators._input import FitInput, is_streamed
+from kernelmosaic.estimators._path import PathOptions, PathResult, mean_deviation, path_rule, search_paths, warn_of_gaps
+from kernelmosaic.estimators._training_set import KernelOptions
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
 from kernelmosaic.learning.problem import progress
 
-#: Parameters of the search itself; all other parameters are those of the models it fits.
-_SEARCH = ("Cs", "norms", "cv", "scoring", "n_jobs", "refit", "scale", "calibration", "verbose")
-#: Of y, the share of its standard deviation that ``epsilon="auto"`` stands for.
-_TUBE = 0.1
 
-
-@dataclass(eq=False, repr=False)
+@parameters
 class PathSearch(BaseEstimator):
     """What all searches along a path share: folds, scores, the choice, and what is routed to whom."""
 
@@ -133,31 +121,16 @@ def in_memory(X: MatrixLike) -> Any:
     return X
 
 
-@dataclass(eq=False, repr=False)
-class TunedMKL(PathSearch, BaseMKL):
+@parameters
+class TunedMKL(PathSearch, WeightedMKL):
     """An estimator that chooses its own C and norm: what is chosen stands where a plain one has a parameter."""
 
-    kernels: KernelsLike = None
-    _: KW_ONLY
-    norms: Any = (1, 2, "uniform")
-    l1_ratio: float = 0.5
-    penalties: Any = None
-    penalty_power: float = 0.5
-    slack: int = 1
-    solver: str = "newton"
-    normalize: str | None = "trace"
-    approximation: str | None = None
-    rank: Any = 500
-    missing: str = "neighbors"
-    tol: float = 1e-3
-    max_iter: int = 100
-    memory_budget: float | None = None
-    device: str | None = None
-    random_state: Seed = None
-
+    norms = (1, 2, "uniform")
     C: ClassVar[Any] = property(attrgetter("C_"))
     # The norm of equal weights does not matter.
-    norm: ClassVar[Any] = property(lambda self: 1 if self.norm_ == "uniform" else self.norm_)
+    norm: ClassVar[Any] = property(  # type: ignore[misc]
+        lambda self: 1 if self.norm_ == "uniform" else self.norm_
+    )
     weights: ClassVar[Any] = property(  # type: ignore[misc]
         lambda self: "uniform" if self.norm_ == "uniform" else None
     )
@@ -197,7 +170,7 @@ class TunedMKL(PathSearch, BaseMKL):
         """Return the estimator of which C and the norm are chosen."""
 
     def _plain_params(self) -> Settings:
-        return {name: value for name, value in self.get_params(deep=False).items() if name not in _SEARCH}
+        return {name: one for name, one in self.get_params(deep=False).items() if name not in PathSearch._listed}
 
     def _kernel_options(self, n_samples: int, device: str | None) -> KernelOptions:
         # The landmarks of the folds.
@@ -219,7 +192,7 @@ class TunedMKL(PathSearch, BaseMKL):
         return self._router(self, scorer).add_self_request(self)
 
 
-@dataclass(eq=False, repr=False)
+@parameters
 class MKLClassifierCV(TunedMKL, MKLClassifier):  # type: ignore[misc]
     """:class:`MKLClassifier` with C and the norm of its weights chosen by cross-validation, and with probabilities.
 
@@ -290,16 +263,12 @@ class MKLClassifierCV(TunedMKL, MKLClassifier):  # type: ignore[misc]
     (1, 3)
     """
 
-    _: KW_ONLY
-    multi_class: str = "ovr"
-    class_weight: Any = None
-
     def _plain(self, given: FitInput) -> MKLClassifier:
         check_calibration(self.calibration)
         return MKLClassifier(**self._plain_params())
 
 
-@dataclass(eq=False, repr=False)
+@parameters
 class MKLRegressorCV(TunedMKL, MKLRegressor):
     """:class:`MKLRegressor` with C and the norm of its weights chosen by cross-validation.
 
@@ -349,15 +318,13 @@ class MKLRegressorCV(TunedMKL, MKLRegressor):
     True
     """
 
-    _: KW_ONLY
-    epsilon: float | str = "auto"
-    loss: str = "epsilon"
+    epsilon = "auto"
     calibration: ClassVar[None] = None  # type: ignore[misc]
 
     def _plain(self, given: FitInput) -> MKLRegressor:
         if isinstance(self.epsilon, str) and self.epsilon != "auto":
             raise ValueError(f"epsilon={self.epsilon!r}: give a number, or 'auto'.")
-        self.epsilon_ = _TUBE * mean_deviation(given) if isinstance(self.epsilon, str) else self.epsilon
+        self.epsilon_ = 0.1 * mean_deviation(given) if isinstance(self.epsilon, str) else self.epsilon
         return MKLRegressor(**self._plain_params() | {"epsilon": self.epsilon_})
 
     def _tube(self) -> float:

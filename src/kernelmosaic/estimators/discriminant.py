@@ -16,12 +16,12 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, KernelsLike, MatrixLike, Seed, TargetLike
-from kernelmosaic.estimators._base import BaseMKLClassifier
+from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators._calibration import Calibration
-from kernelmosaic.estimators._input import FitInput
-from kernelmosaic.estimators._parameters import parameters
+from kernelmosaic.estimators._input import DistinctSamples, FitInput, level_of_caller
 from kernelmosaic.estimators._path import PathRule, accuracy
-from kernelmosaic.estimators._training_set import DistinctSamples, TrainingSet, level_of_caller
+from kernelmosaic.estimators._training_set import TrainingSet
+from kernelmosaic.estimators.classifier import BaseMKLClassifier
 from kernelmosaic.gram import GramStack
 from kernelmosaic.learning import Learned, Learner, Parameters, make_learner
 from kernelmosaic.learning.certificate import certify_ridge
@@ -29,7 +29,6 @@ from kernelmosaic.learning.discriminant import centered_traces, trace_penalties
 from kernelmosaic.learning.factory import solver_class
 from kernelmosaic.learning.fixed import given_weights
 from kernelmosaic.learning.problem import Iteration
-from kernelmosaic.machines import LeastSquares, Machine
 from kernelmosaic.machines.base import check_count, check_positive
 from kernelmosaic.machines.discriminant import (
     Discriminant,
@@ -174,7 +173,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     # Fitting -------------------------------------------------------------------------------------------------------
 
-    def fit(self, X: MatrixLike, y: TargetLike) -> Self:
+    def fit(self, X: MatrixLike, y: TargetLike) -> Self:  # type: ignore[override]
         """Fit to samples and their classes.
 
         Parameters
@@ -211,8 +210,8 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     def _fit_rule(self, given: FitInput, keep_function: bool = True) -> Callable[[], Matrix]:
         """Fit to validated samples, and return what finds the decision values of every sample by all others."""
-        self._check_params()
-        machine = self._discriminant(given.y)
+        self._check_parameters()
+        (machine,) = self._machines(given.y)
         data = self._training_set(given, DistinctSamples.all_of(len(given.y), None))
         traces = centered_traces(data.stack, data.diagonals())
         learner = self._trace_learner(data.stack, traces)
@@ -223,26 +222,23 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self.trace_shares_ = learned.weights * traces
         self.alpha_ = float(self.alpha) if self._is_kim() else learned.solution.alpha
         written = _as_kim_writes(learned, machine) if self._is_kim() else learned
-        self._keep_history([written], [1.0 if self._is_kim() else machine.objective_scale])
-        left_out = self._keep_rule(data, machine, learned, keep_function)
-        complaint = self._complaint(learner, written)
-        if complaint is not None:
-            warnings.warn(f"{type(self).__name__}{complaint}", ConvergenceWarning, stacklevel=level_of_caller())
+        self._set_history([written], [1.0 if self._is_kim() else machine.objective_scale])
+        left_out = self._set_rule(data, machine, learned, keep_function)
+        warning = self._gap_warning(learner, written)
+        if warning is not None:
+            warnings.warn(f"{type(self).__name__}{warning}", ConvergenceWarning, stacklevel=level_of_caller())
         return left_out
 
-    def _discriminant(self, y: TargetLike) -> Discriminant:
+    def _machines(self, y: TargetLike, weight: Any = None) -> list[Any]:
         self._has_labels = y.ndim == 2
-        if not self._has_labels:
-            self.classes_ = self._find_classes(y)
-            return Discriminant(np.searchsorted(self.classes_, np.asarray(y)), self._ridge(len(y)))
-        self.classes_ = np.arange(y.shape[1])
-        return LabelDiscriminant(y, self._ridge(y.shape[0]))
+        self.classes_ = np.arange(y.shape[1]) if self._has_labels else self._find_classes(y)
+        if self._has_labels:
+            return [LabelDiscriminant(y, self._ridge(len(y)))]
+        return [Discriminant(np.searchsorted(self.classes_, np.asarray(y)), self._ridge(len(y)))]
 
-    def _check_params(self) -> None:
-        check_positive("tol", self.tol)
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_count("max_iter", self.max_iter)
-        if self.memory_budget is not None:
-            check_positive("memory_budget", self.memory_budget)
         if isinstance(self.alpha, str) and self.alpha != "learn":
             raise ValueError(f"alpha={self.alpha!r}: give a positive number or 'learn'.")
         make_rule(self.decision)
@@ -281,10 +277,10 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         penalties = trace_penalties(np.sign(traces) if self._is_kim() else traces)
         return make_learner(parameters, stack, penalties=penalties)
 
-    def _keep_rule(
+    def _set_rule(
         self, data: TrainingSet, machine: Discriminant, learned: Learned, keep_function: bool
     ) -> Callable[[], Matrix]:
-        """Keep the rule, and return what finds the decision values of every sample by all others."""
+        """Set the rule, and return what finds the decision values of every sample by all others."""
         projection = discriminant_projection(machine.targets, learned.solution.beta, learned.solution.values)
         A = projection.coefficients
         all_rows = np.arange(len(A))
@@ -306,19 +302,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self._n_features_out = A.shape[1]
         return lambda: learned.solution.left_out(machine.targets) @ projection.rotation @ rule.slopes.T + rule.constants
 
-    def _machines(self, y: TargetLike, weight: NDArray[np.float64]) -> list[Machine]:
-        """Return what `fit` solves for all targets at once: one least-squares machine a target."""
-        alpha = self._ridge(len(y)) or self.alpha_
-        return [
-            LeastSquares(column, alpha)
-            for column in Discriminant(np.searchsorted(self.classes_, np.asarray(y)), alpha).targets.T
-        ]
-
     # Predictions out -----------------------------------------------------------------------------------------------
-
-    def predict(self, X: MatrixLike) -> AnyArray:
-        """Return the class of each sample; fitted to labels, their indicators, of shape (n_samples, labels)."""
-        return super().predict(X)
 
     def _predictions(self, outputs: NDArray[np.float64]) -> AnyArray:
         return (outputs > 0).astype(int) if self._has_labels else super()._predictions(outputs)
@@ -345,43 +329,11 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         check_is_fitted(self)
         return np.asarray(self._expansion.values(self._validate(X, reset=False)) - self._center)
 
-    def contributions(self, X: MatrixLike) -> NDArray[np.float64]:
-        """Return each kernel's share of the decision.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, P), or (n_samples, P, classes) for more than two classes
-            Summed over the kernels, and with `intercept_` added, the decision function.
-        """
-        check_is_fitted(self)
-        terms = self._expansion.terms(self._validate(X, reset=False)) @ self._slopes.T
-        return np.asarray(terms[:, :, 0] if terms.shape[2] == 1 else terms)
-
-    def kernel_matrix(self, X: MatrixLike, Y: MatrixLike = None) -> NDArray[np.float64]:
-        """Return the combined kernel between X and Y, not centred.
-
-        Parameters
-        ----------
-        X, Y : array-like of shape (n_samples, n_features)
-            Samples; ``Y=None`` stands for X.
-
-        Returns
-        -------
-        ndarray of shape (len(X), len(Y))
-        """
-        check_is_fitted(self)
-        X = self._validate(X, reset=False)
-        # All components share the weights: one copy of the matrix is enough.
-        single = replace(self._expansion, eta=self._expansion.eta[:1])
-        return np.asarray(single.combined(X, X if Y is None else self._validate(Y, reset=False))[0])
-
-    def _outputs_of(self, X: MatrixLike) -> NDArray[np.float64]:
+    def _outputs_of(self, X: MatrixLike) -> Matrix:
         return np.asarray(self._expansion.values(X) @ self._slopes.T + self.intercept_)
+
+    def _terms_of(self, X: MatrixLike) -> Matrix:
+        return np.asarray(self._expansion.terms(X) @ self._slopes.T)
 
 
 def check_discriminant_targets(y: TargetLike, decision: str) -> AnyArray:
@@ -451,15 +403,10 @@ def centroid_rule(Z: Matrix, machine: Discriminant, projection: Projection) -> L
     return LinearRule(centroids, constants)
 
 
-RULES: dict[str, Callable[[Matrix, Discriminant, Projection], LinearRule]] = {
-    "least_squares": least_squares_rule,
-    "centroid": centroid_rule,
-}
-
-
 def make_rule(decision: Any) -> Callable[[Matrix, Discriminant, Projection], LinearRule]:
     """Return the rule of that name, or raise naming the ones there are."""
+    rules = {"least_squares": least_squares_rule, "centroid": centroid_rule}
     try:
-        return RULES[decision]
+        return rules[decision]
     except (KeyError, TypeError):
-        raise ValueError(f"decision={decision!r}: choose one of {', '.join(map(repr, RULES))}.") from None
+        raise ValueError(f"decision={decision!r}: choose one of {', '.join(map(repr, rules))}.") from None

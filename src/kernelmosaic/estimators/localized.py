@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import TransformerMixin
+from scipy import sparse
+from sklearn.base import TransformerMixin, clone
 from sklearn.utils import TransformerTags, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._typing import AnyArray, Estimator, KernelsLike, MatrixLike, Seed, TargetLike
-from kernelmosaic.backend import allowed_threads, map_threads
-from kernelmosaic.estimators._base import BaseMKL
-from kernelmosaic.estimators._gate_inputs import GateInputs
-from kernelmosaic.estimators._input import FitInput
-from kernelmosaic.estimators._parameters import parameters
+from kernelmosaic.backend import allowed_threads, map_threads, row_strips
+from kernelmosaic.estimators._base import BaseMKL, parameters
+from kernelmosaic.estimators._input import DistinctSamples, FitInput
 from kernelmosaic.estimators._path import PathRule, accuracy
-from kernelmosaic.estimators._training_set import DistinctSamples, ExactSet, TrainingSet
+from kernelmosaic.estimators._training_set import ExactSet, TrainingSet
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.one_class import MKLOneClass
 from kernelmosaic.estimators.regressor import MKLRegressor
 from kernelmosaic.gating import Constant, make_gating
 from kernelmosaic.gram.missing import GATED, MissingViews
+from kernelmosaic.gram.row_blocks import RowSource
 from kernelmosaic.kernels.base import Kernel
+from kernelmosaic.kernels.linear import Linear
 from kernelmosaic.kernels.projected import Projected
 from kernelmosaic.kernels.spelling import suggest_kernel
+from kernelmosaic.kernels.views import Entry, lay_specs, take_columns
 from kernelmosaic.learning.certificate import certify_gates
 from kernelmosaic.learning.gated import GateLearner, LearnedGates
 from kernelmosaic.learning.problem import ROUNDING
@@ -38,6 +40,167 @@ from kernelmosaic.machines import Machine
 from kernelmosaic.machines.base import check_count, check_positive
 
 Array = NDArray[np.float64]
+
+
+# What gates read -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class KernelSpace:
+    """Coordinates along the leading principal components of the training set in a kernel's feature space.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        Fitted.
+    samples : array
+        The training set as the kernel reads it.
+    directions : ndarray of shape (n, components)
+        What turns centred similarities to the training set into coordinates.
+    means : ndarray of shape (n,)
+        Mean similarity of each training sample to the training set.
+    share : ndarray of shape (n,)
+        Weights of the training samples in that mean, summing to one.
+    """
+
+    kernel: Kernel
+    samples: MatrixLike
+    directions: Array
+    means: Array
+    share: Array
+
+    @classmethod
+    def fit(cls, kernel: Kernel, view: MatrixLike, weight: Array) -> KernelSpace:
+        """Keep at most 20 components, of at least a millionth of the largest variance."""
+        kernel = clone(kernel).fit(view)
+        X = kernel.validate(view)
+        share = weight / weight.sum()
+        K = np.asarray(kernel._block(X, X), dtype=np.float64)
+        means = K @ share
+        root = np.sqrt(share)
+        C = root[:, np.newaxis] * (K - means[:, np.newaxis] - means + share @ means) * root
+        variances, U = np.linalg.eigh(0.5 * (C + C.T))
+        kept = np.flatnonzero(variances > 1e-6 * max(variances[-1], 0.0))[::-1][:20]
+        variances, U = variances[kept], U[:, kept]
+        U = U * np.sign(U[np.abs(U).argmax(axis=0), np.arange(len(kept))])
+        return cls(kernel, X, root[:, np.newaxis] * U / np.sqrt(variances), means, share)
+
+    def coordinates(self, view: MatrixLike) -> Array:
+        K = np.asarray(self.kernel._block(self.kernel.validate(view), self.samples), dtype=np.float64)
+        centred = K - (K @ self.share)[:, np.newaxis] - self.means + self.share @ self.means
+        return np.asarray(centred @ self.directions)
+
+
+@dataclass(frozen=True)
+class GateInputs:
+    """From samples to the standardised inputs of the gates.
+
+    Attributes
+    ----------
+    columns : ndarray or None
+        The columns read; None for all.
+    space : KernelSpace or None
+        The kernel's space, if gates live in one.
+    mean, scale : ndarray of shape (n_features,)
+        Inputs are (x − mean) / scale.
+    blind : bool
+        Whether the gates read nothing.
+    """
+
+    columns: NDArray[np.intp] | None
+    space: KernelSpace | None
+    mean: Array
+    scale: Array
+    blind: bool = False
+
+    @classmethod
+    def none(cls) -> GateInputs:
+        """For gates that do not depend on the sample."""
+        return cls(None, None, np.zeros(0), np.ones(0), True)
+
+    @classmethod
+    def fit(
+        cls,
+        X: MatrixLike,
+        table: Any,
+        columns: Any,
+        kernel: Kernel | None,
+        weight: Array,
+        random_state: Seed = None,
+        standardize: bool = True,
+        space_rows: int = 1000,
+        strip_bytes: int = 2**22,
+    ) -> GateInputs:
+        """Learn the scale, or leave the inputs as they are; `table` has the names of X's columns.
+
+        Samples in a RowSource are read in strips of about `strip_bytes`, and a kernel's space is learned from at most
+        `space_rows` of them, drawn by `random_state`.
+        """
+        try:
+            spec = lay_specs([Entry("gating", Linear() if kernel is None else kernel, columns)], table)[0]
+        except ValueError as error:
+            raise ValueError(f"gating_columns={columns!r}: {error}") from error
+        if kernel is not None:
+            X, weight = _some(X, weight, random_state, space_rows)
+            view = take_columns(X, spec.columns)
+            space = KernelSpace.fit(kernel, view, weight)
+            Z = space.coordinates(view)
+            if not standardize:
+                return cls(spec.columns, space, np.zeros(Z.shape[1]), np.ones(Z.shape[1]))
+            # One scale for all coordinates: the leading ones shall weigh more, as they do in the kernel's space.
+            leading = float(np.sqrt(np.average(Z[:, 0] ** 2, weights=weight))) if Z.shape[1] else 1.0
+            return cls(spec.columns, space, np.zeros(Z.shape[1]), np.full(Z.shape[1], leading or 1.0))
+        dense = np.concatenate([_numbers(view) for view in _views(X, spec.columns, strip_bytes)])
+        if not standardize:
+            return cls(spec.columns, None, np.zeros(dense.shape[1]), np.ones(dense.shape[1]))
+        mean = np.average(dense, axis=0, weights=weight)
+        spread = np.sqrt([np.average((x - m) ** 2, weights=weight) for x, m in zip(dense.T, mean, strict=True)])
+        # A column that does not vary is left out by a scale of one: it is zero after centring, up to rounding.
+        flat = spread <= 1e-12 * np.maximum(np.abs(mean), 1e-300)
+        return cls(spec.columns, None, mean, np.where(flat, 1.0, spread))
+
+    def __call__(self, X: MatrixLike, strip_bytes: int = 2**22) -> Array:
+        """Return the standardised inputs, of shape (n, n_features)."""
+        if self.blind:
+            return np.zeros((X.shape[0], 0))
+        read = _numbers if self.space is None else self.space.coordinates
+        return np.concatenate([(read(view) - self.mean) / self.scale for view in _views(X, self.columns, strip_bytes)])
+
+
+def _views(X: MatrixLike, columns: NDArray[np.intp] | None, strip_bytes: int) -> Iterator[Any]:
+    """Yield the columns that gates read, a strip of samples at a time where those need not be in memory."""
+    if not isinstance(X, RowSource):
+        yield take_columns(X, columns)
+        return
+    for strip in row_strips(X.shape[0], strip_bytes // (8 * X.row_width)):
+        yield take_columns(X.take(strip), columns)
+
+
+def _some(X: MatrixLike, weight: Array, random_state: Seed, most: int) -> tuple[Any, Array]:
+    """Return the samples to learn a kernel's space from, with their weights."""
+    if not isinstance(X, RowSource):
+        return X, weight
+    counted = np.flatnonzero(weight)
+    if len(counted) > most:
+        counted = np.sort(check_random_state(random_state).choice(counted, most, replace=False))
+    return X.take(counted), weight[counted]
+
+
+def _numbers(view: MatrixLike) -> Array:
+    """Return the columns as a dense matrix of finite numbers, or raise saying what gates can read instead."""
+    dense = view.toarray() if sparse.issparse(view) else view
+    try:
+        numbers = np.asarray(dense, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            "gates read numbers, and these columns are not: name numeric gating_columns, or give a gating_kernel."
+        ) from None
+    if not np.all(np.isfinite(numbers)):
+        raise ValueError("gates read finite numbers: the gating columns hold NaN or infinity.")
+    return numbers
+
+
+# Gates that are learned ----------------------------------------------------------------------------------------------
 
 
 def _best_start(starts: Sequence[LearnedGates], weight: Array) -> LearnedGates:
@@ -51,8 +214,8 @@ def _column_means(X: MatrixLike) -> Array | None:
     """Return the means of the columns over the samples that have them; None where they are not numbers."""
     if not isinstance(X, np.ndarray) or X.dtype.kind != "f":
         return None
-    there = ~np.isnan(X)
-    return np.asarray(np.where(there, X, 0.0).sum(axis=0) / np.maximum(there.sum(axis=0), 1))
+    present = ~np.isnan(X)
+    return np.asarray(np.where(present, X, 0.0).sum(axis=0) / np.maximum(present.sum(axis=0), 1))
 
 
 def has_projections(estimator: Estimator) -> bool:
@@ -122,15 +285,43 @@ def _learned(estimator: Estimator) -> Iterator[tuple[int, int, Projected]]:
 
 
 # The methods of a transformer are wrapped already, and not all estimators have them.
+@parameters
 class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """One gate per kernel, as a function of the sample, with the machine that a subclass names."""
+
+    kernels: KernelsLike = None
+    _: KW_ONLY
+    gating: Any = "softmax"
+    gating_columns: Any = None
+    gating_kernel: Any = None
+    step: Any = "lbfgs"
+    n_init: int = 3
+    slack: int = 1
+    normalize: str | None = "trace"
+    approximation: str | None = None
+    rank: Any = 500
+    tol: float = 1e-3
+    n_iter_no_change: int = 3
+    max_iter: int = 100
+    memory_budget: float | None = None
+    device: str | None = None
+    n_jobs: int | None = None
+    verbose: bool = False
+    random_state: Seed = 0
 
     _first_iteration = 0
     # Of the columns of the training samples, where these may lack views.
     _means: Array | None = None
     _takes_subsets = False
     # The gate of a view that a sample lacks is zero.
-    missing = GATED
+    missing: ClassVar[str] = GATED  # type: ignore[misc]
+    # Gates stand in the place of weights.
+    norm: ClassVar[Any] = None
+    l1_ratio: ClassVar[Any] = None  # type: ignore[misc]
+    weights: ClassVar[Any] = None  # type: ignore[misc]
+    penalties: ClassVar[Any] = None
+    penalty_power: ClassVar[Any] = None
+    solver: ClassVar[Any] = None
     _has_plain_outputs = False
 
     def _host_samples(self) -> int:
@@ -225,7 +416,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
             "itself each time; raise max_iter, or accept a larger tol."
         )
 
-    def _keep_function(self, data: TrainingSet, learned: list[Any], beta: Array, support: NDArray[np.intp]) -> None:
+    def _set_function(self, data: TrainingSet, learned: list[Any], beta: Array, support: NDArray[np.intp]) -> None:
         self._gating, self._V = make_gating(self.gating), [one.V for one in learned]
         units = [self._gating.in_user_units(V, self._inputs.mean, self._inputs.scale) for V in self._V]
         self.gating_params_ = units[0] if len(units) == 1 else units
@@ -302,37 +493,15 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
         gates: Array = np.moveaxis(self._gates(self._validate(X, reset=False)), 0, -1)
         return gates[:, :, 0] if gates.shape[2] == 1 else gates
 
-    def contributions(self, X: MatrixLike) -> Array:
-        """Return each kernel's share of the decision; see :meth:`MKLClassifier.contributions`."""
-        check_is_fitted(self)
-        X = self._validate(X, reset=False)
-        terms = np.concatenate([part.terms(X, own) for part, own in self._parts(self._gates(X))], axis=2)
-        return terms[:, :, 0] if terms.shape[2] == 1 else terms
+    def _terms_of(self, X: MatrixLike) -> Array:
+        return np.concatenate([part.terms(X, own) for part, own in self._parts(self._gates(X))], axis=2)
 
-    def kernel_matrix(self, X: MatrixLike, Y: MatrixLike = None) -> Array:
-        """Return the locally combined kernel Σ_m η_m(x) k_m(x, z) η_m(z) between X and Y.
-
-        Parameters
-        ----------
-        X, Y : array-like of shape (n_samples, n_features)
-            Samples; ``Y=None`` stands for X.
-
-        Returns
-        -------
-        ndarray of shape (len(X), len(Y)), or (classes, len(X), len(Y)) where every class has gates of its own
-        """
-        check_is_fitted(self)
-        X = self._validate(X, reset=False)
-        Y = X if Y is None else self._validate(Y, reset=False)
+    def _combined(self, X: MatrixLike, Y: MatrixLike) -> Array:
+        """Return Σ_m η_m(x) k_m(x, z) η_m(z), for every set of gates."""
         left = self._gates(X)
         right = left if Y is X else self._gates(Y)
         pairs = zip(self._parts(left), self._parts(right), strict=True)
-        K = np.concatenate([part.combined(X, Y, g, h) for (part, g), (_, h) in pairs])
-        return K[0] if len(K) == 1 else K
-
-    def cost(self, costs: Any) -> float:
-        """Return what a prediction costs; a kernel is active if some support vector's gate for it is not zero."""
-        return super().cost(costs)
+        return np.concatenate([part.combined(X, Y, g, h) for (part, g), (_, h) in pairs])
 
     transform = available_if(has_learned_projections)(ProjectedSamples.transform)
     get_feature_names_out = available_if(has_learned_projections)(ProjectedSamples.get_feature_names_out)
@@ -521,28 +690,10 @@ objective_, duality_gap_, n_iter_, n_solves_, history_
     (True, (60, 2))
     """
 
-    kernels: KernelsLike = None
     _: KW_ONLY
     C: float = 10.0
     epsilon: float = 0.1
     loss: str = "epsilon"
-    gating: Any = "softmax"
-    gating_columns: Any = None
-    gating_kernel: Any = None
-    step: Any = "lbfgs"
-    n_init: int = 3
-    slack: int = 1
-    normalize: str | None = "trace"
-    approximation: str | None = None
-    rank: Any = 500
-    tol: float = 1e-3
-    n_iter_no_change: int = 3
-    max_iter: int = 100
-    memory_budget: float | None = None
-    device: str | None = None
-    n_jobs: int | None = None
-    verbose: bool = False
-    random_state: Seed = 0
 
 
 @parameters
@@ -587,23 +738,6 @@ objective_, duality_gap_, n_iter_, n_solves_, history_
     (array([-1]), (100, 3))
     """
 
-    kernels: KernelsLike = None
     _: KW_ONLY
     nu: float = 0.5
     gating: Any = "sigmoid"
-    gating_columns: Any = None
-    gating_kernel: Any = None
-    step: Any = "lbfgs"
-    n_init: int = 3
-    slack: int = 1
-    normalize: str | None = "trace"
-    approximation: str | None = None
-    rank: Any = 500
-    tol: float = 1e-3
-    n_iter_no_change: int = 3
-    max_iter: int = 100
-    memory_budget: float | None = None
-    device: str | None = None
-    n_jobs: int | None = None
-    verbose: bool = False
-    random_state: Seed = 0

@@ -10,24 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import OutlierMixin
 
-from kernelmosaic._typing import ArrayOrTensor, KernelsLike, MatrixLike, SampleWeight, Seed, TargetLike
+from kernelmosaic._typing import MatrixLike, SampleWeight, TargetLike
 from kernelmosaic.backend import to_host
-from kernelmosaic.estimators._base import BaseMKL
-from kernelmosaic.estimators._input import FitInput
-from kernelmosaic.estimators._parameters import parameters
+from kernelmosaic.estimators._base import WeightedMKL, parameters
+from kernelmosaic.estimators._input import DistinctSamples, FitInput, level_of_caller
 from kernelmosaic.estimators._path import PathRule
-from kernelmosaic.estimators._training_set import DistinctSamples, TrainingSet, level_of_caller
+from kernelmosaic.estimators._training_set import TrainingSet
 from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.views import one_class_kernels
 from kernelmosaic.machines import Machine, OneClass
 from kernelmosaic.machines.base import check_positive
 
-#: How far, relative to the offset, decision values may be off zero by rounding alone.
-_ROUNDING = {"double": 1e-9, "single": 1e-5}
-
 
 @parameters
-class MKLOneClass(OutlierMixin, BaseMKL):
+class MKLOneClass(OutlierMixin, WeightedMKL):
     """One-class support vector machine on a weighted sum of kernels.
 
     Minimises ½ (Σ_m d_m ‖w_m‖)² + 1/(ν n) Σ ξ_i + b subject to f(x_i) = Σ_m ⟨w_m, φ_m(x_i)⟩ + b ≥ −ξ_i; with
@@ -74,33 +70,14 @@ class MKLOneClass(OutlierMixin, BaseMKL):
     True
     """
 
-    kernels: KernelsLike = None
     _: KW_ONLY
     nu: float = 0.5
-    norm: float | str = 1
-    l1_ratio: float = 0.5
-    weights: ArrayOrTensor = None
-    penalties: Any = None
-    penalty_power: float = 0.5
-    slack: int = 1
-    solver: str = "newton"
-    normalize: str | None = "trace"
-    approximation: str | None = None
-    rank: Any = 500
-    missing: str = "neighbors"
-    tol: float = 1e-3
-    max_iter: int = 100
-    memory_budget: float | None = None
-    device: str | None = None
-    random_state: Seed = None
-    verbose: bool = False
 
-    _takes_subsets = True
     _path_rule: ClassVar[PathRule | None] = PathRule("nu", (1e-2, 0.5))
 
     def fit(self, X: MatrixLike, y: TargetLike = None, sample_weight: SampleWeight = None) -> Self:
         """Fit to samples; y is ignored. See :meth:`MKLClassifier.fit`."""
-        return self._fit_validated(self._validated(X, y, sample_weight))
+        return super().fit(X, y, sample_weight)
 
     def _validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
         return self._read_input(X, sample_weight=sample_weight)
@@ -116,8 +93,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
             )
 
     def _fit_validated(self, given: FitInput, keep_function: bool = True) -> Self:
-        self._fit(given, keep_function)
-        self.n_support_ = np.array([len(self.support_)])
+        super()._fit_validated(given, keep_function)
         self.offset_ = -float(self.intercept_[0])
         return self
 
@@ -127,10 +103,10 @@ class MKLOneClass(OutlierMixin, BaseMKL):
 
     def _training_set(self, given: FitInput, counted: DistinctSamples) -> TrainingSet:
         data = super()._training_set(given, counted)
-        uneven = [] if self.normalize == "diagonal" else data.uneven_kernels()
-        if uneven:
+        varying = [] if self.normalize == "diagonal" else data.varying_diagonals()
+        if varying:
             warnings.warn(
-                f"{type(self).__name__}: k(x, x) of {', '.join(uneven)} differs between training samples, so that a "
+                f"{type(self).__name__}: k(x, x) of {', '.join(varying)} differs between training samples, so that a "
                 "sample may look usual for being far from the origin alone; use kernels such as Gaussian() whose "
                 "k(x, x) is constant, or set normalize='diagonal', by which directions alone are compared.",
                 UserWarning,
@@ -143,9 +119,9 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         counted = float(weight.sum()) if self.slack == 1 else 1.0
         return [OneClass(len(weight), 1.0 / (self.nu * counted), weight, self.slack)]
 
-    def _complaint(self, learner: Any, loosest: Any) -> str | None:
+    def _gap_warning(self, learner: Any, loosest: Any) -> str | None:
         if loosest.gap < 1.0:
-            return super()._complaint(learner, loosest)
+            return super()._gap_warning(learner, loosest)
         return (
             ": the optimum is zero to rounding, since the origin lies among the samples, and no gap relative to it is "
             "certified; use kernels such as Gaussian(), whose samples lie to one side of the origin."
@@ -154,16 +130,16 @@ class MKLOneClass(OutlierMixin, BaseMKL):
     def decision_function(self, X: MatrixLike) -> NDArray[np.float64]:
         """Return the signed distances: negative for novel samples."""
         X = to_host(X)
-        rounding = _ROUNDING["single" if getattr(X, "dtype", None) == np.float32 else "double"]
-        return self._distances(self._outputs(X), rounding)
+        return self._distances(self._outputs(X), 1e-5 if getattr(X, "dtype", None) == np.float32 else 1e-9)
 
-    def _distances(self, outputs: NDArray[np.float64], rounding: float) -> NDArray[np.float64]:
+    def _distances(self, outputs: NDArray[np.float64], rounding: float = 1e-9) -> NDArray[np.float64]:
+        """Return the outputs, with zero for those that differ from it by rounding, relative to the offset."""
         values = outputs[:, 0]
         # The boundary runs through samples, which must fall on the same side however many are asked about at once.
         return np.where(np.abs(values) <= rounding * abs(self.offset_), 0.0, values)
 
     def _predictions(self, outputs: NDArray[np.float64]) -> NDArray[np.int64]:
-        return np.where(self._distances(outputs, _ROUNDING["double"]) >= 0, 1, -1)
+        return np.where(self._distances(outputs) >= 0, 1, -1)
 
     def score_samples(self, X: MatrixLike) -> NDArray[np.float64]:
         """Return the unshifted scores: the decision function plus `offset_`."""

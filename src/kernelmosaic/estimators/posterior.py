@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from sklearn.utils import check_array
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, KernelsLike, MatrixLike, SampleWeight, Seed, TargetLike
+from kernelmosaic._typing import AnyArray, MatrixLike, SampleWeight, TargetLike
 from kernelmosaic.backend import row_strips, to_host
-from kernelmosaic.estimators._parameters import parameters
+from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators._path import PathRule
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.gram.row_blocks import ArrayRows, RowSource
@@ -21,19 +21,6 @@ from kernelmosaic.machines.base import check_count, check_positive
 from kernelmosaic.machines.multiclass import posterior_machine
 
 Array = NDArray[np.float64]
-
-#: How far from one the posteriors of a sample may sum.
-_SUM = 1e-6
-#: Relative: distances this near are equal up to rounding.
-_SAME_DISTANCE = 1e-9
-#: Digits kept: rounding must not make equal posteriors differ, since samples are put in an order by them.
-_DIGITS = 12
-#: Distances held at once.
-_ENTRIES = 2**22
-#: Relative: outputs this near are equal up to rounding.
-_SAME = 1e-9
-#: No class is less probable than this: a few samples cannot rule it out.
-_LEAST = 1e-3
 
 
 @parameters
@@ -45,7 +32,8 @@ class PosteriorMKLClassifier(MKLClassifier):
     and y the label, or the most probable class where posteriors are given instead: min ½ Σ_c ‖w_c‖² + C Σ_i Σ_c ξ_ic
     with f_y(x_i) − f_c(x_i) ≥ 2 (Pr(y | x_i) − Pr(c | x_i)) − ξ_ic. Hard posteriors give exactly
     ``MKLClassifier(multi_class="pairwise")``. :meth:`predict_proba` has the posteriors that the outputs stand for:
-    (1 ± f)/2 within [0, 1], or the nearest point of the simplex to f/2.
+    (1 ± f)/2 within [0, 1], or the nearest point of the simplex to f/2. Of classes whose outputs differ by rounding
+    only, :meth:`predict` returns the first.
 
     Parameters
     ----------
@@ -92,35 +80,23 @@ class PosteriorMKLClassifier(MKLClassifier):
     array([0, 1])
     """
 
-    kernels: KernelsLike = None
     _: KW_ONLY
     C: float = 1.0
     estimate: str = "neighbors"
     n_neighbors: int = 5
     bandwidth: float | str = "scott"
-    norm: float = 1
-    weights: ArrayOrTensor = None
-    penalties: Any = None
-    penalty_power: float = 0.5
-    solver: str = "newton"
-    normalize: str | None = "trace"
-    approximation: str | None = None
-    rank: Any = 500
-    tol: float = 1e-3
-    max_iter: int = 100
-    memory_budget: float | None = None
-    device: str | None = None
-    random_state: Seed = None
-    verbose: bool = False
+    # The one form of the joint machine that posteriors have, and what else is no parameter here.
+    multi_class: ClassVar[str] = "pairwise"  # type: ignore[misc]
+    missing: ClassVar[None] = None  # type: ignore[misc, assignment]
+    slack: ClassVar[int] = 1  # type: ignore[misc]
+    l1_ratio: ClassVar[float] = 0.5  # type: ignore[misc]
+    class_weight: ClassVar[None] = None  # type: ignore[misc]
+    calibration: ClassVar[None] = None  # type: ignore[misc]
+    n_jobs: ClassVar[None] = None  # type: ignore[misc]
 
-    # The one form of the joint machine that posteriors have.
-    multi_class = "pairwise"
-    missing = None  # type: ignore[assignment]
     _knows_probabilities = True
     # Targets of a fold would be posteriors that its samples do not have by themselves.
     _path_rule: ClassVar[PathRule | None] = None
-    slack = 1
-    class_weight = None
 
     def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> Self:
         """Fit to samples and their posteriors or labels.
@@ -183,27 +159,22 @@ class PosteriorMKLClassifier(MKLClassifier):
     def _machines(self, y: TargetLike, weight: Array) -> list[Any]:
         return [posterior_machine(y[:, 1:], check_positive("C", self.C), weight, y[:, 0].astype(np.intp))]
 
-    def predict(self, X: MatrixLike) -> AnyArray:
-        """Return the class of each sample; of classes whose outputs differ by rounding only, the first.
-
-        A sample whose two best posteriors are equal asks for outputs that are: ties are a matter of course here.
-        """
-        return super().predict(X)
-
     def _predictions(self, outputs: Array) -> AnyArray:
         if outputs.shape[1] == 1:
             return super()._predictions(outputs)
+        # A sample whose two best posteriors are equal asks for outputs that are: of outputs that differ by rounding
+        # only, the first is taken.
         best = outputs.max(axis=1, keepdims=True)
-        return np.asarray(self.classes_[(outputs >= best - _SAME * (1.0 + np.abs(best))).argmax(axis=1)])
+        return np.asarray(self.classes_[(outputs >= best - 1e-9 * (1.0 + np.abs(best))).argmax(axis=1)])
 
     def _probabilities(self, outputs: Array) -> Array:
-        """Return the posteriors that outputs stand for, kept away from zero.
+        """Return the posteriors that outputs stand for, none below 10⁻³: a few samples cannot rule out a class.
 
         Two classes: f is fitted to 2 Pr(+1 | x) − 1. More: f_c to 2 Pr(c | x) up to a constant of the sample, which
         the nearest point of the simplex does not depend on.
         """
         halves = np.column_stack([-outputs, outputs]) if outputs.ndim == 1 else outputs
-        P = np.maximum(project_to_simplex(0.5 * halves), _LEAST)
+        P = np.maximum(project_to_simplex(0.5 * halves), 1e-3)
         return np.asarray(P / P.sum(axis=1, keepdims=True))
 
 
@@ -222,7 +193,7 @@ def _check_posteriors(y: TargetLike) -> Array:
         raise ValueError(f"y: posteriors must lie in [0, 1]; they range from {P.min():g} to {P.max():g}.")
     sums = P.sum(axis=1)
     worst = int(np.argmax(np.abs(sums - 1.0)))
-    if abs(sums[worst] - 1.0) > _SUM:
+    if abs(sums[worst] - 1.0) > 1e-6:
         raise ValueError(f"y: the posteriors of a sample must sum to one; those of row {worst} sum to {sums[worst]:g}.")
     return P
 
@@ -230,7 +201,7 @@ def _check_posteriors(y: TargetLike) -> Array:
 # Posteriors from labels: the shares of the classes near a sample ----------------------------------------------------
 
 
-def neighbor_posteriors(X: Array, members: Array, n_neighbors: int) -> Array:
+def neighbor_posteriors(X: Array, members: Array, n_neighbors: int, at_once: int = 2**22) -> Array:
     """Return the shares of the classes among each sample's nearest neighbours, itself included.
 
     Parameters
@@ -241,21 +212,23 @@ def neighbor_posteriors(X: Array, members: Array, n_neighbors: int) -> Array:
         The weight of each sample in the column of its class, zero elsewhere.
     n_neighbors : int
         How many there are, by weight; all at the distance of the last count as well.
+    at_once : int
+        Distances held at the same time.
     """
     P = np.empty(members.shape)
     weight = members.sum(axis=1)
-    each = (row for _, strip in _distance_strips(X, "euclidean") for row in strip)
+    each = (row for _, strip in _distance_strips(X, "euclidean", at_once) for row in strip)
     for i, distances in enumerate(each):
         order = np.argsort(distances, kind="stable")
         reached = int(np.searchsorted(np.cumsum(weight[order]), n_neighbors))
-        # All at the distance of the last: the order of the samples does not rank equal distances.
-        within = distances <= (1.0 + _SAME_DISTANCE) * distances[order[min(reached, len(order) - 1)]]
+        # All at the distance of the last, up to rounding: the order of the samples does not rank equal distances.
+        within = distances <= (1.0 + 1e-9) * distances[order[min(reached, len(order) - 1)]]
         shares = members[within].sum(axis=0)
         P[i] = shares / shares.sum() if shares.sum() > 0 else 1.0 / len(shares)
-    return np.round(P, _DIGITS)
+    return _rounded(P)
 
 
-def density_posteriors(X: Array, members: Array, bandwidth: Any) -> Array:
+def density_posteriors(X: Array, members: Array, bandwidth: Any, at_once: int = 2**22) -> Array:
     """Return Bayes' rule, Pr(c) p(x | c) / Σ_c' Pr(c') p(x | c'), with Gaussian densities p(· | c) around the samples.
 
     With Pr(c) the share of class c and p(x | c) the mean of the Gaussians at its samples, all of one width h, the rule
@@ -263,7 +236,7 @@ def density_posteriors(X: Array, members: Array, bandwidth: Any) -> Array:
 
     Parameters
     ----------
-    X, members
+    X, members, at_once
         As in `neighbor_posteriors`.
     bandwidth : float or "scott"
         The width h, or Scott's rule for it; see `scott_bandwidth`.
@@ -271,13 +244,18 @@ def density_posteriors(X: Array, members: Array, bandwidth: Any) -> Array:
     h = scott_bandwidth(X, members) if isinstance(bandwidth, str) else float(bandwidth)
     counted = members.any(axis=1)
     sums = np.empty(members.shape)
-    for rows, distances in _distance_strips(X, "sqeuclidean"):
+    for rows, distances in _distance_strips(X, "sqeuclidean", at_once):
         # From the nearest sample that counts: the sums cannot all vanish, however narrow the Gaussians are.
         distances -= distances[:, counted].min(axis=1, keepdims=True)
         with np.errstate(over="ignore"):
             distances /= max(2.0 * h * h, np.finfo(float).tiny)
         sums[rows] = np.exp(-np.maximum(distances, 0.0)) @ members
-    return np.asarray(np.round(sums / sums.sum(axis=1, keepdims=True), _DIGITS))
+    return _rounded(sums / sums.sum(axis=1, keepdims=True))
+
+
+def _rounded(P: Array) -> Array:
+    """Return posteriors to twelve digits: samples are put in an order by them, and equal ones must not differ."""
+    return np.round(P, 12)
 
 
 def scott_bandwidth(X: Array, members: Array) -> float:
@@ -288,9 +266,9 @@ def scott_bandwidth(X: Array, members: Array) -> float:
     return float(np.sqrt(within / sizes.sum()) * sizes.mean() ** (-1.0 / (X.shape[1] + 4)))
 
 
-def _distance_strips(X: Array, metric: str) -> Iterator[tuple[slice, Array]]:
+def _distance_strips(X: Array, metric: str, at_once: int) -> Iterator[tuple[slice, Array]]:
     """Yield (rows, their distances from all samples), a strip at a time."""
-    for rows in row_strips(len(X), _ENTRIES // len(X)):
+    for rows in row_strips(len(X), at_once // len(X)):
         yield rows, cdist(X[rows], X, metric)
 
 

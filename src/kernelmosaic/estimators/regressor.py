@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
-from kernelmosaic._typing import ArrayOrTensor, KernelsLike, MatrixLike, SampleWeight, Seed, TargetLike
-from kernelmosaic.estimators._base import BaseMKL
+from kernelmosaic._typing import MatrixLike, SampleWeight, TargetLike
+from kernelmosaic.estimators._base import WeightedMKL, parameters
 from kernelmosaic.estimators._input import FitInput
-from kernelmosaic.estimators._parameters import parameters
 from kernelmosaic.estimators._path import PathRule, mean_deviation, r_squared
 from kernelmosaic.kernels.base import refuse_text
 from kernelmosaic.machines import SVR, Huber, Machine
@@ -20,7 +19,7 @@ from kernelmosaic.machines.base import SharedMachines, check_positive
 
 
 @parameters
-class MKLRegressor(RegressorMixin, BaseMKL):
+class MKLRegressor(RegressorMixin, WeightedMKL):
     """Support vector regression on a weighted sum of kernels.
 
     Minimises ½ (Σ_m d_m ‖w_m‖)² + C Σ max(0, |y_i − f(x_i)| − ε) over f(x) = Σ_m ⟨w_m, φ_m(x)⟩ + b, or the same with
@@ -70,49 +69,12 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     True
     """
 
-    kernels: KernelsLike = None
     _: KW_ONLY
     C: float = 1.0
     epsilon: Any = 0.1
     loss: str = "epsilon"
-    norm: float | str = 1
-    l1_ratio: float = 0.5
-    weights: ArrayOrTensor = None
-    penalties: Any = None
-    penalty_power: float = 0.5
-    slack: int = 1
-    solver: str = "newton"
-    normalize: str | None = "trace"
-    approximation: str | None = None
-    rank: Any = 500
-    missing: str = "neighbors"
-    tol: float = 1e-3
-    max_iter: int = 100
-    memory_budget: float | None = None
-    device: str | None = None
-    random_state: Seed = None
-    verbose: bool = False
 
-    _takes_subsets = True
     _path_rule: ClassVar[PathRule | None] = PathRule(unit=mean_deviation, score=r_squared)
-
-    def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> Self:
-        """Fit to samples and their targets.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
-            Samples.
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            Targets.
-        sample_weight : array-like of shape (n_samples,), optional
-            Factors of C, sample by sample.
-
-        Returns
-        -------
-        self
-        """
-        return self._fit_validated(self._validated(X, y, sample_weight))
 
     def _validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
         with refuse_text(X, y):
@@ -121,9 +83,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
 
     def _fit_validated(self, given: FitInput, keep_function: bool = True) -> Self:
         self._is_flat = given.y.ndim == 1
-        self._fit(given, keep_function)
-        self.n_support_ = np.array([len(self.support_)])
-        return self
+        return super()._fit_validated(given, keep_function)
 
     def _machines(self, y: TargetLike, weight: NDArray[np.float64]) -> list[Any]:
         each = [self._machine(target, weight) for target in np.atleast_2d(y.T)]

@@ -12,11 +12,10 @@ from sklearn.base import RegressorMixin
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, KernelsLike, MatrixLike, SampleWeight, Seed, TargetLike
+from kernelmosaic._typing import AnyArray, MatrixLike, SampleWeight, TargetLike
 from kernelmosaic.backend import to_host
-from kernelmosaic.estimators._base import BaseMKL
+from kernelmosaic.estimators._base import WeightedMKL, parameters
 from kernelmosaic.estimators._input import FitInput
-from kernelmosaic.estimators._parameters import parameters
 from kernelmosaic.estimators._path import PathRule
 from kernelmosaic.kernels.base import refuse_text
 from kernelmosaic.machines import Machine, Survival
@@ -81,7 +80,7 @@ def concordance(y: Array, predicted: Any, sample_weight: SampleWeight = None) ->
 
 
 @parameters
-class MKLSurvival(RegressorMixin, BaseMKL):
+class MKLSurvival(RegressorMixin, WeightedMKL):
     """Survival times by support vector regression on a weighted sum of kernels, with censored samples.
 
     Minimises ½ (Σ_m d_m ‖w_m‖)² + C Σ l_i over f(x) = Σ_m ⟨w_m, φ_m(x)⟩ + b, which predicts the logarithm of the time.
@@ -130,29 +129,10 @@ class MKLSurvival(RegressorMixin, BaseMKL):
     True
     """
 
-    kernels: KernelsLike = None
     _: KW_ONLY
     C: float = 1.0
     epsilon: float = 0.1
-    norm: float | str = 1
-    l1_ratio: float = 0.5
-    weights: ArrayOrTensor = None
-    penalties: Any = None
-    penalty_power: float = 0.5
-    slack: int = 1
-    solver: str = "newton"
-    normalize: str | None = "trace"
-    approximation: str | None = None
-    rank: Any = 500
-    missing: str = "neighbors"
-    tol: float = 1e-3
-    max_iter: int = 100
-    memory_budget: float | None = None
-    device: str | None = None
-    random_state: Seed = None
-    verbose: bool = False
 
-    _takes_subsets = True
     _path_rule: ClassVar[PathRule | None] = PathRule(range=(1e-3, 1e2), strata=observed, score=concordance)
 
     def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> Self:
@@ -173,7 +153,7 @@ class MKLSurvival(RegressorMixin, BaseMKL):
         -------
         self
         """
-        return self._fit_validated(self._validated(X, y, sample_weight))
+        return super().fit(X, y, sample_weight)
 
     def _validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
         with refuse_text(X, y):
@@ -187,11 +167,6 @@ class MKLSurvival(RegressorMixin, BaseMKL):
                 f"{type(self).__name__} needs at least one sample with its event."
             )
         return given
-
-    def _fit_validated(self, given: FitInput, keep_function: bool = True) -> Self:
-        self._fit(given, keep_function)
-        self.n_support_ = np.array([len(self.support_)])
-        return self
 
     def _machines(self, y: Array, weight: Array) -> list[Machine]:
         return [Survival(np.log(y[:, 1]), y[:, 0], self.C, self.epsilon, self.slack, weight)]

@@ -16,21 +16,15 @@ from sklearn.utils import _safe_indexing, check_consistent_length, check_random_
 from sklearn.utils.validation import _num_samples, has_fit_parameter
 
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, Seed, TargetLike
-from kernelmosaic.estimators._base import BaseMKL
-from kernelmosaic.estimators._shared import SharedKernels
-from kernelmosaic.estimators._training_set import (
-    Likely,
-    is_streamed,
-)
-from kernelmosaic.estimators._warnings import warn_of_gaps
+from kernelmosaic.estimators._base import KernelEstimator
+from kernelmosaic.estimators._input import is_streamed
+from kernelmosaic.estimators._path import warn_of_gaps
+from kernelmosaic.estimators._shared import KnownFit, SharedKernels
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.learning.problem import progress
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
-
-#: So many fits share the kernels that one process has computed, however many processes there are.
-_CHUNK = 100
 
 
 # One fit -------------------------------------------------------------------------------------------------------------
@@ -41,7 +35,7 @@ def last_step(estimator: Estimator) -> Any:
     model = estimator
     while hasattr(model, "steps"):
         model = model.steps[-1][1]
-    if not isinstance(model, BaseMKL):
+    if not isinstance(model, KernelEstimator):
         raise TypeError(
             f"estimator={type(estimator).__name__}: give an estimator of kernelmosaic or a pipeline that ends in one; "
             "of a search its best_estimator_."
@@ -112,10 +106,11 @@ def refit(
     estimator: Estimator,
     X: MatrixLike,
     tasks: Sequence[Task],
-    likely: Array | None,
+    known: Array | None,
     n_jobs: int | None,
     verbose: bool,
     what: str,
+    chunk: int = 100,
 ) -> Array:
     """Return the weights of the kernels in every fit, of shape (fits, P) or (fits, classes, P).
 
@@ -127,7 +122,7 @@ def refit(
         All samples.
     tasks : sequence of Task
         What to fit to.
-    likely : ndarray like the weights, or None
+    known : ndarray like the weights, or None
         Weights that every fit starts from.
     n_jobs : int or None
         Processes.
@@ -135,13 +130,15 @@ def refit(
         Whether to show how many fits are done.
     what : str
         Whose fits they are.
+    chunk : int
+        Fits that share the kernels which one process computes, however many processes there are.
     """
-    chunks = [tasks[i : i + _CHUNK] for i in range(0, len(tasks), _CHUNK)]
+    chunks = [tasks[i : i + chunk] for i in range(0, len(tasks), chunk)]
     found: list[tuple[Array, float]] = []
     shown: Any = progress(what, len(tasks)) if verbose else nullcontext(lambda *state: None)
     with shown as show:
         for some in Parallel(n_jobs=n_jobs, return_as="generator")(
-            delayed(_fit_chunk)(estimator, X, chunk, likely) for chunk in chunks
+            delayed(_fit_chunk)(estimator, X, some_tasks, known) for some_tasks in chunks
         ):
             found += some
             show(f"{len(found)} of {len(tasks)} fits", len(found))
@@ -151,7 +148,7 @@ def refit(
 
 
 def _fit_chunk(
-    estimator: Estimator, X: MatrixLike, tasks: Sequence[Task], likely: Array | None
+    estimator: Estimator, X: MatrixLike, tasks: Sequence[Task], known: Array | None
 ) -> list[tuple[Array, float]]:
     found = []
     # Kernels of one set of samples are kept at a time.
@@ -160,7 +157,7 @@ def _fit_chunk(
         warnings.simplefilter("ignore")
         for task in tasks:
             # So results depend neither on the order of the fits nor on the process that does them.
-            shared.restart(None if likely is None else Likely(likely))
+            shared.restart(None if known is None else KnownFit(known))
             some = X if task.rows is None else _safe_indexing(X, task.rows)
             model = last_step(fit(clone(estimator), some, task.y, task.weight))
             found.append((np.asarray(model.weights_), float(getattr(model, "duality_gap_", 0.0))))

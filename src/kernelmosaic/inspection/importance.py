@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +11,12 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import _num_samples
 
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, Seed, TargetLike
-from kernelmosaic.estimators._shared import SharedKernels
-from kernelmosaic.estimators._training_set import Likely
+from kernelmosaic.estimators._path import HeldOutPredictor, accuracy
+from kernelmosaic.estimators._shared import KnownFit, SharedKernels
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
 from kernelmosaic.estimators.survival import MKLSurvival, read_times
@@ -27,11 +26,6 @@ from kernelmosaic.kernels.views import KernelSpec, lay_specs
 from kernelmosaic.machines.base import check_count
 
 Array = NDArray[np.float64]
-
-#: Parameters that may have one entry per kernel.
-_PER_KERNEL = ("penalties", "weights", "rank")
-#: Solvers whose weights are those of no optimum.
-_HEURISTICS = ("alignment", "easymkl")
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,7 +223,7 @@ class _Fold:
                 for spec in kept
             ]
         )
-        for name in _PER_KERNEL:
+        for name in ("penalties", "weights", "rank"):  # which may have one entry per kernel
             value = getattr(model, name, None)
             if value is not None and np.ndim(value) == 1:
                 model.set_params(**{name: np.delete(np.asarray(value), m)})
@@ -249,11 +243,13 @@ class _Fold:
         return [[loss(m) for _ in range(self.n_repeats)] for m in range(terms.shape[1])]
 
 
-def _with_outputs(model: Estimator, outputs: Array) -> Any:
-    """Return the model with outputs that are given."""
-    stand_in = copy(model)
-    stand_in._outputs = lambda *_: outputs
-    return stand_in
+def _with_outputs(model: Estimator, outputs: Array) -> HeldOutPredictor:
+    """Return what scorers read of a model whose outputs are given."""
+    score = accuracy if is_classifier(model) else model._path_rule.score
+    classes, probabilities = getattr(model, "classes_", None), getattr(model, "_probabilities", None)
+    values = outputs[:, 0] if outputs.shape[1] == 1 else outputs
+    kind = get_tags(model).estimator_type
+    return HeldOutPredictor(kind, model._predictions(outputs), values, classes, score, probabilities)
 
 
 def _present(estimator: Estimator, specs: list[KernelSpec], X: MatrixLike) -> NDArray[np.bool_]:
@@ -265,14 +261,15 @@ def _present(estimator: Estimator, specs: list[KernelSpec], X: MatrixLike) -> ND
     return np.ones((_num_samples(X), len(specs)), dtype=bool) if present is None else present
 
 
-def _start_without(model: Estimator, m: int) -> Likely | None:
+def _start_without(model: Estimator, m: int) -> KnownFit | None:
     """Return the weights of the other kernels to start from, unless a class has given them none."""
     rest = np.delete(model.weights_, m, axis=-1)
-    return Likely(rest) if np.all(rest.sum(axis=-1) > 0) else None
+    return KnownFit(rest) if np.all(rest.sum(axis=-1) > 0) else None
 
 
 def _is_unused(model: Estimator, m: int) -> bool:
     """Whether a kernel has no weight at the optimum, which then is the optimum without it."""
-    if type(model) not in (MKLClassifier, MKLRegressor, MKLSurvival) or model.solver in _HEURISTICS:
+    heuristics = ("alignment", "easymkl")  # whose weights are those of no optimum
+    if type(model) not in (MKLClassifier, MKLRegressor, MKLSurvival) or model.solver in heuristics:
         return False
     return model.weights is None and not np.any(np.atleast_2d(model.weights_)[:, m])

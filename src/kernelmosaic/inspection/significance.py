@@ -8,24 +8,32 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import _num_samples
 
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, Seed, TargetLike
-from kernelmosaic.estimators._shared import SharedKernels
-from kernelmosaic.estimators._training_set import DistinctSamples, KernelOptions, TrainingSet
+from kernelmosaic.backend import to_host
+from kernelmosaic.estimators._base import KernelEstimator
+from kernelmosaic.estimators._input import DistinctSamples, FitInput
+from kernelmosaic.estimators._training_set import TrainingSet
 from kernelmosaic.estimators.survival import MKLSurvival
 from kernelmosaic.gram import GramStack
-from kernelmosaic.inspection._refits import Rows, Task, fit, labelled, last_step, prepare, refit, text_table
+from kernelmosaic.inspection._refits import (
+    Rows,
+    Task,
+    behind_pipeline,
+    fit,
+    labelled,
+    last_step,
+    prepare,
+    refit,
+    text_table,
+)
 from kernelmosaic.machines.base import check_count
 
 Array = NDArray[np.float64]
 
-_CORRECTIONS = (None, "max", "fdr")
-#: Fits from the weights that prefer no kernel; all later ones start from the mean of what these find.
-_PILOTS = 10
-#: Differences that are rounding: one of the permutations may be none.
+#: Relative differences that are rounding: one of the permutations may change nothing.
 _ROUNDING = 1e-9
-#: Numbers of permuted targets that are multiplied with the kernels at once.
-_NUMBERS = 2**23
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,8 +150,8 @@ def kernel_significance(
     [False, True]
     """
     N = check_count("n_permutations", n_permutations)
-    if correction not in _CORRECTIONS:
-        raise ValueError(f"correction={correction!r}: choose one of {', '.join(map(repr, _CORRECTIONS))}.")
+    if correction not in (None, "max", "fdr"):
+        raise ValueError(f"correction={correction!r}: choose one of None, 'max', 'fdr'.")
     estimator, y, weight, random = prepare(estimator, X, y, sample_weight, random_state)
     if isinstance(last_step(estimator), MKLSurvival) or not (y.ndim == 1 or y.dtype.kind in "biuf"):
         raise TypeError(
@@ -152,16 +160,16 @@ def kernel_significance(
         )
     # Samples that do not count keep their targets to themselves.
     orders = _permutations(np.arange(len(y)) if weight is None else np.flatnonzero(weight), len(y), groups, N, random)
-    with _EverySample(weight) as shared:
-        model = last_step(fit(estimator, X, y, weight))
-        own = np.asarray(model.weights_).ndim == 2
-        data = shared.every
-        kept = [order[data.kept] for order in (np.arange(len(y)), *orders)]
-        every = alignments(data.stack, _targets(model, y), kept, data.weight, own)
+    model = last_step(fit(estimator, X, y, weight))
+    own = np.asarray(model.weights_).ndim == 2
+    data = _every_sample(estimator, X, weight)
+    kept = [order[data.kept] for order in (np.arange(len(y)), *orders)]
+    every = alignments(data.stack, _targets(model, y), kept, data.weight, own)
     tasks = [Task(y[order], weight) for order in orders]
-    pilots = refit(estimator, X, tasks[:_PILOTS], None, None, False, "kernel_significance")
+    # Ten fits start from weights that prefer no kernel, all later ones from the mean of what these find.
+    pilots = refit(estimator, X, tasks[:10], None, None, False, "kernel_significance")
     null = pilots
-    if rest := tasks[_PILOTS:]:
+    if rest := tasks[10:]:
         others = refit(estimator, X, rest, pilots.mean(axis=0), n_jobs, verbose, "kernel_significance")
         null = np.concatenate([pilots, others])
     weights = np.asarray(model.weights_)
@@ -178,22 +186,13 @@ def kernel_significance(
     )
 
 
-class _EverySample(SharedKernels):
-    """Beside the training set of a fit, the one of every sample that counts, repeated or not: `every`."""
-
-    every: TrainingSet
-
-    def __init__(self, weight: Array | None) -> None:
-        super().__init__(memory_budget=1)
-        self._weight = weight
-
-    def training_set(
-        self, options: KernelOptions, X: MatrixLike, original: Any, counted: DistinctSamples
-    ) -> TrainingSet:
-        all_of_them = DistinctSamples.all_of(X.shape[0], self._weight)
-        rows = np.flatnonzero(all_of_them.weight)
-        self.every = super().training_set(options, X, original, DistinctSamples(rows, all_of_them.weight[rows]))
-        return super().training_set(options, X, original, counted)
+def _every_sample(pipeline: Estimator, X: MatrixLike, weight: Array | None) -> TrainingSet:
+    """Return the kernels of a fitted model for every sample that counts, repeated or not."""
+    model, X = behind_pipeline(pipeline, X)
+    weight = np.ones(_num_samples(X)) if weight is None else weight
+    rows = np.flatnonzero(weight)
+    given = FitInput(model._validate(X, reset=False), None, weight, to_host(X), model.device)
+    return KernelEstimator._training_set(model, given, DistinctSamples(rows, weight[rows]))
 
 
 def _permutations(rows: Rows, n: int, groups: Any, count: int, random: np.random.RandomState) -> list[Rows]:
@@ -242,7 +241,7 @@ def alignments(stack: GramStack, Y: Array, orders: Sequence[Rows], weight: Array
     -------
     ndarray of shape (orders, P), or (orders, columns, P)
     """
-    at_once = max(1, _NUMBERS // (stack.n_samples * Y.shape[1]))
+    at_once = max(1, 2**23 // (stack.n_samples * Y.shape[1]))  # so many numbers are multiplied with the kernels
     batches = (orders[i : i + at_once] for i in range(0, len(orders), at_once))
     return np.concatenate([_aligned(stack, Y[np.array(batch)], weight, by_column) for batch in batches])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Self
 
@@ -14,6 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from kernelmosaic._typing import Estimator, MatrixLike, SampleWeight, TargetLike
+from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators._calibration import check_calibration
 from kernelmosaic.estimators._path import divide_pipeline, path_rule, read_samples
 from kernelmosaic.estimators.cv import PathSearch, in_memory
@@ -31,7 +31,7 @@ def _has(name: str) -> Callable[[Any], bool]:
     return has
 
 
-@dataclass(eq=False, repr=False)
+@parameters
 class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
     """C, and on request the norm of the weights, chosen by cross-validation for an estimator with kernels.
 

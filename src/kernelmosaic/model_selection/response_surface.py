@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from math import ceil
 from numbers import Integral, Real
@@ -19,6 +19,7 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils.validation import _check_method_params
 
 from kernelmosaic._typing import ArrayOrTensor, Estimator, MatrixLike, Settings, TargetLike
+from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators._shared import SharedKernels
 from kernelmosaic.kernels.views import PerColumn, default_kernels, lay_specs, read_kernels
 from kernelmosaic.learning.problem import progress
@@ -201,6 +202,7 @@ class _Run:
     failed: list[Settings] = field(default_factory=list)
 
 
+@parameters
 class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
     """Search positive parameters on the log10 scale by a response surface on the validation score.
 
@@ -272,44 +274,26 @@ class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
     ['d[polynomial]', 'd[gaussian]']
     """
 
-    _checked_cv_orig: Any
-    verbose: Any
+    estimator: Estimator
+    on: Any = "penalties"
+    _: KW_ONLY
+    step: Any = 0.3
+    bounds: Any = (-1, 1)
+    order: int = 2
+    tol: float = 0.01
+    max_iter: int = 20
+    scoring: Any = None
+    cv: Any = None
+    n_jobs: int | None = None
+    refit: Any = True
+    error_score: Any = np.nan
+    verbose: bool = False
+
+    pre_dispatch = "2*n_jobs"
+    return_train_score = False
+    _checked_cv_orig: Any = None
     # What scikit-learn's search does not hand on, while it runs.
     _run: Any = None
-
-    def __init__(
-        self,
-        estimator: Estimator,
-        on: Any = "penalties",
-        *,
-        step: Any = 0.3,
-        bounds: Any = (-1, 1),
-        order: int = 2,
-        tol: float = 0.01,
-        max_iter: int = 20,
-        scoring: Any = None,
-        cv: Any = None,
-        n_jobs: int | None = None,
-        refit: Any = True,
-        error_score: Any = np.nan,
-        verbose: bool = False,
-    ) -> None:
-        super().__init__(
-            estimator=estimator,
-            scoring=scoring,
-            n_jobs=n_jobs,
-            refit=refit,
-            cv=cv,
-            verbose=verbose,
-            error_score=error_score,
-            return_train_score=False,
-        )
-        self.on = on
-        self.step = step
-        self.bounds = bounds
-        self.order = order
-        self.tol = tol
-        self.max_iter = max_iter
 
     def fit(self, X: MatrixLike, y: TargetLike = None, **params: Any) -> Self:
         """Search, and fit the best point on all samples.
