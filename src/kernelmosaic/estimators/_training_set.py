@@ -48,8 +48,7 @@ from kernelmosaic.kernels.base import Kernel, StatisticKernel, is_missing
 from kernelmosaic.kernels.subsets import SubsetFamily, Subsets
 from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs, take_columns
 from kernelmosaic.learning import Learned, Learner
-from kernelmosaic.learning.factory import certify_fit
-from kernelmosaic.learning.projections import Projections
+from kernelmosaic.learning.gated import Projections
 from kernelmosaic.learning.start import COLD, CombinedKernel, Start
 
 Array = NDArray[np.float64]
@@ -193,7 +192,7 @@ class TrainingSet(ABC):
     def certify(self, learner: Learner, machine: Any, learned: Learned) -> Learned:
         """Return what was learned with the objective and the gap that its weights and coefficients prove."""
         with self.threads():
-            return certify_fit(self.stack, self.sizes(), machine, learner, learned)
+            return learned.certified(self.stack, self.sizes(), machine, learner)
 
     def increase_precision(self) -> bool:
         """Make the stack anew with entries in double precision; False where that is not to be had."""

@@ -29,10 +29,8 @@ from kernelmosaic.gram.missing import GATED, MissingViews
 from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.projected import Projected
 from kernelmosaic.kernels.spelling import suggest_kernel
-from kernelmosaic.learning.certificate import certify_gates
-from kernelmosaic.learning.gated import GateLearner, LearnedGates
+from kernelmosaic.learning.gated import GateLearner, LearnedGates, projected_kernels
 from kernelmosaic.learning.problem import ROUNDING
-from kernelmosaic.learning.projections import projected_kernels
 from kernelmosaic.learning.steps import make_step
 from kernelmosaic.machines import Machine
 from kernelmosaic.machines.base import check_count, check_positive
@@ -211,7 +209,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
         learned = [_best_start(group, data.weight) for group in starts]
         if not projected:
             each = zip(machines, learned, strict=True)
-            learned = [certify_gates(data.stack, data.sizes(), machine, one) for machine, one in each]
+            learned = [one.certified(data.stack, data.sizes(), machine, learner) for machine, one in each]
         gap = max(one.gap for one in learned)
         if gap > self.tol:
             return learned, (
