@@ -46,10 +46,8 @@ class ClassWiseProblem(WeightProblem):
     def __init__(self, stack: GramStack, machine: MulticlassMachine, options: LearnerOptions) -> None:
         super().__init__(stack, machine, options)
         self.n_classes = machine.program.n_classes
-        self._K = np.empty((0, 0, 0))
-        if stack.writes_matrices:
-            shape = (self.n_classes, stack.n_samples, stack.n_samples)
-            self._K = np.empty(shape, dtype=matrix_dtype(stack, options))
+        n = stack.n_samples if stack.writes_matrices else 0
+        self._K = np.empty((self.n_classes, n, n), dtype=matrix_dtype(stack, options))
         self._combined: Array | None = None
         self._last: Evaluation | None = None
 

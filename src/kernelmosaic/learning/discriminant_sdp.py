@@ -60,12 +60,12 @@ class _Path(BoundTracker):
         self.unit = max(float(self.at.q.max()), np.finfo(float).tiny)
         self.s: Weights = self.at.theta[self.usable]
         self.t = 1.0 + 1.0 / len(self.s)
-        self.z: Weights = self.t - self._q()
+        self.z: Weights = self.t - self.at.q[self.usable] / self.unit
 
     def step(self) -> bool:
         """Take one predictor–corrector step and solve the least squares where it ends; False if rounding hides it."""
         C = self.problem.curvature(self.at)[np.ix_(self.usable, self.usable)] / self.unit
-        missing = self.t - self._q() - self.z
+        missing = self.t - self.at.q[self.usable] / self.unit - self.z
         mu = float(self.s @ self.z) / len(self.s)
         if not mu > 0:
             return False
@@ -100,9 +100,6 @@ class _Path(BoundTracker):
         theta = np.zeros(len(self.problem.scale))
         theta[self.usable] = s
         return self.problem.evaluate(self.problem.retract(theta))
-
-    def _q(self) -> Weights:
-        return np.asarray(self.at.q[self.usable] / self.unit)
 
     def _direction(self, C: Weights, missing: Weights, wanted: Weights) -> tuple[Weights, Weights, float]:
         """Solve z∘ds + s∘dz = wanted with dz = dt + C ds + missing and Σds = 0; NaN where the system overflows."""

@@ -17,7 +17,6 @@ from kernelmosaic.learning.options import LearnerOptions
 from kernelmosaic.learning.problem import Evaluation, Learner, make_problem
 from kernelmosaic.learning.start import Start
 from kernelmosaic.machines import Machine
-from kernelmosaic.machines.base import check_positive
 from kernelmosaic.solvers import Program, solve
 
 
@@ -129,8 +128,11 @@ class EasyMKL(WeightsByRule):
     ----------
     options : LearnerOptions
         Penalties divide the weights: η_m d_m² is in proportion to the share of the distance over d_m².
+
+    Attributes
+    ----------
     lam : float
-        λ, above 0 and at most 1: how evenly the mixtures spread over their class.
+        λ, between 0 and 1: how evenly the mixtures spread over their class.
 
     References
     ----------
@@ -138,12 +140,7 @@ class EasyMKL(WeightsByRule):
     """
 
     machine_needs = ("has_one_output", "has_labels")
-
-    def __init__(self, options: LearnerOptions, lam: float = 0.1) -> None:
-        if check_positive("lam", lam) > 1:
-            raise ValueError(f"lam={lam!r}: give a number above 0 and at most 1.")
-        super().__init__(options)
-        self.lam = lam
+    lam: float = 0.1
 
     def _learn(self, stack: GramStack, machine: Machine, start: Start) -> Learned:
         self.require("easymkl", machine=machine)
@@ -161,11 +158,8 @@ class EasyMKL(WeightsByRule):
         2-norm slack has the ridge λ / (1 − λ).
         """
         y = program.target
-        if self.lam == 1:
-            return np.where(y > 0, 1.0 / np.sum(y > 0), -1.0 / np.sum(y < 0))
-        n = len(y)
         lower, upper = np.where(y > 0, 0.0, -np.inf), np.where(y > 0, np.inf, 0.0)
-        hard = Program(y, lower, upper, np.full(n, self.lam / (1.0 - self.lam)))
+        hard = Program(y, lower, upper, np.full(len(y), self.lam / (1.0 - self.lam)))
         # An error δ in the value is one of √δ in the mixtures, and so in the weights.
         tol = max(self.options.tol**2, 10 * self.options.sharpest)
         return solve(stack.combine(np.ones(stack.n_kernels)), hard, tol=tol).beta

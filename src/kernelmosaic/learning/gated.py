@@ -101,8 +101,7 @@ class GatedProblem(Problem):
 
     def gate_slopes(self, at: GatedEvaluation) -> Array:
         """Return ∂J/∂η_m(x_i), of shape (n, P); zero where β is, so only the support's rows are read."""
-        beta = at.solution.beta
-        support = nonzero_rows(beta)
+        beta, support = at.solution.beta, nonzero_rows(at.solution.beta)
         each = beta[support] * self.stack.gated_products(beta, at.gates, support)
         G = np.zeros_like(at.gates)
         G[support] = -np.sum(each, axis=tuple(range(2, each.ndim))).T
@@ -170,18 +169,10 @@ class GateLearner:
         run = GateDescent(self, problem, inner, projections)
         with progress("Learning gates") if self.verbose else nullcontext(lambda state: None) as show:
             converged = run.descend(V, rng, show)
-        at = run.at
+        at, kernel_set = run.at, None if projections is None else projections.kernel_set
+        value, gates = (at.upper, at.solution.gap, problem.n_solves, run.history), at.gates
         return LearnedGates(
-            at.gates.mean(axis=0),
-            at.solution,
-            at.upper,
-            at.solution.gap,
-            problem.n_solves,
-            run.history,
-            V=at.theta,
-            gates=at.gates,
-            converged=converged,
-            kernel_set=None if projections is None else projections.kernel_set,
+            gates.mean(axis=0), at.solution, *value, V=at.theta, gates=gates, converged=converged, kernel_set=kernel_set
         )
 
 

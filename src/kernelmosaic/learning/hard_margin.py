@@ -179,8 +179,6 @@ class LearnedC(Learner):
     discriminant kernel learning via convex programming", where it is called SM2 with C learned.
     """
 
-    norm_needs = ("sums_to_one",)
-
     @classmethod
     def require(cls, solver: str, norm: WeightNorm | None = None, machine: Any = None) -> None:
         if norm is not None and not norm.sums_to_one:

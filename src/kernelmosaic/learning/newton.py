@@ -148,7 +148,7 @@ class NewtonSearch(BoundTracker):
             corner, lower, shares = lowest
             # The value of the dual is concave: the mixture of the β bounds the optimum no less than that of the planes.
             mixture = sum(share * beta for share, beta in zip(shares, self.betas, strict=True) if share)
-            self.bound(lower)
+            self.lower = max(self.lower, lower)
             self.note(self.problem.assess(theta, mixture))
             # The lowest point of the planes jumps from corner to corner; halfway is nearer to that of the value.
             theta = self.problem.retract(theta + 0.5 * (corner - theta))

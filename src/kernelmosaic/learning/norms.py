@@ -78,8 +78,7 @@ class SumNorm(WeightNorm):
         return float(q.max())
 
     def newton_direction(self, theta: Weights, q: Weights, H: NDArray[np.float64]) -> Weights:
-        A = damped(H)
-        return _simplex_step(theta, q, A, np.diag(H))
+        return _simplex_step(theta, q, damped(H), np.diag(H))
 
     def lowest_plane_point(self, constants: Weights, slopes: Weights) -> tuple[Weights, float, Weights] | None:
         return solve_master(constants, slopes)

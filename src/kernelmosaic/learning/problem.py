@@ -498,7 +498,7 @@ class BoundTracker:
         if trial is None or not trial.complete:
             return
         lower = self.problem.lower(trial)
-        self.bound(lower)
+        self.lower = max(self.lower, lower)
         gap = relative_gap(trial.upper, lower, self.problem.noise)
         if gap < self.gap:
             self.proved, self.gap = trial, gap
@@ -515,10 +515,6 @@ class BoundTracker:
             return False
         self.best = trial
         return True
-
-    def bound(self, lower: float) -> None:
-        """Take note of a lower bound on the optimum."""
-        self.lower = max(self.lower, lower)
 
     def sharpen(self) -> bool:
         """Solve the machine more exactly from now on; False if rounding hides smaller gaps."""

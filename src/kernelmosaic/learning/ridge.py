@@ -334,11 +334,11 @@ class FeatureRidge(Ridge):
 
     def solve(self, theta: Weights, alpha: float) -> FeatureSolution:
         system = _FeatureSystem(self, theta, alpha)
-        best = system.evaluate(system.solve(system.roots * self.right[system.active]))
+        best = system.evaluate(system.factor.solve(system.roots * self.right[system.active]))
         for _ in range(5):
             if np.linalg.norm(best.missing) <= _EXACT * np.sqrt(best.value):
                 break
-            trial = system.evaluate(best.w + system.solve(alpha * best.missing))
+            trial = system.evaluate(best.w + system.factor.solve(alpha * best.missing))
             if not np.linalg.norm(trial.missing) < 0.5 * np.linalg.norm(best.missing):
                 break
             best = trial
@@ -373,9 +373,6 @@ class _FeatureSystem:
             raise np.linalg.LinAlgError("The regulariser is lost in rounding.")
         # What rounding takes from a small λ, refining gives back.
         self.factor = Cholesky(A)
-
-    def solve(self, right: Matrix) -> Matrix:
-        return np.asarray(self.factor.solve(right))
 
     def evaluate(self, w: Matrix) -> FeatureSolution:
         """Return what w is worth, from the rows."""
@@ -414,7 +411,7 @@ class FeatureSolution(RidgeSolution):
             X = np.block([[corner, self.forms[np.newaxis]], [self.forms[:, np.newaxis], X]])
         sides = (system.roots * Y[:, system.active]).transpose(1, 0, 2).reshape(len(system.active), -1)
         shape = (len(system.active), len(Y), -1)
-        taken = np.einsum("dij,dlj->il", sides.reshape(shape), system.solve(sides).reshape(shape))
+        taken = np.einsum("dij,dlj->il", sides.reshape(shape), system.factor.solve(sides).reshape(shape))
         return np.asarray((X - taken) / system.alpha)
 
     def response_diagonal(self) -> NDArray[np.float64]:
@@ -424,5 +421,5 @@ class FeatureSolution(RidgeSolution):
         leverage = np.empty(n)
         for strip in row_strips(n, 2**24 // max(len(means), 1)):  # entries of features held at once
             Z = system.gram.rows(np.arange(strip.start, strip.stop)) - means
-            leverage[strip] = np.einsum("ij,ji->i", Z, system.solve(Z.T))
+            leverage[strip] = np.einsum("ij,ji->i", Z, system.factor.solve(Z.T))
         return np.asarray(np.maximum(1.0 - 1.0 / n - leverage, _EXACT) / system.alpha)

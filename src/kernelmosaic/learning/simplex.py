@@ -170,7 +170,7 @@ class _Master(BoundTracker):
         """Solve the master problem and ask the machine for one more plane; False when nothing new comes."""
         corner, lower, shares = self.planes.solve()
         mixture = sum(share * beta for share, beta in zip(shares, self.betas, strict=True) if share)
-        self.bound(lower)
+        self.lower = max(self.lower, lower)
         self.note(self.problem.assess(self.best.theta, mixture))
         if self.known_gap <= self.problem.options.tol:
             return False
