@@ -31,7 +31,7 @@ from kernelmosaic import MKLClassifier
 from kernelmosaic.gram import GramStack, KernelSet, make_stack
 from kernelmosaic.kernels import Gaussian, Precomputed, family
 from kernelmosaic.kernels.views import lay_specs, read_kernels
-from kernelmosaic.learning import Newton, Options
+from kernelmosaic.learning import LearnerOptions, Newton
 from kernelmosaic.learning.norms import SumNorm
 from kernelmosaic.machines import SVC
 
@@ -54,7 +54,7 @@ def build_stack(X: np.ndarray, n_kernels: int = 10, dtype: object = np.float32) 
 
 
 def learn(stack: GramStack, y: np.ndarray, C: float):
-    return Newton(Options(SumNorm(), np.ones(stack.n_kernels), tol=GAP)).learn(stack, SVC(y, C))
+    return Newton(LearnerOptions(SumNorm(), np.ones(stack.n_kernels), tol=GAP)).learn(stack, SVC(y, C))
 
 
 def cost(quick: bool) -> None:

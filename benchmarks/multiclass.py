@@ -38,7 +38,7 @@ from sklearn.svm import SVC as LibSVM
 from kernelmosaic import BilinearMKLClassifier, MKLClassifier
 from kernelmosaic.gram import StoredStack
 from kernelmosaic.kernels import Gaussian, family
-from kernelmosaic.learning import Newton, Options
+from kernelmosaic.learning import LearnerOptions, Newton
 from kernelmosaic.learning.class_wise import ClassNewton, ProjectedGradient, QuasiNewton
 from kernelmosaic.learning.norms import SumNorm
 from kernelmosaic.machines.multiclass import CrammerSinger
@@ -58,11 +58,11 @@ def make_stack(n: int, n_classes: int, P: int, seed: int = 0) -> tuple[StoredSta
 
 
 def shared(stack: StoredStack, y: np.ndarray, kappa: float = 1.0):
-    return Newton(Options(SumNorm(), np.ones(stack.n_kernels), GAP)).learn(stack, CrammerSinger(y, kappa))
+    return Newton(LearnerOptions(SumNorm(), np.ones(stack.n_kernels), GAP)).learn(stack, CrammerSinger(y, kappa))
 
 
 def bilinear(stack: StoredStack, y: np.ndarray, kappa: float = 1.0, learner=ClassNewton, max_iter: int = 100):
-    options = Options(SumNorm(), np.ones(stack.n_kernels), GAP, max_iter)
+    options = LearnerOptions(SumNorm(), np.ones(stack.n_kernels), GAP, max_iter)
     return learner(options).learn(stack, CrammerSinger(y, kappa))
 
 

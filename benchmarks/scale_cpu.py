@@ -24,7 +24,7 @@ from kernelmosaic.gram.feature_stack import StackFactors
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels import Gaussian, family
 from kernelmosaic.kernels.views import lay_specs, read_kernels
-from kernelmosaic.learning import Newton, Options
+from kernelmosaic.learning import LearnerOptions, Newton
 from kernelmosaic.learning.norms import make_norm
 from kernelmosaic.machines import SVC
 
@@ -85,7 +85,7 @@ def one_run(n: int, rank: int, rate: float) -> Run:
     stack = make_feature_stack(kernel_set, rows)
     filled = time.perf_counter()
     with Counter() as counter:
-        learned = Newton(Options(make_norm(1), np.ones(10), 1e-3, 100)).learn(stack, SVC(y, 1.0))
+        learned = Newton(LearnerOptions(make_norm(1), np.ones(10), 1e-3, 100)).learn(stack, SVC(y, 1.0))
     done = time.perf_counter()
     floor = counter.flops / rate
     return Run(n, rank, filled - start, done - filled, stack.rows_read / n, learned.n_solves, learned.gap, floor)

@@ -12,9 +12,10 @@ from numpy.testing import assert_allclose
 
 import kernelmosaic.learning
 from kernelmosaic.gram import StoredStack
-from kernelmosaic.learning.factory import FAMILIES, SOLVERS
+from kernelmosaic.learning.certificate import Learned
+from kernelmosaic.learning.factory import SOLVERS
 from kernelmosaic.learning.norms import make_norm
-from kernelmosaic.learning.problem import Learned, Learner
+from kernelmosaic.learning.problem import Learner
 
 pytest.importorskip("clarabel")
 from tests.learning.problems import KINDS, learn, make_problem, options
@@ -40,13 +41,13 @@ def all_learners():
 
 
 def test_every_learner_is_tested():
-    tested = {SOLVERS[name].__name__ for name in CONVEX + HEURISTIC} | OTHERS
+    tested = {SOLVERS["plain"][name].__name__ for name in CONVEX + HEURISTIC} | OTHERS
     # Their tests take every one of them by its name.
-    tested |= {learner.__name__ for _, solvers in FAMILIES.values() for learner in solvers.values()}
+    tested |= {learner.__name__ for solvers in SOLVERS.values() for learner in solvers.values()}
     untested = {cls.__name__ for cls in all_learners() if not isabstract(cls)} - tested
     assert untested == set(), "name its solver in CONVEX or HEURISTIC, so that the tests below cover it"
     assert tested <= {cls.__name__ for cls in all_learners()}
-    assert set(SOLVERS) == {*CONVEX, *HEURISTIC, "sdp"}
+    assert set(SOLVERS["plain"]) == {*CONVEX, *HEURISTIC, "sdp"}
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,7 @@ def solved():
 def test_reaches_the_conic_optimum(solver, kind, solved):
     for seed in range(4):
         Ks, machine, d, optimum, weights = solved(kind, seed)
-        found = learn(SOLVERS[solver], Ks, machine, penalties=d)
+        found = learn(SOLVERS["plain"][solver], Ks, machine, penalties=d)
         assert isinstance(found, Learned)
         assert found.gap <= 1e-6, (seed, found.gap)
         assert found.objective == pytest.approx(optimum, rel=1e-5), seed
@@ -82,7 +83,7 @@ def test_reaches_the_conic_optimum(solver, kind, solved):
 def test_gap_is_a_true_bound_long_before_the_end(solver, kind, tol, solved):
     for seed in range(2):
         Ks, machine, d, optimum, _ = solved(kind, seed)
-        found = learn(SOLVERS[solver], Ks, machine, penalties=d, tol=tol)
+        found = learn(SOLVERS["plain"][solver], Ks, machine, penalties=d, tol=tol)
         assert found.gap <= tol
         scale = max(abs(found.objective), abs(optimum))
         assert -1e-7 * scale <= found.objective - optimum <= found.gap * 1.5 * scale + 1e-7 * scale
@@ -95,9 +96,9 @@ def test_gap_is_a_true_bound_long_before_the_end(solver, kind, tol, solved):
 @pytest.mark.parametrize("kind", KINDS)
 def test_solution_is_that_of_the_machine_at_the_weights(solver, kind):
     Ks, machine, d = make_problem(kind, 1)
-    if not all(getattr(machine, need) for need in SOLVERS[solver].machine_needs):
+    if not all(getattr(machine, need) for need in SOLVERS["plain"][solver].machine_needs):
         pytest.skip("refused; see below")
-    found = learn(SOLVERS[solver], Ks, machine, penalties=d)
+    found = learn(SOLVERS["plain"][solver], Ks, machine, penalties=d)
     program, beta = machine.program, found.solution.beta
     assert np.all((beta >= program.lower) & (beta <= program.upper))
     if program.total is not None:
@@ -113,7 +114,7 @@ def test_solution_is_that_of_the_machine_at_the_weights(solver, kind):
 @pytest.mark.parametrize("solver", [*CONVEX, *HEURISTIC])
 def test_history_ends_with_the_result(solver):
     Ks, machine, d = make_problem("svc", 2)
-    found = learn(SOLVERS[solver], Ks, machine, penalties=d)
+    found = learn(SOLVERS["plain"][solver], Ks, machine, penalties=d)
     assert (found.history[-1].objective, found.history[-1].gap) == (found.objective, found.gap)
     assert found.n_solves >= 1
 
@@ -121,7 +122,7 @@ def test_history_ends_with_the_result(solver):
 @pytest.mark.parametrize("solver", [*CONVEX, *HEURISTIC])
 def test_one_kernel_is_the_plain_machine(solver):
     Ks, machine, _ = make_problem("svc", 3)
-    found = learn(SOLVERS[solver], Ks[1:2], machine)
+    found = learn(SOLVERS["plain"][solver], Ks[1:2], machine)
     assert_allclose(found.weights, [1.0])
     plain = machine.solve(Ks[1], tol=1e-10)
     assert found.objective == pytest.approx(plain.objective, rel=1e-5)
@@ -134,7 +135,7 @@ def test_duplicates_and_zeros_change_nothing(solver, kind):
     Ks, machine, _ = make_problem(kind, 4)
     optimum, weights, _ = solve_mkl_conic(Ks, machine.program)
     doubled = np.concatenate([Ks, Ks[2:3], Ks[1:2], np.zeros_like(Ks[:1])])
-    found = learn(SOLVERS[solver], doubled, machine)
+    found = learn(SOLVERS["plain"][solver], doubled, machine)
     assert found.objective == pytest.approx(optimum, rel=1e-5)
     assert found.gap <= 1e-6
     merged = found.weights[:6].copy()
@@ -147,14 +148,14 @@ def test_duplicates_and_zeros_change_nothing(solver, kind):
 @pytest.mark.parametrize("solver", CONVEX)
 def test_stops_at_max_iter_and_says_how_far_it_came(solver, solved):
     Ks, machine, d, optimum, _ = solved("svc", 1)
-    found = learn(SOLVERS[solver], Ks, machine, penalties=d, max_iter=2, tol=1e-12)
+    found = learn(SOLVERS["plain"][solver], Ks, machine, penalties=d, max_iter=2, tol=1e-12)
     assert len(found.history) <= 3
     assert found.objective * (1 - found.gap) <= optimum * (1 + 1e-7) <= found.objective * (1 + 2e-7)
 
 
-@pytest.mark.parametrize("name", sorted(SOLVERS))
+@pytest.mark.parametrize("name", sorted(SOLVERS["plain"]))
 def test_refuses_by_name_what_it_does_not_serve(name):
-    learner = SOLVERS[name]
+    learner = SOLVERS["plain"][name]
     for given in (1, 2, "elastic"):
         norm = make_norm(given)
         if norm.sums_to_one or not learner.norm_needs:

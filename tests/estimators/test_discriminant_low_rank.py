@@ -13,7 +13,7 @@ from kernelmosaic import DiscriminantMKLClassifier
 from kernelmosaic.gram import feature_stack
 from kernelmosaic.gram.feature_stack import ComputedFeatures, FeatureStack, StackFactors
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed
-from kernelmosaic.learning.discriminant import FeatureRidge, MatrixRidge
+from kernelmosaic.learning.ridge import FeatureRidge, MatrixRidge
 from kernelmosaic.machines.discriminant import binary_targets, class_targets
 
 RNG = np.random.RandomState(0)

@@ -138,14 +138,15 @@ MACHINES = {
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
 @pytest.mark.parametrize("gating", [kind() for kind in GATINGS.values()], ids=GATINGS)
 def test_slopes_equal_finite_differences(machine, gating):
-    problem = GatedProblem(feature_stack(), machine, gating, X, 1e-11)
+    problem = GatedProblem(feature_stack(), machine, gating, X)
     V = gating.init(np.random.RandomState(3), 3, 3)
     V += 0.2 * np.random.RandomState(4).normal(size=V.shape)
-    slopes = problem.slope(problem.evaluate(V))
+    slopes = problem.slope(problem.evaluate(V, None, 1e-11))
     # Along directions of all parameters at once: one wrong slope shows in each of them.
     directions = np.random.RandomState(5).normal(size=(2, *V.shape))
     steps = 1e-5 * directions
-    expected = [(problem.evaluate(V + h).upper - problem.evaluate(V - h).upper) / 2e-5 for h in steps]
+    values = [[problem.evaluate(V + sign * h, None, 1e-11).upper for sign in (1, -1)] for h in steps]
+    expected = [(above - below) / 2e-5 for above, below in values]
     assert np.abs(slopes).max() > 1e-3
     found = np.sum(directions * slopes, axis=(1, 2))
     assert_allclose(found, expected, rtol=1e-4, atol=3e-4 * np.abs(slopes).max())
@@ -153,8 +154,8 @@ def test_slopes_equal_finite_differences(machine, gating):
 
 def test_slopes_take_two_passes_whatever_the_number_of_kernels():
     stack = feature_stack(kernels=[Gaussian(width) for width in (0.5, 1.0, 2.0, 4.0, 8.0)])
-    problem = GatedProblem(stack, MACHINES["svc"], Softmax(), X, 1e-6)
-    at = problem.evaluate(Softmax().init(np.random.RandomState(0), 3, 5))
+    problem = GatedProblem(stack, MACHINES["svc"], Softmax(), X)
+    at = problem.evaluate(Softmax().init(np.random.RandomState(0), 3, 5), None, 1e-6)
     before = stack.rows_read
     problem.gate_slopes(at)
     assert stack.rows_read - before == 2 * np.count_nonzero(at.solution.beta)
@@ -163,7 +164,7 @@ def test_slopes_take_two_passes_whatever_the_number_of_kernels():
 def test_slopes_of_a_joint_machine_sum_over_its_classes():
     stack, gates = feature_stack(), np.random.RandomState(0).uniform(size=(len(X), 3))
     beta = np.random.RandomState(1).standard_normal((len(X), 4)) * (np.arange(len(X)) % 3 > 0)[:, np.newaxis]
-    problem = GatedProblem(stack, CrammerSinger(Y, C=1.0), Softmax(), X, 1e-6)
+    problem = GatedProblem(stack, CrammerSinger(Y, C=1.0), Softmax(), X)
     K = [next(stack.blocks([m], slice(0, 120), slice(0, 120)))[1] for m in range(3)]
 
     class Solution:

@@ -22,7 +22,7 @@ from kernelmosaic import (
 )
 from kernelmosaic.gram import SubsetStack
 from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Subsets
-from kernelmosaic.learning.generated import ColumnGeneration
+from kernelmosaic.learning.column_generation import ColumnGeneration
 
 PAIRS = Subsets(Gaussian(), size=(1, 2), factor=[0.5, 1.0, 2.0])
 COLUMNS = range(8)

@@ -6,7 +6,7 @@ import numpy as np
 
 from kernelmosaic.gram import StoredStack
 from kernelmosaic.learning.norms import make_norm
-from kernelmosaic.learning.problem import Options
+from kernelmosaic.learning.options import LearnerOptions
 from kernelmosaic.machines import SVC, SVR, Huber, LeastSquares, OneClass
 
 KINDS = ("svc", "svc squared", "svr", "svr squared", "one class", "least squares", "huber")
@@ -47,8 +47,9 @@ def make_problem(kind, seed, n=40, P=6):
     return Ks, machine, np.exp(0.5 * rng.standard_normal(P)) if seed % 2 else np.ones(P)
 
 
-def options(P, norm=1, penalties=None, tol=1e-6, max_iter=500, l1_ratio=0.5):
-    return Options(make_norm(norm, l1_ratio), np.ones(P) if penalties is None else penalties, tol, max_iter)
+def options(P, norm=1, penalties=None, tol=1e-6, max_iter=500, l1_ratio=0.5, **tuning):
+    penalties = np.ones(P) if penalties is None else penalties
+    return LearnerOptions(make_norm(norm, l1_ratio), penalties, tol, max_iter, **tuning)
 
 
 def learn(learner, Ks, machine, **changes):

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from kernelmosaic.gram import StoredStack
-from kernelmosaic.learning import FixedWeights, Newton, Options
+from kernelmosaic.learning import FixedWeights, LearnerOptions, Newton
 from kernelmosaic.learning.class_wise import ClassNewton, ClassWiseProblem, ProjectedGradient, QuasiNewton
 from kernelmosaic.learning.norms import PowerNorm, SumNorm
 from kernelmosaic.machines.multiclass import CrammerSinger, PairwiseSlack
@@ -25,11 +25,11 @@ def make_problem(seed, n=24, k=3, P=3):
 
 
 def learn(learner, Ks, machine, tol, max_iter):
-    return learner(Options(SumNorm(), np.ones(len(Ks)), tol, max_iter)).learn(StoredStack(Ks), machine)
+    return learner(LearnerOptions(SumNorm(), np.ones(len(Ks)), tol, max_iter)).learn(StoredStack(Ks), machine)
 
 
 def class_wise(Ks, machine):
-    return ClassWiseProblem(StoredStack(Ks), machine, Options(SumNorm(), np.ones(len(Ks)), tol=0.0))
+    return ClassWiseProblem(StoredStack(Ks), machine, LearnerOptions(SumNorm(), np.ones(len(Ks)), tol=0.0))
 
 
 @pytest.mark.parametrize("learner", [ClassNewton, QuasiNewton])
@@ -116,7 +116,7 @@ def test_shared_weights_reach_the_conic_optimum(machine, constants):
         one = machine(y, 2.0, constants=constants)
         p = one.program
         optimum, weights = solve_joint_mkl_conic(Ks, y, 3, p.sample_C, p.margins, p.pairwise, constants)
-        found = Newton(Options(SumNorm(), np.ones(4), tol=1e-6)).learn(StoredStack(Ks), one)
+        found = Newton(LearnerOptions(SumNorm(), np.ones(4), tol=1e-6)).learn(StoredStack(Ks), one)
         assert found.gap <= 1e-6
         assert found.objective == pytest.approx(optimum, rel=1e-5)
         assert_allclose(found.weights, weights, atol=1e-2)
@@ -126,7 +126,7 @@ def test_shared_weights_reach_the_conic_optimum(machine, constants):
 def test_shared_weights_of_power_norm_and_given_ones():
     Ks, y = make_problem(20, P=4)
     one = CrammerSinger(y, 1.0)
-    found = Newton(Options(PowerNorm(2.0), np.ones(4), tol=1e-5)).learn(StoredStack(Ks), one)
+    found = Newton(LearnerOptions(PowerNorm(2.0), np.ones(4), tol=1e-5)).learn(StoredStack(Ks), one)
     p = one.program
 
     def value(eta):

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from kernelmosaic import MKLClassifier
 from kernelmosaic.gram import StoredStack
 from kernelmosaic.kernels import Gaussian, Linear
-from kernelmosaic.learning.formulations.conic import QCQP, SDP, _lower_bound
+from kernelmosaic.learning.conic import QCQP, SDP, _lower_bound
 from kernelmosaic.solvers.conic import ConicError, ConicProgram, pack_symmetric, unpack_symmetric
 
 pytest.importorskip("clarabel")

@@ -8,11 +8,10 @@ from tests.reference.criteria import least_squares_value, within_class_value
 from tests.reference.discriminant import solve_matrix_fractional
 
 from kernelmosaic.gram import StoredStack
-from kernelmosaic.learning import FixedWeights, Options, Parameters, make_learner
-from kernelmosaic.learning.discriminant import DiscriminantProblem, centered_traces, trace_penalties
-from kernelmosaic.learning.factory import FORMULATIONS
-from kernelmosaic.learning.formulations import discriminant
+from kernelmosaic.learning import FixedWeights, LearnerOptions, Parameters, make_learner
+from kernelmosaic.learning.factory import SOLVERS
 from kernelmosaic.learning.norms import SumNorm
+from kernelmosaic.learning.ridge import DiscriminantProblem, centered_traces, trace_penalties
 from kernelmosaic.machines.discriminant import Discriminant, center
 
 EXACT = ("newton", "silp", "qcqp", "sdp")
@@ -30,12 +29,12 @@ def make_stack(n=20, classes=2, seed=0, widths=(0.5, 1.0, 3.0, 10.0)):
 
 def make_problem(stack, labels, alpha):
     traces = centered_traces(stack, np.array([np.diag(K) for K in stack.matrices]))
-    return DiscriminantProblem(stack, Discriminant(labels, alpha), Options(SumNorm(), trace_penalties(traces)))
+    return DiscriminantProblem(stack, Discriminant(labels, alpha), LearnerOptions(SumNorm(), trace_penalties(traces)))
 
 
-def learn(formulation, problem, tol=1e-7, max_iter=500):
+def learn(formulation, problem, tol=1e-7, max_iter=500, **tuning):
     penalties = np.sqrt(traces_of(problem))
-    learner = FORMULATIONS[formulation](Options(SumNorm(), penalties, tol, max_iter))
+    learner = SOLVERS["discriminant"][formulation](LearnerOptions(SumNorm(), penalties, tol, max_iter, **tuning))
     return learner.learn(problem.stack, problem.machine)
 
 
@@ -95,7 +94,8 @@ def test_approximate_program_of_two_classes_is_exact():
 def test_kim_maximises_the_within_class_criterion():
     stack, labels = make_stack(n=24)
     n, alpha = stack.n_samples, 0.02
-    problem = DiscriminantProblem(stack, Discriminant(labels, n * alpha), Options(SumNorm(), np.ones(stack.n_kernels)))
+    options = LearnerOptions(SumNorm(), np.ones(stack.n_kernels))
+    problem = DiscriminantProblem(stack, Discriminant(labels, n * alpha), options)
     found = learn("kim", problem)
     assert found.gap < 1e-4
     assert found.weights.sum() == pytest.approx(1.0)
@@ -148,7 +148,10 @@ def test_bounds_hold_for_any_coefficients():
     optimum = learn("newton", problem, 1e-10).objective
     rng = np.random.RandomState(0)
     for _ in range(20):
-        assert problem.guarantee(rng.randn(stack.n_samples, 3) + problem.machine.targets) <= optimum
+        assert (
+            problem.guarantee(rng.randn(stack.n_samples, 3) + problem.machine.targets, problem.machine.targets)
+            <= optimum
+        )
         assert problem.evaluate(rng.dirichlet(np.ones(stack.n_kernels))).upper >= optimum
 
 
@@ -241,7 +244,7 @@ def test_interior_points_agree_with_newton_on_nearly_alike_kernels(alpha, classe
     assert np.count_nonzero(interior.weights) <= np.count_nonzero(newton.weights) + 1
 
 
-def test_errors_say_what_would_do(monkeypatch):
+def test_errors_say_what_would_do():
     stack, labels = make_stack()
     with pytest.raises(ValueError, match="solver='lp': choose one of 'newton', 'silp'"):
         make_learner(Parameters(solver="lp", family="discriminant"), stack)
@@ -249,9 +252,8 @@ def test_errors_say_what_would_do(monkeypatch):
         make_problem(StoredStack(np.ones((2, 20, 20))), labels, 1.0)
     with pytest.raises(ValueError, match="kim"):
         learn("kim", make_problem(stack, labels, None))
-    monkeypatch.setattr(discriminant, "_MAX_ENTRIES", 1000)
     for name in ("sdp", "sdp_approximate", "kim"):
         with pytest.raises(MemoryError, match=f"solver='{name}'.*use solver='newton'"):
-            learn(name, make_problem(stack, labels, 1.0))
+            learn(name, make_problem(stack, labels, 1.0), most_entries=1000)
     with pytest.raises(ValueError, match="raise alpha"):
         learn("newton", make_problem(StoredStack(np.ones((1, 20, 20)) + np.diag([1.0] + [0.0] * 19)), labels, 1e-300))

@@ -7,8 +7,10 @@ import pytest
 
 from kernelmosaic.gram import StoredStack
 from kernelmosaic.gram.feature_stack import StoredFeatures
-from kernelmosaic.learning import Options
-from kernelmosaic.learning.discriminant import (
+from kernelmosaic.learning import LearnerOptions
+from kernelmosaic.learning.factory import SOLVERS
+from kernelmosaic.learning.norms import SumNorm
+from kernelmosaic.learning.ridge import (
     DiscriminantProblem,
     FeatureRidge,
     MatrixRidge,
@@ -16,8 +18,6 @@ from kernelmosaic.learning.discriminant import (
     centered_traces,
     trace_penalties,
 )
-from kernelmosaic.learning.factory import FORMULATIONS
-from kernelmosaic.learning.norms import SumNorm
 from kernelmosaic.machines.discriminant import Discriminant
 
 N, WIDTHS = 50, (4, 1, 7)
@@ -95,7 +95,7 @@ def test_what_rounding_takes_is_given_back():
     found, exact = ridge.solve(THETA, alpha), FeatureRidge(StoredFeatures(centred), machine).solve(THETA, alpha)
     assert found.value == pytest.approx(exact.value, rel=1e-9)
     system = _FeatureSystem(ridge, THETA, alpha)
-    crude = system.evaluate(system.solve(system.roots * ridge.right[system.active]))
+    crude = system.evaluate(system.factor.solve(system.roots * ridge.right[system.active]))
     assert np.linalg.norm(found.missing) < 1e-3 * np.linalg.norm(crude.missing)
 
 
@@ -117,7 +117,7 @@ def test_the_smaller_matrix_is_chosen():
         (StoredFeatures(wide), MatrixRidge),
         (matrices, MatrixRidge),
     ):
-        assert type(DiscriminantProblem(stack, machine, Options(SumNorm(), np.ones(3))).ridge) is form
+        assert type(DiscriminantProblem(stack, machine, LearnerOptions(SumNorm(), np.ones(3))).ridge) is form
 
 
 @pytest.mark.parametrize("formulation", ["newton", "silp", "qcqp"])
@@ -129,7 +129,7 @@ def test_learners_do_not_tell_features_from_matrices(formulation, alpha):
     for stack in (StoredFeatures(Zs), StoredStack(np.array([Z @ Z.T for Z in Zs]))):
         traces = centered_traces(stack, np.array([np.sum(Z * Z, axis=1) for Z in Zs]))
         np.testing.assert_allclose(traces, [np.sum((Z - Z.mean(axis=0)) ** 2) for Z in Zs], rtol=1e-9)
-        learner = FORMULATIONS[formulation](Options(SumNorm(), trace_penalties(traces), 1e-6, 500))
+        learner = SOLVERS["discriminant"][formulation](LearnerOptions(SumNorm(), trace_penalties(traces), 1e-6, 500))
         learned.append(learner.learn(stack, machine))
     features, matrices = learned
     assert features.gap <= 1e-6

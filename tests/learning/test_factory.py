@@ -11,7 +11,7 @@ from kernelmosaic.datasets import make_gaussians
 from kernelmosaic.gram import StoredStack
 from kernelmosaic.learning.factory import SOLVERS, Parameters, make_learner
 from kernelmosaic.learning.fixed import FixedWeights
-from kernelmosaic.learning.learned_c import LearnedC
+from kernelmosaic.learning.hard_margin import LearnedC
 
 X, Y = make_gaussians(n_components=4, n_samples=60, random_state=0)
 BANK = StoredStack(np.array([np.eye(3), np.ones((3, 3))]))
@@ -21,10 +21,10 @@ def asked(**changes):
     return Parameters(**{"max_iter": 50, **changes})
 
 
-@pytest.mark.parametrize("name", sorted(SOLVERS))
+@pytest.mark.parametrize("name", sorted(SOLVERS["plain"]))
 def test_every_solver_by_its_name(name):
     learner = make_learner(asked(solver=name), BANK)
-    assert type(learner) is SOLVERS[name]
+    assert type(learner) is SOLVERS["plain"][name]
     assert (learner.options.tol, learner.options.max_iter) == (1e-3, 50)
     if name != "sdp":
         given = make_learner(asked(solver=name, penalties=[1.0, 2.0]), BANK)
@@ -88,7 +88,7 @@ def test_stopping_early_warns_with_the_gap_reached(solver):
     assert model.duality_gap_ > 1e-9
 
 
-@pytest.mark.parametrize("solver", sorted(SOLVERS))
+@pytest.mark.parametrize("solver", sorted(SOLVERS["plain"]))
 def test_estimator_with_every_solver(solver):
     few = slice(0, 30 if solver == "sdp" else None)
     model = MKLClassifier(solver=solver).fit(X[few], Y[few])

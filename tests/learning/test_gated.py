@@ -11,9 +11,8 @@ from kernelmosaic.gram import KernelSet, make_stack
 from kernelmosaic.gram.stack import ComputedStack, StoredStack
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Projected
 from kernelmosaic.kernels.views import KernelSpec
-from kernelmosaic.learning.gated import GatedProblem, GateLearner
+from kernelmosaic.learning.gated import GatedProblem, GateLearner, Projections
 from kernelmosaic.learning.problem import Evaluation
-from kernelmosaic.learning.projections import Projections
 from kernelmosaic.learning.steps import ArmijoStep, FixedStep, QuasiNewtonStep, make_step
 from kernelmosaic.machines import SVC, SVR, OneClass
 from kernelmosaic.machines.multiclass import CrammerSinger, PairwiseSlack
@@ -55,11 +54,11 @@ def assert_slopes(slopes, function, x, h=1e-5):
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
 @pytest.mark.parametrize("gating", [kind() for kind in GATINGS.values()], ids=GATINGS)
 def test_slopes_in_the_gates_equal_finite_differences(machine, gating):
-    problem = GatedProblem(stack_of(KERNELS), machine, gating, X, 1e-11)
+    problem = GatedProblem(stack_of(KERNELS), machine, gating, X)
     V = gating.init(np.random.RandomState(3), 3, 3)
     V += 0.2 * np.random.RandomState(4).normal(size=V.shape)
-    slopes = problem.slope(problem.evaluate(V))
-    assert_slopes(slopes, lambda there: problem.evaluate(there).upper, V)
+    slopes = problem.slope(problem.evaluate(V, None, 1e-11))
+    assert_slopes(slopes, lambda there: problem.evaluate(there, None, 1e-11).upper, V)
 
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
@@ -69,16 +68,16 @@ def test_slopes_in_the_projections_equal_finite_differences(machine, normalize, 
     kernels = [Projected(inner, 2, random_state=0), Gaussian(2.0), Projected(inner, 1, random_state=1)]
     kernel_set = mosaic_of(kernels, normalize, WEIGHT)
     projections = Projections(kernel_set, kernel_set.views(X), WEIGHT)
-    problem = GatedProblem(projections.stack, machine, Softmax(), X, 1e-11)
+    problem = GatedProblem(projections.stack, machine, Softmax(), X)
     V = Softmax().init(np.random.RandomState(3), 3, 3)
     W = projections.start(np.random.RandomState(1))
 
     def value(there):
         projections.write(there)
-        return problem.evaluate(V).upper
+        return problem.evaluate(V, None, 1e-11).upper
 
     projections.write(W)
-    at = problem.evaluate(V)
+    at = problem.evaluate(V, None, 1e-11)
     # A linear kernel of unit diagonal in one dimension is a sign: it has no slope.
     assert_slopes(projections.slope(at.solution.beta, at.gates), value, W)
 
@@ -107,8 +106,8 @@ def test_projections_descend_with_the_gates(name, normalize):
     assert np.all(np.diff([line.objective for line in learned.history]) < 0)
     assert not np.allclose(projections.read(), before)
     # What is returned belongs together: the value is that of the projections and gates in place.
-    problem = GatedProblem(projections.stack, MACHINES[name], Softmax(), X, 1e-9)
-    assert_allclose(problem.evaluate(learned.V).upper, learned.objective, rtol=1e-4)
+    problem = GatedProblem(projections.stack, MACHINES[name], Softmax(), X)
+    assert_allclose(problem.evaluate(learned.V, None, 1e-9).upper, learned.objective, rtol=1e-4)
 
 
 @pytest.mark.parametrize("normalize", ["trace", "diagonal", "centered", None])
@@ -128,10 +127,10 @@ def test_the_fixed_step_is_gradient_descent():
     learned = GateLearner(Softmax(), FixedStep(0.01, 3), tol=1e-8).learn(
         stack, MACHINES["svc"], X, np.random.RandomState(0)
     )
-    problem = GatedProblem(stack, MACHINES["svc"], Softmax(), X, 1e-10)
+    problem = GatedProblem(stack, MACHINES["svc"], Softmax(), X)
     V = Softmax().init(np.random.RandomState(0), 3, 3)
     for _ in range(3):
-        V = V - 0.01 * problem.slope(problem.evaluate(V))
+        V = V - 0.01 * problem.slope(problem.evaluate(V, None, 1e-10))
     assert_allclose(learned.V, V, atol=1e-5)
     assert len(learned.history) == 4
     assert make_step("fixed").n_moves == 50

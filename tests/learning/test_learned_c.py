@@ -10,7 +10,7 @@ from kernelmosaic import MKLClassifier
 from kernelmosaic.gram import StoredStack
 from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.kernels import Gaussian, Linear
-from kernelmosaic.learning.learned_c import HardMargin, LearnedC, WithIdentity
+from kernelmosaic.learning.hard_margin import HardMargin, LearnedC, WithIdentity
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.machines import SVC
 from kernelmosaic.solvers import solve_smo

@@ -8,10 +8,10 @@ from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
 from kernelmosaic.gram import StoredStack
-from kernelmosaic.learning.formulations.reduced_gradient import ReducedGradient
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import make_norm
 from kernelmosaic.learning.problem import MachineProblem
+from kernelmosaic.learning.simplex import ReducedGradient
 from kernelmosaic.machines import SVC
 
 pytest.importorskip("clarabel")
@@ -87,40 +87,33 @@ def machine_value(y, beta):
 
 
 @pytest.mark.parametrize("norm", [1, 2])
-def test_weights_of_a_part_are_a_start_and_no_more(norm, monkeypatch):
-    from kernelmosaic.learning import newton
-
+def test_weights_of_a_part_are_a_start_and_no_more(norm):
     rng = np.random.RandomState(0)
     X = rng.standard_normal((600, 4))
     machine = SVC(np.sign(X[:, 0] * X[:, 1] + 0.3 * rng.standard_normal(600)), 1.0)
     squares = ((X[:, np.newaxis] - X) ** 2).sum(-1)
     Ks = np.array([np.exp(-squares / width**2) for width in (0.5, 1.0, 2.0, 4.0, 8.0)])
     plain = learn(Newton, Ks, machine, norm=norm, tol=1e-6)
-    monkeypatch.setattr(newton, "_LEAST_PART", 20)
-    started = learn(Newton, Ks, machine, norm=norm, tol=1e-6)
+    started = learn(Newton, Ks, machine, norm=norm, tol=1e-6, least_part=20)
     assert plain.gap <= 1e-6
     assert started.gap <= 1e-6
     assert started.objective == pytest.approx(plain.objective, rel=2e-6)
     assert_allclose(started.weights, plain.weights, atol=2e-3)
 
 
-def test_a_part_that_says_it_all_spares_the_whole_its_steps(monkeypatch):
-    from kernelmosaic.learning import newton
-
+def test_a_part_that_says_it_all_spares_the_whole_its_steps():
     rng = np.random.RandomState(0)
     X = np.repeat(rng.standard_normal((150, 4)), 5, axis=0)
     machine = SVC(np.sign(X[:, 0] * X[:, 1] + 0.1), 1.0)
     squares = ((X[:, np.newaxis] - X) ** 2).sum(-1)
     Ks = np.array([np.exp(-squares / width**2) for width in (0.5, 1.0, 2.0, 4.0, 8.0)])
     plain = learn(Newton, Ks, machine, tol=1e-2)
-    monkeypatch.setattr(newton, "_LEAST_PART", 150)
-    started = learn(Newton, Ks, machine, tol=1e-2)
+    started = learn(Newton, Ks, machine, tol=1e-2, least_part=150)
     assert started.gap <= 1e-2
     assert started.n_solves <= 2 < plain.n_solves
 
 
-def test_a_part_without_a_feasible_machine_is_no_start(monkeypatch):
-    from kernelmosaic.learning import newton
+def test_a_part_without_a_feasible_machine_is_no_start():
     from kernelmosaic.machines import OneClass
 
     rng = np.random.RandomState(0)
@@ -128,8 +121,7 @@ def test_a_part_without_a_feasible_machine_is_no_start(monkeypatch):
     Ks = np.array([X @ X.T, (1.0 + X @ X.T) ** 2])
     # Nearly all of the coefficients' room is with samples that the part leaves out.
     weight = np.where(np.isin(np.arange(100), np.linspace(0, 99, 20).astype(int)), 1e-3, 1.0)
-    monkeypatch.setattr(newton, "_LEAST_PART", 20)
-    found = learn(Newton, Ks, OneClass(100, 0.9, weight), tol=1e-6)
+    found = learn(Newton, Ks, OneClass(100, 0.9, weight), tol=1e-6, least_part=20)
     assert found.gap <= 1e-6
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.learning.problems import learn, make_problem
 
-from kernelmosaic.learning.formulations.silp import SILP
+from kernelmosaic.learning.simplex import SILP
 from kernelmosaic.solvers.linear_program import Master, solve_master
 
 

@@ -36,9 +36,9 @@ class CountingStack(StoredStack):
         return super().combine(weights, out)
 
 
-@pytest.mark.parametrize("solver", sorted(set(SOLVERS) - {"sdp", "easymkl", "alignment"}))
+@pytest.mark.parametrize("solver", sorted(set(SOLVERS["plain"]) - {"sdp", "easymkl", "alignment"}))
 def test_the_start_of_a_like_machine_leads_to_the_same_optimum(solver):
-    stack, learner = StoredStack(KERNELS), SOLVERS[solver](options(4, tol=1e-6))
+    stack, learner = StoredStack(KERNELS), SOLVERS["plain"][solver](options(4, tol=1e-6))
     first, machine = learner.learn(stack, SVC(SIGNS, 1.0)), SVC(SIGNS, 3.0)
     cold, warm = learner.learn(stack, machine), learner.learn(stack, machine, first.start)
     assert warm.gap <= 1e-6
@@ -47,11 +47,11 @@ def test_the_start_of_a_like_machine_leads_to_the_same_optimum(solver):
 
 def test_what_is_learned_says_where_the_next_may_start():
     machine = SVC(SIGNS, 1.0)
-    learned = SOLVERS["newton"](options(4)).learn(StoredStack(KERNELS), machine)
+    learned = SOLVERS["plain"]["newton"](options(4)).learn(StoredStack(KERNELS), machine)
     np.testing.assert_array_equal(learned.start.weights, learned.weights)
     np.testing.assert_array_equal(learned.start.beta, learned.solution.beta)
     assert learned.start.machine is machine
-    again = SOLVERS["newton"](options(4)).learn(StoredStack(KERNELS), machine, learned.start)
+    again = SOLVERS["plain"]["newton"](options(4)).learn(StoredStack(KERNELS), machine, learned.start)
     assert again.n_solves == 1
 
 
@@ -84,7 +84,7 @@ def test_starts_of_other_shapes_are_dropped(start, machine, fits):
     assert start.fits(machine) is fits
     continued = start.continued(machine)
     assert (continued.weights is not None) is fits
-    learner = ClassNewton if start.weights.ndim == 2 else SOLVERS["newton"]
+    learner = ClassNewton if start.weights.ndim == 2 else SOLVERS["plain"]["newton"]
     assert learner(options(4)).learn(StoredStack(KERNELS), machine, start).gap <= 1e-3
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kernelmosaic.gram.feature_stack import StoredFeatures
-from kernelmosaic.learning.learned_c import HardMargin
+from kernelmosaic.learning.hard_margin import HardMargin
 from kernelmosaic.machines import SVC, SVR
 from kernelmosaic.solvers import certify, solve, solve_smo
 

@@ -43,8 +43,7 @@ from kernelmosaic.gram.stack import ComputedStack
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs
 from kernelmosaic.learning import Learned, Learner
-from kernelmosaic.learning.factory import certify_fit
-from kernelmosaic.learning.projections import Projections
+from kernelmosaic.learning.gated import Projections
 from kernelmosaic.learning.start import COLD, CombinedKernel, Start
 
 Array = NDArray[np.float64]
@@ -147,7 +146,7 @@ class TrainingSet(ABC):
     def certify(self, learner: Learner, machine: Any, learned: Learned) -> Learned:
         """Return what was learned with the objective and the gap that its weights and coefficients prove."""
         with self.threads():
-            return certify_fit(self.stack, self.sizes(), machine, learner, learned)
+            return learned.certified(self.stack, self.sizes(), machine, learner)
 
     def in_double(self) -> TrainingSet | None:
         """Return the same samples with entries in double precision; None where these are not to be had."""

@@ -128,12 +128,13 @@ class BilinearMKLClassifier(BaseMKLClassifier):
         return Parameters(AIM * self.tol, self.max_iter, self.verbose, self.solver, family="class-wise")
 
     def _make_learner(self, stack: GramStack, machines: list[Any]) -> Learner:
+        learner = make_learner(self._parameters(), stack, machines)
         if stack.writes_matrices:
-            self._require_memory(stack)
-        return make_learner(self._parameters(), stack, machines)
+            self._require_memory(stack, matrix_dtype(stack, learner.options).itemsize)
+        return learner
 
-    def _require_memory(self, stack: GramStack) -> None:
-        need = len(self.classes_) * stack.n_samples**2 * matrix_dtype(stack, self.tol).itemsize
+    def _require_memory(self, stack: GramStack, itemsize: int) -> None:
+        need = len(self.classes_) * stack.n_samples**2 * itemsize
         stored = stack.matrices.nbytes if isinstance(stack, StoredStack) else 0
         left = default_budget() if self.memory_budget is None else self.memory_budget - stored
         if need > left:

@@ -23,12 +23,10 @@ from kernelmosaic.estimators._path import PathRule, accuracy
 from kernelmosaic.estimators._training_set import TrainingSet
 from kernelmosaic.estimators.classifier import BaseMKLClassifier
 from kernelmosaic.gram import GramStack
-from kernelmosaic.learning import Learned, Learner, Parameters, make_learner
-from kernelmosaic.learning.certificate import certify_ridge
-from kernelmosaic.learning.discriminant import centered_traces, trace_penalties
+from kernelmosaic.learning import Iteration, Learned, Learner, Parameters, make_learner
 from kernelmosaic.learning.factory import solver_class
 from kernelmosaic.learning.fixed import given_weights
-from kernelmosaic.learning.problem import Iteration
+from kernelmosaic.learning.ridge import centered_traces, trace_penalties
 from kernelmosaic.machines.base import check_count, check_positive
 from kernelmosaic.machines.discriminant import (
     Discriminant,
@@ -216,7 +214,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         traces = centered_traces(data.stack, data.diagonals())
         learner = self._trace_learner(data.stack, traces)
         (found,) = self._learn_each(data, [machine], learner)
-        learned = certify_ridge(data.sizes(), found)
+        learned = data.certify(learner, machine, found)
         self.kernel_names_ = data.kernel_set.names
         self.weights_ = learned.weights
         self.trace_shares_ = learned.weights * traces

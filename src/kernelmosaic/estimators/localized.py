@@ -31,10 +31,8 @@ from kernelmosaic.kernels.linear import Linear
 from kernelmosaic.kernels.projected import Projected
 from kernelmosaic.kernels.spelling import suggest_kernel
 from kernelmosaic.kernels.views import Entry, lay_specs, take_columns
-from kernelmosaic.learning.certificate import certify_gates
-from kernelmosaic.learning.gated import GateLearner, LearnedGates
+from kernelmosaic.learning.gated import GateLearner, LearnedGates, projected_kernels
 from kernelmosaic.learning.problem import ROUNDING
-from kernelmosaic.learning.projections import projected_kernels
 from kernelmosaic.learning.steps import make_step
 from kernelmosaic.machines import Machine
 from kernelmosaic.machines.base import check_count, check_positive
@@ -402,7 +400,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
         learned = [_best_start(group, data.weight) for group in starts]
         if not projected:
             each = zip(machines, learned, strict=True)
-            learned = [certify_gates(data.stack, data.sizes(), machine, one) for machine, one in each]
+            learned = [one.certified(data.stack, data.sizes(), machine, learner) for machine, one in each]
         gap = max(one.gap for one in learned)
         if gap > self.tol:
             return learned, (

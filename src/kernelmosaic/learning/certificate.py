@@ -1,4 +1,4 @@
-"""The certificate of a fit: Kβ from the entries, the primal value of what is returned, and the dual bound.
+"""What is learned, with its certificate: Kβ from the entries, the primal value of what is returned, the dual bound.
 
 Learners compare bounds to know when to stop. What a fit states is written here and nowhere else, from the returned
 weights, coefficients and intercept alone:
@@ -13,8 +13,8 @@ weights, coefficients and intercept alone:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,132 +22,147 @@ from numpy.typing import NDArray
 from kernelmosaic._typing import DType
 from kernelmosaic.gram import GramStack
 from kernelmosaic.gram.stack import nonzero_rows
-from kernelmosaic.learning.problem import Iteration, Learned, Learner
+from kernelmosaic.learning.start import COLD, Start
 
 Array = NDArray[np.float64]
 #: Learners stop at this share of the gap asked for: the certificate adds bounds of rounding to theirs.
 AIM = 0.96
 
 
+# What learners return ------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
-class Forms:
-    """What the kernels of a stack make of coefficients β, each number with a bound of its rounding.
+class Iteration:
+    """One line of a learner's history.
 
     Attributes
     ----------
-    values, values_error : ndarray of shape (n,) or (n, outputs)
-        Σ_m η_m K_m β.
-    q, q_error : ndarray of shape (P,) or (P, outputs)
-        ½ βᵀK_mβ, output by output.
+    objective : float
+        Value of the training problem at the weights of that iteration.
+    gap : float
+        Relative duality gap of the whole problem, weights included.
     """
 
-    values: Array
-    values_error: Array
-    q: Array
-    q_error: Array
+    objective: float
+    gap: float
 
 
-def certify(stack: Any, sizes: Array, machine: Any, learner: Learner, learned: Learned) -> Learned:
-    """Return what was learned with the objective and the gap that its weights and coefficients prove.
+@dataclass(frozen=True)
+class Learned:
+    """What a learner returns.
 
-    Parameters
+    Attributes
     ----------
-    stack : GramStack
-        The kernels.
-    sizes : ndarray of shape (P, n)
-        The size of the numbers that entries are made of: k_m(x, x), or more where entries are differences.
-    machine : Machine
-        What was trained.
-    learner : Learner
-        What learned the weights; it says which weights the lower bound holds for.
-    learned : Learned
-        Weights and solution.
+    weights : ndarray of shape (P,) or (classes, P)
+        The weights η of the kernels; by class where every class has its own.
+    solution : Solution or RidgeSolution
+        The machine's solution for the combined kernel; β has one column per class or target where there are several.
+    objective : float
+        Value of the training problem, in the program's scale.
+    gap : float
+        Certified relative duality gap of the whole problem, weights included; where the weights are given or chosen by
+        a heuristic, of the machine at these weights.
+    n_solves : int
+        How often the machine was solved.
+    history : list of Iteration
+        Objective and gap after every iteration.
+    lower : float or None
+        A lower bound on the optimum, where no β alone proves one.
+    start : Start
+        Where the learner of a like problem may start.
     """
-    program, solution, weights = machine.program, learned.solution, learned.weights
-    used = np.flatnonzero(weights) if stack.is_generated else np.arange(stack.n_kernels)
-    few = stack.taken(used) if stack.is_generated else stack
-    forms = exact_forms(few, sizes[used], machine, solution, weights[used])
-    quadratic, error = float(np.sum(weights[used] @ forms.q)), float(np.sum(np.abs(weights[used]) @ forms.q_error))
-    upper = program.primal_bound(quadratic + error, forms.values, solution.intercept, forms.values_error)
-    if stack.is_generated:
-        # The largest in the set of the weights is exact, which is all that its bound asks for.
-        penalties = learner.options.penalties
-        spread = 0.5 * rounding(np.float64, stack.n_samples) * _spread(sizes, solution.beta) ** 2
-        q = stack.prices(solution.beta, penalties**-2.0) * penalties**2 + _per_kernel(spread)
-    else:
-        q = _per_kernel(forms.q + forms.q_error)
-    constant = program.linear_bound(solution.beta, solution.intercept)
-    lower = learner.lower_bound(constant, q, weights)
-    if learned.lower is not None:
-        # Rounding may lift it above what the machine proves at these weights.
-        lower = min(learned.lower, constant - float(weights[used] @ _per_kernel(forms.q))) - error
-    objective = program.primal_value(quadratic, forms.values, solution.intercept)
-    return _stated(learned, forms, objective, upper, lower)
+
+    weights: Array
+    solution: Any
+    objective: float
+    gap: float
+    n_solves: int
+    history: list[Iteration] = field(default_factory=list)
+    lower: float | None = None
+    start: Start = COLD
+
+    def certified(self, stack: Any, sizes: Array, machine: Any, learner: Any) -> Self:
+        """Return the same with the objective and the gap that the weights and the coefficients prove.
+
+        Parameters
+        ----------
+        stack : GramStack
+            The kernels.
+        sizes : ndarray of shape (P, n)
+            The size of the numbers that entries are made of: k_m(x, x), or more where entries are differences.
+        machine : Machine
+            What was trained.
+        learner : Learner
+            What learned the weights; its `lower_bound` states which weights the bound holds for.
+        """
+        program, solution, weights = machine.program, self.solution, self.weights
+        used = np.flatnonzero(weights) if stack.is_generated else np.arange(stack.n_kernels)
+        few = stack.taken(used) if stack.is_generated else stack
+        forms = exact_forms(few, sizes[used], machine, solution, weights[used])
+        if stack.is_generated:
+            # The largest in the set of the weights is exact, which is all that its bound asks for.
+            penalties = learner.options.penalties
+            spread = 0.5 * rounding(np.float64, stack.n_samples) * _spread(sizes, solution.beta) ** 2
+            q = stack.prices(solution.beta, penalties**-2.0) * penalties**2 + _per_kernel(spread)
+        else:
+            q = _per_kernel(forms.q + forms.q_error)
+        constant = program.linear_bound(solution.beta, solution.intercept)
+        lower = learner.lower_bound(constant, q, weights)
+        if self.lower is not None:
+            # Rounding may lift it above what the machine proves at these weights.
+            lower = min(self.lower, constant - float(weights[used] @ _per_kernel(forms.q))) - forms.quadratic_error
+        return self.state(program, forms, lower)
+
+    def state(self, program: Any, forms: Forms, lower: float, regulariser: float = 0.0) -> Self:
+        """Return the same with the primal value of forms, plus a regulariser, and its gap to a lower bound."""
+        quadratic, intercept = regulariser + forms.quadratic, self.solution.intercept
+        upper = program.primal_bound(quadratic + forms.quadratic_error, forms.values, intercept, forms.values_error)
+        objective = program.primal_value(quadratic, forms.values, intercept)
+        if not np.isfinite(objective):  # of a function that has no margin once it is recomputed
+            objective = self.objective
+        solution = replace(self.solution, values=forms.values)
+        return replace(self, solution=solution).with_gap(objective, certified_gap(objective, upper, lower))
+
+    def with_gap(self, objective: float, gap: float) -> Self:
+        """Return the same with another objective and gap, in the last line of the history, too."""
+        history = [*self.history[:-1], Iteration(objective, gap)]
+        return replace(self, objective=objective, gap=gap, history=history)
 
 
-def certify_classes(stack: GramStack, sizes: Array, machine: Any, learned: Learned) -> Learned:
-    """Return the same where every class c has weights θ_c of its own, learned with ½ Σθ + ½ Σ‖w_c‖² + the losses.
+@dataclass(frozen=True, kw_only=True)
+class LearnedClasses(Learned):
+    """Weights θ_c of every class c, learned with ½ Σθ + ½ Σ‖w_c‖² + the losses.
 
-    The witness τ is feasible for the machine; divided by the largest (τ_cᵀK_mτ_c)^½, where that exceeds one, it is
-    feasible for the whole problem, whose dual value is its linear term.
+    Attributes
+    ----------
+    witness : ndarray like `solution.beta`
+        The machine's own feasible β; that of the solution is rescaled with the weights.
     """
-    program, solution, theta = machine.program, learned.solution, learned.weights.T
-    forms = exact_forms(stack, sizes, machine, solution, theta)
-    lost = np.sum(theta * forms.q, axis=0) <= np.sum(theta * forms.q_error, axis=0)
-    if np.any(solution.beta[:, lost]):
-        # A function that rounding does not tell from zero is zero, and has no use for weights.
-        solution = replace(
-            solution, beta=np.where(lost, 0.0, solution.beta), values=np.where(lost, 0.0, solution.values)
-        )
-        weights = np.where(lost[:, np.newaxis], 0.0, learned.weights)
-        return certify_classes(stack, sizes, machine, replace(learned, solution=solution, weights=weights))
-    half = 0.5 * float(theta.sum())
-    quadratic, error = float(np.sum(theta * forms.q)), float(np.sum(theta * forms.q_error))
-    upper = program.primal_bound(half + quadratic + error, forms.values, solution.intercept, forms.values_error)
-    tau = learned.witness
-    support = nonzero_rows(tau)
-    q = _quadratic(stack.exact_products(tau, support), tau[support])
-    q = q + 0.5 * rounding(np.float64, stack.n_samples) * _spread(sizes, tau) ** 2
-    scale = max(1.0, float(np.sqrt(2.0 * q.max(initial=0.0))))
-    lower = program.linear_bound(tau, solution.intercept) / scale
-    objective = program.primal_value(half + quadratic, forms.values, solution.intercept)
-    return _stated(learned, forms, objective, upper, lower)
 
+    witness: Array
 
-def certify_gates(stack: GramStack, sizes: Array, machine: Any, learned: Any) -> Any:
-    """Return the same for the machine under its gates g, whose kernel is Σ_m g_m g_mᵀ ∘ K_m."""
-    program, solution, gates = machine.program, learned.solution, learned.gates
-    combined = np.einsum("im,mi->i", gates**2, np.broadcast_to(sizes, gates.T.shape))[np.newaxis]
-    values = stack.exact_gated_products(solution.beta, gates)
-    spread, unit = _spread(combined, solution.beta), rounding(np.float64, stack.n_samples)
-    error = unit * np.broadcast_to(np.tensordot(np.sqrt(combined), spread, axes=(0, 0)), values.shape)
-    q, q_error = _quadratic(values[np.newaxis], solution.beta), 0.5 * unit * spread**2
-    forms = Forms(values, error, q, q_error)
-    quadratic, doubt = float(q.sum()), float(q_error.sum())
-    upper = program.primal_bound(quadratic + doubt, values, solution.intercept, error)
-    lower = program.linear_bound(solution.beta, solution.intercept) - quadratic - doubt
-    objective = program.primal_value(quadratic, values, solution.intercept)
-    return _stated(learned, forms, objective, upper, lower)
+    def certified(self, stack: GramStack, sizes: Array, machine: Any, learner: Any) -> Self:
+        """Return the same with the objective and the gap that the weights and the coefficients prove.
 
-
-def certify_ridge(sizes: Array, learned: Learned) -> Learned:
-    """Return the same for least squares, whose bounds are β's own: the gap of the search, and the rounding of both.
-
-    Either bound sums terms of the size of Σ_j (Σ_i √D_i |β_ij|)².
-    """
-    beta = learned.solution.beta
-    size = float(np.sum(_spread((learned.weights @ sizes)[np.newaxis], beta) ** 2))
-    gap = learned.gap + 2.0 * rounding(np.float64, len(beta)) * size / abs(learned.objective)
-    return replace(learned, gap=gap, history=[*learned.history[:-1], Iteration(learned.objective, gap)])
-
-
-def _stated(learned: Learned, forms: Forms, objective: float, upper: float, lower: float) -> Learned:
-    if not np.isfinite(objective):  # of a function that has no margin once it is recomputed
-        objective = learned.objective
-    gap = certified_gap(objective, upper, lower)
-    history = [*learned.history[:-1], Iteration(objective, gap)]
-    solution = replace(learned.solution, values=forms.values)
-    return replace(learned, solution=solution, objective=objective, gap=gap, history=history)
+        The witness τ is feasible for the machine; divided by the largest (τ_cᵀK_mτ_c)^½, where that exceeds one, it is
+        feasible for the whole problem, whose dual value is its linear term.
+        """
+        program, solution, theta, tau = machine.program, self.solution, self.weights.T, self.witness
+        forms = exact_forms(stack, sizes, machine, solution, theta)
+        lost = np.sum(theta * forms.q, axis=0) <= np.sum(theta * forms.q_error, axis=0)
+        if np.any(solution.beta[:, lost]):
+            # A function that rounding does not tell from zero is zero, and has no use for weights.
+            beta, values = (np.where(lost, 0.0, one) for one in (solution.beta, solution.values))
+            weights = np.where(lost[:, np.newaxis], 0.0, self.weights)
+            known = replace(self, solution=replace(solution, beta=beta, values=values), weights=weights)
+            return known.certified(stack, sizes, machine, learner)
+        support = nonzero_rows(tau)
+        q = _quadratic(stack.exact_products(tau, support), tau[support])
+        q = q + 0.5 * rounding(np.float64, stack.n_samples) * _spread(sizes, tau) ** 2
+        scale = max(1.0, float(np.sqrt(2.0 * q.max(initial=0.0))))
+        lower = program.linear_bound(tau, solution.intercept) / scale
+        return self.state(program, forms, lower, regulariser=0.5 * float(theta.sum()))
 
 
 def certified_gap(objective: float, upper: float, lower: float) -> float:
@@ -164,6 +179,31 @@ def certified_gap(objective: float, upper: float, lower: float) -> float:
     return float((upper - lower) / scale) if scale > 0 else np.inf
 
 
+# What kernels make of coefficients -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Forms:
+    """What the kernels of a stack make of coefficients β, each number with a bound of its rounding.
+
+    Attributes
+    ----------
+    values, values_error : ndarray of shape (n,) or (n, outputs)
+        Σ_m η_m K_m β.
+    q, q_error : ndarray of shape (P,) or (P, outputs)
+        ½ βᵀK_mβ, output by output.
+    quadratic, quadratic_error : float
+        Σ_m η_m ½ βᵀK_mβ, summed over the outputs.
+    """
+
+    values: Array
+    values_error: Array
+    q: Array
+    q_error: Array
+    quadratic: float
+    quadratic_error: float
+
+
 def exact_forms(stack: GramStack, sizes: Array, machine: Any, solution: Any, weights: Array) -> Forms:
     """Return what the kernels make of a solution's β, from entries in double precision.
 
@@ -177,29 +217,39 @@ def exact_forms(stack: GramStack, sizes: Array, machine: Any, solution: Any, wei
     bound = np.broadcast_to(np.tensordot(np.sqrt(sizes), np.abs(W) * spread, axes=(0, 0)), beta.shape)
     double = rounding(np.float64, stack.n_samples)
     if not stack.has_exact:
-        products = stack.products(beta)
-        values, error = _weighted(W, products), double * bound
-        q = _quadratic(products, beta)
+        rows, products = np.arange(len(beta)), stack.products(beta)
+        values, error = np.empty(beta.shape), np.empty(beta.shape)
     else:
         rough = rounding(stack.dtype, stack.n_samples) * bound
         may_lose = machine.program.worst_losses(solution.values, solution.intercept, rough) > 0
         rows = np.union1d(nonzero_rows(beta), np.flatnonzero(may_lose))
         products = stack.exact_products(beta, rows)
         values, error = solution.values.copy(), rough.copy()
-        values[rows], error[rows] = _weighted(W, products), double * bound[rows]
-        q = _quadratic(products, beta[rows])
-    with np.errstate(over="ignore"):  # infinite rounding proves nothing, and the gap is infinite
-        return Forms(values, error, q, 0.5 * double * spread**2)
+    values[rows], error[rows] = np.einsum("m...,mi...->i...", W, products), double * bound[rows]
+    q = _quadratic(products, beta[rows])
+    with np.errstate(over="ignore", invalid="ignore"):  # infinite rounding proves nothing, and the gap is infinite
+        q_error = 0.5 * double * spread**2
+        return Forms(values, error, q, q_error, float(np.sum(W * q)), float(np.sum(np.abs(W) * q_error)))
+
+
+def gated_forms(stack: GramStack, sizes: Array, beta: Array, gates: Array) -> Forms:
+    """Return the same for the one kernel Σ_m g_m g_mᵀ ∘ K_m of gates g."""
+    combined = np.einsum("im,mi->i", gates**2, np.broadcast_to(sizes, gates.T.shape))[np.newaxis]
+    values, spread = stack.exact_gated_products(beta, gates), _spread(combined, beta)
+    unit = rounding(np.float64, len(beta))
+    error = unit * np.broadcast_to(np.tensordot(np.sqrt(combined), spread, axes=(0, 0)), values.shape)
+    q, q_error = _quadratic(values[np.newaxis], beta), 0.5 * unit * spread**2
+    return Forms(values, error, q, q_error, float(q.sum()), float(q_error.sum()))
+
+
+def ridge_rounding(sizes: Array, beta: Array) -> float:
+    """Return how far the bounds of least squares are off: they sum terms of the size of Σ_j (Σ_i √D_i |β_ij|)²."""
+    return 2.0 * rounding(np.float64, len(beta)) * float(np.sum(_spread(sizes[np.newaxis], beta) ** 2))
 
 
 def rounding(dtype: DType, n_samples: int) -> float:
     """Return u: how far a sum over the samples is off by rounding, relative to the sizes summed."""
     return 2.0 * float(np.finfo(dtype).eps * np.sqrt(n_samples))
-
-
-def _weighted(W: Array, products: Array) -> Array:
-    """Return Σ_m η_m K_mβ, output by output."""
-    return np.asarray(np.einsum("m...,mi...->i...", W, products))
 
 
 def _spread(sizes: Array, beta: Array) -> Array:

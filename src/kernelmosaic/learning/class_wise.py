@@ -12,58 +12,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack
-from kernelmosaic.learning.multiclass import FEW, LARGEST, SINGLE
+from kernelmosaic.learning.certificate import Iteration, Learned, LearnedClasses
 from kernelmosaic.learning.norms import damped, trusted_floor
+from kernelmosaic.learning.options import LearnerOptions
 from kernelmosaic.learning.problem import (
     ROUNDING,
     BoundTracker,
     Evaluation,
     ExhaustedError,
-    Iteration,
-    Learned,
     Learner,
-    Options,
-    Patience,
-    Problem,
+    Numbers,
+    WeightProblem,
+    free_curvature,
+    gap_progress,
 )
 from kernelmosaic.learning.start import Start
-from kernelmosaic.machines.multiclass import MulticlassMachine
+from kernelmosaic.machines import Machine
 from kernelmosaic.solvers import Program, Solution, certify, solve_smo
 from kernelmosaic.solvers.line_search import line_search
-from kernelmosaic.solvers.multiclass_newton import free_coefficients, multiclass_curvature
-
-#: The machine is first solved to this gap, ...
-_FIRST_TOL = 1e-2
-#: ... then sharpened by this factor when its error is what holds the weights up, down to rounding.
-_SHARPER = 0.03
-_SHARPEST = 1e-12
-#: Unless steps fail, the machine is solved no more exactly than this share of the gap asked for.
-_ENOUGH = 1e-2
-#: Pairs of steps and slopes that the quasi-Newton matrix remembers.
-_MEMORY = 20
-#: While rescaling would lower the value by this factor, the weights are still of the wrong size altogether.
-_UNBALANCED = 1.04
-#: Most evaluations in one line search.
-_ATTEMPTS = 6
-#: In a line search the machine is solved to this share of what the step should gain.
-_VISIBLE = 0.1
-#: A step too small to be seen in the value is kept if it closes the gap by this factor.
-_CLOSING = 0.9
-#: Steps that fail one after the other before another way is tried.
-_FAILURES = 3
-#: Evaluations without closing the gap by `_CLOSING`, with the machine solved as exactly as can be, before the end.
-_STALLED = 16
-#: No weight becomes larger in one step than this many times the largest.
-_LONGEST = 10.0
-#: Relative gap of the quadratic model's solution.
-_MODEL_TOL = 1e-10
-#: Most cuts of a projected gradient step.
-_MAX_CUTS = 20
 
 Array = NDArray[np.float64]
 
 
-class ClassWiseProblem(Problem):
+class ClassWiseProblem(WeightProblem):
     """min over θ ≥ 0 of ½ Σθ + the value of the machine with a kernel Σ_r θ_cr K_r for every class c.
 
     The set of the weights is all θ ≥ 0: what a norm is to other problems, the term ½ Σθ is to this one. Its slope in
@@ -71,21 +42,16 @@ class ClassWiseProblem(Problem):
     number changes no output; `upper` is the value once that has balanced ½ Σ_r θ_cr and ½‖w_c‖² in every class.
     """
 
-    def __init__(self, stack: GramStack, machine: MulticlassMachine, options: Options) -> None:
+    def __init__(self, stack: GramStack, machine: Machine, options: LearnerOptions) -> None:
         super().__init__(stack, machine, options)
         self.n_classes = machine.program.n_classes
-        self.patience = Patience(machine.most_steps)
-        # Also for few samples: a class without weights has a curvature of rounding, which a coarser one hides.
-        self.single = options.tol >= SINGLE
-        self._K = np.empty((0, 0, 0))
-        if stack.writes_matrices:
-            shape = (self.n_classes, stack.n_samples, stack.n_samples)
-            self._K = np.empty(shape, dtype=matrix_dtype(stack, options.tol))
+        n = stack.n_samples if stack.writes_matrices else 0
+        self._K = np.empty((self.n_classes, n, n), dtype=matrix_dtype(stack, options))
         self._combined: Array | None = None
         self._last: Evaluation | None = None
 
     def start(self) -> Array:
-        return np.ones((self.n_classes, self.n_kernels))
+        return np.ones((self.n_classes, self.stack.n_kernels))
 
     def combine(self, theta: Array) -> Any:
         """Return the classes' kernels at θ, one for all where they have the same weights."""
@@ -98,28 +64,13 @@ class ClassWiseProblem(Problem):
             self._combined = theta.copy()
         return self._K[0] if shared else self._K
 
-    def solve(self, theta: Array, warm_start: Array | None, tol: float) -> Solution:
-        """Solve the machine at θ; the outputs of the last evaluation's τ follow from its products without a matrix.
+    def solve(self, theta: Array, warm_start: Array | None, tol: float) -> Any:
+        """Solve the machine at θ; the outputs of the last evaluation's τ follow from its products without a matrix."""
+        known = self._last is not None and warm_start is self._last.solution.beta
+        values = _outputs(theta, self._last.products) if known and self._last is not None else None
+        return self.solve_machine(self.combine(theta), warm_start, tol, values=values)
 
-        Raises
-        ------
-        ExhaustedError
-            If solves that did not reach their gap have used up the steps that one may take.
-        """
-        self.patience.require()
-        values = None
-        if warm_start is None:
-            warm_start = values = np.zeros((self.machine.program.n_samples, self.n_classes))
-        elif self._last is not None and warm_start is self._last.solution.beta:
-            values = _outputs(theta, self._last.products)
-        solution: Solution = self.machine.solve(self.combine(theta), warm_start, tol, values=values)
-        self.n_solves += 1
-        self.patience.note(solution, tol)
-        return solution
-
-    def evaluate(
-        self, theta: Array, warm_start: Array | None, tol: float, kernels: NDArray[np.intp] | None = None
-    ) -> Evaluation:
+    def evaluate(self, theta: Array, warm_start: Array | None, tol: float, kernels: Numbers = None) -> Evaluation:
         program, found = self.machine.program, self.solve(theta, warm_start, tol)
         products = self.stack.products(found.beta)
         # Rounding can make the form of a positive semi-definite matrix negative.
@@ -147,12 +98,9 @@ class ClassWiseProblem(Problem):
 
     def curvature(self, at: Evaluation) -> NDArray[np.float64] | None:
         """Return that of the free samples' blocks over all (c, r); None where they are too large or singular."""
-        program, beta = self.machine.program, at.solution.beta
-        if free_coefficients(program, beta).any(axis=1).sum() > LARGEST:
-            return None
-        with suppress(np.linalg.LinAlgError):
-            return multiclass_curvature(self.combine(at.theta), program, beta, at.products, single=self.single)
-        return None
+        # Single also for few samples: the curvature of a class without weights is rounding, which a coarser one hides.
+        single = self.options.tol >= self.options.single_tol
+        return free_curvature(self.combine(at.theta), self.machine.program, at, self.options.most_free, single)
 
     def balanced(self, at: Evaluation) -> Array:
         """Return ‖u_cr‖ = θ_cr (τ_cᵀK_rτ_c)^½: the weights that would balance every kernel of every class."""
@@ -170,13 +118,12 @@ class ClassWiseProblem(Problem):
     def learned(self, best: Evaluation, gap: float, history: list[Iteration]) -> Learned:
         """Return weights of shape (classes, P), rescaled so that ½ Σθ equals ½ Σ‖w_c‖² class by class."""
         weights, solution = self.rescaled(best)
-        own = best.solution.beta
-        return replace(super().learned(best, gap, history), weights=weights, solution=solution, witness=own)
+        return LearnedClasses(weights, solution, best.upper, gap, self.n_solves, history, witness=best.solution.beta)
 
 
-def matrix_dtype(stack: GramStack, tol: float) -> np.dtype[Any]:
-    """Return the precision of the classes' matrices: they tell the machine where to go, the stack's own certify it."""
-    return np.dtype(np.float32) if tol >= SINGLE and stack.n_samples > FEW else stack.dtype
+def matrix_dtype(stack: GramStack, options: LearnerOptions) -> np.dtype[Any]:
+    """Return the precision of the classes' matrices: the machine is solved with them, the stack's own certify it."""
+    return np.dtype(np.float32) if options.in_single(stack.n_samples) else stack.dtype
 
 
 def _outputs(theta: Array, products: Array) -> Array:
@@ -189,9 +136,9 @@ class ClassWiseLearner(Learner):
     machine_needs = ()
     stalled = ROUNDING
 
-    def _learn(self, stack: GramStack, machine: MulticlassMachine, start: Start) -> Learned:
-        search = ClassSearch(ClassWiseProblem(stack, machine, self.options), self.options, start)
-        with self.options.progress(machine) as search.advance, suppress(_Done, ExhaustedError):
+    def _learn(self, stack: GramStack, machine: Machine, start: Start) -> Learned:
+        search = ClassSearch(ClassWiseProblem(stack, machine, self.options), start)
+        with gap_progress(machine, self.options) as search.advance, suppress(_Done, ExhaustedError):
             search.go_on()
             self.minimise(search)
         return search.learned()
@@ -211,9 +158,9 @@ class ClassSearch(BoundTracker):
 
     problem: ClassWiseProblem
 
-    def __init__(self, problem: ClassWiseProblem, options: Options, start: Start) -> None:
-        self.tol, self.max_iter = options.tol, options.max_iter
-        self.inner = _FIRST_TOL
+    def __init__(self, problem: ClassWiseProblem, start: Start) -> None:
+        self.options = problem.options
+        self.inner = self.options.first_tol
         self.closest, self.since = np.inf, 0
         self.advance: Callable[[float], None] = lambda gap: None
         theta = problem.start() if start.weights is None else start.weights
@@ -224,7 +171,7 @@ class ClassSearch(BoundTracker):
         """Evaluate at θ, from where the last evaluation left τ; raises `_Done` when nothing more is asked."""
         # A step that ends at zero may round to less.
         self.last = self.problem.evaluate(np.maximum(theta, 0.0), self.last.solution.beta, self.inner)
-        self.see(self.last)
+        self.consider(self.last)
         self.record()
         self.go_on()
         return self.last
@@ -232,53 +179,48 @@ class ClassSearch(BoundTracker):
     def go_on(self) -> None:
         """Show the gap; raises `_Done` when it is met, or the solves are used up."""
         self.advance(self.gap)
-        if self.gap <= self.tol or len(self.history) >= self.max_iter:
+        options = self.options
+        if self.gap <= options.tol or len(self.history) >= options.max_iter:
             raise _Done
         # Once the machine is as exact as can be, steps that do not close the gap are those of rounding.
-        if self.inner > _SHARPEST or self.gap < _CLOSING * self.closest:
+        if self.inner > options.sharpest or self.gap < options.closer * self.closest:
             self.closest, self.since = self.gap, 0
         self.since += 1
-        if self.since > _STALLED:
+        if self.since > options.n_idle:
             raise _Done
         # An error δ in the machine's value is one of √δ in the slopes.
-        self.increase_precision_to(max(self.gap**2, _ENOUGH * self.tol))
+        self.increase_precision_to(max(self.gap**2, 0.01 * options.tol))
 
     def increase_precision_to(self, inner: float) -> None:
         """Solve the machine at least so exactly from now on, as far as rounding allows."""
-        self.inner = min(self.inner, max(inner, _SHARPEST))
+        self.inner = min(self.inner, max(inner, self.options.sharpest))
 
     def increase_precision(self) -> None:
         """Solve the machine more exactly from now on; raises `_Done` when rounding is all that is left."""
-        if self.inner <= _SHARPEST:
+        if not self.sharpen():
             raise _Done
-        self.inner = max(_SHARPER * self.inner, _SHARPEST)
 
     def walk(self, here: Evaluation, direction: Array) -> Evaluation | None:
         """Go along the direction as far as pays; None if nothing does."""
         value = self.problem.value(here)
         slope = float(np.sum((0.5 - here.q) * direction))
         # What the step should gain must show above the machine's own error, but for the last steps: they are too small.
-        self.increase_precision_to(max(_VISIBLE * max(-slope, 0.0) / abs(value), _ENOUGH * self.tol))
-        before, closing = self.gap, None
+        self.increase_precision_to(max(0.1 * max(-slope, 0.0) / abs(value), 0.01 * self.options.tol))
+        closing: Evaluation | None = None
 
-        def evaluate(size: float) -> Evaluation:
-            nonlocal before
-            before = self.gap
-            return self.evaluate(here.theta + size * direction)
-
-        def hidden(size: float, there: Evaluation) -> bool:
+        def hidden(size: float, trial: Evaluation) -> bool:
             nonlocal closing
             # Differences below the machine's own error say nothing about the weights; the bounds may.
-            if -size * slope > (here.solution.gap + there.solution.gap) * abs(value):
+            if -size * slope > (here.solution.gap + trial.solution.gap) * abs(value):
                 return False
-            closing = there if self.gap < _CLOSING * before else None
+            closing = trial if self.gap < self.options.closer * self.history[-2].gap else None
             return True
 
         found = line_search(
-            evaluate,
+            lambda size: self.evaluate(here.theta + size * direction),
             here,
             slope,
-            attempts=_ATTEMPTS,
+            attempts=self.options.attempts,
             value=self.problem.value,
             slope_at=lambda at: float(np.sum((0.5 - at.q) * direction)),
             hidden=hidden,
@@ -297,19 +239,20 @@ class ClassNewton(ClassWiseLearner):
     @staticmethod
     def minimise(search: ClassSearch) -> None:
         problem, here, failures = search.problem, search.best, 0
-        while problem.value(here) > _UNBALANCED * here.upper:
+        # While rescaling lowers the value by this factor, the weights are still of the wrong size altogether.
+        while problem.value(here) > 1.04 * here.upper:
             here = search.evaluate(problem.balanced(here))
-        while failures < _FAILURES:
+        while failures < 3:
             H = problem.curvature(here)
             if H is None:
                 break
             lowest = _lowest_point(here.theta.ravel(), here.q.ravel(), H).reshape(here.theta.shape)
-            there = search.walk(here, lowest - here.theta)
-            failures = failures + 1 if there is None else 0
-            if there is None:
+            trial = search.walk(here, lowest - here.theta)
+            failures = failures + 1 if trial is None else 0
+            if trial is None:
                 search.increase_precision()
-                there = search.evaluate(here.theta)
-            here = there
+                trial = search.evaluate(here.theta)
+            here = trial
         QuasiNewton.minimise(search)
 
 
@@ -321,12 +264,12 @@ class QuasiNewton(ClassWiseLearner):
         from scipy.optimize import minimize
 
         def value(x: Array) -> tuple[float, Array]:
-            there = search.evaluate(x.reshape(search.best.theta.shape))
-            return search.problem.value(there), (0.5 - there.q).ravel()
+            trial = search.evaluate(x.reshape(search.best.theta.shape))
+            return search.problem.value(trial), (0.5 - trial.q).ravel()
 
         while True:
             start = search.problem.balanced(search.best).ravel()
-            options = {"maxcor": _MEMORY, "ftol": 0.0, "gtol": 0.0, "maxiter": search.max_iter}
+            options = {"maxcor": 20, "ftol": 0.0, "gtol": 0.0, "maxiter": search.options.max_iter}
             minimize(value, start, jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * len(start), options=options)
             # The line search gives up where the machine's own error hides the slope.
             search.increase_precision()
@@ -347,7 +290,7 @@ class ProjectedGradient(ClassWiseLearner):
             slope = 0.5 - here.q
             falling = np.where(here.theta > 0, slope, np.minimum(slope, 0.0))
             promise = -float(np.sum(falling**2))
-            found = line_search(projected, here, promise, attempts=_MAX_CUTS, size=size, value=problem.value)
+            found = line_search(projected, here, promise, attempts=20, size=size, value=problem.value)
             if found is None:
                 search.increase_precision()
                 size = 1.0
@@ -359,15 +302,16 @@ class ProjectedGradient(ClassWiseLearner):
 def _lowest_point(theta: Array, q: Array, H: NDArray[np.float64]) -> Array:
     """Return where ½ Σθ − ⟨q, δ⟩ + ½ δᵀHδ is least over the weights θ + δ that are to be trusted."""
     A = damped(H)
-    # Weights that are to grow are lengthened by their pull.
+    # The steps of weights that are to grow are lengthened by their slopes instead.
     floor = np.minimum(trusted_floor(theta, q, np.diag(H), common=0.5), theta)
     # The quadratic model over a box is itself a program of the one form all machines share.
     zero = np.zeros(len(theta))
-    box = Program(_pull(theta, q) + A @ (theta - floor), zero, zero + _LONGEST * theta.max(), zero, total=None)
-    return np.asarray(floor + solve_smo(A, box, warm_start=theta - floor, tol=_MODEL_TOL, max_iter=100_000).beta)
+    # No weight becomes larger in one step than ten times the largest.
+    box = Program(_lengthened(theta, q) + A @ (theta - floor), zero, zero + 10.0 * theta.max(), zero, total=None)
+    return np.asarray(floor + solve_smo(A, box, warm_start=theta - floor, tol=1e-10, max_iter=100_000).beta)
 
 
-def _pull(theta: Array, q: Array) -> Array:
+def _lengthened(theta: Array, q: Array) -> Array:
     """Return the slopes upward, q − ½, made longer where a weight is far too small.
 
     There q falls like θ⁻², and q^(−½) is nearly linear in θ: Newton's method for the root of q^(−½) − 2^½ has the same

@@ -9,55 +9,45 @@ from typing import Any
 
 from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.gram import GramStack
-from kernelmosaic.learning.certificate import certify, certify_classes
 from kernelmosaic.learning.class_wise import ClassNewton, ProjectedGradient, QuasiNewton
-from kernelmosaic.learning.fixed import Alignment, EasyMKL, FixedWeights, given_weights
-from kernelmosaic.learning.formulations.conic import QCQP, SDP
-from kernelmosaic.learning.formulations.discriminant import (
+from kernelmosaic.learning.column_generation import ColumnGeneration
+from kernelmosaic.learning.conic import QCQP, SDP
+from kernelmosaic.learning.discriminant_sdp import (
     DiscriminantApproximateSDP,
     DiscriminantKim,
     DiscriminantQCQP,
     DiscriminantSDP,
 )
-from kernelmosaic.learning.formulations.reduced_gradient import ReducedGradient
-from kernelmosaic.learning.formulations.silp import SILP
-from kernelmosaic.learning.generated import ColumnGeneration
-from kernelmosaic.learning.learned_c import LearnedC, LearnedWithC, certify_with_C
+from kernelmosaic.learning.fixed import Alignment, EasyMKL, FixedWeights, given_weights
+from kernelmosaic.learning.hard_margin import LearnedC
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import WeightNorm, Weights, make_norm, make_penalties
-from kernelmosaic.learning.problem import Learned, Learner, Options
+from kernelmosaic.learning.options import LearnerOptions
+from kernelmosaic.learning.problem import Learner
+from kernelmosaic.learning.simplex import SILP, ReducedGradient
 from kernelmosaic.machines.base import check_count
 
-#: Every way to learn one weight per kernel, by the name an estimator's `solver` gives it.
-SOLVERS: dict[str, type[Any]] = {
-    "newton": Newton,
-    "reduced_gradient": ReducedGradient,
-    "silp": SILP,
-    "qcqp": QCQP,
-    "sdp": SDP,
-    "alignment": Alignment,
-    "easymkl": EasyMKL,
-}
-#: The same with one weight per class and kernel, ...
-CLASS_WISE: dict[str, type[Any]] = {
-    "newton": ClassNewton,
-    "quasi_newton": QuasiNewton,
-    "projected_gradient": ProjectedGradient,
-}
-#: ... and for discriminant analysis, by the name an estimator's `solver` gives it.
-FORMULATIONS: dict[str, type[Any]] = {
-    "newton": Newton,
-    "silp": SILP,
-    "qcqp": DiscriminantQCQP,
-    "sdp": DiscriminantSDP,
-    "sdp_approximate": DiscriminantApproximateSDP,
-    "kim": DiscriminantKim,
-}
-#: By family: the parameter that names a way to learn the weights, and the ways there are.
-FAMILIES = {
-    "plain": ("solver", SOLVERS),
-    "class-wise": ("solver", CLASS_WISE),
-    "discriminant": ("solver", FORMULATIONS),
+#: Every way to learn weights, by family and by the name an estimator's `solver` gives it: one weight per kernel, one
+#: per class and kernel, and one per kernel of discriminant analysis.
+SOLVERS: dict[str, dict[str, type[Learner]]] = {
+    "plain": {
+        "newton": Newton,
+        "reduced_gradient": ReducedGradient,
+        "silp": SILP,
+        "qcqp": QCQP,
+        "sdp": SDP,
+        "alignment": Alignment,
+        "easymkl": EasyMKL,
+    },
+    "class-wise": {"newton": ClassNewton, "quasi_newton": QuasiNewton, "projected_gradient": ProjectedGradient},
+    "discriminant": {
+        "newton": Newton,
+        "silp": SILP,
+        "qcqp": DiscriminantQCQP,
+        "sdp": DiscriminantSDP,
+        "sdp_approximate": DiscriminantApproximateSDP,
+        "kim": DiscriminantKim,
+    },
 }
 
 
@@ -67,10 +57,8 @@ class Parameters:
 
     Attributes
     ----------
-    solver : str
-        The parameter that the family names so or otherwise.
     family : str
-        One of `FAMILIES`.
+        Which of `SOLVERS`.
     learns_C : bool
         Whether C is learned with the weights.
     """
@@ -113,26 +101,12 @@ def make_learner(
         if not isinstance(parameters.penalties, str):
             make_penalties(parameters.penalties, parameters.penalty_power, stack)
         return FixedWeights(given_weights(parameters.weights, stack.n_kernels), parameters.tol)
-    if parameters.learns_C and not norm.sums_to_one:
-        raise ValueError(f"C='learn' serves norm=1, not {norm}; give C as a number.")
     learner.require(parameters.solver, norm)
     for machine in machines:
         learner.require(parameters.solver, machine=machine)
     if penalties is None:
         penalties = make_penalties(parameters.penalties, parameters.penalty_power, stack)
-    return learner(Options(norm, penalties, parameters.tol, max_iter, bool(parameters.verbose)))
-
-
-def certify_fit(stack: GramStack, sizes: Weights, machine: Any, learner: Learner, learned: Any) -> Learned:
-    """Return what was learned with the objective and the gap that its weights and coefficients prove.
-
-    `sizes`, of shape (P, n), are those of the numbers that the kernels' entries are made of.
-    """
-    if isinstance(learned, LearnedWithC):
-        return certify_with_C(stack, sizes, machine, learner, learned)
-    if learned.weights.ndim == 2:
-        return certify_classes(stack, sizes, machine, learned)
-    return certify(stack, sizes, machine, learner, learned)
+    return learner(LearnerOptions(norm, penalties, parameters.tol, max_iter, bool(parameters.verbose)))
 
 
 def _check_generated(parameters: Parameters, norm: WeightNorm) -> None:
@@ -154,9 +128,9 @@ def _check_generated(parameters: Parameters, norm: WeightNorm) -> None:
 
 def solver_class(parameters: Parameters) -> type[Learner]:
     """Return the class that a solver's name stands for, or raise naming the ones there are."""
-    (named, solvers), name = FAMILIES[parameters.family], parameters.solver
+    solvers, name = SOLVERS[parameters.family], parameters.solver
     if not isinstance(name, str) or name not in solvers:
-        raise ValueError(f"{named}={name!r}: choose one of {', '.join(map(repr, solvers))}.")
+        raise ValueError(f"solver={name!r}: choose one of {', '.join(map(repr, solvers))}.")
     if parameters.learns_C:
         if name != "newton":
             raise ValueError(f"C='learn' is served by solver='newton', not by solver={name!r}.")

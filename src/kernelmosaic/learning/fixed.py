@@ -11,22 +11,19 @@ from scipy.optimize import nnls
 
 from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.gram import GramStack
-from kernelmosaic.learning.newton import make_problem
+from kernelmosaic.learning.certificate import Iteration, Learned
 from kernelmosaic.learning.norms import SumNorm, Weights, numbers
-from kernelmosaic.learning.problem import Iteration, Learned, Learner, Options
+from kernelmosaic.learning.options import LearnerOptions
+from kernelmosaic.learning.problem import Evaluation, Learner, make_problem
 from kernelmosaic.learning.start import Start
 from kernelmosaic.machines import Machine
-from kernelmosaic.machines.base import check_positive
 from kernelmosaic.solvers import Program, solve
-
-#: Directions of the kernels' Gram matrix below this share of the largest are rounding.
-_RANK = 1e-12
-#: Relative gaps below this are lost in rounding.
-_SHARPEST = 1e-12
 
 
 class WeightsByRule(Learner):
     """Weights that no training problem chooses: what is certified is the machine at them."""
+
+    advice = "the machine is badly conditioned; lower C, or accept a larger tol."
 
     def lower_bound(self, constant: float, q: Weights, weights: Weights) -> float:
         return constant - float(weights @ q)
@@ -44,17 +41,17 @@ class FixedWeights(WeightsByRule):
     """
 
     machine_needs = ()
-    advice = "the machine is badly conditioned; lower C, or accept a larger tol."
 
     def __init__(self, weights: Weights, tol: float = 1e-3) -> None:
-        super().__init__(Options(SumNorm(), np.ones(len(weights)), tol))
+        super().__init__(LearnerOptions(SumNorm(), np.ones(len(weights)), tol))
         self.weights = weights
 
     def _learn(self, stack: GramStack, machine: Any, start: Start) -> Learned:
         # The classes of a one-versus-rest problem share their kernel: it is combined once.
-        solution = make_problem(stack, machine, self.options, start).solve(self.weights, start.beta, self.options.tol)
-        value = machine.primal_value(solution)
-        return Learned(self.weights, solution, value, solution.gap, 1, [Iteration(value, solution.gap)])
+        problem = make_problem(machine, stack, self.options, start)
+        solution = problem.solve(self.weights, start.beta, self.options.tol)
+        at = Evaluation(self.weights, solution, machine.primal_value(solution), np.empty(0))
+        return problem.learned(at, solution.gap, [Iteration(at.upper, solution.gap)])
 
 
 def given_weights(weights: ArrayOrTensor, P: int) -> NDArray[np.float64]:
@@ -80,7 +77,6 @@ class Alignment(WeightsByRule):
     """
 
     machine_needs = ("has_one_output", "has_targets")
-    advice = FixedWeights.advice
 
     def _learn(self, stack: GramStack, machine: Machine, start: Start) -> Learned:
         self.require("alignment", machine=machine)
@@ -96,7 +92,8 @@ class Alignment(WeightsByRule):
 def aligned_weights(M: NDArray[np.float64], a: Weights) -> Weights:
     """Return argmin over v ≥ 0 of vᵀMv − 2⟨a, v⟩, the direction that maximises ⟨a, v⟩ / √(vᵀMv)."""
     eigenvalues, V = np.linalg.eigh(M)
-    keep = eigenvalues > _RANK * max(float(eigenvalues[-1]), 1e-300)
+    # Directions below this share of the largest are rounding.
+    keep = eigenvalues > 1e-12 * max(float(eigenvalues[-1]), 1e-300)
     if not np.any(keep):
         return np.zeros(len(a))
     root = np.sqrt(eigenvalues[keep])
@@ -129,10 +126,13 @@ class EasyMKL(WeightsByRule):
 
     Parameters
     ----------
-    options : Options
+    options : LearnerOptions
         Penalties divide the weights: η_m d_m² is in proportion to the share of the distance over d_m².
+
+    Attributes
+    ----------
     lam : float
-        λ, above 0 and at most 1: how evenly the mixtures spread over their class.
+        λ, between 0 and 1: how evenly the mixtures spread over their class.
 
     References
     ----------
@@ -140,13 +140,7 @@ class EasyMKL(WeightsByRule):
     """
 
     machine_needs = ("has_one_output", "has_labels")
-    advice = FixedWeights.advice
-
-    def __init__(self, options: Options, lam: float = 0.1) -> None:
-        if check_positive("lam", lam) > 1:
-            raise ValueError(f"lam={lam!r}: give a number above 0 and at most 1.")
-        super().__init__(options)
-        self.lam = lam
+    lam: float = 0.1
 
     def _learn(self, stack: GramStack, machine: Machine, start: Start) -> Learned:
         self.require("easymkl", machine=machine)
@@ -164,11 +158,8 @@ class EasyMKL(WeightsByRule):
         2-norm slack has the ridge λ / (1 − λ).
         """
         y = program.target
-        if self.lam == 1:
-            return np.where(y > 0, 1.0 / np.sum(y > 0), -1.0 / np.sum(y < 0))
-        n = len(y)
         lower, upper = np.where(y > 0, 0.0, -np.inf), np.where(y > 0, np.inf, 0.0)
-        hard = Program(y, lower, upper, np.full(n, self.lam / (1.0 - self.lam)))
+        hard = Program(y, lower, upper, np.full(len(y), self.lam / (1.0 - self.lam)))
         # An error δ in the value is one of √δ in the mixtures, and so in the weights.
-        tol = max(self.options.tol**2, _SHARPEST)
+        tol = max(self.options.tol**2, 10 * self.options.sharpest)
         return solve(stack.combine(np.ones(stack.n_kernels)), hard, tol=tol).beta

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
+from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray
-from kernelmosaic.gram import GramStack, KernelSet
-from kernelmosaic.learning.problem import Evaluation, ExhaustedError, Iteration, Learned, Patience, progress
-from kernelmosaic.learning.projections import Projections
+from kernelmosaic.gram import GramStack, KernelSet, Views, make_stack, take_rows
+from kernelmosaic.gram.normalizing import Centered, UnitDiagonal, UnitTrace
+from kernelmosaic.gram.stack import ComputedStack, StoredStack, nonzero_rows
+from kernelmosaic.kernels.projected import Projected, perturbed
+from kernelmosaic.learning.certificate import Iteration, Learned, gated_forms
+from kernelmosaic.learning.problem import Evaluation, ExhaustedError, Numbers, Problem, progress
 from kernelmosaic.learning.steps import Step, make_step
 from kernelmosaic.machines import Machine
 
 Array = NDArray[np.float64]
 
-#: The machine is solved to this share of the tolerance, so that its error does not pass for a step's gain ...
-_INNER = 0.1
-#: ... but no more loosely than this, ...
-_LOOSEST = 1e-4
-#: ... nor, single precision hiding the rest, more tightly than that.
-_TIGHTEST = {np.dtype(np.float32): 3e-7, np.dtype(np.float64): 1e-13}
+
+# The problem ---------------------------------------------------------------------------------------------------------
 
 
 class GateModel(Protocol):
@@ -73,40 +72,35 @@ class LearnedGates(Learned):
     converged: bool
     kernel_set: KernelSet | None
 
+    def certified(self, stack: GramStack, sizes: Array, machine: Any, learner: Any) -> Self:
+        """Return the same with the objective and the gap of the machine under its gates."""
+        forms = gated_forms(stack, sizes, self.solution.beta, self.gates)
+        constant = machine.program.linear_bound(self.solution.beta, self.solution.intercept)
+        return self.state(machine.program, forms, constant - forms.quadratic - forms.quadratic_error)
 
-class GatedProblem:
+
+class GatedProblem(Problem):
     """J as a function of the gates' parameters: the machine's value on the locally combined kernel.
 
     Only β crosses from the machine: ∂J/∂η_m(x_i) = −Σ_c β_ic (K_m (η_m ∘ β_c))_i, summed over the classes of a joint
-    machine, which share the gates.
+    machine, which share the gates. J is not convex, and no evaluation bounds it from below.
     """
 
-    def __init__(self, stack: GramStack, machine: Machine, gating: GateModel, Z: Array, tol: float) -> None:
-        self.stack = stack
-        self.machine: Any = machine
-        self.gating = gating
-        self.Z = Z
-        self.tol = tol
-        self.patience = Patience(machine.most_steps)
-        self.n_solves = 0
-        self._K: AnyArray | None = None
-        self._beta: Array | None = None
+    def __init__(self, stack: GramStack, machine: Machine, gating: GateModel, Z: Array) -> None:
+        super().__init__(stack, machine)
+        self.gating, self.Z = gating, Z
+        self._K: Any = None
 
-    def evaluate(self, V: Array) -> GatedEvaluation:
-        """Solve the machine under the gates of V, starting from the last β."""
-        gates = self.gating.values(V, self.Z)
+    def evaluate(self, theta: Array, warm_start: Array | None, tol: float, kernels: Numbers = None) -> GatedEvaluation:
+        """Solve the machine under the gates of V = θ to a relative gap of `tol`."""
+        gates = self.gating.values(theta, self.Z)
         self._K = self.stack.combine_gated(gates, out=self._K)
-        self.patience.require()
-        solution: Any = self.machine.solve(self._K, self._beta, self.tol)
-        self.patience.note(solution, self.tol)
-        self._beta = solution.beta
-        self.n_solves += 1
-        return GatedEvaluation(V, solution, self.machine.primal_value(solution), np.empty(0), gates=gates)
+        solution = self.solve_machine(self._K, warm_start, tol)
+        return GatedEvaluation(theta, solution, self.machine.primal_value(solution), np.empty(0), gates=gates)
 
     def gate_slopes(self, at: GatedEvaluation) -> Array:
         """Return ∂J/∂η_m(x_i), of shape (n, P); zero where β is, so only the support's rows are read."""
-        beta = at.solution.beta
-        support = np.flatnonzero(beta if beta.ndim == 1 else np.any(beta != 0, axis=1))
+        beta, support = at.solution.beta, nonzero_rows(at.solution.beta)
         each = beta[support] * self.stack.gated_products(beta, at.gates, support)
         G = np.zeros_like(at.gates)
         G[support] = -np.sum(each, axis=tuple(range(2, each.ndim))).T
@@ -117,6 +111,7 @@ class GatedProblem:
         return self.gating.vjp(at.theta, self.Z, self.gate_slopes(at))
 
 
+@dataclass(frozen=True)
 class GateLearner:
     """Minimises J over the gates, and over the projections of kernels that have one, in alternation.
 
@@ -136,21 +131,12 @@ class GateLearner:
         Short iterations in a row at which to stop: between copies of one kernel, one is not the end.
     """
 
-    def __init__(
-        self,
-        gating: GateModel,
-        step: str | Step = "lbfgs",
-        tol: float = 1e-3,
-        max_iter: int = 100,
-        verbose: bool = False,
-        n_short: int = 3,
-    ) -> None:
-        self.gating = gating
-        self.step = step
-        self.tol = tol
-        self.max_iter = max_iter
-        self.verbose = verbose
-        self.n_short = n_short
+    gating: GateModel
+    step: str | Step = "lbfgs"
+    tol: float = 1e-3
+    max_iter: int = 100
+    verbose: bool = False
+    n_short: int = 3
 
     def learn(
         self,
@@ -175,55 +161,38 @@ class GateLearner:
         projections : Projections, optional
             Those to learn.
         """
-        inner = max(min(_INNER * self.tol, _LOOSEST), _TIGHTEST[stack.dtype])
-        problem = GatedProblem(stack, machine, self.gating, Z, inner)
-        run = _Run(problem, self.gating.init(rng, Z.shape[1], stack.n_kernels), self.step, projections, rng)
-        moves = run.gate_step.n_moves or self.max_iter
-        with self._progress() as advance:
-            converged = run.descend(moves, self.tol, self.n_short, advance)
-        at = run.at
+        problem = GatedProblem(stack, machine, self.gating, Z)
+        V = self.gating.init(rng, Z.shape[1], stack.n_kernels)
+        # The machine is solved so exactly that its error does not pass for a step's gain; rounding hides smaller gaps.
+        inner = max(min(0.1 * self.tol, 1e-4), 3e-7 if stack.dtype == np.float32 else 1e-13)
+        run = GateDescent(self, problem, inner, projections)
+        with progress("Learning gates") if self.verbose else nullcontext(lambda state: None) as show:
+            converged = run.descend(V, rng, show)
+        at, kernel_set = run.at, None if projections is None else projections.kernel_set
+        value, gates = (at.upper, at.solution.gap, problem.n_solves, run.history), at.gates
         return LearnedGates(
-            at.gates.mean(axis=0),
-            at.solution,
-            at.upper,
-            at.solution.gap,
-            problem.n_solves,
-            run.history,
-            V=at.theta,
-            gates=at.gates,
-            converged=converged,
-            kernel_set=None if projections is None else projections.kernel_set,
+            gates.mean(axis=0), at.solution, *value, V=at.theta, gates=gates, converged=converged, kernel_set=kernel_set
         )
 
-    def _progress(self) -> AbstractContextManager[Callable[[float, float], None]]:
-        return _progress_line(self.tol) if self.verbose else nullcontext(lambda value, decrease: None)
 
-
-class _Run:
+class GateDescent:
     """The state of one descent: the gates with the machine's solution under them, and the projections."""
 
     def __init__(
-        self,
-        problem: GatedProblem,
-        V: Array,
-        step: str | Step,
-        projections: Projections | None,
-        rng: np.random.RandomState,
+        self, learner: GateLearner, problem: GatedProblem, inner: float, projections: Projections | None
     ) -> None:
-        self.problem = problem
-        self.gate_step = make_step(step)
-        self.projections = projections
-        self.projection_step = make_step(step)
-        if projections is not None:
-            self.W = projections.start(rng)
-            projections.write(self.W)
-        self.at = problem.evaluate(V)
-        self.history = [self._line()]
+        self.learner, self.problem, self.inner, self.projections = learner, problem, inner, projections
+        self.gate_step, self.projection_step = make_step(learner.step), make_step(learner.step)
 
-    def descend(self, moves: int, tol: float, n_short: int, advance: Callable[[float, float], None]) -> bool:
-        """Take steps until so many in a row gain less than the tolerance, and return whether that came about."""
-        short = 0
-        for _ in range(moves):
+    def descend(self, V: Array, rng: np.random.RandomState, show: Callable[[str], None]) -> bool:
+        """Take steps until `n_short` in a row gain less than the tolerance, and return whether that came about."""
+        if self.projections is not None:
+            self.W = self.projections.start(rng)
+            self.projections.write(self.W)
+        self.at = self.problem.evaluate(V, None, self.inner)
+        self.history = [Iteration(self.at.upper, self.at.solution.gap)]
+        short, tol = 0, self.learner.tol
+        for number in range(1, (self.gate_step.n_moves or self.learner.max_iter) + 1):
             before = self.at.upper
             try:
                 moved = self._move_projections()
@@ -232,24 +201,26 @@ class _Run:
                 return False
             if not moved:
                 return True
-            self.history.append(self._line())
+            self.history.append(Iteration(self.at.upper, self.at.solution.gap))
             decrease = (before - self.at.upper) / max(abs(before), np.finfo(float).tiny)
-            advance(self.at.upper, decrease)
+            show(f"iteration {number}, J = {self.at.upper:.6g}, decrease {decrease:.1e} of {tol:.0e}")
             short = short + 1 if decrease < tol else 0
-            if self.gate_step.monotone and short >= n_short:
+            if self.gate_step.monotone and short >= self.learner.n_short:
                 return True
         return not self.gate_step.monotone
+
+    def _evaluate(self, V: Array) -> GatedEvaluation:
+        return self.problem.evaluate(V, self.at.solution.beta, self.inner)
 
     def _move_gates(self) -> bool:
         V = self.at.theta
         if V.size == 0:
             return False
         slope = self.problem.slope(self.at).ravel()
-        moved = self.gate_step.move(V.ravel(), self.at, slope, lambda x: self.problem.evaluate(x.reshape(V.shape)))
-        if moved is None:
-            return False
-        self.at = moved[1]
-        return True
+        moved = self.gate_step.move(V.ravel(), self.at, slope, lambda x: self._evaluate(x.reshape(V.shape)))
+        if moved is not None:
+            self.at = moved[1]
+        return moved is not None
 
     def _move_projections(self) -> bool:
         if self.projections is None:
@@ -258,7 +229,7 @@ class _Run:
 
         def evaluate(x: Array) -> GatedEvaluation:
             projections.write(x)
-            return self.problem.evaluate(V)
+            return self._evaluate(V)
 
         slope = projections.slope(self.at.solution.beta, self.at.gates)
         moved = self.projection_step.move(self.W, self.at, slope, evaluate)
@@ -268,19 +239,111 @@ class _Run:
         projections.write(self.W)
         return moved is not None
 
-    def _line(self) -> Iteration:
-        return Iteration(self.at.upper, self.at.solution.gap)
+
+# Projections that are learned with the machine -----------------------------------------------------------------------
 
 
-@contextmanager
-def _progress_line(tol: float) -> Iterator[Callable[[float, float], None]]:
-    """Show the objective and its last relative decrease."""
-    with progress("Learning gates") as show:
-        count = 0
+class Projections:
+    """The matrices W_m of a kernel_set's projected kernels as one vector, with a stack that follows them.
 
-        def advance(value: float, decrease: float) -> None:
-            nonlocal count
-            count += 1
-            show(f"iteration {count}, J = {value:.6g}, decrease {decrease:.1e} of {tol:.0e}")
+    Parameters
+    ----------
+    kernel_set : KernelSet
+        The kernels; copied, so that machines learned side by side do not share projections.
+    views : list
+        The training samples as they see them.
+    weight : ndarray of shape (n,)
+        Weights of the samples, which a scale may average over.
+    budget : float, optional
+        Of the stack.
+    """
 
-        yield advance
+    def __init__(self, kernel_set: KernelSet, views: Views, weight: Array, budget: float | None = None) -> None:
+        self.kernel_set = KernelSet(tuple(deepcopy(fitted_kernel) for fitted_kernel in kernel_set.fitted))
+        self.views = views
+        self.weight = weight
+        self.numbers = projected_kernels(kernel_set)
+        self.stack: GramStack = make_stack(self.kernel_set, views, budget=budget)
+
+    def kernel(self, m: int) -> Projected:
+        kernel = self.kernel_set.fitted[m].kernel
+        assert isinstance(kernel, Projected)
+        return kernel
+
+    def read(self) -> Array:
+        """Return all W as one vector."""
+        return np.concatenate([self.kernel(m).W_.ravel() for m in self.numbers])
+
+    def start(self, rng: np.random.RandomState) -> Array:
+        """Return where to begin: near the principal directions, each kernel elsewhere if there are several."""
+        if len(self.numbers) == 1:
+            return self.read()
+        return np.concatenate([perturbed(self.kernel(m).W_, rng).ravel() for m in self.numbers])
+
+    def write(self, vector: Array) -> None:
+        """Put all W, the scales that depend on them, and the stored matrices in place."""
+        at = 0
+        for m in self.numbers:
+            kernel, view = self.kernel(m), self.views[m]
+            size = kernel.W_.size
+            kernel.W_ = vector[at : at + size].reshape(kernel.W_.shape).copy()
+            at += size
+            self.kernel_set.fitted[m].normalization.fit(kernel, view, self.weight)
+        if isinstance(self.stack, StoredStack):
+            self._refill(self.stack)
+        elif isinstance(self.stack, ComputedStack):
+            # What the normalisations know of the samples has changed with W.
+            self.stack.samples = self.kernel_set.samples(self.views)
+
+    def _refill(self, stack: StoredStack) -> None:
+        for strip in stack.row_strips(stack.n_samples):
+            rows = take_rows(self.views, strip)
+            for m, block in self.kernel_set.blocks(rows, self.views, self.numbers, stack.dtype):
+                stack.matrices[m, strip] = block
+        for m in self.numbers:
+            # Strips round differently on the two sides of the diagonal.
+            K = stack.matrices[m]
+            K[...] = 0.5 * (K + K.T)
+
+    def slope(self, beta: Array, gates: Array) -> Array:
+        """Return ∂J/∂W of all projections: −½ Σ_c Σ_ij u_ic u_jc ∂k(x_i, x_j)/∂W with u_c = η_m ∘ β_c."""
+        columns = beta.reshape(len(beta), -1)
+        return np.concatenate([self._slope(m, gates[:, [m]] * columns).ravel() for m in self.numbers])
+
+    def _slope(self, m: int, U: Array) -> Array:
+        kernel, scale, view = self.kernel(m), self.kernel_set.fitted[m].normalization, self.views[m]
+        support = nonzero_rows(U)
+        if len(support) == 0:
+            return np.zeros_like(kernel.W_)
+        if isinstance(scale, Centered):
+            return self._centered_slope(kernel, scale, view, U)
+        X = view[support]
+        G = -0.5 * U[support] @ U[support].T
+        if isinstance(scale, UnitTrace):
+            # k / mean k(x, x): the scale answers to W as well.
+            total = float(np.sum(G * kernel._block(X, X))) / scale.scale_**2
+            share = self.weight / self.weight.sum()
+            return kernel.vjp(X, G / scale.scale_) - kernel.diagonal_vjp(view, total * share)
+        if isinstance(scale, UnitDiagonal):
+            norms = np.sqrt(kernel._diagonal(X))
+            norms[norms == 0] = 1.0
+            G /= np.outer(norms, norms)
+            own = np.sum(G * kernel._block(X, X), axis=1) / norms**2
+            return kernel.vjp(X, G) - kernel.diagonal_vjp(X, own)
+        return kernel.vjp(X, G)
+
+    @staticmethod
+    def _centered_slope(kernel: Projected, scale: Centered, view: Any, U: Array) -> Array:
+        """The kernel is HKHᵀ / s, with H = I − 1wᵀ, s = Σ_i w_i k(x_i, x_i) − wᵀKw and w the samples' shares."""
+        w = scale.share_
+        # uᵀHKHᵀu reads K through Hᵀu, which is zero nowhere: the mean is made of all samples.
+        V = U - np.outer(w, U.sum(axis=0))
+        G = -0.5 * V @ V.T / scale.scale_
+        total = float(np.sum(G * kernel._block(view, view))) / scale.scale_
+        G += total * np.outer(w, w)
+        return kernel.vjp(view, G) - kernel.diagonal_vjp(view, total * w)
+
+
+def projected_kernels(kernel_set: KernelSet) -> list[int]:
+    """Return the numbers of the kernels whose projection is to be learned."""
+    return [m for m, fitted_kernel in enumerate(kernel_set.fitted) if isinstance(fitted_kernel.kernel, Projected)]

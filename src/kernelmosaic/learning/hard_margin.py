@@ -1,24 +1,81 @@
-"""No slack at all: C = ∞, the hard margin."""
+"""Machines without slack: C = ∞, and C learned as the weight of the identity matrix."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelmosaic._typing import AnyArray, ArrayOrTensor
 from kernelmosaic.gram import GramStack
-from kernelmosaic.learning.certificate import certify
-from kernelmosaic.learning.learned_c import MarginProgram
-from kernelmosaic.learning.problem import Learned, Learner
+from kernelmosaic.gram.stack import Rows
+from kernelmosaic.kernels.base import Block
+from kernelmosaic.learning.certificate import Learned
+from kernelmosaic.learning.newton import Newton
+from kernelmosaic.learning.norms import WeightNorm
+from kernelmosaic.learning.options import LearnerOptions
+from kernelmosaic.learning.problem import Learner
 from kernelmosaic.learning.start import CombinedKernel, Start
 from kernelmosaic.machines import SVC, Machine
+from kernelmosaic.solvers import Program, certify
+from kernelmosaic.solvers.program import Vector
 
-#: The C that are tried, for a kernel of mean diagonal one.
-_TRIED = (1e3, 1e5, 1e7, 1e9, 1e11)
-#: A margin below this separates nothing.
-_LEAST_MARGIN = 0.1
+# The machine ---------------------------------------------------------------------------------------------------------
+
+
+class HardMargin(Machine):
+    """The machine without slack: min ½‖w‖² subject to yᵢ f(xᵢ) ≥ 1.
+
+    Parameters
+    ----------
+    soft : Program
+        The program of the machine with slack; its labels, and which samples count.
+    """
+
+    has_labels = True
+    # Without slack it is the few samples nearest to the others' side that count.
+    can_be_subsampled = False
+
+    def __init__(self, soft: Program) -> None:
+        lower, upper = np.where(soft.lower < 0, -np.inf, 0.0), np.where(soft.upper > 0, np.inf, 0.0)
+        self.program = MarginProgram(soft.target, lower, upper, np.zeros(soft.n_samples), total=soft.total)
+
+
+@dataclass(frozen=True)
+class MarginProgram(Program):
+    """The dual of a machine without slack, whose primal values come from scaling functions up to the margin."""
+
+    has_losses = False
+
+    def primal_value(self, quadratic: float, values: Vector, intercept: float) -> float:
+        """Return ½‖w‖² after dividing the function by its smallest margin; infinite if that is not positive."""
+        return self.primal_bound(quadratic, values, intercept, np.zeros(self.n_samples))
+
+    def worst_losses(self, values: Vector, intercept: float, error: Vector) -> Vector:
+        """Return infinity: the smallest margin may be any sample's."""
+        return np.full(self.n_samples, np.inf)
+
+    def primal_bound(self, quadratic: float, values: Vector, intercept: float, error: Vector) -> float:
+        """Return a number that ½‖w‖² of the function at margin one does not exceed, for Kβ up to `error`."""
+        margin = float(np.min(self.target * (values + intercept) - error))
+        return quadratic / margin**2 if margin > 0 else np.inf
+
+    def best_intercept(self, values: Vector) -> float:
+        """Return the intercept with the largest smallest margin: halfway between the classes."""
+        above, below = values[self.target > 0], values[self.target < 0]
+        if self.total is None or not (len(above) and len(below)):  # a working set may have samples of one class only
+            return 0.0
+        return -0.5 * float(above.min() + below.max())
+
+    def feasible(self, beta: Vector) -> Vector:
+        """Return the point of the feasible set nearest to beta."""
+        return Program(self.target, self.lower, self.upper, self.ridge, total=self.total).feasible(beta)
+
+
+# C = ∞ ---------------------------------------------------------------------------------------------------------------
 
 
 def learn_hard_margin(
@@ -37,7 +94,7 @@ def learn_hard_margin(
     stack : GramStack
         The kernels.
     sizes : ndarray of shape (P, n)
-        Of the numbers that their entries are made of; see `certify`.
+        Of the numbers that their entries are made of; see `Learned.certified`.
     y : ndarray of shape (n,)
         Labels ±1.
     diagonal : float
@@ -51,11 +108,13 @@ def learn_hard_margin(
         If no function of the kernels separates the classes: then the dual is unbounded, and coefficients reach every C.
     """
     best, n_solves, start = None, 0, Start(kernel=CombinedKernel(stack))
-    for C in _TRIED:
-        found = learner.learn(stack, SVC(y, C / diagonal), start)
+    # For a kernel of mean diagonal one.
+    for C in (1e3, 1e5, 1e7, 1e9, 1e11):
+        machine = SVC(y, C / diagonal)
+        found = learner.learn(stack, machine, start)
         n_solves += found.n_solves
         hard = _without_slack(found, y)
-        hard = None if hard is None else certify(stack, sizes, SeparatingSVC(y), learner, hard)
+        hard = None if hard is None else hard.certified(stack, sizes, HardMargin(machine.program), learner)
         if hard is not None and (best is None or hard.gap < best.gap):
             best = hard
         if best is not None and best.gap <= tol:
@@ -68,22 +127,169 @@ def learn_hard_margin(
     return replace(best, n_solves=n_solves)
 
 
-class SeparatingSVC(Machine):
-    """The machine without slack: min ½‖w‖² subject to yᵢ f(xᵢ) ≥ 1."""
-
-    has_labels = True
-
-    def __init__(self, y: NDArray[np.float64]) -> None:
-        reach = np.full(len(y), np.inf)
-        lower, upper = np.where(y > 0, 0.0, -reach), np.where(y > 0, reach, 0.0)
-        self.program = MarginProgram(y, lower, upper, np.zeros(len(y)))
-
-
-def _without_slack(found: Learned, y: NDArray[np.float64]) -> Learned | None:
+def _without_slack(found: Learned, y: NDArray[np.float64], least_margin: float = 0.1) -> Learned | None:
     """Return the same with the intercept of the problem without slack; None if the classes overlap."""
-    solution: Any = found.solution
+    solution = found.solution
     low, high = float(solution.values[y > 0].min()), float(solution.values[y < 0].max())
     # Near the optimum the margin is one; what is left of a sample that both classes have is rounding.
-    if not 0.5 * (low - high) > _LEAST_MARGIN:
+    if not 0.5 * (low - high) > least_margin:
         return None
     return replace(found, solution=replace(solution, intercept=-0.5 * (low + high)))
+
+
+# C learned -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnedWithC(Learned):
+    """Weights that obey the norm's rule, with the C they were learned with.
+
+    Attributes
+    ----------
+    C : float
+        As a factor of the machine's own: with it and these weights the machine has this solution.
+    joint : Learned
+        The same with the identity as the last kernel, which is what was learned.
+    """
+
+    C: float
+    joint: Learned
+
+    def certified(self, stack: GramStack, sizes: NDArray[np.float64], machine: Any, learner: Any) -> Self:
+        """Return the same with the objective and the gap that the problem with the identity proves."""
+        joined = WithIdentity(stack, identity(machine.program))
+        sizes = np.vstack([sizes + joined.floor * joined.diagonal, joined.diagonal])
+        whole = Newton(learner.joint_options())
+        certified: Self = learner.soften(
+            self.joint.certified(joined, sizes, HardMargin(machine.program), whole), joined, machine.program
+        )
+        return certified
+
+
+class LearnedC(Learner):
+    """Minimise over η ≥ 0, Σ d_m² η_m + η_0 = 1 the value of the hard-margin machine on Σ η_m K_m + η_0 I.
+
+    The identity is the kernel of a 2-norm slack: with weights rescaled to obey Σ d_m² η_m = 1 the same function is that
+    of the machine with C = (1 − η_0) / η_0. The identity counts as a kernel of mean diagonal one and penalty
+    one, as all do that are normalised. `objective` is the value of the joint problem, in which C is not given.
+
+    References
+    ----------
+    Lanckriet, Cristianini, Bartlett, El Ghaoui and Jordan (2004), section 4.4; Ye, Ji and Chen (2008), "Multi-class
+    discriminant kernel learning via convex programming", where it is called SM2 with C learned.
+    """
+
+    @classmethod
+    def require(cls, solver: str, norm: WeightNorm | None = None, machine: Any = None) -> None:
+        if norm is not None and not norm.sums_to_one:
+            raise ValueError(f"C='learn' serves norm=1, not {norm}; give C as a number.")
+        if machine is not None and not machine.has_labels:
+            raise ValueError("C='learn' serves machines that tell two classes apart; give C as a number.")
+
+    def _learn(self, stack: GramStack, machine: Machine, start: Start) -> LearnedWithC:
+        """Learn for a machine with 2-norm slack, whatever its C; of the start it takes the coefficients."""
+        self.require("newton", self.options.norm, machine)
+        joined = WithIdentity(stack, identity(machine.program))
+        found = Newton(self.joint_options())._learn(joined, HardMargin(machine.program), Start(beta=start.beta))
+        if not np.isfinite(found.objective):
+            raise ValueError(
+                "C='learn': rounding hides the margin, since the kernels are on another scale than the slack's unit "
+                "matrix; use normalize='trace', which puts kernels on one scale, or give C as a number."
+            )
+        return self.soften(found, joined, machine.program)
+
+    def joint_options(self) -> LearnerOptions:
+        """Return the options of the problem with the identity as its last kernel."""
+        return replace(self.options, penalties=np.append(self.options.penalties, 1.0))
+
+    def soften(self, found: Learned, joined: WithIdentity, soft: Program) -> LearnedWithC:
+        """Return the same function as that of a machine with slack whose weights obey the norm's rule."""
+        kept = float(self.options.penalties**2 @ found.weights[:-1])
+        if not kept > 0:
+            raise ValueError(
+                "C='learn' gave all weight to the slack: no kernel tells the classes apart; give C as a number."
+            )
+        share, beta = joined.share(found.weights), found.solution.beta
+        # Dividing the weights and multiplying β by the same number leaves the function as it is.
+        program = replace(soft, ridge=joined.diagonal * share / kept)
+        values = found.solution.values - share * joined.diagonal * beta
+        solution = certify(program, kept * beta, values, found.solution.n_iter)
+        weights, C = found.weights[:-1] / kept, kept * float(soft.ridge.mean()) / share
+        return LearnedWithC(
+            weights, solution, found.objective, found.gap, found.n_solves, found.history, C=C, joint=found
+        )
+
+
+def identity(soft: Program) -> Vector:
+    """Return the diagonal of the kernel of a 2-norm slack, mean one: ones, or the inverse of the samples' weights."""
+    if not np.all(soft.ridge > 0) or np.any(np.isfinite(np.where(soft.target > 0, soft.upper, soft.lower))):
+        raise ValueError("C='learn' needs slack=2: only the 2-norm slack is a kernel of its own.")
+    return np.asarray(soft.ridge / soft.ridge.mean())
+
+
+class WithIdentity(GramStack):
+    """A stack with a diagonal matrix as its last kernel, a trace of which every other kernel carries too.
+
+    Parameters
+    ----------
+    stack : GramStack
+        The kernels.
+    diagonal : ndarray of shape (n,)
+        The last kernel's; mean one.
+
+    Attributes
+    ----------
+    floor : float
+        Share of the diagonal that every kernel carries, so that even without a weight on it a machine has a solution.
+    """
+
+    floor: float = 1e-6
+
+    def __init__(self, stack: GramStack, diagonal: Vector) -> None:
+        self.stack = stack
+        self.diagonal = diagonal
+        self.n_samples = stack.n_samples
+        self.n_kernels = stack.n_kernels + 1
+        self.dtype = stack.dtype
+
+    def share(self, weights: AnyArray) -> float:
+        """Return the weight of the diagonal matrix, with what the other kernels carry of it."""
+        return float(weights[-1] + self.floor * weights[:-1].sum())
+
+    @property
+    def has_exact(self) -> bool:
+        return self.stack.has_exact
+
+    def exact_products(self, beta: AnyArray, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+        identity = (self.diagonal * beta)[rows]
+        return np.concatenate([self.stack.exact_products(beta, rows) + self.floor * identity, identity[np.newaxis]])
+
+    def row_strips(self, n_columns: int) -> Iterator[slice]:
+        return self.stack.row_strips(n_columns)
+
+    def blocks(self, kernels: Sequence[int] | AnyArray, rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
+        numbers = np.arange(self.n_samples)
+        equal = numbers[rows][:, np.newaxis] == numbers[columns]
+        identity = np.where(equal, self.diagonal[rows][:, np.newaxis], 0.0).astype(self.dtype)
+        last = self.n_kernels - 1
+        for m, block in self.stack.blocks([int(m) for m in kernels if m != last], rows, columns):
+            yield m, block + self.dtype.type(self.floor) * identity
+        if last in np.asarray(kernels):
+            yield last, identity
+
+    def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> Any:
+        K = self.stack.combine(weights[:-1], out)
+        return K.add_diagonal(self.share(weights) * self.diagonal)
+
+    def products(
+        self,
+        beta: AnyArray,
+        rows: NDArray[np.intp] | None = None,
+        kernels: Sequence[int] | AnyArray | None = None,
+    ) -> NDArray[np.float64]:
+        last = self.n_kernels - 1
+        asked = None if kernels is None else [int(m) for m in kernels if m != last]
+        scaled = beta * (self.diagonal if beta.ndim == 1 else self.diagonal[:, np.newaxis])
+        identity = (scaled if rows is None else scaled[rows]).astype(np.float64)
+        inner = self.stack.products(beta, rows, asked)
+        return np.concatenate([inner + self.floor * identity, identity[np.newaxis]])

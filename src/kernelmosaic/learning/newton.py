@@ -9,46 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack
-from kernelmosaic.learning.discriminant import DiscriminantProblem
-from kernelmosaic.learning.multiclass import MulticlassProblem
+from kernelmosaic.learning.certificate import Iteration, Learned
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import (
     ROUNDING,
     BoundTracker,
     Evaluation,
     ExhaustedError,
-    Iteration,
-    Learned,
     Learner,
-    MachineProblem,
-    Options,
-    Problem,
+    WeightProblem,
+    make_problem,
 )
 from kernelmosaic.learning.start import Start
 from kernelmosaic.solvers import relative_gap
 from kernelmosaic.solvers.line_search import line_search
-
-#: Weights are first learned from this share of the samples, ...
-_PART = 0.2
-#: ... unless these are fewer than this, ...
-_LEAST_PART = 200
-#: ... to a gap of no less than this: they are not those of all samples anyway.
-_ROUGH = 1e-2
-#: The machine is first solved to this gap, ...
-_FIRST_TOL = 1e-2
-#: ... or to this share of the tolerance if it starts from the solution of a like problem, ...
-_WARM_SHARE = 0.3
-#: ... then sharpened by this factor whenever no step pays, down to rounding.
-_SHARPER = 0.03
-_SHARPEST = 1e-13
-#: Most evaluations in one line search.
-_ATTEMPTS = 8
-#: A step is kept that closes the gap by this factor at a value that is the same but for so much of it.
-_CLOSER, _LEVEL = 0.9, 1e-12
-#: So many looks at the planes in a row, with machines as exact as can be, must lower the gap.
-_IDLE = 14
-#: How far to go from the best weights towards the lowest point of the planes, which jumps from corner to corner.
-_INWARD = 0.5
 
 
 class Newton(Learner):
@@ -68,20 +42,19 @@ class Newton(Learner):
 
     def search(self, stack: GramStack, machine: Any, start: Start) -> NewtonSearch:
         """Return the search for the weights once it has ended."""
-        problem = make_problem(stack, machine, self.options, start)
+        problem = make_problem(machine, stack, self.options, start)
         known = self._from_a_part(stack, machine) if start.weights is None else start.weights
-        theta = None if known is None else problem.scaled(known)
-        search = NewtonSearch(problem, self.options.tol, start.beta, theta)
-        search.improve(search.step, self.options)
+        search = NewtonSearch(problem, start.beta, None if known is None else problem.scaled(known))
+        search.improve()
         return search
 
-    def _from_a_part(self, stack: GramStack, machine: Any) -> Weights | None:
-        """Return the weights that some of the samples ask for, which are near those of all and cost next to nothing."""
-        count = min(int(_PART * stack.n_samples), stack.part_samples)
-        if count < _LEAST_PART or stack.n_kernels == 1 or not machine.can_be_subsampled:
+    def _from_a_part(self, stack: GramStack, machine: Any, share: float = 0.2) -> Weights | None:
+        """Return the weights of a share of the samples, which are near those of all and cost little; None if few."""
+        options, count = self.options, min(int(share * stack.n_samples), stack.part_samples)
+        if count < options.least_part or stack.n_kernels == 1 or not machine.can_be_subsampled:
             return None
         rows = np.unique(np.linspace(0, stack.n_samples - 1, count).astype(np.intp))
-        rough = replace(self.options, tol=max(self.options.tol, _ROUGH), verbose=False)
+        rough = replace(options, tol=max(options.tol, options.first_tol), verbose=False)
         try:
             found = Newton(rough).learn(stack.part(rows), machine.take(rows))
         except ValueError:  # the weights of these few samples may leave no feasible β
@@ -89,23 +62,16 @@ class Newton(Learner):
         return found.weights
 
 
-def make_problem(stack: GramStack, machine: Any, options: Options, start: Start) -> Problem:
-    """Return the problem that a machine poses with one weight per kernel; it combines kernels where the start does."""
-    if machine.is_linear_system:
-        return DiscriminantProblem(stack, machine, options)
-    kind = MachineProblem if machine.has_independent_outputs else MulticlassProblem
-    return kind(stack, machine, options, start)
-
-
-def polish(found: BoundTracker, options: Options) -> Learned:
+def polish(found: BoundTracker) -> Learned:
     """Return what a search learned, after Newton steps from its best weights where no single β proves its gap."""
-    if found.gap <= options.tol or found.known_gap > options.tol:
+    tol = found.problem.options.tol
+    if found.gap <= tol or found.known_gap > tol:
         return found.learned()
     try:
-        search = NewtonSearch(found.problem, options.tol, found.best.solution.beta, found.best.theta)
+        search = NewtonSearch(found.problem, found.best.solution.beta, found.best.theta)
     except ExhaustedError:
         return found.learned()
-    search.improve(search.step, options)
+    search.improve()
     closer = search if search.gap < found.gap else found
     return replace(closer.learned(), history=[*found.history[:-1], Iteration(closer.proved.upper, closer.gap)])
 
@@ -115,21 +81,21 @@ class NewtonSearch(BoundTracker):
 
     Parameters
     ----------
-    problem : Problem
+    problem : WeightProblem
         What is being solved.
-    tol : float
-        The relative duality gap asked for.
     warm_start : ndarray or None
         β to start from.
     theta : ndarray of shape (P,), optional
         Scaled weights to start from; by default the middle of their set.
     """
 
-    def __init__(self, problem: Problem, tol: float, warm_start: Any, theta: Weights | None = None) -> None:
-        self.tol = tol
+    def __init__(self, problem: WeightProblem, warm_start: Weights | None, theta: Weights | None = None) -> None:
+        options = problem.options
+        self.tol, self.sharpest = options.tol, options.sharpest
+        # From the solution of a like problem the first steps are the last ones.
         is_warm = theta is not None and warm_start is not None
-        first = min(_FIRST_TOL, (_WARM_SHARE if is_warm else 10) * tol)
-        self.inner = _SHARPEST if problem.exact else max(first, _SHARPEST)
+        first = min(options.first_tol, (0.3 if is_warm else 10.0) * options.tol)
+        self.inner = self.sharpest if problem.exact else max(first, self.sharpest)
         super().__init__(problem, problem.evaluate(problem.start() if theta is None else theta, warm_start, self.inner))
         self.planes = [problem.plane(self.best)]
         self.betas = [self.best.solution.beta]
@@ -138,26 +104,26 @@ class NewtonSearch(BoundTracker):
     def step(self) -> bool:
         """Lower the value by a Newton step, or find out why none does; False if nothing is left to try."""
         here, before, gap = self.best, self.lower, self.gap
-        watched = here.watched
+        known, options = here.known, self.problem.options
         direction = np.zeros_like(here.theta)
-        direction[watched] = self.problem.norm.newton_direction(
-            here.theta[watched], here.q[watched], self.problem.curvature(here)
+        direction[known] = self.problem.norm.newton_direction(
+            here.theta[known], here.q[known], self.problem.curvature(here)
         )
-        slope = -float(here.q[watched] @ direction[watched])
+        slope = -float(here.q[known] @ direction[known])
         self.inner = self._inner_tol(here)
         found = line_search(
             lambda size: self._evaluate(self.problem.retract(here.theta + size * direction), here),
             here,
             slope,
-            attempts=_ATTEMPTS,
-            slope_at=lambda at: -float(at.q[watched] @ direction[watched]),
+            attempts=options.attempts,
+            slope_at=lambda at: -float(at.q[known] @ direction[known]),
             # Differences below the machine's own gap say nothing about the weights.
             hidden=lambda size, _: self.gap <= self.tol or -size * slope <= here.solution.gap * abs(here.upper),
         )
         if found is not None:
             self.best = found[1]
             return True
-        if self.gap < _CLOSER * gap and self.proved.upper - here.upper <= _LEVEL * abs(here.upper):
+        if self.gap < options.closer * gap and self.proved.upper - here.upper <= 1e-12 * abs(here.upper):
             # Rounding hides what the step gains in the value, but not what it gains in the bound.
             self.best = self.proved
             return True
@@ -167,11 +133,10 @@ class NewtonSearch(BoundTracker):
         """Go on where no Newton step pays; False if that, too, has nothing left to try.
 
         Either the machines' errors are larger than what the weights have left to gain: they are solved more exactly
-        from now on. Or the value has a kink here, β being one of several: the planes of all β seen so far then know
-        more than the slope of one, and where they are lowest is the next place to look.
+        from now on. Or the value has a kink here, β being one of several: the planes of all β seen so far then bound it
+        better than the slope of one, and where they are lowest is the next place to look.
         """
-        exact, before = self.inner <= _SHARPEST, self.gap
-        self.inner = max(_SHARPER * self.inner, _SHARPEST)
+        exact, before = not self.sharpen(), self.gap
         self.best = self.problem.complete(self.best)
         self._note(self.best)
         constants, slopes = map(np.array, zip(*self.planes, strict=True))
@@ -183,33 +148,34 @@ class NewtonSearch(BoundTracker):
             corner, lower, shares = lowest
             # The value of the dual is concave: the mixture of the β bounds the optimum no less than that of the planes.
             mixture = sum(share * beta for share, beta in zip(shares, self.betas, strict=True) if share)
-            self.bound(lower)
+            self.lower = max(self.lower, lower)
             self.note(self.problem.assess(theta, mixture))
-            theta = self.problem.retract(theta + _INWARD * (corner - theta))
-        there = self.problem.complete(self._evaluate(theta, self.best))
-        self._note(there)
-        self.best = there if there.upper <= self.best.upper else self.best
+            # The lowest point of the planes jumps from corner to corner; halfway is nearer to that of the value.
+            theta = self.problem.retract(theta + 0.5 * (corner - theta))
+        trial = self.problem.complete(self._evaluate(theta, self.best))
+        self._note(trial)
+        self.best = trial if trial.upper <= self.best.upper else self.best
         # Machines that rounding keeps from being exact would lead from plane to plane and back again.
         self.idle = self.idle + 1 if exact and not self.gap < before else 0
-        return self.idle < _IDLE
+        return self.idle < self.problem.options.n_idle
 
     def _evaluate(self, theta: NDArray[np.float64], here: Evaluation) -> Evaluation:
-        there = self.problem.evaluate(theta, here.solution.beta, self.inner, self.problem.watch(here))
+        trial = self.problem.evaluate(theta, here.solution.beta, self.inner, self.problem.watch(here))
         # Once the kernels looked at would do, the others are asked whether they agree.
-        if relative_gap(min(there.upper, here.upper), self.problem.lower(there)) <= 2 * self.tol:
-            there = self.problem.complete(there)
-        self._note(there)
-        return there
+        if relative_gap(min(trial.upper, here.upper), self.problem.lower(trial)) <= 2 * self.tol:
+            trial = self.problem.complete(trial)
+        self._note(trial)
+        return trial
 
-    def _note(self, there: Evaluation) -> None:
-        self.note(there)
-        if there.complete:
-            self.planes.append(self.problem.plane(there))
-            self.betas.append(there.solution.beta)
+    def _note(self, trial: Evaluation) -> None:
+        self.note(trial)
+        if trial.complete:
+            self.planes.append(self.problem.plane(trial))
+            self.betas.append(trial.solution.beta)
 
     def _inner_tol(self, here: Evaluation) -> float:
         # An error δ in the machine's value is one of √δ in β and in the slopes: the gap of the whole needs its square.
         gap = relative_gap(here.upper, self.problem.lower(here))
         # Where the kernel is computed whenever it is needed, the last digits of a machine cost more than a step.
         least = 1e-2 if self.problem.stack.stores_combined else 0.1
-        return min(self.inner, max(0.1 * gap**2, least * self.tol, _SHARPEST))
+        return min(self.inner, max(0.1 * gap**2, least * self.tol, self.sharpest))

@@ -18,18 +18,8 @@ from kernelmosaic.solvers.linear_program import solve_master
 
 Weights = NDArray[np.float64]
 
-#: Relative to the curvature's mean: keeps a quadratic model of duplicated kernels solvable.
-_DAMPING = 1e-8
-#: A weight below this share of the mean may be set to zero in one step.
-_NEGLIGIBLE = 1e-2
-#: From this power on a slope is trusted to follow it down to the smallest weights.
-_STEEP = 1.5
 #: Below this a weight is rounding, and its kernel would be evaluated for nothing.
 _ZERO = 1e-12
-#: Eigenvalues of a matrix with unit diagonal count as large above this.
-_LARGE = 0.5
-#: Penalties enter squared: beyond this a kernel is all there is, or none, and its matrix overflows.
-_EXTREME = 1e8
 
 
 class WeightNorm(ABC):
@@ -65,9 +55,7 @@ class WeightNorm(ABC):
     def retract(self, theta: Weights) -> Weights:
         """Bring a point near the set back onto it."""
 
-    def lowest_plane_point(
-        self, constants: Weights, slopes: NDArray[np.float64]
-    ) -> tuple[Weights, float, Weights] | None:
+    def lowest_plane_point(self, constants: Weights, slopes: Weights) -> tuple[Weights, float, Weights] | None:
         """Return where the largest of constants_k − ⟨slopes_k, θ⟩ is least, a bound of it and the shares that prove it.
 
         None if unknown.
@@ -90,12 +78,9 @@ class SumNorm(WeightNorm):
         return float(q.max())
 
     def newton_direction(self, theta: Weights, q: Weights, H: NDArray[np.float64]) -> Weights:
-        A = damped(H)
-        return _simplex_step(theta, q, A, np.diag(H))
+        return _simplex_step(theta, q, damped(H), np.diag(H))
 
-    def lowest_plane_point(
-        self, constants: Weights, slopes: NDArray[np.float64]
-    ) -> tuple[Weights, float, Weights] | None:
+    def lowest_plane_point(self, constants: Weights, slopes: Weights) -> tuple[Weights, float, Weights] | None:
         return solve_master(constants, slopes)
 
     def retract(self, theta: Weights) -> Weights:
@@ -135,8 +120,7 @@ class PowerNorm(WeightNorm):
         safe = np.maximum(theta, 1e-12)
         slope = safe ** (self.p - 1.0)
         # In relative steps δ/θ the constraint's curvature stays bounded as weights shrink.
-        A = damped(H) * np.outer(safe, safe) + np.diag(multiplier * (self.p - 1.0) * safe**self.p)
-        A[np.diag_indices_from(A)] += _DAMPING * np.trace(A) / len(A)
+        A = damped(damped(H) * np.outer(safe, safe) + np.diag(multiplier * (self.p - 1.0) * safe**self.p))
         sides = np.linalg.solve(A, np.column_stack([q * safe, slope * safe]))
         step, normal = sides[:, 0], sides[:, 1]
         step = step - (slope * safe) @ step / ((slope * safe) @ normal) * normal
@@ -245,17 +229,18 @@ def trusted_floor(theta: Weights, q: Weights, curvature: Weights, common: float)
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         power = np.clip(theta * curvature / q, 1e-3, 2.0)
-        target, steep = theta * (q / common) ** (1.0 / power), power >= _STEEP
+        # From the power 1.5 on a slope is trusted to follow it down to the smallest weights.
+        target, steep = theta * (q / common) ** (1.0 / power), power >= 1.5
     target[~np.isfinite(target)] = 0.0
-    matters = (target > _NEGLIGIBLE * theta.mean()) | steep
+    matters = (target > 1e-2 * theta.mean()) | steep
     floor = np.where(((1.0 + power) * q < common) & matters, np.minimum(target, theta), 0.0)
     return np.where(steep & (q > common), target, floor)
 
 
 def damped(H: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the symmetric part with a little more on its diagonal, on which a quadratic model has one minimiser."""
+    """Return the symmetric part with a little more on its diagonal: a quadratic model of equal kernels is solvable."""
     A = 0.5 * (H + H.T)
-    A[np.diag_indices_from(A)] += _DAMPING * max(float(np.trace(A)) / len(A), 1e-300)
+    A[np.diag_indices_from(A)] += 1e-8 * max(float(np.trace(A)) / len(A), 1e-300)
     return A
 
 
@@ -286,8 +271,9 @@ def make_penalties(penalties: Any, power: Any, stack: GramStack) -> NDArray[np.f
     d = numbers("penalties", penalties, P)
     if np.any(d <= 0):
         raise ValueError(f"penalties={penalties!r}: every penalty must be positive.")
-    if np.any(d < 1 / _EXTREME) or np.any(d > _EXTREME):
-        raise ValueError(f"penalties={penalties!r}: give numbers between {1 / _EXTREME:g} and {_EXTREME:g}.")
+    # They enter squared: beyond this a kernel is all there is, or none, and its matrix overflows.
+    if np.any(d < 1e-8) or np.any(d > 1e8):
+        raise ValueError(f"penalties={penalties!r}: give numbers between 1e-08 and 1e+08.")
     return d
 
 
@@ -317,7 +303,7 @@ def large_eigenvalues(stack: GramStack, m: int) -> int:
     norms[norms == 0] = 1.0
     K /= norms
     K /= norms[:, np.newaxis]
-    return max(int(np.count_nonzero(eigvalsh(K, overwrite_a=True, check_finite=False) > _LARGE)), 1)
+    return max(int(np.count_nonzero(eigvalsh(K, overwrite_a=True, check_finite=False) > 0.5)), 1)
 
 
 def check_power(power: Any) -> float:

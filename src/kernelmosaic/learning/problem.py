@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import cached_property, singledispatch
+from itertools import count
 from math import log10
 from typing import Any, Protocol
 
@@ -17,18 +19,16 @@ from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack
 from kernelmosaic.gram.stack import nonzero_rows
+from kernelmosaic.learning.certificate import Iteration, Learned
 from kernelmosaic.learning.norms import WeightNorm, Weights
+from kernelmosaic.learning.options import LearnerOptions
 from kernelmosaic.learning.start import COLD, Start
-from kernelmosaic.solvers import Solution, relative_gap
+from kernelmosaic.solvers import relative_gap
+from kernelmosaic.solvers.multiclass_newton import free_coefficients, multiclass_curvature
 
-#: A kernel whose slope is below this share of the steepest cannot enter soon, and is not asked every time.
-_WATCHED = 0.8
-#: So many iterations in a row that leave the gap as it was mean that rounding is reached.
-_PATIENCE = 20
-#: So many solves in vain that end above such a gap are enough, however few steps they took.
-_HOPELESS = {0.1: 4, 1e-3: 16, 0.0: 48}
-#: All solves of a problem may take this many times the steps that one may take.
-_WORK = 8
+Array = NDArray[np.float64]
+#: Kernels by their numbers; None for all.
+Numbers = NDArray[np.intp] | None
 #: What to do where rounding ends a search.
 ROUNDING = (
     "rounding hides what is left to gain; accept a larger tol. Where the gap is far above it, centre the columns, as "
@@ -36,90 +36,7 @@ ROUNDING = (
 )
 
 
-# What learners are told, and what they return ------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Iteration:
-    """One line of a learner's history.
-
-    Attributes
-    ----------
-    objective : float
-        Value of the training problem at the weights of that iteration.
-    gap : float
-        Relative duality gap of the whole problem, weights included.
-    """
-
-    objective: float
-    gap: float
-
-
-@dataclass(frozen=True)
-class Learned:
-    """What a learner returns.
-
-    Attributes
-    ----------
-    weights : ndarray of shape (P,) or (classes, P)
-        The weights η of the kernels; by class where every class has its own.
-    solution : Solution or RidgeSolution
-        The machine's solution for the combined kernel; β has one column per class or target where there are several.
-    objective : float
-        Value of the training problem, in the program's scale.
-    gap : float
-        Certified relative duality gap of the whole problem, weights included; where the weights are given or chosen by
-        a heuristic, of the machine at these weights.
-    n_solves : int
-        How often the machine was solved.
-    history : list of Iteration
-        Objective and gap after every iteration.
-    witness : ndarray like `solution.beta`, or None
-        The machine's own feasible β, where that of the solution is rescaled with the weights.
-    lower : float or None
-        A lower bound on the optimum, where no β alone proves one.
-    start : Start
-        Where the learner of a like problem may start.
-    """
-
-    weights: NDArray[np.float64]
-    solution: Any
-    objective: float
-    gap: float
-    n_solves: int
-    history: list[Iteration] = field(default_factory=list)
-    witness: Any = None
-    lower: float | None = None
-    start: Start = COLD
-
-
-@dataclass(frozen=True)
-class Options:
-    """What learners of weights are told.
-
-    Attributes
-    ----------
-    norm : WeightNorm
-        The set of weights.
-    penalties : ndarray of shape (P,)
-        The d_m; infinite for a kernel that is to have no weight.
-    tol : float
-        Relative duality gap at which to stop.
-    max_iter : int
-        Most iterations.
-    verbose : bool
-        Whether to show a progress bar.
-    """
-
-    norm: WeightNorm
-    penalties: NDArray[np.float64]
-    tol: float = 1e-3
-    max_iter: int = 100
-    verbose: bool = False
-
-    def progress(self, machine: Any) -> GapProgress:
-        """Return a context whose value is called with the gap after every iteration."""
-        return gap_progress(type(machine).__name__, self.tol) if self.verbose else nullcontext(lambda gap: None)
+# What learners are ---------------------------------------------------------------------------------------------------
 
 
 class Learner(ABC):
@@ -127,7 +44,7 @@ class Learner(ABC):
 
     Parameters
     ----------
-    options : Options
+    options : LearnerOptions
         The set of the weights, when to stop, what to show.
 
     Attributes
@@ -148,7 +65,7 @@ class Learner(ABC):
     advice: str = "raise max_iter, or accept a larger tol."
     stalled: str | None = None
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: LearnerOptions) -> None:
         self.options = options
 
     def learn(self, stack: GramStack, machine: Any, start: Start = COLD) -> Learned:
@@ -194,18 +111,18 @@ class ExhaustedError(Exception):
     """Machines were solved for so long that more solves would be in vain, too, or take too long."""
 
 
-class Patience:
+class StepBudget:
     """Counts the steps of all solves, and of those that did not reach their gap.
 
     Parameters
     ----------
     most : int
-        Steps that one solve may take: so many in vain are enough, and all solves may take `_WORK` times as many.
+        Steps that one solve may take: as many in vain are enough, and all solves may take eight times as many.
     """
 
     def __init__(self, most: int) -> None:
         self.left = self.whole = most
-        self.work = _WORK * most
+        self.work = 8 * most
 
     def require(self) -> None:
         """Raise an `ExhaustedError` if there is none left."""
@@ -216,8 +133,9 @@ class Patience:
         """Take note of a solve to a relative gap of `tol`."""
         self.work -= solution.n_iter
         if solution.gap > tol:
-            # Solvers of other kernels than stored matrices count other steps than those of pairs.
-            enough = next(count for gap, count in _HOPELESS.items() if not solution.gap <= gap)
+            # Solvers of other kernels than stored matrices count other steps than those of pairs: 4 solves in vain that
+            # end far above the gap are enough, 16 that end near it, and 48 of any other.
+            enough = 48 if solution.gap <= 1e-3 else 16 if solution.gap <= 0.1 else 4
             self.left -= max(solution.n_iter, self.whole // enough)
 
 
@@ -250,7 +168,7 @@ class Evaluation:
     support: Any = None
 
     @property
-    def watched(self) -> NDArray[np.intp]:
+    def known(self) -> NDArray[np.intp]:
         """The kernels whose slopes are known."""
         return np.flatnonzero(~np.isnan(self.q))
 
@@ -261,7 +179,7 @@ class Evaluation:
 
 
 class Problem(ABC):
-    """The value of a training problem as a function of the weights θ, which live in the set of a norm.
+    """The value of a training problem as a function of the parameters θ of the combined kernel.
 
     Parameters
     ----------
@@ -269,13 +187,9 @@ class Problem(ABC):
         The kernels.
     machine : Machine or Discriminant
         What is trained on their combination.
-    options : Options
-        Norm and penalties.
 
     Attributes
     ----------
-    scale : ndarray like θ
-        1 / d²: the weights are θ ∘ scale.
     n_solves : int
         How often the machine was solved.
     noise : float
@@ -288,20 +202,66 @@ class Problem(ABC):
     noise: float = 0.0
     exact: bool = False
 
-    def __init__(self, stack: GramStack, machine: Any, options: Options) -> None:
-        self.stack = stack
-        self.machine = machine
-        self.norm = options.norm
-        self.scale = 1.0 / options.penalties**2
-        self.n_solves = 0
+    def __init__(self, stack: GramStack, machine: Any) -> None:
+        self.stack, self.machine, self.n_solves = stack, machine, 0
 
-    @property
-    def n_kernels(self) -> int:
-        return self.stack.n_kernels
+    @cached_property
+    def budget(self) -> StepBudget:
+        """The steps that solves of the machine may take."""
+        return StepBudget(self.machine.most_steps)
+
+    def solve_machine(self, K: Any, warm_start: Array | None, tol: float, **known: Any) -> Any:
+        """Solve the machine for a kernel to a relative gap of `tol`.
+
+        Raises
+        ------
+        ExhaustedError
+            If solves that did not reach their gap have used up the steps that one may take.
+        """
+        self.budget.require()
+        solution = self.machine.solve(K, warm_start, tol, **known)
+        self.n_solves += 1
+        self.budget.note(solution, tol)
+        return solution
+
+    @abstractmethod
+    def evaluate(self, theta: Weights, warm_start: Array | None, tol: float, kernels: Numbers = None) -> Evaluation:
+        """Solve the machine at θ to a relative gap of `tol`, with the slopes of at least these kernels (all if None).
+
+        `warm_start` is the β of an earlier solution, or None.
+        """
+
+    def curvature(self, at: Evaluation) -> Any:
+        """Return ∂²J/∂θ² among the kernels whose slopes are known; None where it is unknown or costs too much."""
+        return None
+
+    def lower(self, at: Evaluation) -> float:
+        """Return what an evaluation proves of the optimum over θ."""
+        return -np.inf
+
+
+class WeightProblem(Problem):
+    """The same as a function of the weights θ, which live in the set of a norm.
+
+    Parameters
+    ----------
+    options : LearnerOptions
+        Norm and penalties.
+
+    Attributes
+    ----------
+    scale : ndarray like θ
+        1 / d²: the weights are θ ∘ scale.
+    """
+
+    def __init__(self, stack: GramStack, machine: Any, options: LearnerOptions) -> None:
+        super().__init__(stack, machine)
+        self.options, self.norm = options, options.norm
+        self.scale = 1.0 / options.penalties**2
 
     def start(self) -> Weights:
         """Return the weights that prefer no kernel."""
-        return self.norm.start(self.n_kernels)
+        return self.norm.start(self.stack.n_kernels)
 
     def retract(self, theta: Weights) -> Weights:
         """Return weights of the set from some beside it."""
@@ -312,40 +272,27 @@ class Problem(ABC):
         return self.retract(np.where(weights > 0, weights / np.where(weights > 0, self.scale, 1.0), 0.0))
 
     @abstractmethod
-    def solve(self, theta: Weights, warm_start: Any, tol: float) -> Any:
+    def solve(self, theta: Weights, warm_start: Array | None, tol: float) -> Any:
         """Solve the machine at θ to a relative gap of `tol`."""
-
-    @abstractmethod
-    def evaluate(
-        self, theta: Weights, warm_start: Any, tol: float, kernels: NDArray[np.intp] | None = None
-    ) -> Evaluation:
-        """Solve the machine at θ to a relative gap of `tol`, with the slopes of at least these kernels (all if None).
-
-        `warm_start` is the β of an earlier solution, or None.
-        """
 
     @abstractmethod
     def plane(self, at: Evaluation) -> tuple[float, Weights]:
         """Return c and q of the plane c − ⟨q, θ⟩ that β puts below the value everywhere."""
 
     def lower(self, at: Evaluation) -> float:
-        """What β guarantees whatever the weights of the kernels watched: a bound on the optimum if these are all."""
+        """Return what β guarantees whatever the weights of the known kernels: a bound on the optimum if all are."""
         constant, slopes = self.plane(at)
-        return constant - self.norm.support(slopes[at.watched])
-
-    @abstractmethod
-    def curvature(self, at: Evaluation) -> Any:
-        """Return ∂²J/∂θ² among the kernels watched, as a matrix; None where it costs more than it saves."""
+        return constant - self.norm.support(slopes[at.known])
 
     def complete(self, at: Evaluation) -> Evaluation:
-        """Evaluated at every kernel."""
+        """Return the evaluation with the slopes of all kernels."""
         return at
 
-    def watch(self, at: Evaluation) -> NDArray[np.intp] | None:
+    def watch(self, at: Evaluation) -> Numbers:
         """Return the kernels whose slopes to ask for next; None for all."""
         return None
 
-    def assess(self, theta: Weights, beta: NDArray[np.float64]) -> Evaluation | None:
+    def assess(self, theta: Weights, beta: Array) -> Evaluation | None:
         """Return what a feasible β is worth at θ; None where a machine's own is always worth more."""
         return None
 
@@ -354,52 +301,33 @@ class Problem(ABC):
         return Learned(best.theta * self.scale, best.solution, best.upper, gap, self.n_solves, history)
 
 
-class MachineProblem(Problem):
+class MachineProblem(WeightProblem):
     """The problem of a machine with one output, evaluated with warm starts; it combines kernels where `start` does."""
 
-    def __init__(self, stack: GramStack, machine: Any, options: Options, start: Start = COLD) -> None:
+    def __init__(self, stack: GramStack, machine: Any, options: LearnerOptions, start: Start = COLD) -> None:
         super().__init__(stack, machine, options)
         self.kernel = start.kernel_of(stack)
-        self.patience = Patience(machine.most_steps)
 
     def combine(self, theta: Weights) -> Any:
         """Return the combined kernel at θ."""
         return self.kernel.at(theta * self.scale)
 
-    def solve(self, theta: Weights, warm_start: NDArray[np.float64] | None, tol: float) -> Solution:
-        """Solve the machine at θ to a relative gap of `tol`.
+    def solve(self, theta: Weights, warm_start: Array | None, tol: float) -> Any:
+        return self.solve_machine(self.combine(theta), warm_start, tol)
 
-        Raises
-        ------
-        ExhaustedError
-            If solves that did not reach their gap have used up the steps that one may take.
-        """
-        self.patience.require()
-        solution: Solution = self.machine.solve(self.combine(theta), warm_start, tol)
-        self.n_solves += 1
-        self.patience.note(solution, tol)
-        return solution
-
-    def evaluate(
-        self,
-        theta: Weights,
-        warm_start: NDArray[np.float64] | None,
-        tol: float,
-        kernels: NDArray[np.intp] | None = None,
-    ) -> Evaluation:
-        """Solve the machine at θ to a relative gap of `tol`, with the slopes of these kernels (all if None)."""
+    def evaluate(self, theta: Weights, warm_start: Array | None, tol: float, kernels: Numbers = None) -> Evaluation:
         return self.evaluation(theta, self.solve(theta, warm_start, tol), kernels)
 
-    def assess(self, theta: Weights, beta: NDArray[np.float64]) -> Evaluation:
+    def assess(self, theta: Weights, beta: Array) -> Evaluation:
         """Return what a feasible β is worth at θ."""
         return self.evaluation(theta, self.machine.assess(self.combine(theta), beta))
 
-    def evaluation(self, theta: Weights, solution: Solution, kernels: NDArray[np.intp] | None = None) -> Evaluation:
+    def evaluation(self, theta: Weights, solution: Any, kernels: Numbers = None) -> Evaluation:
         """Return what a solution at θ is worth, with the slopes of these kernels (all if None)."""
         support = nonzero_rows(solution.beta)
-        blank = np.zeros((self.n_kernels, len(support), *solution.beta.shape[1:]))
-        unknown = Evaluation(theta, solution, np.inf, np.full(self.n_kernels, np.nan), blank, support)
-        every = np.arange(self.n_kernels)
+        every = np.arange(self.stack.n_kernels)
+        blank = np.zeros((len(every), len(support), *solution.beta.shape[1:]))
+        unknown = Evaluation(theta, solution, np.inf, np.full(len(every), np.nan), blank, support)
         known = self.add_slopes(unknown, every if kernels is None else np.union1d(kernels, every[theta > 0]))
         # The kernel part of the value, from the same products as the slopes, so that both bounds see one arithmetic.
         quadratic = float(theta[theta > 0] @ known.q[theta > 0])
@@ -414,26 +342,24 @@ class MachineProblem(Problem):
     def add_slopes(self, at: Evaluation, kernels: NDArray[np.intp]) -> Evaluation:
         """Add the slopes of more kernels."""
         beta, products, q = at.solution.beta, at.products.copy(), at.q.copy()
-        fresh = _times(self.scale[kernels], self.stack.products(beta, at.support, kernels)[kernels])
+        fresh = self._products(at, at.support, kernels)
         products[kernels] = fresh
         # Rounding can make the form of a positive semi-definite matrix negative.
         q[kernels] = np.maximum(0.5 * np.tensordot(fresh, beta[at.support], axes=beta.ndim), 0.0)
         return replace(at, products=products, q=q)
 
     def complete(self, at: Evaluation) -> Evaluation:
-        """Evaluated at every kernel."""
         return at if at.complete else self.add_slopes(at, np.flatnonzero(np.isnan(at.q)))
 
-    def watch(self, at: Evaluation) -> NDArray[np.intp]:
-        """The kernels whose slopes to ask for next: those with a weight, or a slope not far from the steepest."""
-        return np.flatnonzero((at.theta > 0) | (at.q >= _WATCHED * np.nanmax(at.q)))
+    def watch(self, at: Evaluation) -> Numbers:
+        """Return the kernels with a weight, or a slope not far from the steepest."""
+        return np.flatnonzero((at.theta > 0) | (at.q >= self.options.near * np.nanmax(at.q)))
 
     def plane(self, at: Evaluation) -> tuple[float, Weights]:
-        """Return c and q of the plane c − ⟨q, θ⟩ that β puts below the value everywhere."""
         return self.machine.program.linear_value(at.solution.beta), at.q
 
-    def curvature(self, at: Evaluation) -> NDArray[np.float64]:
-        """Return ∂²J/∂θ² among the kernels watched, while the free samples stay free: how β answers to the weights.
+    def curvature(self, at: Evaluation) -> Array:
+        """Return ∂²J/∂θ² among the known kernels, while the free samples stay free: how β answers to the weights.
 
         The free coefficients solve a linear system in the combined kernel, so their answer to a change of θ_m is its
         inverse times K_m β; everything else is fixed at its bound.
@@ -442,38 +368,89 @@ class MachineProblem(Problem):
             return self._curvature_of(self.machine.program, at, at.solution.beta, ...)
         outputs = enumerate(self.machine.machines)
         each = [self._curvature_of(one.program, at, at.solution.beta[:, c], (..., c)) for c, one in outputs]
-        return np.asarray(sum(each, np.zeros((len(at.watched),) * 2)))
+        return np.asarray(sum(each, np.zeros((len(at.known),) * 2)))
 
-    def _curvature_of(
-        self, program: Any, at: Evaluation, beta: NDArray[np.float64], output: Any
-    ) -> NDArray[np.float64]:
+    def _curvature_of(self, program: Any, at: Evaluation, beta: Array, output: Any) -> Array:
         """Return what one output adds; outputs answer to the weights independently."""
         free = program.free(beta)
         if len(free) == 0:
-            return np.zeros((len(at.watched),) * 2)
-        V = self._products_at(at, free)[output].T
+            return np.zeros((len(at.known),) * 2)
+        V = self._known_products(at, free)[output].T
         right = np.column_stack([V, np.ones(len(free))])
         answer = self.combine(at.theta).solve_free(free, program.ridge[free], right)
         H = V.T @ answer[:, :-1]
         if program.total is not None and answer[:, -1].sum() > 0:
-            pull = V.T @ answer[:, -1]
-            H -= np.outer(pull, pull) / answer[:, -1].sum()
+            shift = V.T @ answer[:, -1]
+            H -= np.outer(shift, shift) / answer[:, -1].sum()
         return np.asarray(H)
 
-    def _products_at(self, at: Evaluation, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Return K_m β / d_m² at these samples for the kernels watched: (len(at.watched), len(rows), *outputs)."""
+    def _known_products(self, at: Evaluation, rows: NDArray[np.intp]) -> Array:
+        """Return K_m β / d_m² at these samples for the known kernels: (len(at.known), len(rows), *outputs)."""
         known = np.isin(rows, at.support, assume_unique=True)
-        values = np.empty((len(at.watched), len(rows), *at.products.shape[2:]))
-        values[:, known] = at.products[np.ix_(at.watched, np.searchsorted(at.support, rows[known]))]
+        values = np.empty((len(at.known), len(rows), *at.products.shape[2:]))
+        values[:, known] = at.products[np.ix_(at.known, np.searchsorted(at.support, rows[known]))]
         if not known.all():  # without a tube a sample may be free and yet have a coefficient of zero
-            fresh = self.stack.products(at.solution.beta, rows[~known], at.watched)[at.watched]
-            values[:, ~known] = _times(self.scale[at.watched], fresh)
+            values[:, ~known] = self._products(at, rows[~known], at.known)
         return values
 
+    def _products(self, at: Evaluation, rows: NDArray[np.intp], kernels: NDArray[np.intp]) -> Array:
+        """Return K_m β / d_m² at these samples for these kernels, from the stack."""
+        fresh = self.stack.products(at.solution.beta, rows, kernels)[kernels]
+        return np.asarray(self.scale[kernels].reshape(-1, *[1] * (fresh.ndim - 1)) * fresh)
 
-def _times(factors: NDArray[np.float64], rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Multiply each row, of whatever shape, with its factor."""
-    return factors.reshape(-1, *[1] * (rows.ndim - 1)) * rows
+
+class MulticlassProblem(MachineProblem):
+    """The problem of a joint machine; where its free samples are too many, slopes alone show the curvature."""
+
+    #: The last evaluation whose curvature was asked for, and the secants' curvature there.
+    _secant: tuple[Evaluation, Array] | None = None
+
+    def watch(self, at: Evaluation) -> None:
+        """Return None: all kernels share the same products."""
+        return
+
+    def curvature(self, at: Evaluation) -> Array:
+        """Return that of the free coefficients where they can be factorised, else that of the slopes' secants."""
+        K, program = self.combine(at.theta), self.machine.program
+        most = self.options.most_free if self.stack.stores_combined else min(self.options.most_free, K.block_samples)
+        H = free_curvature(K, program, at, most, self.options.in_single(self.stack.n_samples))
+        if H is not None:
+            # All classes share the weights: their blocks, and those between them, add up.
+            return np.asarray(H.reshape(program.n_classes, len(at.q), program.n_classes, -1).sum(axis=(0, 2)))
+        H = self._secant_curvature(at)
+        self._secant = at, H
+        return H
+
+    def _secant_curvature(self, at: Evaluation) -> Array:
+        """Return the update by Broyden, Fletcher, Goldfarb and Shanno of what was returned last."""
+        if self._secant is None:
+            # A slope falls at most with the power 2 of θ when only the kernel's own weight changes.
+            safe = np.maximum(at.theta, 1e-3 / len(at.theta))
+            return np.diag(2.0 * np.maximum(at.q, 1e-12 * at.q.max(initial=0.0)) / safe)
+        here, H = self._secant
+        s, change = at.theta - here.theta, here.q - at.q
+        Hs, along = H @ s, float(s @ change)
+        # A secant of hardly any curvature is rounding.
+        if along <= 1e-8 * float(np.linalg.norm(s) * np.linalg.norm(change)) or float(s @ Hs) <= 0:
+            return H
+        return np.asarray(H - np.outer(Hs, Hs) / float(s @ Hs) + np.outer(change, change) / along)
+
+
+def free_curvature(K: Any, program: Any, at: Evaluation, most: int, single: bool) -> Array | None:
+    """Return ∂²J/∂θ² over all (class, kernel) of a joint machine; None for more free samples, or a singular block."""
+    beta = at.solution.beta
+    if free_coefficients(program, beta).any(axis=1).sum() > most:
+        return None
+    with suppress(np.linalg.LinAlgError):
+        return multiclass_curvature(K, program, beta, at.products, at.support, single=single)
+    return None
+
+
+@singledispatch
+def make_problem(machine: Any, stack: GramStack, options: LearnerOptions, start: Start = COLD) -> WeightProblem:
+    """Return the problem of a machine with one weight per kernel; modules of other machines register theirs."""
+    kind = MachineProblem if machine.has_independent_outputs else MulticlassProblem
+    return kind(stack, machine, options, start)
 
 
 # The best so far, and how to better it -------------------------------------------------------------------------------
@@ -487,7 +464,7 @@ class BoundTracker:
 
     Parameters
     ----------
-    problem : Problem
+    problem : WeightProblem
         What is being solved.
     first : Evaluation
         The first one.
@@ -500,55 +477,65 @@ class BoundTracker:
         The largest lower bound on the optimum.
     proved, gap : Evaluation, float
         The one of the smallest relative gap between its own bounds, and that gap.
+    inner : float
+        Relative gap to which a search solves the machine.
     """
 
-    def __init__(self, problem: Problem, first: Evaluation) -> None:
+    inner: float
+
+    def __init__(self, problem: WeightProblem, first: Evaluation) -> None:
         self.problem = problem
         self.best = self.proved = first
         self.lower, self.gap = -np.inf, np.inf
         self.note(first)
         self.history = [Iteration(first.upper, self.gap)]
 
-    def note(self, there: Evaluation | None) -> None:
+    def note(self, trial: Evaluation | None) -> None:
         """Take note of the bounds that an evaluation proves, if every slope is known."""
-        if there is None or not there.complete:
+        if trial is None or not trial.complete:
             return
-        lower = self.problem.lower(there)
-        self.bound(lower)
-        gap = relative_gap(there.upper, lower, self.problem.noise)
+        lower = self.problem.lower(trial)
+        self.lower = max(self.lower, lower)
+        gap = relative_gap(trial.upper, lower, self.problem.noise)
         if gap < self.gap:
-            self.proved, self.gap = there, gap
+            self.proved, self.gap = trial, gap
 
     @property
     def known_gap(self) -> float:
         """The relative gap between the best bounds, which may be of different β."""
         return relative_gap(self.best.upper, self.lower, self.problem.noise)
 
-    def see(self, there: Evaluation) -> bool:
+    def consider(self, trial: Evaluation) -> bool:
         """Take note of an evaluation; whether it is the best so far."""
-        self.note(there)
-        if there.upper >= self.best.upper:
+        self.note(trial)
+        if trial.upper >= self.best.upper:
             return False
-        self.best = there
+        self.best = trial
         return True
 
-    def bound(self, lower: float) -> None:
-        """Take note of a lower bound on the optimum."""
-        self.lower = max(self.lower, lower)
+    def sharpen(self) -> bool:
+        """Solve the machine more exactly from now on; False if rounding hides smaller gaps."""
+        exact, options = self.inner <= self.problem.options.sharpest, self.problem.options
+        self.inner = max(options.sharper * self.inner, options.sharpest)
+        return not exact
 
     def record(self) -> float:
         """Add a line to the history and return the gap."""
         self.history.append(Iteration(self.best.upper, self.gap))
         return self.gap
 
-    def improve(self, step: Callable[[], bool], options: Options) -> None:
-        """Record step after step until the gap is met, the history is full, a step says False, or nothing changes."""
-        idle = 0
-        with options.progress(self.problem.machine) as advance, suppress(ExhaustedError):
+    def step(self) -> bool:
+        """Look for better bounds once; False if nothing is left to try."""
+        return False
+
+    def improve(self) -> None:
+        """Record step after step until the gap is met, the history is full, a step returns False, or all stay idle."""
+        idle, options = 0, self.problem.options
+        with gap_progress(self.problem.machine, options) as advance, suppress(ExhaustedError):
             advance(self.gap)
-            while self.gap > options.tol and len(self.history) < options.max_iter and idle < _PATIENCE:
+            while self.gap > options.tol and len(self.history) < options.max_iter and idle < options.n_idle:
                 before = self.gap
-                if not step():
+                if not self.step():
                     break
                 advance(self.record())
                 idle = 0 if self.gap < before else idle + 1
@@ -560,9 +547,6 @@ class BoundTracker:
 
 
 # Progress: a bar where rich is installed, else plain lines on stdout -----------------------------------------------
-
-#: A context whose value is called with the gap after every iteration.
-GapProgress = AbstractContextManager[Callable[[float], None]]
 
 
 class Advance(Protocol):
@@ -591,15 +575,13 @@ def progress(what: str, total: float | None = None) -> Iterator[Advance]:
 
 
 @contextmanager
-def gap_progress(what: str, tol: float) -> Iterator[Callable[[float], None]]:
+def gap_progress(machine: Any, options: LearnerOptions) -> Iterator[Callable[[float], None]]:
     """Show how many of the decades from a gap of 1 down to `tol` are done; the value is called with each new gap."""
-    with progress(what, max(-log10(tol), 1e-9)) as show:
-        count = 0
-
-        def advance(gap: float) -> None:
-            nonlocal count
-            count += 1
-            done = -log10(min(max(gap, tol * 1e-3), 1.0))
-            show(f"iteration {count}, gap {gap:.1e} of {tol:.0e}", done)
-
-        yield advance
+    if not options.verbose:
+        yield lambda gap: None
+        return
+    tol, numbers = options.tol, count(1)
+    with progress(type(machine).__name__, max(-log10(tol), 1e-9)) as show:
+        yield lambda gap: show(
+            f"iteration {next(numbers)}, gap {gap:.1e} of {tol:.0e}", -log10(min(max(gap, tol * 1e-3), 1.0))
+        )

@@ -12,33 +12,16 @@ from scipy.linalg import eigvalsh
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor
 from kernelmosaic.gram import GramStack
+from kernelmosaic.learning.certificate import Iteration, Learned
 from kernelmosaic.learning.newton import polish
 from kernelmosaic.learning.norms import Weights
-from kernelmosaic.learning.problem import (
-    BoundTracker,
-    ExhaustedError,
-    Iteration,
-    Learned,
-    Learner,
-    MachineProblem,
-    Options,
-)
+from kernelmosaic.learning.options import LearnerOptions
+from kernelmosaic.learning.problem import BoundTracker, ExhaustedError, Learner, MachineProblem, gap_progress
 from kernelmosaic.learning.start import Start
 from kernelmosaic.machines import Machine
 from kernelmosaic.solvers import Program, relative_gap
 from kernelmosaic.solvers.conic import ConicError, ConicProgram, pack_symmetric, unpack_symmetric
 from kernelmosaic.solvers.program import Vector, require_finite
-
-#: Entries of the kernels' factors: beyond it the interior-point solver's own matrices outgrow an ordinary machine.
-_MAX_ENTRIES = 20_000_000
-#: Eigenvalues below this share of the largest are rounding.
-_RANK = 1e-12
-#: Multipliers below this share of the largest belong to constraints that are not active.
-_ACTIVE = 1e-7
-#: For weights of any sign it factorises a matrix of order n²/2.
-_MAX_SAMPLES = 100
-#: A kernel that gets less than this share of the trace is rounding.
-_ZERO = 1e-7
 
 
 class QCQP(Learner):
@@ -58,22 +41,26 @@ class QCQP(Learner):
     advice = "the conic program is badly conditioned; lower C, use solver='newton', or accept a larger tol."
 
     def _learn(self, stack: GramStack, machine: Machine, start: Start) -> Learned:
-        _require_small(stack)
-        options = self.options
+        options, entries = self.options, stack.n_kernels * stack.n_samples**2
+        if entries > options.most_entries:
+            raise MemoryError(
+                f"solver='qcqp' would factorise {stack.n_kernels} kernels of {stack.n_samples} samples, {entries:.1e} "
+                f"entries, and serves up to {options.most_entries:.0e}; use solver='newton'."
+            )
         problem = MachineProblem(stack, machine, options, start)
         inner = 0.1 * options.tol
         found = BoundTracker(problem, problem.evaluate(problem.start(), start.beta, inner))
-        with options.progress(machine) as advance:
+        with gap_progress(machine, options) as advance:
             advance(found.gap)
             with suppress(ConicError, ExhaustedError):
                 theta, beta = self._solve(problem, scale=float(found.best.theta @ found.best.q))
-                found.see(problem.assess(theta, beta))
-                found.see(problem.evaluate(theta, beta, inner))
+                found.consider(problem.assess(theta, beta))
+                found.consider(problem.evaluate(theta, beta, inner))
                 advance(found.record())
                 if found.gap > options.tol:
-                    found.see(problem.evaluate(theta, found.best.solution.beta, 1e-3 * options.tol))
+                    found.consider(problem.evaluate(theta, found.best.solution.beta, 1e-3 * options.tol))
                     advance(found.record())
-        return polish(found, options)
+        return polish(found)
 
     def _solve(self, problem: MachineProblem, scale: float) -> tuple[Vector, Vector]:
         """Return θ and a feasible β; `scale` is about how large γ will be."""
@@ -82,7 +69,7 @@ class QCQP(Learner):
         n, gamma = program.n_samples, len(model.linear) - 1
         unit = np.sqrt(2.0 * scale) if scale > 0 else 1.0
         blocks = []
-        for m in range(problem.n_kernels):
+        for m in range(len(d2)):
             L = _factor(problem.stack.row_block(m, slice(0, n)))
             # ‖Lᵀβ‖² ≤ 2 d²γ is ‖(Lᵀβ, d²γ/u − u/2)‖ ≤ d²γ/u + u/2, with u such that both terms on the right are alike.
             A = np.zeros((2 + L.shape[1], gamma + 1))
@@ -92,7 +79,8 @@ class QCQP(Learner):
             blocks.append(model.require("second order", A, b))
         found = model.solve()
         theta = d2 * np.array([found.multipliers[k][0] + found.multipliers[k][1] for k in blocks]) / unit
-        theta = np.where(theta > _ACTIVE * theta.max(), theta, 0.0)
+        # Smaller multipliers belong to constraints that are not active.
+        theta = np.where(theta > 1e-7 * theta.max(), theta, 0.0)
         return problem.retract(theta), program.feasible(found.x[:n])
 
 
@@ -122,17 +110,9 @@ def linear_model(program: Program) -> ConicProgram:
 def _factor(K: AnyArray) -> NDArray[np.float64]:
     """Return L of shape (n, rank) with L Lᵀ = K."""
     eigenvalues, V = np.linalg.eigh(np.asarray(K, dtype=np.float64))
-    keep = eigenvalues > _RANK * max(float(eigenvalues[-1]), 1e-300)
+    # Smaller eigenvalues are rounding.
+    keep = eigenvalues > 1e-12 * max(float(eigenvalues[-1]), 1e-300)
     return np.asarray(V[:, keep] * np.sqrt(eigenvalues[keep]))
-
-
-def _require_small(stack: GramStack) -> None:
-    entries = stack.n_kernels * stack.n_samples**2
-    if entries > _MAX_ENTRIES:
-        raise MemoryError(
-            f"solver='qcqp' would factorise {stack.n_kernels} kernels of {stack.n_samples} samples, {entries:.1e} "
-            f"entries, and serves up to {_MAX_ENTRIES:.0e}; use solver='newton'."
-        )
 
 
 class SDP(Learner):
@@ -153,7 +133,7 @@ class SDP(Learner):
     machine_needs = ("has_one_output", "has_one_slack")
     advice = "the semi-definite program is badly conditioned; lower C, use solver='newton', or accept a larger tol."
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: LearnerOptions) -> None:
         if np.any(options.penalties != 1.0):
             raise ValueError(
                 "solver='sdp' keeps the trace of the combined kernel and serves penalties=None; use solver='newton'."
@@ -162,10 +142,10 @@ class SDP(Learner):
 
     def _learn(self, stack: GramStack, machine: Machine, start: Start) -> Learned:
         self.require("sdp", self.options.norm, machine)
-        n = stack.n_samples
-        if n > _MAX_SAMPLES:
+        n, most = stack.n_samples, self.options.most_sdp_samples
+        if n > most:
             raise MemoryError(
-                f"solver='sdp' serves up to {_MAX_SAMPLES} samples, not {n}: it factorises matrices of order n²/2; "
+                f"solver='sdp' serves up to {most} samples, not {n}: it factorises matrices of order n²/2; "
                 "use solver='newton'."
             )
         Ks = np.array([np.asarray(stack.row_block(m, slice(0, n)), dtype=np.float64) for m in range(stack.n_kernels)])
@@ -176,16 +156,14 @@ class SDP(Learner):
         size = np.exp2(np.round(np.log2(size)))
         Ks = Ks / size[:, np.newaxis, np.newaxis]
         require_finite(float(np.abs(Ks).sum()))
-        with self.options.progress(machine) as advance:
+        with gap_progress(machine, self.options) as advance:
             try:
                 eta, beta, W = _solve(Ks, machine.program)
             except ConicError:  # too badly conditioned to have a point: equal shares of the trace, honestly certified
                 eta, beta, W = _equal_shares(Ks), None, None
             K = np.ascontiguousarray(np.tensordot(eta, Ks, 1))
             solution = machine.solve(K, beta, 0.01 * self.options.tol)
-            upper = machine.program.primal_value(
-                0.5 * float(solution.beta @ solution.values), solution.values, solution.intercept
-            )
+            upper = machine.primal_value(solution)
             if beta is None or W is None:
                 beta, W = solution.beta, 0.5 * np.outer(solution.beta, solution.beta)
             # Rounding may lift the bound above what the machine at these weights is certified to.
@@ -224,7 +202,8 @@ def _solve(Ks: NDArray[np.float64], program: Program) -> tuple[Vector, Vector, N
     block = model.require("semidefinite", _matrix_rows(Ks, width), np.zeros((n + 1) * (n + 2) // 2))
     found = model.solve()
     M = unpack_symmetric(found.multipliers[block])
-    eta = np.where(np.abs(found.x[:P] * trace[0, :P]) > _ZERO, found.x[:P], 0.0)
+    # A kernel with a smaller share of the trace is rounding.
+    eta = np.where(np.abs(found.x[:P] * trace[0, :P]) > 1e-7, found.x[:P], 0.0)
     return eta / float(eta @ trace[0, :P]), program.feasible(-2.0 * M[:n, n]), M[:n, :n]
 
 

@@ -10,20 +10,15 @@ import numpy as np
 from scipy.linalg import helmert
 
 from kernelmosaic.gram import GramStack
-from kernelmosaic.learning.discriminant import DiscriminantProblem
+from kernelmosaic.learning.certificate import Iteration, Learned
 from kernelmosaic.learning.norms import Weights
-from kernelmosaic.learning.problem import BoundTracker, Evaluation, Iteration, Learned, Learner, Options
+from kernelmosaic.learning.problem import BoundTracker, Evaluation, Learner, gap_progress
+from kernelmosaic.learning.ridge import DiscriminantProblem
 from kernelmosaic.learning.start import Start
 from kernelmosaic.machines.discriminant import Discriminant, Matrix, binary_targets, center, within_class_matrix
 from kernelmosaic.solvers import relative_gap
 from kernelmosaic.solvers.conic import MatrixInequality, MatrixSolution, solve_matrix_inequalities
-
-#: How near to the boundary a step of interior points may end, as a share of the way there.
-_REACH = 0.99
-#: Entries of the matrices handed over: beyond it interior points outgrow an ordinary machine.
-_MAX_ENTRIES = 20_000_000
-#: Multipliers and shares below this are what interior points leave of a zero.
-_ZERO = 1e-7
+from kernelmosaic.solvers.interior_point import centring, longest_step
 
 
 class DiscriminantQCQP(Learner):
@@ -47,7 +42,7 @@ class DiscriminantQCQP(Learner):
 
     def _learn(self, stack: GramStack, machine: Discriminant, start: Start) -> Learned:
         path = _Path(DiscriminantProblem(stack, machine, self.options))
-        path.improve(path.step, self.options)
+        path.improve()
         path.prune(self.options.tol)
         return path.learned()
 
@@ -65,47 +60,47 @@ class _Path(BoundTracker):
         self.unit = max(float(np.abs(self.at.q).max()), np.finfo(float).tiny)
         self.s: Weights = self.at.theta[self.usable]
         self.t = 1.0 + 1.0 / len(self.s)
-        self.z: Weights = self.t - self._q()
+        self.z: Weights = self.t - self.at.q[self.usable] / self.unit
 
     @np.errstate(over="ignore", invalid="ignore")  # what is not finite is refused below
     def step(self) -> bool:
         """Take one predictor–corrector step and solve the least squares where it ends; False if rounding hides it."""
         C = self.problem.curvature(self.at)[np.ix_(self.usable, self.usable)] / self.unit
-        missing = self.t - self._q() - self.z
+        missing = self.t - self.at.q[self.usable] / self.unit - self.z
         mu = float(self.s @ self.z) / len(self.s)
         if not mu > 0:
             return False
         ds, dz, _ = self._direction(C, missing, -self.s * self.z)
-        aim = float((self.s + _longest(self.s, ds) * ds) @ (self.z + _longest(self.z, dz) * dz)) / len(self.s)
-        centre = mu * min(max(aim / mu, 0.0) ** 3, 1.0)
+        # A little more than a full step, so that one can be taken.
+        along_s, along_z = (min(1.0 / 0.99, longest_step(pair)) for pair in ((self.s, ds), (self.z, dz)))
+        ahead = float((self.s + along_s * ds) @ (self.z + along_z * dz)) / len(self.s)
+        centre = min(centring(mu, max(ahead, 0.0)), mu)
         ds, dz, dt = self._direction(C, missing, centre - self.s * self.z - ds * dz)
-        size = min(1.0, _REACH * min(_longest(self.s, ds), _longest(self.z, dz)))
+        # A step ends before the boundary.
+        size = min(1.0, 0.99 * longest_step((self.s, ds), (self.z, dz)))
         s, z = self.s + size * ds, self.z + size * dz
         if not (np.all(s > 0) and np.all(z > 0) and np.isfinite(dt)):
             return False
         self.s, self.z, self.t = s, z, self.t + size * dt
         self.at = self._evaluate(self.s)
-        self.see(self.at)
+        self.consider(self.at)
         return True
 
     def prune(self, tol: float) -> None:
-        """Give up the shares that interior points leave of a zero, if the gap allows it."""
+        """Set the shares to zero that interior points leave of a zero, if the gap allows it."""
         # A multiplier whose constraint has more slack left than it has weight is on its way to zero.
-        likely = self.s > self.z
-        there = self._evaluate(np.where(likely, self.s, 0.0) if likely.any() else self.s)
-        self.note(there)
-        gap = relative_gap(there.upper, self.lower)
+        active = self.s > self.z
+        trial = self._evaluate(np.where(active, self.s, 0.0) if active.any() else self.s)
+        self.note(trial)
+        gap = relative_gap(trial.upper, self.lower)
         if gap <= max(tol, self.gap):
-            self.best, self.proved, self.gap = there, there, gap
-            self.history[-1] = Iteration(there.upper, self.gap)
+            self.best, self.proved, self.gap = trial, trial, gap
+            self.history[-1] = Iteration(trial.upper, self.gap)
 
     def _evaluate(self, s: Weights) -> Evaluation:
         theta = np.zeros(len(self.problem.scale))
         theta[self.usable] = s
         return self.problem.evaluate(self.problem.retract(theta))
-
-    def _q(self) -> Weights:
-        return np.asarray(self.at.q[self.usable] / self.unit)
 
     def _direction(self, C: Weights, missing: Weights, wanted: Weights) -> tuple[Weights, Weights, float]:
         """Solve z∘ds + s∘dz = wanted with dz = dt + C ds + missing and Σds = 0; NaN where the system overflows."""
@@ -121,13 +116,23 @@ class _Path(BoundTracker):
         return ds, dt + C @ ds + missing, dt
 
 
-def _longest(x: Weights, dx: Weights) -> float:
-    """Return how far x + size · dx stays positive, at most 1/_REACH, so that a full step can be taken."""
-    falling = dx < 0
-    return min(1.0 / _REACH, float(np.min(-x[falling] / dx[falling], initial=np.inf)))
+class MatrixLearner(Learner):
+    """Learns by matrix inequalities in the kernel matrices."""
+
+    machine_needs = ()
+    reads_matrices = True
+    advice = "the semi-definite program is badly conditioned; use solver='newton', raise alpha, or accept a larger tol."
+
+    def _require_small(self, solver: str, orders: list[int], count: int) -> None:
+        entries, most = count * sum(order**2 for order in orders), self.options.most_entries
+        if entries > most:
+            raise MemoryError(
+                f"solver={solver!r} would keep {entries:.1e} entries for {len(orders)} inequalities of order "
+                f"{orders[0]} and serves up to {most:.0e}; use solver='newton'."
+            )
 
 
-class DiscriminantSDP(Learner):
+class DiscriminantSDP(MatrixLearner):
     """Minimise Σ_j t_j subject to [[I + (1/λ) Σ θ_iG̃_i, h_j], [h_jᵀ, t_j]] ⪰ 0, one matrix inequality per target.
 
     References
@@ -135,29 +140,25 @@ class DiscriminantSDP(Learner):
     Ye, Ji and Chen (2008), theorem 2.1 and equations 29 and 41.
     """
 
-    machine_needs = ()
-    reads_matrices = True
-    advice = "the semi-definite program is badly conditioned; use solver='newton', raise alpha, or accept a larger tol."
-
     def _learn(self, stack: GramStack, machine: Discriminant, start: Start) -> Learned:
         k = machine.targets.shape[1]
-        _require_small("sdp", [stack.n_samples] * k, stack.n_kernels)
+        self._require_small("sdp", [stack.n_samples] * k, stack.n_kernels)
         problem = DiscriminantProblem(stack, machine, self.options)
         columns = [[j] for j in range(k)]
-        return _learn_once(problem, self.options, lambda first: _MatrixInequalities(problem, first).solve(columns).s)
+        return _learn_once(problem, lambda first: _MatrixInequalities(problem, first).solve(columns).s)
 
 
-def _learn_once(problem: DiscriminantProblem, options: Options, shares: Callable[[Evaluation], Weights]) -> Learned:
+def _learn_once(problem: DiscriminantProblem, shares: Callable[[Evaluation], Weights]) -> Learned:
     """Return what is learned by shares that follow from an evaluation where every kernel has the same."""
     found = BoundTracker(problem, problem.evaluate(problem.start()))
-    with options.progress(problem.machine) as advance:
+    with gap_progress(problem.machine, problem.options) as advance:
         advance(found.gap)
-        found.see(problem.evaluate(problem.retract(shares(found.best))))
+        found.consider(problem.evaluate(problem.retract(shares(found.best))))
         advance(found.record())
     return found.learned()
 
 
-class DiscriminantApproximateSDP(Learner):
+class DiscriminantApproximateSDP(MatrixLearner):
     """Minimise Σ_j t_j subject to [[I + (1/λ) Σ θ_iG̃_i, H], [Hᵀ, diag t]] ⪰ 0: one matrix inequality for all classes.
 
     Its optimum is no less than that of `DiscriminantSDP`, since diag t must exceed HᵀM⁻¹H as a matrix and not only on
@@ -169,16 +170,12 @@ class DiscriminantApproximateSDP(Learner):
     Ye, Ji and Chen (2008), theorem 3.1 and equations 32 and 45.
     """
 
-    machine_needs = ()
-    reads_matrices = True
-    advice = DiscriminantSDP.advice
-
     def _learn(self, stack: GramStack, machine: Discriminant, start: Start) -> Learned:
         H = machine.targets
-        _require_small("sdp_approximate", [stack.n_samples - 1 + H.shape[1]], stack.n_kernels)
+        self._require_small("sdp_approximate", [stack.n_samples - 1 + H.shape[1]], stack.n_kernels)
         problem = DiscriminantProblem(stack, machine, self.options)
         first = problem.evaluate(problem.start())
-        with self.options.progress(machine) as advance:
+        with gap_progress(machine, self.options) as advance:
             found = _MatrixInequalities(problem, first).solve([list(range(H.shape[1]))])
             at = problem.evaluate(problem.retract(found.s))
             beta = at.solution.beta
@@ -189,7 +186,7 @@ class DiscriminantApproximateSDP(Learner):
         return replace(problem.learned(at, gap, [Iteration(upper, gap)]), objective=upper)
 
 
-class DiscriminantKim(Learner):
+class DiscriminantKim(MatrixLearner):
     """Maximise the within-class criterion F₁* over Σ θ_i = 1 as a semi-definite program; two classes.
 
     min t − aᵀGa subject to [[λI + JGJ, JGa], [aᵀGJ, t]] ⪰ 0 with G = Σ θ_iG_i: then F₁* = (aᵀGa − t)/λ. The problem it
@@ -201,23 +198,19 @@ class DiscriminantKim(Learner):
     Kim, Magnani and Boyd (2006), "Optimal kernel selection in kernel Fisher discriminant analysis".
     """
 
-    machine_needs = ()
-    reads_matrices = True
-    advice = DiscriminantSDP.advice
-
     def _learn(self, stack: GramStack, machine: Discriminant, start: Start) -> Learned:
         if machine.alpha is None or not machine.has_classes or len(machine.counts) != 2:
             raise ValueError("solver='kim' serves two classes and a given alpha; use solver='sdp'.")
-        _require_small("kim", [stack.n_samples + 1], stack.n_kernels)
+        self._require_small("kim", [stack.n_samples + 1], stack.n_kernels)
         problem = DiscriminantProblem(stack, machine, self.options)
         problem.stated_alpha = machine.alpha / stack.n_samples
-        return _learn_once(problem, self.options, lambda first: self._solve(problem))
+        return _learn_once(problem, lambda first: self._solve(problem))
 
     @staticmethod
     def _solve(problem: DiscriminantProblem) -> Weights:
         n, labels = problem.stack.n_samples, problem.machine.labels
         a, J = binary_targets(labels), within_class_matrix(labels)
-        Gs = [np.asarray(problem.stack.row_block(m, slice(0, n)), dtype=np.float64) for m in range(problem.n_kernels)]
+        Gs = [np.asarray(problem.stack.row_block(m, slice(0, n)), dtype=np.float64) for m in range(len(problem.scale))]
         gains = np.array([a @ G @ a for G in Gs])
         size = float(np.mean([np.sum(J * (J @ G)) for G in Gs])) / n or 1.0
         gain = float(gains.mean()) or 1.0
@@ -274,7 +267,8 @@ def _minimise(inequalities: list[MatrixInequality], linear: Weights) -> MatrixSo
         for j, _ in one.bounds:
             t[j] = 2.0 * need + 1e-3
     found = solve_matrix_inequalities(linear, inequalities, s, t)
-    return replace(found, s=np.where(found.s > _ZERO, found.s, 0.0))
+    # Smaller shares are what interior points leave of a zero.
+    return replace(found, s=np.where(found.s > 1e-7, found.s, 0.0))
 
 
 def _least_bound(M: Matrix, border: Matrix) -> float:
@@ -310,12 +304,3 @@ def _unit_rows(X: Matrix) -> Matrix:
     R = V * np.sqrt(np.maximum(eigenvalues, 0.0))
     size = np.sqrt(np.sum(R**2, axis=1, keepdims=True))
     return np.where(size > 0, R / np.where(size > 0, size, 1.0), np.eye(len(X)))
-
-
-def _require_small(formulation: str, orders: list[int], count: int) -> None:
-    entries = count * sum(order**2 for order in orders)
-    if entries > _MAX_ENTRIES:
-        raise MemoryError(
-            f"solver={formulation!r} would keep {entries:.1e} entries for {len(orders)} inequalities of order "
-            f"{orders[0]} and serves up to {_MAX_ENTRIES:.0e}; use solver='newton'."
-        )

@@ -1,4 +1,4 @@
-"""Kernels that are too many to be stored: learn the weights of a few, ask all of them who is missing, and go on."""
+"""Kernels that are too many to be stored: the weights of a few are learned, and kernels that lower the value enter."""
 
 from __future__ import annotations
 
@@ -8,25 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.gram import SubsetStack
+from kernelmosaic.learning.certificate import Iteration, Learned
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import Weights
-from kernelmosaic.learning.problem import ROUNDING, Iteration, Learned, Learner
+from kernelmosaic.learning.problem import ROUNDING, Learner, gap_progress
 from kernelmosaic.learning.start import Start
 from kernelmosaic.solvers import relative_gap
-
-#: The weights of the few are learned to this share of the gap that all have left, ...
-_SHARE = 0.1
-#: ... but not less exactly than this at first, ...
-_FIRST = 1e-2
-#: ... and to this share of the tolerance in the end.
-_LAST = 0.3
-#: Rounding hides gaps below this.
-_SHARPEST = 1e-13
-#: At least so many enter at a time, whatever the memory.
-_LEAST = 8
-#: Kernels whose form is below this share of the largest are left out until the others have settled.
-_WATCHED = 0.7
 
 
 class ColumnGeneration(Learner):
@@ -56,7 +43,8 @@ class ColumnGeneration(Learner):
 
     def _learn(self, stack: Any, machine: Any, start: Start) -> Learned:
         options, every = self.options, np.arange(stack.n_kernels)
-        batch = self._batch(stack)
+        # Matrices that are computed anew whenever they are read cost more than a few rounds.
+        batch = max(min(self.batch, stack.room // 2), 8)
         if len(every) <= batch:
             return Newton(options)._learn(stack.taken(every), machine, start)
         if start.weights is None:
@@ -66,9 +54,12 @@ class ColumnGeneration(Learner):
             start = Start(start.weights[active], start.beta)
         scale, watched = 1.0 / options.penalties**2, every
         history: list[Iteration] = []
-        best = proved = None
-        lower, gap, n_solves, inner = -np.inf, np.inf, 0, max(_FIRST, _LAST * options.tol)
-        with options.progress(machine) as advance:
+        proved: Learned | None = None
+        best, lower, gap, n_solves = np.inf, -np.inf, np.inf, 0
+        # The weights of the few are learned to a share of the gap that all have left, and of the tolerance in the end.
+        share, last = 0.1, 0.3 * options.tol
+        inner = max(options.first_tol, last)
+        with gap_progress(machine, options) as advance:
             while True:
                 few = replace(options, penalties=options.penalties[active], tol=inner, verbose=False)
                 search = Newton(few).search(stack.taken(active), machine, start)
@@ -76,43 +67,38 @@ class ColumnGeneration(Learner):
                 beta, n_solves = found.solution.beta, n_solves + found.n_solves
                 here = replace(found, weights=np.zeros(stack.n_kernels))
                 here.weights[active] = found.weights
-                pays = best is None or found.objective < best.objective
-                best = here if best is None or pays else best
+                pays, best = proved is None or found.objective < best, min(best, found.objective)
                 # The one whose own β proves the smallest gap is what is returned.
                 proved = here if proved is None else proved
                 constant = machine.program.linear_value(beta)
                 q = stack.prices(beta, scale, watched)
-                near = relative_gap(best.objective, constant - q.max(), noise)
+                near = relative_gap(best, constant - q.max(), noise)
                 # Once the kernels looked at would do, the others are asked whether they agree.
                 if len(watched) < len(every) and near <= max(options.tol, inner):
                     q, watched = stack.prices(beta, scale), every
-                    near = relative_gap(best.objective, constant - q.max(), noise)
+                    near = relative_gap(best, constant - q.max(), noise)
                 if len(watched) == len(every):
                     bound = constant - options.norm.support(q)
                     own = relative_gap(found.objective, bound, noise)
                     pays, lower = pays or bound > lower or own < gap, max(lower, bound)
                     proved, gap = (here, own) if own < gap else (proved, gap)
-                history.append(Iteration(best.objective, gap))
+                history.append(Iteration(best, gap))
                 advance(gap)
-                if gap <= options.tol or len(history) >= options.max_iter or not (pays or inner > _SHARPEST):
+                if gap <= options.tol or len(history) >= options.max_iter or not (pays or inner > options.sharpest):
                     return replace(proved, gap=gap, n_solves=n_solves, history=history)
                 kept = active[found.weights > 0]
                 missing = _missing(q, kept, batch)
                 if pays and len(missing):
-                    inner = max(min(inner, _SHARE * near), min(inner, _LAST * options.tol))
+                    inner = max(min(inner, share * near), min(inner, last))
                 else:  # what is left of the gap is that of the few
-                    inner = max(_SHARE * inner, _SHARPEST)
+                    inner = max(share * inner, options.sharpest)
                 start = Start(np.append(found.weights[found.weights > 0], np.zeros(len(missing))), beta)
                 active = np.append(kept, missing)
-                watched = np.union1d(active, np.flatnonzero(q >= _WATCHED * q.max())) if pays else every
-
-    def _batch(self, stack: SubsetStack) -> int:
-        # Matrices that are computed anew whenever they are read cost more than a few rounds.
-        return max(min(self.batch, stack.room // 2), _LEAST)
+                watched = np.union1d(active, np.flatnonzero(q >= 0.7 * q.max())) if pays else every
 
 
 def _missing(q: Weights, kept: NDArray[np.intp], most: int) -> NDArray[np.intp]:
-    """Return the kernels, so many at most, whose q exceeds those of the kernels with a weight."""
+    """Return at most `most` kernels whose q exceeds those of the kernels with a weight."""
     exceed = q > q[kept].max()
     exceed[kept] = False
     found = np.flatnonzero(exceed)

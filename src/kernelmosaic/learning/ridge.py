@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,27 +13,33 @@ from numpy.typing import NDArray
 from kernelmosaic.backend import row_strips
 from kernelmosaic.gram import GramStack
 from kernelmosaic.gram.linear_algebra import Cholesky
+from kernelmosaic.learning.certificate import Iteration, Learned, ridge_rounding
 from kernelmosaic.learning.norms import Weights
-from kernelmosaic.learning.problem import Evaluation, Iteration, Learned, Options, Problem
+from kernelmosaic.learning.options import LearnerOptions
+from kernelmosaic.learning.problem import Evaluation, Numbers, WeightProblem, make_problem
+from kernelmosaic.learning.start import COLD, Start
 from kernelmosaic.machines.discriminant import Discriminant, Factored, Matrix
 from kernelmosaic.solvers import relative_gap
 from kernelmosaic.solvers.program import require_finite
 
-#: A learned λ keeps at least this share of the trace: nothing is lost beyond that relative size, and no matrix is
-#: singular.
-_LEAST = 1e-10
 #: A kernel whose centred trace is below this share of its trace, or a feature whose variance is below this share of its
 #: mean square, is constant up to rounding.
 _CONSTANT = 1e-12
-#: A solution in features is refined until it is this exact, relative to its size, ...
+#: A solution in features is refined until it is this exact, relative to its size; smaller residuals are rounding.
 _EXACT = 1e-10
-#: ... at most so often, and as long as every refinement halves the error.
-_REFINEMENTS = 5
-#: Entries of features held at once.
-_ENTRIES = 2**24
 
 
-class DiscriminantProblem(Problem):
+@dataclass(frozen=True)
+class LearnedRidge(Learned):
+    """What is learned of least squares, whose bounds are β's own."""
+
+    def certified(self, stack: GramStack, sizes: Weights, machine: Discriminant, learner: Any) -> Self:
+        """Return the same with the gap of the search plus the rounding of both bounds."""
+        error = ridge_rounding(self.weights @ sizes, self.solution.beta)
+        return self.with_gap(self.objective, self.gap + error / abs(self.objective))
+
+
+class DiscriminantProblem(WeightProblem):
     """min over θ ≥ 0, Σ θ_i r_i = 1, of Σ_j h_jᵀ(λI + Σ θ_iG̃_i)⁻¹h_j, seen through the shares s = θ ∘ r of the trace.
 
     The shares are scaled weights like any others, with penalties d_i² = r_i, and live in the set of `SumNorm`. With
@@ -46,7 +52,7 @@ class DiscriminantProblem(Problem):
         The kernels, not centred: their coefficients sum to zero, so centring what comes out is enough.
     machine : Discriminant
         The targets and λ.
-    options : Options
+    options : LearnerOptions
         Penalties √r_i, see `trace_penalties`; infinite for kernels that are constant on the training set, which get no
         weight.
 
@@ -59,7 +65,7 @@ class DiscriminantProblem(Problem):
     exact = True
     machine: Discriminant
 
-    def __init__(self, stack: GramStack, machine: Discriminant, options: Options) -> None:
+    def __init__(self, stack: GramStack, machine: Discriminant, options: LearnerOptions) -> None:
         super().__init__(stack, machine, options)
         self.joint = machine.alpha is None
         self.stated_alpha: float | str = "learn" if machine.alpha is None else machine.alpha
@@ -72,14 +78,17 @@ class DiscriminantProblem(Problem):
     def start(self) -> Weights:
         return self.retract(np.ones(len(self.scale)))
 
-    def retract(self, theta: Weights) -> Weights:
-        """Return shares on the simplex, without any for constant kernels and with λ above zero."""
+    def retract(self, theta: Weights, least: float = 1e-10) -> Weights:
+        """Return shares on the simplex, without any for constant kernels and with λ above zero.
+
+        A learned λ keeps the least share: nothing is lost beyond that relative size, and no matrix is singular.
+        """
         out = self.norm.retract(np.where(self.scale > 0, theta, 0.0))
         if self.joint:
-            out[0] = max(out[0], _LEAST)
+            out[0] = max(out[0], least)
             # Where nothing beats the identity, the kernels still say in which directions the classes differ.
             usable = self.scale[1:] > 0
-            out[1:][usable] += max(_LEAST - float(out[1:].sum()), 0.0) / np.count_nonzero(usable)
+            out[1:][usable] += max(least - float(out[1:].sum()), 0.0) / np.count_nonzero(usable)
             out /= out.sum()
         return out
 
@@ -102,9 +111,7 @@ class DiscriminantProblem(Problem):
         self.n_solves += 1
         return solution
 
-    def evaluate(
-        self, theta: Weights, warm_start: Any = None, tol: float = 0.0, kernels: NDArray[np.intp] | None = None
-    ) -> Evaluation:
+    def evaluate(self, theta: Weights, warm_start: Any = None, tol: float = 0.0, kernels: Numbers = None) -> Evaluation:
         solution = self.solve(theta)
         return Evaluation(theta, solution, require_finite(solution.value), self._slopes(solution.beta, solution.forms))
 
@@ -116,20 +123,18 @@ class DiscriminantProblem(Problem):
         """What β, scaled as is best, guarantees whatever the weights."""
         return self._lower(at.solution.beta, at.q, self.machine.targets)
 
-    def guarantee(self, beta: Matrix, targets: Matrix | None = None) -> float:
-        """Return the lower bound of any β, its columns centred first, for these targets or the problem's own."""
+    def guarantee(self, beta: Matrix, targets: Matrix) -> float:
+        """Return the lower bound of any β, its columns centred first, for these targets."""
         beta = beta - beta.mean(axis=0)
-        return self._lower(
-            beta, self._slopes(beta, self.ridge.forms(beta)), self.machine.targets if targets is None else targets
-        )
+        return self._lower(beta, self._slopes(beta, self.ridge.forms(beta)), targets)
 
     def curvature(self, at: Evaluation) -> NDArray[np.float64]:
         """Return 2 Σ_j (N_iβ_j)ᵀ(λI + G̃)⁻¹(N_lβ_j)."""
         return np.asarray(2.0 * self.scale[:, np.newaxis] * at.solution.responses(self.joint) * self.scale)
 
     def learned(self, best: Evaluation, gap: float, history: list[Iteration]) -> Learned:
-        learned = super().learned(best, gap, history)
-        return replace(learned, weights=learned.weights[int(self.joint) :])
+        weights = (best.theta * self.scale)[int(self.joint) :]
+        return LearnedRidge(weights, best.solution, best.upper, gap, self.n_solves, history)
 
     def _lower(self, beta: Matrix, q: Weights, targets: Matrix) -> float:
         gain, ridge = self._linear(beta, targets)
@@ -143,6 +148,14 @@ class DiscriminantProblem(Problem):
     def _slopes(self, beta: Matrix, forms: Weights) -> Weights:
         """Return q from β and Σ_j β_jᵀG̃_iβ_j."""
         return np.asarray(self.scale * (np.append(np.sum(beta**2), forms) if self.joint else forms))
+
+
+@make_problem.register
+def _discriminant_problem(
+    machine: Discriminant, stack: GramStack, options: LearnerOptions, start: Start = COLD
+) -> DiscriminantProblem:
+    """Return the problem of discriminant analysis; a linear system needs no start."""
+    return DiscriminantProblem(stack, machine, options)
 
 
 def centered_traces(stack: GramStack, diagonals: NDArray[np.float64]) -> Weights:
@@ -321,14 +334,14 @@ class FeatureRidge(Ridge):
 
     def solve(self, theta: Weights, alpha: float) -> FeatureSolution:
         system = _FeatureSystem(self, theta, alpha)
-        best = system.evaluate(system.solve(system.roots * self.right[system.active]))
-        for _ in range(_REFINEMENTS):
+        best = system.evaluate(system.factor.solve(system.roots * self.right[system.active]))
+        for _ in range(5):
             if np.linalg.norm(best.missing) <= _EXACT * np.sqrt(best.value):
                 break
-            there = system.evaluate(best.w + system.solve(alpha * best.missing))
-            if not np.linalg.norm(there.missing) < 0.5 * np.linalg.norm(best.missing):
+            trial = system.evaluate(best.w + system.factor.solve(alpha * best.missing))
+            if not np.linalg.norm(trial.missing) < 0.5 * np.linalg.norm(best.missing):
                 break
-            best = there
+            best = trial
         return best
 
     def forms(self, beta: Matrix) -> Weights:
@@ -360,9 +373,6 @@ class _FeatureSystem:
             raise np.linalg.LinAlgError("The regulariser is lost in rounding.")
         # What rounding takes from a small λ, refining gives back.
         self.factor = Cholesky(A)
-
-    def solve(self, right: Matrix) -> Matrix:
-        return np.asarray(self.factor.solve(right))
 
     def evaluate(self, w: Matrix) -> FeatureSolution:
         """Return what w is worth, from the rows."""
@@ -401,7 +411,7 @@ class FeatureSolution(RidgeSolution):
             X = np.block([[corner, self.forms[np.newaxis]], [self.forms[:, np.newaxis], X]])
         sides = (system.roots * Y[:, system.active]).transpose(1, 0, 2).reshape(len(system.active), -1)
         shape = (len(system.active), len(Y), -1)
-        taken = np.einsum("dij,dlj->il", sides.reshape(shape), system.solve(sides).reshape(shape))
+        taken = np.einsum("dij,dlj->il", sides.reshape(shape), system.factor.solve(sides).reshape(shape))
         return np.asarray((X - taken) / system.alpha)
 
     def response_diagonal(self) -> NDArray[np.float64]:
@@ -409,7 +419,7 @@ class FeatureSolution(RidgeSolution):
         system, n = self.system, self.system.gram.n_samples
         means = system.roots[:, 0] * system.ridge.means[system.active]
         leverage = np.empty(n)
-        for strip in row_strips(n, _ENTRIES // max(len(means), 1)):
+        for strip in row_strips(n, 2**24 // max(len(means), 1)):  # entries of features held at once
             Z = system.gram.rows(np.arange(strip.start, strip.stop)) - means
-            leverage[strip] = np.einsum("ij,ji->i", Z, system.solve(Z.T))
+            leverage[strip] = np.einsum("ij,ji->i", Z, system.factor.solve(Z.T))
         return np.asarray(np.maximum(1.0 - 1.0 / n - leverage, _EXACT) / system.alpha)

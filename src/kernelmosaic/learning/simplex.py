@@ -1,0 +1,193 @@
+"""The papers' searches over the simplex of the weights: SimpleMKL's descent, and the planes of SILP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kernelmosaic.gram import GramStack
+from kernelmosaic.learning.certificate import Learned
+from kernelmosaic.learning.newton import polish
+from kernelmosaic.learning.norms import Weights
+from kernelmosaic.learning.problem import ROUNDING, BoundTracker, Evaluation, Learner, WeightProblem, make_problem
+from kernelmosaic.learning.start import Start
+from kernelmosaic.solvers.linear_program import Master
+
+# Descent along the reduced gradient ----------------------------------------------------------------------------------
+
+
+class ReducedGradient(Learner):
+    """Minimise the machine's value J(θ) over Σ θ = 1, θ ≥ 0 along the reduced gradient.
+
+    The largest weight pays for the changes of all others. As long as the value falls, the step goes on until a weight
+    reaches zero, which then leaves the direction; the last stretch is searched for its lowest point.
+
+    References
+    ----------
+    Rakotomamonjy, Bach, Canu and Grandvalet (2008), "SimpleMKL", algorithm 1.
+    """
+
+    norm_needs = ("sums_to_one",)
+    stalled = ROUNDING
+
+    def _learn(self, stack: GramStack, machine: Any, start: Start) -> Learned:
+        descent = _Descent(make_problem(machine, stack, self.options, start), start.beta)
+        descent.improve()
+        return descent.learned()
+
+
+class _Descent(BoundTracker):
+    """The current point, which is also the best one."""
+
+    def __init__(self, problem: WeightProblem, warm_start: Weights | None) -> None:
+        self.inner = max(0.01 * problem.options.tol, problem.options.sharpest)
+        super().__init__(problem, problem.evaluate(problem.start(), warm_start, self.inner))
+
+    def step(self) -> bool:
+        """Go down once, or solve the machine more exactly; False when rounding is all that is left."""
+        before = self.best
+        direction = reduced_direction(before.theta, before.q)
+        # Its length does not matter; that of huge slopes would overflow in products.
+        direction /= max(float(np.abs(direction).max()), 1e-300)
+        while float(self.best.q @ direction) > 0:
+            longest, first = _longest_step(self.best.theta, direction)
+            # Rounding may leave a direction in which nothing shrinks.
+            if not np.isfinite(longest):
+                break
+            # Where rounding has made a weight zero already, there is no way to go.
+            if longest > 0:
+                corner = self.best.theta + longest * direction
+                corner[first] = 0.0
+                end = self._evaluate(corner)
+                if not self.consider(end):
+                    self._search(direction, longest, end)
+                    break
+            # That weight has had its turn; the largest takes over its share of the direction.
+            direction[np.argmax(self.best.theta)] += direction[first]
+            direction[first] = 0.0
+        return self.best is not before or self._solve_again()
+
+    def _search(self, direction: Weights, longest: float, end: Evaluation, most_cuts: int = 12) -> None:
+        """Look between the best point and `end` for the lowest one: where the slope along the line vanishes.
+
+        A first point that is low enough, as a line search returns it, costs more descents than it spares solves.
+        """
+        start = self.best
+        slope = -float(start.q @ direction)
+        low, high, slope_low, slope_high = 0.0, longest, slope, -float(end.q @ direction)
+        for _ in range(most_cuts):
+            # The slope taken as linear; where an inexact machine makes it fall along the line, the middle.
+            share = slope_low / (slope_low - slope_high) if slope_low < slope_high else 0.5
+            size = low + (high - low) * min(max(share, 0.05), 0.95)
+            trial = self._evaluate(start.theta + size * direction)
+            trial_slope = -float(trial.q @ direction)
+            enough = trial.upper <= start.upper + 1e-4 * size * slope  # Armijo's rule
+            if enough:
+                self.consider(trial)
+                if abs(trial_slope) <= 0.1 * abs(slope):
+                    return
+            if trial_slope < 0 and enough:
+                low, slope_low = size, trial_slope
+            else:
+                high, slope_high = size, max(trial_slope, 0.0)
+
+    def _evaluate(self, theta: Weights) -> Evaluation:
+        trial = self.problem.evaluate(self.problem.retract(theta), self.best.solution.beta, self.inner)
+        self.note(trial)
+        return trial
+
+    def _solve_again(self) -> bool:
+        """Solve the machine at the best weights more exactly; False when rounding is all that is left."""
+        if not self.sharpen():
+            return False
+        trial = self._evaluate(self.best.theta)
+        # The same weights again: keep the sharper β, and whichever primal value is the lower.
+        self.best = trial if trial.upper <= self.best.upper else self.best
+        return True
+
+
+def reduced_direction(theta: Weights, q: Weights) -> Weights:
+    """Return the steepest feasible direction when the largest weight balances all others, for the slopes −q."""
+    pivot = int(np.argmax(theta))
+    direction = q - q[pivot]
+    direction[(theta <= 0) & (direction < 0)] = 0.0
+    direction[pivot] = 0.0
+    direction[pivot] = -direction.sum()
+    return np.asarray(direction)
+
+
+def _longest_step(theta: Weights, direction: Weights) -> tuple[float, int]:
+    """Return how far the direction may be followed, and which weight reaches zero there."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        steps = np.where(direction < 0, -theta / direction, np.inf)
+    first = int(np.argmin(steps))
+    return float(steps[first]), first
+
+
+# Column generation: a linear program over the weights, and the machine as the oracle of its constraints --------------
+
+
+class SILP(Learner):
+    """Minimise the largest of the planes lin(β) − ⟨θ, q(β)⟩ over Σ θ = 1, θ ≥ 0, adding the worst plane each time.
+
+    Every β of the machine gives a plane below its value J(θ), so the master problem bounds the optimum from below, and
+    the machine solved at any weights bounds it from above. The master's own weights jump from corner to corner of the
+    simplex, so the machine is asked part of the way from the best weights to them instead.
+
+    In discriminant analysis the plane of β is Σ_j (2 h_jᵀβ_j − λ β_jᵀβ_j) − Σ_i s_i Σ_j β_jᵀN_iβ_j, the constraint of
+    Ye et al. up to factors of β and of the whole; the worst one is a Cholesky factorisation away.
+
+    References
+    ----------
+    Sonnenburg, Rätsch, Schäfer and Schölkopf (2006), "Large scale multiple kernel learning". Ben-Ameur and Neto (2007),
+    "Acceleration of cutting-plane and column generation algorithms", for the part of the way. Ye, Ji and Chen (2008),
+    theorem 2.3 and equations 37, 38, 44 and 47, for discriminant analysis.
+    """
+
+    norm_needs = ("sums_to_one",)
+    stalled = ROUNDING
+
+    def _learn(self, stack: GramStack, machine: Any, start: Start) -> Learned:
+        master = _Master(make_problem(machine, stack, self.options, start), start.beta)
+        master.improve()
+        return polish(master)
+
+
+class _Master(BoundTracker):
+    """The planes found so far."""
+
+    def __init__(self, problem: WeightProblem, warm_start: Weights | None) -> None:
+        self.inner = 0.1 * problem.options.tol
+        # The step from the best weights towards the master's.
+        self.share = 0.3
+        start = problem.start()
+        self.planes = Master(len(start))
+        self.betas: list[Weights] = []
+        super().__init__(problem, self._ask(problem, start, warm_start))
+
+    def step(self) -> bool:
+        """Solve the master problem and ask the machine for one more plane; False when nothing new comes."""
+        corner, lower, shares = self.planes.solve()
+        mixture = sum(share * beta for share, beta in zip(shares, self.betas, strict=True) if share)
+        self.lower = max(self.lower, lower)
+        self.note(self.problem.assess(self.best.theta, mixture))
+        if self.known_gap <= self.problem.options.tol:
+            return False
+        if np.array_equal(corner, self.best.theta) and self.inner <= self.problem.options.sharpest:
+            return False
+        theta = self.best.theta + self.share * (corner - self.best.theta)
+        trial = self._ask(self.problem, self.problem.retract(theta), self.best.solution.beta)
+        if self.consider(trial):
+            self.share = min(self.share / 0.7, 1.0)
+        else:
+            self.share = max(self.share * 0.7, 1e-3)
+            # Planes of an inexact machine may leave the master where it was; ask more exactly.
+            self.inner = max(min(self.inner, 0.1 * self.gap), self.problem.options.sharpest)
+        return True
+
+    def _ask(self, problem: WeightProblem, theta: Weights, warm_start: Weights | None) -> Evaluation:
+        trial = problem.evaluate(theta, warm_start, self.inner)
+        if self.planes.add(*problem.plane(trial)):
+            self.betas.append(trial.solution.beta)
+        return trial
