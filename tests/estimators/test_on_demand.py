@@ -16,8 +16,9 @@ from kernelmosaic import (
     MKLOneClass,
     MKLRegressor,
 )
-from kernelmosaic.gram import KernelSet, make_stack, on_demand
-from kernelmosaic.gram.on_demand import OnDemandGram
+from kernelmosaic.gram import KernelSet, make_stack
+from kernelmosaic.gram import gram as gram_module
+from kernelmosaic.gram.gram import OnDemandGram
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.kernels.views import lay_specs, read_kernels
 from kernelmosaic.solvers import working_set
@@ -158,8 +159,8 @@ def test_low_rank_factors_are_those_of_nystroem(gated, device, monkeypatch):
     gram = stack.combine_gated(gates) if gated else stack.combine(weights)
     each = [gaussian(0.7), gaussian(3.0), X @ X.T]
     K = sum((np.outer(g, g) if gated else w) * one for g, w, one in zip(gates.T, weights, each, strict=True))
-    monkeypatch.setattr(on_demand, "_RANK", 20)
-    monkeypatch.setattr(on_demand, "_RANK_SHARE", 1.0)
+    monkeypatch.setattr(gram_module, "_RANK", 20)
+    monkeypatch.setattr(gram_module, "_RANK_SHARE", 1.0)
     Z = gram.backend.to_numpy(gram.low_rank())
     some = np.linspace(0, N - 1, 20).astype(int)
     assert Z.shape == (N, 20)
@@ -175,7 +176,7 @@ def test_rounds_that_reach_a_few_start_from_low_rank_factors(device, monkeypatch
     if device is not None:
         pytest.importorskip("torch")
     starts = []
-    monkeypatch.setattr(on_demand, "_RANK_SHARE", 10.0)
+    monkeypatch.setattr(gram_module, "_RANK_SHARE", 10.0)
     monkeypatch.setattr(OnDemandGram, "low_rank", _noting(OnDemandGram.low_rank, starts))
     samples, labels = np.tile(X, (2, 1)) + 0.1 * np.random.default_rng(4).normal(size=(2 * N, 4)), np.tile(TWO, 2)
     model = MKLClassifier(KERNELS, weights="uniform", tol=1e-6)

@@ -124,7 +124,7 @@ def test_kernels_may_differ_in_rank():
     alone, _ = fit([Gaussian(2.0)], X, rank=5)
     fresh = np.random.RandomState(1).standard_normal((7, 5))
     first = dict(kernel_set.blocks(fresh, [0]))[0]
-    chosen = dict(kernel_set.select([0]).blocks(fresh, [0]))[0]
+    chosen = dict(kernel_set.take([0]).blocks(fresh, [0]))[0]
     np.testing.assert_array_equal(first, chosen)
     assert first.shape == dict(alone.blocks(fresh, [0]))[0].shape
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from kernelmosaic.gram import DenseGram, StoredStack
-from kernelmosaic.gram.class_grams import StackClasses
 from kernelmosaic.gram.feature_stack import StoredFeatures
+from kernelmosaic.gram.stack import StackClasses
 from kernelmosaic.machines.multiclass import CrammerSinger, PairwiseSlack
 from kernelmosaic.solvers.multiclass import solve_multiclass, solve_multiclass_working_set
 from kernelmosaic.solvers.multiclass_interior import solve_interior

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic._typing import AnyArray
 from kernelmosaic.backend import one_blas_thread, row_strips, run_threads
+from kernelmosaic.gram.linear_algebra import nonzero_rows
 
 #: Sums may be reordered, so that they vectorise.
 _MATH = {"nnan", "nsz", "reassoc", "contract", "arcp"}
@@ -84,7 +85,7 @@ def products(
 ) -> NDArray[np.float64]:
     """Return K_m β at the given rows, picking up to so many entries out at once where β is sparse."""
     P, n, _ = matrices.shape
-    support = np.flatnonzero(beta if beta.ndim == 1 else np.any(beta != 0, axis=1))
+    support = nonzero_rows(beta)
     at = np.arange(n) if rows is None else rows
     out = np.zeros((P, len(at), *beta.shape[1:]))
     # Reading half of a matrix in order is faster than picking most of its entries one by one.

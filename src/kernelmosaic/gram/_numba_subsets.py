@@ -10,7 +10,7 @@ from kernelmosaic.gram._numba_gaussians import MATH, fast_exp
 
 
 @njit(cache=True, nogil=True, fastmath=MATH)
-def add_prices(
+def add_forms(
     D: NDArray[np.float32],
     w: NDArray[np.float32],
     subsets: NDArray[np.int32],

@@ -240,12 +240,12 @@ class FeatureMaps:
     def __len__(self) -> int:
         return len(self.maps)
 
-    def select(self, active: Sequence[int] | AnyArray) -> FeatureMaps:
+    def take(self, active: Sequence[int] | AnyArray) -> FeatureMaps:
         """Keep only these kernels, in this order."""
-        kernel_set = self.kernel_set.select(active)
+        kernel_set = self.kernel_set.take(active)
         maps = tuple(self.maps[m] for m in active)
         needs = any(isinstance(one, NystroemMap) for one in maps)
-        landmarks = self.kernel_set.select_views(self.landmarks, active) if needs else []
+        landmarks = self.kernel_set.take_views(self.landmarks, active) if needs else []
         return FeatureMaps(
             kernel_set, maps, landmarks, [self.centres[m] for m in active], [self.factors[m] for m in active]
         )

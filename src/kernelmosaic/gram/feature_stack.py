@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, RowIndex
 from kernelmosaic.backend import NUMPY, Backend, allowed_threads, backend_of, row_strips, run_threads
-from kernelmosaic.gram.class_grams import BLOCK_NUMBERS, FactoredClasses
-from kernelmosaic.gram.factored import FactoredGram, as_input
+from kernelmosaic.gram.factored import BLOCK_NUMBERS, FactoredClasses, FactoredGram, as_input
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.gram import Array
+from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.row_blocks import Rows, RowSource
-from kernelmosaic.gram.stack import GramStack, Kernels, nonzero_rows
+from kernelmosaic.gram.stack import GramStack, Kernels
 from kernelmosaic.gram.stack import Rows as StackRows
 from kernelmosaic.kernels.base import Block
 
@@ -117,11 +117,6 @@ class FeatureStack(GramStack):
         used = np.any(weights != 0, axis=0)
         scales = np.repeat(np.asarray(weights, dtype=np.float64)[:, used], self.widths[used], axis=1)
         return FactoredClasses(self.combine(used.astype(np.float64)), scales, self.options.block_numbers)
-
-    @property
-    def part_samples(self) -> int:
-        # Below many samples a feature a part's weights are far from those of all, and cost as much.
-        return 0
 
     def blocks(self, kernels: Kernels, rows: StackRows, columns: StackRows) -> Iterator[tuple[int, Block]]:
         right = dict(self.features(columns, kernels))
@@ -307,8 +302,7 @@ class StackFactors(FactoredGram):
     def adjoint(self, V: ArrayOrTensor) -> ArrayOrTensor:
         times, left = _columns_times(self.backend), self.backend.asarray(V)
         out = self.backend.zeros((self.n_features, *left.shape[1:]))
-        counts = left != 0 if left.ndim == 1 else (left != 0).any(1)
-        for rows in self.stack.strips(self._rows_that_count(counts, self.stack.options.sparse)):
+        for rows in self.stack.strips(self._rows_that_count(left, self.stack.options.sparse)):
             own = left[rows]
             for m, Z in self.stack.placed_features(rows, self.active):
                 out[self.place[m]] += self.root[m] * times(Z, apply_gate(own, self._gate(m, rows)))
@@ -318,7 +312,7 @@ class StackFactors(FactoredGram):
         backend, D, columns = self.backend, self.n_features + 1, self.stack.options.columns
         values = backend.asarray(theta)
         dtype = self.stack.dtype if backend is NUMPY and not (precise or self.stack.precise) else np.dtype(np.float64)
-        strips = list(self.stack.strips(self._rows_that_count(values != 0), copied=True))
+        strips = list(self.stack.strips(self._rows_that_count(values), copied=True))
         # Every thread adds up its own strips, always the same ones: sums round alike from run to run.
         count = min(allowed_threads(), len(strips)) if self.stored and backend is NUMPY else 1
         sums = [backend.zeros((D, D)) for _ in range(max(count, 1))]
@@ -377,10 +371,10 @@ class StackFactors(FactoredGram):
             factor = apply_gate(self.root[m] * scale, self._gate(m, rows))
             self.backend.xp.multiply(Z, factor[:, None], out=out[:, self.place[m]], **options)
 
-    def _rows_that_count(self, counts: Any, share: float = 1.0) -> ArrayOrTensor:
-        """Return the numbers of the rows that count; None for all rows if these are at least this share of them."""
+    def _rows_that_count(self, V: ArrayOrTensor, share: float = 1.0) -> ArrayOrTensor:
+        """Return the numbers of the rows that are not zero; None for all if these are at least this share of them."""
         # What is computed for every pass is computed for no more rows than need be.
-        used = self.backend.nonzero(counts)
+        used = nonzero_rows(V)
         return None if len(used) >= (share if self.stored else 1.0) * self.n_samples else used
 
     def _gate(self, m: int, rows: RowIndex) -> ArrayOrTensor:

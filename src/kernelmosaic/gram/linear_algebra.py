@@ -192,6 +192,11 @@ def multiply_rows(K: ArrayOrTensor, rows: RowIndex, coefficients: Any) -> ArrayO
     return out
 
 
+def nonzero_rows(V: ArrayOrTensor) -> Any:
+    """Return which rows of a vector, or of a matrix, are not zero, as row numbers of the backend."""
+    return backend_of(V).nonzero(V if V.ndim == 1 else (V != 0).any(1))
+
+
 class Cholesky:
     """M = LLᵀ where M is: an array here, a tensor on its device.
 

@@ -1,7 +1,18 @@
 """The stack: P Gram matrices of one training set, here or on a device, stored or recomputed under a memory budget.
 
-Every operation is written once over a backend, in blocks that `placed_blocks` yields. Compiled passes take the place of
-these where there are any: Numba's over matrices stored on the host, CUDA's over Gaussians computed on a device.
+There are two kinds of stacks, each with one implementation of every operation:
+
+- a `MatrixStack` reads blocks of matrices, which `placed_blocks` yields: a `StoredStack` from memory, a `ComputedStack`
+  from the samples. Compiled passes take the place of blocks where there are any: Numba's over matrices stored on the
+  host, CUDA's over Gaussians computed on a device;
+- a `FeatureStack` reads rows of features, which `placed_features` yields: `StoredFeatures` from memory,
+  `ComputedFeatures` from the samples, and `DaskFeatures` from the workers of a cluster, where it has its own passes
+  because a trip to the workers costs more than arithmetic.
+
+Two stacks are made of another: a `SubsetStack` makes `MatrixStack`s of a few of its many kernels, and `WithIdentity`
+(where C is learned) adds one kernel to those of a stack.
+
+`take` returns the stack of some samples, `take_kernels` that of some kernels.
 """
 
 from __future__ import annotations
@@ -9,7 +20,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +39,11 @@ from kernelmosaic.backend import (
     run_threads,
     torch_backend,
 )
-from kernelmosaic.gram.class_grams import StackClasses
-from kernelmosaic.gram.gram import DenseGram
+from kernelmosaic.gram.factored import BLOCK_NUMBERS
+from kernelmosaic.gram.gram import Array, ClassGram, DenseGram, OnDemandGram, most_in_a_block
 from kernelmosaic.gram.kernel_set import KernelSet, PlacedSamples, Views
+from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.normalizing import UnitTrace, Unscaled
-from kernelmosaic.gram.on_demand import OnDemandGram, most_in_a_block
 from kernelmosaic.kernels.base import Block
 from kernelmosaic.kernels.distances import unreliable_share
 from kernelmosaic.kernels.gaussian import Gaussian
@@ -74,8 +85,8 @@ class GramStack(ABC):
     dtype: np.dtype[Any]
     backend: Backend = NUMPY
     writes_matrices: bool = True
-    #: Whether the kernels are too many to be stored: `quadratic_forms` prices all, and a few are taken at a time.
-    is_generated: bool = False
+    #: Whether the kernels are too many to be stored: `quadratic_forms` serves all of them, `take_kernels` a few.
+    is_implicit: bool = False
     #: The number of features of every kernel; None where the kernels are matrices.
     widths: NDArray[np.intp] | None = None
     #: Bytes of the matrices, or features, that are stored.
@@ -137,12 +148,12 @@ class GramStack(ABC):
 
     @property
     def part_samples(self) -> int:
-        """The most samples a part may have without taking more memory than the combined kernel will."""
-        return int(self.n_samples / np.sqrt(self.n_kernels + 1))
+        """The most samples that `take` may be given; 0 where a stack of some samples is of no use, or is not made."""
+        return 0
 
-    def part(self, rows: NDArray[np.intp]) -> GramStack:
-        """Return the stack of some of the samples."""
-        raise NotImplementedError(f"{type(self).__name__}.part: these kernels are not cut.")
+    def take(self, rows: NDArray[np.intp], stored: bool = False) -> GramStack:
+        """Return the stack of some samples, at most `part_samples`; with `stored`, the host stores its matrices."""
+        raise NotImplementedError(f"{type(self).__name__}.take: part_samples is 0, these kernels are not cut.")
 
     def row_block(self, m: int, rows: Rows) -> Block:
         """Return K_m[rows]."""
@@ -196,6 +207,11 @@ class MatrixStack(GramStack):
             return super().exact_gated_products(beta, gates)
         support, gates = nonzero_rows(beta), np.asarray(gates, dtype=np.float64)
         return self.exact.combined_products(support, beta[support], gates, gates, np.dtype(np.float64))
+
+    @property
+    def part_samples(self) -> int:
+        # No more memory than the combined kernel will take.
+        return int(self.n_samples / np.sqrt(self.n_kernels + 1))
 
     @abstractmethod
     def placed_blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Any]]:
@@ -390,12 +406,7 @@ class ComputedStack(MatrixStack):
         numbers = 0.5 * self.budget / self.dtype.itemsize / (self.n_kernels + 1 if self.backend is NUMPY else 1)
         return int(min(super().part_samples, numbers**0.5))
 
-    def part(self, rows: NDArray[np.intp]) -> MatrixStack:
-        # On the host the matrices of a part are stored: they fit where one of all samples will.
-        return StoredStack.of(self.take(rows)) if self.backend is NUMPY else self.take(rows)
-
-    def take(self, rows: NDArray[np.intp]) -> ComputedStack:
-        """Return the computed stack of some of the samples."""
+    def take(self, rows: NDArray[np.intp], stored: bool = False) -> MatrixStack:
         some = copy(self)
         some.samples, some.n_samples, some._centred = self.samples.take(rows), len(rows), {}
         some.placed_diagonals = (
@@ -403,7 +414,7 @@ class ComputedStack(MatrixStack):
         )
         some._diagonals = None if self._diagonals is None else self._diagonals[:, rows]
         some.exact = None if self.exact is None else some
-        return some
+        return StoredStack.of(some) if stored and self.backend is NUMPY else some
 
     def diagonals(self) -> NDArray[np.float64]:
         """Return the diagonals of all kernels, of shape (P, n)."""
@@ -691,11 +702,11 @@ class StoredStack(MatrixStack):
             else:
                 yield int(m), self.backend.take_block(K, rows, columns)
 
-    def part(self, rows: NDArray[np.intp]) -> StoredStack:
+    def take(self, rows: NDArray[np.intp], stored: bool = True) -> StoredStack:
         matrices = self.backend.empty((self.n_kernels, len(rows), len(rows)), self.dtype)
         for m, block in self.placed_blocks(range(self.n_kernels), rows, rows):
             matrices[m] = block
-        return StoredStack(matrices, None if self.exact is None else self.exact.take(rows))
+        return StoredStack(matrices, None if self.exact is None else cast(ComputedStack, self.exact.take(rows)))
 
     def _fill(self, weights: NDArray[np.float64], K: ArrayOrTensor) -> ArrayOrTensor:
         if self.loops is not None:
@@ -734,6 +745,39 @@ class StoredStack(MatrixStack):
             for strip in row_strips(out.shape[1], 8 * self.entries // self.n_samples):
                 some = self.matrices[m][strip if isinstance(at, slice) else at[strip]]
                 out[m, strip] = self.backend.astype(some, self.backend.dtype(own)) @ full
+
+
+class StackClasses(ClassGram):
+    """K_c from the matrices of a stack, which are read for every product and block.
+
+    Parameters
+    ----------
+    stack : GramStack
+        The kernels, wherever they live.
+    weights : ndarray of shape (classes, P)
+        The weights d.
+    """
+
+    def __init__(self, stack: GramStack, weights: Array) -> None:
+        self.stack, self.weights = stack, weights
+        self.active = np.flatnonzero(np.any(weights != 0, axis=0))
+        self.n_samples, self.n_classes, self.dtype = stack.n_samples, len(weights), stack.dtype
+        self.block_samples = int(np.sqrt(BLOCK_NUMBERS / max(self.n_classes, len(self.active))))
+
+    def products(self, beta: Array, exact: bool = False) -> Array:
+        products = self.stack.products(beta, kernels=self.active)
+        return np.asarray(np.einsum("cm,mic->ic", self.weights[:, self.active], products[self.active]))
+
+    def block(self, rows: NDArray[np.intp]) -> Block:
+        out = np.zeros((self.n_classes, len(rows), len(rows)), dtype=self.stack.dtype)
+        for m, block in self.stack.blocks(self.active, rows, rows):
+            for c in np.flatnonzero(self.weights[:, m]):
+                out[c] += out.dtype.type(self.weights[c, m]) * block
+        return out
+
+    def diagonal(self) -> Array:
+        grams = (self.stack.combine(own) for own in self.weights)
+        return np.column_stack([gram.diagonal() for gram in grams])
 
 
 def _fill_squares(computed: ComputedStack, kernels: list[int], matrices: AnyArray, loops: Any) -> None:
@@ -794,11 +838,6 @@ def mirror(K: ArrayOrTensor, rows: slice, columns: slice) -> None:
     if columns.stop > rows.start:
         square, tril = K[rows, rows], backend_of(K).xp.tril
         square[...] = tril(square) + tril(square, -1).T
-
-
-def nonzero_rows(V: AnyArray) -> NDArray[np.intp]:
-    """Return the rows of a vector, or of a matrix, that are not zero."""
-    return np.flatnonzero(V if V.ndim == 1 else np.any(V != 0, axis=1))
 
 
 def _tile(backend: Backend) -> int:

@@ -21,6 +21,7 @@ from kernelmosaic.backend import (
     torch_backend,
 )
 from kernelmosaic.gram.kernel_set import FittedKernel, KernelSet, Views, named
+from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.normalizing import Centered, make_normalization
 from kernelmosaic.gram.stack import (
     ComputedStack,
@@ -30,7 +31,6 @@ from kernelmosaic.gram.stack import (
     Rows,
     make_stack,
     matrix_dtype,
-    nonzero_rows,
 )
 from kernelmosaic.kernels.base import Block
 from kernelmosaic.kernels.subsets import FamilyNames, SubsetFamily
@@ -47,7 +47,7 @@ _CHUNK = 128
 _PARTS = 16
 #: Kernels that are evaluated in double precision at once, and the memory for blocks of them.
 _BATCH, _WORKING_BYTES = 256, 2**24
-#: Bytes per kernel that pricing takes: rates, sums, and what learners keep.
+#: Bytes per kernel that forms take: rates, sums, and what learners keep.
 _PER_KERNEL = 64
 #: Unit roundoff, and the smallest normal number, of single precision.
 _ROUNDOFF, _TINY = 2.0**-24, 2.0**-126
@@ -109,7 +109,7 @@ class SubsetKernels:
     def __len__(self) -> int:
         return len(self.family)
 
-    def select(self, active: Sequence[int] | AnyArray) -> KernelSet:
+    def take(self, active: Sequence[int] | AnyArray) -> KernelSet:
         """Return these kernels, fitted."""
         fitted = []
         for m in active:
@@ -123,13 +123,13 @@ class SubsetKernels:
         """Return the samples in all columns that subsets are taken of."""
         return [self.family.validate(take_columns(X, self.family.columns))]
 
-    def select_views(self, views: Views, active: Sequence[int] | AnyArray) -> Views:
-        """Return the samples as the kernels that `select` returns see them."""
+    def take_views(self, views: Views, active: Sequence[int] | AnyArray) -> Views:
+        """Return the samples as the kernels that `take` returns see them."""
         return [views[0][:, self.family.subset(int(m))[0]] for m in active]
 
 
 class SubsetStack(GramStack):
-    """The Gram matrices of a family of column subsets: computed for a few kernels, priced for all.
+    """The Gram matrices of a family of column subsets: matrices for a few kernels, quadratic forms for all.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ class SubsetStack(GramStack):
         Of the matrices of a few kernels, as for `make_stack`.
     """
 
-    is_generated = True
+    is_implicit = True
 
     def __init__(
         self,
@@ -164,14 +164,14 @@ class SubsetStack(GramStack):
         budget = default_budget(backend) if self.budget is None else self.budget
         return int(budget / (self.n_samples**2 * self.dtype.itemsize)) - 2
 
-    def taken(self, kernels: Kernels) -> MatrixStack:
+    def take_kernels(self, kernels: Kernels) -> MatrixStack:
         """Return the stack of a few kernels, stored if they fit the memory budget."""
-        chosen, views = self.kernel_set.select(kernels), self.kernel_set.select_views(self.views, kernels)
+        chosen, views = self.kernel_set.take(kernels), self.kernel_set.take_views(self.views, kernels)
         return make_stack(chosen, views, dtype=self.dtype, budget=self.budget, device=self.device)
 
     def blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
         asked = [int(m) for m in kernels]
-        for k, block in self.taken(asked).blocks(range(len(asked)), rows, columns):
+        for k, block in self.take_kernels(asked).blocks(range(len(asked)), rows, columns):
             yield asked[k], block
 
     def row_strips(self, n_columns: int) -> Iterator[slice]:
@@ -179,24 +179,22 @@ class SubsetStack(GramStack):
 
     def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
         active = np.flatnonzero(weights)
-        return self.taken(active).combine(np.asarray(weights)[active], out)
+        return self.take_kernels(active).combine(np.asarray(weights)[active], out)
 
     def products(self, beta: AnyArray, rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None) -> Array:
         asked = np.arange(self.n_kernels) if kernels is None else np.asarray(kernels)
         out = np.zeros((self.n_kernels, self.n_samples if rows is None else len(rows), *beta.shape[1:]))
         for some in row_strips(len(asked), _BATCH):
-            out[asked[some]] = self.taken(asked[some]).products(beta, rows)
+            out[asked[some]] = self.take_kernels(asked[some]).products(beta, rows)
         return out
 
-    def quadratic_forms(self, beta: AnyArray, kernels: Kernels | None = None) -> Array:
-        return self.prices(beta, np.ones(self.n_kernels), kernels)
-
-    def prices(self, beta: AnyArray, factors: Array, kernels: Kernels | None = None) -> Array:
-        """Return ½ Σ_c β_cᵀ K_m β_c times a positive factor for all kernels, or those given; zero for others.
+    def quadratic_forms(self, beta: AnyArray, kernels: Kernels | None = None, factors: Array | None = None) -> Array:
+        """Return ½ Σ_c β_cᵀ K_m β_c, times a positive factor, for all kernels or those given; zero for others.
 
         All are computed in single precision first. Those that may be the largest, by a bound on the error, are then
         computed in double: the largest is right, and a certificate may be made of it.
         """
+        factors = np.ones(self.n_kernels) if factors is None else factors
         asked = np.arange(self.n_kernels) if kernels is None else np.unique(np.asarray(kernels, dtype=np.intp))
         support = nonzero_rows(beta)
         out = np.zeros(self.n_kernels)
@@ -207,8 +205,8 @@ class SubsetStack(GramStack):
         top = np.flatnonzero(found + error >= (found - error).max())
         for some in row_strips(len(top), _BATCH):
             chosen = asked[top[some]]
-            views = self.kernel_set.select_views([self.views[0][support]], chosen)
-            few = ComputedStack(self.kernel_set.select(chosen), views, np.dtype(np.float64), _WORKING_BYTES)
+            views = self.kernel_set.take_views([self.views[0][support]], chosen)
+            few = ComputedStack(self.kernel_set.take(chosen), views, np.dtype(np.float64), _WORKING_BYTES)
             found[top[some]] = few.quadratic_forms(beta[support]) * factors[chosen]
         out[asked] = found
         return out
@@ -238,7 +236,7 @@ class SubsetStack(GramStack):
             w[np.abs(w) < _NOTHING] = 0.0
             weight += float(np.abs(w).sum()) + _NOTHING / _ROUNDOFF * len(w)
             tile = D, w.astype(np.float32), subsets, starts, rates, out
-            run_threads(partial(_add_prices, tile), parts, 4 * len(kernels) * len(left))
+            run_threads(partial(_add_forms, tile), parts, 4 * len(kernels) * len(left))
         size = subsets.shape[1]
         # Of a sum of so many terms, of the exponential and its argument, and of distances that are lost to underflow.
         share = (_CHUNK + 2 * size + 12) * _ROUNDOFF - size * _TINY * rates.astype(np.float64)
@@ -246,10 +244,10 @@ class SubsetStack(GramStack):
         return out * largest**2, share * weight * largest**2
 
 
-def _add_prices(tile: tuple[Any, ...], some: slice) -> None:
+def _add_forms(tile: tuple[Any, ...], some: slice) -> None:
     from kernelmosaic.gram import _numba_subsets
 
-    add: Any = _numba_subsets.add_prices
+    add: Any = _numba_subsets.add_forms
     add(*tile, some.start, some.stop, _CHUNK)
 
 

@@ -84,7 +84,7 @@ class Newton(Learner):
         rows = np.unique(np.linspace(0, stack.n_samples - 1, count).astype(np.intp))
         rough = replace(self.options, tol=max(self.options.tol, _ROUGH), verbose=False)
         try:
-            found = Newton(rough).learn(stack.part(rows), machine.subsampled(rows))
+            found = Newton(rough).learn(stack.take(rows, stored=True), machine.subsampled(rows))
         except ValueError:  # the weights of these few samples may leave no feasible β
             return None
         return found.weights

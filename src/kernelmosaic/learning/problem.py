@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack
-from kernelmosaic.gram.stack import nonzero_rows
+from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.learning.norms import WeightNorm, Weights
 from kernelmosaic.learning.start import COLD, Start
 from kernelmosaic.solvers import Solution, relative_gap

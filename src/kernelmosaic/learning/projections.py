@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack, KernelSet, Views, make_stack, take_rows
+from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.normalizing import Centered, UnitDiagonal, UnitTrace
-from kernelmosaic.gram.stack import ComputedStack, StoredStack, nonzero_rows
+from kernelmosaic.gram.stack import ComputedStack, StoredStack
 from kernelmosaic.kernels.projected import Projected, perturbed
 
 Vector = NDArray[np.float64]

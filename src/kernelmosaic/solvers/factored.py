@@ -121,7 +121,7 @@ def _by_interior_points(gram: FactoredGram, program: Program, tol: float, few: b
     """Follow the central path and round its end to the bounds, more and more exactly until the gap is met."""
     passes = 0 if best is None else best.n_iter
     softened = _softened(gram, program)
-    central = CentralPath(gram.part(np.arange(gram.n_samples)) if few else gram, softened)
+    central = CentralPath(gram.take(np.arange(gram.n_samples)) if few else gram, softened)
     for share in _SHARES if gram.shift is None else _SHARES_SHIFTED:
         path = central.follow(share * min(tol, _CRUDE))
         near = FactoredRounds(gram, program, round_to_bounds(gram, softened, path), n_iter=passes + path.n_iter)

@@ -280,7 +280,7 @@ class GramForm(Form):
         return self.A.products(x) + self.ridge * x
 
     def keep(self, which: RowIndex) -> None:
-        self.A, self.ridge = self.A.restricted(self.A.backend.nonzero(which)), self.ridge[which]
+        self.A, self.ridge = self.A.take(self.A.backend.nonzero(which)), self.ridge[which]
 
     def direction(self, slope: Any, sums: bool) -> ArrayOrTensor:
         K, self.factor = self.A.matrix, None

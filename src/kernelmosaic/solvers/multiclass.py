@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType
 from kernelmosaic.backend import NUMPY
-from kernelmosaic.gram.gram import Gram
+from kernelmosaic.gram.gram import ClassGram
 from kernelmosaic.solvers.multiclass_interior import solve_interior
 from kernelmosaic.solvers.multiclass_newton import DampedNewton, free_coefficients
 from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram, MulticlassSolution, certify_multiclass
@@ -83,7 +83,7 @@ def solve_multiclass(
 
     Parameters
     ----------
-    K : Gram, or ndarray of shape (n, n) or (classes, n, n)
+    K : ClassGram, or ndarray of shape (n, n) or (classes, n, n)
         One symmetric positive semi-definite matrix for all classes, or one for each.
     program : MulticlassProgram
         The rest of the problem.
@@ -110,7 +110,7 @@ def solve_multiclass(
     n, k = program.n_samples, program.n_classes
     small = max_iter is None and program.margins.size <= _SMALL
     exact = None
-    if isinstance(K, Gram):
+    if isinstance(K, ClassGram):
         exact = K
         if K.matrix is not None and K.backend is NUMPY:
             K, exact = K.matrix, None
@@ -310,7 +310,7 @@ class _WholeMatrix:
 
 
 def solve_multiclass_working_set(
-    gram: Gram,
+    gram: ClassGram,
     program: MulticlassProgram,
     warm_start: Matrix | None = None,
     tol: float = 1e-3,
@@ -327,7 +327,7 @@ def solve_multiclass_working_set(
 
     Parameters
     ----------
-    gram : Gram
+    gram : ClassGram
         One kernel for all classes, or one for each.
     program, warm_start, tol, max_iter, values
         As in `solve_multiclass`.
@@ -356,7 +356,7 @@ class MultiOutput(WorkingSet[RoundState, MulticlassSolution]):
 
     Parameters
     ----------
-    gram : Gram
+    gram : ClassGram
         The kernel.
     program : MulticlassProgram
         The rest of the problem.
@@ -376,7 +376,7 @@ class MultiOutput(WorkingSet[RoundState, MulticlassSolution]):
 
     def __init__(
         self,
-        gram: Gram,
+        gram: ClassGram,
         program: MulticlassProgram,
         beta: Matrix,
         values: Matrix | None = None,

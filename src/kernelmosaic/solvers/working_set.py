@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from kernelmosaic._typing import ArrayOrTensor, RowIndex
 from kernelmosaic.backend import NUMPY, TINY
 from kernelmosaic.gram.factored import DenseFactors
-from kernelmosaic.gram.gram import DenseGram, Gram
+from kernelmosaic.gram.gram import ClassGram, DenseGram, Gram
 from kernelmosaic.solvers.free_newton import GramForm, newton_on_free
 from kernelmosaic.solvers.pair_steps import maximise
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify, relative_gap
@@ -90,7 +90,7 @@ class WorkingSet(ABC, Generic[At, Found]):
 
     Parameters
     ----------
-    gram : Gram
+    gram : ClassGram
         The kernel.
     program : Program or MulticlassProgram
         The rest of the problem.
@@ -98,7 +98,7 @@ class WorkingSet(ABC, Generic[At, Found]):
         How rounds are taken.
     """
 
-    def __init__(self, gram: Gram, program: Any, options: RoundOptions) -> None:
+    def __init__(self, gram: ClassGram, program: Any, options: RoundOptions) -> None:
         self.gram, self.program, self.options = gram, program, options
         self.n_iter = self.n_rounds = 0
 
@@ -224,6 +224,7 @@ class Slopes(RoundState):
 class SingleOutput(WorkingSet[Slopes, Solution]):
     """Rounds of the program with one output; β and its residual t − Kβ − ρβ live where the kernel is."""
 
+    gram: Gram
     program: Program
 
     def __init__(
@@ -361,7 +362,7 @@ class SingleOutput(WorkingSet[Slopes, Solution]):
         beta = self.beta[free]
         lower, upper = p.sign_limits(free, beta)
         slope = self.residual[free] - p.epsilon * self.backend.xp.sign(beta)
-        form = GramForm(self.gram.restricted(free), p.ridge[free], self.options.factorised)
+        form = GramForm(self.gram.take(free), p.ridge[free], self.options.factorised)
         given = form, beta, slope, lower, upper, p.total is not None
         new, steps = newton_on_free(*given, _NEWTON_STEPS - 1, cut_backs=_NEWTON_STEPS, worth=_WORTH)
         moved = new != beta
@@ -483,7 +484,7 @@ class FreeThenViolating(SingleOutput):
         """Maximise the objective over the working set, all other coefficients fixed."""
         p, at = self.program, self.solution
         own = at.beta[working]
-        part = self.gram.part(working)
+        part = self.gram.take(working)
         theirs = at.values[working] - part.products(own)
         # As it is, not what the others leave: rounding could put that out of the working set's reach.
         limits = p.lower[working].sum(), p.upper[working].sum()
