@@ -119,8 +119,8 @@ def test_scales_and_widths_are_learned_without_the_held_out_part(tmp_path):
 
 def test_every_fold_computes_its_kernels_once(tmp_path, monkeypatch):
     made = []
-    fill = StoredStack.fill
-    monkeypatch.setattr(StoredStack, "fill", lambda *a, **k: made.append(a) or fill(*a, **k))
+    fill = StoredStack.of
+    monkeypatch.setattr(StoredStack, "of", lambda *a, **k: made.append(a) or fill(*a, **k))
     Case(tmp_path, flowers(), "kind").curve([0.01, 0.1, 1.0, 10.0])
     assert len(made) == 3 + 1  # and once for the fit to all rows
 

@@ -17,13 +17,6 @@ from kernelmosaic.gram.gram import Array, ClassGram, Gram
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.kernels.base import Block
 
-#: Relative to the mean diagonal: softens systems that are solved in the features.
-_JITTER = 1e-5
-#: Numbers in the blocks of all classes together, where memory is no concern.
-BLOCK_NUMBERS = 2**27
-#: A block whose mean diagonal is below this has no usable inverse.
-_NOTHING = 1e-290
-
 
 @dataclass(frozen=True)
 class Sweep:
@@ -178,9 +171,9 @@ class FactoredGram(Gram):
         # Through the features, of which there are fewer; every step is a pass over the rows, wherever they are.
         ridge = ridge if self.shift is None else ridge + self.shift[rows]
         size = float(self.squared_norms()[rows].mean()) + float(ridge.mean())
-        if size < _NOTHING:
+        if size < 1e-290:  # such a block has no usable inverse
             return np.zeros_like(right)
-        softened = ridge + _JITTER * size
+        softened = ridge + 1e-5 * size
         place, scaled = self.backend.asarray, right / softened[:, np.newaxis]
         theta, spread = np.zeros(self.n_samples), np.zeros((self.n_samples, right.shape[1]))
         theta[rows], spread[rows] = 1.0 / softened, scaled
@@ -233,7 +226,7 @@ class FactoredClasses(ClassGram):
         How many numbers the blocks of all classes may have together.
     """
 
-    def __init__(self, gram: FactoredGram, scales: Array, block_numbers: int = BLOCK_NUMBERS) -> None:
+    def __init__(self, gram: FactoredGram, scales: Array, block_numbers: int = 2**27) -> None:
         self.gram, self.scales = gram, scales
         self.n_samples, self.n_classes = gram.n_samples, len(scales)
         self.block_samples = max(1, int(np.sqrt(block_numbers / self.n_classes)))

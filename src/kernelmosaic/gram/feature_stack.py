@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from operator import matmul
 from typing import Any
@@ -17,54 +16,15 @@ from numpy.typing import NDArray
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, RowIndex
 from kernelmosaic.backend import NUMPY, Backend, allowed_threads, backend_of, row_strips, run_threads
-from kernelmosaic.gram.factored import BLOCK_NUMBERS, FactoredClasses, FactoredGram, as_input
+from kernelmosaic.gram.factored import FactoredClasses, FactoredGram, as_input
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.gram import Array
 from kernelmosaic.gram.linear_algebra import nonzero_rows
+from kernelmosaic.gram.options import PassOptions
 from kernelmosaic.gram.row_blocks import Rows, RowSource
 from kernelmosaic.gram.stack import GramStack, Kernels
 from kernelmosaic.gram.stack import Rows as StackRows
 from kernelmosaic.kernels.base import Block
-
-#: Up to this many features, passes over the rows are too little work for several cores.
-_FEW_FEATURES = 300
-
-
-@dataclass(frozen=True)
-class PassOptions:
-    """How passes over the rows are made.
-
-    Attributes
-    ----------
-    strip_bytes : int
-        Of a strip of features, in double precision, that is worked on at once.
-    block_samples, block_numbers : int
-        Up to this many samples may have their block of a combined kernel formed; and if there is one per class, the
-        blocks may have this many numbers together.
-    columns : int or None
-        Columns of the features whose products are formed at once, of a symmetric matrix only the blocks on one side;
-        None leaves that to the library.
-    sparse : float
-        Below this share of rows that count, the others of stored features are left out by a copy.
-    double_bytes : int
-        Up to this many bytes features are stored in double precision.
-    wide : float
-        See `FactoredGram`.
-    """
-
-    strip_bytes: int
-    block_samples: int
-    block_numbers: int = BLOCK_NUMBERS
-    columns: int | None = None
-    sparse: float = 1.0
-    double_bytes: int = 2**28
-    wide: float = np.inf
-
-
-#: Strips large enough to keep the matrix products busy, and blocks whose solution costs no more than a few passes.
-HOST = PassOptions(strip_bytes=2**24, block_samples=3000)
-#: A device forms large blocks in no time and factorises fast, but rounds of small steps are slow there.
-DEVICE = PassOptions(2**30, block_samples=16_000, columns=640, sparse=0.5, wide=2.0)
 
 
 class FeatureStack(GramStack):
@@ -86,7 +46,7 @@ class FeatureStack(GramStack):
 
     writes_matrices = False
     widths: NDArray[np.intp]
-    options: PassOptions = HOST
+    options: PassOptions = PassOptions()
     rows_read: int = 0
     precise: bool = False
     shareable: bool = False
@@ -201,14 +161,14 @@ class StoredFeatures(FeatureStack):
 
     def __init__(self, arrays: list[Any], options: PassOptions | None = None) -> None:
         self.arrays, self.backend = arrays, backend_of(arrays[0])
-        self.options = options or (HOST if self.backend is NUMPY else DEVICE)
+        self.options = options or PassOptions.on(self.backend)
         self.n_kernels, self.n_samples = len(arrays), len(arrays[0])
         self.dtype = self.backend.dtype(arrays[0])
         self.widths = np.array([int(Z.shape[1]) for Z in arrays], dtype=np.intp)
         self.nbytes = self.n_samples * int(self.widths.sum()) * self.dtype.itemsize
         # How exactly single precision is multiplied changes for all at once, and products of many features keep every
         # core busy by themselves.
-        few = int(self.widths.sum()) <= _FEW_FEATURES
+        few = int(self.widths.sum()) <= self.options.few_features
         self.shareable = self.backend is NUMPY and self.dtype == np.float64 and few
 
     @classmethod
@@ -217,7 +177,7 @@ class StoredFeatures(FeatureStack):
         kernel_set: FeatureMaps,
         source: RowSource,
         dtype: DType,
-        options: PassOptions = HOST,
+        options: PassOptions | None = None,
         backend: Backend = NUMPY,
     ) -> StoredFeatures:
         """Compute the features strip by strip."""
@@ -261,10 +221,11 @@ class ComputedFeatures(FeatureStack):
         kernel_set: FeatureMaps,
         source: RowSource,
         dtype: DType,
-        options: PassOptions = HOST,
+        options: PassOptions | None = None,
         backend: Backend = NUMPY,
     ) -> None:
-        self.maps, self.source, self.options, self.backend = kernel_set.on(backend), source, options, backend
+        self.maps, self.source, self.backend = kernel_set.on(backend), source, backend
+        self.options = options or PassOptions.on(backend)
         self.n_kernels, self.n_samples = len(kernel_set), source.shape[0]
         self.dtype, self.widths = np.dtype(dtype), kernel_set.widths
 

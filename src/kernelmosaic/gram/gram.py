@@ -24,12 +24,6 @@ from kernelmosaic.gram.linear_algebra import (
 Array = NDArray[np.float64]
 #: From row numbers and their coefficients to Kβ in double precision.
 ExactProduct = Callable[[NDArray[np.intp], Array], Array]
-#: Share of the budget that the block of a working set may take: its solver copies a part of it.
-_SHARE = 0.6
-#: Most columns of low-rank factors, and the share of the budget that they may take.
-_RANK, _RANK_SHARE = 1000, 0.1
-#: Entries of a few columns that are computed at once.
-_ENTRIES = 2**24
 
 
 class ClassGram(ABC):
@@ -257,24 +251,20 @@ class OnDemandGram(Gram):
         Computes the kernels.
     factors : ndarray of shape (P,) or (n, P)
         The weights d, or the gates g.
-    budget : float
-        Bytes that blocks may take.
     """
 
-    def __init__(self, stack: Any, factors: Array, budget: float) -> None:
-        self.stack, self.factors, self.budget = stack, factors, budget
+    def __init__(self, stack: Any, factors: Array) -> None:
+        self.stack, self.factors = stack, factors
         self.n_samples, self.backend, self.dtype = stack.n_samples, stack.backend, stack.dtype
-        self.block_samples = most_in_a_block(self.n_samples, budget, self.dtype)
+        self.block_samples = stack.options.block_samples(self.n_samples, stack.budget, self.dtype)
         self.shift: Array | None = None
 
     def products(self, beta: ArrayOrTensor, exact: bool = False) -> ArrayOrTensor:
         here = isinstance(beta, np.ndarray)
         dense = beta if here else self.backend.to_numpy(beta)
         support = nonzero_rows(dense)
-        inner = np.atleast_2d(self.factors)
-        outer = inner if self.factors.ndim == 2 else np.ones((1, 1))
-        kind = np.dtype(np.float64) if exact else self.dtype
-        values = self.stack.combined_products(support, dense[support], inner, outer, kind)
+        stack = self.stack.exact if exact else self.stack
+        values = stack.combined_products(support, dense[support], self.factors)
         if self.shift is not None:
             values[support] += (self.shift[support] * dense[support].T).T
         return values if here else self.backend.asarray(values)
@@ -291,7 +281,7 @@ class OnDemandGram(Gram):
             need = format_bytes(len(rows) ** 2 * self.dtype.itemsize)
             raise MemoryError(
                 f"A block of {len(rows)} x {len(rows)} entries of the kernel needs {need}, the budget is "
-                f"{format_bytes(self.budget)}: use approximation='nystroem', which needs no such block, or fewer "
+                f"{format_bytes(self.stack.budget)}: use approximation='nystroem', which needs no such block, or fewer "
                 "samples, or raise memory_budget."
             )
         return self.take(rows).matrix
@@ -301,21 +291,21 @@ class OnDemandGram(Gram):
         some, gated = self.stack.take(rows), self.factors.ndim == 2
         factors = self.factors[rows] if gated else self.factors
         if len(rows) > self.block_samples:
-            gram: Gram = OnDemandGram(some, factors, self.budget)
+            gram: Gram = OnDemandGram(some, factors)
         else:
             gram = some.combine_gated(factors) if gated else some.combine(factors)
         return gram if self.shift is None else gram.add_diagonal(self.shift[rows])
 
     def low_rank(self) -> ArrayOrTensor:
         """Return Nyström's factors, from samples evenly spread, where the samples are."""
-        rank = min(_RANK, int(_RANK_SHARE * self.budget / 8 / self.n_samples))
+        options = self.stack.options
+        rank = min(options.most_rank, int(options.rank_share * self.stack.budget / 8 / self.n_samples))
         if rank < 2:
             return None
         some = np.unique(np.linspace(0, self.n_samples - 1, rank).astype(np.intp))
-        active = np.flatnonzero(np.atleast_2d(self.factors).any(0))
         columns = self.backend.zeros((self.n_samples, len(some)))
-        for strip in row_strips(self.n_samples, max(1, _ENTRIES // len(some))):
-            for m, block in self.stack.placed_blocks(active, strip, some):
+        for strip in row_strips(self.n_samples, 2**24 // len(some)):
+            for m, block in self.stack.placed_blocks(active_kernels(self.factors), strip, some):
                 columns[strip] += self._factor(m, strip, some) * block
         among = columns[self.backend.index(some)]
         jitter = rounding_share(self.dtype, len(some)) * float(among.diagonal().mean())
@@ -348,9 +338,9 @@ class OnDemandGram(Gram):
         return answer
 
 
-def most_in_a_block(n: int, budget: float, dtype: np.dtype[Any]) -> int:
-    """Return how many of n samples a block within the budget may have."""
-    return int(min(n, (_SHARE * budget / dtype.itemsize) ** 0.5))
+def active_kernels(factors: Array) -> NDArray[np.intp]:
+    """Return the kernels with a weight, of shape (P,), or with a gate that is not zero, of shape (n, P)."""
+    return np.flatnonzero(np.atleast_2d(factors).any(axis=0))
 
 
 def as_gram(K: ArrayOrTensor) -> Gram:

@@ -23,6 +23,7 @@ from kernelmosaic.backend import (
 from kernelmosaic.gram.kernel_set import FittedKernel, KernelSet, Views, named
 from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.normalizing import Centered, make_normalization
+from kernelmosaic.gram.options import StackOptions
 from kernelmosaic.gram.stack import (
     ComputedStack,
     GramStack,
@@ -37,24 +38,6 @@ from kernelmosaic.kernels.subsets import FamilyNames, SubsetFamily
 from kernelmosaic.kernels.views import KernelSpec, take_columns
 
 Array = NDArray[np.float64]
-#: Distances between samples that are held at once, column by column, which stay in the second-level cache; but ...
-_NUMBERS = 2**19
-#: ... of at least so many pairs.
-_LEAST_PAIRS = 1024
-#: Pairs summed in single precision before the sum is added to one in double: few, for the error's sake.
-_CHUNK = 128
-#: Parts that threads work on one by one.
-_PARTS = 16
-#: Kernels that are evaluated in double precision at once, and the memory for blocks of them.
-_BATCH, _WORKING_BYTES = 256, 2**24
-#: Bytes per kernel that forms take: rates, sums, and what learners keep.
-_PER_KERNEL = 64
-#: Unit roundoff, and the smallest normal number, of single precision.
-_ROUNDOFF, _TINY = 2.0**-24, 2.0**-126
-#: Kernels of distances of at most one that fall off faster than this are left to double precision.
-_STEEPEST = -(2.0**100)
-#: What products of coefficients, at most one, are lost in.
-_NOTHING = 2.0**-60
 
 
 @dataclass(frozen=True)
@@ -91,7 +74,8 @@ class SubsetKernels:
                 f"normalize={normalize!r}: kernels of Subsets(...) have unit diagonals and are not centred; give "
                 "'trace', 'diagonal' or None, or a list of kernels."
             )
-        needed = len(family) * (_PER_KERNEL + 4 * max(family.sizes))
+        # Of every kernel: rates, sums, and what learners keep.
+        needed = len(family) * (64 + 4 * max(family.sizes))
         if needed > default_budget():
             raise MemoryError(
                 f"kernels: Subsets(size={family.sizes}) of {len(family.columns)} columns are {len(family)} kernels, "
@@ -139,6 +123,8 @@ class SubsetStack(GramStack):
         The samples as `SubsetKernels.views` returns them.
     dtype, budget, device : optional
         Of the matrices of a few kernels, as for `make_stack`.
+    options : StackOptions, optional
+        Sizes that it works with.
     """
 
     is_implicit = True
@@ -150,8 +136,9 @@ class SubsetStack(GramStack):
         dtype: DType = None,
         budget: float | None = None,
         device: str | None = None,
+        options: StackOptions | None = None,
     ) -> None:
-        self.kernel_set, self.views = kernel_set, views
+        self.kernel_set, self.views, self.options = kernel_set, views, options or StackOptions()
         self.budget, self.device = budget, device
         self.n_samples, self.n_kernels = views[0].shape[0], len(kernel_set)
         self.dtype = matrix_dtype(self.n_samples, dtype)
@@ -167,7 +154,7 @@ class SubsetStack(GramStack):
     def take_kernels(self, kernels: Kernels) -> MatrixStack:
         """Return the stack of a few kernels, stored if they fit the memory budget."""
         chosen, views = self.kernel_set.take(kernels), self.kernel_set.take_views(self.views, kernels)
-        return make_stack(chosen, views, dtype=self.dtype, budget=self.budget, device=self.device)
+        return make_stack(chosen, views, dtype=self.dtype, budget=self.budget, device=self.device, options=self.options)
 
     def blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
         asked = [int(m) for m in kernels]
@@ -175,7 +162,7 @@ class SubsetStack(GramStack):
             yield asked[k], block
 
     def row_strips(self, n_columns: int) -> Iterator[slice]:
-        return row_strips(self.n_samples, _NUMBERS // max(n_columns, 1))
+        return row_strips(self.n_samples, self.options.subset_numbers // max(n_columns, 1))
 
     def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
         active = np.flatnonzero(weights)
@@ -184,7 +171,7 @@ class SubsetStack(GramStack):
     def products(self, beta: AnyArray, rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None) -> Array:
         asked = np.arange(self.n_kernels) if kernels is None else np.asarray(kernels)
         out = np.zeros((self.n_kernels, self.n_samples if rows is None else len(rows), *beta.shape[1:]))
-        for some in row_strips(len(asked), _BATCH):
+        for some in row_strips(len(asked), self.options.subset_batch):
             out[asked[some]] = self.take_kernels(asked[some]).products(beta, rows)
         return out
 
@@ -203,17 +190,21 @@ class SubsetStack(GramStack):
         found, error = (values * factors[asked] for values in self._single_forms(support, beta[support], asked))
         # Whatever is smaller even with its error cannot be the largest; NaN, which nothing certifies, stays.
         top = np.flatnonzero(found + error >= (found - error).max())
-        for some in row_strips(len(top), _BATCH):
+        for some in row_strips(len(top), self.options.subset_batch):
             chosen = asked[top[some]]
             views = self.kernel_set.take_views([self.views[0][support]], chosen)
-            few = ComputedStack(self.kernel_set.take(chosen), views, np.dtype(np.float64), _WORKING_BYTES)
+            few = ComputedStack(self.kernel_set.take(chosen), views, np.dtype(np.float64), 2**24)
             found[top[some]] = few.quadratic_forms(beta[support]) * factors[chosen]
         out[asked] = found
         return out
 
     def _single_forms(self, support: NDArray[np.intp], beta: Array, kernels: NDArray[np.intp]) -> tuple[Array, Array]:
         """Return the forms with every entry in single precision, and how far each may be off; β is of the support."""
-        power = self.kernel_set.family.kernel.power
+        single, power = np.finfo(np.float32), self.kernel_set.family.kernel.power
+        # Kernels of distances of at most one that fall off faster than `steepest` are left to double precision, and
+        # products of coefficients, at most one, are lost in `nothing`. Sums in single precision are of `chunk` pairs,
+        # few for the error's sake, before they are added to one in double. Threads share `n_parts` parts of the work.
+        steepest, nothing, chunk, n_parts = -(2.0**100), 2.0**-60, 128, 16
         V = self.views[0][support].astype(np.float64)
         # Distances of at most one, and coefficients too: nothing overflows, whatever the scale of the samples.
         unit = float(np.ptp(V, axis=0).max()) or 1.0
@@ -222,33 +213,33 @@ class SubsetStack(GramStack):
         B = np.atleast_2d(beta.T) / largest
         with np.errstate(over="ignore"):
             exact = -((unit / self.kernel_set.widths[kernels]) ** power)
-        rates = np.maximum(exact, _STEEPEST).astype(np.float32)
+        rates = np.maximum(exact, steepest).astype(np.float32)
         owners, starts = np.unique(kernels // len(self.kernel_set.family.settings), return_index=True)
         starts = np.append(starts, len(kernels)).astype(np.int64)
         subsets = self._subsets[owners]
         out, weight = np.full(len(kernels), 0.5 * float(np.sum(B**2))), 0.0
-        parts = list(row_strips(len(owners), max(-(-len(owners) // _PARTS), 1)))
-        for left, right in _pairs(len(support), max(_NUMBERS // (V.shape[1] + 1), _LEAST_PAIRS)):
+        parts = list(row_strips(len(owners), max(-(-len(owners) // n_parts), 1)))
+        for left, right in _pairs(len(support), max(self.options.subset_numbers // (V.shape[1] + 1), 1024)):
             D = np.zeros((V.shape[1] + 1, len(left)), dtype=np.float32)  # the last row stands for no column
             D[:-1] = np.abs(V[left] - V[right]).T ** power
             w = np.sum(B[:, left] * B[:, right], axis=0)
             # Products of smaller numbers would be denormal, which is slow.
-            w[np.abs(w) < _NOTHING] = 0.0
-            weight += float(np.abs(w).sum()) + _NOTHING / _ROUNDOFF * len(w)
-            tile = D, w.astype(np.float32), subsets, starts, rates, out
+            w[np.abs(w) < nothing] = 0.0
+            weight += float(np.abs(w).sum()) + 2.0 * nothing / float(single.eps) * len(w)
+            tile = D, w.astype(np.float32), subsets, starts, rates, out, chunk
             run_threads(partial(_add_forms, tile), parts, 4 * len(kernels) * len(left))
         size = subsets.shape[1]
         # Of a sum of so many terms, of the exponential and its argument, and of distances that are lost to underflow.
-        share = (_CHUNK + 2 * size + 12) * _ROUNDOFF - size * _TINY * rates.astype(np.float64)
-        share[exact < _STEEPEST] = np.inf
+        share = (chunk + 2 * size + 12) * float(single.eps) / 2 - size * float(single.tiny) * rates.astype(np.float64)
+        share[exact < steepest] = np.inf
         return out * largest**2, share * weight * largest**2
 
 
 def _add_forms(tile: tuple[Any, ...], some: slice) -> None:
-    from kernelmosaic.gram import _numba_subsets
+    from kernelmosaic.gram import _numba_stack
 
-    add: Any = _numba_subsets.add_forms
-    add(*tile, some.start, some.stop, _CHUNK)
+    add: Any = _numba_stack.add_forms
+    add(*tile, some.start, some.stop)
 
 
 def _pairs(n: int, count: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:

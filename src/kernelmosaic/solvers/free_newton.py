@@ -16,13 +16,12 @@ from kernelmosaic._typing import AnyArray, ArrayOrTensor, RowIndex
 from kernelmosaic.backend import NUMPY, backend_of
 from kernelmosaic.gram.gram import Gram
 from kernelmosaic.gram.linear_algebra import (
-    DEVICE,
-    HOST,
     conjugate_gradients,
     regularised_cholesky,
     rounding_jitter,
     rounding_share,
 )
+from kernelmosaic.gram.options import BlockOptions
 from kernelmosaic.solvers.program import Vector
 
 #: Relative to the mean diagonal: enough to factorise a block that is positive semi-definite only up to rounding.
@@ -295,7 +294,7 @@ class GramForm(Form):
         """Return about the direction by conjugate gradients, to a few digits."""
         diagonal = self.A.backend.asarray(self.A.diagonal()) + self.ridge
         added = (self.ridge + rounding_share(self.A.dtype, len(diagonal)) * diagonal.mean())[:, None]
-        options = HOST if self.A.backend is NUMPY else DEVICE
+        options = BlockOptions.on(self.A.backend)
         steps = conjugate_gradients(
             lambda p: self.A.products(p) + added * p, diagonal, slope[:, None], options, sums=sums
         )
