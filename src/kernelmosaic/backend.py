@@ -369,6 +369,13 @@ def row_strips(n: int, height: int) -> Iterator[slice]:
         yield slice(start, min(start + max(1, height), n))
 
 
+def as_slice(rows: RowIndex) -> Any:
+    """Return row numbers that count up by one as a slice, which copies nothing; others as they are."""
+    if isinstance(rows, slice) or len(rows) == 0 or rows[-1] - rows[0] + 1 != len(rows) or np.any(np.diff(rows) != 1):
+        return rows
+    return slice(int(rows[0]), int(rows[-1]) + 1)
+
+
 # Threads -------------------------------------------------------------------------------------------------------------
 
 

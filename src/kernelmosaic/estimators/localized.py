@@ -26,9 +26,8 @@ from kernelmosaic.estimators.one_class import MKLOneClass
 from kernelmosaic.estimators.regressor import MKLRegressor
 from kernelmosaic.gating import Constant, make_gating
 from kernelmosaic.gram.missing import GATED, MissingViews
-from kernelmosaic.kernels.base import Kernel
-from kernelmosaic.kernels.projected import Projected
-from kernelmosaic.kernels.spelling import suggest_kernel
+from kernelmosaic.kernels.base import Kernel, suggest_kernel
+from kernelmosaic.kernels.transformed import Projected
 from kernelmosaic.learning.certificate import certify_gates
 from kernelmosaic.learning.gated import GateLearner, LearnedGates
 from kernelmosaic.learning.problem import ROUNDING

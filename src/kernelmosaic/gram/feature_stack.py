@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, RowIndex
-from kernelmosaic.backend import NUMPY, Backend, allowed_threads, backend_of, row_strips, run_threads
+from kernelmosaic.backend import NUMPY, Backend, allowed_threads, as_slice, backend_of, row_strips, run_threads
 from kernelmosaic.gram.factored import FactoredClasses, FactoredGram, as_input
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.gram import Array
@@ -189,7 +189,7 @@ class StoredFeatures(FeatureStack):
         return cls(arrays, options)
 
     def placed_features(self, rows: RowIndex, kernels: Kernels) -> Iterator[tuple[int, Any]]:
-        at = _as_slice(rows) if isinstance(rows, np.ndarray) else rows
+        at = as_slice(rows) if isinstance(rows, np.ndarray) else rows
         at = self.backend.index(at)
         for m in kernels:
             yield int(m), self.arrays[m][at]
@@ -231,7 +231,7 @@ class ComputedFeatures(FeatureStack):
 
     def placed_features(self, rows: RowIndex, kernels: Kernels) -> Iterator[tuple[int, Any]]:
         at = rows if isinstance(rows, slice | np.ndarray) else self.backend.to_numpy(rows)
-        yield from self.maps.blocks(self.source.take(_as_slice(at)), kernels, self.dtype)
+        yield from self.maps.blocks(self.source.take(as_slice(at)), kernels, self.dtype)
 
     def _height(self, copied: bool) -> int:
         # The samples, the block with the landmarks, the features and one temporary, each in double precision.
@@ -367,13 +367,6 @@ def _columns_times(backend: Backend) -> ArrayOrTensor:
 
 def _transposed_times(Z: Block, V: Array) -> Array:
     return np.asarray(Z.T @ V)
-
-
-def _as_slice(rows: Rows) -> Rows:
-    """Rows in their order without gaps are a slice, which copies nothing."""
-    if isinstance(rows, slice) or len(rows) == 0 or rows[-1] - rows[0] + 1 != len(rows):
-        return rows
-    return slice(int(rows[0]), int(rows[-1]) + 1) if len(rows) < 2 or np.all(np.diff(rows) == 1) else rows
 
 
 def _length(rows: RowIndex) -> int:

@@ -12,7 +12,7 @@ from kernelmosaic.gram import GramStack, KernelSet, Views, make_stack, take_rows
 from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.normalizing import Centered, UnitDiagonal, UnitTrace
 from kernelmosaic.gram.stack import ComputedStack, StoredStack
-from kernelmosaic.kernels.projected import Projected, perturbed
+from kernelmosaic.kernels.transformed import Projected, perturbed
 
 Vector = NDArray[np.float64]
 
