@@ -273,7 +273,7 @@ def test_a_stack_beyond_the_budget_is_recomputed_with_the_same_result(estimator,
 
     X, Y = make_classification(150, 4, flip_y=0.2, random_state=0)
     stored = estimator(TWO, weights=weights, tol=1e-6).fit(X, Y)
-    monkeypatch.setattr(stack.StoredStack, "fill", lambda *args: pytest.fail("stored beyond the budget"))
+    monkeypatch.setattr(stack.StoredStack, "of", lambda *args: pytest.fail("stored beyond the budget"))
     computed = estimator(TWO, weights=weights, tol=1e-6, memory_budget=2 * 8 * 150 * 150).fit(X, Y)
     # Blocks of another shape round differently, which the steps to a gap of 1e-6 may enlarge but not beyond its root.
     close = 1e-4 if weights is None else 1e-8

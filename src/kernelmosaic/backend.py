@@ -22,10 +22,6 @@ from threadpoolctl import ThreadpoolController, threadpool_info
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, MatrixLike, RowIndex
 
-#: Entries of a matrix that are gathered at once.
-_GATHERED = 2**26
-#: Share of a device's free memory that is taken by default; torch and its libraries take from the rest.
-_SHARE = 0.85
 #: Reading this many bytes takes longer than starting threads.
 _WORTH_THREADS = 2**26
 #: Up to this many samples NumPy passes over a matrix about as fast as a compiled loop does, and waits for no compiler.
@@ -244,7 +240,7 @@ class TorchBackend(Backend):
     def take_block(self, K: ArrayOrTensor, rows: RowIndex, columns: Any) -> Any:
         out = self.xp.empty((len(rows), len(columns)), dtype=K.dtype, device=K.device)
         # A few whole rows at a time: all of them at once could be larger than the block by far.
-        height = max(1, _GATHERED // K.shape[1])
+        height = max(1, 2**26 // K.shape[1])
         for i in range(0, len(rows), height):
             self.xp.index_select(K[rows[i : i + height]], 1, columns, out=out[i : i + height])
         return out
@@ -351,7 +347,8 @@ def available_bytes() -> int:
 def default_budget(backend: Backend = NUMPY) -> float:
     """Return the bytes that may be taken: half of the host's free memory, most of a device's own."""
     cuda = str(backend.device).startswith("cuda")
-    return _SHARE * backend.free_bytes() if cuda else available_bytes() // 2
+    # Torch and its libraries take from the rest.
+    return 0.85 * backend.free_bytes() if cuda else available_bytes() // 2
 
 
 def format_bytes(size: float) -> str:
@@ -367,6 +364,13 @@ def row_strips(n: int, height: int) -> Iterator[slice]:
     """Cut n rows into strips of at most that height."""
     for start in range(0, n, max(1, height)):
         yield slice(start, min(start + max(1, height), n))
+
+
+def as_slice(rows: RowIndex) -> Any:
+    """Return row numbers that count up by one as a slice, which copies nothing; others as they are."""
+    if isinstance(rows, slice) or len(rows) == 0 or rows[-1] - rows[0] + 1 != len(rows) or np.any(np.diff(rows) != 1):
+        return rows
+    return slice(int(rows[0]), int(rows[-1]) + 1)
 
 
 # Threads -------------------------------------------------------------------------------------------------------------

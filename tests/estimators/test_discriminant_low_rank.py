@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from sklearn.base import clone
 
 from kernelmosaic import DiscriminantMKLClassifier
-from kernelmosaic.gram import feature_stack
 from kernelmosaic.gram.feature_stack import ComputedFeatures, FeatureStack, StackFactors
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed
 from kernelmosaic.learning.ridge import FeatureRidge, MatrixRidge
@@ -172,10 +170,12 @@ def test_one_pass_forms_the_products_and_none_keeps_a_vector_a_kernel_and_class(
     assert formed == [60]
 
 
-def test_features_in_single_precision_keep_the_certificate(monkeypatch):
+def test_features_in_single_precision_keep_the_certificate():
     double = DiscriminantMKLClassifier(GAUSSIANS, tol=1e-8, **LOW).fit(X, THREE)
-    monkeypatch.setattr(feature_stack, "HOST", replace(feature_stack.HOST, double_bytes=0))
-    single = DiscriminantMKLClassifier(GAUSSIANS, tol=1e-8, **LOW).fit(X, THREE)
+    # Beside the products of 60 features there is room for these in single precision, not in double.
+    budget = 5 * 8 * 61**2 + 6 * 60 * len(X)
+    single = DiscriminantMKLClassifier(GAUSSIANS, tol=1e-8, memory_budget=budget, **LOW).fit(X, THREE)
+    assert single.objective_ != double.objective_
     assert single.duality_gap_ <= 1e-8
     assert single.objective_ == pytest.approx(double.objective_, rel=1e-5)
     np.testing.assert_allclose(single.decision_function(X), double.decision_function(X), atol=1e-3)

@@ -16,10 +16,10 @@ from kernelmosaic import LocalizedMKLClassifier, LocalizedMKLOneClass, Localized
 from kernelmosaic.estimators._expansion import _BLOCK_BYTES
 from kernelmosaic.estimators.localized import GateInputs
 from kernelmosaic.gating import GATINGS, Softmax
-from kernelmosaic.gram import feature_maps
 from kernelmosaic.gram.factory import make_feature_stack
-from kernelmosaic.gram.feature_maps import FeatureMaps, FitOptions
+from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import StoredFeatures
+from kernelmosaic.gram.options import FitOptions
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed, Projected, Spectrum
 from kernelmosaic.kernels.views import lay_specs, read_kernels
@@ -318,7 +318,7 @@ def test_the_space_of_a_kernel_is_learned_from_a_part_of_many_samples():
 
 
 def test_memory_stays_within_the_budget(mapped, monkeypatch):
-    monkeypatch.setattr(feature_maps, "OPTIONS", FitOptions(least_rows=200))
+    monkeypatch.setattr(FeatureMaps, "fit_options", FitOptions(least_rows=200))
     n, d, budget = 3000, 600, 6e6
     samples = mapped(np.random.RandomState(0).standard_normal((n, d)))
     y = np.where(samples[:, 0] > 0, samples[:, 1], -samples[:, 1]) > 0

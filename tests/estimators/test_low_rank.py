@@ -12,8 +12,8 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from kernelmosaic import MKLClassifier, MKLOneClass, MKLRegressor
-from kernelmosaic.gram import feature_maps
-from kernelmosaic.gram.feature_maps import FitOptions
+from kernelmosaic.gram.feature_maps import FeatureMaps
+from kernelmosaic.gram.options import FitOptions
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Precomputed, Spectrum
 
 RNG = np.random.RandomState(0)
@@ -213,7 +213,7 @@ def test_bad_sources_are_named(mapped, tmp_path):
 
 @pytest.mark.parametrize("stored", [True, False], ids=["features stored", "features computed"])
 def test_memory_stays_within_the_budget(mapped, stored, monkeypatch):
-    monkeypatch.setattr(feature_maps, "OPTIONS", FitOptions(least_rows=200))
+    monkeypatch.setattr(FeatureMaps, "fit_options", FitOptions(least_rows=200))
     rng = np.random.RandomState(0)
     n, d, rank, budget = 3000, 600, 150, 7.5e6 if stored else 6e6
     samples = mapped(rng.standard_normal((n, d)))

@@ -10,8 +10,8 @@ import pytest
 from sklearn.base import clone
 
 from kernelmosaic import BilinearMKLClassifier, LocalizedMKLClassifier, MKLClassifier, PosteriorMKLClassifier
-from kernelmosaic.gram import feature_maps
-from kernelmosaic.gram.feature_maps import FitOptions
+from kernelmosaic.gram.feature_maps import FeatureMaps
+from kernelmosaic.gram.options import FitOptions
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
 from kernelmosaic.machines import Machine
 from kernelmosaic.solvers import RoundOptions, SolverOptions
@@ -176,7 +176,7 @@ def test_features_need_no_matrix_a_class():
     ids=["joint", "joint, features computed", "bilinear"],
 )
 def test_memory_stays_within_the_budget(kind, n, budget, tmp_path, monkeypatch):
-    monkeypatch.setattr(feature_maps, "OPTIONS", FitOptions(least_rows=200))
+    monkeypatch.setattr(FeatureMaps, "fit_options", FitOptions(least_rows=200))
     d, k = 800, 4
     samples = np.memmap(tmp_path / "samples.dat", dtype=np.float64, mode="w+", shape=(n, d))
     samples[:] = np.random.RandomState(0).standard_normal((n, d))

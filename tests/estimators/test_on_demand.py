@@ -18,11 +18,12 @@ from kernelmosaic import (
     MKLRegressor,
     machines,
 )
-from kernelmosaic.gram import KernelSet, make_stack, on_demand
-from kernelmosaic.gram.on_demand import OnDemandGram
+from kernelmosaic.gram import KernelSet, make_stack
+from kernelmosaic.gram.gram import OnDemandGram
+from kernelmosaic.gram.options import StackOptions
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.kernels.views import lay_specs, read_kernels
-from kernelmosaic.solvers import SolverOptions
+from kernelmosaic.solvers import Program, SolverOptions, solve
 from kernelmosaic.solvers.options import DEFAULTS
 from kernelmosaic.solvers.working_set import FreeThenViolating, SingleOutput
 
@@ -156,18 +157,17 @@ def test_memory_stays_within_the_budget():
 
 @pytest.mark.parametrize("device", [None, pytest.param("cpu", marks=pytest.mark.torch)])
 @pytest.mark.parametrize("gated", [False, True])
-def test_low_rank_factors_are_those_of_nystroem(gated, device, monkeypatch):
+def test_low_rank_factors_are_those_of_nystroem(gated, device):
     if device is not None:
         pytest.importorskip("torch")
     kernel_set = KernelSet.fit(lay_specs(read_kernels(KERNELS), X), X, None)
-    stack = make_stack(kernel_set, kernel_set.views(X), device=device, budget=BUDGET)
+    options = StackOptions(most_rank=20, rank_share=1.0)
+    stack = make_stack(kernel_set, kernel_set.views(X), device=device, budget=BUDGET, options=options)
     gates = RNG.uniform(0.1, 1.0, size=(N, 3))
     weights = np.array([0.2, 0.0, 0.7])
     gram = stack.combine_gated(gates) if gated else stack.combine(weights)
     each = [gaussian(0.7), gaussian(3.0), X @ X.T]
     K = sum((np.outer(g, g) if gated else w) * one for g, w, one in zip(gates.T, weights, each, strict=True))
-    monkeypatch.setattr(on_demand, "_RANK", 20)
-    monkeypatch.setattr(on_demand, "_RANK_SHARE", 1.0)
     Z = gram.backend.to_numpy(gram.low_rank())
     some = np.linspace(0, N - 1, 20).astype(int)
     assert Z.shape == (N, 20)
@@ -179,18 +179,21 @@ def gaussian(width):
 
 
 @pytest.mark.parametrize("device", [None, pytest.param("cpu", marks=pytest.mark.torch)])
-def test_rounds_that_reach_a_few_start_from_low_rank_factors(device, monkeypatch):
+def test_rounds_that_reach_a_few_start_from_low_rank_factors(device):
     if device is not None:
         pytest.importorskip("torch")
-    starts = []
-    monkeypatch.setattr(on_demand, "_RANK_SHARE", 10.0)
-    monkeypatch.setattr(OnDemandGram, "low_rank", _noting(OnDemandGram.low_rank, starts))
     samples, labels = np.tile(X, (2, 1)) + 0.1 * np.random.default_rng(4).normal(size=(2 * N, 4)), np.tile(TWO, 2)
-    model = MKLClassifier(KERNELS, weights="uniform", tol=1e-6)
-    objective = model.fit(samples, labels).objective_
-    assert starts == []
+    y = np.where(labels == "yes", 1.0, -1.0)
+    program = Program(y, np.minimum(0.0, y), np.maximum(0.0, y), np.zeros(2 * N))
+    kernel_set = KernelSet.fit(lay_specs(read_kernels(KERNELS), samples), samples, None)
+    views, weights = kernel_set.views(samples), np.full(3, 1 / 3)
+    stored = solve(make_stack(kernel_set, views).combine(weights), program, tol=1e-6)
     # Room for 99 of 600 samples at once.
-    there = model.set_params(memory_budget=8 * 99**2 / 0.6, device=device).fit(samples, labels)
+    budget, options = 8 * 99**2 / 0.6, StackOptions(rank_share=10.0)
+    gram = make_stack(kernel_set, views, device=device, budget=budget, options=options).combine(weights)
+    starts, plain = [], gram.low_rank
+    gram.low_rank = lambda: starts.append(1) or plain()
+    found = solve(gram, program, tol=1e-6)
     assert starts
-    assert there.duality_gap_ <= 1e-6
-    assert_allclose(there.objective_, objective, rtol=2e-6)
+    assert found.gap <= 1e-6
+    assert_allclose(found.objective, stored.objective, rtol=2e-6)

@@ -101,13 +101,13 @@ def test_the_certificate_is_over_all_kernels(samples, pattern):
 
 def test_few_kernels_are_ever_kept(samples, monkeypatch):
     X, f = samples
-    taken, plain = [], SubsetStack.taken
+    taken, plain = [], SubsetStack.take_kernels
 
     def counted(stack, kernels):
         taken.append(len(kernels))
         return plain(stack, kernels)
 
-    monkeypatch.setattr(SubsetStack, "taken", counted)
+    monkeypatch.setattr(SubsetStack, "take_kernels", counted)
     monkeypatch.setattr(ColumnGeneration, "batch", 20)
     model = MKLClassifier(Subsets(Gaussian(), size=4, width=[1.0, 2.0])).fit(X, f > 0)
     active = np.flatnonzero(model.weights_)

@@ -9,8 +9,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from kernelmosaic.gram import GramStack, StoredStack
-from kernelmosaic.gram.class_grams import StackClasses
 from kernelmosaic.gram.feature_stack import StoredFeatures
+from kernelmosaic.gram.stack import StackClasses
 
 
 def make_stack(n=37, P=4, dtype=np.float64):

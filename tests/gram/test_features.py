@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from scipy import sparse
 
 from kernelmosaic.gram import KernelSet, make_feature_stack, make_stack
 from kernelmosaic.gram.feature_maps import ColumnsMap, FeatureMaps, FourierMap, NystroemMap
-from kernelmosaic.gram.feature_stack import HOST, ComputedFeatures, StoredFeatures
+from kernelmosaic.gram.feature_stack import ComputedFeatures, StoredFeatures
+from kernelmosaic.gram.options import PassOptions
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Polynomial, Precomputed, Spectrum
 from kernelmosaic.kernels.views import lay_specs, read_kernels
@@ -124,7 +123,7 @@ def test_kernels_may_differ_in_rank():
     alone, _ = fit([Gaussian(2.0)], X, rank=5)
     fresh = np.random.RandomState(1).standard_normal((7, 5))
     first = dict(kernel_set.blocks(fresh, [0]))[0]
-    chosen = dict(kernel_set.select([0]).blocks(fresh, [0]))[0]
+    chosen = dict(kernel_set.take([0]).blocks(fresh, [0]))[0]
     np.testing.assert_array_equal(first, chosen)
     assert first.shape == dict(alone.blocks(fresh, [0]))[0].shape
 
@@ -203,9 +202,9 @@ def stack(request, monkeypatch):
     if request.param == "stored":
         stored = make_feature_stack(kernel_set, rows)
         assert isinstance(stored, StoredFeatures)
-        stored.options = replace(HOST, strip_bytes=4000)  # several strips
+        stored.options = PassOptions(strip_bytes=4000)  # several strips
         return stored
-    return ComputedFeatures(kernel_set, rows, np.float64, replace(HOST, strip_bytes=8000))
+    return ComputedFeatures(kernel_set, rows, np.float64, PassOptions(strip_bytes=8000))
 
 
 def test_products_and_forms_are_those_of_the_matrices(stack):
@@ -256,7 +255,7 @@ def test_how_features_are_kept_depends_on_the_budget():
     kernel_set = FeatureMaps.fit(tiles_of([Gaussian(2.0)], X), rows, None, rank=20, random_state=0)
     small = 5 * 8 * 21**2
     assert make_feature_stack(kernel_set, rows, small + 8 * 60 * 20).dtype == np.float64
-    few = replace(HOST, double_bytes=100)
+    few = PassOptions(double_bytes=100)
     single = make_feature_stack(kernel_set, rows, small + 4 * 60 * 20, options=few)
     assert isinstance(single, StoredFeatures)
     assert single.dtype == np.float32

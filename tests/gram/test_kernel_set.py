@@ -50,7 +50,7 @@ def test_blocks_are_those_of_the_kernels_one_by_one(rows):
 def test_only_the_kernels_asked_for():
     kernel_set = fit()
     assert sorted(m for m, _ in kernel_set.blocks(kernel_set.views(Z), kernel_set.views(X), [3, 1])) == [1, 3]
-    kept = kernel_set.select([4, 0])
+    kept = kernel_set.take([4, 0])
     assert kept.names == ["part", "line"]
     np.testing.assert_allclose(dict(kept.blocks(kept.views(Z), kept.views(X), [1]))[1], Z @ X.T)
 

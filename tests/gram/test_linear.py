@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from kernelmosaic.gram.linear_algebra import BlockOptions, conjugate_gradients
+from kernelmosaic.gram.linear_algebra import conjugate_gradients
+from kernelmosaic.gram.options import BlockOptions
 
 RNG = np.random.default_rng(1)
 N = 30

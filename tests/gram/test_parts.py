@@ -45,7 +45,7 @@ KINDS = ["stored", "computed"] + [pytest.param(kind, marks=torch_only) for kind 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_part_has_the_rows_of_the_whole(kind):
     stack = make(kind)
-    part = stack.part(ROWS)
+    part = stack.take(ROWS, stored=True)
     assert (part.n_samples, part.n_kernels) == (5, 3)
     beta = np.random.RandomState(1).standard_normal(5)
     spread = np.zeros(30)
@@ -62,7 +62,7 @@ def test_rows_side_by_side_are_the_same_kernel(where):
     if where == "device":
         pytest.importorskip("torch", reason="torch is not installed")
     whole = make("features on a device" if where == "device" else "features").combine(np.array([0.3, 0.0, 2.0]))
-    part = whole.part(ROWS)
+    part = whole.take(ROWS)
     Z = whole.rows(ROWS)
     rng = np.random.RandomState(2)
     beta, w, theta = rng.standard_normal((5, 2)), rng.standard_normal(Z.shape[1]), rng.rand(5)

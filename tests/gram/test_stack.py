@@ -13,6 +13,7 @@ from kernelmosaic import backend
 from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram import ComputedStack, DenseGram, KernelSet, StoredStack, make_stack
 from kernelmosaic.gram import kernel_set as kernel_set_module
+from kernelmosaic.gram.options import StackOptions
 from kernelmosaic.kernels import Correlation, Gaussian, Kernel, Laplacian, Linear, Polynomial, Precomputed, family
 from kernelmosaic.kernels.views import lay_specs, read_kernels
 
@@ -46,7 +47,7 @@ def stacks(X, dtype=np.float64):
     kernel_set = fit_mosaic(X)
     views = kernel_set.views(X)
     # Working memory so small that every operation takes many strips.
-    yield StoredStack.fill(kernel_set, views, np.dtype(dtype))
+    yield make_stack(kernel_set, views, dtype=dtype)
     yield ComputedStack(kernel_set, views, np.dtype(dtype), working_bytes=3 * 8 * len(X) * 5)
 
 
@@ -199,17 +200,18 @@ def test_large_sets_are_kept_in_single_precision():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_compiled_passes_agree_with_plain_ones(dtype, monkeypatch):
+def test_compiled_passes_agree_with_plain_ones(dtype):
     rng = np.random.RandomState(7)
     A = rng.standard_normal((4, 37, 37))
-    stack = StoredStack((A @ A.transpose(0, 2, 1)).astype(dtype))
-    stack.entries = 200
+    matrices = (A @ A.transpose(0, 2, 1)).astype(dtype)
+    plain, compiled = (StoredStack(matrices, options=StackOptions(few_samples=few)) for few in (37, 36))
+    plain.entries = compiled.entries = 200
     weights, gates, classes = np.array([0.5, 0.0, 2.0, 1.0]), rng.rand(37, 4), rng.rand(3, 4)
     gates[::3, 1] = 0.0
     sparse = rng.standard_normal((37, 2)) * (np.arange(37) < 5)[:, np.newaxis]
     rows = np.array([30, 2, 17])
 
-    def results():
+    def results(stack):
         yield np.asarray(stack.combine(weights))
         yield np.asarray(stack.combine_gated(gates))
         yield stack.combine_classes(classes, np.empty((3, 37, 37), dtype=dtype))
@@ -218,13 +220,11 @@ def test_compiled_passes_agree_with_plain_ones(dtype, monkeypatch):
             yield stack.products(beta, rows, [3, 1])
             yield stack.quadratic_forms(beta)
 
-    assert stack.loops is None  # so few samples wait for no compiler
-    plainly = list(results())
-    monkeypatch.setattr("kernelmosaic.gram.stack.TINY", 0)
-    assert stack.loops is not None
-    for fast, plain in zip(results(), plainly, strict=True):
-        scale = np.abs(plain).max()
-        np.testing.assert_allclose(fast, plain, rtol=0, atol=scale * (1e-5 if dtype == np.float32 else 1e-12))
+    assert plain.loops is None  # so few samples wait for no compiler
+    assert compiled.loops is not None
+    for fast, slow in zip(results(compiled), results(plain), strict=True):
+        scale = np.abs(slow).max()
+        np.testing.assert_allclose(fast, slow, rtol=0, atol=scale * (1e-5 if dtype == np.float32 else 1e-12))
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])

@@ -75,7 +75,7 @@ def test_the_largest_by_its_factor(samples):
     stack, expected = make_stack(X, subsets), naive_forms(X, subsets, beta[:, 0])
     for seed in range(5):
         factors = np.exp(np.random.RandomState(seed).standard_normal(stack.n_kernels))
-        found = stack.prices(beta[:, 0], factors)
+        found = stack.quadratic_forms(beta[:, 0], None, factors)
         assert np.argmax(found) == np.argmax(expected * factors)
         assert_allclose(found.max(), (expected * factors).max(), rtol=1e-12)
 

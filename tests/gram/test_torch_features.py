@@ -11,6 +11,7 @@ from kernelmosaic import MKLClassifier, MKLRegressor
 from kernelmosaic.gram import factory, feature_stack
 from kernelmosaic.gram.factory import make_feature_stack
 from kernelmosaic.gram.feature_maps import FeatureMaps
+from kernelmosaic.gram.options import PassOptions
 from kernelmosaic.gram.predictions import feature_products
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
@@ -69,7 +70,7 @@ def test_operations_agree(approximation, normalize):
 
 
 def test_normal_matrix_in_blocks_of_columns_and_strips():
-    here, there = make_stacks("nystroem", "trace", options=replace(feature_stack.DEVICE, columns=7, strip_bytes=4000))
+    here, there = make_stacks("nystroem", "trace", options=PassOptions(4000, columns=7, sparse=0.5))
     theta = np.random.RandomState(2).rand(60)
     ones = np.ones(here.n_kernels)
     np.testing.assert_allclose(

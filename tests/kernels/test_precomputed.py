@@ -127,14 +127,6 @@ def test_rows_in_a_run_and_others_give_the_same_entries(rows):
     assert_array_equal(kernel(ROWS), K)
 
 
-def test_what_the_package_computed_itself_is_not_checked(monkeypatch):
-    monkeypatch.setattr(matrices, "_check_positive", None)
-    kernel = matrices.trusted(K)
-    for one in (kernel, clone(kernel)):
-        assert_array_equal(one.fit(ROWS)([3, 1], [0]), K[[3, 1]][:, [0]])
-        assert one._prepared() is K
-
-
 def test_new_samples_join_a_fitted_kernel():
     block = np.random.RandomState(3).normal(size=(5, 6)) @ Z.T
     kernel = Precomputed(K).fit(ROWS)

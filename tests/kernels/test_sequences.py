@@ -91,7 +91,7 @@ def test_weighted_degree_between_two_sets(degree):
 
 
 def test_weighted_degree_of_many_strings_is_one_call_of_compiled_code(monkeypatch):
-    from kernelmosaic.kernels import _numba_strings as loops
+    from kernelmosaic.kernels import _numba_pairs as loops
 
     compiled, calls = loops.matching_words, []
     assert is_jitted(compiled)

@@ -214,7 +214,7 @@ def test_stored_and_computed_stacks_combine_alike_under_gates(dtype):
     gates[:7, 1] = 0.0
     gates[3, 0] = 1e-300
     views = kernel_set.views(X)
-    stored = StoredStack.fill(kernel_set, views, np.dtype(dtype))
+    stored = make_stack(kernel_set, views, dtype=dtype)
     computed = ComputedStack(kernel_set, views, np.dtype(np.float64), 2**20)
     naive = np.zeros((40, 40))
     for m, kernel in enumerate(kernel_set.fitted):

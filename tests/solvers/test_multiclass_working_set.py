@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from kernelmosaic.gram import StoredStack
-from kernelmosaic.gram.class_grams import StackClasses
 from kernelmosaic.gram.feature_stack import StoredFeatures
+from kernelmosaic.gram.stack import StackClasses
 from kernelmosaic.machines.multiclass import CrammerSinger, PairwiseSlack
 from kernelmosaic.solvers import RoundOptions, SolverOptions, solve_multiclass
 from kernelmosaic.solvers.multiclass import MultiOutput

@@ -75,8 +75,8 @@ class SupportSums:
                     yield k, K @ self._of_kernel(k)[:, columns].T
                 continue
             for group in [members] if shared else [[k] for k in members]:
-                chosen, beta = self.kernel_set.select(group), self._of_kernel(group[0])[:, columns].T
-                left, right = (self.kernel_set.select_views(views, group) for views in (strip, support))
+                chosen, beta = self.kernel_set.take(group), self._of_kernel(group[0])[:, columns].T
+                left, right = (self.kernel_set.take_views(views, group) for views in (strip, support))
                 yield from _joined(support_products(chosen, left, right, beta, device), group)
 
     def pairs(self, X: MatrixLike, Y: MatrixLike) -> Iterator[tuple[slice, slice, int, Array]]:
@@ -129,7 +129,7 @@ class FeatureSums:
             for k, Z in self.kernel_set.blocks(strip[0], kernels):
                 yield k, Z @ self.w[k]
             return
-        chosen, w = self.kernel_set.select(kernels), [self.w[k] for k in kernels]
+        chosen, w = self.kernel_set.take(kernels), [self.w[k] for k in kernels]
         yield from _joined(feature_products(chosen, open_rows(strip[0]), w, device), kernels)
 
     def pairs(self, X: MatrixLike, Y: MatrixLike) -> Iterator[tuple[slice, slice, int, Array]]:

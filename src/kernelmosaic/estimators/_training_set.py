@@ -285,8 +285,8 @@ class ExactSet(TrainingSet):
             return None
         kept = np.delete(np.arange(len(self.kernel_set)), m)
         some = copy(self)
-        some.kernel_set = self.kernel_set.select(kept)
-        some.views = self.kernel_set.select_views(self.views, kept)
+        some.kernel_set = self.kernel_set.take(kept)
+        some.views = self.kernel_set.take_views(self.views, kept)
         exact = ComputedStack(some.kernel_set, some.views, self._stack.dtype, 3 * self._stack.matrices[0].nbytes)
         some._stack, some._kernel = StoredStack(self._stack.matrices[kept], exact), None
         if self.missing is not None:
@@ -300,10 +300,10 @@ class ExactSet(TrainingSet):
 
     def expansion(self, beta: Array, support: NDArray[np.intp], eta: Array) -> Expansion:
         kept = np.flatnonzero(np.any(eta != 0, axis=0))
-        kernel_set = self.kernel_set.select(kept)
+        kernel_set = self.kernel_set.take(kept)
         own, support = self._own_coefficients(beta, support, kept)
-        samples = take_rows(self.kernel_set.select_views(self.views, kept), support)
-        kernel_set.doubt(samples, beta[:, support])
+        samples = take_rows(self.kernel_set.take_views(self.views, kept), support)
+        kernel_set.check_definite(samples, beta[:, support])
         if self.missing is None:
             return Expansion(SupportSums(kernel_set, samples, own), eta[:, kept], kept, eta.shape[1], self.device)
         sums = PartialSums(kernel_set, samples, own, self.missing, kept)
@@ -329,7 +329,7 @@ class ExactSet(TrainingSet):
         self, machines: Sequence[tuple[Array, Array]], support: NDArray[np.intp], kernel_set: KernelSet | None = None
     ) -> Expansion:
         samples = take_rows(self.views, support)
-        self.kernel_set.doubt(samples, np.concatenate([beta[:, support] for beta, _ in machines]))
+        self.kernel_set.check_definite(samples, np.concatenate([beta[:, support] for beta, _ in machines]))
         beta = np.concatenate([beta[:, np.newaxis, support] * gates[support].T for beta, gates in machines])
         if self.missing is None or kernel_set is not None:
             sums = SupportSums(kernel_set or self.kernel_set, samples, hide_rounding(beta))
@@ -431,7 +431,7 @@ class FeatureSet(TrainingSet):
         kept = np.flatnonzero(np.any(eta != 0, axis=0))
         sums = self.stack.sums(np.ascontiguousarray(beta.T), kept)
         w = [sums[int(m)] for m in kept]
-        return Expansion(FeatureSums(self.kernel_set.select(kept), w), eta[:, kept], kept, eta.shape[1], self.device)
+        return Expansion(FeatureSums(self.kernel_set.take(kept), w), eta[:, kept], kept, eta.shape[1], self.device)
 
     def gated_expansion(
         self, machines: Sequence[tuple[Array, Array]], support: NDArray[np.intp], kernel_set: KernelSet | None = None
@@ -442,7 +442,7 @@ class FeatureSet(TrainingSet):
         sums = [self.stack.sums(np.ascontiguousarray(beta.T), kept, gates) for beta, gates in machines]
         w = [np.hstack([one[int(m)] for one in sums]) for m in kept]
         eta = np.ones((len(largest), len(kept)))
-        return Expansion(FeatureSums(self.kernel_set.select(kept), w), eta, kept, len(self.kernel_set), self.device)
+        return Expansion(FeatureSums(self.kernel_set.take(kept), w), eta, kept, len(self.kernel_set), self.device)
 
     def diagonals(self) -> Array:
         return np.concatenate([self.stack.combine(one).diagonal()[np.newaxis] for one in np.eye(len(self.kernel_set))])

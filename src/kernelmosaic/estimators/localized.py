@@ -26,10 +26,9 @@ from kernelmosaic.estimators.regressor import MKLRegressor
 from kernelmosaic.gating import Constant, make_gating
 from kernelmosaic.gram.missing import GATED, MissingViews
 from kernelmosaic.gram.row_blocks import RowSource
-from kernelmosaic.kernels.base import Kernel
+from kernelmosaic.kernels.base import Kernel, suggest_kernel
 from kernelmosaic.kernels.linear import Linear
-from kernelmosaic.kernels.projected import Projected
-from kernelmosaic.kernels.spelling import suggest_kernel
+from kernelmosaic.kernels.transformed import Projected
 from kernelmosaic.kernels.views import Entry, lay_specs, take_columns
 from kernelmosaic.learning.gated import GateLearner, LearnedGates, projected_kernels
 from kernelmosaic.learning.problem import ROUNDING

@@ -25,11 +25,6 @@ from kernelmosaic.gram.row_blocks import ArrayRows, Rows
 from kernelmosaic.gram.stack import Kernels
 from kernelmosaic.kernels.base import Block
 
-#: Matrices of this many partitions are summed by a worker, so that no more of them come here.
-_SUMMED = 8
-#: A matrix that may not be needed is formed in the same trip if it costs a partition no more flops than a trip lasts.
-_FLOPS_A_TRIP = 1e9
-
 
 class DaskFeatures(FeatureStack):
     """Features computed where the rows are, and kept there; a partition that is lost is computed again.
@@ -199,7 +194,8 @@ class DaskFactoredGram(FactoredGram):
         return pull, M
 
     def sweep(self, direction: Array | None, residual: Array, rule: Callable[..., Any], rows: RowIndex) -> Sweep:
-        eager = self.n_samples * (self.n_features + 1) ** 2 <= _FLOPS_A_TRIP * len(self.stack.parts)
+        # A matrix that may not be needed is formed in the same trip if that costs a partition no more than a trip.
+        eager = self.n_samples * (self.n_features + 1) ** 2 <= 1e9 * len(self.stack.parts)
         options = {"direction": direction, "rule": rule, "eager": eager}
         change, pull, M = self._merged(self._tasks(_sweep, residual, self.stack.spread(rows), **options))
 
@@ -224,11 +220,11 @@ class DaskFactoredGram(FactoredGram):
         """Return what each partition is to do with its own factored kernel."""
         return self.stack.tasks(_operate, self.spread_gates, *chunked, operation=work, weights=self.weights, **shared)
 
-    def _merged(self, tasks: list[Any]) -> tuple[Any, ...]:
-        """Make a trip for results that `_merge` combines; many are combined on the workers."""
+    def _merged(self, tasks: list[Any], most: int = 8) -> tuple[Any, ...]:
+        """Make a trip for results that `_merge` combines; workers combine them until so many are left."""
         merge = dask.delayed(_merge, pure=False, traverse=False)
-        while len(tasks) > _SUMMED:
-            tasks = [merge(*tasks[k : k + _SUMMED]) for k in range(0, len(tasks), _SUMMED)]
+        while len(tasks) > most:
+            tasks = [merge(*tasks[k : k + most]) for k in range(0, len(tasks), most)]
         return _merge(*self.stack.ask(tasks))
 
 

@@ -1,30 +1,29 @@
-"""The compiled passes over Gram matrices stored on the host, each on the cores that are ours.
+"""The compiled passes of stacks on the host: over stored matrices, and over distances that kernels are read off.
 
-What `stack.StoredStack` calls comes first, then the loops; each reads an entry once, in the order it lies in memory.
+What `stack.StoredStack` calls comes first, each on the cores that are ours, then the loops over matrices, which read an
+entry once in the order it lies in memory, then the sums of Gaussians, which read a distance once whatever the number of
+widths.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numba import njit
+from numba.extending import overload
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike
 from kernelmosaic.backend import one_blas_thread, row_strips, run_threads
+from kernelmosaic.gram.linear_algebra import nonzero_rows
 
 #: Sums may be reordered, so that they vectorise.
-_MATH = {"nnan", "nsz", "reassoc", "contract", "arcp"}
-#: Columns accumulated at once: they stay in the first-level cache while the kernels pass by, or the classes.
-_STRIP, _GATED_STRIP, _CLASS_STRIP = 4096, 2048, 512
+MATH = {"nnan", "nsz", "reassoc", "contract", "arcp"}
 #: Side of the squares in which a triangle is mirrored, or a block transposed: a cache line of single precision.
 _SQUARE = 16
-#: Whole rows of so few kernels are read faster than half of them are mirrored.
-_FEW = 3
-#: Above this share of support samples a product reads whole rows.
-_DENSE_SHARE = 0.3
 
 
 def mirror_all(matrices: Sequence[AnyArray]) -> None:
@@ -35,7 +34,7 @@ def mirror_all(matrices: Sequence[AnyArray]) -> None:
 def combine(matrices: AnyArray, weights: AnyArray, out: AnyArray) -> AnyArray:
     """Write Σ_m weights_m K_m."""
     active = np.flatnonzero(weights)
-    if len(active) <= _FEW:
+    if len(active) <= 3:  # whole rows of so few kernels are read faster than half of them are mirrored
         combine_classes(matrices, weights[np.newaxis], out[np.newaxis])
         return out
     factors = weights[active].astype(matrices.dtype)
@@ -84,11 +83,11 @@ def products(
 ) -> NDArray[np.float64]:
     """Return K_m β at the given rows, picking up to so many entries out at once where β is sparse."""
     P, n, _ = matrices.shape
-    support = np.flatnonzero(beta if beta.ndim == 1 else np.any(beta != 0, axis=1))
+    support = nonzero_rows(beta)
     at = np.arange(n) if rows is None else rows
     out = np.zeros((P, len(at), *beta.shape[1:]))
     # Reading half of a matrix in order is faster than picking most of its entries one by one.
-    whole = len(support) > _DENSE_SHARE * n
+    whole = len(support) > 0.3 * n
     coefficients = (beta if whole else beta[support]).astype(matrices.dtype)
     columns = np.ascontiguousarray(coefficients.T)
 
@@ -126,12 +125,13 @@ def _quarters(n: int) -> Iterator[slice]:
     return row_strips(n, -(-n // 4))
 
 
-@njit(cache=True, nogil=True, fastmath=_MATH)
+@njit(cache=True, nogil=True, fastmath=MATH)
 def add_lower(matrices: AnyArray, active: AnyArray, weights: AnyArray, out: AnyArray, first: int, last: int) -> None:
     """Write Σ weights[a] matrices[active[a]] into the lower triangle of these rows of out."""
+    strip = 4096  # columns that stay in the first-level cache while the kernels pass by
     for i in range(first, last):
-        for start in range(0, i + 1, _STRIP):
-            stop = min(start + _STRIP, i + 1)
+        for start in range(0, i + 1, strip):
+            stop = min(start + strip, i + 1)
             row = out[i, start:stop]
             row[:] = 0.0
             for a in range(active.shape[0]):
@@ -179,7 +179,7 @@ def write_transposed(block: AnyArray, out: AnyArray, top: int, left: int) -> Non
                 out[top + k, left + i] = block[i, k]
 
 
-@njit(cache=True, nogil=True, fastmath=_MATH)
+@njit(cache=True, nogil=True, fastmath=MATH)
 def symmetric_product(K: AnyArray, beta: AnyArray, out: AnyArray) -> None:
     """out = K beta from the lower triangle, four rows a pass: an entry serves its row and its column at once."""
     n = beta.shape[0]
@@ -210,7 +210,7 @@ def symmetric_product(K: AnyArray, beta: AnyArray, out: AnyArray) -> None:
             out[r] += K[r, r] * beta[r]
 
 
-@njit(cache=True, nogil=True, fastmath=_MATH)
+@njit(cache=True, nogil=True, fastmath=MATH)
 def block_products(K: AnyArray, rows: AnyArray, columns: AnyArray, beta: AnyArray, out: AnyArray) -> None:
     """out[r] = Σ_c K[rows[r], columns[c]] beta[c], reading only these entries."""
     for r in range(rows.shape[0]):
@@ -221,17 +221,17 @@ def block_products(K: AnyArray, rows: AnyArray, columns: AnyArray, beta: AnyArra
         out[r] = total
 
 
-@njit(cache=True, nogil=True, fastmath=_MATH)
+@njit(cache=True, nogil=True, fastmath=MATH)
 def add_gated_rows(matrices: AnyArray, active: AnyArray, gates: AnyArray, out: AnyArray, first: int, last: int) -> None:
     """Write Σ_m g_m[i] K_m[i, k] g_m[k] into these rows of out; gates has shape (P, n).
 
     Whole rows: reading both halves in order is faster than mirroring one. A kernel whose gate is zero for a row is not
     read there.
     """
-    n = out.shape[1]
+    n, strip = out.shape[1], 2048
     for i in range(first, last):
-        for start in range(0, n, _GATED_STRIP):
-            stop = min(start + _GATED_STRIP, n)
+        for start in range(0, n, strip):
+            stop = min(start + strip, n)
             row = out[i, start:stop]
             row[:] = 0.0
             for a in range(active.shape[0]):
@@ -279,9 +279,173 @@ def combine_rows(
     The stack is read once, not once a class. Writing the lower half only and mirroring it would read less, but the
     mirroring writes down columns and takes longer than what it saves.
     """
-    n = matrices.shape[1]
+    n, strip = matrices.shape[1], 512
     for i in range(start, stop):
-        for left in range(0, n, _CLASS_STRIP):
-            right = min(left + _CLASS_STRIP, n)
+        for left in range(0, n, strip):
+            right = min(left + strip, n)
             for c in range(out.shape[0]):
                 _combine_strip(matrices, i, left, active[c, : counts[c]], weights[c], out[c, i, left:right])
+
+
+# Sums of Gaussians ----------------------------------------------------------------------------------------------------
+
+
+@njit(inline="always")
+def fast_exp(x: Any) -> ArrayOrTensor:
+    """max(exp(x), 2⁻⁶⁰) of x ≤ 0 in single precision, to about two units in the last place, as 2^k times a polynomial.
+
+    No branch, so that it vectorises. What is below 2⁻⁶⁰ would turn products into denormal numbers, which are slow.
+    """
+    y = max(x * np.float32(1.4426950408889634), np.float32(-60.0))
+    k = np.int32(y - np.float32(0.5))
+    f = y - np.float32(k)
+    p = np.float32(1.5403530393381606e-4)
+    p = p * f + np.float32(1.3333558146428443e-3)
+    p = p * f + np.float32(9.618129107628477e-3)
+    p = p * f + np.float32(5.550410866482158e-2)
+    p = p * f + np.float32(2.402265069591007e-1)
+    p = p * f + np.float32(6.931471805599453e-1)
+    p = p * f + np.float32(1.0)
+    return p * np.int32(np.int32(k + np.int32(127)) << np.int32(23)).view(np.float32)
+
+
+@njit(inline="always")
+def exact_exp(x: Any) -> ArrayOrTensor:
+    """The same in double precision, max(exp(x), 2⁻¹⁰⁰⁰): terms of the series of 2^f, |f| ≤ ½, down to rounding."""
+    y = max(x * 1.4426950408889634, -1000.0)
+    k = np.int64(y - 0.5)
+    f = (y - k) * 0.6931471805599453
+    p = 1.0 / 6227020800.0
+    p = p * f + 1.0 / 479001600.0
+    p = p * f + 1.0 / 39916800.0
+    p = p * f + 1.0 / 3628800.0
+    p = p * f + 1.0 / 362880.0
+    p = p * f + 1.0 / 40320.0
+    p = p * f + 1.0 / 5040.0
+    p = p * f + 1.0 / 720.0
+    p = p * f + 1.0 / 120.0
+    p = p * f + 1.0 / 24.0
+    p = p * f + 1.0 / 6.0
+    p = p * f + 0.5
+    p = p * f + 1.0
+    p = p * f + 1.0
+    return p * np.int64(np.int64(k + 1023) << 52).view(np.float64)
+
+
+@njit(inline="always")
+def fill_distances(inner: Any, own: Any, others: Any, x: Any, Y: MatrixLike, share: Any, distances: Any) -> None:
+    """distances[j] = own + others[j] − 2 inner[j], or ‖x − Y[j]‖² where that is at most a share of own + others[j]."""
+    close = 0
+    for j in range(len(distances)):
+        total = own + others[j]
+        d = total - 2.0 * inner[j]
+        distances[j] = d
+        close += d <= share * total
+    # Two loops, so that the first one vectorises: most rows need no second.
+    if close:
+        for j in range(len(distances)):
+            total = own + others[j]
+            if total - 2.0 * inner[j] <= share * total:
+                d = 0.0
+                for c in range(x.shape[0]):
+                    d += (x[c] - Y[j, c]) ** 2
+                distances[j] = d
+
+
+@njit(cache=True, nogil=True, fastmath=MATH)
+def add_gaussians(
+    products: NDArray[np.float64],
+    left: NDArray[np.float64],
+    right: NDArray[np.float64],
+    rates: NDArray[np.float32],
+    weights: NDArray[np.float32],
+    out: NDArray[np.float32],
+    distances: NDArray[np.float32],
+    X: NDArray[np.float64],
+    Y: NDArray[np.float64],
+    share: float,
+) -> None:
+    """out[i, j] += Σ_m weights[m] exp(rates[m] D_ij), D_ij = left[i] + right[j] − 2 products[i, j].
+
+    `distances` is room for a row of them. Where D_ij is at most a share of left[i] + right[j] (`unreliable_share`), it
+    is computed anew from the samples X and Y.
+    """
+    width = out.shape[1]
+    for i in range(out.shape[0]):
+        row = out[i]
+        fill_distances(products[i], left[i], right, X[i], Y, share, distances)
+        for m in range(rates.shape[0]):
+            rate, weight = rates[m], weights[m]
+            for j in range(width):
+                row[j] += weight * fast_exp(rate * distances[j])
+
+
+@njit(cache=True, nogil=True, fastmath=MATH)
+def multiply_gaussians(
+    products: NDArray[np.float64],
+    left: NDArray[np.float64],
+    right: NDArray[np.float64],
+    rates: AnyArray,
+    beta: AnyArray,
+    out: NDArray[np.float64],
+    distances: AnyArray,
+    X: NDArray[np.float64],
+    Y: NDArray[np.float64],
+    share: float,
+) -> None:
+    """out[m, i] += Σ_j exp(rates[m] D_ij) beta[m, j], with exponentials in the precision of `rates`."""
+    width = products.shape[1]
+    for i in range(products.shape[0]):
+        fill_distances(products[i], left[i], right, X[i], Y, share, distances)
+        for m in range(rates.shape[0]):
+            rate, factors = rates[m], beta[m]
+            total = rate - rate
+            for j in range(width):
+                total += factors[j] * _exp(rate * distances[j])
+            out[m, i] += total
+
+
+def _exp(x: Any) -> ArrayOrTensor:
+    """Exponential in the precision of x; compiled code takes the one or the other."""
+    raise NotImplementedError
+
+
+@overload(_exp, inline="always")
+def _exp_of(x: Any) -> ArrayOrTensor:
+    return fast_exp.py_func if x.bitwidth == 32 else exact_exp.py_func
+
+
+@njit(cache=True, nogil=True, fastmath=MATH)
+def add_forms(
+    D: NDArray[np.float32],
+    w: NDArray[np.float32],
+    subsets: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    rates: NDArray[np.float32],
+    out: NDArray[np.float64],
+    chunk: int,
+    first: int,
+    last: int,
+) -> None:
+    """out[k] += Σ_p w[p] exp(rates[k] Σ_c D[c, p]), c in subsets[s], for the kernels k of the subsets first ≤ s < last.
+
+    The kernels of subset s are those from starts[s] to starts[s + 1]: they share its distances. So many pairs as are a
+    chunk are summed in single precision before the sum is added to one in double.
+    """
+    n_pairs = w.shape[0]
+    S = np.empty(chunk, dtype=np.float32)
+    for s in range(first, last):
+        for a in range(0, n_pairs, chunk):
+            b = min(a + chunk, n_pairs)
+            S[: b - a] = D[subsets[s, 0], a:b]
+            for c in range(1, subsets.shape[1]):
+                row = D[subsets[s, c], a:b]
+                for i in range(b - a):
+                    S[i] += row[i]
+            factors = w[a:b]
+            for k in range(starts[s], starts[s + 1]):
+                rate = rates[k]
+                total = np.float32(0.0)
+                for i in range(b - a):
+                    total += factors[i] * fast_exp(rate * S[i])
+                out[k] += total

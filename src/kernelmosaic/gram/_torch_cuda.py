@@ -167,20 +167,14 @@ extern "C" __global__ void columns_times(
 """
 #: Threads of a block.
 _THREADS = 128
-#: Threads that keep a device busy: a product with fewer rows splits its columns among more of them.
-_BUSY = 2**18
 #: With more columns than this a matrix product is the faster way to distances.
 MOST_FEATURES = 256
 #: ... and with more than this a sample has no room in the registers of a thread.
 _FEW_FEATURES = 64
 #: Samples that a block of threads keeps at hand.
 _TILE = 64
-#: Single precision may change exponents of Gaussians of any size that counts, ln 10⁹, by this much.
-_EXPONENT, _COUNTS = 3e-5, 21.0
 #: With more kernels than this a thread could not keep their sums to itself.
 MOST_KERNELS = 32
-#: Spans of rows that keep a device busy, and the least rows worth one.
-_SPANS, _LEAST_SPAN = 1024, 64
 #: Numbers of a strip of features that the plain operations copy to double precision.
 _STRIP = 2**24
 #: How far compiled passes in single and in double precision may be from the plain ones before they are not used.
@@ -322,11 +316,11 @@ def _roughly(LT: Tensor, R: Tensor, rates: Sequence[float], beta: Tensor) -> Ten
     # In units of the narrowest kernel and of the largest coefficient no number is too large or too small.
     narrowest, centre, size = max(-rate for rate in rates), R.mean(0), float(beta.abs().max())
     left, right = (LT - centre[:, None]) * narrowest**0.5, (R - centre) * narrowest**0.5
-    # A rounding ε of coordinates changes an exponent D by 2√D ε.
+    # A rounding ε of coordinates changes an exponent D by 2√D ε. It may do so by 3e-5, of Gaussians of any size that
+    # counts, whose exponent is at most ln 10⁹.
+    most, counts = 3e-5, 21.0
     largest = float(torch.maximum(left.abs().max(), right.abs().max()))
-    if not (
-        size > 0 and narrowest > 0 and 2 * _COUNTS**0.5 * largest * torch.finfo(torch.float32).eps / 2 <= _EXPONENT
-    ):
+    if not (size > 0 and narrowest > 0 and 2 * counts**0.5 * largest * torch.finfo(torch.float32).eps / 2 <= most):
         return None
     return size * _multiply_roughly(left, right, [rate / narrowest for rate in rates], beta / size)
 
@@ -361,7 +355,8 @@ def _multiply_roughly(LT: Tensor, R: Tensor, rates: Sequence[float], beta: Tenso
 
 def _splits(rows: int, columns: int) -> tuple[int, int]:
     """Return among how many threads the columns of a row are split, and how many each has."""
-    span = -(-columns // max(1, min(_BUSY // rows, columns // 64, 1024)))
+    # So many threads keep a device busy: a product with fewer rows splits its columns among more of them.
+    span = -(-columns // max(1, min(2**18 // rows, columns // 64, 1024)))
     return -(-columns // span), span
 
 
@@ -417,7 +412,8 @@ def _rows_times(Z: Tensor, w: Tensor) -> Tensor:
 
 def _columns_times(Z: Tensor, v: Tensor) -> Tensor:
     n, width = Z.shape
-    span = max(-(-n // _SPANS), _LEAST_SPAN)
+    # 1024 spans of rows keep a device busy, and fewer than 64 rows are not worth one.
+    span = max(-(-n // 1024), 64)
     spans = -(-n // span)
     out = torch.empty((spans, width), dtype=torch.float64, device=Z.device)
     _run(_COLUMNS, "columns_times", (-(-width // _THREADS), spans), [Z, v.contiguous(), out, n, width, span])

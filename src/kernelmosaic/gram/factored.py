@@ -11,15 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import ArrayOrTensor, RowIndex
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, RowIndex
 from kernelmosaic.backend import Backend, backend_of
-from kernelmosaic.gram.gram import Array, Gram
+from kernelmosaic.gram.gram import Array, ClassGram, Gram
 from kernelmosaic.gram.linear_algebra import Cholesky
-
-#: Relative to the mean diagonal: softens systems that are solved in the features.
-_JITTER = 1e-5
-#: A block whose mean diagonal is below this has no usable inverse.
-_NOTHING = 1e-290
+from kernelmosaic.kernels.base import Block
 
 
 @dataclass(frozen=True)
@@ -139,7 +135,7 @@ class FactoredGram(Gram):
         K = Z @ Z.T
         if self.shift is not None:
             diagonal = self.backend.diagonal_view(K)
-            diagonal += self.backend.asarray(self.shift[rows])
+            diagonal += self.backend.asarray(self.shift[self.host_rows(rows)])
         return K
 
     def diagonal(self) -> Array:
@@ -151,10 +147,10 @@ class FactoredGram(Gram):
         shifted.shift = values if self.shift is None else self.shift + values
         return shifted
 
-    def part(self, which: NDArray[np.intp]) -> FactoredGram:
+    def take(self, rows: RowIndex) -> FactoredGram:
         """Return the kernel of these samples, their rows side by side where the features are."""
-        part = DenseFactors(self.placed_rows(which))
-        part.shift = None if self.shift is None else self.shift[which]
+        part = DenseFactors(self.placed_rows(rows))
+        part.shift = None if self.shift is None else self.shift[self.host_rows(rows)]
         return part
 
     def products_given(self, beta: Array, pull: Array) -> Array:
@@ -162,7 +158,7 @@ class FactoredGram(Gram):
         out: Array = self.apply(pull)
         return out if self.shift is None else out + self.shift * beta
 
-    def products_of(self, part: ArrayOrTensor, rows: NDArray[np.intp], beta: Array) -> Array:
+    def products_of(self, part: Any, rows: NDArray[np.intp], beta: Array) -> Array:
         # The part's rows are at hand: Zᵀβ needs no pass over all.
         out: Array = self.apply(part.adjoint(beta))
         if self.shift is not None:
@@ -175,9 +171,9 @@ class FactoredGram(Gram):
         # Through the features, of which there are fewer; every step is a pass over the rows, wherever they are.
         ridge = ridge if self.shift is None else ridge + self.shift[rows]
         size = float(self.squared_norms()[rows].mean()) + float(ridge.mean())
-        if size < _NOTHING:
+        if size < 1e-290:  # such a block has no usable inverse
             return np.zeros_like(right)
-        softened = ridge + _JITTER * size
+        softened = ridge + 1e-5 * size
         place, scaled = self.backend.asarray, right / softened[:, np.newaxis]
         theta, spread = np.zeros(self.n_samples), np.zeros((self.n_samples, right.shape[1]))
         theta[rows], spread[rows] = 1.0 / softened, scaled
@@ -215,6 +211,69 @@ class DenseFactors(FactoredGram):
 
     def squared_norms(self) -> Array:
         return self.backend.to_numpy((self.Z * self.Z).sum(axis=1))
+
+
+class FactoredClasses(ClassGram):
+    """K_c = Z diag(d_c) Zᵀ: the features are shared, every class weighs them for itself.
+
+    Parameters
+    ----------
+    gram : FactoredGram
+        Z Zᵀ, with every kernel that has a weight in some class.
+    scales : ndarray of shape (classes, D)
+        The weight of each feature in each class.
+    block_numbers : int
+        How many numbers the blocks of all classes may have together.
+    """
+
+    def __init__(self, gram: FactoredGram, scales: Array, block_numbers: int = 2**27) -> None:
+        self.gram, self.scales = gram, scales
+        self.n_samples, self.n_classes = gram.n_samples, len(scales)
+        self.block_samples = max(1, int(np.sqrt(block_numbers / self.n_classes)))
+
+    def products(self, beta: Array, exact: bool = False) -> Array:
+        return np.asarray(self.gram.apply(self.scales.T * self.gram.adjoint(beta)))
+
+    def block(self, rows: NDArray[np.intp]) -> FeatureBlock:
+        return FeatureBlock(self.gram.rows(rows), self.scales)
+
+    def diagonal(self) -> Array:
+        every = np.arange(self.n_samples)
+        return np.asarray(self.gram.rows(every) ** 2 @ self.scales.T)
+
+
+class FeatureBlock:
+    """The rows of some samples, from which the block of any class follows.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (q, D)
+        Their features.
+    scales : ndarray of shape (classes, D)
+        The weight of each feature in each class.
+    """
+
+    def __init__(self, rows: Array, scales: Array) -> None:
+        self.rows, self.scales = rows, scales
+
+    def of_class(self, c: int, inside: NDArray[np.intp] | slice = slice(None), dtype: DType = np.float64) -> Block:
+        """Return the block of one class, of the samples inside this one."""
+        used = np.flatnonzero(self.scales[c])
+        Z = (self.rows[inside][:, used] * np.sqrt(self.scales[c, used])).astype(dtype, copy=False)
+        # Products of smaller numbers would be denormal, which is slow, and nothing beside the others.
+        Z[np.abs(Z) < np.sqrt(np.finfo(Z.dtype).tiny)] = 0.0
+        return np.asarray(Z @ Z.T)
+
+    def mean_diagonal(self) -> float:
+        """Return the mean of the diagonals of all classes."""
+        return float(np.mean(self.rows**2 @ self.scales.T))
+
+    def __array__(self, dtype: DType = None, copy: bool | None = None) -> AnyArray:
+        q, dtype = len(self.rows), np.float64 if dtype is None else dtype
+        out = np.empty((len(self.scales), q, q), dtype=dtype)
+        for c, K in enumerate(out):
+            K[...] = self.of_class(c, dtype=dtype)
+        return out
 
 
 def as_input(given: Any, found: Any, backend: Backend) -> ArrayOrTensor:

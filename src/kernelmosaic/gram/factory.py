@@ -7,13 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from kernelmosaic.backend import Backend, default_budget, format_bytes, require_device, torch_backend
-from kernelmosaic.gram import feature_stack
 from kernelmosaic.gram.feature_maps import FeatureMaps
-from kernelmosaic.gram.feature_stack import ComputedFeatures, FeatureStack, PassOptions, StoredFeatures
+from kernelmosaic.gram.feature_stack import ComputedFeatures, FeatureStack, StoredFeatures
+from kernelmosaic.gram.options import PassOptions
 from kernelmosaic.gram.row_blocks import RowSource
-
-#: Strips of fewer rows than this would keep a device waiting.
-_LEAST_ROWS = 64
 
 
 def make_feature_stack(
@@ -56,13 +53,13 @@ def make_feature_stack(
     free = budget - needed
     if device is not None:
         backend = torch_backend(str(require_device(device)))
-        return _make_device_features(kernel_set, source, backend, given, options or feature_stack.DEVICE)
+        return _make_device_features(kernel_set, source, backend, given, options or PassOptions.on(backend))
     if source.remote:
         from kernelmosaic.gram._dask_features import DaskFeatures
 
         # The budget is this process's; the features take the workers' memory.
         return DaskFeatures(kernel_set, source, np.float64)
-    options = options or feature_stack.HOST
+    options = options or PassOptions()
     options = replace(options, strip_bytes=int(min(max(free / 2, 2**20), options.strip_bytes)))
     double, single = 8 * size <= min(free, options.double_bytes), 4 * size <= free
     if not (double or single):
@@ -83,9 +80,17 @@ def _blocks_within(options: PassOptions, left: float, free: float) -> PassOption
 
 
 def _make_device_features(
-    kernel_set: FeatureMaps, source: RowSource, backend: Backend, budget: float | None, options: PassOptions
+    kernel_set: FeatureMaps,
+    source: RowSource,
+    backend: Backend,
+    budget: float | None,
+    options: PassOptions,
+    least_rows: int = 64,
 ) -> FeatureStack:
-    """Keep the features on a device, in single precision where they are many; else every pass computes them there."""
+    """Keep the features on a device, in single precision where they are many; else every pass computes them there.
+
+    Strips of fewer rows than `least_rows` would keep a device waiting.
+    """
     D = int(kernel_set.widths.sum())
     numbers = source.shape[0] * D
     budget = default_budget(backend) if budget is None else budget
@@ -95,10 +100,10 @@ def _make_device_features(
         return StoredFeatures.fill(kernel_set, source, np.float64 if size == 8 else np.float32, options, backend)
     matrices = 5 * 8 * (D + 1) ** 2
     strip = int(min((budget - matrices) / 4, options.strip_bytes))
-    if strip < 8 * _LEAST_ROWS * D:
+    if strip < 8 * least_rows * D:
         raise MemoryError(
-            f"The products of {D} features and {_LEAST_ROWS} rows of them need "
-            f"{format_bytes(matrices + 32 * _LEAST_ROWS * D)} on {backend.device}, the budget is "
+            f"The products of {D} features and {least_rows} rows of them need "
+            f"{format_bytes(matrices + 32 * least_rows * D)} on {backend.device}, the budget is "
             f"{format_bytes(budget)}: lower rank, raise memory_budget, or use device=None."
         )
     options = _blocks_within(replace(options, strip_bytes=strip), strip, strip)

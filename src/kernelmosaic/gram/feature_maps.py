@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,38 +18,13 @@ from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, MatrixLike, See
 from kernelmosaic.backend import NUMPY, Backend, backend_of, row_strips
 from kernelmosaic.gram.kernel_set import KernelSet, Views, named, take_rows
 from kernelmosaic.gram.normalizing import CENTRED_ERROR, UnitTrace, centring_noise, make_normalization, warn_of_constant
+from kernelmosaic.gram.options import FitOptions
 from kernelmosaic.gram.row_blocks import RowSource
 from kernelmosaic.kernels.base import Block, Kernel
 from kernelmosaic.kernels.linear import Linear
 from kernelmosaic.kernels.views import KernelSpec
 
 APPROXIMATIONS = ("nystroem", "fourier")
-#: Eigenvalues of the landmarks' block below this share of the largest are rounding, ...
-_ROUNDING = 1e-12
-#: ... and below this many roundings of its numbers a landmark.
-_ROUNDINGS = 4.0
-
-
-@dataclass(frozen=True)
-class FitOptions:
-    """How much of the training set is read.
-
-    Attributes
-    ----------
-    most_rows, least_rows : int
-        What a kernel learns of the training set, such as a width, it learns from at most so many samples; and from so
-        many whatever the memory.
-    strip_bytes : int
-        Of samples read at once while constants are learned.
-    """
-
-    most_rows: int = 20_000
-    least_rows: int = 1000
-    strip_bytes: int = 2**22
-
-
-OPTIONS = FitOptions()
-
 
 # One kernel ----------------------------------------------------------------------------------------------------------
 
@@ -84,10 +59,14 @@ class NystroemMap:
         Where L begin among the landmarks of all kernels.
     """
 
+    #: Eigenvalues of K(L, L) below this share of the largest, and below four roundings of its numbers a landmark, are
+    #: rounding.
+    rounding: ClassVar[float] = 1e-12
+
     def __init__(self, block: Block, first: int) -> None:
         K = np.asarray(block, dtype=np.float64)
         eigenvalues, V = eigh(0.5 * (K + K.T), check_finite=False)
-        rounding = max(_ROUNDING, _ROUNDINGS * len(K) * float(np.finfo(_floating(block)).eps))
+        rounding = max(self.rounding, 4.0 * len(K) * float(np.finfo(_floating(block)).eps))
         keep = eigenvalues > rounding * max(float(eigenvalues[-1]), 0.0)
         # A kernel of zeros has one feature, which is zero.
         self.root = V[:, keep] / np.sqrt(eigenvalues[keep]) if np.any(keep) else np.zeros((len(K), 1))
@@ -196,6 +175,8 @@ class FeatureMaps:
         What is taken off the features, and what they are multiplied with then.
     """
 
+    #: How much of the training set is read.
+    fit_options: ClassVar[FitOptions] = FitOptions()
     kernel_set: KernelSet
     maps: tuple[FeatureMap | NystroemMap, ...]
     landmarks: Views
@@ -218,7 +199,7 @@ class FeatureMaps:
         make_normalization(normalize)
         random = check_random_state(random_state)
         counted = np.arange(rows.shape[0]) if sample_weight is None else np.flatnonzero(sample_weight)
-        looked_at = min(max(budget / (32 * rows.row_width), OPTIONS.least_rows), OPTIONS.most_rows)
+        looked_at = min(max(budget / (32 * rows.row_width), cls.fit_options.least_rows), cls.fit_options.most_rows)
         kernel_set = _fit_kernels(specs, rows, normalize, sample_weight, _some(counted, int(looked_at), random))
         ranks = check_ranks(rank, len(kernel_set))
         # Kernels that see the same columns have landmarks of their own: kernels alike span the same functions else.
@@ -240,12 +221,12 @@ class FeatureMaps:
     def __len__(self) -> int:
         return len(self.maps)
 
-    def select(self, active: Sequence[int] | AnyArray) -> FeatureMaps:
+    def take(self, active: Sequence[int] | AnyArray) -> FeatureMaps:
         """Keep only these kernels, in this order."""
-        kernel_set = self.kernel_set.select(active)
+        kernel_set = self.kernel_set.take(active)
         maps = tuple(self.maps[m] for m in active)
         needs = any(isinstance(one, NystroemMap) for one in maps)
-        landmarks = self.kernel_set.select_views(self.landmarks, active) if needs else []
+        landmarks = self.kernel_set.take_views(self.landmarks, active) if needs else []
         return FeatureMaps(
             kernel_set, maps, landmarks, [self.centres[m] for m in active], [self.factors[m] for m in active]
         )
@@ -294,7 +275,7 @@ class FeatureMaps:
             # Rounded are the features, which are centred themselves, and not their squares.
             return 2.0 * centring_noise(n, dtype) * float(np.sqrt(share))
         roundings = self.kernel_set.fitted[m].kernel.entry_roundings(self.landmarks[m])
-        return max(centring_noise(n, dtype, roundings), _ROUNDING) * share
+        return max(centring_noise(n, dtype, roundings), NystroemMap.rounding) * share
 
 
 class PlacedMaps:
@@ -433,4 +414,4 @@ def _fit_maps(
 
 
 def _strips(rows: RowSource, width: int) -> Iterator[slice]:
-    yield from row_strips(rows.shape[0], OPTIONS.strip_bytes // (8 * (rows.row_width + width)))
+    return row_strips(rows.shape[0], FeatureMaps.fit_options.strip_bytes // (8 * (rows.row_width + width)))

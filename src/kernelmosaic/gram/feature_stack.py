@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from operator import matmul
 from typing import Any
@@ -16,55 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, RowIndex
-from kernelmosaic.backend import NUMPY, Backend, allowed_threads, backend_of, row_strips, run_threads
-from kernelmosaic.gram.class_grams import BLOCK_NUMBERS, FactoredClasses
-from kernelmosaic.gram.factored import FactoredGram, as_input
+from kernelmosaic.backend import NUMPY, Backend, allowed_threads, as_slice, backend_of, row_strips, run_threads
+from kernelmosaic.gram.factored import FactoredClasses, FactoredGram, as_input
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.gram import Array
+from kernelmosaic.gram.linear_algebra import nonzero_rows
+from kernelmosaic.gram.options import PassOptions
 from kernelmosaic.gram.row_blocks import Rows, RowSource
-from kernelmosaic.gram.stack import GramStack, Kernels, nonzero_rows
+from kernelmosaic.gram.stack import GramStack, Kernels
 from kernelmosaic.gram.stack import Rows as StackRows
 from kernelmosaic.kernels.base import Block
-
-#: Up to this many features, passes over the rows are too little work for several cores.
-_FEW_FEATURES = 300
-
-
-@dataclass(frozen=True)
-class PassOptions:
-    """How passes over the rows are made.
-
-    Attributes
-    ----------
-    strip_bytes : int
-        Of a strip of features, in double precision, that is worked on at once.
-    block_samples, block_numbers : int
-        Up to this many samples may have their block of a combined kernel formed; and if there is one per class, the
-        blocks may have this many numbers together.
-    columns : int or None
-        Columns of the features whose products are formed at once, of a symmetric matrix only the blocks on one side;
-        None leaves that to the library.
-    sparse : float
-        Below this share of rows that count, the others of stored features are left out by a copy.
-    double_bytes : int
-        Up to this many bytes features are stored in double precision.
-    wide : float
-        See `FactoredGram`.
-    """
-
-    strip_bytes: int
-    block_samples: int
-    block_numbers: int = BLOCK_NUMBERS
-    columns: int | None = None
-    sparse: float = 1.0
-    double_bytes: int = 2**28
-    wide: float = np.inf
-
-
-#: Strips large enough to keep the matrix products busy, and blocks whose solution costs no more than a few passes.
-HOST = PassOptions(strip_bytes=2**24, block_samples=3000)
-#: A device forms large blocks in no time and factorises fast, but rounds of small steps are slow there.
-DEVICE = PassOptions(2**30, block_samples=16_000, columns=640, sparse=0.5, wide=2.0)
 
 
 class FeatureStack(GramStack):
@@ -86,7 +46,7 @@ class FeatureStack(GramStack):
 
     writes_matrices = False
     widths: NDArray[np.intp]
-    options: PassOptions = HOST
+    options: PassOptions = PassOptions()
     rows_read: int = 0
     precise: bool = False
     shareable: bool = False
@@ -117,11 +77,6 @@ class FeatureStack(GramStack):
         used = np.any(weights != 0, axis=0)
         scales = np.repeat(np.asarray(weights, dtype=np.float64)[:, used], self.widths[used], axis=1)
         return FactoredClasses(self.combine(used.astype(np.float64)), scales, self.options.block_numbers)
-
-    @property
-    def part_samples(self) -> int:
-        # Below many samples a feature a part's weights are far from those of all, and cost as much.
-        return 0
 
     def blocks(self, kernels: Kernels, rows: StackRows, columns: StackRows) -> Iterator[tuple[int, Block]]:
         right = dict(self.features(columns, kernels))
@@ -206,14 +161,14 @@ class StoredFeatures(FeatureStack):
 
     def __init__(self, arrays: list[Any], options: PassOptions | None = None) -> None:
         self.arrays, self.backend = arrays, backend_of(arrays[0])
-        self.options = options or (HOST if self.backend is NUMPY else DEVICE)
+        self.options = options or PassOptions.on(self.backend)
         self.n_kernels, self.n_samples = len(arrays), len(arrays[0])
         self.dtype = self.backend.dtype(arrays[0])
         self.widths = np.array([int(Z.shape[1]) for Z in arrays], dtype=np.intp)
         self.nbytes = self.n_samples * int(self.widths.sum()) * self.dtype.itemsize
         # How exactly single precision is multiplied changes for all at once, and products of many features keep every
         # core busy by themselves.
-        few = int(self.widths.sum()) <= _FEW_FEATURES
+        few = int(self.widths.sum()) <= self.options.few_features
         self.shareable = self.backend is NUMPY and self.dtype == np.float64 and few
 
     @classmethod
@@ -222,7 +177,7 @@ class StoredFeatures(FeatureStack):
         kernel_set: FeatureMaps,
         source: RowSource,
         dtype: DType,
-        options: PassOptions = HOST,
+        options: PassOptions | None = None,
         backend: Backend = NUMPY,
     ) -> StoredFeatures:
         """Compute the features strip by strip."""
@@ -234,7 +189,7 @@ class StoredFeatures(FeatureStack):
         return cls(arrays, options)
 
     def placed_features(self, rows: RowIndex, kernels: Kernels) -> Iterator[tuple[int, Any]]:
-        at = _as_slice(rows) if isinstance(rows, np.ndarray) else rows
+        at = as_slice(rows) if isinstance(rows, np.ndarray) else rows
         at = self.backend.index(at)
         for m in kernels:
             yield int(m), self.arrays[m][at]
@@ -266,16 +221,17 @@ class ComputedFeatures(FeatureStack):
         kernel_set: FeatureMaps,
         source: RowSource,
         dtype: DType,
-        options: PassOptions = HOST,
+        options: PassOptions | None = None,
         backend: Backend = NUMPY,
     ) -> None:
-        self.maps, self.source, self.options, self.backend = kernel_set.on(backend), source, options, backend
+        self.maps, self.source, self.backend = kernel_set.on(backend), source, backend
+        self.options = options or PassOptions.on(backend)
         self.n_kernels, self.n_samples = len(kernel_set), source.shape[0]
         self.dtype, self.widths = np.dtype(dtype), kernel_set.widths
 
     def placed_features(self, rows: RowIndex, kernels: Kernels) -> Iterator[tuple[int, Any]]:
         at = rows if isinstance(rows, slice | np.ndarray) else self.backend.to_numpy(rows)
-        yield from self.maps.blocks(self.source.take(_as_slice(at)), kernels, self.dtype)
+        yield from self.maps.blocks(self.source.take(as_slice(at)), kernels, self.dtype)
 
     def _height(self, copied: bool) -> int:
         # The samples, the block with the landmarks, the features and one temporary, each in double precision.
@@ -307,8 +263,7 @@ class StackFactors(FactoredGram):
     def adjoint(self, V: ArrayOrTensor) -> ArrayOrTensor:
         times, left = _columns_times(self.backend), self.backend.asarray(V)
         out = self.backend.zeros((self.n_features, *left.shape[1:]))
-        counts = left != 0 if left.ndim == 1 else (left != 0).any(1)
-        for rows in self.stack.strips(self._rows_that_count(counts, self.stack.options.sparse)):
+        for rows in self.stack.strips(self._rows_that_count(left, self.stack.options.sparse)):
             own = left[rows]
             for m, Z in self.stack.placed_features(rows, self.active):
                 out[self.place[m]] += self.root[m] * times(Z, apply_gate(own, self._gate(m, rows)))
@@ -318,7 +273,7 @@ class StackFactors(FactoredGram):
         backend, D, columns = self.backend, self.n_features + 1, self.stack.options.columns
         values = backend.asarray(theta)
         dtype = self.stack.dtype if backend is NUMPY and not (precise or self.stack.precise) else np.dtype(np.float64)
-        strips = list(self.stack.strips(self._rows_that_count(values != 0), copied=True))
+        strips = list(self.stack.strips(self._rows_that_count(values), copied=True))
         # Every thread adds up its own strips, always the same ones: sums round alike from run to run.
         count = min(allowed_threads(), len(strips)) if self.stored and backend is NUMPY else 1
         sums = [backend.zeros((D, D)) for _ in range(max(count, 1))]
@@ -377,10 +332,10 @@ class StackFactors(FactoredGram):
             factor = apply_gate(self.root[m] * scale, self._gate(m, rows))
             self.backend.xp.multiply(Z, factor[:, None], out=out[:, self.place[m]], **options)
 
-    def _rows_that_count(self, counts: Any, share: float = 1.0) -> ArrayOrTensor:
-        """Return the numbers of the rows that count; None for all rows if these are at least this share of them."""
+    def _rows_that_count(self, V: ArrayOrTensor, share: float = 1.0) -> ArrayOrTensor:
+        """Return the numbers of the rows that are not zero; None for all if these are at least this share of them."""
         # What is computed for every pass is computed for no more rows than need be.
-        used = self.backend.nonzero(counts)
+        used = nonzero_rows(V)
         return None if len(used) >= (share if self.stored else 1.0) * self.n_samples else used
 
     def _gate(self, m: int, rows: RowIndex) -> ArrayOrTensor:
@@ -412,13 +367,6 @@ def _columns_times(backend: Backend) -> ArrayOrTensor:
 
 def _transposed_times(Z: Block, V: Array) -> Array:
     return np.asarray(Z.T @ V)
-
-
-def _as_slice(rows: Rows) -> Rows:
-    """Rows in their order without gaps are a slice, which copies nothing."""
-    if isinstance(rows, slice) or len(rows) == 0 or rows[-1] - rows[0] + 1 != len(rows):
-        return rows
-    return slice(int(rows[0]), int(rows[-1]) + 1) if len(rows) < 2 or np.all(np.diff(rows) == 1) else rows
 
 
 def _length(rows: RowIndex) -> int:

@@ -5,26 +5,32 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, RowIndex
-from kernelmosaic.backend import NUMPY, Backend, backend_of, is_tensor
-from kernelmosaic.gram.linear_algebra import multiply_rows, solve_block
+from kernelmosaic.backend import NUMPY, Backend, backend_of, format_bytes, is_tensor, row_strips
+from kernelmosaic.gram.linear_algebra import (
+    multiply_rows,
+    nonzero_rows,
+    regularised_cholesky,
+    rounding_share,
+    solve_block,
+)
 
 Array = NDArray[np.float64]
 #: From row numbers and their coefficients to Kβ in double precision.
 ExactProduct = Callable[[NDArray[np.intp], Array], Array]
 
 
-class Gram(ABC):
-    """One symmetric positive semi-definite matrix K of n samples, or one per class.
+class ClassGram(ABC):
+    """The kernels of a machine with one output per class: a symmetric positive semi-definite matrix K_c for each.
 
-    A solver uses these operations and no others: products with β, blocks of a few samples, linear systems in
-    such a block, the diagonal. Vectors of n numbers come back in the library they were given in, arrays for arrays and
-    tensors for tensors; `backend` says where a solver that needs many of them had better keep its own.
+    Solvers of joint machines use these operations and no others. A `Gram` is the case in which all classes have the
+    same matrix.
 
     Attributes
     ----------
@@ -32,48 +38,60 @@ class Gram(ABC):
         n.
     backend : Backend
         Where the numbers are.
+    dtype : dtype
+        Precision of the entries.
     block_samples : int
         Up to this many samples may have their block formed.
     matrix : array or None
         All entries, if they are stored: a solver on the host may then read them itself.
-    dtype : dtype
-        Precision of the entries.
-    factored : bool
-        Whether K = Z Zᵀ with known factors Z; such a kernel is a `FactoredGram`.
     """
 
     n_samples: int
     backend: Backend = NUMPY
+    dtype: np.dtype[Any] = np.dtype(np.float64)
     block_samples: int
     matrix: Any = None
-    dtype: np.dtype[Any] = np.dtype(np.float64)
-    factored: bool = False
 
     @abstractmethod
     def products(self, beta: ArrayOrTensor, exact: bool = False) -> ArrayOrTensor:
-        """Return K β, of the shape of β; for a certificate, in double precision whatever the entries are stored in."""
+        """Return K_c β_c of every column of β, of the shape of β.
+
+        For a certificate (`exact`) in double precision, whatever the entries are stored in.
+        """
 
     @abstractmethod
     def block(self, rows: RowIndex) -> ArrayOrTensor:
-        """Return K between these samples as an array of the backend, a copy."""
-
-    def part(self, rows: NDArray[np.intp]) -> Gram:
-        """Return the kernel of some samples alone, at hand for solving their problem."""
-        return DenseGram(self.block(rows))
-
-    def products_of(self, part: ArrayOrTensor, rows: NDArray[np.intp], beta: Array) -> Array:
-        """Return Kβ where β is zero but at these rows, whose kernel alone is the part."""
-        spread = np.zeros(self.n_samples)
-        spread[rows] = beta
-        return np.asarray(self.products(spread))
-
-    def restricted(self, rows: RowIndex) -> Gram:
-        """Return the same for row numbers of the backend, of any number of samples."""
-        return DenseGram(self.block(rows))
+        """Return the entries between these samples as an array of the backend, a copy: (classes, q, q), or (q, q)."""
 
     @abstractmethod
     def diagonal(self) -> Array:
-        """Return the diagonal, in this process."""
+        """Return the diagonal, in this process: (n, classes), or (n,)."""
+
+
+class Gram(ClassGram):
+    """One symmetric positive semi-definite matrix K of n samples, the same for every output.
+
+    This is all that a solver reads of a kernel, whatever its form; solvers of kernels in factors read a `FactoredGram`.
+    Rows are numbers in this process or of the backend. Vectors of n numbers are returned in the library they are given
+    in, arrays for arrays and tensors for tensors.
+
+    Attributes
+    ----------
+    factored : bool
+        Whether K = Z Zᵀ + diag e with known Z: the kernel is then a `FactoredGram`.
+    """
+
+    factored: bool = False
+
+    def take(self, rows: RowIndex) -> Gram:
+        """Return the kernel of these samples alone: with entries, or features, stored if there is room for them."""
+        return DenseGram(self.block(rows))
+
+    def products_of(self, part: Gram, rows: NDArray[np.intp], beta: Array) -> Array:
+        """Return Kβ where β is zero except at these rows; the part is what `take` returns for them."""
+        spread = np.zeros(self.n_samples)
+        spread[rows] = beta
+        return np.asarray(self.products(spread))
 
     @abstractmethod
     def add_diagonal(self, values: Array) -> Gram:
@@ -88,6 +106,10 @@ class Gram(ABC):
         place = self.backend.asarray
         A = self.block(self.backend.index(rows))
         return self.backend.to_numpy(solve_block(A, place(ridge), place(right))).astype(np.float64, copy=False)
+
+    def host_rows(self, rows: RowIndex) -> NDArray[np.intp]:
+        """Return row numbers in this process."""
+        return rows if isinstance(rows, np.ndarray) else self.backend.to_numpy(rows)
 
 
 class DenseGram(Gram):
@@ -130,11 +152,11 @@ class DenseGram(Gram):
         here = isinstance(beta, np.ndarray)
         if exact and self.exact is not None:
             dense = beta if here else self.backend.to_numpy(beta)
-            support = np.flatnonzero(dense if dense.ndim == 1 else np.any(dense != 0, axis=1))
+            support = nonzero_rows(dense)
             found = self.exact(support, dense[support])
             return found if here else self.backend.asarray(found)
         coefficients = self.backend.asarray(beta)
-        used = self.backend.nonzero(coefficients if beta.ndim == 1 else (coefficients != 0).any(1))
+        used = nonzero_rows(coefficients)
         out = multiply_rows(self.matrix, used, coefficients[used])
         return self.backend.to_numpy(out) if here else out
 
@@ -142,8 +164,8 @@ class DenseGram(Gram):
         rows = self.backend.index(rows)
         return self.backend.take_block(self.matrix, rows, rows)
 
-    def restricted(self, rows: RowIndex) -> Gram:
-        return SomeRows(self, rows) if len(rows) > self.copied else super().restricted(rows)
+    def take(self, rows: RowIndex) -> Gram:
+        return SomeRows(self, self.backend.index(rows)) if len(rows) > self.copied else super().take(rows)
 
     def diagonal(self) -> Array:
         return self.backend.to_numpy(self.matrix.diagonal()).astype(np.float64)
@@ -205,16 +227,120 @@ class SomeRows(Gram):
         return self.backend.to_numpy(found) if isinstance(beta, np.ndarray) else found
 
     def block(self, rows: RowIndex) -> ArrayOrTensor:
-        return self.gram.block(self.which[rows])
+        return self.gram.block(self.which[self.backend.index(rows)])
 
-    def restricted(self, rows: RowIndex) -> Gram:
-        return self.gram.restricted(self.which[rows])
+    def take(self, rows: RowIndex) -> Gram:
+        return self.gram.take(self.which[self.backend.index(rows)])
 
     def diagonal(self) -> Array:
         return self.backend.to_numpy(self.gram.matrix.diagonal()[self.which]).astype(np.float64)
 
     def add_diagonal(self, values: Array) -> Gram:
-        return DenseGram(self.block(self.backend.index(np.arange(self.n_samples)))).add_diagonal(values)
+        return DenseGram(self.block(np.arange(self.n_samples))).add_diagonal(values)
+
+
+class OnDemandGram(Gram):
+    """K = Σ_m d_m K_m, or Σ_m g_m g_mᵀ ∘ K_m with gates, of so many samples that n² numbers have no room.
+
+    Products compute the entries they read, and nothing is kept of them: rows that a round of a working set has read
+    would take the memory that makes working sets large, and so rounds few.
+
+    Parameters
+    ----------
+    stack : ComputedStack
+        Computes the kernels.
+    factors : ndarray of shape (P,) or (n, P)
+        The weights d, or the gates g.
+    """
+
+    def __init__(self, stack: Any, factors: Array) -> None:
+        self.stack, self.factors = stack, factors
+        self.n_samples, self.backend, self.dtype = stack.n_samples, stack.backend, stack.dtype
+        self.block_samples = stack.options.block_samples(self.n_samples, stack.budget, self.dtype)
+        self.shift: Array | None = None
+
+    def products(self, beta: ArrayOrTensor, exact: bool = False) -> ArrayOrTensor:
+        here = isinstance(beta, np.ndarray)
+        dense = beta if here else self.backend.to_numpy(beta)
+        support = nonzero_rows(dense)
+        stack = self.stack.exact if exact else self.stack
+        values = stack.combined_products(support, dense[support], self.factors)
+        if self.shift is not None:
+            values[support] += (self.shift[support] * dense[support].T).T
+        return values if here else self.backend.asarray(values)
+
+    def block(self, rows: RowIndex) -> ArrayOrTensor:
+        """Return the entries between some samples.
+
+        Raises
+        ------
+        MemoryError
+            If they do not fit the budget.
+        """
+        if len(rows) > self.block_samples:
+            need = format_bytes(len(rows) ** 2 * self.dtype.itemsize)
+            raise MemoryError(
+                f"A block of {len(rows)} x {len(rows)} entries of the kernel needs {need}, the budget is "
+                f"{format_bytes(self.stack.budget)}: use approximation='nystroem', which needs no such block, or fewer "
+                "samples, or raise memory_budget."
+            )
+        return self.take(rows).matrix
+
+    def take(self, rows: RowIndex) -> Gram:
+        rows = self.host_rows(rows)
+        some, gated = self.stack.take(rows), self.factors.ndim == 2
+        factors = self.factors[rows] if gated else self.factors
+        if len(rows) > self.block_samples:
+            gram: Gram = OnDemandGram(some, factors)
+        else:
+            gram = some.combine_gated(factors) if gated else some.combine(factors)
+        return gram if self.shift is None else gram.add_diagonal(self.shift[rows])
+
+    def low_rank(self) -> ArrayOrTensor:
+        """Return Nyström's factors, from samples evenly spread, where the samples are."""
+        options = self.stack.options
+        rank = min(options.most_rank, int(options.rank_share * self.stack.budget / 8 / self.n_samples))
+        if rank < 2:
+            return None
+        some = np.unique(np.linspace(0, self.n_samples - 1, rank).astype(np.intp))
+        columns = self.backend.zeros((self.n_samples, len(some)))
+        for strip in row_strips(self.n_samples, 2**24 // len(some)):
+            for m, block in self.stack.placed_blocks(active_kernels(self.factors), strip, some):
+                columns[strip] += self._factor(m, strip, some) * block
+        among = columns[self.backend.index(some)]
+        jitter = rounding_share(self.dtype, len(some)) * float(among.diagonal().mean())
+        factor = regularised_cholesky(among, self.backend.zeros((len(some),)), jitter)
+        return None if factor is None else columns @ self.backend.invert_lower(factor).T
+
+    def _factor(self, m: int, rows: slice, columns: NDArray[np.intp]) -> ArrayOrTensor:
+        """Return what a block of one kernel is multiplied with."""
+        if self.factors.ndim == 1:
+            return float(self.factors[m])
+        return self.backend.asarray(np.outer(self.factors[rows, m], self.factors[columns, m]))
+
+    def diagonal(self) -> Array:
+        each = self.stack.diagonals()
+        values = (self.factors.T**2 * each).sum(0) if self.factors.ndim == 2 else self.factors @ each
+        return np.asarray(values if self.shift is None else values + self.shift)
+
+    def add_diagonal(self, values: Array) -> OnDemandGram:
+        shifted = copy(self)
+        shifted.shift = values if self.shift is None else self.shift + values
+        return shifted
+
+    def solve_free(self, rows: NDArray[np.intp], ridge: Array, right: Array) -> Array:
+        if len(rows) <= self.block_samples:
+            return super().solve_free(rows, ridge, right)
+        # Too many for a block: some of them, evenly spread, stand for all.
+        some = np.unique(np.linspace(0, len(rows) - 1, self.block_samples).astype(np.intp))
+        answer = np.zeros_like(right)
+        answer[some] = super().solve_free(rows[some], ridge[some], right[some]) * (len(rows) / len(some))
+        return answer
+
+
+def active_kernels(factors: Array) -> NDArray[np.intp]:
+    """Return the kernels with a weight, of shape (P,), or with a gate that is not zero, of shape (n, P)."""
+    return np.flatnonzero(np.atleast_2d(factors).any(axis=0))
 
 
 def as_gram(K: ArrayOrTensor) -> Gram:

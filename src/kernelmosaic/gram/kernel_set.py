@@ -123,12 +123,12 @@ class KernelSet:
     def __len__(self) -> int:
         return len(self.fitted)
 
-    def select(self, active: Sequence[int] | AnyArray) -> KernelSet:
+    def take(self, active: Sequence[int] | AnyArray) -> KernelSet:
         """Keep only these kernels, in this order."""
         return KernelSet(tuple(self.fitted[m] for m in active))
 
-    def select_views(self, views: Views, active: Sequence[int] | AnyArray) -> Views:
-        """Keep the views of the kernels that `select` keeps."""
+    def take_views(self, views: Views, active: Sequence[int] | AnyArray) -> Views:
+        """Keep the views of the kernels that `take` keeps."""
         return [views[m] for m in active]
 
     def views(
@@ -226,7 +226,7 @@ class KernelSet:
         name = kernels[0].statistic
         return pairwise_statistic(name, left.views[m], right.views[m], min(scales), right.centres[m], norms)
 
-    def doubt(self, views: Views, coefficients: NDArray[np.float64]) -> None:
+    def check_definite(self, views: Views, coefficients: NDArray[np.float64]) -> None:
         """Raise if a given matrix is not positive semi-definite where a fit made use of it.
 
         Parameters

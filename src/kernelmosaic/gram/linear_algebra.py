@@ -3,53 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError
 
-from kernelmosaic._typing import ArrayOrTensor, DType, RowIndex
+from kernelmosaic._typing import ArrayOrTensor, RowIndex
 from kernelmosaic.backend import Backend, backend_of, one_blas_thread
-
-#: Relative to the mean diagonal: what entries in single and in double precision leave unknown.
-_JITTER = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-10}
-#: Added to a Newton matrix, relative to its diagonal, until it can be factorised, ...
-_LIFT = 1e-14
-#: ... by this factor more each time, and no more than all of it.
-_MORE, _MOST = 100.0, 1.0
-#: Entries multiplied at once in a higher precision than they are stored in, on a device and on the host.
-_CHUNK, _HOST_CHUNK = 2**26, 2**20
-
-
-@dataclass(frozen=True)
-class BlockOptions:
-    """How a block of the free samples is solved.
-
-    Attributes
-    ----------
-    dtype : dtype
-        Precision of the arithmetic.
-    jitter : float or None
-        Relative to the mean diagonal, what is added to the diagonal; None adds what rounding of the entries requires.
-    factorised : int
-        Blocks up to this many samples are factorised, larger ones take conjugate-gradient steps.
-    cg_steps : int
-        Most of these.
-    cg_tol : float
-        Relative size of the residual at which they end.
-    """
-
-    dtype: DType = np.float64
-    jitter: float | None = None
-    factorised: int = 20_000
-    cg_steps: int = 50
-    cg_tol: float = 1e-2
-
-
-#: On the host a rough solution in single precision is enough: large blocks are those of well-conditioned kernels.
-HOST = BlockOptions(np.float32, 1e-5, 500, 8)
-DEVICE = BlockOptions()
+from kernelmosaic.gram.options import BlockOptions
 
 
 def rounding_jitter(A: ArrayOrTensor, ridge: Any) -> float:
@@ -61,8 +22,9 @@ def rounding_jitter(A: ArrayOrTensor, ridge: Any) -> float:
 
 def rounding_share(dtype: np.dtype[Any], n: int) -> float:
     """Return the same for n samples, relative to the mean diagonal."""
+    least = 1e-6 if dtype == np.float32 else 1e-10
     # Independent rounding errors add up to an eigenvalue that grows with the root of their number.
-    return float(max(_JITTER[dtype], np.finfo(dtype).eps * n**0.5))
+    return float(max(least, np.finfo(dtype).eps * n**0.5))
 
 
 def regularised_cholesky(A: ArrayOrTensor, ridge: Any, jitter: float, tries: int = 4) -> Any | None:
@@ -87,7 +49,7 @@ def solve_block(
     A is a symmetric positive semi-definite block of a kernel matrix, ridge and right live where it does.
     """
     backend = backend_of(A)
-    options = (HOST if backend.name == "numpy" else DEVICE) if options is None else options
+    options = BlockOptions.on(backend) if options is None else options
     # A kernel's entries are no larger than its diagonal's, and their squares must be numbers, too.
     largest = max(float(A.diagonal().max()) + float(ridge.max()), float(abs(right).max()))
     dtype = options.dtype if largest < float(np.finfo(options.dtype).max) ** 0.5 else np.float64
@@ -115,7 +77,7 @@ def conjugate_gradients(
     times: Callable[[Any], Any],
     diagonal: ArrayOrTensor,
     right: ArrayOrTensor,
-    options: BlockOptions = DEVICE,
+    options: BlockOptions,
     sums: bool = False,
 ) -> ArrayOrTensor:
     """Solve A x = right for all columns at once, each with step sizes of its own, to a few digits.
@@ -168,7 +130,8 @@ def multiply(A: ArrayOrTensor, x: Any) -> ArrayOrTensor:
 
 
 def _chunk(backend: Backend) -> int:
-    return _HOST_CHUNK if backend.name == "numpy" else _CHUNK
+    """Return how many entries are multiplied at once in a higher precision than they are stored in."""
+    return 2**20 if backend.name == "numpy" else 2**26
 
 
 def multiply_rows(K: ArrayOrTensor, rows: RowIndex, coefficients: Any) -> ArrayOrTensor:
@@ -190,6 +153,11 @@ def multiply_rows(K: ArrayOrTensor, rows: RowIndex, coefficients: Any) -> ArrayO
         for i in range(0, len(rows), height):
             out += backend.astype(K[rows[i : i + height]], np.float64).T @ coefficients[i : i + height]
     return out
+
+
+def nonzero_rows(V: ArrayOrTensor) -> Any:
+    """Return which rows of a vector, or of a matrix, are not zero, as row numbers of the backend."""
+    return backend_of(V).nonzero(V if V.ndim == 1 else (V != 0).any(1))
 
 
 class Cholesky:
@@ -221,8 +189,9 @@ class Cholesky:
             if factor is not None and bool(xp.isfinite(factor.diagonal()).all()):
                 self.factor = factor
                 return
-            jitter = max(_LIFT, _MORE * jitter)
-            if jitter > _MOST:
+            # Relative to the diagonal, and at most all of it.
+            jitter = max(1e-14, 100.0 * jitter)
+            if jitter > 1.0:
                 raise LinAlgError("The Newton matrix is not positive definite.")
 
     def solve(self, right: ArrayOrTensor) -> ArrayOrTensor:

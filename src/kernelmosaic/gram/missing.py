@@ -21,14 +21,6 @@ Mask = NDArray[np.bool_]
 #: What `missing` may be; and what it is under gates, which are zero then.
 RULES = ("neighbors", "zero")
 GATED = "gated"
-#: So many of the most similar training samples that have a view stand in for it.
-N_NEIGHBORS = 6
-#: How far samples are apart, and how alike kernels are, is measured on so many training samples, ...
-_MEASURED = 300
-#: ... fewer of many kernels, whose matrices have so many entries together.
-_MEASURED_ENTRIES = 2**22
-#: Bytes of the distances that are worked on at once.
-_BYTES = 2**26
 
 
 def check_rule(missing: Any) -> None:
@@ -146,7 +138,7 @@ class MissingViews:
         here, there = self.kernel_set.diagonals(views), self.kernel_set.diagonals(self.views)
         own = self.present.astype(np.float64)
         found: list[list[Any]] = [[] for _ in range(P)]
-        for rows in row_strips(len(present), _BYTES // (8 * n * P)):
+        for rows in row_strips(len(present), 2**26 // (8 * n * P)):
             apart = np.empty((P, rows.stop - rows.start, n))
             for m, K in self.kernel_set.blocks(take_rows(views, rows), self.views, range(P)):
                 apart[m] = np.maximum(here[m, rows, np.newaxis] + there[m] - 2.0 * K, 0.0)
@@ -216,7 +208,8 @@ class MissingViews:
         """
         if self._constants is None:
             P, n = len(self.kernel_set), len(self.present)
-            most = min(_MEASURED, max(int((_MEASURED_ENTRIES / P) ** 0.5), 1))
+            # At most 300 training samples, and fewer of many kernels, whose matrices have 2²² entries together.
+            most = min(300, max(int((2**22 / P) ** 0.5), 1))
             some = np.arange(n)[:: -(-n // most)]
             both = np.array([np.outer(own, own).ravel() for own in self.present[some].T], dtype=np.float64)
             spreads, flat = np.ones(P), np.zeros(both.shape)
@@ -239,10 +232,12 @@ class MissingViews:
         return self._constants
 
 
-def _nearest(D: Array, at: NDArray[np.intp], having: NDArray[np.intp], shape: tuple[int, int]) -> ArrayOrTensor:
+def _nearest(
+    D: Array, at: NDArray[np.intp], having: NDArray[np.intp], shape: tuple[int, int], n_neighbors: int = 6
+) -> ArrayOrTensor:
     """Return the shares of the nearest training samples that have a view in what stands in for it, in some rows."""
     E = D[:, having]
-    order = np.argsort(E, axis=1, kind="stable")[:, :N_NEIGHBORS]
+    order = np.argsort(E, axis=1, kind="stable")[:, :n_neighbors]
     near = np.zeros(E.shape, dtype=bool)
     np.put_along_axis(near, order, np.isfinite(np.take_along_axis(E, order, axis=1)), axis=1)
     # Without a sample to compare with, all are equally near.

@@ -11,15 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic._typing import ArrayOrTensor, DType, MatrixLike
-from kernelmosaic.backend import backend_of
+from kernelmosaic.backend import backend_of, row_strips
 from kernelmosaic.kernels.base import Block, Kernel
 
 Diagonal = NDArray[np.float64]
 
 #: A centred kernel must be known to this relative error, three digits; one that is known to fewer is zero.
 CENTRED_ERROR = 1e-3
-#: Rows whose means are taken at a time, so that no second matrix is held.
-_STRIP = 512
 
 
 class Normalization(ABC):
@@ -134,7 +132,8 @@ class Centered(Normalization):
         K, diagonal = kernel(X), np.asarray(kernel.diag(X), dtype=np.float64)
         # Off a common number first: what the entries have in common would round what they have not.
         level = float(self.share_ @ diagonal)
-        strips = (K[i : i + _STRIP].astype(np.float64) - level for i in range(0, n, _STRIP))
+        # A few rows at a time, so that no second matrix is held.
+        strips = (K[rows].astype(np.float64) - level for rows in row_strips(n, 512))
         apart = np.concatenate([strip @ self.share_ for strip in strips])
         mean = float(self.share_ @ apart)
         self.means_, self.mean_ = level + apart, level + mean

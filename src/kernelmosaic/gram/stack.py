@@ -1,7 +1,18 @@
 """The stack: P Gram matrices of one training set, here or on a device, stored or recomputed under a memory budget.
 
-Every operation is written once over a backend, in blocks that `placed_blocks` yields. Compiled passes take the place of
-these where there are any: Numba's over matrices stored on the host, CUDA's over Gaussians computed on a device.
+There are two kinds of stacks, each with one implementation of every operation:
+
+- a `MatrixStack` reads blocks of matrices, which `placed_blocks` yields: a `StoredStack` from memory, a `ComputedStack`
+  from the samples. Compiled passes take the place of blocks where there are any: Numba's over matrices stored on the
+  host, CUDA's over Gaussians computed on a device;
+- a `FeatureStack` reads rows of features, which `placed_features` yields: `StoredFeatures` from memory,
+  `ComputedFeatures` from the samples, and `DaskFeatures` from the workers of a cluster, where it has its own passes
+  because a trip to the workers costs more than arithmetic.
+
+Two stacks are made of another: a `SubsetStack` makes `MatrixStack`s of a few of its many kernels, and `WithIdentity`
+(where C is learned) adds one kernel to those of a stack.
+
+`take` returns the stack of some samples, `take_kernels` that of some kernels.
 """
 
 from __future__ import annotations
@@ -9,7 +20,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +29,6 @@ from numpy.typing import NDArray
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType
 from kernelmosaic.backend import (
     NUMPY,
-    TINY,
     Backend,
     backend_of,
     default_budget,
@@ -28,27 +39,17 @@ from kernelmosaic.backend import (
     run_threads,
     torch_backend,
 )
-from kernelmosaic.gram.class_grams import StackClasses
-from kernelmosaic.gram.gram import DenseGram
+from kernelmosaic.gram.gram import Array, ClassGram, DenseGram, Gram, OnDemandGram, active_kernels
 from kernelmosaic.gram.kernel_set import KernelSet, PlacedSamples, Views
+from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.normalizing import UnitTrace, Unscaled
-from kernelmosaic.gram.on_demand import OnDemandGram, most_in_a_block
+from kernelmosaic.gram.options import StackOptions
 from kernelmosaic.kernels.base import Block
 from kernelmosaic.kernels.distances import unreliable_share
 from kernelmosaic.kernels.gaussian import Gaussian
 
 Rows = slice | NDArray[np.intp]
 Kernels = Sequence[int] | AnyArray
-#: Bytes of a block that is worked on at once: it stays in the second-level cache.
-_CACHE_BYTES = 2**19
-#: Up to this many samples matrices are small enough to keep in double precision without thinking.
-_SMALL = 1000
-#: Side of the squares that a device works on at once, which stay in its cache.
-_TILE = {"cuda": 2048, "cpu": 512}
-#: Height and width of the blocks that the host computes at once where it stores nothing.
-_HOST_TILE = (256, 1024)
-#: Memory for the blocks worked on at once by the host where nothing is stored.
-_ON_DEMAND_BYTES = 2**24
 
 
 class GramStack(ABC):
@@ -74,8 +75,8 @@ class GramStack(ABC):
     dtype: np.dtype[Any]
     backend: Backend = NUMPY
     writes_matrices: bool = True
-    #: Whether the kernels are too many to be stored: `quadratic_forms` prices all, and a few are taken at a time.
-    is_generated: bool = False
+    #: Whether the kernels are too many to be stored: `quadratic_forms` serves all of them, `take_kernels` a few.
+    is_implicit: bool = False
     #: The number of features of every kernel; None where the kernels are matrices.
     widths: NDArray[np.intp] | None = None
     #: Bytes of the matrices, or features, that are stored.
@@ -137,12 +138,12 @@ class GramStack(ABC):
 
     @property
     def part_samples(self) -> int:
-        """The most samples a part may have without taking more memory than the combined kernel will."""
-        return int(self.n_samples / np.sqrt(self.n_kernels + 1))
+        """The most samples that `take` may be given; 0 where a stack of some samples is of no use, or is not made."""
+        return 0
 
-    def part(self, rows: NDArray[np.intp]) -> GramStack:
-        """Return the stack of some of the samples."""
-        raise NotImplementedError(f"{type(self).__name__}.part: these kernels are not cut.")
+    def take(self, rows: NDArray[np.intp], stored: bool = False) -> GramStack:
+        """Return the stack of some samples, at most `part_samples`; with `stored`, the host stores its matrices."""
+        raise NotImplementedError(f"{type(self).__name__}.take: part_samples is 0, these kernels are not cut.")
 
     def row_block(self, m: int, rows: Rows) -> Block:
         """Return K_m[rows]."""
@@ -168,34 +169,37 @@ class MatrixStack(GramStack):
     ----------
     entries : int
         Of a block that is worked on at once: whole rows of it on the host, squares on a device, whose cache is small.
-    exact : ComputedStack or None
-        Computes entries in double precision for matrices in single precision: certificates need it.
+    options : StackOptions
+        Sizes that it works with.
     """
 
     entries: int
-    exact: ComputedStack | None = None
+    options: StackOptions
+
+    @property
+    def exact(self) -> ComputedStack | None:
+        """The stack that computes entries in double precision; None if there is none."""
+        return None
 
     @property
     def has_exact(self) -> bool:
         return self.exact is not None and self.dtype != np.float64
 
     def exact_products(self, beta: AnyArray, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        exact = self.exact
-        if exact is None or not self.has_exact:
-            return self.products(beta, rows)
-        support = nonzero_rows(beta)
-        right = exact.backend.asarray(beta[support].reshape(len(support), -1 if len(support) else 1))
-        out = exact.backend.zeros((self.n_kernels, len(rows), *beta.shape[1:]))
-        if len(support) and len(rows):
-            each = dict.fromkeys(range(self.n_kernels), right)
-            exact._multiply(each, rows, support, out.reshape(self.n_kernels, len(rows), -1), np.dtype(np.float64))
-        return exact.backend.to_numpy(out)
+        return (
+            self.products(beta, rows) if self.exact is None or not self.has_exact else self.exact.products(beta, rows)
+        )
 
     def exact_gated_products(self, beta: AnyArray, gates: AnyArray) -> NDArray[np.float64]:
         if self.exact is None or not self.has_exact:
             return super().exact_gated_products(beta, gates)
-        support, gates = nonzero_rows(beta), np.asarray(gates, dtype=np.float64)
-        return self.exact.combined_products(support, beta[support], gates, gates, np.dtype(np.float64))
+        support = nonzero_rows(beta)
+        return self.exact.combined_products(support, beta[support], np.asarray(gates, dtype=np.float64))
+
+    @property
+    def part_samples(self) -> int:
+        # No more memory than the combined kernel will take.
+        return int(self.n_samples / np.sqrt(self.n_kernels + 1))
 
     @abstractmethod
     def placed_blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Any]]:
@@ -215,49 +219,46 @@ class MatrixStack(GramStack):
         for rows in row_strips(n_rows, height):
             yield from ((rows, columns) for columns in row_strips(rows.stop if lower else n_columns, side))
 
-    def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> DenseGram:
-        weights = np.array(weights, dtype=np.float64)
-        matrix = self._fill(weights, self._written(out))
-        return self._gram(matrix, weights[np.newaxis], np.ones((1, 1)))
+    def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> Gram:
+        return self._combined(np.array(weights, dtype=np.float64), out)
 
-    def combine_gated(self, gates: AnyArray, out: ArrayOrTensor = None) -> DenseGram:
-        gates = np.array(gates, dtype=np.float64)
-        return self._gram(self._fill_gated(gates, self._written(out)), gates, gates)
+    def combine_gated(self, gates: AnyArray, out: ArrayOrTensor = None) -> Gram:
+        return self._combined(np.array(gates, dtype=np.float64), out)
 
-    def _fill(self, weights: NDArray[np.float64], K: ArrayOrTensor) -> ArrayOrTensor:
+    def _combined(self, factors: Array, out: ArrayOrTensor) -> Gram:
+        """Return the kernel combined by factors: weights of shape (P,), or gates of shape (n, P)."""
+        K, exact = self._fill(factors, self._written(out)), self.exact
+        # On the host solvers read the stored entries; the certificate of the whole reads exact ones, once.
+        if exact is None or self.dtype == np.float64 or self.backend is NUMPY:
+            return DenseGram(K)
+        return DenseGram(K, partial(exact.combined_products, factors=factors))
+
+    def _fill(self, factors: Array, K: ArrayOrTensor) -> ArrayOrTensor:
         for rows, columns in self.pieces(self.n_samples, self.n_samples, lower=True):
             part = K[rows, columns]
             part[...] = 0.0
-            self._accumulate(weights, rows, columns, part)
+            self._accumulate(factors, rows, columns, part)
             mirror(K, rows, columns)
-        return self._set_diagonal(K, weights)
+        return self._set_diagonal(K, factors)
 
-    def _accumulate(self, weights: NDArray[np.float64], rows: Rows, columns: Rows, out: ArrayOrTensor) -> None:
-        """out += Σ_m weights_m K_m[rows, columns]; kernels without a weight are not read."""
-        for m, block in self.placed_blocks(np.flatnonzero(weights), rows, columns):
-            self.backend.add_scaled(out, block, float(weights[m]))
-
-    def _fill_gated(self, gates: NDArray[np.float64], K: ArrayOrTensor) -> ArrayOrTensor:
-        for rows, columns in self.pieces(self.n_samples, self.n_samples, lower=True):
-            part = K[rows, columns]
-            part[...] = 0.0
-            self._accumulate_gated(gates, rows, columns, part)
-            mirror(K, rows, columns)
-        return self._set_diagonal(K, gates.T**2)
-
-    def _accumulate_gated(self, gates: NDArray[np.float64], rows: Rows, columns: Rows, out: ArrayOrTensor) -> None:
-        """out += Σ_m g_m g_mᵀ ∘ K_m between rows and columns."""
-        left, right = (self.backend.asarray(gates[some], self.dtype) for some in (rows, columns))
-        for m, block in self.placed_blocks(np.flatnonzero(np.any(gates != 0, axis=0)), rows, columns):
+    def _accumulate(self, factors: Array, rows: Rows, columns: Rows, out: ArrayOrTensor) -> None:
+        """out += the combined kernel between rows and columns; kernels without a weight or gate are not read."""
+        blocks = self.placed_blocks(active_kernels(factors), rows, columns)
+        if factors.ndim == 1:
+            for m, block in blocks:
+                self.backend.add_scaled(out, block, float(factors[m]))
+            return
+        left, right = (self.backend.asarray(factors[some], self.dtype) for some in (rows, columns))
+        for m, block in blocks:
             scaled = block * right[:, m]
             scaled *= left[:, m][:, None]
             out += scaled
 
-    def _set_diagonal(self, K: ArrayOrTensor, factors: NDArray[np.float64]) -> ArrayOrTensor:
-        """Write the combined diagonal for factors of shape (P,) or (P, n), where it is known better than by blocks."""
+    def _set_diagonal(self, K: ArrayOrTensor, factors: Array) -> ArrayOrTensor:
+        """Write the combined diagonal where it is known better than by blocks."""
         known = None if self.exact is None else self.exact.placed_diagonals
         if known is not None:
-            each = self.backend.asarray(factors.reshape(self.n_kernels, -1))
+            each = self.backend.asarray(factors[:, np.newaxis] if factors.ndim == 1 else factors.T**2)
             self.backend.diagonal_view(K)[...] = (each * known).sum(0)
         return K
 
@@ -273,18 +274,6 @@ class MatrixStack(GramStack):
                 f"A {self.n_samples} x {self.n_samples} kernel matrix needs {need} on {self.backend.device}: use "
                 "approximation='nystroem', or fewer samples."
             ) from error
-
-    def _gram(self, K: ArrayOrTensor, inner: NDArray[np.float64], outer: NDArray[np.float64]) -> DenseGram:
-        exact = self.exact
-        # On the host solvers read the stored entries; the certificate of the whole reads exact ones, once.
-        if exact is None or self.dtype == np.float64 or self.backend is NUMPY:
-            return DenseGram(K)
-        computed = exact
-
-        def products(support: NDArray[np.intp], beta: NDArray[np.float64]) -> NDArray[np.float64]:
-            return computed.combined_products(support, beta, inner, outer, np.dtype(np.float64))
-
-        return DenseGram(K, products)
 
     def products(
         self, beta: AnyArray, rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None
@@ -323,6 +312,8 @@ class ComputedStack(MatrixStack):
         Where to compute.
     budget : float, optional
         Bytes that a combined kernel may take: one that takes more is not stored, either. By default it may take all.
+    options : StackOptions, optional
+        Sizes that it works with.
     """
 
     def __init__(
@@ -333,8 +324,10 @@ class ComputedStack(MatrixStack):
         working_bytes: int | None = None,
         backend: Backend = NUMPY,
         budget: float = np.inf,
+        options: StackOptions | None = None,
     ) -> None:
         self.kernel_set, self.dtype, self.backend, self.budget = kernel_set, dtype, backend, budget
+        self.options = options or StackOptions()
         here = kernel_set.samples(views)
         self.samples = kernel_set.samples(here, backend)
         self.n_samples, self.n_kernels = self.samples.n_samples, len(kernel_set)
@@ -343,12 +336,19 @@ class ComputedStack(MatrixStack):
         self._centred: dict[int, tuple[Any, Any, Any]] = {}
         self.writes_matrices = backend is NUMPY and self.stores_combined
         self._diagonals = None if self.writes_matrices else kernel_set.diagonals(here)
-        self.exact = self
         if backend is not NUMPY and all(self.samples.shares):
             # Exact; in blocks, products of a sample with itself are rounded.
             self.placed_diagonals = backend.asarray(self._diagonals)
         # The statistic, the kernel made of it and one temporary live at once, in double precision.
-        self.entries = _tile(backend) ** 2 if working_bytes is None else max(1, working_bytes // (3 * 8))
+        self.entries = self.options.tile_entries(backend) if working_bytes is None else max(1, working_bytes // (3 * 8))
+
+    @property
+    def exact(self) -> ComputedStack:
+        if self.dtype == np.float64:
+            return self
+        exact = copy(self)
+        exact.dtype = np.dtype(np.float64)
+        return exact
 
     def placed_blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Any]]:
         left = self.samples.take(rows)
@@ -358,7 +358,7 @@ class ComputedStack(MatrixStack):
 
     def squares(self) -> list[tuple[slice, slice]]:
         """Cut the lower triangle into squares for the host's cache; one on the diagonal has one slice twice."""
-        side = int(min(_CACHE_BYTES // self.dtype.itemsize, self.entries) ** 0.5)
+        side = int(min(self.options.cache_bytes // self.dtype.itemsize, self.entries) ** 0.5)
         strips = list(row_strips(self.n_samples, max(side - side % 16, 1)))
         return [(rows, columns) for i, rows in enumerate(strips) for columns in strips[: i + 1]]
 
@@ -374,15 +374,8 @@ class ComputedStack(MatrixStack):
     def stores_combined(self) -> bool:
         return self.n_samples**2 * self.dtype.itemsize <= self.budget
 
-    def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
-        if self.stores_combined:
-            return super().combine(weights, out)
-        return OnDemandGram(self, np.array(weights, dtype=np.float64), self.budget)
-
-    def combine_gated(self, gates: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
-        if self.stores_combined:
-            return super().combine_gated(gates, out)
-        return OnDemandGram(self, np.array(gates, dtype=np.float64), self.budget)
+    def _combined(self, factors: Array, out: ArrayOrTensor) -> Gram:
+        return super()._combined(factors, out) if self.stores_combined else OnDemandGram(self, factors)
 
     @property
     def part_samples(self) -> int:
@@ -390,31 +383,23 @@ class ComputedStack(MatrixStack):
         numbers = 0.5 * self.budget / self.dtype.itemsize / (self.n_kernels + 1 if self.backend is NUMPY else 1)
         return int(min(super().part_samples, numbers**0.5))
 
-    def part(self, rows: NDArray[np.intp]) -> MatrixStack:
-        # On the host the matrices of a part are stored: they fit where one of all samples will.
-        return StoredStack.of(self.take(rows)) if self.backend is NUMPY else self.take(rows)
-
-    def take(self, rows: NDArray[np.intp]) -> ComputedStack:
-        """Return the computed stack of some of the samples."""
+    def take(self, rows: NDArray[np.intp], stored: bool = False) -> MatrixStack:
         some = copy(self)
         some.samples, some.n_samples, some._centred = self.samples.take(rows), len(rows), {}
         some.placed_diagonals = (
             None if self.placed_diagonals is None else self.placed_diagonals[:, self.backend.index(rows)]
         )
         some._diagonals = None if self._diagonals is None else self._diagonals[:, rows]
-        some.exact = None if self.exact is None else some
-        return some
+        # The matrices of a part fit where one of all samples will.
+        return StoredStack.of(some) if stored and self.backend is NUMPY else some
 
     def diagonals(self) -> NDArray[np.float64]:
         """Return the diagonals of all kernels, of shape (P, n)."""
         return self.kernel_set.diagonals(self.samples) if self._diagonals is None else self._diagonals
 
-    def _multiply(
-        self, right: dict[int, Any], rows: Rows, columns: Rows, out: ArrayOrTensor, dtype: DType = None
-    ) -> None:
-        dtype = self.dtype if dtype is None else dtype
+    def _multiply(self, right: dict[int, Any], rows: Rows, columns: Rows, out: ArrayOrTensor) -> None:
         left, across = self.samples.take(rows), self.samples.take(columns)
-        if not across.n_samples or self._multiply_directly(right, left, across, dtype, out):
+        if not across.n_samples or self._multiply_gaussians(right, left, across, out):
             return
 
         height, width = self._tile(list(right), out.shape[1], across.n_samples)
@@ -422,7 +407,7 @@ class ComputedStack(MatrixStack):
         def multiply(strip: slice) -> None:
             part = left.take(strip)
             for below in row_strips(across.n_samples, width):
-                for m, block in self.kernel_set.blocks(part, across.take(below), list(right), dtype):
+                for m, block in self.kernel_set.blocks(part, across.take(below), list(right), self.dtype):
                     own = right[m][below]
                     out[m, strip] += self.backend.astype(block, self.backend.dtype(own)) @ own
 
@@ -431,7 +416,7 @@ class ComputedStack(MatrixStack):
     def _tile(self, kernels: Sequence[int], n_rows: int, n_columns: int) -> tuple[int, int]:
         """Return the height and width of the blocks that are computed at once."""
         if self._is_cheap(kernels):
-            return _HOST_TILE
+            return self.options.host_tile
         rows, columns = next(self.pieces(n_rows, n_columns))
         return rows.stop, columns.stop
 
@@ -446,31 +431,22 @@ class ComputedStack(MatrixStack):
                 work(item)
             return
         with one_blas_thread():
-            run_threads(work, items, self.n_samples * _HOST_TILE[1])
+            run_threads(work, items, self.n_samples * self.options.host_tile[1])
 
-    def combined_products(
-        self,
-        support: NDArray[np.intp],
-        beta: NDArray[np.float64],
-        inner: NDArray[np.float64],
-        outer: NDArray[np.float64],
-        dtype: np.dtype[Any],
-    ) -> NDArray[np.float64]:
-        """Return Σ_m outer_m ∘ K_m(inner_m ∘ β) with entries of a precision, for (n, P), (1, P) or (1, 1) factors.
-
-        β, at the support, has one column or several.
-        """
-        if self.backend is NUMPY and outer.size == 1 and dtype == self.dtype:
-            return self._weighted_products(inner[0], support, beta)
+    def combined_products(self, support: NDArray[np.intp], beta: Array, factors: Array) -> Array:
+        """Return Kβ of the kernel combined by weights (P,) or gates (n, P); β, at the support, has columns or none."""
+        gated = factors.ndim == 2
+        if self.backend is NUMPY and not gated and self.dtype != np.float64:
+            return self._weighted_products(factors, support, beta)
         # A device sums in double precision, which takes it no longer.
-        kind = dtype if self.backend is NUMPY else np.float64
+        kind = self.dtype if self.backend is NUMPY else np.float64
         columns = self.backend.asarray(beta.reshape(len(support), *(beta.shape[1:] or (1,))), kind)
-        factors = self.backend.asarray(inner[support] if len(inner) > 1 else inner, kind)
-        right = {int(m): factors[:, m : m + 1] * columns for m in np.flatnonzero(np.any(inner != 0, axis=0))}
+        scales = self.backend.asarray(factors[support] if gated else factors[np.newaxis], kind)
+        right = {int(m): scales[:, m : m + 1] * columns for m in active_kernels(factors)}
         out = self.backend.zeros((self.n_kernels, self.n_samples, columns.shape[1]))
-        self._multiply(right, slice(0, self.n_samples), support, out, dtype)
-        if outer.size > 1:
-            out *= self.backend.asarray(outer.T)[:, :, None]
+        self._multiply(right, slice(0, self.n_samples), support, out)
+        if gated:
+            out *= self.backend.asarray(factors.T)[:, :, None]
         values = self.backend.to_numpy(out.sum(0))
         return values.reshape(self.n_samples, *beta.shape[1:])
 
@@ -493,35 +469,37 @@ class ComputedStack(MatrixStack):
 
     # Gaussians on a device, whose compiled passes read the samples themselves -----------------------------------------
 
-    def _fill(self, weights: NDArray[np.float64], K: ArrayOrTensor) -> ArrayOrTensor:
-        active = np.flatnonzero(weights).tolist()
+    def _fill(self, factors: Array, K: ArrayOrTensor) -> ArrayOrTensor:
+        if factors.ndim == 2:
+            return super()._fill(factors, K)
+        active = np.flatnonzero(factors).tolist()
         if self.backend is not NUMPY and self._gaussians(active) == [active]:
             from kernelmosaic.gram._torch_cuda import combine_directly
 
-            rates, factors = self._constants(active, weights)
-            if combine_directly(self.samples.views[active[0]].T.contiguous(), rates, factors, K):
+            constants = self._constants(active, factors)
+            if combine_directly(self.samples.views[active[0]].T.contiguous(), *constants, K):
                 return K
-        loops = _compiled(self.backend, self.n_samples)
+        loops = _compiled(self)
         if loops is None or not self._is_cheap(active):
-            return super()._fill(weights, K)
+            return super()._fill(factors, K)
 
         def fill(square: tuple[slice, slice]) -> None:
             block = np.zeros([some.stop - some.start for some in square], dtype=K.dtype)
-            self._accumulate(weights, *square, block)
+            self._accumulate(factors, *square, block)
             _write_square(K, square, block, loops)
 
         self._each(fill, self.squares(), active)
         return K
 
-    def _accumulate(self, weights: NDArray[np.float64], rows: Rows, columns: Rows, out: ArrayOrTensor) -> None:
-        rest = np.flatnonzero(weights).tolist()
-        for members in self._gaussians(rest):
-            self._add_gaussians(members, weights, rows, columns, out)
-            rest = [m for m in rest if m not in members]
-        if rest:
-            left, right = self.samples.take(rows), self.samples.take(columns)
-            for m, block in self.kernel_set.blocks(left, right, rest, self.dtype):
-                self.backend.add_scaled(out, block, float(weights[m]))
+    def _accumulate(self, factors: Array, rows: Rows, columns: Rows, out: ArrayOrTensor) -> None:
+        rest = factors.copy()
+        # On the host only sums in single precision are compiled.
+        if factors.ndim == 1 and (self.backend is not NUMPY or self.dtype == np.float32):
+            for members in self._gaussians(np.flatnonzero(factors).tolist()):
+                self._add_gaussians(members, factors, rows, columns, out)
+                rest[members] = 0.0
+        if rest.any():
+            super()._accumulate(rest, rows, columns, out)
 
     def _add_gaussians(
         self, members: list[int], weights: NDArray[np.float64], rows: Rows, columns: Rows, out: ArrayOrTensor
@@ -534,7 +512,7 @@ class ComputedStack(MatrixStack):
             left, right = self.samples.take(rows), self.samples.take(columns)
             _torch_cuda.add_gaussians(self.kernel_set.statistic(members, left, right), *constants, out)
             return
-        from kernelmosaic.gram._numba_gaussians import add_gaussians
+        from kernelmosaic.gram._numba_stack import add_gaussians
 
         view = self.samples.views[members[0]]
         if id(view) not in self._centred:
@@ -546,67 +524,57 @@ class ComputedStack(MatrixStack):
         inner = V[rows] @ V[columns].T
         add_gaussians(inner, norms[rows], norms[columns], rates, factors, out, room, X[rows], X[columns], share)
 
-    def _multiply_directly(
-        self, right: dict[int, Any], left: PlacedSamples, across: PlacedSamples, dtype: DType, out: ArrayOrTensor
+    def _multiply_gaussians(
+        self, right: dict[int, Any], left: PlacedSamples, across: PlacedSamples, out: ArrayOrTensor
     ) -> bool:
+        """Add products with one vector to `out` if the kernels are Gaussians of the same samples; else return False."""
         members = list(right)
         if out.shape[2] > 1 or self._gaussians(members) != [members]:
             return False
-        if self.backend is NUMPY:
-            return self._multiply_here(right, left, across, dtype, out)
-        from kernelmosaic.gram._torch_cuda import multiply_directly
-
         rates, factors = self._constants(members, np.ones(self.n_kernels))
         beta = self.backend.xp.stack([right[m][:, 0] * factor for m, factor in zip(members, factors, strict=True)])
-        LT, R = left.views[members[0]].T, across.views[members[0]]
-        found = multiply_directly(LT, R, rates, beta, np.dtype(dtype) == np.float64)
+        L, R = left.views[members[0]], across.views[members[0]]
+        if self.backend is NUMPY:
+            found: Any = self._multiply_here(L, R, rates, beta.astype(self.dtype))
+        else:
+            from kernelmosaic.gram._torch_cuda import multiply_directly
+
+            found = multiply_directly(L.T, R, rates, beta, self.dtype == np.float64)
         if found is not None:
             out[members, :, 0] += found
         return found is not None
 
-    def _multiply_here(
-        self, right: dict[int, Any], left: PlacedSamples, across: PlacedSamples, dtype: DType, out: ArrayOrTensor
-    ) -> bool:
-        from kernelmosaic.gram._numba_gaussians import multiply_gaussians
+    def _multiply_here(self, left: AnyArray, right: AnyArray, rates: list[float], beta: AnyArray) -> Array:
+        from kernelmosaic.gram._numba_stack import multiply_gaussians
 
-        members = list(right)
-        kind = np.dtype(dtype)
-        fitted, factors = self._constants(members, np.ones(self.n_kernels))
-        rates = np.array(fitted, dtype=kind)
-        beta = np.stack([right[m][:, 0] * factor for m, factor in zip(members, factors, strict=True)]).astype(kind)
-        centre = across.views[members[0]].mean(axis=0)
-        (X, L, norms), (Y, R, others) = (_less_centre(samples.views[members[0]], centre) for samples in (left, across))
-        share = _unreliable(fitted, L, norms, others, kind)
-        found = np.zeros((len(members), len(L)))
+        (X, L, norms), (Y, R, others) = (_less_centre(view, right.mean(axis=0)) for view in (left, right))
+        share = _unreliable(rates, L, norms, others, self.dtype)
+        found, factors = np.zeros((len(rates), len(L))), np.array(rates, dtype=self.dtype)
+        height, width = self.options.host_tile
 
         def multiply(strip: slice) -> None:
-            for below in row_strips(len(R), _HOST_TILE[1]):
+            for below in row_strips(len(R), width):
                 inner = L[strip] @ R[below].T
-                room = np.empty(inner.shape[1], dtype=kind)
+                room = np.empty(inner.shape[1], dtype=self.dtype)
                 own = np.ascontiguousarray(beta[:, below])
                 sides = norms[strip], others[below]
-                multiply_gaussians(inner, *sides, rates, own, found[:, strip], room, X[strip], Y[below], share)
+                multiply_gaussians(inner, *sides, factors, own, found[:, strip], room, X[strip], Y[below], share)
 
-        self._each(multiply, row_strips(len(L), _HOST_TILE[0]), members)
-        out[members, :, 0] += found
-        return True
+        with one_blas_thread():
+            run_threads(multiply, row_strips(len(L), height), self.n_samples * width)
+        return found
 
     def _gaussians(self, kernels: Sequence[int]) -> list[list[int]]:
-        """Return the kernels that are Gaussians up to one factor, in groups that read the same samples.
-
-        On the host only those in single precision, whose sums are compiled.
-        """
+        """Return the kernels that are Gaussians up to one factor, in groups that read the same samples."""
         groups: dict[int, list[int]] = {}
         here = self.backend is NUMPY
-        served = not here or (self.dtype == np.float32 and self.n_samples > TINY)
-        if served:
-            for m in kernels:
-                one = self.kernel_set.fitted[m]
-                # A subclass may have another formula than its parent.
-                plain = type(one.kernel) is Gaussian and isinstance(one.normalization, Unscaled | UnitTrace)
-                dense = not here or isinstance(self.samples.views[m], np.ndarray)
-                if plain and dense and self.samples.shares[m]:
-                    groups.setdefault(id(self.samples.views[m]), []).append(m)
+        for m in kernels if not here or self.n_samples > self.options.few_samples else ():
+            one = self.kernel_set.fitted[m]
+            # A subclass may have another formula than its parent.
+            plain = type(one.kernel) is Gaussian and isinstance(one.normalization, Unscaled | UnitTrace)
+            dense = not here or isinstance(self.samples.views[m], np.ndarray)
+            if plain and dense and self.samples.shares[m]:
+                groups.setdefault(id(self.samples.views[m]), []).append(m)
         return list(groups.values())
 
     def _constants(self, gaussians: Sequence[int], weights: NDArray[np.float64]) -> tuple[list[float], list[float]]:
@@ -624,42 +592,36 @@ class StoredStack(MatrixStack):
     ----------
     matrices : array of shape (P, n, n)
         Of NumPy or torch.
-    exact : ComputedStack, optional
-        What the matrices were computed by, if they are in single precision.
+    computed : ComputedStack, optional
+        What the matrices were computed by.
+    options : StackOptions, optional
+        Sizes that it works with; by default those of what computed it.
     """
 
-    def __init__(self, matrices: ArrayOrTensor, exact: ComputedStack | None = None) -> None:
-        self.matrices, self.exact, self.backend = matrices, exact, backend_of(matrices)
+    def __init__(
+        self, matrices: ArrayOrTensor, computed: ComputedStack | None = None, options: StackOptions | None = None
+    ) -> None:
+        self.matrices, self.computed, self.backend = matrices, computed, backend_of(matrices)
+        self.options = options or (StackOptions() if computed is None else computed.options)
         self.n_kernels, self.n_samples, _ = (int(size) for size in matrices.shape)
         self.dtype = self.backend.dtype(matrices)
         self.nbytes = self.n_kernels * self.n_samples**2 * self.dtype.itemsize
         self.writes_matrices = self.backend is NUMPY
-        if exact is not None and self.backend is not NUMPY:
-            self.entries = exact.entries
+        if self.backend is NUMPY:
+            self.entries = self.options.cache_bytes // self.dtype.itemsize
         else:
-            self.entries = _CACHE_BYTES // self.dtype.itemsize if self.backend is NUMPY else _tile(self.backend) ** 2
+            self.entries = self.options.tile_entries(self.backend) if computed is None else computed.entries
 
-    @classmethod
-    def fill(
-        cls,
-        kernel_set: KernelSet,
-        views: Views,
-        dtype: np.dtype[Any],
-        backend: Backend = NUMPY,
-        working_bytes: int | None = None,
-    ) -> StoredStack:
-        """Compute the matrices strip by strip, so that nothing but the stack itself is ever large."""
-        if working_bytes is None and backend is NUMPY:
-            # Tall strips keep the matrix products busy; a sixteenth of one matrix is still nothing beside the stack.
-            working_bytes = 3 * max(2 * _CACHE_BYTES, views[0].shape[0] ** 2 * dtype.itemsize // 16)
-        return cls.of(ComputedStack(kernel_set, views, dtype, working_bytes, backend))
+    @property
+    def exact(self) -> ComputedStack | None:
+        return None if self.computed is None else self.computed.exact
 
     @classmethod
     def of(cls, computed: ComputedStack) -> StoredStack:
         """Store what a stack computes."""
         n, backend = computed.n_samples, computed.backend
         matrices = backend.empty((computed.n_kernels, n, n), computed.dtype)
-        loops, kernels = _compiled(backend, n), list(range(computed.n_kernels))
+        loops, kernels = _compiled(computed), list(range(computed.n_kernels))
         if loops is not None:
             squares = computed.cheap_in_squares()
             _fill_squares(computed, squares, matrices, loops)
@@ -671,8 +633,6 @@ class StoredStack(MatrixStack):
                     mirror(matrices[m], rows, columns)
         if loops is not None:
             loops.mirror_all([matrices[m] for m in kernels])
-        if backend is NUMPY:
-            return cls(matrices, computed)
         for K, one in zip(matrices, np.eye(computed.n_kernels), strict=True):
             computed._set_diagonal(K, one)
         return cls(matrices, computed)
@@ -680,7 +640,7 @@ class StoredStack(MatrixStack):
     @property
     def loops(self) -> Any:
         """The compiled passes over stored matrices, or None where there are none."""
-        return _compiled(self.backend, self.n_samples)
+        return _compiled(self)
 
     def placed_blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Any]]:
         rows, columns = self.backend.index(rows), self.backend.index(columns)
@@ -691,26 +651,22 @@ class StoredStack(MatrixStack):
             else:
                 yield int(m), self.backend.take_block(K, rows, columns)
 
-    def part(self, rows: NDArray[np.intp]) -> StoredStack:
+    def take(self, rows: NDArray[np.intp], stored: bool = True) -> StoredStack:
         matrices = self.backend.empty((self.n_kernels, len(rows), len(rows)), self.dtype)
         for m, block in self.placed_blocks(range(self.n_kernels), rows, rows):
             matrices[m] = block
-        return StoredStack(matrices, None if self.exact is None else self.exact.take(rows))
+        computed = None if self.computed is None else cast(ComputedStack, self.computed.take(rows))
+        return StoredStack(matrices, computed, self.options)
 
-    def _fill(self, weights: NDArray[np.float64], K: ArrayOrTensor) -> ArrayOrTensor:
+    def _fill(self, factors: Array, K: ArrayOrTensor) -> ArrayOrTensor:
         if self.loops is not None:
-            return self.loops.combine(self.matrices, weights, K)
-        if self.backend is not NUMPY:
-            return super()._fill(weights, K)
-        active = np.flatnonzero(weights)
+            combine = self.loops.combine if factors.ndim == 1 else self.loops.combine_gated
+            return combine(self.matrices, factors, K)
+        if self.backend is not NUMPY or factors.ndim == 2:
+            return super()._fill(factors, K)
+        active = np.flatnonzero(factors)
         matrices = self.matrices if len(active) == self.n_kernels else self.matrices[active]
-        factors = weights[active].astype(self.dtype)
-        return np.einsum("m,mij->ij", factors, matrices, out=K, casting="same_kind")
-
-    def _fill_gated(self, gates: NDArray[np.float64], K: ArrayOrTensor) -> ArrayOrTensor:
-        return (
-            super()._fill_gated(gates, K) if self.loops is None else self.loops.combine_gated(self.matrices, gates, K)
-        )
+        return np.einsum("m,mij->ij", factors[active].astype(self.dtype), matrices, out=K, casting="same_kind")
 
     def combine_classes(self, weights: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
         if self.loops is None:
@@ -734,6 +690,39 @@ class StoredStack(MatrixStack):
             for strip in row_strips(out.shape[1], 8 * self.entries // self.n_samples):
                 some = self.matrices[m][strip if isinstance(at, slice) else at[strip]]
                 out[m, strip] = self.backend.astype(some, self.backend.dtype(own)) @ full
+
+
+class StackClasses(ClassGram):
+    """K_c from the matrices of a stack, which are read for every product and block.
+
+    Parameters
+    ----------
+    stack : GramStack
+        The kernels, wherever they live.
+    weights : ndarray of shape (classes, P)
+        The weights d.
+    """
+
+    def __init__(self, stack: GramStack, weights: Array, block_numbers: int = 2**27) -> None:
+        self.stack, self.weights = stack, weights
+        self.active = np.flatnonzero(np.any(weights != 0, axis=0))
+        self.n_samples, self.n_classes, self.dtype = stack.n_samples, len(weights), stack.dtype
+        self.block_samples = int(np.sqrt(block_numbers / max(self.n_classes, len(self.active))))
+
+    def products(self, beta: Array, exact: bool = False) -> Array:
+        products = self.stack.products(beta, kernels=self.active)
+        return np.asarray(np.einsum("cm,mic->ic", self.weights[:, self.active], products[self.active]))
+
+    def block(self, rows: NDArray[np.intp]) -> Block:
+        out = np.zeros((self.n_classes, len(rows), len(rows)), dtype=self.stack.dtype)
+        for m, block in self.stack.blocks(self.active, rows, rows):
+            for c in np.flatnonzero(self.weights[:, m]):
+                out[c] += out.dtype.type(self.weights[c, m]) * block
+        return out
+
+    def diagonal(self) -> Array:
+        grams = (self.stack.combine(own) for own in self.weights)
+        return np.column_stack([gram.diagonal() for gram in grams])
 
 
 def _fill_squares(computed: ComputedStack, kernels: list[int], matrices: AnyArray, loops: Any) -> None:
@@ -778,9 +767,9 @@ def _unreliable(rates: Sequence[float], V: AnyArray, left: AnyArray, right: AnyA
     return unreliable_share(V.shape[1], float(left.max()) + float(right.max()), scale, dtype)
 
 
-def _compiled(backend: Backend, n_samples: int) -> Any:
-    """Return the compiled passes over matrices of this many samples, None on a device or where there are few."""
-    if backend is not NUMPY or n_samples <= TINY:
+def _compiled(stack: MatrixStack) -> Any:
+    """Return the compiled passes over the matrices of a stack, None on a device or where there are few samples."""
+    if stack.backend is not NUMPY or stack.n_samples <= stack.options.few_samples:
         return None
     from kernelmosaic.gram import _numba_stack
 
@@ -796,18 +785,9 @@ def mirror(K: ArrayOrTensor, rows: slice, columns: slice) -> None:
         square[...] = tril(square) + tril(square, -1).T
 
 
-def nonzero_rows(V: AnyArray) -> NDArray[np.intp]:
-    """Return the rows of a vector, or of a matrix, that are not zero."""
-    return np.flatnonzero(V if V.ndim == 1 else np.any(V != 0, axis=1))
-
-
-def _tile(backend: Backend) -> int:
-    return _TILE[str(backend.device).partition(":")[0]]
-
-
-def matrix_dtype(n_samples: int, dtype: DType = None) -> np.dtype[Any]:
+def matrix_dtype(n_samples: int, dtype: DType = None, double_samples: int = 1000) -> np.dtype[Any]:
     """Return the precision of stored matrices: the given one, else double for small sets and single above."""
-    return np.dtype(dtype if dtype is not None else (np.float64 if n_samples <= _SMALL else np.float32))
+    return np.dtype(dtype if dtype is not None else (np.float64 if n_samples <= double_samples else np.float32))
 
 
 def make_stack(
@@ -818,6 +798,7 @@ def make_stack(
     budget: float | None = None,
     device: str | None = None,
     working_bytes: int | None = None,
+    options: StackOptions | None = None,
 ) -> MatrixStack:
     """Return the stack of a training set: stored if it fits the budget, else computed whenever it is needed.
 
@@ -837,39 +818,37 @@ def make_stack(
     working_bytes : int, optional
         Memory for the blocks worked on at once where matrices are computed; by default a share of the budget, or what
         a device's cache holds.
-
-    Raises
-    ------
-    MemoryError
-        If not even a working set of few samples fits.
+    options : StackOptions, optional
+        Sizes that stacks work with.
     """
     n = views[0].shape[0]
-    dtype = matrix_dtype(n, dtype)
+    dtype, options = matrix_dtype(n, dtype), options or StackOptions()
     backend = NUMPY if device is None else torch_backend(str(require_device(device)))
     budget = default_budget(backend) if budget is None else budget
     matrix = n * n * dtype.itemsize
     where = "" if device is None else f" on {backend.device}"
     room = f"the budget is {format_bytes(budget)}"
-    if matrix > budget:
-        most = most_in_a_block(n, budget, dtype)
-        own = _ON_DEMAND_BYTES if working_bytes is None and device is None else working_bytes
-        stack: MatrixStack = ComputedStack(kernel_set, views, dtype, own, backend, budget)
-        stack.form = (
-            f"one combined {n} x {n} kernel matrix needs {format_bytes(matrix)}{where}, {room}: entries are computed "
-            f"whenever they are needed, for working sets of up to {most} samples"
-        )
-        return stack
     # Beside the stack one combined matrix, and on a device the blocks that the solver takes out of it.
     count = len(kernel_set) + (1 if device is None else 2)
-    if count * matrix <= budget:
-        stack = StoredStack.fill(kernel_set, views, dtype, backend, working_bytes)
-        stack.form = f"{len(kernel_set)} kernel matrices of {format_bytes(matrix)} are stored{where}, {room}"
-        return stack
+    stored, combined = count * matrix <= budget, matrix <= budget
     if working_bytes is None and device is None:
-        working_bytes = max(int(min(budget - matrix, budget / 8)), 2**20)
-    stack = ComputedStack(kernel_set, views, dtype, working_bytes, backend)
-    stack.form = (
-        f"{count} kernel matrices would need {format_bytes(count * matrix)}{where}, {room}: the combined one is "
-        "stored, the others are computed whenever they are needed"
-    )
+        # Tall strips keep the matrix products busy; a sixteenth of one matrix is still nothing beside the stack.
+        tall = 3 * max(2 * options.cache_bytes, matrix // 16)
+        share = max(int(min(budget - matrix, budget / 8)), 2**20)
+        working_bytes = tall if stored else share if combined else options.on_demand_bytes
+    most = np.inf if combined else budget
+    stack: MatrixStack = ComputedStack(kernel_set, views, dtype, working_bytes, backend, most, options)
+    if stored:
+        stack = StoredStack.of(cast(ComputedStack, stack))
+        stack.form = f"{len(kernel_set)} kernel matrices of {format_bytes(matrix)} are stored{where}, {room}"
+    elif combined:
+        stack.form = (
+            f"{count} kernel matrices would need {format_bytes(count * matrix)}{where}, {room}: the combined one is "
+            "stored, the others are computed whenever they are needed"
+        )
+    else:
+        stack.form = (
+            f"one combined {n} x {n} kernel matrix needs {format_bytes(matrix)}{where}, {room}: entries are computed "
+            f"whenever they are needed, for working sets of up to {options.block_samples(n, budget, dtype)} samples"
+        )
     return stack

@@ -21,7 +21,9 @@ from kernelmosaic.backend import (
     torch_backend,
 )
 from kernelmosaic.gram.kernel_set import FittedKernel, KernelSet, Views, named
+from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.normalizing import Centered, make_normalization
+from kernelmosaic.gram.options import StackOptions
 from kernelmosaic.gram.stack import (
     ComputedStack,
     GramStack,
@@ -30,31 +32,12 @@ from kernelmosaic.gram.stack import (
     Rows,
     make_stack,
     matrix_dtype,
-    nonzero_rows,
 )
 from kernelmosaic.kernels.base import Block
 from kernelmosaic.kernels.subsets import FamilyNames, SubsetFamily
 from kernelmosaic.kernels.views import KernelSpec, take_columns
 
 Array = NDArray[np.float64]
-#: Distances between samples that are held at once, column by column, which stay in the second-level cache; but ...
-_NUMBERS = 2**19
-#: ... of at least so many pairs.
-_LEAST_PAIRS = 1024
-#: Pairs summed in single precision before the sum is added to one in double: few, for the error's sake.
-_CHUNK = 128
-#: Parts that threads work on one by one.
-_PARTS = 16
-#: Kernels that are evaluated in double precision at once, and the memory for blocks of them.
-_BATCH, _WORKING_BYTES = 256, 2**24
-#: Bytes per kernel that pricing takes: rates, sums, and what learners keep.
-_PER_KERNEL = 64
-#: Unit roundoff, and the smallest normal number, of single precision.
-_ROUNDOFF, _TINY = 2.0**-24, 2.0**-126
-#: Kernels of distances of at most one that fall off faster than this are left to double precision.
-_STEEPEST = -(2.0**100)
-#: What products of coefficients, at most one, are lost in.
-_NOTHING = 2.0**-60
 
 
 @dataclass(frozen=True)
@@ -91,7 +74,8 @@ class SubsetKernels:
                 f"normalize={normalize!r}: kernels of Subsets(...) have unit diagonals and are not centred; give "
                 "'trace', 'diagonal' or None, or a list of kernels."
             )
-        needed = len(family) * (_PER_KERNEL + 4 * max(family.sizes))
+        # Of every kernel: rates, sums, and what learners keep.
+        needed = len(family) * (64 + 4 * max(family.sizes))
         if needed > default_budget():
             raise MemoryError(
                 f"kernels: Subsets(size={family.sizes}) of {len(family.columns)} columns are {len(family)} kernels, "
@@ -109,7 +93,7 @@ class SubsetKernels:
     def __len__(self) -> int:
         return len(self.family)
 
-    def select(self, active: Sequence[int] | AnyArray) -> KernelSet:
+    def take(self, active: Sequence[int] | AnyArray) -> KernelSet:
         """Return these kernels, fitted."""
         fitted = []
         for m in active:
@@ -123,13 +107,13 @@ class SubsetKernels:
         """Return the samples in all columns that subsets are taken of."""
         return [self.family.validate(take_columns(X, self.family.columns))]
 
-    def select_views(self, views: Views, active: Sequence[int] | AnyArray) -> Views:
-        """Return the samples as the kernels that `select` returns see them."""
+    def take_views(self, views: Views, active: Sequence[int] | AnyArray) -> Views:
+        """Return the samples as the kernels that `take` returns see them."""
         return [views[0][:, self.family.subset(int(m))[0]] for m in active]
 
 
 class SubsetStack(GramStack):
-    """The Gram matrices of a family of column subsets: computed for a few kernels, priced for all.
+    """The Gram matrices of a family of column subsets: matrices for a few kernels, quadratic forms for all.
 
     Parameters
     ----------
@@ -139,9 +123,11 @@ class SubsetStack(GramStack):
         The samples as `SubsetKernels.views` returns them.
     dtype, budget, device : optional
         Of the matrices of a few kernels, as for `make_stack`.
+    options : StackOptions, optional
+        Sizes that it works with.
     """
 
-    is_generated = True
+    is_implicit = True
 
     def __init__(
         self,
@@ -150,8 +136,9 @@ class SubsetStack(GramStack):
         dtype: DType = None,
         budget: float | None = None,
         device: str | None = None,
+        options: StackOptions | None = None,
     ) -> None:
-        self.kernel_set, self.views = kernel_set, views
+        self.kernel_set, self.views, self.options = kernel_set, views, options or StackOptions()
         self.budget, self.device = budget, device
         self.n_samples, self.n_kernels = views[0].shape[0], len(kernel_set)
         self.dtype = matrix_dtype(self.n_samples, dtype)
@@ -164,39 +151,37 @@ class SubsetStack(GramStack):
         budget = default_budget(backend) if self.budget is None else self.budget
         return int(budget / (self.n_samples**2 * self.dtype.itemsize)) - 2
 
-    def taken(self, kernels: Kernels) -> MatrixStack:
+    def take_kernels(self, kernels: Kernels) -> MatrixStack:
         """Return the stack of a few kernels, stored if they fit the memory budget."""
-        chosen, views = self.kernel_set.select(kernels), self.kernel_set.select_views(self.views, kernels)
-        return make_stack(chosen, views, dtype=self.dtype, budget=self.budget, device=self.device)
+        chosen, views = self.kernel_set.take(kernels), self.kernel_set.take_views(self.views, kernels)
+        return make_stack(chosen, views, dtype=self.dtype, budget=self.budget, device=self.device, options=self.options)
 
     def blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
         asked = [int(m) for m in kernels]
-        for k, block in self.taken(asked).blocks(range(len(asked)), rows, columns):
+        for k, block in self.take_kernels(asked).blocks(range(len(asked)), rows, columns):
             yield asked[k], block
 
     def row_strips(self, n_columns: int) -> Iterator[slice]:
-        return row_strips(self.n_samples, _NUMBERS // max(n_columns, 1))
+        return row_strips(self.n_samples, self.options.subset_numbers // max(n_columns, 1))
 
     def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
         active = np.flatnonzero(weights)
-        return self.taken(active).combine(np.asarray(weights)[active], out)
+        return self.take_kernels(active).combine(np.asarray(weights)[active], out)
 
     def products(self, beta: AnyArray, rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None) -> Array:
         asked = np.arange(self.n_kernels) if kernels is None else np.asarray(kernels)
         out = np.zeros((self.n_kernels, self.n_samples if rows is None else len(rows), *beta.shape[1:]))
-        for some in row_strips(len(asked), _BATCH):
-            out[asked[some]] = self.taken(asked[some]).products(beta, rows)
+        for some in row_strips(len(asked), self.options.subset_batch):
+            out[asked[some]] = self.take_kernels(asked[some]).products(beta, rows)
         return out
 
-    def quadratic_forms(self, beta: AnyArray, kernels: Kernels | None = None) -> Array:
-        return self.prices(beta, np.ones(self.n_kernels), kernels)
-
-    def prices(self, beta: AnyArray, factors: Array, kernels: Kernels | None = None) -> Array:
-        """Return ½ Σ_c β_cᵀ K_m β_c times a positive factor for all kernels, or those given; zero for others.
+    def quadratic_forms(self, beta: AnyArray, kernels: Kernels | None = None, factors: Array | None = None) -> Array:
+        """Return ½ Σ_c β_cᵀ K_m β_c, times a positive factor, for all kernels or those given; zero for others.
 
         All are computed in single precision first. Those that may be the largest, by a bound on the error, are then
         computed in double: the largest is right, and a certificate may be made of it.
         """
+        factors = np.ones(self.n_kernels) if factors is None else factors
         asked = np.arange(self.n_kernels) if kernels is None else np.unique(np.asarray(kernels, dtype=np.intp))
         support = nonzero_rows(beta)
         out = np.zeros(self.n_kernels)
@@ -205,17 +190,21 @@ class SubsetStack(GramStack):
         found, error = (values * factors[asked] for values in self._single_forms(support, beta[support], asked))
         # Whatever is smaller even with its error cannot be the largest; NaN, which nothing certifies, stays.
         top = np.flatnonzero(found + error >= (found - error).max())
-        for some in row_strips(len(top), _BATCH):
+        for some in row_strips(len(top), self.options.subset_batch):
             chosen = asked[top[some]]
-            views = self.kernel_set.select_views([self.views[0][support]], chosen)
-            few = ComputedStack(self.kernel_set.select(chosen), views, np.dtype(np.float64), _WORKING_BYTES)
+            views = self.kernel_set.take_views([self.views[0][support]], chosen)
+            few = ComputedStack(self.kernel_set.take(chosen), views, np.dtype(np.float64), 2**24)
             found[top[some]] = few.quadratic_forms(beta[support]) * factors[chosen]
         out[asked] = found
         return out
 
     def _single_forms(self, support: NDArray[np.intp], beta: Array, kernels: NDArray[np.intp]) -> tuple[Array, Array]:
         """Return the forms with every entry in single precision, and how far each may be off; β is of the support."""
-        power = self.kernel_set.family.kernel.power
+        single, power = np.finfo(np.float32), self.kernel_set.family.kernel.power
+        # Kernels of distances of at most one that fall off faster than `steepest` are left to double precision, and
+        # products of coefficients, at most one, are lost in `nothing`. Sums in single precision are of `chunk` pairs,
+        # few for the error's sake, before they are added to one in double. Threads share `n_parts` parts of the work.
+        steepest, nothing, chunk, n_parts = -(2.0**100), 2.0**-60, 128, 16
         V = self.views[0][support].astype(np.float64)
         # Distances of at most one, and coefficients too: nothing overflows, whatever the scale of the samples.
         unit = float(np.ptp(V, axis=0).max()) or 1.0
@@ -224,33 +213,33 @@ class SubsetStack(GramStack):
         B = np.atleast_2d(beta.T) / largest
         with np.errstate(over="ignore"):
             exact = -((unit / self.kernel_set.widths[kernels]) ** power)
-        rates = np.maximum(exact, _STEEPEST).astype(np.float32)
+        rates = np.maximum(exact, steepest).astype(np.float32)
         owners, starts = np.unique(kernels // len(self.kernel_set.family.settings), return_index=True)
         starts = np.append(starts, len(kernels)).astype(np.int64)
         subsets = self._subsets[owners]
         out, weight = np.full(len(kernels), 0.5 * float(np.sum(B**2))), 0.0
-        parts = list(row_strips(len(owners), max(-(-len(owners) // _PARTS), 1)))
-        for left, right in _pairs(len(support), max(_NUMBERS // (V.shape[1] + 1), _LEAST_PAIRS)):
+        parts = list(row_strips(len(owners), max(-(-len(owners) // n_parts), 1)))
+        for left, right in _pairs(len(support), max(self.options.subset_numbers // (V.shape[1] + 1), 1024)):
             D = np.zeros((V.shape[1] + 1, len(left)), dtype=np.float32)  # the last row stands for no column
             D[:-1] = np.abs(V[left] - V[right]).T ** power
             w = np.sum(B[:, left] * B[:, right], axis=0)
             # Products of smaller numbers would be denormal, which is slow.
-            w[np.abs(w) < _NOTHING] = 0.0
-            weight += float(np.abs(w).sum()) + _NOTHING / _ROUNDOFF * len(w)
-            tile = D, w.astype(np.float32), subsets, starts, rates, out
-            run_threads(partial(_add_prices, tile), parts, 4 * len(kernels) * len(left))
+            w[np.abs(w) < nothing] = 0.0
+            weight += float(np.abs(w).sum()) + 2.0 * nothing / float(single.eps) * len(w)
+            tile = D, w.astype(np.float32), subsets, starts, rates, out, chunk
+            run_threads(partial(_add_forms, tile), parts, 4 * len(kernels) * len(left))
         size = subsets.shape[1]
         # Of a sum of so many terms, of the exponential and its argument, and of distances that are lost to underflow.
-        share = (_CHUNK + 2 * size + 12) * _ROUNDOFF - size * _TINY * rates.astype(np.float64)
-        share[exact < _STEEPEST] = np.inf
+        share = (chunk + 2 * size + 12) * float(single.eps) / 2 - size * float(single.tiny) * rates.astype(np.float64)
+        share[exact < steepest] = np.inf
         return out * largest**2, share * weight * largest**2
 
 
-def _add_prices(tile: tuple[Any, ...], some: slice) -> None:
-    from kernelmosaic.gram import _numba_subsets
+def _add_forms(tile: tuple[Any, ...], some: slice) -> None:
+    from kernelmosaic.gram import _numba_stack
 
-    add: Any = _numba_subsets.add_prices
-    add(*tile, some.start, some.stop, _CHUNK)
+    add: Any = _numba_stack.add_forms
+    add(*tile, some.start, some.stop)
 
 
 def _pairs(n: int, count: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:

@@ -4,15 +4,13 @@ from kernelmosaic.kernels.algebra import Product, Scaled, Sum
 from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.categorical import Categorical, Clinical
 from kernelmosaic.kernels.gaussian import Gaussian, Laplacian
-from kernelmosaic.kernels.groups import by_group, read_gmt
 from kernelmosaic.kernels.linear import Linear, Polynomial
 from kernelmosaic.kernels.matrices import Diffusion, Precomputed
-from kernelmosaic.kernels.profiles import FFT, Correlation
-from kernelmosaic.kernels.projected import Projected
 from kernelmosaic.kernels.strings import SmithWaterman, Spectrum, WeightedDegree
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.tanimoto import Tanimoto
-from kernelmosaic.kernels.views import PerColumn, family, per_column
+from kernelmosaic.kernels.transformed import FFT, Correlation, Projected
+from kernelmosaic.kernels.views import PerColumn, by_group, family, per_column, read_gmt
 
 __all__ = [
     "FFT",

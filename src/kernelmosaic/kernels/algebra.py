@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from numbers import Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,55 @@ from kernelmosaic.kernels.base import Block, Kernel, is_positive
 from kernelmosaic.kernels.views import check_kernel
 
 
-class _Pair(Kernel):
-    """Two kernels on the same samples; `fit` leaves the given ones alone and fits clones, ``left_`` and ``right_``."""
+class _Composite(Kernel):
+    """A kernel made of others on the same samples; `fit` leaves the given ones alone and fits clones, ``name_``."""
+
+    #: Names of the parameters that are kernels.
+    parts: ClassVar[tuple[str, ...]]
+
+    def _given(self) -> list[Kernel]:
+        self._check_parts()
+        return [getattr(self, name) for name in self.parts]
+
+    @property
+    def input_kind(self) -> str:  # type: ignore[override]
+        return self._given()[0].input_kind
+
+    @property
+    def accepts_sparse(self) -> bool:  # type: ignore[override]
+        return all(one.accepts_sparse for one in self._given())
+
+    @property
+    def costs_by_entries(self) -> bool:  # type: ignore[override]
+        return all(one.costs_by_entries for one in self._given())
+
+    @property
+    def keeps_scale(self) -> bool:  # type: ignore[override]
+        return any(one.keeps_scale for one in self._given())
+
+    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
+        X = self.validate(X)
+        for name, one in zip(self.parts, self._given(), strict=True):
+            setattr(self, f"{name}_", clone(one).fit(X, y))
+        return self
+
+    def validate(self, X: MatrixLike) -> Any:
+        for one in self._given():
+            X = one.validate(X)
+        return X
+
+    @abstractmethod
+    def _check_parts(self) -> None:
+        """Raise if a parameter is not what it must be."""
+
+
+class _Pair(_Composite):
+    """Two kernels on the same samples."""
+
+    parts: ClassVar[tuple[str, ...]] = ("left", "right")
+    learned: ClassVar[str] = "left_"
+    left_: Kernel
+    right_: Kernel
 
     def __init__(self, left: Kernel, right: Kernel) -> None:
         self.left = left
@@ -24,38 +71,11 @@ class _Pair(Kernel):
         # At once rather than at fit, so that the traceback ends where the two were joined.
         self._check_parts()
 
-    @property
-    def input_kind(self) -> str:  # type: ignore[override]
-        self._check_parts()
-        return self.left.input_kind
-
-    @property
-    def accepts_sparse(self) -> bool:  # type: ignore[override]
-        return self.left.accepts_sparse and self.right.accepts_sparse
-
-    @property
-    def costs_by_entries(self) -> bool:  # type: ignore[override]
-        return self.left.costs_by_entries and self.right.costs_by_entries
-
-    @property
-    def keeps_scale(self) -> bool:  # type: ignore[override]
-        return self.left.keeps_scale or self.right.keeps_scale
-
-    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
-        X = self.validate(X)
-        self.left_ = clone(self.left).fit(X, y)
-        self.right_ = clone(self.right).fit(X, y)
-        return self
-
-    def validate(self, X: MatrixLike) -> Any:
-        self._check_parts()
-        return self.right.validate(self.left.validate(X))
-
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
-        return self._join(_fitted(self, "left")._block(X, Y), _fitted(self, "right")._block(X, Y))
+        return self._join(self.left_._block(X, Y), self.right_._block(X, Y))
 
     def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
-        return self._join(_fitted(self, "left")._diagonal(X), _fitted(self, "right")._diagonal(X))
+        return self._join(self.left_._diagonal(X), self.right_._diagonal(X))
 
     @staticmethod
     @abstractmethod
@@ -132,15 +152,15 @@ class Product(_Pair):
         self, n_columns: int, count: int, random: np.random.RandomState
     ) -> tuple[NDArray[np.float64], float]:
         # A product of kernels has the spectrum of a sum of independent frequencies.
-        left, a = _fitted(self, "left").draw_frequencies(n_columns, count, random)
-        right, b = _fitted(self, "right").draw_frequencies(n_columns, count, random)
+        left, a = self.left_.draw_frequencies(n_columns, count, random)
+        right, b = self.right_.draw_frequencies(n_columns, count, random)
         return left + right, a * b
 
     def __repr__(self) -> str:
         return f"{_operand(self.left, Sum)} * {_operand(self.right, Sum, Product, Scaled)}"
 
 
-class Scaled(Kernel):
+class Scaled(_Composite):
     """k(x, z) = factor · kernel(x, z); written ``factor * kernel``.
 
     Parameters
@@ -163,47 +183,26 @@ class Scaled(Kernel):
            [ 6., 18.]])
     """
 
+    parts: ClassVar[tuple[str, ...]] = ("kernel",)
+    learned: ClassVar[str] = "kernel_"
+    kernel_: Kernel
+
     def __init__(self, factor: float, kernel: Kernel) -> None:
         self.factor = factor
         self.kernel = kernel
         self._check_parts()
 
-    @property
-    def input_kind(self) -> str:  # type: ignore[override]
-        return self.kernel.input_kind
-
-    @property
-    def accepts_sparse(self) -> bool:  # type: ignore[override]
-        return self.kernel.accepts_sparse
-
-    @property
-    def costs_by_entries(self) -> bool:  # type: ignore[override]
-        return self.kernel.costs_by_entries
-
-    @property
-    def keeps_scale(self) -> bool:  # type: ignore[override]
-        return self.kernel.keeps_scale
-
-    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
-        self._check_parts()
-        self.kernel_ = clone(self.kernel).fit(X, y)
-        return self
-
-    def validate(self, X: MatrixLike) -> Any:
-        self._check_parts()
-        return self.kernel.validate(X)
-
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
-        K = _fitted(self, "kernel")._block(X, Y)
+        K = self.kernel_._block(X, Y)
         return np.asarray(np.multiply(K, K.dtype.type(self.factor)))
 
     def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
-        return np.multiply(_fitted(self, "kernel")._diagonal(X), float(self.factor))
+        return np.multiply(self.kernel_._diagonal(X), float(self.factor))
 
     def draw_frequencies(
         self, n_columns: int, count: int, random: np.random.RandomState
     ) -> tuple[NDArray[np.float64], float]:
-        frequencies, value = _fitted(self, "kernel").draw_frequencies(n_columns, count, random)
+        frequencies, value = self.kernel_.draw_frequencies(n_columns, count, random)
         return frequencies, value * float(self.factor)
 
     def entry_roundings(self, X: MatrixLike) -> float:
@@ -218,12 +217,6 @@ class Scaled(Kernel):
 
     def __repr__(self) -> str:
         return f"{float(self.factor)!r} * {_operand(self.kernel, Sum, Product, Scaled)}"
-
-
-def _fitted(owner: Kernel, name: str) -> Kernel:
-    """The fitted clone of a part, or, before `fit`, the part as it was given."""
-    part: Kernel = owner.__dict__.get(name + "_") or getattr(owner, name)
-    return part
 
 
 def _operand(kernel: Kernel, *looser: type[Kernel]) -> str:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from inspect import isabstract, isclass, signature
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_array
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
@@ -22,6 +23,15 @@ from kernelmosaic.kernels.distances import squared_distances
 
 #: An array, or a tensor where the samples are tensors.
 Block = AnyArray
+#: What other libraries call kernels that are here.
+_ELSEWHERE = {
+    "rbf": "Gaussian()",
+    "gauss": "Gaussian()",
+    "lin": "Linear()",
+    "poly": "Polynomial(degree=3)",
+    "quadratic": "Polynomial(degree=2)",
+    "cosine": "Linear(), with normalize='diagonal',",
+}
 
 
 class Kernel(BaseEstimator, ABC):
@@ -44,6 +54,9 @@ class Kernel(BaseEstimator, ABC):
         Whether `_block` takes tensors as well as arrays, and is evaluated where they are.
     keeps_scale : bool
         Whether what its columns hold is lost by standardising them, as counts are.
+    learned : str
+        The attribute that `fit` learns, if there is one. A kernel that is called before `fit` takes the columns of the
+        block for its training set, as a test-versus-train block has them.
     """
 
     input_kind: ClassVar[str] = "numbers"
@@ -51,6 +64,7 @@ class Kernel(BaseEstimator, ABC):
     costs_by_entries: ClassVar[bool] = False
     takes_tensors: ClassVar[bool] = False
     keeps_scale: ClassVar[bool] = False
+    learned: ClassVar[str] = ""
     # An array times a kernel is a mistake; NumPy would make it an array of kernels.
     __array_ufunc__: ClassVar[None] = None
 
@@ -69,11 +83,18 @@ class Kernel(BaseEstimator, ABC):
     def __call__(self, X: MatrixLike, Y: MatrixLike = None) -> Block:
         """Return the (len(X), len(Y)) block of similarities; ``Y=None`` stands for ``Y=X``."""
         X = self.validate(X)
-        return self._block(X, X if Y is None else self.validate(Y))
+        Y = X if Y is None else self.validate(Y)
+        return self._fitted_to(Y)._block(X, Y)
 
     def diag(self, X: MatrixLike) -> NDArray[np.float64]:
         """Return k(x, x) for every sample, without the rest of the block."""
-        return self._diagonal(self.validate(X))
+        X = self.validate(X)
+        return self._fitted_to(X)._diagonal(X)
+
+    def _fitted_to(self, X: MatrixLike) -> Self:
+        """Return the kernel itself if it is fitted, or learns nothing; else a clone fitted to these samples."""
+        fitted: Self = clone(self).fit(X) if self.learned and not hasattr(self, self.learned) else self
+        return fitted
 
     def validate(self, X: MatrixLike) -> Any:
         """Return X in the form `_block` reads, or raise naming what is wrong.
@@ -268,3 +289,37 @@ def is_positive(value: Any) -> bool:
 def is_whole(value: Any, least: int = 1) -> bool:
     """Whether a parameter is a whole number of at least so much."""
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+
+
+def suggest_kernel(given: Any) -> str:
+    """Return what to write instead of something that is not a kernel, as the end of a message."""
+    if isclass(given) and issubclass(given, Kernel):
+        return f"that is a class: write {_call(given)}."
+    if isinstance(given, str):
+        known = {one.__name__.lower(): _call(one) for one in _library_kernels(Kernel)}  # type: ignore[type-abstract]
+        call = (_ELSEWHERE | known).get(given.lower().replace("_", ""))
+        if call is not None:
+            return f"kernels are objects: write {call} from kernelmosaic.kernels."
+    if callable(given):
+        return "a function is no kernel: compute its matrix and give Precomputed(K), or derive a class from Kernel."
+    return "give a kernel of kernelmosaic.kernels, such as Gaussian(), Linear() or Polynomial(degree=2)."
+
+
+def _library_kernels(parent: type[Kernel]) -> Iterator[type[Kernel]]:
+    """Yield the kernels of this package: all of its modules are loaded before anybody can misspell one."""
+    for kind in parent.__subclasses__():
+        if kind.__module__.startswith("kernelmosaic.") and not isabstract(kind):
+            yield kind
+        yield from _library_kernels(kind)
+
+
+def _call(kernel: type[Kernel]) -> str:
+    needed = [name for name, one in signature(kernel).parameters.items() if one.default is one.empty]
+    return f"{kernel.__name__}({', '.join(needed)})"
+
+
+def shorten(items: Iterable[Any], most: int = 5) -> str:
+    """Write a list with its first items and how many more there are."""
+    items = list(items)
+    shown = ", ".join(map(repr, items[:most]))
+    return f"[{shown}, … and {len(items) - most} more]" if len(items) > most else f"[{shown}]"

@@ -8,14 +8,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 from sklearn.utils import check_array
 
 from kernelmosaic._typing import AnyArray, MatrixLike, TargetLike
 from kernelmosaic.backend import TINY
 from kernelmosaic.kernels.base import Block, Kernel
-
-_NAMES = ("nominal", "ordinal", "continuous")
 
 
 class Clinical(Kernel):
@@ -54,6 +51,7 @@ class Clinical(Kernel):
     """
 
     input_kind: ClassVar[str] = "table"
+    learned: ClassVar[str] = "ranges_"
 
     def __init__(self, kinds: Any = "auto") -> None:
         self.kinds = kinds
@@ -88,9 +86,6 @@ class Clinical(Kernel):
         return table
 
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
-        if not hasattr(self, "ranges_"):
-            # An unfitted kernel takes its columns for the training set, as a test-versus-train block has them.
-            return np.asarray(clone(self).fit(Y)._block(X, Y))
         left, right = self._placed(X, X if Y is X else Y)
         if len(left) * len(right) <= TINY**2:
             K = np.zeros((len(left), len(right)))
@@ -136,7 +131,12 @@ class Clinical(Kernel):
                 f"{X.shape[1]} columns."
             )
         for kind in each:
-            if (isinstance(kind, str) and kind not in _NAMES) or not isinstance(kind, str | list | tuple):
+            known = (
+                kind in ("nominal", "ordinal", "continuous")
+                if isinstance(kind, str)
+                else isinstance(kind, list | tuple)
+            )
+            if not known:
                 raise ValueError(
                     f"kinds={kinds!r}: {kind!r} is no kind of column; choose 'nominal', 'ordinal' or 'continuous', or "
                     "list the categories in order."

@@ -21,11 +21,6 @@ from kernelmosaic.backend import NUMPY, TINY, backend_of, is_tensor, row_strips
 #: the kernel (the squared width of a Gaussian), whichever is larger. A Gaussian then has this relative error, times its
 #: exponent where that exceeds one. Of the 53 binary digits of a double, sums over hundreds of columns leave 43.
 ERRORS = {np.dtype(np.float64): 2.0**-43, np.dtype(np.float32): 2.0**-24}
-#: Entries of a strip of distances, which stays in the cache; and numbers of the differences formed at once, on the host
-#: and as tensors.
-_ENTRIES, _NUMBERS, _TENSOR_NUMBERS = 2**15, 2**16, 2**22
-#: Fewer differences than this NumPy forms about as fast as a compiled loop.
-_WORTH_LOOP = 2**14
 
 
 def unreliable_share(n_columns: int, largest: float, scale: float, dtype: DType = np.float64) -> float:
@@ -84,7 +79,8 @@ def squared_distances(X: MatrixLike, Y: MatrixLike, scale: float = 0.0, centre: 
     S = (-2.0 * left) @ right.T if is_tensor(X) else safe_sparse_dot(-2.0 * left, right.T, dense_output=True)
     share = unreliable_share(X.shape[1], float(own.max()) + float(others.max()), scale)
     many = backend is NUMPY and S.shape[0] * S.shape[1] >= TINY**2
-    for rows in row_strips(len(S), _ENTRIES // S.shape[1] if backend is NUMPY else len(S)):
+    # On the host a strip of distances stays in the cache.
+    for rows in row_strips(len(S), 2**15 // S.shape[1] if backend is NUMPY else len(S)):
         part, total = S[rows], own[rows, None] + others
         part += total
         total *= share
@@ -103,14 +99,15 @@ def _squared_norms(X: MatrixLike) -> Any:
 def _squared_differences(X: MatrixLike, Y: MatrixLike, i: Any, j: Any, many: bool) -> Any:
     """Return the squared distances of some pairs of rows, to the last digit or two."""
     d = int(X.shape[1])
-    if many and len(i) * d >= _WORTH_LOOP and isinstance(X, np.ndarray) and isinstance(Y, np.ndarray):
+    # Fewer differences NumPy forms about as fast as a compiled loop.
+    if many and len(i) * d >= 2**14 and isinstance(X, np.ndarray) and isinstance(Y, np.ndarray):
         from kernelmosaic.kernels._numba_pairs import squared_differences
 
         found: NDArray[np.float64] = squared_differences(np.ascontiguousarray(X), np.ascontiguousarray(Y), i, j)
         return found
     out = backend_of(X).empty((len(i),))
     width = 1 if sparse.issparse(X) else max(d, 1)
-    for pairs in row_strips(len(i), (_TENSOR_NUMBERS if is_tensor(X) else _NUMBERS) // width):
+    for pairs in row_strips(len(i), (2**22 if is_tensor(X) else 2**16) // width):
         D = X[i[pairs]] - Y[j[pairs]]
         out[pairs] = np.asarray(D.multiply(D).sum(1)).ravel() if sparse.issparse(D) else _row_squares(D)
     return out

@@ -13,21 +13,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from kernelmosaic._typing import DType, MatrixLike, TargetLike
 from kernelmosaic.backend import NUMPY, backend_of, row_strips
 from kernelmosaic.kernels.base import Block, StatisticKernel, is_positive, pairwise_statistic
-
-#: Above this many distinct samples the median distance is taken over an even sub-sample: pairs grow with the square.
-_MEDIAN_SAMPLES = 2000
-#: Below these logarithms, with a little to spare, numbers are too small to be normal.
-_UNDERFLOW = {np.dtype(kind): np.log(np.finfo(kind).tiny) + 1 for kind in (np.float32, np.float64)}
-#: With more columns a search tree is slower than all pairs.
-_TREE_COLUMNS = 15
-#: Distances formed at once while nearest neighbours are looked for.
-_NEAREST_ENTRIES = 2**22
 
 
 class Radial(StatisticKernel):
@@ -35,13 +25,11 @@ class Radial(StatisticKernel):
 
     Attributes
     ----------
-    metric : {"euclidean", "manhattan"}
-        The distance that widths are measured by.
     power : int
-        Its power in the exponent.
+        The power of the distance in the exponent.
     """
 
-    metric: ClassVar[str]
+    learned: ClassVar[str] = "width_"
     power: ClassVar[int]
 
     def __init__(self, width: float | str = "median", factor: float = 1.0) -> None:
@@ -57,7 +45,7 @@ class Radial(StatisticKernel):
         if not is_positive(self.factor):
             raise ValueError(f"factor={self.factor!r}: what multiplies the width must be a positive, finite number.")
         if isinstance(self.width, str) and self.width in _WIDTH_RULES:
-            distance = _measure(self.width, X, self.metric)
+            distance = _measure(self.width, X, self.statistic)
             # One distinct sample has no neighbour: every width gives the same constant kernel.
             return float(self.factor) * (distance if distance > 0 else 1.0)
         if not is_positive(self.width):
@@ -79,9 +67,11 @@ class Radial(StatisticKernel):
     def from_statistic(self, S: Block) -> Block:
         backend = backend_of(S)
         K = S * self.rate(backend.dtype(S))
-        if backend is NUMPY and K.size and K.min() < _UNDERFLOW[K.dtype]:
-            # Numbers too small to be normal take a processor ten times as long, here and wherever they are read.
-            np.maximum(K, _UNDERFLOW[K.dtype], out=K)
+        # Below this logarithm, with a little to spare, numbers are too small to be normal.
+        lowest = np.log(np.finfo(backend.dtype(K)).tiny) + 1
+        if backend is NUMPY and K.size and K.min() < lowest:
+            # Such numbers take a processor ten times as long, here and wherever they are read.
+            np.maximum(K, lowest, out=K)
             np.exp(K, out=K)
             K -= K.min()
             return K
@@ -92,12 +82,6 @@ class Radial(StatisticKernel):
     def draw_frequencies(
         self, n_columns: int, count: int, random: np.random.RandomState
     ) -> tuple[NDArray[np.float64], float]: ...
-
-    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
-        if not hasattr(self, "width_"):
-            # An unfitted kernel takes its columns for the training set, as a test-versus-train block has them.
-            return np.asarray(clone(self).fit(Y)._block(X, Y))
-        return super()._block(X, Y)
 
     def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
         return np.ones(X.shape[0])
@@ -115,47 +99,56 @@ def _distinct_rows(X: MatrixLike) -> Any:
     return X[np.sort(np.unique(np.array(keys, dtype=object), return_index=True)[1])]
 
 
-def _mean_nearest_distance(X: MatrixLike, metric: str) -> float:
+def _mean_nearest_distance(X: MatrixLike, statistic: str) -> float:
     X = _distinct_rows(X)
     n = X.shape[0]
     if n < 2:
         return 0.0
-    if not sparse.issparse(X) and X.shape[1] <= _TREE_COLUMNS:
+    # With more columns a search tree is slower than all pairs.
+    if not sparse.issparse(X) and X.shape[1] <= 15:
         from sklearn.neighbors import NearestNeighbors
 
         # Of differences: where all pairs are compared, scikit-learn makes Euclidean distances of inner products.
-        found = NearestNeighbors(n_neighbors=1, metric=metric, algorithm="kd_tree").fit(X).kneighbors()[0]
+        found = NearestNeighbors(n_neighbors=1, metric=_metric(statistic), algorithm="kd_tree").fit(X).kneighbors()[0]
         return float(found.mean())
     nearest = np.empty(n)
-    for strip in row_strips(n, _NEAREST_ENTRIES // n):
-        D = pairwise_statistic(_STATISTICS[metric], X[strip], X)
+    for strip in row_strips(n, 2**22 // n):
+        D = pairwise_statistic(statistic, X[strip], X)
         D[np.arange(len(D)), np.arange(strip.start, strip.stop)] = np.inf
         nearest[strip] = D.min(axis=1)
-    return float((np.sqrt(nearest) if metric == "euclidean" else nearest).mean())
+    return float(_as_distances(nearest, statistic).mean())
 
 
-def _median_distance(X: MatrixLike, metric: str) -> float:
-    if 2 <= X.shape[0] <= _MEDIAN_SAMPLES and not sparse.issparse(X):
-        distances = _distances(X, metric)
+def _median_distance(X: MatrixLike, statistic: str, most: int = 2000) -> float:
+    """Return the median over distinct samples; above so many, over an even sub-sample: pairs grow with the square."""
+    if 2 <= X.shape[0] <= most and not sparse.issparse(X):
+        distances = _distances(X, statistic)
         # Where none is zero no sample is repeated, which saves looking for repeated ones.
         if distances.min() > 0:
             return _median(distances)
     X = _distinct_rows(X)
     if X.shape[0] < 2:
         return 0.0
-    X = X[np.unique(np.linspace(0, X.shape[0] - 1, _MEDIAN_SAMPLES).astype(int))]
-    return _median(_distances(X, metric))
+    X = X[np.unique(np.linspace(0, X.shape[0] - 1, most).astype(int))]
+    return _median(_distances(X, statistic))
 
 
-def _distances(X: MatrixLike, metric: str) -> NDArray[np.float64]:
+def _distances(X: MatrixLike, statistic: str) -> NDArray[np.float64]:
     """Return the distance between every two samples."""
     if not sparse.issparse(X):
         from scipy.spatial.distance import pdist
 
-        return np.asarray(pdist(X, "cityblock" if metric == "manhattan" else metric))
-    D = pairwise_statistic(_STATISTICS[metric], X, X)
-    upper = np.asarray(D[np.triu_indices_from(D, k=1)], dtype=np.float64)
-    return np.sqrt(upper) if metric == "euclidean" else upper
+        return np.asarray(pdist(X, _metric(statistic)))
+    D = pairwise_statistic(statistic, X, X)
+    return _as_distances(np.asarray(D[np.triu_indices_from(D, k=1)], dtype=np.float64), statistic)
+
+
+def _metric(statistic: str) -> str:
+    return "euclidean" if statistic == "squared_distances" else "cityblock"
+
+
+def _as_distances(S: NDArray[np.float64], statistic: str) -> NDArray[np.float64]:
+    return np.sqrt(S) if statistic == "squared_distances" else S
 
 
 def _median(values: NDArray[np.float64]) -> float:
@@ -169,9 +162,8 @@ def _median(values: NDArray[np.float64]) -> float:
     return float(upper if len(values) % 2 else np.mean([values[:middle].max(), upper]))
 
 
-_STATISTICS = {"euclidean": "squared_distances", "manhattan": "manhattan_distances"}
 _WIDTH_RULES = {"nearest": _mean_nearest_distance, "median": _median_distance}
-#: The samples measured so far and their distances, by rule and metric, while kernels are fitted to one training set.
+#: The samples measured so far and their distances, by rule and statistic, while kernels are fitted to one training set.
 _MEASURED: ContextVar[dict[Any, tuple[Any, float]] | None] = ContextVar("_MEASURED", default=None)
 
 
@@ -185,12 +177,12 @@ def measured_once() -> Iterator[None]:
         _MEASURED.reset(token)
 
 
-def _measure(rule: str, X: MatrixLike, metric: str) -> float:
+def _measure(rule: str, X: MatrixLike, statistic: str) -> float:
     """Return the distance in the data that a rule for widths is about."""
     measured = _MEASURED.get()
-    key = (id(X), rule, metric)
+    key = (id(X), rule, statistic)
     if measured is None or key not in measured:
-        distance = _WIDTH_RULES[rule](X, metric)
+        distance = _WIDTH_RULES[rule](X, statistic)
         if measured is None:
             return distance
         # The samples are kept with it: another array may take the number of one that is gone.
@@ -233,7 +225,6 @@ class Gaussian(Radial):
     """
 
     statistic: ClassVar[str] = "squared_distances"
-    metric: ClassVar[str] = "euclidean"
     power: ClassVar[int] = 2
 
     def draw_frequencies(
@@ -269,7 +260,6 @@ class Laplacian(Radial):
     """
 
     statistic: ClassVar[str] = "manhattan_distances"
-    metric: ClassVar[str] = "manhattan"
     power: ClassVar[int] = 1
 
     def draw_frequencies(

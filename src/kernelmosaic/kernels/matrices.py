@@ -12,23 +12,14 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike, TargetLike
-from kernelmosaic.backend import NUMPY, one_blas_thread, row_strips, run_threads
+from kernelmosaic.backend import NUMPY, as_slice, one_blas_thread, row_strips, run_threads
 from kernelmosaic.kernels.base import Block, Kernel, is_positive
 
 #: How far entries may be off, relative to the largest, and still be taken for rounded.
 ROUNDING = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 1e-6}
 
-#: Rows compared at a time, so that a check never holds a second matrix.
-_STRIP = 512
-#: Side of the squares that are compared with their mirror image in the cache.
-_SQUARE = 256
 #: Up to this many samples a matrix is proved to be positive semi-definite; of more, so many are eliminated from others.
 _PROVED, _ELIMINATED = 500, 128
-#: Samples whose coefficients count in a quadratic form.
-_WEIGHTED = 500
-#: A proof takes about as long as one look for every so many rows: whoever looked as often tries it. It copies the
-#: matrix, which larger ones had better not be.
-_ROWS_PER_LOOK, _COPIED = 256, 8192
 
 
 class _Prepared:
@@ -42,7 +33,7 @@ class _Prepared:
         self.given = given
         self.result: Any = None
 
-    # Which samples a kernel matrix has nothing but NaN for; None if there are none, as in files of earlier versions.
+    # Which samples a kernel matrix has nothing but NaN for; None if there are none.
     gaps: Any = None
 
 
@@ -167,7 +158,7 @@ def _scan(A: AnyArray) -> tuple[float, float, float]:
     """
     diagonal = A.diagonal() + A.dtype.type(_allowed(A))
     norms = np.sqrt(np.maximum(diagonal, 0))
-    strips = list(row_strips(len(A), _SQUARE))
+    strips = list(row_strips(len(A), 256))
     found = []
 
     def scan(square: tuple[slice, slice]) -> None:
@@ -191,22 +182,22 @@ def _largest(A: AnyArray) -> Any:
 
 
 def _refuse_infinite(A: AnyArray, name: str) -> None:
-    for start in range(0, A.shape[0], _STRIP):
-        bad = ~np.isfinite(A[start : start + _STRIP])
+    for rows in row_strips(len(A), 512):  # so that a check never holds a second matrix
+        bad = ~np.isfinite(A[rows])
         if bad.any():
             i, j = np.argwhere(bad)[0]
             raise ValueError(
-                f"{name}[{start + i}, {j}] is {A[start + i, j]}: {name} must be finite; fill missing entries, or leave "
-                "out the samples that have them."
+                f"{name}[{rows.start + i}, {j}] is {A[rows][i, j]}: {name} must be finite; fill missing entries, "
+                "or leave out the samples that have them."
             )
 
 
 def _refuse_asymmetric(A: AnyArray, name: str, allowed: float) -> None:
-    for start in range(0, A.shape[0], _STRIP):
-        off = np.abs(A[start : start + _STRIP] - A[:, start : start + _STRIP].T)
+    for rows in row_strips(len(A), 512):
+        off = np.abs(A[rows] - A[:, rows].T)
         if off.max() > allowed:
             i, j = np.unravel_index(np.argmax(off), off.shape)
-            i += start
+            i += rows.start
             raise ValueError(
                 f"{name}[{i}, {j}] is {A[i, j]:.6g} but {name}[{j}, {i}] is {A[j, i]:.6g}: {name} must be symmetric; "
                 f"({name} + {name}.T) / 2 is."
@@ -297,7 +288,9 @@ class Precomputed(MatrixRows):
         if len(K) <= _PROVED or len(rows) == 0:
             return
         shared.looks += 1
-        if shared.looks == 1 + len(K) // _ROWS_PER_LOOK and len(K) <= _COPIED:
+        # A proof takes about as long as one look for every 256 rows: whoever looked as often tries it. It copies the
+        # matrix, which larger ones had better not be.
+        if shared.looks == 1 + len(K) // 256 and len(K) <= 8192:
             shared.proved = _is_factorable(K)
         if not shared.proved:
             order = np.argsort(-np.abs(coefficients).max(axis=0), kind="stable")
@@ -308,8 +301,8 @@ class Precomputed(MatrixRows):
 
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         K: Block = self._prepared()
-        rows, columns = _run(X), _run(Y)
-        if rows is not None and columns is not None:
+        rows, columns = as_slice(X), as_slice(Y)
+        if isinstance(rows, slice) and isinstance(columns, slice):
             return K[rows, columns].copy()  # several times faster than picking the entries one by one
         return np.asarray(K[np.ix_(X, Y)])
 
@@ -331,13 +324,6 @@ def _gaps(given: Any) -> NDArray[np.bool_] | None:
     return gaps if some and not gaps.all() else None
 
 
-def trusted(K: AnyArray) -> Precomputed:
-    """Return the kernel of a matrix of floats that is not checked: for one that this package has computed itself."""
-    kernel = Precomputed(K)
-    kernel._share().result = K
-    return kernel
-
-
 def join_samples(kernel: Precomputed, block: NDArray[np.float64]) -> None:
     """Give a kernel more samples, in place, of which only the similarities to those it has are known.
 
@@ -357,16 +343,6 @@ def join_samples(kernel: Precomputed, block: NDArray[np.float64]) -> None:
     joined[:n, :n], joined[n:, :n], joined[:n, n:] = old, block, block.T
     kernel.set_params(K=joined)
     kernel._share().result = joined
-
-
-def _run(numbers: NDArray[np.intp]) -> slice | None:
-    """Numbers that count up by one, as a slice; None for others."""
-    if len(numbers) == 0:
-        return None
-    first, last = int(numbers[0]), int(numbers[-1])
-    if last - first != len(numbers) - 1 or np.any(np.diff(numbers) != 1):
-        return None
-    return slice(first, last + 1)
 
 
 def _check_positive(K: AnyArray, likely: bool) -> None:
@@ -399,7 +375,7 @@ def _probe_positive(K: AnyArray, rows: NDArray[np.intp], coefficients: AnyArray 
             eliminated = NUMPY.invert_lower(factor) @ between
             negative = bool(np.any(K.diagonal() + allowed < np.einsum("ij,ij->j", eliminated, eliminated)))
     if not negative and coefficients is not None:
-        some, c = rows[:_WEIGHTED], coefficients[:, :_WEIGHTED]
+        some, c = rows[:500], coefficients[:, :500]
         negative = bool(np.any(np.sum(c * (c @ K[np.ix_(some, some)]), axis=1) < -allowed * np.sum(c**2, axis=1)))
     if negative:
         _prove_positive(K)

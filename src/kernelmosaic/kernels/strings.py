@@ -6,18 +6,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from kernelmosaic._typing import AnyArray, MatrixLike, TargetLike
 from kernelmosaic.kernels.base import Block, Kernel, is_whole
 
 Sequences = NDArray[np.object_]
-
-#: Words are numbered as their letters say up to so many numbers, and by those that occur beyond.
-_MOST_WORDS = 2**18
-#: Counts of all words, multiplied as matrices, beat meeting equal words one by one up to so many words per word of a
-#: string.
-_DENSE = 3
 
 
 class SequenceKernel(Kernel):
@@ -102,10 +95,11 @@ class Spectrum(SequenceKernel):
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         # Numbered together, so that a word has the same number in both.
         words, ends, count = self._words(X if Y is X else np.concatenate([X, Y]))
-        if count <= _DENSE * words.size / max(len(ends), 1):
+        # Counts of all words, multiplied as matrices, beat meeting equal words one by one where there are few of them.
+        if count <= 3 * words.size / max(len(ends), 1):
             counts = _counts(words, ends, count)
             return np.asarray(counts @ counts.T if Y is X else counts[: len(X)] @ counts[len(X) :].T)
-        from kernelmosaic.kernels._numba_strings import shared_words
+        from kernelmosaic.kernels._numba_pairs import shared_words
 
         if Y is X:
             return np.asarray(shared_words(words, ends, words, ends, count))
@@ -133,24 +127,29 @@ class Spectrum(SequenceKernel):
             raise ValueError(f"length={self.length!r}: the length of the words must be a positive integer.")
 
 
-def _word_numbers(codes: NDArray[np.uint32], starts: NDArray[np.intp], length: int) -> tuple[NDArray[np.int64], int]:
-    """Number the words at the given starts, equal words alike; return the numbers, and a bound above them."""
+def _word_numbers(
+    codes: NDArray[np.uint32], starts: NDArray[np.intp], length: int, most: int = 2**18
+) -> tuple[NDArray[np.int64], int]:
+    """Number the words at the given starts, equal words alike; return the numbers, and a bound above them.
+
+    Up to so many numbers words are numbered as their letters say, and by those that occur beyond.
+    """
     letters, numbers = _renumbered(codes)
     # Everywhere first, strings run into each other: slices are faster than picking the starts for every letter.
     places = max(len(codes) - length + 1, 0)
     words, count = np.zeros(places, dtype=np.int64), 1
     for i in range(length):
         # Numbers of words that do not occur are left out where there are many: for every alphabet and length.
-        if count * letters > _MOST_WORDS:
+        if count * letters > most:
             count, words = _renumbered(words)
         words, count = words * letters + numbers[i : i + places], count * letters
     return words[starts], count
 
 
-def _renumbered(values: AnyArray) -> tuple[int, AnyArray]:
+def _renumbered(values: AnyArray, most: int = 2**18) -> tuple[int, AnyArray]:
     """Return how many different numbers there are, and the rank of each among them."""
     top = int(values.max(initial=0)) + 1
-    if top > _MOST_WORDS:
+    if top > most:
         found, ranks = np.unique(values, return_inverse=True)
         return len(found), ranks
     occurs = np.zeros(top, dtype=bool)
@@ -201,7 +200,7 @@ class WeightedDegree(SequenceKernel):
 
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         # Numba takes long to load, and only this kernel's users should wait for it.
-        from kernelmosaic.kernels._numba_strings import matching_words
+        from kernelmosaic.kernels._numba_pairs import matching_words
 
         self._check_degree()
         _check_length(X, len(Y[0]))
@@ -273,6 +272,8 @@ class SmithWaterman(SequenceKernel):
     True
     """
 
+    learned: ClassVar[str] = "features_"
+
     def __init__(self, matrix: str = "blosum62", gap_open: int = 11, gap_extend: int = 1) -> None:
         self.matrix = matrix
         self.gap_open = gap_open
@@ -295,21 +296,12 @@ class SmithWaterman(SequenceKernel):
         return strings
 
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
-        if not hasattr(self, "features_"):
-            # An unfitted kernel takes its columns for the training set, as a test-versus-train block has them.
-            return self._fitted_clone(Y)._block(X, Y)
         features = self._features(X)
         return np.asarray(features @ (features if Y is X else self._features(Y)).T)
 
     def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
-        if not hasattr(self, "features_"):
-            return self._fitted_clone(X)._diagonal(X)
         features = self._features(X)
         return np.asarray(np.einsum("ij,ij->i", features, features))
-
-    def _fitted_clone(self, X: Sequences) -> SmithWaterman:
-        fitted: SmithWaterman = clone(self).fit(X)
-        return fitted
 
     def _features(self, X: Sequences) -> NDArray[np.float64]:
         known = {s: i for i, s in enumerate(self.sequences_)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, product
 from math import comb
@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
 from kernelmosaic._typing import MatrixLike, Settings
-from kernelmosaic.kernels.base import Kernel, is_whole
+from kernelmosaic.kernels.base import Kernel, is_whole, suggest_kernel
 from kernelmosaic.kernels.gaussian import Gaussian, Laplacian, Radial
-from kernelmosaic.kernels.spelling import suggest_kernel
 
 #: A kernel as an estimator takes it: its name, the kernel, and the numbers of its columns.
 Named = tuple[str, Kernel, NDArray[np.intp]]
@@ -235,9 +234,6 @@ class FamilyNames(Sequence[str]):
         if isinstance(m, slice):
             return [self[k] for k in range(*m.indices(len(self)))]
         return self.family.name_of(int(m))
-
-    def __iter__(self) -> Iterator[str]:
-        return (self.family.name_of(m) for m in range(len(self)))
 
     def __repr__(self) -> str:
         return f"<{len(self)} names, from {self[0]!r} to {self[-1]!r}>"

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic._typing import DType
 from kernelmosaic.gram import GramStack
-from kernelmosaic.gram.stack import nonzero_rows
+from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.learning.start import COLD, Start
 
 Array = NDArray[np.float64]
@@ -97,14 +97,14 @@ class Learned:
             What learned the weights; its `lower_bound` states which weights the bound holds for.
         """
         program, solution, weights = machine.program, self.solution, self.weights
-        used = np.flatnonzero(weights) if stack.is_generated else np.arange(stack.n_kernels)
-        few = stack.taken(used) if stack.is_generated else stack
+        used = np.flatnonzero(weights) if stack.is_implicit else np.arange(stack.n_kernels)
+        few = stack.take_kernels(used) if stack.is_implicit else stack
         forms = exact_forms(few, sizes[used], machine, solution, weights[used])
-        if stack.is_generated:
+        if stack.is_implicit:
             # The largest in the set of the weights is exact, which is all that its bound asks for.
             penalties = learner.options.penalties
             spread = 0.5 * rounding(np.float64, stack.n_samples) * _spread(sizes, solution.beta) ** 2
-            q = stack.prices(solution.beta, penalties**-2.0) * penalties**2 + _per_kernel(spread)
+            q = stack.quadratic_forms(solution.beta, None, penalties**-2.0) * penalties**2 + _per_kernel(spread)
         else:
             q = _per_kernel(forms.q + forms.q_error)
         constant = program.linear_bound(solution.beta, solution.intercept)

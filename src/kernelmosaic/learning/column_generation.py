@@ -46,7 +46,7 @@ class ColumnGeneration(Learner):
         # Matrices that are computed anew whenever they are read cost more than a few rounds.
         batch = max(min(self.batch, stack.room // 2), 8)
         if len(every) <= batch:
-            return Newton(options)._learn(stack.taken(every), machine, start)
+            return Newton(options)._learn(stack.take_kernels(every), machine, start)
         if start.weights is None:
             active = np.unique(np.linspace(0, len(every) - 1, batch).astype(np.intp))
         else:
@@ -62,7 +62,7 @@ class ColumnGeneration(Learner):
         with gap_progress(machine, options) as advance:
             while True:
                 few = replace(options, penalties=options.penalties[active], tol=inner, verbose=False)
-                search = Newton(few).search(stack.taken(active), machine, start)
+                search = Newton(few).search(stack.take_kernels(active), machine, start)
                 found, noise = search.learned(), search.problem.noise
                 beta, n_solves = found.solution.beta, n_solves + found.n_solves
                 here = replace(found, weights=np.zeros(stack.n_kernels))
@@ -71,11 +71,11 @@ class ColumnGeneration(Learner):
                 # The one whose own β proves the smallest gap is what is returned.
                 proved = here if proved is None else proved
                 constant = machine.program.linear_value(beta)
-                q = stack.prices(beta, scale, watched)
+                q = stack.quadratic_forms(beta, watched, scale)
                 near = relative_gap(best, constant - q.max(), noise)
                 # Once the kernels looked at would do, the others are asked whether they agree.
                 if len(watched) < len(every) and near <= max(options.tol, inner):
-                    q, watched = stack.prices(beta, scale), every
+                    q, watched = stack.quadratic_forms(beta, None, scale), every
                     near = relative_gap(best, constant - q.max(), noise)
                 if len(watched) == len(every):
                     bound = constant - options.norm.support(q)

@@ -94,7 +94,7 @@ def make_learner(
     """
     norm, learner = make_norm(parameters.norm, parameters.l1_ratio), solver_class(parameters)
     max_iter = check_count("max_iter", parameters.max_iter)
-    if stack.is_generated:
+    if stack.is_implicit:
         _check_generated(parameters, norm)
         learner = ColumnGeneration
     if parameters.weights is not None:

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack, KernelSet, Views, make_stack, take_rows
+from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.normalizing import Centered, UnitDiagonal, UnitTrace
-from kernelmosaic.gram.stack import ComputedStack, StoredStack, nonzero_rows
-from kernelmosaic.kernels.projected import Projected, perturbed
+from kernelmosaic.gram.stack import ComputedStack, StoredStack
+from kernelmosaic.kernels.transformed import Projected, perturbed
 from kernelmosaic.learning.certificate import Iteration, Learned, gated_forms
 from kernelmosaic.learning.problem import Evaluation, ExhaustedError, Numbers, Problem, progress
 from kernelmosaic.learning.steps import Step, make_step

@@ -56,7 +56,7 @@ class Newton(Learner):
         rows = np.unique(np.linspace(0, stack.n_samples - 1, count).astype(np.intp))
         rough = replace(options, tol=max(options.tol, options.first_tol), verbose=False)
         try:
-            found = Newton(rough).learn(stack.part(rows), machine.take(rows))
+            found = Newton(rough).learn(stack.take(rows, stored=True), machine.take(rows))
         except ValueError:  # the weights of these few samples may leave no feasible β
             return None
         return found.weights

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack
-from kernelmosaic.gram.stack import nonzero_rows
+from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.learning.certificate import Iteration, Learned
 from kernelmosaic.learning.norms import WeightNorm, Weights
 from kernelmosaic.learning.options import LearnerOptions

@@ -116,7 +116,7 @@ def _by_interior_points(
     passes = 0 if best is None else best.n_iter
     softened = _softened(gram, program)
     few = gram.stored and gram.backend is NUMPY and gram.n_samples <= options.few
-    central = CentralPath(gram.part(np.arange(gram.n_samples)) if few else gram, softened)
+    central = CentralPath(gram.take(np.arange(gram.n_samples)) if few else gram, softened)
     # The path stops at these shares of the gap asked for: rounding coefficients to their bounds costs the rest. The gap
     # of a machine without slack is larger, by about a root, than with the kernel's diagonal as its slack.
     for share in (0.3, 0.01) if gram.shift is None else (0.3, 0.01, 3e-4, 1e-5, 3e-7):

@@ -16,13 +16,12 @@ from kernelmosaic._typing import AnyArray, ArrayOrTensor, RowIndex
 from kernelmosaic.backend import NUMPY, backend_of
 from kernelmosaic.gram.gram import Gram
 from kernelmosaic.gram.linear_algebra import (
-    DEVICE,
-    HOST,
     conjugate_gradients,
     regularised_cholesky,
     rounding_jitter,
     rounding_share,
 )
+from kernelmosaic.gram.options import BlockOptions
 from kernelmosaic.solvers.program import Vector
 
 
@@ -272,7 +271,7 @@ class GramForm(Form):
         return self.A.products(x) + self.ridge * x
 
     def keep(self, which: RowIndex) -> None:
-        self.A, self.ridge = self.A.restricted(self.A.backend.nonzero(which)), self.ridge[which]
+        self.A, self.ridge = self.A.take(self.A.backend.nonzero(which)), self.ridge[which]
 
     def direction(self, slope: ArrayOrTensor, sums: bool) -> ArrayOrTensor:
         K, self.factor = self.A.matrix, None
@@ -287,7 +286,7 @@ class GramForm(Form):
         """Return about the direction by conjugate gradients, to a few digits."""
         diagonal = self.A.backend.asarray(self.A.diagonal()) + self.ridge
         added = (self.ridge + rounding_share(self.A.dtype, len(diagonal)) * diagonal.mean())[:, None]
-        options = HOST if self.A.backend is NUMPY else DEVICE
+        options = BlockOptions.on(self.A.backend)
         steps = conjugate_gradients(
             lambda p: self.A.products(p) + added * p, diagonal, slope[:, None], options, sums=sums
         )

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType
 from kernelmosaic.backend import NUMPY
-from kernelmosaic.gram.class_grams import ClassGram
-from kernelmosaic.gram.gram import Gram
+from kernelmosaic.gram.gram import ClassGram
 from kernelmosaic.solvers.multiclass_interior import solve_interior
 from kernelmosaic.solvers.multiclass_newton import DampedNewton, free_coefficients
 from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram
@@ -44,7 +43,7 @@ def solve_multiclass(
 
     Parameters
     ----------
-    K : Gram, or ndarray of shape (n, n) or (classes, n, n)
+    K : ClassGram, or ndarray of shape (n, n) or (classes, n, n)
         One symmetric positive semi-definite matrix for all classes, or one for each.
     program : MulticlassProgram
         The rest of the problem.
@@ -98,10 +97,10 @@ def step_limit(n_samples: int) -> int:
     return max(100_000, 3000 * n_samples)
 
 
-def _readable(K: ArrayOrTensor, program: MulticlassProgram, small: bool) -> Gram:
+def _readable(K: ArrayOrTensor, program: MulticlassProgram, small: bool) -> ClassGram:
     """Return a kernel in matrices of this process if it has any, or is small enough to have them formed."""
     n, k, exact = program.n_samples, program.n_classes, None
-    if isinstance(K, Gram):
+    if isinstance(K, ClassGram):
         if K.matrix is not None and K.backend is NUMPY:
             K = K.matrix
         elif small and n <= K.block_samples:
@@ -122,7 +121,7 @@ class ClassMatrices(ClassGram):
     `exact` is the kernel that they are the entries of, if it knows products better than they do.
     """
 
-    def __init__(self, K: AnyArray, exact: Gram | None = None) -> None:
+    def __init__(self, K: AnyArray, exact: ClassGram | None = None) -> None:
         self.matrix, self.exact = K if K.ndim == 3 else K[np.newaxis], exact
         self.n_classes, self.n_samples = self.matrix.shape[:2]
         self.block_samples, self.dtype = self.n_samples, K.dtype
@@ -142,7 +141,7 @@ class ClassMatrices(ClassGram):
 
 
 def _maximise_with_constants(
-    gram: Gram, maximise: Callable[..., Solution], program: MulticlassProgram, beta: Matrix, tol: float, limit: int
+    gram: ClassGram, maximise: Callable[..., Solution], program: MulticlassProgram, beta: Matrix, tol: float, limit: int
 ) -> Solution:
     """Solve with the constants given, ½ρ Σ_c (Σ_i β_ic)² taken off, and move them by ρ Σ_i β_ic, over and over.
 
@@ -178,7 +177,7 @@ class MultiOutput(WorkingSet[RoundState]):
 
     Parameters
     ----------
-    gram : Gram
+    gram : ClassGram
         The kernel; matrices of this process are read whole, with all samples in every round.
     program : MulticlassProgram
         The rest of the problem.
@@ -200,7 +199,7 @@ class MultiOutput(WorkingSet[RoundState]):
 
     def __init__(
         self,
-        gram: Gram,
+        gram: ClassGram,
         program: MulticlassProgram,
         beta: Matrix,
         values: Matrix | None = None,

@@ -14,19 +14,19 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dgetrf, dgetrs
 
 from kernelmosaic._typing import AnyArray
-from kernelmosaic.gram.gram import Gram
+from kernelmosaic.gram.gram import ClassGram
 from kernelmosaic.solvers.interior_point import SHORT, centring, longest_step
 from kernelmosaic.solvers.multiclass_newton import factorise, invert
 from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram
 from kernelmosaic.solvers.program import Solution, Vector, certify
 
 
-def solve_interior(gram: Gram, program: MulticlassProgram, tol: float) -> Solution:
+def solve_interior(gram: ClassGram, program: MulticlassProgram, tol: float) -> Solution:
     """Solve a multi-class dual to a relative gap of `tol`, if rounding allows, by primal-dual interior points.
 
     Parameters
     ----------
-    gram : Gram
+    gram : ClassGram
         The classes' kernels; its matrix has the shape (1, n, n) or (classes, n, n).
     program : MulticlassProgram
         The rest of the problem.

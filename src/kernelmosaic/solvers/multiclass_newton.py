@@ -18,7 +18,7 @@ from scipy.linalg import cho_solve, get_blas_funcs
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor
 from kernelmosaic.backend import NUMPY, one_blas_thread, run_threads
-from kernelmosaic.gram.class_grams import FeatureBlock
+from kernelmosaic.gram.factored import FeatureBlock
 from kernelmosaic.solvers.multiclass_program import Matrix, MulticlassProgram
 
 

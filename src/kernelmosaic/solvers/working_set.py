@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from kernelmosaic._typing import ArrayOrTensor, RowIndex
 from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram.factored import DenseFactors
-from kernelmosaic.gram.gram import DenseGram, Gram
+from kernelmosaic.gram.gram import ClassGram, DenseGram, Gram
 from kernelmosaic.solvers.free_newton import GramForm, newton_on_free
 from kernelmosaic.solvers.options import DEFAULTS, RoundOptions, SolverOptions
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify, relative_gap
@@ -45,7 +45,7 @@ class WorkingSet(ABC, Generic[At]):
 
     Parameters
     ----------
-    gram : Gram
+    gram : ClassGram
         The kernel.
     program : Program or MulticlassProgram
         The rest of the problem.
@@ -53,7 +53,7 @@ class WorkingSet(ABC, Generic[At]):
         How rounds are taken.
     """
 
-    def __init__(self, gram: Gram, program: Any, rounds: RoundOptions) -> None:
+    def __init__(self, gram: ClassGram, program: Any, rounds: RoundOptions) -> None:
         self.gram, self.program, self.rounds = gram, program, rounds
         self.n_iter = self.n_rounds = 0
 
@@ -207,6 +207,7 @@ class RoundPolicy(Protocol):
 class SingleOutput(WorkingSet[Slopes]):
     """Rounds of the program with one output; β and its residual t − Kβ − ρβ live where the kernel is."""
 
+    gram: Gram
     program: Program
 
     def __init__(
@@ -327,7 +328,7 @@ class SingleOutput(WorkingSet[Slopes]):
         beta = self.beta[free]
         lower, upper = p.sign_limits(free, beta)
         slope = self.residual[free] - p.epsilon * self.backend.xp.sign(beta)
-        form = GramForm(self.gram.restricted(free), p.ridge[free], self.rounds.factorised)
+        form = GramForm(self.gram.take(free), p.ridge[free], self.rounds.factorised)
         # A few steps, each without the coefficients that met a bound, before all slopes are looked at again.
         new, steps = newton_on_free(
             form, beta, slope, lower, upper, p.total is not None, budget=3, cut_backs=4, worth=0.02
@@ -446,7 +447,7 @@ class FreeThenViolating:
         """Maximise the objective over these samples, all other coefficients fixed; this counts as one step."""
         p, placed = state.program, state.backend.index(rows)
         own, residual = (np.array(state.backend.to_numpy(one[placed])) for one in (state.beta, state.residual))
-        part = state.gram.part(rows)
+        part = state.gram.take(rows)
         # As it is, not what the others leave: rounding could put that out of these samples' reach.
         limits = p.lower[rows].sum(), p.upper[rows].sum()
         total = None if p.total is None else float(np.clip(own.sum(), *limits))
