@@ -184,13 +184,15 @@ class GateDescent:
     ) -> None:
         self.learner, self.problem, self.inner, self.projections = learner, problem, inner, projections
         self.gate_step, self.projection_step = make_step(learner.step), make_step(learner.step)
+        # Of the last trial: the next one is near it.
+        self.beta: Array | None = None
 
     def descend(self, V: Array, rng: np.random.RandomState, show: Callable[[str], None]) -> bool:
         """Take steps until `n_short` in a row gain less than the tolerance, and return whether that came about."""
         if self.projections is not None:
             self.W = self.projections.start(rng)
             self.projections.write(self.W)
-        self.at = self.problem.evaluate(V, None, self.inner)
+        self.at = self._evaluate(V)
         self.history = [Iteration(self.at.upper, self.at.solution.gap)]
         short, tol = 0, self.learner.tol
         for number in range(1, (self.gate_step.n_moves or self.learner.max_iter) + 1):
@@ -211,7 +213,9 @@ class GateDescent:
         return not self.gate_step.monotone
 
     def _evaluate(self, V: Array) -> GatedEvaluation:
-        return self.problem.evaluate(V, self.at.solution.beta, self.inner)
+        trial = self.problem.evaluate(V, self.beta, self.inner)
+        self.beta = trial.solution.beta
+        return trial
 
     def _move_gates(self) -> bool:
         V = self.at.theta
