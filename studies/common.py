@@ -47,22 +47,22 @@ def main(about: str, run: Callable[[argparse.Namespace], None], write_page: Call
         run(options)
 
 
-def divided(name: str) -> list[str]:
+def divided(name: str, page: Path = PAGE) -> list[str]:
     """Return docs/studies.md in three: what is above the part of a study, the part, and what is below."""
     marks = (
         f"<!-- Made by `python studies/{name}.py --page` from docs/studies/{name}*.csv. -->\n\n",
         f"\n<!-- End of {name}. -->",
     )
-    above, rest = PAGE.read_text(encoding="utf-8").split(marks[0])
+    above, rest = page.read_text(encoding="utf-8").split(marks[0])
     part, below = rest.split(marks[1])
     return [above + marks[0], part, marks[1] + below]
 
 
-def write_part(name: str, part: str) -> None:
+def write_part(name: str, part: str, page: Path = PAGE) -> None:
     """Put the part of a study into docs/studies.md."""
-    above, _, below = divided(name)
-    PAGE.write_text(above + part + below, encoding="utf-8")
-    print(f"{PAGE}: the part of {name} is made.")
+    above, _, below = divided(name, page)
+    page.write_text(above + part + below, encoding="utf-8")
+    print(f"{page}: the part of {name} is made.")
 
 
 def data_file(folder: str | None, name: str) -> Path:

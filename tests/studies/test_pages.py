@@ -35,14 +35,14 @@ def test_every_study_has_its_line_in_the_table_of_all():
     assert all(f"| [`{name}`](#" in text for name in NAMES)
 
 
-def test_a_part_is_written_between_the_others(study, monkeypatch, tmp_path):
+def test_a_part_is_written_between_the_others(study, tmp_path):
     common = study("common")
     before = common.PAGE.read_text(encoding="utf-8")
-    monkeypatch.setattr(common, "PAGE", tmp_path / "studies.md")
-    common.PAGE.write_text(before, encoding="utf-8")
-    part = common.divided("omics")[1]
-    common.write_part("omics", "anew\n")
-    assert common.PAGE.read_text(encoding="utf-8") == before.replace(part, "anew\n")
+    page = tmp_path / "studies.md"
+    page.write_text(before, encoding="utf-8")
+    part = common.divided("omics", page)[1]
+    common.write_part("omics", "anew\n", page)
+    assert page.read_text(encoding="utf-8") == before.replace(part, "anew\n")
 
 
 def test_a_stopped_run_goes_on_where_it_was(study, tmp_path):
