@@ -160,8 +160,8 @@ def test_what_a_rule_knows_of_the_samples_is_computed_once_for_all_blocks(normal
     else:
         expected = [one / np.sqrt(np.outer(np.diag(one), np.diag(one))) for one in K]
     rule = type(kernel_set.fitted[0].normalization)
-    calls, original = [], rule.side
-    monkeypatch.setattr(rule, "side", lambda self, view: calls.append(len(view)) or original(self, view))
+    calls, original = [], rule.row_scale
+    monkeypatch.setattr(rule, "row_scale", lambda self, view: calls.append(len(view)) or original(self, view))
     stack = ComputedStack(kernel_set, kernel_set.views(X.copy()), np.dtype(np.float64), working_bytes=3000)
     assert len(list(stack.row_strips(len(X)))) > 3
     for weights in np.eye(2):

@@ -12,7 +12,6 @@ from kernelmosaic.gram import factory, feature_stack
 from kernelmosaic.gram.factory import make_feature_stack
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.options import PassOptions
-from kernelmosaic.gram.predictions import feature_products
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
 from kernelmosaic.kernels.views import lay_specs, read_kernels
@@ -109,14 +108,9 @@ def test_predictions_are_made_on_the_device(approximation):
     host = replace(model._expansion, device=None)
     fresh = rng.randn(50, 4)
     sums = host.sums
-    strips = [
-        {(strip.start, strip.stop, m): values for strip, m, values in feature_products(sums.kernel_set, *rest)}
-        for rest in ((open_rows(fresh), sums.w, "cpu", 100), (open_rows(fresh), sums.w, None, 10**6))
-    ]
-    assert len(strips[0]) > len(strips[1]) == len(sums.w)
-    for (_, _, m), whole in strips[1].items():
-        parts = [values for (_, _, k), values in strips[0].items() if k == m]
-        np.testing.assert_allclose(np.concatenate(parts), whole, rtol=1e-8, atol=1e-10)
+    found = sums.kernel_set.products(open_rows(fresh), sums.w, "cpu", 100)
+    for m, Z in sums.kernel_set.blocks(fresh, range(len(sums.w))):
+        np.testing.assert_allclose(found[m], Z @ sums.w[m], rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(model._expansion.terms(fresh), host.terms(fresh), rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(model.predict(fresh), host.values(fresh)[:, 0] + model.intercept_, rtol=1e-8)
 

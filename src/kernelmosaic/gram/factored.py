@@ -19,21 +19,21 @@ from kernelmosaic.kernels.base import Block
 
 
 @dataclass(frozen=True)
-class Sweep:
+class NewtonPass:
     """What one pass of a Newton step returns.
 
     Attributes
     ----------
     change : ndarray of shape (n,)
         Z d.
-    pull : ndarray of shape (D,) or (D, k)
+    adjoint : ndarray of shape (D,) or (D, k)
         Zᵀ V.
     matrix : callable
         Returns [Z, 1]ᵀ diag(θ) [Z, 1]: computed already, or by another pass when it is called.
     """
 
     change: Any
-    pull: Any
+    adjoint: Any
     matrix: Callable[[], Any]
 
 
@@ -79,7 +79,7 @@ class FactoredGram(Gram):
         Unless it is to be precise, features in single precision may be multiplied in single precision.
         """
 
-    def sweep(self, direction: Any, residual: Any, rule: Callable[..., Any], rows: RowIndex) -> Sweep:
+    def newton_pass(self, direction: Any, residual: Any, rule: Callable[..., Any], rows: RowIndex) -> NewtonPass:
         """Follow a direction d and look at its end: Z d, Zᵀβ and the normal matrix of θ, in one trip where trips cost.
 
         Parameters
@@ -95,9 +95,9 @@ class FactoredGram(Gram):
         """
         change = backend_of(residual).xp.zeros_like(residual) if direction is None else self.apply(direction)
         beta, theta = rule(residual - change, *rows)
-        return Sweep(change, self.adjoint(beta), lambda: self.normal_matrix(theta))
+        return NewtonPass(change, self.adjoint(beta), lambda: self.normal_matrix(theta))
 
-    def pull_and_matrix(self, V: ArrayOrTensor, theta: Any, precise: bool = False) -> tuple[Any, Any]:
+    def adjoint_and_matrix(self, V: ArrayOrTensor, theta: Any, precise: bool = False) -> tuple[Any, Any]:
         """Return Zᵀ V and the normal matrix of θ, in one trip where trips cost."""
         return self.adjoint(V), self.normal_matrix(theta, precise)
 
@@ -153,9 +153,9 @@ class FactoredGram(Gram):
         part.shift = None if self.shift is None else self.shift[self.host_rows(rows)]
         return part
 
-    def products_given(self, beta: Array, pull: Array) -> Array:
-        """Return K β where Zᵀ β, the pull, is known."""
-        out: Array = self.apply(pull)
+    def products_given(self, beta: Array, adjoint: Array) -> Array:
+        """Return K β where Zᵀ β, the adjoint, is known."""
+        out: Array = self.apply(adjoint)
         return out if self.shift is None else out + self.shift * beta
 
     def products_of(self, part: Any, rows: NDArray[np.intp], beta: Array) -> Array:
@@ -177,11 +177,11 @@ class FactoredGram(Gram):
         place, scaled = self.backend.asarray, right / softened[:, np.newaxis]
         theta, spread = np.zeros(self.n_samples), np.zeros((self.n_samples, right.shape[1]))
         theta[rows], spread[rows] = 1.0 / softened, scaled
-        pull, M = self.pull_and_matrix(place(spread), place(theta), precise=True)
+        adjoint, M = self.adjoint_and_matrix(place(spread), place(theta), precise=True)
         M = M[:-1, :-1]
         diagonal = self.backend.diagonal_view(M)
         diagonal += 1.0
-        answer = self.apply(Cholesky(M).solve(pull))
+        answer = self.apply(Cholesky(M).solve(adjoint))
         return np.asarray(scaled - self.backend.to_numpy(answer)[rows] / softened[:, np.newaxis])
 
 

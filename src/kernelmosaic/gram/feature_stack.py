@@ -8,14 +8,22 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from itertools import pairwise
-from operator import matmul
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, RowIndex
-from kernelmosaic.backend import NUMPY, Backend, allowed_threads, as_slice, backend_of, row_strips, run_threads
+from kernelmosaic.backend import (
+    NUMPY,
+    Backend,
+    allowed_threads,
+    as_slice,
+    backend_of,
+    is_tensor,
+    row_strips,
+    run_threads,
+)
 from kernelmosaic.gram.factored import FactoredClasses, FactoredGram, as_input
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.gram import Array
@@ -105,13 +113,13 @@ class FeatureStack(GramStack):
 
     def sums(self, beta: AnyArray, kernels: Kernels, gates: AnyArray | None = None) -> dict[int, Array]:
         """Return Z_mᵀ β, or Z_mᵀ (g_m ∘ β), for the given kernels, reading the rows where β is not zero."""
-        place, times = self.backend.asarray, _columns_times(self.backend)
+        place = self.backend.asarray
         totals: dict[int, Any] = {int(m): 0.0 for m in kernels}
         support = nonzero_rows(beta)
         for part in self.strips(support):
             coefficients, own = place(beta[part]), None if gates is None else place(gates[part].T)
             for m, Z in self.placed_features(part, kernels):
-                totals[int(m)] += times(Z, apply_gate(coefficients, None if own is None else own[m]))
+                totals[int(m)] += _times(Z, apply_gate(coefficients, None if own is None else own[m]), transposed=True)
         if len(support) == 0:
             return {m: np.zeros((self.widths[m], *beta.shape[1:])) for m in totals}
         return {m: self.backend.to_numpy(total) for m, total in totals.items()}
@@ -120,12 +128,12 @@ class FeatureStack(GramStack):
         self, sums: dict[int, Array], columns: tuple[int, ...] = (), rows: NDArray[np.intp] | None = None
     ) -> NDArray[np.float64]:
         """Return Z_m times what `sums` returned at the given rows, of shape (P, n_rows) and the columns."""
-        times, right = _rows_times(self.backend), {m: self.backend.asarray(total) for m, total in sums.items()}
+        right = {m: self.backend.asarray(total) for m, total in sums.items()}
         out = np.zeros((self.n_kernels, self.n_samples if rows is None else len(rows), *columns))
         done = 0
         for part in self.strips(rows):
             for m, Z in self.placed_features(part, list(sums)):
-                out[m, done : done + len(Z)] = self.backend.to_numpy(times(Z, right[m]))
+                out[m, done : done + len(Z)] = self.backend.to_numpy(_times(Z, right[m]))
             done += _length(part)
         return out
 
@@ -224,14 +232,16 @@ class ComputedFeatures(FeatureStack):
         options: PassOptions | None = None,
         backend: Backend = NUMPY,
     ) -> None:
-        self.maps, self.source, self.backend = kernel_set.on(backend), source, backend
+        self.maps, self.source, self.backend = kernel_set, source, backend
+        self.landmarks = kernel_set.place_landmarks(backend)
         self.options = options or PassOptions.on(backend)
         self.n_kernels, self.n_samples = len(kernel_set), source.shape[0]
         self.dtype, self.widths = np.dtype(dtype), kernel_set.widths
 
     def placed_features(self, rows: RowIndex, kernels: Kernels) -> Iterator[tuple[int, Any]]:
         at = rows if isinstance(rows, slice | np.ndarray) else self.backend.to_numpy(rows)
-        yield from self.maps.blocks(self.source.take(as_slice(at)), kernels, self.dtype)
+        samples = self.source.take(as_slice(at))
+        yield from self.maps.blocks(samples, kernels, self.dtype, self.backend, self.landmarks)
 
     def _height(self, copied: bool) -> int:
         # The samples, the block with the landmarks, the features and one temporary, each in double precision.
@@ -252,21 +262,21 @@ class StackFactors(FactoredGram):
         self.block_samples, self.stored = stack.options.block_samples, isinstance(stack, StoredFeatures)
 
     def apply(self, W: Any) -> ArrayOrTensor:
-        times, right = _rows_times(self.backend), self.backend.asarray(W)
+        right = self.backend.asarray(W)
         out = self.backend.zeros((self.n_samples, *right.shape[1:]))
         for strip in self.stack.strips():
             for m, Z in self.stack.placed_features(strip, self.active):
-                part = times(Z, self.root[m] * right[self.place[m]])
+                part = _times(Z, self.root[m] * right[self.place[m]])
                 out[strip] += apply_gate(part, self._gate(m, strip))
         return as_input(W, out, self.backend)
 
     def adjoint(self, V: ArrayOrTensor) -> ArrayOrTensor:
-        times, left = _columns_times(self.backend), self.backend.asarray(V)
+        left = self.backend.asarray(V)
         out = self.backend.zeros((self.n_features, *left.shape[1:]))
         for rows in self.stack.strips(self._rows_that_count(left, self.stack.options.sparse)):
             own = left[rows]
             for m, Z in self.stack.placed_features(rows, self.active):
-                out[self.place[m]] += self.root[m] * times(Z, apply_gate(own, self._gate(m, rows)))
+                out[self.place[m]] += self.root[m] * _times(Z, apply_gate(own, self._gate(m, rows)), transposed=True)
         return as_input(V, out, self.backend)
 
     def normal_matrix(self, theta: Any, precise: bool = False) -> ArrayOrTensor:
@@ -347,26 +357,13 @@ def apply_gate(V: ArrayOrTensor, gate: Any) -> ArrayOrTensor:
     return V if gate is None else gate * V if V.ndim == 1 else gate[:, None] * V
 
 
-def _rows_times(backend: Backend) -> ArrayOrTensor:
-    """Return the function that computes Zw in double precision."""
-    if backend is NUMPY:
-        return matmul
-    from kernelmosaic.gram._torch_cuda import rows_times
+def _times(Z: ArrayOrTensor, V: ArrayOrTensor, transposed: bool = False) -> ArrayOrTensor:
+    """Return ZV, or ZᵀV where Z is transposed, in double precision."""
+    if not is_tensor(Z):
+        return (Z.T if transposed else Z) @ V
+    from kernelmosaic.gram._torch_cuda import columns_times, rows_times
 
-    return rows_times
-
-
-def _columns_times(backend: Backend) -> ArrayOrTensor:
-    """Return the function that computes ZᵀV in double precision."""
-    if backend is NUMPY:
-        return _transposed_times
-    from kernelmosaic.gram._torch_cuda import columns_times
-
-    return columns_times
-
-
-def _transposed_times(Z: Block, V: Array) -> Array:
-    return np.asarray(Z.T @ V)
+    return columns_times(Z, V) if transposed else rows_times(Z, V)
 
 
 def _length(rows: RowIndex) -> int:

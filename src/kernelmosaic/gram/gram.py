@@ -17,7 +17,7 @@ from kernelmosaic.gram.linear_algebra import (
     multiply_rows,
     nonzero_rows,
     regularised_cholesky,
-    rounding_share,
+    rounding_jitter,
     solve_block,
 )
 
@@ -308,7 +308,7 @@ class OnDemandGram(Gram):
             for m, block in self.stack.placed_blocks(active_kernels(self.factors), strip, some):
                 columns[strip] += self._factor(m, strip, some) * block
         among = columns[self.backend.index(some)]
-        jitter = rounding_share(self.dtype, len(some)) * float(among.diagonal().mean())
+        jitter = rounding_jitter(self.dtype, among.diagonal())
         factor = regularised_cholesky(among, self.backend.zeros((len(some),)), jitter)
         return None if factor is None else columns @ self.backend.invert_lower(factor).T
 

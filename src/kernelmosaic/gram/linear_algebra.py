@@ -8,23 +8,23 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError
 
-from kernelmosaic._typing import ArrayOrTensor, RowIndex
+from kernelmosaic._typing import ArrayOrTensor, DType, RowIndex
 from kernelmosaic.backend import Backend, backend_of, one_blas_thread
 from kernelmosaic.gram.options import BlockOptions
 
 
-def rounding_jitter(A: ArrayOrTensor, ridge: Any) -> float:
-    """Return what must be added to the diagonal for the rounding of the entries not to matter."""
-    dtype = backend_of(A).dtype(A)
-    unit = float(A.diagonal().mean()) + float(ridge.mean())
-    return float(rounding_share(dtype, len(A)) * max(unit, 1e-300))
+def rounding(dtype: DType, n: int) -> float:
+    """Return 2 ε √n: how far a sum over n samples is off by rounding, relative to the sizes summed.
+
+    Independent errors add up to the root of their number.
+    """
+    return 2.0 * float(np.finfo(dtype).eps * np.sqrt(n))
 
 
-def rounding_share(dtype: np.dtype[Any], n: int) -> float:
-    """Return the same for n samples, relative to the mean diagonal."""
-    least = 1e-6 if dtype == np.float32 else 1e-10
-    # Independent rounding errors add up to an eigenvalue that grows with the root of their number.
-    return float(max(least, np.finfo(dtype).eps * n**0.5))
+def rounding_jitter(dtype: np.dtype[Any], diagonal: ArrayOrTensor) -> float:
+    """Return what is added to a matrix's diagonal so that the rounding of entries in this precision does not matter."""
+    share = max(1e-6 if dtype == np.float32 else 1e-10, rounding(dtype, len(diagonal)) / 2.0)
+    return share * max(float(diagonal.mean()), 1e-300)
 
 
 def regularised_cholesky(A: ArrayOrTensor, ridge: Any, jitter: float, tries: int = 4) -> Any | None:
@@ -55,7 +55,7 @@ def solve_block(
     dtype = options.dtype if largest < float(np.finfo(options.dtype).max) ** 0.5 else np.float64
     ridge, sides = backend.astype(ridge, dtype), backend.astype(right, dtype)
     if options.jitter is None:
-        jitter = rounding_jitter(A, ridge)
+        jitter = rounding_jitter(backend.dtype(A), A.diagonal() + ridge)
     else:
         jitter = options.jitter * (float(A.diagonal().mean()) + float(ridge.mean()))
     # Blocks this small gain little by a second thread, and lose much where the cores are busy.
