@@ -150,6 +150,6 @@ def test_single_precision_times_double_is_summed_in_double(columns):
     Z = rng.standard_normal((57, 9)).astype(np.float32)
     w, v = rng.standard_normal((9, *columns)), rng.standard_normal((57, *columns))
     tensors = [torch.as_tensor(one) for one in (Z, w, v)]
-    np.testing.assert_allclose(_torch_cuda.rows_times(*tensors[:2], strip=100), Z.astype(np.float64) @ w, rtol=1e-12)
-    found = _torch_cuda.columns_times(tensors[0], tensors[2], strip=100)
+    np.testing.assert_allclose(_torch_cuda.times(*tensors[:2], strip=100), Z.astype(np.float64) @ w, rtol=1e-12)
+    found = _torch_cuda.times(tensors[0], tensors[2], transposed=True, strip=100)
     np.testing.assert_allclose(found, Z.astype(np.float64).T @ v, rtol=1e-12)

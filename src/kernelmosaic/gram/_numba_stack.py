@@ -7,7 +7,7 @@ widths.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -49,14 +49,14 @@ def combine(matrices: AnyArray, weights: AnyArray, out: AnyArray) -> AnyArray:
 
 def combine_classes(matrices: AnyArray, weights: AnyArray, out: AnyArray) -> AnyArray:
     """Write Σ_m weights[c, m] K_m into out[c]."""
-    counts = np.count_nonzero(weights, axis=1)
+    n, counts = matrices.shape[1], np.count_nonzero(weights, axis=1)
     active = np.argsort(weights == 0, axis=1, kind="stable")
     factors = np.take_along_axis(weights, active, axis=1).astype(out.dtype)
 
     def fill(rows: slice) -> None:
         combine_rows(matrices, active, counts, factors, out, rows.start, rows.stop)
 
-    run_threads(fill, _quarters(matrices.shape[1]), matrices.nbytes + out.nbytes)
+    run_threads(fill, row_strips(n, -(-n // 4)), matrices.nbytes + out.nbytes)
     return out
 
 
@@ -70,7 +70,7 @@ def combine_gated(matrices: AnyArray, gates: AnyArray, out: AnyArray) -> AnyArra
     def fill(rows: slice) -> None:
         add_gated_rows(matrices, active, factors, out, rows.start, rows.stop)
 
-    run_threads(fill, _quarters(len(out)), matrices.nbytes)
+    run_threads(fill, row_strips(len(out), -(-len(out) // 4)), matrices.nbytes)
     return out
 
 
@@ -119,10 +119,6 @@ def _triangle_strips(n: int, count: int) -> list[slice]:
     """Cut the rows so that every strip of the lower triangle holds about as many entries, the longest rows first."""
     edges = np.unique(np.round(n * np.sqrt(np.linspace(0.0, 1.0, count + 1))).astype(int))
     return [slice(int(a), int(b)) for a, b in pairwise(edges)][::-1]
-
-
-def _quarters(n: int) -> Iterator[slice]:
-    return row_strips(n, -(-n // 4))
 
 
 @njit(cache=True, nogil=True, fastmath=MATH)

@@ -31,7 +31,6 @@ from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.options import PassOptions
 from kernelmosaic.gram.row_blocks import Rows, RowSource
 from kernelmosaic.gram.stack import GramStack, Kernels
-from kernelmosaic.gram.stack import Rows as StackRows
 from kernelmosaic.kernels.base import Block
 
 
@@ -86,7 +85,7 @@ class FeatureStack(GramStack):
         scales = np.repeat(np.asarray(weights, dtype=np.float64)[:, used], self.widths[used], axis=1)
         return FactoredClasses(self.combine(used.astype(np.float64)), scales, self.options.block_numbers)
 
-    def blocks(self, kernels: Kernels, rows: StackRows, columns: StackRows) -> Iterator[tuple[int, Block]]:
+    def blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
         right = dict(self.features(columns, kernels))
         for m, left in self.features(rows, kernels):
             yield m, left @ right[m].T
@@ -361,9 +360,9 @@ def _times(Z: ArrayOrTensor, V: ArrayOrTensor, transposed: bool = False) -> Arra
     """Return ZV, or ZᵀV where Z is transposed, in double precision."""
     if not is_tensor(Z):
         return (Z.T if transposed else Z) @ V
-    from kernelmosaic.gram._torch_cuda import columns_times, rows_times
+    from kernelmosaic.gram._torch_cuda import times
 
-    return columns_times(Z, V) if transposed else rows_times(Z, V)
+    return times(Z, V, transposed)
 
 
 def _length(rows: RowIndex) -> int:

@@ -288,12 +288,8 @@ class OnDemandGram(Gram):
 
     def take(self, rows: RowIndex) -> Gram:
         rows = self.host_rows(rows)
-        some, gated = self.stack.take(rows), self.factors.ndim == 2
-        factors = self.factors[rows] if gated else self.factors
-        if len(rows) > self.block_samples:
-            gram: Gram = OnDemandGram(some, factors)
-        else:
-            gram = some.combine_gated(factors) if gated else some.combine(factors)
+        some, factors = self.stack.take(rows), self.factors[rows] if self.factors.ndim == 2 else self.factors
+        gram: Gram = OnDemandGram(some, factors) if len(rows) > self.block_samples else some.combine(factors)
         return gram if self.shift is None else gram.add_diagonal(self.shift[rows])
 
     def low_rank(self) -> ArrayOrTensor:

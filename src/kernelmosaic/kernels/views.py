@@ -132,20 +132,19 @@ def lay_specs(entries: Sequence[Entry], X: MatrixLike) -> list[KernelSpec]:
     specs = []
     for entry in entries:
         columns = _column_numbers(entry, X)
+        if not isinstance(entry.kernel, PerColumn | Subsets):
+            specs.append(KernelSpec(entry.name, entry.kernel, columns))
+            continue
+        numbers = np.arange(_n_columns(X)) if columns is None else columns
+        labels = getattr(X, "columns", range(_n_columns(X)))
         if isinstance(entry.kernel, PerColumn):
-            numbers = np.arange(_n_columns(X)) if columns is None else columns
-            labels = getattr(X, "columns", range(_n_columns(X)))
             specs += [
                 KernelSpec(f"{entry.name}[{labels[c]}]", kernel, np.array([c]))
                 for c, kernel in zip(numbers, entry.kernel.expand([int(c) for c in numbers]), strict=True)
             ]
-        elif isinstance(entry.kernel, Subsets):
-            numbers = np.arange(_n_columns(X)) if columns is None else columns
-            labels = getattr(X, "columns", range(_n_columns(X)))
+        else:
             family = entry.kernel.expand(numbers, [labels[c] for c in numbers], entry.name)
             specs.append(KernelSpec(entry.name, family, numbers))
-        else:
-            specs.append(KernelSpec(entry.name, entry.kernel, columns))
     return specs
 
 
