@@ -43,7 +43,9 @@ def combine(matrices: AnyArray, weights: AnyArray, out: AnyArray) -> AnyArray:
         add_lower(matrices, active, factors, out, rows.start, rows.stop)
         mirror_lower(out, rows.start, rows.stop)
 
-    run_threads(fill, _triangle_strips(len(out), 4), matrices.nbytes)
+    # Strips of the lower triangle with about as many entries each, the longest rows first.
+    edges = np.unique(np.round(len(out) * np.sqrt(np.linspace(0.0, 1.0, 5))).astype(int))
+    run_threads(fill, [slice(int(a), int(b)) for a, b in pairwise(edges)][::-1], matrices.nbytes)
     return out
 
 
@@ -113,12 +115,6 @@ def products(
         with one_blas_thread():
             run_threads(multiply, asked, matrices.nbytes)
     return out
-
-
-def _triangle_strips(n: int, count: int) -> list[slice]:
-    """Cut the rows so that every strip of the lower triangle holds about as many entries, the longest rows first."""
-    edges = np.unique(np.round(n * np.sqrt(np.linspace(0.0, 1.0, count + 1))).astype(int))
-    return [slice(int(a), int(b)) for a, b in pairwise(edges)][::-1]
 
 
 @njit(cache=True, nogil=True, fastmath=MATH)

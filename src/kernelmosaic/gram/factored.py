@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,8 +47,6 @@ class FactoredGram(Gram):
     ----------
     n_features : int
         D.
-    shift : ndarray of shape (n,) or None
-        e, not negative; None for zeros.
     wide : float
         Blocks with this many times more samples than features are better solved in their features.
     stored : bool
@@ -58,14 +55,13 @@ class FactoredGram(Gram):
 
     factored = True
     n_features: int
-    shift: Array | None = None
     wide: float = np.inf
     stored: bool = True
 
     # What Z does ---------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def apply(self, W: Any) -> ArrayOrTensor:
+    def apply(self, W: ArrayOrTensor) -> ArrayOrTensor:
         """Return Z W, of shape (n,) or (n, k)."""
 
     @abstractmethod
@@ -73,13 +69,15 @@ class FactoredGram(Gram):
         """Return Zᵀ V, of shape (D,) or (D, k); rows where V is zero are not read."""
 
     @abstractmethod
-    def normal_matrix(self, theta: Any, precise: bool = False) -> ArrayOrTensor:
+    def normal_matrix(self, theta: ArrayOrTensor, precise: bool = False) -> ArrayOrTensor:
         """Return [Z, 1]ᵀ diag(θ) [Z, 1], of shape (D + 1, D + 1), for θ ≥ 0; rows where it is zero are not read.
 
         Unless it is to be precise, features in single precision may be multiplied in single precision.
         """
 
-    def newton_pass(self, direction: Any, residual: Any, rule: Callable[..., Any], rows: RowIndex) -> NewtonPass:
+    def newton_pass(
+        self, direction: ArrayOrTensor, residual: ArrayOrTensor, rule: Callable[..., Any], rows: RowIndex
+    ) -> NewtonPass:
         """Follow a direction d and look at its end: Z d, Zᵀβ and the normal matrix of θ, in one trip where trips cost.
 
         Parameters
@@ -97,7 +95,7 @@ class FactoredGram(Gram):
         beta, theta = rule(residual - change, *rows)
         return NewtonPass(change, self.adjoint(beta), lambda: self.normal_matrix(theta))
 
-    def adjoint_and_matrix(self, V: ArrayOrTensor, theta: Any, precise: bool = False) -> tuple[Any, Any]:
+    def adjoint_and_matrix(self, V: ArrayOrTensor, theta: ArrayOrTensor, precise: bool = False) -> tuple[Any, Any]:
         """Return Zᵀ V and the normal matrix of θ, in one trip where trips cost."""
         return self.adjoint(V), self.normal_matrix(theta, precise)
 
@@ -141,11 +139,6 @@ class FactoredGram(Gram):
     def diagonal(self) -> Array:
         norms = self.squared_norms()
         return norms if self.shift is None else norms + self.shift
-
-    def add_diagonal(self, values: Array) -> FactoredGram:
-        shifted = copy(self)
-        shifted.shift = values if self.shift is None else self.shift + values
-        return shifted
 
     def take(self, rows: RowIndex) -> FactoredGram:
         """Return the kernel of these samples, their rows side by side where the features are."""
@@ -194,13 +187,13 @@ class DenseFactors(FactoredGram):
         # A few rows are a problem that has been cut down already.
         self.block_samples = 0
 
-    def apply(self, W: Any) -> ArrayOrTensor:
+    def apply(self, W: ArrayOrTensor) -> ArrayOrTensor:
         return as_input(W, self.Z @ self.backend.asarray(W), self.backend)
 
     def adjoint(self, V: ArrayOrTensor) -> ArrayOrTensor:
         return as_input(V, self.Z.T @ self.backend.asarray(V), self.backend)
 
-    def normal_matrix(self, theta: Any, precise: bool = False) -> ArrayOrTensor:
+    def normal_matrix(self, theta: ArrayOrTensor, precise: bool = False) -> ArrayOrTensor:
         xp = self.backend.xp
         root = xp.sqrt(self.backend.asarray(theta))[:, None]
         B = xp.concatenate([self.Z * root, root], axis=1)
@@ -276,6 +269,6 @@ class FeatureBlock:
         return out
 
 
-def as_input(given: Any, found: Any, backend: Backend) -> ArrayOrTensor:
+def as_input(given: ArrayOrTensor, found: ArrayOrTensor, backend: Backend) -> ArrayOrTensor:
     """Return what was found as an array for arrays, as a tensor for tensors."""
     return backend.to_numpy(found) if isinstance(given, np.ndarray) else found

@@ -260,7 +260,7 @@ class StackFactors(FactoredGram):
         self.n_samples, self.n_features = stack.n_samples, int(edges[-1])
         self.block_samples, self.stored = stack.options.block_samples, isinstance(stack, StoredFeatures)
 
-    def apply(self, W: Any) -> ArrayOrTensor:
+    def apply(self, W: ArrayOrTensor) -> ArrayOrTensor:
         right = self.backend.asarray(W)
         out = self.backend.zeros((self.n_samples, *right.shape[1:]))
         for strip in self.stack.strips():
@@ -278,7 +278,7 @@ class StackFactors(FactoredGram):
                 out[self.place[m]] += self.root[m] * _times(Z, apply_gate(own, self._gate(m, rows)), transposed=True)
         return as_input(V, out, self.backend)
 
-    def normal_matrix(self, theta: Any, precise: bool = False) -> ArrayOrTensor:
+    def normal_matrix(self, theta: ArrayOrTensor, precise: bool = False) -> ArrayOrTensor:
         backend, D, columns = self.backend, self.n_features + 1, self.stack.options.columns
         values = backend.asarray(theta)
         dtype = self.stack.dtype if backend is NUMPY and not (precise or self.stack.precise) else np.dtype(np.float64)
@@ -300,7 +300,7 @@ class StackFactors(FactoredGram):
             out = lower + backend.xp.tril(out, -1).T
         return as_input(theta, out, backend)
 
-    def _add_products(self, rows: RowIndex, theta: Any, dtype: DType, out: ArrayOrTensor) -> None:
+    def _add_products(self, rows: RowIndex, theta: ArrayOrTensor, dtype: DType, out: ArrayOrTensor) -> None:
         """Add to `out` what these rows add to the normal matrix, or to its lower half if columns are taken in turn."""
         root, D = self.backend.xp.sqrt(theta[rows]), self.n_features + 1
         columns = self.stack.options.columns or D
@@ -334,7 +334,7 @@ class StackFactors(FactoredGram):
                 out[strip] += norms if gate is None else gate**2 * norms
         return self.backend.to_numpy(out)
 
-    def _write(self, rows: RowIndex, out: ArrayOrTensor, scale: Any) -> None:
+    def _write(self, rows: RowIndex, out: ArrayOrTensor, scale: ArrayOrTensor) -> None:
         """Write some rows of Z, each times a number, into the first columns of `out`."""
         options = {"casting": "same_kind"} if self.backend is NUMPY else {}
         for m, Z in self.stack.placed_features(rows, self.active):
@@ -351,7 +351,7 @@ class StackFactors(FactoredGram):
         return None if self.gates is None else self.gates[m][rows]
 
 
-def apply_gate(V: ArrayOrTensor, gate: Any) -> ArrayOrTensor:
+def apply_gate(V: ArrayOrTensor, gate: ArrayOrTensor) -> ArrayOrTensor:
     """Multiply the rows of V, a vector or a matrix, with the gate, if there is one."""
     return V if gate is None else gate * V if V.ndim == 1 else gate[:, None] * V
 

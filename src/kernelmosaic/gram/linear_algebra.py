@@ -27,7 +27,7 @@ def rounding_jitter(dtype: np.dtype[Any], diagonal: ArrayOrTensor) -> float:
     return share * max(float(diagonal.mean()), 1e-300)
 
 
-def regularised_cholesky(A: ArrayOrTensor, ridge: Any, jitter: float, tries: int = 4) -> Any | None:
+def regularised_cholesky(A: ArrayOrTensor, ridge: ArrayOrTensor, jitter: float, tries: int = 4) -> Any | None:
     """Return the Cholesky factor of A + diag ridge, lifted until it is positive definite; None if that fails."""
     backend = backend_of(A)
     for _ in range(tries):
@@ -42,7 +42,7 @@ def regularised_cholesky(A: ArrayOrTensor, ridge: Any, jitter: float, tries: int
 
 
 def solve_block(
-    A: ArrayOrTensor, ridge: Any, right: ArrayOrTensor, options: BlockOptions | None = None
+    A: ArrayOrTensor, ridge: ArrayOrTensor, right: ArrayOrTensor, options: BlockOptions | None = None
 ) -> ArrayOrTensor:
     """Return roughly (A + diag ridge)⁻¹ times the right-hand sides, of shape (n, k); zeros where rounding forbids it.
 
@@ -97,7 +97,7 @@ def conjugate_gradients(
     """
     xp, inverse = backend_of(right).xp, 1.0 / diagonal[:, None]
 
-    def within(r: Any) -> ArrayOrTensor:
+    def within(r: ArrayOrTensor) -> ArrayOrTensor:
         """Return a residual less its multiplier, which x cannot change; else it grows, and rounding with it."""
         return r - (inverse * r).sum(0) / inverse.sum() if sums else r
 
@@ -118,7 +118,7 @@ def conjugate_gradients(
     return x
 
 
-def multiply(A: ArrayOrTensor, x: Any) -> ArrayOrTensor:
+def multiply(A: ArrayOrTensor, x: ArrayOrTensor) -> ArrayOrTensor:
     """Return A x in the precision of x, a few rows of A at a time where that is another one."""
     backend = backend_of(A)
     dtype = backend.dtype(x)
@@ -134,7 +134,7 @@ def _chunk(backend: Backend) -> int:
     return 2**20 if backend.name == "numpy" else 2**26
 
 
-def multiply_rows(K: ArrayOrTensor, rows: RowIndex, coefficients: Any) -> ArrayOrTensor:
+def multiply_rows(K: ArrayOrTensor, rows: RowIndex, coefficients: ArrayOrTensor) -> ArrayOrTensor:
     """Return K[:, rows] coefficients of a symmetric K, entries as they are stored, summed in double precision.
 
     `rows` are row numbers in the form the backend indexes with, `coefficients` have one column or several.

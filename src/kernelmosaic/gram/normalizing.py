@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,10 +43,10 @@ class Normalization(ABC):
         """Return the block of k(x, y) on the new scale, from the row scales of both; K may be overwritten."""
 
     @abstractmethod
-    def diagonal(self, k: Diagonal, row_scale: Any) -> Diagonal:
+    def diagonal(self, k: Diagonal, row_scale: ArrayOrTensor) -> Diagonal:
         """The same for k(x, x)."""
 
-    def features(self, Z: Block, row_scale: Any) -> Block:
+    def features(self, Z: Block, row_scale: ArrayOrTensor) -> Block:
         """The same for features whose inner products are k(x, y)."""
         raise NotImplementedError(f"{type(self).__name__} has no rule for features.")
 
@@ -60,10 +60,10 @@ class Unscaled(Normalization):
     def block(self, K: Block, left: ArrayOrTensor, right: ArrayOrTensor) -> Block:
         return K
 
-    def diagonal(self, k: Diagonal, row_scale: Any) -> Diagonal:
+    def diagonal(self, k: Diagonal, row_scale: ArrayOrTensor) -> Diagonal:
         return k
 
-    def features(self, Z: Block, row_scale: Any) -> Block:
+    def features(self, Z: Block, row_scale: ArrayOrTensor) -> Block:
         return Z
 
 
@@ -84,10 +84,10 @@ class UnitTrace(Normalization):
             K /= float(self.scale_)
         return K
 
-    def diagonal(self, k: Diagonal, row_scale: Any) -> Diagonal:
+    def diagonal(self, k: Diagonal, row_scale: ArrayOrTensor) -> Diagonal:
         return k / self.scale_
 
-    def features(self, Z: Block, row_scale: Any) -> Block:
+    def features(self, Z: Block, row_scale: ArrayOrTensor) -> Block:
         return Z / float(np.sqrt(self.scale_))
 
 
@@ -110,10 +110,10 @@ class UnitDiagonal(Normalization):
         K /= backend.astype(right, dtype)
         return K
 
-    def diagonal(self, k: Diagonal, row_scale: Any) -> Diagonal:
+    def diagonal(self, k: Diagonal, row_scale: ArrayOrTensor) -> Diagonal:
         return np.where(k > 0, 1.0, 0.0)
 
-    def features(self, Z: Block, row_scale: Any) -> Block:
+    def features(self, Z: Block, row_scale: ArrayOrTensor) -> Block:
         backend = backend_of(Z)
         scaled: Block = Z / backend.astype(row_scale, backend.dtype(Z))[:, None]
         return scaled
@@ -162,7 +162,7 @@ class Centered(Normalization):
         centred: Block = backend.astype(D, backend.dtype(K))
         return centred
 
-    def diagonal(self, k: Diagonal, row_scale: Any) -> Diagonal:
+    def diagonal(self, k: Diagonal, row_scale: ArrayOrTensor) -> Diagonal:
         return np.asarray((k - 2.0 * row_scale + self.mean_) / self.scale_)
 
 

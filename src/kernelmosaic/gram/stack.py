@@ -632,9 +632,17 @@ class StoredStack(MatrixStack):
         matrices = backend.empty((computed.n_kernels, n, n), computed.dtype)
         loops, kernels = computed.loops, list(range(computed.n_kernels))
         if loops is not None:
-            squares = computed.cheap_in_squares()
-            _fill_squares(computed, squares, matrices, loops)
-            kernels = [m for m in kernels if m not in squares]
+            cheap = computed.cheap_in_squares()
+            kernels = [m for m in kernels if m not in cheap]
+
+            def fill(square: tuple[slice, slice]) -> None:
+                for m, block in computed.placed_blocks(cheap, *square):
+                    _write_square(matrices[m], square, block, loops)
+
+            # A statistic and the kernels that are functions of it stay in the cache; memory is written to once an
+            # entry, and never read.
+            with one_blas_thread():
+                run_threads(fill, computed.squares() if cheap else [], matrices.nbytes)
         for rows, columns in computed.pieces(n, n, lower=True) if kernels else ():
             for m, block in computed.placed_blocks(kernels, rows, columns):
                 matrices[m][rows, columns] = block
@@ -727,20 +735,6 @@ class StackClasses(ClassGram):
     def diagonal(self) -> Array:
         grams = (self.stack.combine(own) for own in self.weights)
         return np.column_stack([gram.diagonal() for gram in grams])
-
-
-def _fill_squares(computed: ComputedStack, kernels: list[int], matrices: AnyArray, loops: Any) -> None:
-    """Fill matrices on the host by squares: a statistic and the kernels that are functions of it stay in the cache.
-
-    Memory is written to once an entry, and never read.
-    """
-
-    def fill(square: tuple[slice, slice]) -> None:
-        for m, block in computed.placed_blocks(kernels, *square):
-            _write_square(matrices[m], square, block, loops)
-
-    with one_blas_thread():
-        run_threads(fill, computed.squares() if kernels else [], matrices.nbytes)
 
 
 def _write_square(K: AnyArray, square: tuple[slice, slice], block: AnyArray, loops: Any) -> None:
