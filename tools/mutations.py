@@ -263,8 +263,8 @@ MUTATIONS = (
     _m(
         "rounding-dropped",
         "certificates without the bound of their rounding",
-        "learning/certificate.py",
-        "return 2.0 * float(np.finfo(dtype).eps * np.sqrt(n_samples))",
+        "gram/linear_algebra.py",
+        "return 2.0 * float(np.finfo(dtype).eps * np.sqrt(n))",
         "return 0.0",
         "estimators/test_certificate.py",
     ),

@@ -139,9 +139,6 @@ class Backend:
         """Return K[rows][:, columns], a copy."""
         return K[np.ix_(rows, columns)]
 
-    def synchronize(self) -> None:
-        """Wait until all work asked for is done; for timings."""
-
 
 class TorchBackend(Backend):
     """Tensors on a torch device.
@@ -244,10 +241,6 @@ class TorchBackend(Backend):
         for i in range(0, len(rows), height):
             self.xp.index_select(K[rows[i : i + height]], 1, columns, out=out[i : i + height])
         return out
-
-    def synchronize(self) -> None:
-        if str(self.device).startswith("cuda"):
-            self.xp.cuda.synchronize(self.device)
 
 
 NUMPY = Backend()

@@ -78,7 +78,7 @@ def test_a_newton_step_is_one_trip(client, monkeypatch, slack):
     from kernelmosaic.gram._dask_features import DaskFactoredGram, DaskFeatures
     from kernelmosaic.solvers.proximal_newton import ProximalNewton
 
-    trips, sweeps, steps = [], [], []
+    trips, passes, steps = [], [], []
 
     def counted(kind, name, into):
         original = getattr(kind, name)
@@ -90,16 +90,16 @@ def test_a_newton_step_is_one_trip(client, monkeypatch, slack):
         monkeypatch.setattr(kind, name, call)
 
     counted(DaskFeatures, "ask", trips)
-    counted(DaskFactoredGram, "sweep", sweeps)
+    counted(DaskFactoredGram, "newton_pass", passes)
     counted(ProximalNewton, "_step", steps)
     counted(DaskFactoredGram, "normal_matrix", steps)
     model = MKLClassifier(KERNELS, weights="uniform", slack=slack, **SPREAD | {"tol": 1e-3})
     model.fit(da.from_array(X, chunks=(120, 4)), F > 0)
-    assert len(sweeps) >= 2
+    assert len(passes) >= 2
     # One each, but for the first look, shorter steps and narrower problems, each of which costs another.
     assert "normal_matrix" not in steps
-    assert len(sweeps) <= 2 * steps.count("_step") + 1
-    assert len(trips) <= len(sweeps) + 12
+    assert len(passes) <= 2 * steps.count("_step") + 1
+    assert len(trips) <= len(passes) + 12
 
 
 def kill_one(client):

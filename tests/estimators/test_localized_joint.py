@@ -83,7 +83,7 @@ def test_gates_contributions_and_coefficients_make_the_decision(multi_class, ker
     kernel_set, own = model._expansions[0].kernel_set, model.gate(X[rows])
     for m, piece in enumerate(kernel_set.fitted):
         rule = piece.normalization
-        K = rule.block(piece.kernel(new, X[rows]), rule.side(new), rule.side(X[rows]))
+        K = rule.block(piece.kernel(new, X[rows]), rule.row_scale(new), rule.row_scale(X[rows]))
         for i in range(11):
             expected = sum(gates[i, m] * K[i, j] * own[j, m] * model.dual_coef_[:, j] for j in range(len(rows)))
             assert_allclose(terms[i, m], expected, atol=1e-8)

@@ -12,7 +12,6 @@ import pytest
 from kernelmosaic import backend
 from kernelmosaic.backend import NUMPY
 from kernelmosaic.gram import ComputedStack, DenseGram, KernelSet, StoredStack, make_stack
-from kernelmosaic.gram import kernel_set as kernel_set_module
 from kernelmosaic.gram.options import StackOptions
 from kernelmosaic.kernels import Correlation, Gaussian, Kernel, Laplacian, Linear, Polynomial, Precomputed, family
 from kernelmosaic.kernels.views import lay_specs, read_kernels
@@ -139,21 +138,6 @@ def test_quadratic_forms_read_only_support_rows_and_columns(samples):
     Counting.asked.clear()
     stack.quadratic_forms(beta)
     assert sum(rows * columns for rows, columns in Counting.asked) == 16
-
-
-def test_gaussians_on_the_same_columns_share_their_distances(samples, monkeypatch):
-    asked = []
-    original = kernel_set_module.pairwise_statistic
-    monkeypatch.setattr(kernel_set_module, "pairwise_statistic", lambda *args: asked.append(args[0]) or original(*args))
-    kernels = [
-        *family(Gaussian(), width=[0.1, 1.0, 10.0]),
-        ("left", Gaussian(1.0), [0, 1]),
-        ("again", Gaussian(2.0), [0, 1]),
-    ]
-    kernel_set = fit_mosaic(samples, kernels, normalize=None)
-    views = kernel_set.views(samples)
-    assert len(list(kernel_set.blocks(views, views, range(5)))) == 5
-    assert asked == ["squared_distances"] * 2
 
 
 def test_stack_is_stored_only_within_the_budget(samples):

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from kernelmosaic import MKLClassifier, MKLRegressor
-from kernelmosaic.gram import factory, feature_stack
+from kernelmosaic.gram import feature_stack
 from kernelmosaic.gram.factory import make_feature_stack
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.options import PassOptions
-from kernelmosaic.gram.predictions import feature_products
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
 from kernelmosaic.kernels.views import lay_specs, read_kernels
@@ -26,12 +25,12 @@ KERNELS = {
 }
 
 
-def make_stacks(approximation, normalize, n=60, options=None):
+def make_stacks(approximation, normalize, n=60, **there):
     X = np.random.RandomState(0).randn(n, 4) + 3.0
     rows = open_rows(X)
     specs = lay_specs(read_kernels(KERNELS[approximation]), X)
     kernel_set = FeatureMaps.fit(specs, rows, normalize, None, approximation, 12, 0)
-    return make_feature_stack(kernel_set, rows), make_feature_stack(kernel_set, rows, device="cpu", options=options)
+    return make_feature_stack(kernel_set, rows), make_feature_stack(kernel_set, rows, device="cpu", **there)
 
 
 @pytest.mark.parametrize("normalize", ["trace", "diagonal", "centered", None])
@@ -93,10 +92,10 @@ def test_fits_agree(approximation):
         np.testing.assert_allclose(device.predict(X), plain.predict(X), atol=0.02)
 
 
-def test_too_many_features_say_so(monkeypatch):
-    monkeypatch.setattr(factory, "default_budget", lambda backend=None: 1e8 if backend is None else 1e3)
+def test_too_many_features_say_so():
+    # The products of 28 features fit these bytes, and 64 rows of the features beside them do not.
     with pytest.raises(MemoryError, match="lower rank, raise memory_budget, or use device=None"):
-        make_stacks("fourier", "trace")
+        make_stacks("fourier", "trace", budget=40_000)
 
 
 @pytest.mark.parametrize("approximation", ["fourier", "nystroem"])
@@ -109,14 +108,9 @@ def test_predictions_are_made_on_the_device(approximation):
     host = replace(model._expansion, device=None)
     fresh = rng.randn(50, 4)
     sums = host.sums
-    strips = [
-        {(strip.start, strip.stop, m): values for strip, m, values in feature_products(sums.kernel_set, *rest)}
-        for rest in ((open_rows(fresh), sums.w, "cpu", 100), (open_rows(fresh), sums.w, None, 10**6))
-    ]
-    assert len(strips[0]) > len(strips[1]) == len(sums.w)
-    for (_, _, m), whole in strips[1].items():
-        parts = [values for (_, _, k), values in strips[0].items() if k == m]
-        np.testing.assert_allclose(np.concatenate(parts), whole, rtol=1e-8, atol=1e-10)
+    found = sums.kernel_set.products(open_rows(fresh), sums.w, "cpu", 100)
+    for m, Z in sums.kernel_set.blocks(fresh, range(len(sums.w))):
+        np.testing.assert_allclose(found[m], Z @ sums.w[m], rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(model._expansion.terms(fresh), host.terms(fresh), rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(model.predict(fresh), host.values(fresh)[:, 0] + model.intercept_, rtol=1e-8)
 
@@ -156,6 +150,6 @@ def test_single_precision_times_double_is_summed_in_double(columns):
     Z = rng.standard_normal((57, 9)).astype(np.float32)
     w, v = rng.standard_normal((9, *columns)), rng.standard_normal((57, *columns))
     tensors = [torch.as_tensor(one) for one in (Z, w, v)]
-    np.testing.assert_allclose(_torch_cuda.rows_times(*tensors[:2], strip=100), Z.astype(np.float64) @ w, rtol=1e-12)
-    found = _torch_cuda.columns_times(tensors[0], tensors[2], strip=100)
+    np.testing.assert_allclose(_torch_cuda.times(*tensors[:2], strip=100), Z.astype(np.float64) @ w, rtol=1e-12)
+    found = _torch_cuda.times(tensors[0], tensors[2], transposed=True, strip=100)
     np.testing.assert_allclose(found, Z.astype(np.float64).T @ v, rtol=1e-12)

@@ -106,22 +106,28 @@ def test_what_only_three_samples_tell_passes_until_they_count():
         kernel.check_definite(np.arange(N), np.where(np.isin(np.arange(N), samples), 2.0, 1.0)[None])
 
 
-def test_a_matrix_that_was_looked_at_often_is_proved_once(monkeypatch):
-    looks = []
-    look = matrices._probe_positive
-    monkeypatch.setattr(matrices, "_probe_positive", lambda *given: (looks.append(1), look(*given)))
+def test_a_matrix_that_was_looked_at_often_is_proved_once():
     beta = spread(5)[None]
-    kernel = Precomputed(SMOOTH).fit(ROWS)
-    for _ in range(20):
+    kernel = Precomputed(SMOOTH.copy()).fit(ROWS)
+    clone(kernel).check_definite(np.arange(N), beta)
+    kernel.K[...] *= -1.0
+    with pytest.raises(ValueError, match="K has the eigenvalue"):  # looked at again
         clone(kernel).check_definite(np.arange(N), beta)
-    assert 1 < len(looks) < 8
-    # One that no proof is found for is looked at every time, and what no look tells stays unseen.
+    kernel = Precomputed(SMOOTH.copy()).fit(ROWS)
+    for _ in range(8):
+        clone(kernel).check_definite(np.arange(N), beta)
+    kernel.K[...] *= -1.0
+    clone(kernel).check_definite(np.arange(N), beta)  # not looked at any more
+
+
+def test_a_matrix_that_no_proof_is_found_for_is_looked_at_every_time():
     K, samples = hidden()
     kernel, others = Precomputed(K).fit(ROWS), np.setdiff1d(np.arange(N), samples)
-    looks.clear()
     for _ in range(20):
+        kernel.check_definite(others, np.ones((1, N - 3)))  # what no look tells stays unseen
+    kernel.K[...] *= -1.0
+    with pytest.raises(ValueError, match="K has the eigenvalue"):
         kernel.check_definite(others, np.ones((1, N - 3)))
-    assert len(looks) == 20
 
 
 def test_a_quadratic_form_tells_of_a_direction(proofs):
@@ -144,11 +150,15 @@ def test_a_fit_that_rests_on_them_is_refused():
         MKLClassifier(kernels).fit(ROWS, y)
 
 
-def test_gated_fits_look_at_their_support(monkeypatch):
+def test_gated_fits_look_at_their_support():
     looked = []
-    monkeypatch.setattr(Precomputed, "check_definite", lambda self, rows, beta: looked.append((len(rows), beta.shape)))
+
+    class Recording(Precomputed):
+        def check_definite(self, rows, coefficients):
+            looked.append((len(rows), coefficients.shape))
+
     table = np.hstack([ROWS, Z[:, :1]])
-    kernels = [("smooth", Precomputed(SMOOTH), [0]), ("rough", Precomputed(ROUGH), [0])]
+    kernels = [("smooth", Recording(SMOOTH), [0]), ("rough", Recording(ROUGH), [0])]
     model = LocalizedMKLClassifier(kernels, gating_columns=[1]).fit(table, LABELS)
     n_support = len(model.support_)
     assert looked == [(n_support, (1, n_support))] * 2
@@ -167,19 +177,16 @@ def test_small_matrices_are_proved(proofs):
     assert proofs == [400]
 
 
-def test_the_same_matrix_is_looked_at_once(monkeypatch):
-    seen = []
-    check = matrices._check_positive
-    monkeypatch.setattr(matrices, "_check_positive", lambda M, likely: (seen.append(id(M)), check(M, likely)))
+def test_the_same_matrix_is_looked_at_once():
     K = SMOOTH.copy()
     first = Precomputed(K).fit(ROWS)
+    K *= -1.0  # which every look refuses
     Precomputed(K).fit(ROWS)
-    assert len(seen) == 1
-    Precomputed(K.copy()).fit(ROWS)
-    assert len(seen) == 2
+    with pytest.raises(ValueError, match="eigenvalue"):
+        Precomputed(K.copy()).fit(ROWS)
     del first
-    Precomputed(K).fit(ROWS)  # nobody vouches for it any more
-    assert len(seen) == 3
+    with pytest.raises(ValueError, match="eigenvalue"):  # nobody vouches for it any more
+        Precomputed(K).fit(ROWS)
 
 
 @pytest.mark.parametrize(

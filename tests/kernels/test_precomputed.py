@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -152,24 +153,22 @@ def test_frames_and_memory_maps(tmp_path):
     assert np.shares_memory(kernel._prepared(), kernel.K)
 
 
-def test_clones_share_the_matrix_and_one_check(monkeypatch):
-    checks = []
-    check = matrices._check_positive
-    monkeypatch.setattr(matrices, "_check_positive", lambda M, likely: (checks.append(M), check(M, likely)))
-    kernel = Precomputed(K)
+def test_clones_share_the_matrix_and_one_check():
+    own = K.copy()
+    kernel = Precomputed(own)
     early = clone(kernel)  # before the first use, as a search clones
-    assert early.K is K
+    assert early.K is own
     early.fit(ROWS)
+    own *= -1.0  # which every check refuses
     for other in (kernel, clone(kernel), clone(early), pickle.loads(pickle.dumps(kernel))):
-        other.fit(ROWS)
-        other(ROWS)
+        assert_array_equal(other.fit(ROWS)(ROWS), own)
     (2.0 * kernel + kernel).fit(ROWS)
-    assert len(checks) == 1
-    assert checks[0] is K
+    kernel.set_params(K=2 * own)
+    with pytest.raises(ValueError, match="eigenvalue"):
+        kernel(ROWS)
     kernel.set_params(K=2 * K)
     assert_array_equal(kernel(ROWS), 2 * K)
-    assert_array_equal(early(ROWS), K)
-    assert len(checks) == 2
+    assert_array_equal(early(ROWS), own)
 
 
 def test_a_matrix_that_failed_its_check_fails_again():
@@ -195,14 +194,19 @@ def test_cross_validation_equals_scikit_learns_own_precomputed():
     assert_allclose(cross_val_score(piped, ROWS, y, cv=cv), theirs)
 
 
-def test_search_over_a_stack_of_matrices_copies_none(monkeypatch):
-    checks = []
-    monkeypatch.setattr(matrices, "_check_positive", lambda M, likely: checks.append(M))
+def test_search_over_a_stack_of_matrices_copies_none():
+    class Counted(Precomputed):
+        checks: ClassVar[list] = []
+
+        def _prepare(self, given):
+            self.checks.append(given)
+            return super()._prepare(given)
+
     noise = np.cov(rng.normal(size=(40, 80)))
-    stack = [Precomputed(noise), Precomputed(K), Precomputed(K.astype(np.float32))]
+    stack = [Counted(noise), Counted(K), Counted(K.astype(np.float32))]
     search = GridSearchCV(SVC(), {"kernel": stack, "C": [0.1, 1.0]}, cv=4).fit(ROWS, y)
     assert search.best_params_["kernel"] is not stack[0]
     assert {id(p["kernel"].K) for p in search.cv_results_["params"]} == {id(kernel.K) for kernel in stack}
     assert any(search.best_estimator_.kernel.K is kernel.K for kernel in stack)
-    assert len(checks) == 3  # one per matrix, for 24 fits and the last
+    assert len(Counted.checks) == 3  # one per matrix, for 24 fits and the last
     assert search.predict(ROWS[:3]).shape == (3,)

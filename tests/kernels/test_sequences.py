@@ -90,15 +90,26 @@ def test_weighted_degree_between_two_sets(degree):
     assert_allclose(WeightedDegree(degree=degree)(X, Y), expected, rtol=1e-12)
 
 
-def test_weighted_degree_of_many_strings_is_one_call_of_compiled_code(monkeypatch):
+def test_weighted_degree_of_many_strings_enters_no_more_functions_than_that_of_few():
     from kernelmosaic.kernels import _numba_pairs as loops
 
-    compiled, calls = loops.matching_words, []
-    assert is_jitted(compiled)
-    monkeypatch.setattr(loops, "matching_words", lambda *given: calls.append(given) or compiled(*given))
+    def entered(X):
+        """Return how many Python functions the kernel matrix enters, and the matrix."""
+        events = []
+        sys.setprofile(lambda frame, event, argument: events.append(event))
+        try:
+            K = WeightedDegree(degree=20)._block(X, X)
+        finally:
+            sys.setprofile(None)
+        return events.count("call"), K
+
+    assert is_jitted(loops.matching_words)
     X = strings("ACGT", [300] * 200)
-    K = WeightedDegree(degree=20)(X)
-    assert len(calls) == 1
+    kernel = WeightedDegree(degree=20)
+    views = kernel.validate(X)
+    few = entered(views[:20])[0]
+    many, K = entered(views)
+    assert many == few
     assert_allclose(K[3, 5], naive.weighted_degree(X[3], X[5], 20))
 
 

@@ -218,8 +218,8 @@ def test_stored_and_computed_stacks_combine_alike_under_gates(dtype):
     computed = ComputedStack(kernel_set, views, np.dtype(np.float64), 2**20)
     naive = np.zeros((40, 40))
     for m, kernel in enumerate(kernel_set.fitted):
-        side = kernel.normalization.side(X)
-        K = kernel.normalization.block(kernel.kernel(X), side, side)
+        row_scale = kernel.normalization.row_scale(X)
+        K = kernel.normalization.block(kernel.kernel(X), row_scale, row_scale)
         for i in range(40):
             for j in range(40):
                 naive[i, j] += gates[i, m] * K[i, j] * gates[j, m]

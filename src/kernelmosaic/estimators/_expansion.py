@@ -14,7 +14,6 @@ from kernelmosaic.backend import default_budget, format_bytes, has_device, row_s
 from kernelmosaic.gram import KernelSet, Views, take_rows
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.missing import MissingViews
-from kernelmosaic.gram.predictions import feature_products, support_products
 from kernelmosaic.gram.row_blocks import open_rows
 
 Array = NDArray[np.float64]
@@ -77,7 +76,7 @@ class SupportSums:
             for group in [members] if shared else [[k] for k in members]:
                 chosen, beta = self.kernel_set.take(group), self._of_kernel(group[0])[:, columns].T
                 left, right = (self.kernel_set.take_views(views, group) for views in (strip, support))
-                yield from _joined(support_products(chosen, left, right, beta, device), group)
+                yield from zip(group, chosen.products(left, right, beta, device), strict=True)
 
     def pairs(self, X: MatrixLike, Y: MatrixLike) -> Iterator[tuple[slice, slice, int, Array]]:
         """Yield (rows of X, rows of Y, k, kernel k between them)."""
@@ -130,7 +129,7 @@ class FeatureSums:
                 yield k, Z @ self.w[k]
             return
         chosen, w = self.kernel_set.take(kernels), [self.w[k] for k in kernels]
-        yield from _joined(feature_products(chosen, open_rows(strip[0]), w, device), kernels)
+        yield from zip(kernels, chosen.products(open_rows(strip[0]), w, device), strict=True)
 
     def pairs(self, X: MatrixLike, Y: MatrixLike) -> Iterator[tuple[slice, slice, int, Array]]:
         """Yield (rows of X, rows of Y, k, kernel k between them)."""
@@ -339,12 +338,3 @@ def _take(views: Views, rows: NDArray[np.intp], n: int) -> Views:
     if len(rows) == rows[-1] - rows[0] + 1:
         return views if len(rows) == n else take_rows(views, slice(int(rows[0]), int(rows[-1]) + 1))
     return take_rows(views, rows)
-
-
-def _joined(parts: Iterable[tuple[slice, int, Array]], kernels: Sequence[int]) -> Iterator[tuple[int, Array]]:
-    """Join what a device yields, (rows, place among the kernels asked for, values) in strips, kernel by kernel."""
-    found: dict[int, list[Array]] = {}
-    for _, k, values in parts:
-        found.setdefault(k, []).append(values)
-    for k, strips in found.items():
-        yield kernels[k], np.concatenate(strips)

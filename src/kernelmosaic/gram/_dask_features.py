@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 from itertools import pairwise
+from operator import add
 from typing import Any
 
 import dask
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, RowIndex
-from kernelmosaic.gram.factored import FactoredGram, Sweep
+from kernelmosaic.gram.factored import FactoredGram, NewtonPass
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import FeatureStack, StackFactors, StoredFeatures, apply_gate
 from kernelmosaic.gram.gram import Array
@@ -162,14 +163,14 @@ class DaskFactoredGram(FactoredGram):
         self.block_samples = stack.options.block_samples
 
     def apply(self, W: Array) -> Array:
-        return np.concatenate(self.stack.ask(self._tasks(_apply, W=W)))
+        return np.concatenate([own for (own,) in self.stack.ask(self._tasks("apply", W=W))])
 
     def adjoint(self, V: Array) -> Array:
         if self.gates is None:
             sums = self.stack.sums(V, self.active)
             scaled = [np.sqrt(self.weights[m]) * sums[m] for m in self.active]
             return np.concatenate([np.zeros((0, *V.shape[1:])), *scaled])
-        return np.asarray(np.sum(self.stack.ask(self._tasks(_adjoint, V)), axis=0))
+        return np.asarray(self._summed(self._tasks("adjoint", V))[0])
 
     def products(self, beta: Array, exact: bool = False) -> Array:
         if self.gates is not None or self.shift is not None:
@@ -178,31 +179,35 @@ class DaskFactoredGram(FactoredGram):
         each = self.stack.products(beta, kernels=np.union1d(self.active, self.stack.watched).astype(np.intp))
         return np.asarray(np.tensordot(self.weights, each, axes=1))
 
-    def products_given(self, beta: Array, pull: Array) -> Array:
+    def products_given(self, beta: Array, adjoint: Array) -> Array:
         if self.gates is not None:
-            return super().products_given(beta, pull)
+            return super().products_given(beta, adjoint)
         ends = np.cumsum(self.stack.widths[self.active])[:-1]
-        sums = zip(self.active, np.split(pull, ends), strict=True)
+        sums = zip(self.active, np.split(adjoint, ends), strict=True)
         self.stack.seen_of(beta).sums |= {m: own / np.sqrt(self.weights[m]) for m, own in sums}
         return self.products(beta)
 
     def normal_matrix(self, theta: Array, precise: bool = False) -> Array:
-        return np.asarray(self._merged(self._tasks(_matrix, theta, precise=precise))[-1])
+        return np.asarray(self._summed(self._tasks("normal_matrix", theta, precise=precise))[0])
 
-    def pull_and_matrix(self, V: Array, theta: Array, precise: bool = False) -> tuple[Array, Array]:
-        _, pull, M = self._merged(self._tasks(_pull_and_matrix, V, theta, precise=precise))
-        return pull, M
+    def adjoint_and_matrix(self, V: Array, theta: Array, precise: bool = False) -> tuple[Array, Array]:
+        adjoint, M = self._summed(self._tasks("adjoint_and_matrix", V, theta, precise=precise))
+        return adjoint, M
 
-    def sweep(self, direction: Array | None, residual: Array, rule: Callable[..., Any], rows: RowIndex) -> Sweep:
+    def newton_pass(
+        self, direction: Array | None, residual: Array, rule: Callable[..., Any], rows: RowIndex
+    ) -> NewtonPass:
         # A matrix that may not be needed is formed in the same trip if that costs a partition no more than a trip.
         eager = self.n_samples * (self.n_features + 1) ** 2 <= 1e9 * len(self.stack.parts)
-        options = {"direction": direction, "rule": rule, "eager": eager}
-        change, pull, M = self._merged(self._tasks(_sweep, residual, self.stack.spread(rows), **options))
+        given = {"direction": direction, "rule": rule, "eager": eager}
+        tasks = self._tasks("newton_sums", residual, self.stack.spread(rows), **given)
+        changes, adjoint, *matrix = self._summed(tasks)
+        change = np.concatenate(changes)
 
         def form() -> Array:
-            return self.normal_matrix(rule(residual - change, *rows)[1])
+            return matrix[0] if eager else self.normal_matrix(rule(residual - change, *rows)[1])
 
-        return Sweep(change, pull, (lambda: M) if eager else form)
+        return NewtonPass(change, adjoint, form)
 
     def placed_rows(self, which: NDArray[np.intp]) -> Array:
         found = dict(self.stack.features(which, self.active))
@@ -216,16 +221,18 @@ class DaskFactoredGram(FactoredGram):
         norms = self.stack.squared_norms()
         return np.asarray((norms if self.gates is None else norms * self.gates**2) @ self.weights)
 
-    def _tasks(self, work: Callable[..., Any], *chunked: Any, **shared: Any) -> list[Any]:
-        """Return what each partition is to do with its own factored kernel."""
-        return self.stack.tasks(_operate, self.spread_gates, *chunked, operation=work, weights=self.weights, **shared)
+    def _tasks(self, operation: str, *chunked: Any, **shared: Any) -> list[Any]:
+        """Return what each partition is to do with its own factored kernel: one of the methods of `PartFactors`."""
+        return self.stack.tasks(
+            _operate, self.spread_gates, *chunked, operation=operation, weights=self.weights, **shared
+        )
 
-    def _merged(self, tasks: list[Any], most: int = 8) -> tuple[Any, ...]:
-        """Make a trip for results that `_merge` combines; workers combine them until so many are left."""
-        merge = dask.delayed(_merge, pure=False, traverse=False)
+    def _summed(self, tasks: list[Any], most: int = 8) -> tuple[Any, ...]:
+        """Make a trip and return the sums of the results; workers add them up until at most so many are left."""
+        add_up = dask.delayed(_add_up, pure=False, traverse=False)
         while len(tasks) > most:
-            tasks = [merge(*tasks[k : k + most]) for k in range(0, len(tasks), most)]
-        return _merge(*self.stack.ask(tasks))
+            tasks = [add_up(*tasks[k : k + most]) for k in range(0, len(tasks), most)]
+        return _add_up(*self.stack.ask(tasks))
 
 
 # What the workers do ----------------------------------------------------------------------------------------------
@@ -252,42 +259,29 @@ def _squared_norms(part: StoredFeatures) -> Array:
     return np.stack([StackFactors(part, own).squared_norms() for own in each], axis=1)
 
 
+class PartFactors(StackFactors):
+    """The weighted features of one partition."""
+
+    def newton_sums(
+        self,
+        residual: Array,
+        rows: tuple[Array, ...],
+        direction: Array | None,
+        rule: Callable[..., Any],
+        eager: bool,
+    ) -> tuple[Any, ...]:
+        """Return what `newton_pass` does, the matrix only if it is asked for; Z d in a list, which sums join."""
+        seen = self.newton_pass(direction, residual, rule, rows)
+        return [seen.change], seen.adjoint, *([seen.matrix()] if eager else [])
+
+
 def _operate(
-    part: StoredFeatures, gates: Array | None, *own: Any, operation: Callable[..., Any], weights: Array, **shared: Any
-) -> ArrayOrTensor:
-    return operation(StackFactors(part, weights, gates), *own, **shared)
-
-
-def _apply(gram: StackFactors, W: Array) -> Array:
-    return np.asarray(gram.apply(W))
-
-
-def _adjoint(gram: StackFactors, V: Array) -> Array:
-    return np.asarray(gram.adjoint(V))
-
-
-def _matrix(gram: StackFactors, theta: Array, precise: bool) -> tuple[Any, ...]:
-    return None, None, gram.normal_matrix(theta, precise)
-
-
-def _pull_and_matrix(gram: StackFactors, V: Array, theta: Array, precise: bool) -> tuple[Any, ...]:
-    return None, *gram.pull_and_matrix(V, theta, precise)
-
-
-def _sweep(
-    gram: StackFactors,
-    residual: Array,
-    rows: tuple[Array, ...],
-    direction: Array | None,
-    rule: Callable[..., Any],
-    eager: bool,
+    part: StoredFeatures, gates: Array | None, *own: Any, operation: str, weights: Array, **shared: Any
 ) -> tuple[Any, ...]:
-    seen = gram.sweep(direction, residual, rule, rows)
-    return seen.change, seen.pull, seen.matrix() if eager else None
+    found = getattr(PartFactors(part, weights, gates), operation)(*own, **shared)
+    return found if isinstance(found, tuple) else (found,)
 
 
-def _merge(*results: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Put together what parts of the rows return: numbers by row one after the other, then sums over rows."""
-    by_row, *sums = zip(*results, strict=True)
-    rows = None if by_row[0] is None else np.concatenate(by_row)
-    return rows, *(None if one[0] is None else np.sum(one, axis=0) for one in sums)
+def _add_up(*results: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the sums of what parts of the rows return, one by one."""
+    return tuple(reduce(add, terms) for terms in zip(*results, strict=True))

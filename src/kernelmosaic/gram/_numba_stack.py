@@ -7,7 +7,7 @@ widths.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -43,20 +43,22 @@ def combine(matrices: AnyArray, weights: AnyArray, out: AnyArray) -> AnyArray:
         add_lower(matrices, active, factors, out, rows.start, rows.stop)
         mirror_lower(out, rows.start, rows.stop)
 
-    run_threads(fill, _triangle_strips(len(out), 4), matrices.nbytes)
+    # Strips of the lower triangle with about as many entries each, the longest rows first.
+    edges = np.unique(np.round(len(out) * np.sqrt(np.linspace(0.0, 1.0, 5))).astype(int))
+    run_threads(fill, [slice(int(a), int(b)) for a, b in pairwise(edges)][::-1], matrices.nbytes)
     return out
 
 
 def combine_classes(matrices: AnyArray, weights: AnyArray, out: AnyArray) -> AnyArray:
     """Write Σ_m weights[c, m] K_m into out[c]."""
-    counts = np.count_nonzero(weights, axis=1)
+    n, counts = matrices.shape[1], np.count_nonzero(weights, axis=1)
     active = np.argsort(weights == 0, axis=1, kind="stable")
     factors = np.take_along_axis(weights, active, axis=1).astype(out.dtype)
 
     def fill(rows: slice) -> None:
         combine_rows(matrices, active, counts, factors, out, rows.start, rows.stop)
 
-    run_threads(fill, _quarters(matrices.shape[1]), matrices.nbytes + out.nbytes)
+    run_threads(fill, row_strips(n, -(-n // 4)), matrices.nbytes + out.nbytes)
     return out
 
 
@@ -70,7 +72,7 @@ def combine_gated(matrices: AnyArray, gates: AnyArray, out: AnyArray) -> AnyArra
     def fill(rows: slice) -> None:
         add_gated_rows(matrices, active, factors, out, rows.start, rows.stop)
 
-    run_threads(fill, _quarters(len(out)), matrices.nbytes)
+    run_threads(fill, row_strips(len(out), -(-len(out) // 4)), matrices.nbytes)
     return out
 
 
@@ -113,16 +115,6 @@ def products(
         with one_blas_thread():
             run_threads(multiply, asked, matrices.nbytes)
     return out
-
-
-def _triangle_strips(n: int, count: int) -> list[slice]:
-    """Cut the rows so that every strip of the lower triangle holds about as many entries, the longest rows first."""
-    edges = np.unique(np.round(n * np.sqrt(np.linspace(0.0, 1.0, count + 1))).astype(int))
-    return [slice(int(a), int(b)) for a, b in pairwise(edges)][::-1]
-
-
-def _quarters(n: int) -> Iterator[slice]:
-    return row_strips(n, -(-n // 4))
 
 
 @njit(cache=True, nogil=True, fastmath=MATH)

@@ -19,6 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kernelmosaic.backend import row_strips
+
 _COMBINE = """
 extern "C" __global__ void combine(
     const double* X, float* out, const float* rates, const float* weights,
@@ -376,31 +378,19 @@ def _constants(rates: tuple[float, ...], weights: tuple[float, ...], device: tor
 # Features in single precision --------------------------------------------------------------------------------------
 
 
-def rows_times(Z: Tensor, w: Tensor, strip: int = _STRIP) -> Tensor:
-    """Return Zw, of shape (n,) or (n, k), in double precision, copying at most so many numbers at once."""
-    if _serves(Z, w):
-        return _rows_times(Z, w)
-    return torch.cat([Z[rows].double() @ w for rows in _strips(Z, strip)]) if len(Z) else w.new_zeros((0, *w.shape[1:]))
-
-
-def columns_times(Z: Tensor, V: Tensor, strip: int = _STRIP) -> Tensor:
-    """Return ZᵀV, of shape (D,) or (D, k), in double precision, copying at most so many numbers at once."""
-    if _serves(Z, V):
-        return _columns_times(Z, V)
-    out = torch.zeros((Z.shape[1], *V.shape[1:]), dtype=torch.float64, device=Z.device)
-    for rows in _strips(Z, strip):
-        out += Z[rows].double().T @ V[rows]
+def times(Z: Tensor, V: Tensor, transposed: bool = False, strip: int = _STRIP) -> Tensor:
+    """Return ZV, or ZᵀV where Z is transposed, in double precision, copying at most `strip` numbers at once."""
+    n, width = Z.shape
+    plain = Z.is_cuda and Z.dtype == torch.float32 and Z.is_contiguous() and V.ndim == 1 and Z.numel() > 0
+    if plain and n < 2**31 and available(Z.device):
+        return _columns_times(Z, V) if transposed else _rows_times(Z, V)
+    out = torch.zeros((width if transposed else n, *V.shape[1:]), dtype=torch.float64, device=Z.device)
+    for rows in row_strips(n, strip // max(width, 1)):
+        if transposed:
+            out += Z[rows].double().T @ V[rows]
+        else:
+            out[rows] = Z[rows].double() @ V
     return out
-
-
-def _serves(Z: Tensor, vector: Tensor) -> bool:
-    plain = Z.is_cuda and Z.dtype == torch.float32 and Z.is_contiguous() and vector.ndim == 1 and Z.numel() > 0
-    return plain and len(Z) < 2**31 and available(Z.device)
-
-
-def _strips(Z: Tensor, numbers: int) -> list[slice]:
-    height = max(1, numbers // max(int(Z.shape[1]), 1))
-    return [slice(start, start + height) for start in range(0, len(Z), height)]
 
 
 def _rows_times(Z: Tensor, w: Tensor) -> Tensor:

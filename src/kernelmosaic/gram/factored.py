@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,21 +18,21 @@ from kernelmosaic.kernels.base import Block
 
 
 @dataclass(frozen=True)
-class Sweep:
+class NewtonPass:
     """What one pass of a Newton step returns.
 
     Attributes
     ----------
     change : ndarray of shape (n,)
         Z d.
-    pull : ndarray of shape (D,) or (D, k)
+    adjoint : ndarray of shape (D,) or (D, k)
         Zᵀ V.
     matrix : callable
         Returns [Z, 1]ᵀ diag(θ) [Z, 1]: computed already, or by another pass when it is called.
     """
 
     change: Any
-    pull: Any
+    adjoint: Any
     matrix: Callable[[], Any]
 
 
@@ -48,8 +47,6 @@ class FactoredGram(Gram):
     ----------
     n_features : int
         D.
-    shift : ndarray of shape (n,) or None
-        e, not negative; None for zeros.
     wide : float
         Blocks with this many times more samples than features are better solved in their features.
     stored : bool
@@ -58,14 +55,13 @@ class FactoredGram(Gram):
 
     factored = True
     n_features: int
-    shift: Array | None = None
     wide: float = np.inf
     stored: bool = True
 
     # What Z does ---------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def apply(self, W: Any) -> ArrayOrTensor:
+    def apply(self, W: ArrayOrTensor) -> ArrayOrTensor:
         """Return Z W, of shape (n,) or (n, k)."""
 
     @abstractmethod
@@ -73,13 +69,15 @@ class FactoredGram(Gram):
         """Return Zᵀ V, of shape (D,) or (D, k); rows where V is zero are not read."""
 
     @abstractmethod
-    def normal_matrix(self, theta: Any, precise: bool = False) -> ArrayOrTensor:
+    def normal_matrix(self, theta: ArrayOrTensor, precise: bool = False) -> ArrayOrTensor:
         """Return [Z, 1]ᵀ diag(θ) [Z, 1], of shape (D + 1, D + 1), for θ ≥ 0; rows where it is zero are not read.
 
         Unless it is to be precise, features in single precision may be multiplied in single precision.
         """
 
-    def sweep(self, direction: Any, residual: Any, rule: Callable[..., Any], rows: RowIndex) -> Sweep:
+    def newton_pass(
+        self, direction: ArrayOrTensor, residual: ArrayOrTensor, rule: Callable[..., Any], rows: RowIndex
+    ) -> NewtonPass:
         """Follow a direction d and look at its end: Z d, Zᵀβ and the normal matrix of θ, in one trip where trips cost.
 
         Parameters
@@ -95,9 +93,9 @@ class FactoredGram(Gram):
         """
         change = backend_of(residual).xp.zeros_like(residual) if direction is None else self.apply(direction)
         beta, theta = rule(residual - change, *rows)
-        return Sweep(change, self.adjoint(beta), lambda: self.normal_matrix(theta))
+        return NewtonPass(change, self.adjoint(beta), lambda: self.normal_matrix(theta))
 
-    def pull_and_matrix(self, V: ArrayOrTensor, theta: Any, precise: bool = False) -> tuple[Any, Any]:
+    def adjoint_and_matrix(self, V: ArrayOrTensor, theta: ArrayOrTensor, precise: bool = False) -> tuple[Any, Any]:
         """Return Zᵀ V and the normal matrix of θ, in one trip where trips cost."""
         return self.adjoint(V), self.normal_matrix(theta, precise)
 
@@ -142,20 +140,15 @@ class FactoredGram(Gram):
         norms = self.squared_norms()
         return norms if self.shift is None else norms + self.shift
 
-    def add_diagonal(self, values: Array) -> FactoredGram:
-        shifted = copy(self)
-        shifted.shift = values if self.shift is None else self.shift + values
-        return shifted
-
     def take(self, rows: RowIndex) -> FactoredGram:
         """Return the kernel of these samples, their rows side by side where the features are."""
         part = DenseFactors(self.placed_rows(rows))
         part.shift = None if self.shift is None else self.shift[self.host_rows(rows)]
         return part
 
-    def products_given(self, beta: Array, pull: Array) -> Array:
-        """Return K β where Zᵀ β, the pull, is known."""
-        out: Array = self.apply(pull)
+    def products_given(self, beta: Array, adjoint: Array) -> Array:
+        """Return K β where Zᵀ β, the adjoint, is known."""
+        out: Array = self.apply(adjoint)
         return out if self.shift is None else out + self.shift * beta
 
     def products_of(self, part: Any, rows: NDArray[np.intp], beta: Array) -> Array:
@@ -177,11 +170,11 @@ class FactoredGram(Gram):
         place, scaled = self.backend.asarray, right / softened[:, np.newaxis]
         theta, spread = np.zeros(self.n_samples), np.zeros((self.n_samples, right.shape[1]))
         theta[rows], spread[rows] = 1.0 / softened, scaled
-        pull, M = self.pull_and_matrix(place(spread), place(theta), precise=True)
+        adjoint, M = self.adjoint_and_matrix(place(spread), place(theta), precise=True)
         M = M[:-1, :-1]
         diagonal = self.backend.diagonal_view(M)
         diagonal += 1.0
-        answer = self.apply(Cholesky(M).solve(pull))
+        answer = self.apply(Cholesky(M).solve(adjoint))
         return np.asarray(scaled - self.backend.to_numpy(answer)[rows] / softened[:, np.newaxis])
 
 
@@ -194,13 +187,13 @@ class DenseFactors(FactoredGram):
         # A few rows are a problem that has been cut down already.
         self.block_samples = 0
 
-    def apply(self, W: Any) -> ArrayOrTensor:
+    def apply(self, W: ArrayOrTensor) -> ArrayOrTensor:
         return as_input(W, self.Z @ self.backend.asarray(W), self.backend)
 
     def adjoint(self, V: ArrayOrTensor) -> ArrayOrTensor:
         return as_input(V, self.Z.T @ self.backend.asarray(V), self.backend)
 
-    def normal_matrix(self, theta: Any, precise: bool = False) -> ArrayOrTensor:
+    def normal_matrix(self, theta: ArrayOrTensor, precise: bool = False) -> ArrayOrTensor:
         xp = self.backend.xp
         root = xp.sqrt(self.backend.asarray(theta))[:, None]
         B = xp.concatenate([self.Z * root, root], axis=1)
@@ -276,6 +269,6 @@ class FeatureBlock:
         return out
 
 
-def as_input(given: Any, found: Any, backend: Backend) -> ArrayOrTensor:
+def as_input(given: ArrayOrTensor, found: ArrayOrTensor, backend: Backend) -> ArrayOrTensor:
     """Return what was found as an array for arrays, as a tensor for tensors."""
     return backend.to_numpy(found) if isinstance(given, np.ndarray) else found

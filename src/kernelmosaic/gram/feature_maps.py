@@ -15,10 +15,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, MatrixLike, Seed
-from kernelmosaic.backend import NUMPY, Backend, backend_of, row_strips
-from kernelmosaic.gram.kernel_set import KernelSet, Views, named, take_rows
+from kernelmosaic.backend import NUMPY, Backend, backend_of, row_strips, torch_backend
+from kernelmosaic.gram.kernel_set import KernelSet, PlacedSamples, Views, named, take_rows
 from kernelmosaic.gram.normalizing import CENTRED_ERROR, UnitTrace, centring_noise, make_normalization, warn_of_constant
-from kernelmosaic.gram.options import FitOptions
+from kernelmosaic.gram.options import FitOptions, device_entries
 from kernelmosaic.gram.row_blocks import RowSource
 from kernelmosaic.kernels.base import Block, Kernel
 from kernelmosaic.kernels.linear import Linear
@@ -232,14 +232,84 @@ class FeatureMaps:
         )
 
     def blocks(
-        self, X: MatrixLike, kernels: Sequence[int] | AnyArray, dtype: DType = None
+        self,
+        X: MatrixLike,
+        kernels: Sequence[int] | AnyArray,
+        dtype: DType = None,
+        backend: Backend = NUMPY,
+        landmarks: PlacedSamples | None = None,
     ) -> Iterator[tuple[int, Block]]:
-        """Yield (m, features of the samples X) for each given m; kernels of one statistic share it."""
-        return self.on(NUMPY).blocks(X, kernels, dtype)
+        """Yield (m, features of the samples X) for each given m; kernels of one statistic share it.
 
-    def on(self, backend: Backend) -> PlacedMaps:
-        """Return the maps as a backend evaluates them, with the landmarks placed there."""
-        return PlacedMaps(self, backend)
+        A backend evaluates what has a formula for its arrays; the rest is evaluated on the host, and copied. Whoever
+        evaluates many blocks gives the landmarks, which `place_landmarks` returns.
+        """
+        views = self.kernel_set.views(X)
+        placed: dict[int, Any] = {}
+        groups: dict[tuple[int, int], list[int]] = {}
+        for m in kernels:
+            one, view = self.maps[m], views[m]
+            if isinstance(one, NystroemMap):
+                groups.setdefault((one.own.start, one.own.stop), []).append(m)
+                continue
+            if id(view) not in placed:
+                # Sparse samples stay on the host.
+                placed[id(view)] = view if backend is NUMPY or hasattr(view, "toarray") else backend.asarray(view)
+            Z = one.features(placed[id(view)])
+            rule = self.kernel_set.fitted[m].normalization
+            scale = rule.row_scale(view)
+            scaled = rule.features(
+                Z if backend is NUMPY else backend.asarray(Z), None if scale is None else backend.asarray(scale)
+            )
+            yield m, self._finish(m, scaled, dtype)
+        if not groups:
+            return
+        landmarks = self.place_landmarks(backend) if landmarks is None else landmarks
+        assert landmarks is not None
+        asked = [m for members in groups.values() for m in members]
+        samples = self.kernel_set.samples(views, backend, asked, across=landmarks)
+        for own, members in groups.items():
+            for m, block in self.kernel_set.blocks(samples, landmarks.take(slice(*own)), members):
+                one = self.maps[m]
+                assert isinstance(one, NystroemMap)
+                yield m, self._finish(m, one.project(block), dtype)
+
+    def place_landmarks(self, backend: Backend) -> PlacedSamples | None:
+        """Return the landmarks on a backend; None where no map has any."""
+        return self.kernel_set.samples(self.landmarks, backend) if self.landmarks else None
+
+    def products(
+        self, rows: RowSource, right: list[NDArray[np.float64]], device: str, entries: int | None = None
+    ) -> NDArray[np.float64]:
+        """Return Z_m right_m of every kernel, of shape (P, n, k), computed on a device.
+
+        Parameters
+        ----------
+        rows : RowSource
+            Samples.
+        right : list of ndarray of shape (features, k)
+            Coefficients, one array per kernel.
+        device : str
+            Where to compute.
+        entries : int, optional
+            Of the features worked on at once.
+        """
+        backend = torch_backend(device)
+        landmarks, coefficients = self.place_landmarks(backend), [backend.asarray(one) for one in right]
+        out = np.empty((len(self), rows.shape[0], right[0].shape[1]))
+        width = max(rows.row_width, *map(int, self.widths), 1)
+        for strip in row_strips(rows.shape[0], (entries or device_entries(backend)) // width):
+            for m, Z in self.blocks(rows.take(strip), range(len(self)), np.float64, backend, landmarks):
+                out[m, strip] = backend.to_numpy(Z @ coefficients[m])
+        return out
+
+    def _finish(self, m: int, Z: Block, dtype: DType) -> Block:
+        """Take the centre off the features and scale them, in the precision asked for."""
+        backend, centre, factor = backend_of(Z), self.centres[m], self.factors[m]
+        if factor != 1.0 or np.any(centre):
+            Z = (Z - backend.asarray(centre)) * factor
+        finished: Block = Z if dtype is None else backend.astype(Z, dtype)
+        return finished
 
     def _centred(self, rows: RowSource, sample_weight: NDArray[np.float64] | None) -> FeatureMaps:
         """Take the mean off the features, and give what is left a mean square norm of one."""
@@ -276,65 +346,6 @@ class FeatureMaps:
             return 2.0 * centring_noise(n, dtype) * float(np.sqrt(share))
         roundings = self.kernel_set.fitted[m].kernel.entry_roundings(self.landmarks[m])
         return max(centring_noise(n, dtype, roundings), NystroemMap.rounding) * share
-
-
-class PlacedMaps:
-    """The feature maps on a backend; what has no formula for tensors is evaluated on the host, and copied.
-
-    Parameters
-    ----------
-    maps : FeatureMaps
-        The maps.
-    backend : Backend
-        Where features are placed.
-    """
-
-    def __init__(self, maps: FeatureMaps, backend: Backend) -> None:
-        self.maps, self.backend = maps, backend
-        self.landmarks = maps.kernel_set.samples(maps.landmarks, backend) if maps.landmarks else None
-
-    def blocks(
-        self, X: MatrixLike, kernels: Sequence[int] | AnyArray, dtype: DType = None
-    ) -> Iterator[tuple[int, Block]]:
-        """Yield (m, features of the samples X) for each given m; kernels of one statistic share it."""
-        kernel_set = self.maps.kernel_set
-        views = kernel_set.views(X)
-        placed: dict[int, Any] = {}
-        groups: dict[tuple[int, int], list[int]] = {}
-        for m in kernels:
-            one = self.maps.maps[m]
-            if isinstance(one, NystroemMap):
-                groups.setdefault((one.own.start, one.own.stop), []).append(m)
-            else:
-                if id(views[m]) not in placed:
-                    placed[id(views[m])] = self._placed(views[m])
-                rule = kernel_set.fitted[m].normalization
-                side = rule.side(views[m])
-                Z = self._dense(one.features(placed[id(views[m])]))
-                yield m, self._finish(m, rule.features(Z, None if side is None else self.backend.asarray(side)), dtype)
-        if not groups or self.landmarks is None:
-            return
-        asked = [m for members in groups.values() for m in members]
-        samples = kernel_set.samples(views, self.backend, asked, like=self.landmarks)
-        for own, members in groups.items():
-            for m, block in kernel_set.blocks(samples, self.landmarks.take(slice(*own)), members):
-                one = self.maps.maps[m]
-                assert isinstance(one, NystroemMap)
-                yield m, self._finish(m, one.project(block), dtype)
-
-    def _placed(self, view: Any) -> ArrayOrTensor:
-        """Samples as a map without landmarks reads them: sparse ones stay here."""
-        return view if self.backend is NUMPY or hasattr(view, "toarray") else self.backend.asarray(view)
-
-    def _dense(self, Z: ArrayOrTensor) -> ArrayOrTensor:
-        return Z if self.backend is NUMPY else self.backend.asarray(Z)
-
-    def _finish(self, m: int, Z: Block, dtype: DType) -> Block:
-        centre, factor = self.maps.centres[m], self.maps.factors[m]
-        if factor != 1.0 or np.any(centre):
-            Z = (Z - self.backend.asarray(centre)) * factor
-        finished: Block = Z if dtype is None else self.backend.astype(Z, dtype)
-        return finished
 
 
 def check_ranks(rank: Any, P: int) -> list[int]:

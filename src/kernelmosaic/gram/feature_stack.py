@@ -8,14 +8,22 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from itertools import pairwise
-from operator import matmul
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, RowIndex
-from kernelmosaic.backend import NUMPY, Backend, allowed_threads, as_slice, backend_of, row_strips, run_threads
+from kernelmosaic.backend import (
+    NUMPY,
+    Backend,
+    allowed_threads,
+    as_slice,
+    backend_of,
+    is_tensor,
+    row_strips,
+    run_threads,
+)
 from kernelmosaic.gram.factored import FactoredClasses, FactoredGram, as_input
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.gram import Array
@@ -23,7 +31,6 @@ from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.options import PassOptions
 from kernelmosaic.gram.row_blocks import Rows, RowSource
 from kernelmosaic.gram.stack import GramStack, Kernels
-from kernelmosaic.gram.stack import Rows as StackRows
 from kernelmosaic.kernels.base import Block
 
 
@@ -78,7 +85,7 @@ class FeatureStack(GramStack):
         scales = np.repeat(np.asarray(weights, dtype=np.float64)[:, used], self.widths[used], axis=1)
         return FactoredClasses(self.combine(used.astype(np.float64)), scales, self.options.block_numbers)
 
-    def blocks(self, kernels: Kernels, rows: StackRows, columns: StackRows) -> Iterator[tuple[int, Block]]:
+    def blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
         right = dict(self.features(columns, kernels))
         for m, left in self.features(rows, kernels):
             yield m, left @ right[m].T
@@ -105,13 +112,13 @@ class FeatureStack(GramStack):
 
     def sums(self, beta: AnyArray, kernels: Kernels, gates: AnyArray | None = None) -> dict[int, Array]:
         """Return Z_mᵀ β, or Z_mᵀ (g_m ∘ β), for the given kernels, reading the rows where β is not zero."""
-        place, times = self.backend.asarray, _columns_times(self.backend)
+        place = self.backend.asarray
         totals: dict[int, Any] = {int(m): 0.0 for m in kernels}
         support = nonzero_rows(beta)
         for part in self.strips(support):
             coefficients, own = place(beta[part]), None if gates is None else place(gates[part].T)
             for m, Z in self.placed_features(part, kernels):
-                totals[int(m)] += times(Z, apply_gate(coefficients, None if own is None else own[m]))
+                totals[int(m)] += _times(Z, apply_gate(coefficients, None if own is None else own[m]), transposed=True)
         if len(support) == 0:
             return {m: np.zeros((self.widths[m], *beta.shape[1:])) for m in totals}
         return {m: self.backend.to_numpy(total) for m, total in totals.items()}
@@ -120,12 +127,12 @@ class FeatureStack(GramStack):
         self, sums: dict[int, Array], columns: tuple[int, ...] = (), rows: NDArray[np.intp] | None = None
     ) -> NDArray[np.float64]:
         """Return Z_m times what `sums` returned at the given rows, of shape (P, n_rows) and the columns."""
-        times, right = _rows_times(self.backend), {m: self.backend.asarray(total) for m, total in sums.items()}
+        right = {m: self.backend.asarray(total) for m, total in sums.items()}
         out = np.zeros((self.n_kernels, self.n_samples if rows is None else len(rows), *columns))
         done = 0
         for part in self.strips(rows):
             for m, Z in self.placed_features(part, list(sums)):
-                out[m, done : done + len(Z)] = self.backend.to_numpy(times(Z, right[m]))
+                out[m, done : done + len(Z)] = self.backend.to_numpy(_times(Z, right[m]))
             done += _length(part)
         return out
 
@@ -224,14 +231,16 @@ class ComputedFeatures(FeatureStack):
         options: PassOptions | None = None,
         backend: Backend = NUMPY,
     ) -> None:
-        self.maps, self.source, self.backend = kernel_set.on(backend), source, backend
+        self.maps, self.source, self.backend = kernel_set, source, backend
+        self.landmarks = kernel_set.place_landmarks(backend)
         self.options = options or PassOptions.on(backend)
         self.n_kernels, self.n_samples = len(kernel_set), source.shape[0]
         self.dtype, self.widths = np.dtype(dtype), kernel_set.widths
 
     def placed_features(self, rows: RowIndex, kernels: Kernels) -> Iterator[tuple[int, Any]]:
         at = rows if isinstance(rows, slice | np.ndarray) else self.backend.to_numpy(rows)
-        yield from self.maps.blocks(self.source.take(as_slice(at)), kernels, self.dtype)
+        samples = self.source.take(as_slice(at))
+        yield from self.maps.blocks(samples, kernels, self.dtype, self.backend, self.landmarks)
 
     def _height(self, copied: bool) -> int:
         # The samples, the block with the landmarks, the features and one temporary, each in double precision.
@@ -251,25 +260,25 @@ class StackFactors(FactoredGram):
         self.n_samples, self.n_features = stack.n_samples, int(edges[-1])
         self.block_samples, self.stored = stack.options.block_samples, isinstance(stack, StoredFeatures)
 
-    def apply(self, W: Any) -> ArrayOrTensor:
-        times, right = _rows_times(self.backend), self.backend.asarray(W)
+    def apply(self, W: ArrayOrTensor) -> ArrayOrTensor:
+        right = self.backend.asarray(W)
         out = self.backend.zeros((self.n_samples, *right.shape[1:]))
         for strip in self.stack.strips():
             for m, Z in self.stack.placed_features(strip, self.active):
-                part = times(Z, self.root[m] * right[self.place[m]])
+                part = _times(Z, self.root[m] * right[self.place[m]])
                 out[strip] += apply_gate(part, self._gate(m, strip))
         return as_input(W, out, self.backend)
 
     def adjoint(self, V: ArrayOrTensor) -> ArrayOrTensor:
-        times, left = _columns_times(self.backend), self.backend.asarray(V)
+        left = self.backend.asarray(V)
         out = self.backend.zeros((self.n_features, *left.shape[1:]))
         for rows in self.stack.strips(self._rows_that_count(left, self.stack.options.sparse)):
             own = left[rows]
             for m, Z in self.stack.placed_features(rows, self.active):
-                out[self.place[m]] += self.root[m] * times(Z, apply_gate(own, self._gate(m, rows)))
+                out[self.place[m]] += self.root[m] * _times(Z, apply_gate(own, self._gate(m, rows)), transposed=True)
         return as_input(V, out, self.backend)
 
-    def normal_matrix(self, theta: Any, precise: bool = False) -> ArrayOrTensor:
+    def normal_matrix(self, theta: ArrayOrTensor, precise: bool = False) -> ArrayOrTensor:
         backend, D, columns = self.backend, self.n_features + 1, self.stack.options.columns
         values = backend.asarray(theta)
         dtype = self.stack.dtype if backend is NUMPY and not (precise or self.stack.precise) else np.dtype(np.float64)
@@ -291,7 +300,7 @@ class StackFactors(FactoredGram):
             out = lower + backend.xp.tril(out, -1).T
         return as_input(theta, out, backend)
 
-    def _add_products(self, rows: RowIndex, theta: Any, dtype: DType, out: ArrayOrTensor) -> None:
+    def _add_products(self, rows: RowIndex, theta: ArrayOrTensor, dtype: DType, out: ArrayOrTensor) -> None:
         """Add to `out` what these rows add to the normal matrix, or to its lower half if columns are taken in turn."""
         root, D = self.backend.xp.sqrt(theta[rows]), self.n_features + 1
         columns = self.stack.options.columns or D
@@ -325,7 +334,7 @@ class StackFactors(FactoredGram):
                 out[strip] += norms if gate is None else gate**2 * norms
         return self.backend.to_numpy(out)
 
-    def _write(self, rows: RowIndex, out: ArrayOrTensor, scale: Any) -> None:
+    def _write(self, rows: RowIndex, out: ArrayOrTensor, scale: ArrayOrTensor) -> None:
         """Write some rows of Z, each times a number, into the first columns of `out`."""
         options = {"casting": "same_kind"} if self.backend is NUMPY else {}
         for m, Z in self.stack.placed_features(rows, self.active):
@@ -342,31 +351,18 @@ class StackFactors(FactoredGram):
         return None if self.gates is None else self.gates[m][rows]
 
 
-def apply_gate(V: ArrayOrTensor, gate: Any) -> ArrayOrTensor:
+def apply_gate(V: ArrayOrTensor, gate: ArrayOrTensor) -> ArrayOrTensor:
     """Multiply the rows of V, a vector or a matrix, with the gate, if there is one."""
     return V if gate is None else gate * V if V.ndim == 1 else gate[:, None] * V
 
 
-def _rows_times(backend: Backend) -> ArrayOrTensor:
-    """Return the function that computes Zw in double precision."""
-    if backend is NUMPY:
-        return matmul
-    from kernelmosaic.gram._torch_cuda import rows_times
+def _times(Z: ArrayOrTensor, V: ArrayOrTensor, transposed: bool = False) -> ArrayOrTensor:
+    """Return ZV, or ZᵀV where Z is transposed, in double precision."""
+    if not is_tensor(Z):
+        return (Z.T if transposed else Z) @ V
+    from kernelmosaic.gram._torch_cuda import times
 
-    return rows_times
-
-
-def _columns_times(backend: Backend) -> ArrayOrTensor:
-    """Return the function that computes ZᵀV in double precision."""
-    if backend is NUMPY:
-        return _transposed_times
-    from kernelmosaic.gram._torch_cuda import columns_times
-
-    return columns_times
-
-
-def _transposed_times(Z: Block, V: Array) -> Array:
-    return np.asarray(Z.T @ V)
+    return times(Z, V, transposed)
 
 
 def _length(rows: RowIndex) -> int:

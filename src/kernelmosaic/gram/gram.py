@@ -17,7 +17,7 @@ from kernelmosaic.gram.linear_algebra import (
     multiply_rows,
     nonzero_rows,
     regularised_cholesky,
-    rounding_share,
+    rounding_jitter,
     solve_block,
 )
 
@@ -79,9 +79,12 @@ class Gram(ClassGram):
     ----------
     factored : bool
         Whether K = Z Zᵀ + diag e with known Z: the kernel is then a `FactoredGram`.
+    shift : ndarray of shape (n,) or None
+        Of a kernel that is not written down: e ≥ 0, which is added to its diagonal; None for zeros.
     """
 
     factored: bool = False
+    shift: Array | None = None
 
     def take(self, rows: RowIndex) -> Gram:
         """Return the kernel of these samples alone: with entries, or features, stored if there is room for them."""
@@ -93,9 +96,11 @@ class Gram(ClassGram):
         spread[rows] = beta
         return np.asarray(self.products(spread))
 
-    @abstractmethod
     def add_diagonal(self, values: Array) -> Gram:
         """Return the kernel with these numbers added to its diagonal; it may take the place of this one."""
+        shifted = copy(self)
+        shifted.shift = values if self.shift is None else self.shift + values
+        return shifted
 
     def low_rank(self) -> ArrayOrTensor:
         """Return Z with K ≈ ZZᵀ where a kernel that is not stored has room for it; else None."""
@@ -257,7 +262,6 @@ class OnDemandGram(Gram):
         self.stack, self.factors = stack, factors
         self.n_samples, self.backend, self.dtype = stack.n_samples, stack.backend, stack.dtype
         self.block_samples = stack.options.block_samples(self.n_samples, stack.budget, self.dtype)
-        self.shift: Array | None = None
 
     def products(self, beta: ArrayOrTensor, exact: bool = False) -> ArrayOrTensor:
         here = isinstance(beta, np.ndarray)
@@ -288,12 +292,8 @@ class OnDemandGram(Gram):
 
     def take(self, rows: RowIndex) -> Gram:
         rows = self.host_rows(rows)
-        some, gated = self.stack.take(rows), self.factors.ndim == 2
-        factors = self.factors[rows] if gated else self.factors
-        if len(rows) > self.block_samples:
-            gram: Gram = OnDemandGram(some, factors)
-        else:
-            gram = some.combine_gated(factors) if gated else some.combine(factors)
+        some, factors = self.stack.take(rows), self.factors[rows] if self.factors.ndim == 2 else self.factors
+        gram: Gram = OnDemandGram(some, factors) if len(rows) > self.block_samples else some.combine(factors)
         return gram if self.shift is None else gram.add_diagonal(self.shift[rows])
 
     def low_rank(self) -> ArrayOrTensor:
@@ -308,7 +308,7 @@ class OnDemandGram(Gram):
             for m, block in self.stack.placed_blocks(active_kernels(self.factors), strip, some):
                 columns[strip] += self._factor(m, strip, some) * block
         among = columns[self.backend.index(some)]
-        jitter = rounding_share(self.dtype, len(some)) * float(among.diagonal().mean())
+        jitter = rounding_jitter(self.dtype, among.diagonal())
         factor = regularised_cholesky(among, self.backend.zeros((len(some),)), jitter)
         return None if factor is None else columns @ self.backend.invert_lower(factor).T
 
@@ -322,11 +322,6 @@ class OnDemandGram(Gram):
         each = self.stack.diagonals()
         values = (self.factors.T**2 * each).sum(0) if self.factors.ndim == 2 else self.factors @ each
         return np.asarray(values if self.shift is None else values + self.shift)
-
-    def add_diagonal(self, values: Array) -> OnDemandGram:
-        shifted = copy(self)
-        shifted.shift = values if self.shift is None else self.shift + values
-        return shifted
 
     def solve_free(self, rows: NDArray[np.intp], ridge: Array, right: Array) -> Array:
         if len(rows) <= self.block_samples:

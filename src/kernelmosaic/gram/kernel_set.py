@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, MatrixLike, RowIndex
-from kernelmosaic.backend import NUMPY, Backend, is_tensor
+from kernelmosaic.backend import NUMPY, Backend, is_tensor, row_strips, torch_backend
 from kernelmosaic.gram.normalizing import Centered, Normalization, make_normalization, warn_of_constant
+from kernelmosaic.gram.options import device_entries
 from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel, pairwise_statistic
 from kernelmosaic.kernels.gaussian import measured_once
 from kernelmosaic.kernels.matrices import Precomputed
@@ -33,7 +34,7 @@ class PlacedSamples:
         Where blocks between them are computed.
     views : list
         Arrays of the backend for kernels with a formula there; else what the kernel itself reads, on the host.
-    sides : list
+    row_scales : list
         What each kernel's normalisation needs of the samples, or None.
     shares : list of bool
         Whether the kernel is evaluated on the backend; on the host, whether it is a function of a statistic, which
@@ -45,7 +46,7 @@ class PlacedSamples:
 
     backend: Backend
     views: Views
-    sides: list[Any]
+    row_scales: list[Any]
     shares: list[bool]
     centres: list[Any]
     norms: list[Any]
@@ -64,9 +65,9 @@ class PlacedSamples:
                 taken[id(array)] = array[at if is_tensor(array) else rows]
             return taken[id(array)]
 
-        lists = ([take(array) for array in arrays] for arrays in (self.views, self.sides, self.norms))
-        views, sides, norms = lists
-        return replace(self, views=views, sides=sides, norms=norms)
+        lists = ([take(array) for array in arrays] for arrays in (self.views, self.row_scales, self.norms))
+        views, row_scales, norms = lists
+        return replace(self, views=views, row_scales=row_scales, norms=norms)
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ class KernelSet:
         X: Views | PlacedSamples,
         backend: Backend = NUMPY,
         kernels: Sequence[int] | AnyArray | None = None,
-        like: PlacedSamples | None = None,
+        across: PlacedSamples | None = None,
     ) -> PlacedSamples:
         """Place views of some samples on a backend, and compute once what the normalisations need of them.
 
@@ -154,30 +155,32 @@ class KernelSet:
             Where blocks are to be computed.
         kernels : sequence of int, optional
             The fitted kernels whose blocks will be computed; by default all of them.
-        like : PlacedSamples, optional
+        across : PlacedSamples, optional
             The samples on the other side of the blocks: products are between samples less the same centre.
         """
         if isinstance(X, PlacedSamples) and X.backend is backend:
             return X
-        views, sides = (X.views, X.sides) if isinstance(X, PlacedSamples) else (X, None)
+        views, row_scales = (X.views, X.row_scales) if isinstance(X, PlacedSamples) else (X, None)
         asked = set(range(len(self.fitted)) if kernels is None else map(int, kernels))
-        if sides is None:
-            sides = [one.normalization.side(views[m]) if m in asked else None for m, one in enumerate(self.fitted)]
+        if row_scales is None:
+            row_scales = [
+                one.normalization.row_scale(views[m]) if m in asked else None for m, one in enumerate(self.fitted)
+            ]
         none = [None] * len(views)
         if backend is NUMPY:
             shares = [isinstance(one.kernel, StatisticKernel) for one in self.fitted]
-            return PlacedSamples(backend, views, sides, shares, none, none)
-        shares = [_takes_tensors(one.kernel, backend) for one in self.fitted] if like is None else like.shares
-        centres = _centres(self.fitted, views, shares, backend) if like is None else like.centres
+            return PlacedSamples(backend, views, row_scales, shares, none, none)
+        shares = [_takes_tensors(one.kernel, backend) for one in self.fitted] if across is None else across.shares
+        centres = _centres(self.fitted, views, shares, backend) if across is None else across.centres
         placed: dict[tuple[int, int], tuple[Any, Any]] = {}
-        samples = PlacedSamples(backend, list(views), list(sides), shares, centres, none[:])
+        samples = PlacedSamples(backend, list(views), list(row_scales), shares, centres, none[:])
         for m in sorted(asked):
             if shares[m]:
                 key = (id(views[m]), id(centres[m]))
                 if key not in placed:
                     placed[key] = _place(views[m], centres[m], backend)
                 samples.views[m], samples.norms[m] = placed[key]
-                samples.sides[m] = None if sides[m] is None else backend.asarray(sides[m])
+                samples.row_scales[m] = None if row_scales[m] is None else backend.asarray(row_scales[m])
         return samples
 
     def blocks(
@@ -200,7 +203,8 @@ class KernelSet:
             if left.shares[m] and isinstance(kernel, StatisticKernel):
                 shared.setdefault((kernel.statistic, id(left.views[m]), id(right.views[m])), []).append(m)
             else:
-                K = self._finish(m, kernel._block(left.views[m], right.views[m]), left, right)
+                K = kernel._block(left.views[m], right.views[m])
+                K = self.fitted[m].normalization.block(K, left.row_scales[m], right.row_scales[m])
                 yield m, K if left.backend is NUMPY else left.backend.asarray(K, np.float64 if dtype is None else dtype)
         for members in shared.values():
             # Rounding the statistic instead of the kernel halves the cost of the formula.
@@ -212,11 +216,51 @@ class KernelSet:
                 kernel = self.fitted[m].kernel
                 assert isinstance(kernel, StatisticKernel)
                 # Centring may leave but the last digits of large entries: they are rounded after it.
-                S = exact if isinstance(self.fitted[m].normalization, Centered) else rounded
+                rule = self.fitted[m].normalization
+                S = exact if isinstance(rule, Centered) else rounded
                 K = kernel.from_statistic(S)
                 # A formula may hand the statistic on as it is; what follows may write into it.
-                K = self._finish(m, backend.copy(K) if backend.may_share_memory(K, S) else K, left, right)
+                K = backend.copy(K) if backend.may_share_memory(K, S) else K
+                K = rule.block(K, left.row_scales[m], right.row_scales[m])
                 yield m, backend.astype(K, kind)
+
+    def products(
+        self,
+        views: Views,
+        support: Views,
+        right: NDArray[np.float64],
+        device: str,
+        entries: int | None = None,
+        columns: int = 8192,
+    ) -> NDArray[np.float64]:
+        """Return K_m right between samples and support samples for every kernel, (P, n, k), computed on a device.
+
+        Parameters
+        ----------
+        views, support : list
+            Samples as the kernels see them.
+        right : ndarray of shape (n_support, k)
+            Coefficients.
+        device : str
+            Where to compute.
+        entries : int, optional
+            Of the blocks worked on at once.
+        columns : int
+            Multiplied at once: this many entries of a row, with a few rows, stay in the device's cache.
+        """
+        backend = torch_backend(device)
+        across, coefficients = self.samples(support, backend), backend.asarray(right)
+        n, s, every = views[0].shape[0], len(right), range(len(self))
+        width = min(s, columns)
+        out = np.empty((len(self), n, right.shape[1]))
+        for rows in row_strips(n, (entries or device_entries(backend)) // max(width, 1)):
+            left = self.samples(take_rows(views, rows), backend, across=across)
+            sums = backend.zeros((len(self), rows.stop - rows.start, right.shape[1]))
+            for part in row_strips(s, width):
+                for m, block in self.blocks(left, across if width == s else across.take(part), every, np.float64):
+                    sums[m] += block @ coefficients[part]
+            out[:, rows] = backend.to_numpy(sums)
+        return out
 
     def statistic(self, members: Sequence[int], left: PlacedSamples, right: PlacedSamples) -> Block:
         """Return the block of the statistic that these kernels are functions of, exact enough for the narrowest."""
@@ -244,11 +288,8 @@ class KernelSet:
     def diagonals(self, X: Views | PlacedSamples) -> NDArray[np.float64]:
         """Return k_m(x, x) of samples in this process, of shape (P, n)."""
         samples = self.samples(X)
-        every = zip(self.fitted, samples.views, samples.sides, strict=True)
-        return np.array([one.normalization.diagonal(one.kernel._diagonal(V), side) for one, V, side in every])
-
-    def _finish(self, m: int, K: Block, left: PlacedSamples, right: PlacedSamples) -> Block:
-        return self.fitted[m].normalization.block(K, left.sides[m], right.sides[m])
+        every = zip(self.fitted, samples.views, samples.row_scales, strict=True)
+        return np.array([one.normalization.diagonal(one.kernel._diagonal(V), scale) for one, V, scale in every])
 
 
 def _takes_tensors(kernel: Kernel, backend: Backend) -> bool:

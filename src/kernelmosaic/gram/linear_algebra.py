@@ -8,26 +8,26 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError
 
-from kernelmosaic._typing import ArrayOrTensor, RowIndex
+from kernelmosaic._typing import ArrayOrTensor, DType, RowIndex
 from kernelmosaic.backend import Backend, backend_of, one_blas_thread
 from kernelmosaic.gram.options import BlockOptions
 
 
-def rounding_jitter(A: ArrayOrTensor, ridge: Any) -> float:
-    """Return what must be added to the diagonal for the rounding of the entries not to matter."""
-    dtype = backend_of(A).dtype(A)
-    unit = float(A.diagonal().mean()) + float(ridge.mean())
-    return float(rounding_share(dtype, len(A)) * max(unit, 1e-300))
+def rounding(dtype: DType, n: int) -> float:
+    """Return 2 ε √n: how far a sum over n samples is off by rounding, relative to the sizes summed.
+
+    Independent errors add up to the root of their number.
+    """
+    return 2.0 * float(np.finfo(dtype).eps * np.sqrt(n))
 
 
-def rounding_share(dtype: np.dtype[Any], n: int) -> float:
-    """Return the same for n samples, relative to the mean diagonal."""
-    least = 1e-6 if dtype == np.float32 else 1e-10
-    # Independent rounding errors add up to an eigenvalue that grows with the root of their number.
-    return float(max(least, np.finfo(dtype).eps * n**0.5))
+def rounding_jitter(dtype: np.dtype[Any], diagonal: ArrayOrTensor) -> float:
+    """Return what is added to a matrix's diagonal so that the rounding of entries in this precision does not matter."""
+    share = max(1e-6 if dtype == np.float32 else 1e-10, rounding(dtype, len(diagonal)) / 2.0)
+    return share * max(float(diagonal.mean()), 1e-300)
 
 
-def regularised_cholesky(A: ArrayOrTensor, ridge: Any, jitter: float, tries: int = 4) -> Any | None:
+def regularised_cholesky(A: ArrayOrTensor, ridge: ArrayOrTensor, jitter: float, tries: int = 4) -> Any | None:
     """Return the Cholesky factor of A + diag ridge, lifted until it is positive definite; None if that fails."""
     backend = backend_of(A)
     for _ in range(tries):
@@ -42,7 +42,7 @@ def regularised_cholesky(A: ArrayOrTensor, ridge: Any, jitter: float, tries: int
 
 
 def solve_block(
-    A: ArrayOrTensor, ridge: Any, right: ArrayOrTensor, options: BlockOptions | None = None
+    A: ArrayOrTensor, ridge: ArrayOrTensor, right: ArrayOrTensor, options: BlockOptions | None = None
 ) -> ArrayOrTensor:
     """Return roughly (A + diag ridge)⁻¹ times the right-hand sides, of shape (n, k); zeros where rounding forbids it.
 
@@ -55,7 +55,7 @@ def solve_block(
     dtype = options.dtype if largest < float(np.finfo(options.dtype).max) ** 0.5 else np.float64
     ridge, sides = backend.astype(ridge, dtype), backend.astype(right, dtype)
     if options.jitter is None:
-        jitter = rounding_jitter(A, ridge)
+        jitter = rounding_jitter(backend.dtype(A), A.diagonal() + ridge)
     else:
         jitter = options.jitter * (float(A.diagonal().mean()) + float(ridge.mean()))
     # Blocks this small gain little by a second thread, and lose much where the cores are busy.
@@ -97,7 +97,7 @@ def conjugate_gradients(
     """
     xp, inverse = backend_of(right).xp, 1.0 / diagonal[:, None]
 
-    def within(r: Any) -> ArrayOrTensor:
+    def within(r: ArrayOrTensor) -> ArrayOrTensor:
         """Return a residual less its multiplier, which x cannot change; else it grows, and rounding with it."""
         return r - (inverse * r).sum(0) / inverse.sum() if sums else r
 
@@ -118,7 +118,7 @@ def conjugate_gradients(
     return x
 
 
-def multiply(A: ArrayOrTensor, x: Any) -> ArrayOrTensor:
+def multiply(A: ArrayOrTensor, x: ArrayOrTensor) -> ArrayOrTensor:
     """Return A x in the precision of x, a few rows of A at a time where that is another one."""
     backend = backend_of(A)
     dtype = backend.dtype(x)
@@ -134,7 +134,7 @@ def _chunk(backend: Backend) -> int:
     return 2**20 if backend.name == "numpy" else 2**26
 
 
-def multiply_rows(K: ArrayOrTensor, rows: RowIndex, coefficients: Any) -> ArrayOrTensor:
+def multiply_rows(K: ArrayOrTensor, rows: RowIndex, coefficients: ArrayOrTensor) -> ArrayOrTensor:
     """Return K[:, rows] coefficients of a symmetric K, entries as they are stored, summed in double precision.
 
     `rows` are row numbers in the form the backend indexes with, `coefficients` have one column or several.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ CENTRED_ERROR = 1e-3
 class Normalization(ABC):
     """A rule applied to the blocks of one kernel; `fit` learns its constants on the training set.
 
-    What a rule needs of each sample is computed once by `side` and given to the others, which take arrays and
+    What a rule needs of each sample is computed once by `row_scale` and given to the others, which take arrays and
     tensors alike.
     """
 
@@ -34,19 +34,19 @@ class Normalization(ABC):
     def fit(self, kernel: Kernel, X: MatrixLike, sample_weight: NDArray[np.float64] | None) -> Self:
         """Learn the constants of a fitted kernel from samples in the form that it reads."""
 
-    def side(self, X: MatrixLike) -> Diagonal | None:
+    def row_scale(self, X: MatrixLike) -> Diagonal | None:
         """Return what the rule needs of each sample, or None."""
         return None
 
     @abstractmethod
     def block(self, K: Block, left: ArrayOrTensor, right: ArrayOrTensor) -> Block:
-        """Return the block of k(x, y) on the new scale, from the sides of both; K may be overwritten."""
+        """Return the block of k(x, y) on the new scale, from the row scales of both; K may be overwritten."""
 
     @abstractmethod
-    def diagonal(self, k: Diagonal, side: Any) -> Diagonal:
+    def diagonal(self, k: Diagonal, row_scale: ArrayOrTensor) -> Diagonal:
         """The same for k(x, x)."""
 
-    def features(self, Z: Block, side: Any) -> Block:
+    def features(self, Z: Block, row_scale: ArrayOrTensor) -> Block:
         """The same for features whose inner products are k(x, y)."""
         raise NotImplementedError(f"{type(self).__name__} has no rule for features.")
 
@@ -60,10 +60,10 @@ class Unscaled(Normalization):
     def block(self, K: Block, left: ArrayOrTensor, right: ArrayOrTensor) -> Block:
         return K
 
-    def diagonal(self, k: Diagonal, side: Any) -> Diagonal:
+    def diagonal(self, k: Diagonal, row_scale: ArrayOrTensor) -> Diagonal:
         return k
 
-    def features(self, Z: Block, side: Any) -> Block:
+    def features(self, Z: Block, row_scale: ArrayOrTensor) -> Block:
         return Z
 
 
@@ -84,10 +84,10 @@ class UnitTrace(Normalization):
             K /= float(self.scale_)
         return K
 
-    def diagonal(self, k: Diagonal, side: Any) -> Diagonal:
+    def diagonal(self, k: Diagonal, row_scale: ArrayOrTensor) -> Diagonal:
         return k / self.scale_
 
-    def features(self, Z: Block, side: Any) -> Block:
+    def features(self, Z: Block, row_scale: ArrayOrTensor) -> Block:
         return Z / float(np.sqrt(self.scale_))
 
 
@@ -98,7 +98,7 @@ class UnitDiagonal(Normalization):
         self.kernel_ = kernel
         return self
 
-    def side(self, X: MatrixLike) -> Diagonal:
+    def row_scale(self, X: MatrixLike) -> Diagonal:
         norms = np.sqrt(self.kernel_.diag(X))
         # A sample at the origin of the feature space has no direction; its similarities are zero already.
         return np.where(norms > 0, norms, 1.0)
@@ -110,12 +110,12 @@ class UnitDiagonal(Normalization):
         K /= backend.astype(right, dtype)
         return K
 
-    def diagonal(self, k: Diagonal, side: Any) -> Diagonal:
+    def diagonal(self, k: Diagonal, row_scale: ArrayOrTensor) -> Diagonal:
         return np.where(k > 0, 1.0, 0.0)
 
-    def features(self, Z: Block, side: Any) -> Block:
+    def features(self, Z: Block, row_scale: ArrayOrTensor) -> Block:
         backend = backend_of(Z)
-        scaled: Block = Z / backend.astype(side, backend.dtype(Z))[:, None]
+        scaled: Block = Z / backend.astype(row_scale, backend.dtype(Z))[:, None]
         return scaled
 
 
@@ -148,22 +148,22 @@ class Centered(Normalization):
     def removed(self) -> float:  # type: ignore[override]
         return abs(self.mean_) / self.scale_
 
-    def side(self, X: MatrixLike) -> Diagonal:
+    def row_scale(self, X: MatrixLike) -> Diagonal:
         if X is self.X_:
             return self.means_
         return np.asarray(self.kernel_(X, self.X_) @ self.share_, dtype=np.float64)
 
     def block(self, K: Block, left: ArrayOrTensor, right: ArrayOrTensor) -> Block:
         backend = backend_of(K)
-        # In double precision, whatever the block is in: the sides are.
+        # In double precision, whatever the block is in: the row scales are.
         D = K - left[:, None]
         D -= right - self.mean_
         D /= float(self.scale_)
         centred: Block = backend.astype(D, backend.dtype(K))
         return centred
 
-    def diagonal(self, k: Diagonal, side: Any) -> Diagonal:
-        return np.asarray((k - 2.0 * side + self.mean_) / self.scale_)
+    def diagonal(self, k: Diagonal, row_scale: ArrayOrTensor) -> Diagonal:
+        return np.asarray((k - 2.0 * row_scale + self.mean_) / self.scale_)
 
 
 def centring_noise(n_samples: int, dtype: DType, roundings: float = 1.0) -> float:

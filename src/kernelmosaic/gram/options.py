@@ -55,6 +55,11 @@ class StackOptions:
         return (self.cuda_tile if str(backend.device).startswith("cuda") else self.cpu_tile) ** 2
 
 
+def device_entries(backend: Backend) -> int:
+    """Return the entries of the blocks, or features, that a device works on at once in a prediction."""
+    return 2**26 if str(backend.device).startswith("cuda") else 2**20
+
+
 @dataclass(frozen=True)
 class PassOptions:
     """How passes over the rows of features are made.

@@ -44,11 +44,11 @@ from kernelmosaic.gram.kernel_set import KernelSet, PlacedSamples, Views
 from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.normalizing import UnitTrace, Unscaled
 from kernelmosaic.gram.options import StackOptions
+from kernelmosaic.gram.row_blocks import Rows
 from kernelmosaic.kernels.base import Block
 from kernelmosaic.kernels.distances import unreliable_share
 from kernelmosaic.kernels.gaussian import Gaussian
 
-Rows = slice | NDArray[np.intp]
 Kernels = Sequence[int] | AnyArray
 
 
@@ -219,19 +219,26 @@ class MatrixStack(GramStack):
         for rows in row_strips(n_rows, height):
             yield from ((rows, columns) for columns in row_strips(rows.stop if lower else n_columns, side))
 
+    @property
+    def loops(self) -> Any:
+        """The compiled passes over matrices, or None on a device and where there are few samples."""
+        if self.backend is not NUMPY or self.n_samples <= self.options.few_samples:
+            return None
+        from kernelmosaic.gram import _numba_stack
+
+        return _numba_stack
+
     def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> Gram:
-        return self._combined(np.array(weights, dtype=np.float64), out)
-
-    def combine_gated(self, gates: AnyArray, out: ArrayOrTensor = None) -> Gram:
-        return self._combined(np.array(gates, dtype=np.float64), out)
-
-    def _combined(self, factors: Array, out: ArrayOrTensor) -> Gram:
-        """Return the kernel combined by factors: weights of shape (P,), or gates of shape (n, P)."""
+        """Return the kernel combined by weights of shape (P,), or by gates of shape (n, P)."""
+        factors = np.array(weights, dtype=np.float64)
         K, exact = self._fill(factors, self._written(out)), self.exact
         # On the host solvers read the stored entries; the certificate of the whole reads exact ones, once.
         if exact is None or self.dtype == np.float64 or self.backend is NUMPY:
             return DenseGram(K)
         return DenseGram(K, partial(exact.combined_products, factors=factors))
+
+    def combine_gated(self, gates: AnyArray, out: ArrayOrTensor = None) -> Gram:
+        return self.combine(gates, out)
 
     def _fill(self, factors: Array, K: ArrayOrTensor) -> ArrayOrTensor:
         for rows, columns in self.pieces(self.n_samples, self.n_samples, lower=True):
@@ -374,8 +381,10 @@ class ComputedStack(MatrixStack):
     def stores_combined(self) -> bool:
         return self.n_samples**2 * self.dtype.itemsize <= self.budget
 
-    def _combined(self, factors: Array, out: ArrayOrTensor) -> Gram:
-        return super()._combined(factors, out) if self.stores_combined else OnDemandGram(self, factors)
+    def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> Gram:
+        if self.stores_combined:
+            return super().combine(weights, out)
+        return OnDemandGram(self, np.array(weights, dtype=np.float64))
 
     @property
     def part_samples(self) -> int:
@@ -479,7 +488,7 @@ class ComputedStack(MatrixStack):
             constants = self._constants(active, factors)
             if combine_directly(self.samples.views[active[0]].T.contiguous(), *constants, K):
                 return K
-        loops = _compiled(self)
+        loops = self.loops
         if loops is None or not self._is_cheap(active):
             return super()._fill(factors, K)
 
@@ -621,11 +630,19 @@ class StoredStack(MatrixStack):
         """Store what a stack computes."""
         n, backend = computed.n_samples, computed.backend
         matrices = backend.empty((computed.n_kernels, n, n), computed.dtype)
-        loops, kernels = _compiled(computed), list(range(computed.n_kernels))
+        loops, kernels = computed.loops, list(range(computed.n_kernels))
         if loops is not None:
-            squares = computed.cheap_in_squares()
-            _fill_squares(computed, squares, matrices, loops)
-            kernels = [m for m in kernels if m not in squares]
+            cheap = computed.cheap_in_squares()
+            kernels = [m for m in kernels if m not in cheap]
+
+            def fill(square: tuple[slice, slice]) -> None:
+                for m, block in computed.placed_blocks(cheap, *square):
+                    _write_square(matrices[m], square, block, loops)
+
+            # A statistic and the kernels that are functions of it stay in the cache; memory is written to once an
+            # entry, and never read.
+            with one_blas_thread():
+                run_threads(fill, computed.squares() if cheap else [], matrices.nbytes)
         for rows, columns in computed.pieces(n, n, lower=True) if kernels else ():
             for m, block in computed.placed_blocks(kernels, rows, columns):
                 matrices[m][rows, columns] = block
@@ -636,11 +653,6 @@ class StoredStack(MatrixStack):
         for K, one in zip(matrices, np.eye(computed.n_kernels), strict=True):
             computed._set_diagonal(K, one)
         return cls(matrices, computed)
-
-    @property
-    def loops(self) -> Any:
-        """The compiled passes over stored matrices, or None where there are none."""
-        return _compiled(self)
 
     def placed_blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Any]]:
         rows, columns = self.backend.index(rows), self.backend.index(columns)
@@ -725,20 +737,6 @@ class StackClasses(ClassGram):
         return np.column_stack([gram.diagonal() for gram in grams])
 
 
-def _fill_squares(computed: ComputedStack, kernels: list[int], matrices: AnyArray, loops: Any) -> None:
-    """Fill matrices on the host by squares: a statistic and the kernels that are functions of it stay in the cache.
-
-    Memory is written to once an entry, and never read.
-    """
-
-    def fill(square: tuple[slice, slice]) -> None:
-        for m, block in computed.placed_blocks(kernels, *square):
-            _write_square(matrices[m], square, block, loops)
-
-    with one_blas_thread():
-        run_threads(fill, computed.squares() if kernels else [], matrices.nbytes)
-
-
 def _write_square(K: AnyArray, square: tuple[slice, slice], block: AnyArray, loops: Any) -> None:
     """Write a square of the lower triangle, and its mirror image."""
     rows, columns = square
@@ -765,15 +763,6 @@ def _unreliable(rates: Sequence[float], V: AnyArray, left: AnyArray, right: AnyA
     steepest = max(-rate for rate in rates)
     scale = 1.0 / steepest if steepest else np.inf
     return unreliable_share(V.shape[1], float(left.max()) + float(right.max()), scale, dtype)
-
-
-def _compiled(stack: MatrixStack) -> Any:
-    """Return the compiled passes over the matrices of a stack, None on a device or where there are few samples."""
-    if stack.backend is not NUMPY or stack.n_samples <= stack.options.few_samples:
-        return None
-    from kernelmosaic.gram import _numba_stack
-
-    return _numba_stack
 
 
 def mirror(K: ArrayOrTensor, rows: slice, columns: slice) -> None:

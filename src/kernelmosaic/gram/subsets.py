@@ -24,12 +24,12 @@ from kernelmosaic.gram.kernel_set import FittedKernel, KernelSet, Views, named
 from kernelmosaic.gram.linear_algebra import nonzero_rows
 from kernelmosaic.gram.normalizing import Centered, make_normalization
 from kernelmosaic.gram.options import StackOptions
+from kernelmosaic.gram.row_blocks import Rows
 from kernelmosaic.gram.stack import (
     ComputedStack,
     GramStack,
     Kernels,
     MatrixStack,
-    Rows,
     make_stack,
     matrix_dtype,
 )

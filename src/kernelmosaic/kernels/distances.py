@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
-from kernelmosaic._typing import ArrayOrTensor, DType, MatrixLike
+from kernelmosaic._typing import DType, MatrixLike
 from kernelmosaic.backend import NUMPY, TINY, backend_of, is_tensor, row_strips
 
 #: The error that a squared distance may have, by the precision of the kernel: relative to itself, or to the scale of
@@ -108,10 +108,5 @@ def _squared_differences(X: MatrixLike, Y: MatrixLike, i: Any, j: Any, many: boo
     out = backend_of(X).empty((len(i),))
     width = 1 if sparse.issparse(X) else max(d, 1)
     for pairs in row_strips(len(i), (2**22 if is_tensor(X) else 2**16) // width):
-        D = X[i[pairs]] - Y[j[pairs]]
-        out[pairs] = np.asarray(D.multiply(D).sum(1)).ravel() if sparse.issparse(D) else _row_squares(D)
+        out[pairs] = _squared_norms(X[i[pairs]] - Y[j[pairs]])
     return out
-
-
-def _row_squares(D: ArrayOrTensor) -> Any:
-    return (D * D).sum(1) if is_tensor(D) else np.einsum("ij,ij->i", np.asarray(D), np.asarray(D))

@@ -45,9 +45,14 @@ class Radial(StatisticKernel):
         if not is_positive(self.factor):
             raise ValueError(f"factor={self.factor!r}: what multiplies the width must be a positive, finite number.")
         if isinstance(self.width, str) and self.width in _WIDTH_RULES:
-            distance = _measure(self.width, X, self.statistic)
+            measured, key = _MEASURED.get(), (id(X), self.width, self.statistic)
+            # The samples are kept with it: another array may take the number of one that is gone.
+            known = None if measured is None else measured.get(key)
+            found = known or (X, _WIDTH_RULES[self.width](X, self.statistic))
+            if measured is not None:
+                measured[key] = found
             # One distinct sample has no neighbour: every width gives the same constant kernel.
-            return float(self.factor) * (distance if distance > 0 else 1.0)
+            return float(self.factor) * (found[1] if found[1] > 0 else 1.0)
         if not is_positive(self.width):
             raise ValueError(f"width={self.width!r}: give a positive, finite number, 'median' or 'nearest'.")
         return float(self.factor) * float(self.width)
@@ -175,19 +180,6 @@ def measured_once() -> Iterator[None]:
         yield
     finally:
         _MEASURED.reset(token)
-
-
-def _measure(rule: str, X: MatrixLike, statistic: str) -> float:
-    """Return the distance in the data that a rule for widths is about."""
-    measured = _MEASURED.get()
-    key = (id(X), rule, statistic)
-    if measured is None or key not in measured:
-        distance = _WIDTH_RULES[rule](X, statistic)
-        if measured is None:
-            return distance
-        # The samples are kept with it: another array may take the number of one that is gone.
-        measured[key] = X, distance
-    return measured[key][1]
 
 
 class Gaussian(Radial):

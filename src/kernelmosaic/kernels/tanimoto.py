@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike
+from kernelmosaic._typing import AnyArray, MatrixLike
 from kernelmosaic.backend import TINY, backend_of, is_tensor
 from kernelmosaic.kernels.base import Block, Kernel, pairwise_statistic
 
@@ -81,18 +81,15 @@ def _shared(X: MatrixLike, Y: MatrixLike) -> Block:
         # The minimum of zeros and ones is their product; whole numbers as small lose nothing in single precision.
         exact = X.shape[1] < _EXACT and not is_tensor(X)
         left, right = (one.astype(np.float32) for one in (X, Y)) if exact else (X, Y)
-        return _as_block(pairwise_statistic("products", left, right), precision)
-    if is_tensor(X) or X.shape[0] * Y.shape[0] <= TINY**2:
+        minima: Any = pairwise_statistic("products", left, right)
+    elif is_tensor(X) or X.shape[0] * Y.shape[0] <= TINY**2:
         # |x − z| = x + z − 2 min(x, z).
         minima = _sums(X)[:, None] + _sums(Y)
         minima -= pairwise_statistic("manhattan_distances", X, Y)
         minima *= 0.5
-        return _as_block(minima, precision)
-    return _as_block(_compiled_minima(X, Y), precision)
-
-
-def _as_block(block: ArrayOrTensor, precision: np.dtype[Any]) -> Block:
-    converted: Block = backend_of(block).astype(block, precision)
+    else:
+        minima = _compiled_minima(X, Y)
+    converted: Block = backend.astype(minima, precision)
     return converted
 
 

@@ -87,7 +87,10 @@ def read_kernels(kernels: KernelsLike, default: Callable[[], list[Kernel]] = def
         raise ValueError("kernels is empty: give at least one kernel, or None for the defaults.")
     triples = [_read_item(i, item) for i, item in enumerate(kernels)]
     unnamed = [kernel for name, kernel, _ in triples if name is None]
-    given = iter(name_kernels([pattern(kernel) for kernel in unnamed]))
+    for kernel in unnamed:
+        if not isinstance(kernel, Kernel):
+            check_kernel("kernel", kernel.kernel, type(kernel).__name__)
+    given = iter(name_kernels([one if isinstance(one, Kernel) else one.kernel for one in unnamed]))
     entries = [Entry(next(given) if name is None else name, kernel, columns) for name, kernel, columns in triples]
     if len(entries) > 1 and any(isinstance(entry.kernel, Subsets) for entry in entries):
         raise ValueError(
@@ -101,14 +104,6 @@ def read_kernels(kernels: KernelsLike, default: Callable[[], list[Kernel]] = def
             f"kernels: the name {repeated[0]!r} is used {names.count(repeated[0])} times; names must differ."
         )
     return entries
-
-
-def pattern(kernel: Kernel | PerColumn | Subsets) -> Any:
-    """Return the kernel itself, or the one that several are clones of."""
-    if isinstance(kernel, Kernel):
-        return kernel
-    check_kernel("kernel", kernel.kernel, type(kernel).__name__)
-    return kernel.kernel
 
 
 def _read_item(i: int, item: Any) -> tuple[str | None, Kernel | PerColumn | Subsets, Any]:
@@ -132,20 +127,19 @@ def lay_specs(entries: Sequence[Entry], X: MatrixLike) -> list[KernelSpec]:
     specs = []
     for entry in entries:
         columns = _column_numbers(entry, X)
+        if not isinstance(entry.kernel, PerColumn | Subsets):
+            specs.append(KernelSpec(entry.name, entry.kernel, columns))
+            continue
+        numbers = np.arange(_n_columns(X)) if columns is None else columns
+        labels = getattr(X, "columns", range(_n_columns(X)))
         if isinstance(entry.kernel, PerColumn):
-            numbers = np.arange(_n_columns(X)) if columns is None else columns
-            labels = getattr(X, "columns", range(_n_columns(X)))
             specs += [
                 KernelSpec(f"{entry.name}[{labels[c]}]", kernel, np.array([c]))
                 for c, kernel in zip(numbers, entry.kernel.expand([int(c) for c in numbers]), strict=True)
             ]
-        elif isinstance(entry.kernel, Subsets):
-            numbers = np.arange(_n_columns(X)) if columns is None else columns
-            labels = getattr(X, "columns", range(_n_columns(X)))
+        else:
             family = entry.kernel.expand(numbers, [labels[c] for c in numbers], entry.name)
             specs.append(KernelSpec(entry.name, family, numbers))
-        else:
-            specs.append(KernelSpec(entry.name, entry.kernel, columns))
     return specs
 
 
@@ -255,11 +249,17 @@ def family(kernel: Kernel, **grids: Iterable[Any]) -> list[Kernel]:
     """
     check_kernel("kernel", kernel, "family")
     known = kernel.get_params()
-    for name in grids:
+    values = []
+    for name, grid in grids.items():
         if name not in known:
             has = f"it has {', '.join(known)}" if known else "it has none"
             raise ValueError(f"{name}: {kernel!r} has no such parameter; {has}.")
-    values = [_grid_values(name, grid) for name, grid in grids.items()]
+        if isinstance(grid, str | bytes) or not isinstance(grid, Iterable):
+            raise TypeError(f"{name}={grid!r}: give a list of values, such as {name}=[{grid!r}].")
+        # Plain numbers print as numbers; matrices of a stack stay the arrays they are.
+        values.append(grid.tolist() if isinstance(grid, np.ndarray) and grid.ndim == 1 else list(grid))
+        if not values[-1]:
+            raise ValueError(f"{name}=[]: a family needs at least one value of each parameter.")
     return [clone(kernel).set_params(**dict(zip(grids, chosen, strict=True))) for chosen in product(*values)]
 
 
@@ -311,16 +311,6 @@ def check_kernel(name: str, given: Any, owner: str) -> None:
     """Raise, with what to write instead, if a parameter of the owner is no kernel."""
     if not isinstance(given, Kernel):
         raise TypeError(f"{name}={given!r}: {owner} needs a kernel; {suggest_kernel(given)}")
-
-
-def _grid_values(name: str, grid: Any) -> list[Any]:
-    if isinstance(grid, str | bytes) or not isinstance(grid, Iterable):
-        raise TypeError(f"{name}={grid!r}: give a list of values, such as {name}=[{grid!r}].")
-    # Plain numbers print as numbers; matrices of a stack stay the arrays they are.
-    values = grid.tolist() if isinstance(grid, np.ndarray) and grid.ndim == 1 else list(grid)
-    if not values:
-        raise ValueError(f"{name}=[]: a family needs at least one value of each parameter.")
-    return values
 
 
 def name_kernels(kernels: Sequence[Kernel]) -> list[str]:

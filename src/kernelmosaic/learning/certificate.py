@@ -19,9 +19,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import DType
 from kernelmosaic.gram import GramStack
-from kernelmosaic.gram.linear_algebra import nonzero_rows
+from kernelmosaic.gram.linear_algebra import nonzero_rows, rounding
 from kernelmosaic.learning.start import COLD, Start
 
 Array = NDArray[np.float64]
@@ -245,11 +244,6 @@ def gated_forms(stack: GramStack, sizes: Array, beta: Array, gates: Array) -> Fo
 def ridge_rounding(sizes: Array, beta: Array) -> float:
     """Return how far the bounds of least squares are off: they sum terms of the size of Σ_j (Σ_i √D_i |β_ij|)²."""
     return 2.0 * rounding(np.float64, len(beta)) * float(np.sum(_spread(sizes[np.newaxis], beta) ** 2))
-
-
-def rounding(dtype: DType, n_samples: int) -> float:
-    """Return u: how far a sum over the samples is off by rounding, relative to the sizes summed."""
-    return 2.0 * float(np.finfo(dtype).eps * np.sqrt(n_samples))
 
 
 def _spread(sizes: Array, beta: Array) -> Array:

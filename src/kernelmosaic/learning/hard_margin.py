@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor
 from kernelmosaic.gram import GramStack
-from kernelmosaic.gram.stack import Rows
+from kernelmosaic.gram.row_blocks import Rows
 from kernelmosaic.kernels.base import Block
 from kernelmosaic.learning.certificate import Learned
 from kernelmosaic.learning.newton import Newton

@@ -19,7 +19,6 @@ from kernelmosaic.gram.linear_algebra import (
     conjugate_gradients,
     regularised_cholesky,
     rounding_jitter,
-    rounding_share,
 )
 from kernelmosaic.gram.options import BlockOptions
 from kernelmosaic.solvers.program import Vector
@@ -276,7 +275,7 @@ class GramForm(Form):
     def direction(self, slope: ArrayOrTensor, sums: bool) -> ArrayOrTensor:
         K, self.factor = self.A.matrix, None
         if K is not None and len(K) <= self.factorised:
-            self.factor = regularised_cholesky(K, self.ridge, rounding_jitter(K, self.ridge))
+            self.factor = regularised_cholesky(K, self.ridge, rounding_jitter(self.A.dtype, K.diagonal() + self.ridge))
         return self._iterate(slope, sums) if self.factor is None else super().direction(slope, sums)
 
     def solve(self, right: ArrayOrTensor) -> ArrayOrTensor:
@@ -285,7 +284,7 @@ class GramForm(Form):
     def _iterate(self, slope: ArrayOrTensor, sums: bool) -> ArrayOrTensor:
         """Return about the direction by conjugate gradients, to a few digits."""
         diagonal = self.A.backend.asarray(self.A.diagonal()) + self.ridge
-        added = (self.ridge + rounding_share(self.A.dtype, len(diagonal)) * diagonal.mean())[:, None]
+        added = (self.ridge + rounding_jitter(self.A.dtype, diagonal))[:, None]
         options = BlockOptions.on(self.A.backend)
         steps = conjugate_gradients(
             lambda p: self.A.products(p) + added * p, diagonal, slope[:, None], options, sums=sums

@@ -24,7 +24,7 @@ from scipy.linalg import LinAlgError
 
 from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.backend import backend_of
-from kernelmosaic.gram.factored import FactoredGram, Sweep
+from kernelmosaic.gram.factored import FactoredGram, NewtonPass
 from kernelmosaic.gram.linear_algebra import Cholesky
 from kernelmosaic.solvers.line_search import line_search
 from kernelmosaic.solvers.options import SolverOptions
@@ -112,19 +112,19 @@ class ProximalNewton:
     def _look(self) -> None:
         """Read β, its adjoint Zᵀβ and the curvature off the present w and its best intercept."""
         self.intercept = self.softened.best_intercept(self.values)
-        self._take(self._sweep(None, self.intercept))
+        self._take(self._newton_pass(None, self.intercept))
 
-    def _sweep(self, direction: ArrayOrTensor, intercept: float) -> Sweep:
+    def _newton_pass(self, direction: ArrayOrTensor, intercept: float) -> NewtonPass:
         """Make the one pass of a step: from w and the intercept if there is no direction, else from its end."""
         p = self.program
         residual = self.softened.target - self.values - intercept
         rule = BoxRule(p.epsilon, self.sigma)
-        return self.gram.sweep(direction, residual, rule, (p.lower, p.upper, p.ridge))
+        return self.gram.newton_pass(direction, residual, rule, (p.lower, p.upper, p.ridge))
 
-    def _take(self, seen: Sweep) -> None:
+    def _take(self, seen: NewtonPass) -> None:
         p = self.softened
         self.beta: ArrayOrTensor = p.conjugate_argmax(p.target - self.values - self.intercept)
-        self.adjoint, self.matrix = seen.pull, seen.matrix
+        self.adjoint, self.matrix = seen.adjoint, seen.matrix
         self.value = self._value(self.w, self.values, self.intercept)
 
     def _value(self, w: ArrayOrTensor, values: ArrayOrTensor, intercept: float) -> float:
@@ -160,7 +160,7 @@ class ProximalNewton:
             return False
         # What the end of a whole step is worth, and all that the next step needs to know there, is one pass.
         intercept = self.intercept + turn
-        seen = self._sweep(direction, intercept)
+        seen = self._newton_pass(direction, intercept)
 
         def end(size: float, intercept: float | None = None) -> _Point:
             w, values = self.w + size * direction, self.values + size * seen.change
