@@ -20,8 +20,9 @@ from kernelmosaic import (
     MKLRegressor,
     PosteriorMKLClassifier,
 )
-from kernelmosaic import backend as backend_module
+from kernelmosaic.backend import NUMPY, has_device
 from kernelmosaic.datasets import make_gaussians
+from kernelmosaic.gram.predictions import backend_at
 from kernelmosaic.kernels import Correlation, Gaussian, Linear, Polynomial, Projected, family
 
 torch = pytest.importorskip("torch")
@@ -110,21 +111,15 @@ def test_single_precision_keeps_the_certificate(stored):
     np.testing.assert_allclose(model.weights_, here.weights_, atol=5e-3)
 
 
-def test_predictions_on_the_device_and_without_it(monkeypatch):
+def test_predictions_on_the_device_and_without_it():
     model = MKLClassifier(KERNELS, device="cpu").fit(X, Y)
     loaded = pickle.loads(pickle.dumps(model))
     there = loaded.decision_function(X)
     np.testing.assert_allclose(there, model.decision_function(X), rtol=1e-12)
-    monkeypatch.setattr("kernelmosaic.gram.predictions.has_device", lambda device: False)
-    monkeypatch.setattr("kernelmosaic.gram.predictions.torch_backend", None)
+    # The model of a device that is gone predicts on the host, whoever asks whether it is there.
+    object.__setattr__(loaded._expansion, "device", "cuda:7")
     np.testing.assert_allclose(loaded.decision_function(X), there, rtol=1e-9, atol=1e-11)
-
-
-def test_a_model_from_a_device_that_is_gone(monkeypatch):
-    model = MKLClassifier(KERNELS, device="cpu").fit(X, Y)
-    expected = model.decision_function(X)
-    object.__setattr__(model._expansion, "device", "cuda:7")
-    np.testing.assert_allclose(model.decision_function(X), expected, rtol=1e-9, atol=1e-11)
+    assert backend_at("cuda:7") is NUMPY
 
 
 def test_tensors_for_arrays():
@@ -148,18 +143,16 @@ class OnDevice:
         return torch.as_tensor(self.X)
 
 
-def test_a_tensor_says_where_to_compute(monkeypatch):
+def test_a_tensor_says_where_to_compute():
     OnDevice.__module__ = "torch"
-    monkeypatch.setattr(backend_module, "require_device", lambda device: torch.device("cpu"))
-    # So few samples would stay on the host.
-    monkeypatch.setattr(MKLClassifier, "_host_samples", lambda self: 0)
-    asked = []
-    monkeypatch.setattr(
-        "kernelmosaic.estimators._training_set.make_stack", lambda *args, device, **rest: asked.append(device) or 1 / 0
-    )
-    with pytest.raises(ZeroDivisionError):
-        MKLClassifier(KERNELS).fit(OnDevice(X), Y)
-    assert asked == ["cuda:0"]
+    many = np.random.default_rng(0).normal(size=(2001, 2))  # fewer would stay on the host
+    model, given = MKLClassifier([Linear()]), (OnDevice(many), many[:, 0] > 0)
+    assert model._validated(*given, None).device == "cuda:0"
+    if has_device("cuda:0"):
+        assert model.fit(*given)._expansion.device == "cuda:0"
+    else:
+        with pytest.raises(ValueError, match="device='cuda:0'"):
+            model.fit(*given)
 
 
 # ---- refusals
