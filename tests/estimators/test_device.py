@@ -20,7 +20,7 @@ from kernelmosaic import (
     MKLRegressor,
     PosteriorMKLClassifier,
 )
-from kernelmosaic import backend as backend_module
+from kernelmosaic.backend import has_device
 from kernelmosaic.datasets import make_gaussians
 from kernelmosaic.kernels import Correlation, Gaussian, Linear, Polynomial, Projected, family
 
@@ -147,18 +147,16 @@ class OnDevice:
         return torch.as_tensor(self.X)
 
 
-def test_a_tensor_says_where_to_compute(monkeypatch):
+def test_a_tensor_says_where_to_compute():
     OnDevice.__module__ = "torch"
-    monkeypatch.setattr(backend_module, "require_device", lambda device: torch.device("cpu"))
-    # So few samples would stay on the host.
-    monkeypatch.setattr(MKLClassifier, "_host_samples", lambda self: 0)
-    asked = []
-    monkeypatch.setattr(
-        "kernelmosaic.estimators._training_set.make_stack", lambda *args, device, **rest: asked.append(device) or 1 / 0
-    )
-    with pytest.raises(ZeroDivisionError):
-        MKLClassifier(KERNELS).fit(OnDevice(X), Y)
-    assert asked == ["cuda:0"]
+    many = np.random.default_rng(0).normal(size=(2001, 2))  # fewer would stay on the host
+    model, given = MKLClassifier([Linear()]), (OnDevice(many), many[:, 0] > 0)
+    assert model._validated(*given, None).device == "cuda:0"
+    if has_device("cuda:0"):
+        assert model.fit(*given)._expansion.device == "cuda:0"
+    else:
+        with pytest.raises(ValueError, match="device='cuda:0'"):
+            model.fit(*given)
 
 
 # ---- refusals

@@ -20,9 +20,13 @@ from kernelmosaic import (
     load,
     save,
 )
-from kernelmosaic.gram import SubsetStack
+from kernelmosaic.gram import SubsetKernels, SubsetStack
 from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Subsets
+from kernelmosaic.kernels.views import lay_specs, read_kernels
+from kernelmosaic.learning import LearnerOptions
 from kernelmosaic.learning.column_generation import ColumnGeneration
+from kernelmosaic.learning.norms import SumNorm
+from kernelmosaic.machines import SVC
 
 PAIRS = Subsets(Gaussian(), size=(1, 2), factor=[0.5, 1.0, 2.0])
 COLUMNS = range(8)
@@ -36,13 +40,10 @@ def samples():
     return X, f
 
 
-@pytest.fixture
-def many_rounds(monkeypatch):
-    """Few kernels enter at a time."""
-    monkeypatch.setattr(ColumnGeneration, "batch", 8)
+#: Room for 18 matrices of 40 samples, so that no more than 8 kernels enter at a time.
+MANY_ROUNDS = {"memory_budget": 18 * 8 * 40**2}
 
 
-@pytest.mark.usefixtures("many_rounds")
 @pytest.mark.parametrize(
     ("model", "targets"),
     [
@@ -60,7 +61,7 @@ def many_rounds(monkeypatch):
 def test_the_same_as_the_list_of_kernels(samples, model, targets):
     X, f = samples
     y = targets(f)
-    generated = clone(model).set_params(kernels=PAIRS, tol=1e-5).fit(X, y)
+    generated = clone(model).set_params(kernels=PAIRS, tol=1e-5, **MANY_ROUNDS).fit(X, y)
     listed = clone(model).set_params(kernels=list(PAIRS.expand(COLUMNS)), tol=1e-5).fit(X, y)
     assert generated.duality_gap_ <= 1e-5
     assert_allclose(generated.objective_, listed.objective_, rtol=2e-5)
@@ -71,14 +72,13 @@ def test_the_same_as_the_list_of_kernels(samples, model, targets):
     assert_allclose(generated._outputs(X[:9]), listed._outputs(X[:9]), atol=0.05)
 
 
-@pytest.mark.usefixtures("many_rounds")
 @pytest.mark.parametrize("pattern", [Gaussian(), Laplacian()])
 def test_the_certificate_is_over_all_kernels(samples, pattern):
     """Primal and dual value by a loop over hundreds of kernels, from the fitted attributes alone."""
     X, f = samples
     subsets = Subsets(pattern, size=(2, 3), width=[0.5, 1.0, 2.0])
     y, power = np.where(f > 0, 1.0, -1.0), 2 if type(pattern) is Gaussian else 1
-    model = MKLClassifier(subsets, C=4.0, tol=1e-4).fit(X, y)
+    model = MKLClassifier(subsets, C=4.0, tol=1e-4, **MANY_ROUNDS).fit(X, y)
     beta = np.zeros(40)
     beta[model.support_] = model.dual_coef_[0]
     forms, outputs = [], np.full(40, model.intercept_[0])
@@ -99,21 +99,34 @@ def test_the_certificate_is_over_all_kernels(samples, pattern):
     assert model.duality_gap_ <= 1e-4
 
 
-def test_few_kernels_are_ever_kept(samples, monkeypatch):
+class CountedSubsets(SubsetStack):
+    """A stack that notes how many kernels are stored at a time."""
+
+    def take_kernels(self, kernels):
+        self.taken = [*getattr(self, "taken", []), len(kernels)]
+        return super().take_kernels(kernels)
+
+
+def test_few_kernels_are_ever_stored(samples):
     X, f = samples
-    taken, plain = [], SubsetStack.take_kernels
+    specs = lay_specs(read_kernels(Subsets(Gaussian(), size=4, width=[1.0, 2.0])), X)
+    kernel_set = SubsetKernels.fit(specs, X, "trace", np.ones(40))
+    # Half of the 40 matrices that there is room for beside two.
+    stack = CountedSubsets(kernel_set, kernel_set.views(X), np.float64, 42 * 8 * 40**2)
+    learner = ColumnGeneration(LearnerOptions(SumNorm(), np.ones(140)))
+    learned = learner.learn(stack, SVC(np.where(f > 0, 1.0, -1.0), C=1.0))
+    assert learned.weights.shape == (140,)
+    assert learned.gap <= 1e-3
+    assert len(stack.taken) > 1
+    assert max(stack.taken) <= 20 + 40  # an optimum has no more kernels than samples
 
-    def counted(stack, kernels):
-        taken.append(len(kernels))
-        return plain(stack, kernels)
 
-    monkeypatch.setattr(SubsetStack, "take_kernels", counted)
-    monkeypatch.setattr(ColumnGeneration, "batch", 20)
-    model = MKLClassifier(Subsets(Gaussian(), size=4, width=[1.0, 2.0])).fit(X, f > 0)
+def test_few_kernels_are_ever_kept(samples):
+    X, f = samples
+    model = MKLClassifier(Subsets(Gaussian(), size=4, width=[1.0, 2.0]), memory_budget=42 * 8 * 40**2).fit(X, f > 0)
     active = np.flatnonzero(model.weights_)
     assert len(model.weights_) == len(model.kernel_names_) == 140
     assert model.duality_gap_ <= 1e-3
-    assert max(taken) <= 20 + 40  # an optimum has no more kernels than samples
     assert_array_equal(model._expansion.kept, active)
     assert [one.name for one in model._expansion.kernel_set.fitted] == [model.kernel_names_[int(m)] for m in active]
     assert len(pickle.dumps(model)) < 8 * 140 + 8 * 5 * 40 * len(active) + 2**14
@@ -150,12 +163,12 @@ def test_columns_and_their_names(samples):
     assert_allclose(shares.sum(axis=1) + model.intercept_, model.decision_function(frame))
 
 
-def test_shares_that_do_not_fit_say_so(samples, monkeypatch):
+def test_shares_that_do_not_fit_say_so(samples):
     X, f = samples
     model = MKLClassifier(PAIRS).fit(X, f > 0)
-    monkeypatch.setattr("kernelmosaic.estimators._expansion.default_budget", lambda: 1000.0)
-    with pytest.raises(MemoryError, match="shares of 108 kernels in 40 decisions"):
-        model.contributions(X)
+    many = np.broadcast_to(X[:1], (10**13, 8))  # one row in memory
+    with pytest.raises(MemoryError, match="shares of 108 kernels in 10000000000000 decisions"):
+        model._terms_of(many)
 
 
 def test_with_tuning(samples):
@@ -167,7 +180,6 @@ def test_with_tuning(samples):
 
 
 @pytest.mark.torch
-@pytest.mark.usefixtures("many_rounds")
 def test_on_a_device(samples):
     pytest.importorskip("torch")
     X, f = samples

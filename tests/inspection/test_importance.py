@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,7 +14,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from kernelmosaic import LocalizedMKLClassifier, MKLClassifier, MKLClassifierCV, MKLRegressor, MKLSurvival
-from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.inspection import kernel_importance
 from kernelmosaic.kernels import Gaussian, Linear, per_column
 
@@ -112,12 +113,21 @@ def test_kernels_of_all_forms_are_left_out():
     assert "linear[a]" in str(found)
 
 
-def test_kernels_are_computed_once_a_fold(monkeypatch):
-    filled = []
-    fill = StoredStack.of.__func__
-    monkeypatch.setattr(StoredStack, "of", classmethod(lambda cls, computed: filled.append(1) or fill(cls, computed)))
-    kernel_importance(MKLClassifier(VIEWS, norm=2), X, SCORE > 0, cv=3, n_repeats=1)
-    assert len(filled) == 3
+class CountedGaussian(Gaussian):
+    """A Gaussian kernel that counts the square blocks of training samples computed by all of its kind."""
+
+    squares: ClassVar = [0]
+
+    def from_statistic(self, S):
+        self.squares[0] += S.shape == (40, 40)
+        return super().from_statistic(S)
+
+
+def test_kernels_are_computed_once_a_fold():
+    views = [("first", CountedGaussian(), [0, 1]), ("second", CountedGaussian(), [2, 3]), VIEWS[2]]
+    before = CountedGaussian.squares[0]
+    kernel_importance(MKLClassifier(views, norm=2), X, SCORE > 0, cv=3, n_repeats=1)
+    assert CountedGaussian.squares[0] - before == 3 * 2
 
 
 def test_other_estimators_scores_and_weights():
