@@ -202,7 +202,8 @@ def _report(given: argparse.Namespace, catalogue: Mapping[str, Experiment]) -> i
 
         print(write_markdown(found, given.markdown))
     if given.output is not None or (given.markdown is None and given.summaries is None):
-        from reproduction.page import DRAWINGS, make_page
+        from reproduction.page import make_page
+        from reproduction.pictures import DRAWINGS
 
         if not given.no_figures:
             print("Drawing, which may take minutes; pictures in the run folder are not drawn again.", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 
@@ -38,3 +39,21 @@ def hide(monkeypatch):
             monkeypatch.setitem(sys.modules, package, None)
 
     return hidden
+
+
+@pytest.fixture
+def full_disk(monkeypatch):
+    """Return a function after whose call the disk takes as many files as it is given, and no further one."""
+
+    def fill(n_files=0):
+        synchronise, calls = os.fsync, []
+
+        def fsync(number):
+            calls.append(number)
+            if len(calls) > n_files:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            synchronise(number)
+
+        monkeypatch.setattr(os, "fsync", fsync)
+
+    return fill

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import re
 from html.parser import HTMLParser
 
@@ -183,12 +181,9 @@ def test_mistakes_are_one_line_and_exit_code_2(arguments, words, capsys, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_disk_that_fills_up_is_one_line_too(capsys, monkeypatch, tmp_path, hide):
-    def full(number):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
+def test_a_disk_that_fills_up_is_one_line_too(capsys, full_disk, tmp_path, hide):
     hide("matplotlib")  # the page fills it without its pictures too
-    monkeypatch.setattr(os, "fsync", full)
+    full_disk()
     assert main(["demo", "--samples", "20", "--report", str(tmp_path / "page.html")]) == 2
     output, errors = capsys.readouterr()
     assert "Report:" not in output
