@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import sys
 
@@ -44,16 +45,16 @@ def hide(monkeypatch):
 @pytest.fixture
 def full_disk(monkeypatch):
     """Return a function after whose call the disk takes as many files as it is given, and no further one."""
+    synchronise, room = os.fsync, [math.inf]
+
+    def fsync(number):
+        room[0] -= 1
+        if room[0] < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        synchronise(number)
 
     def fill(n_files=0):
-        synchronise, calls = os.fsync, []
+        room[0] = n_files
 
-        def fsync(number):
-            calls.append(number)
-            if len(calls) > n_files:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            synchronise(number)
-
-        monkeypatch.setattr(os, "fsync", fsync)
-
+    monkeypatch.setattr(os, "fsync", fsync)
     return fill
