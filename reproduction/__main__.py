@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import NoReturn
@@ -34,13 +34,13 @@ class _Parser(argparse.ArgumentParser):
         raise ValueError(f"{message}; --help says what there is.")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None, catalogue: Mapping[str, Experiment] = EXPERIMENTS) -> int:
     """Run the command and return its exit code: 2, and one line on stderr, for what the caller can mend."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         if arguments[:1] == ["report"]:
-            return _report(_report_parser().parse_args(arguments[1:]))
-        return _reproduce(_parser().parse_args(arguments))
+            return _report(_report_parser().parse_args(arguments[1:]), catalogue)
+        return _reproduce(_parser().parse_args(arguments), catalogue)
     except (ImportError, MemoryError, OSError, ValueError) as error:
         return _fail(error, 2)
     except SystemExit as end:  # argparse has printed its help
@@ -128,15 +128,15 @@ def _check_run_folder(path: Path) -> None:
         raise ValueError(f"--output {path}: nothing can be written there; give another folder.") from None
 
 
-def _reproduce(given: argparse.Namespace) -> int:
+def _reproduce(given: argparse.Namespace, catalogue: Mapping[str, Experiment]) -> int:
     if given.list:
-        width = max(map(len, EXPERIMENTS))
-        for one in EXPERIMENTS.values():
+        width = max(map(len, catalogue))
+        for one in catalogue.values():
             print(f"{one.name:{width}}  {one.title}")
         return 0
     if bool(given.names) == given.all:
         raise ValueError("give either the names of experiments or --all; --list names them.")
-    chosen = find_experiments(given.names or list(EXPERIMENTS))
+    chosen = find_experiments(given.names or list(catalogue), catalogue)
     if given.plan:
         return _plan(chosen, QUICK if given.quick else FULL)
     if given.commit:
@@ -159,7 +159,7 @@ def _reproduce(given: argparse.Namespace) -> int:
     from reproduction.markdown import write_markdown
     from reproduction.reading import read_run
 
-    page = write_markdown(read_run(given.output, EXPERIMENTS), given.output / "report.md")
+    page = write_markdown(read_run(given.output, catalogue), given.output / "report.md")
     print(f"Tables: {given.output}, and a short page of them: {page}")
     return _print_failures(done)
 
@@ -186,11 +186,11 @@ def _print_failures(done: Sequence[Finished]) -> int:
     return 1 if failures else 0
 
 
-def _report(given: argparse.Namespace) -> int:
+def _report(given: argparse.Namespace, catalogue: Mapping[str, Experiment]) -> int:
     home = _data_home(given.data)
     from reproduction.reading import keep_summaries, read_run
 
-    found = read_run(given.run)
+    found = read_run(given.run, catalogue)
     if not found.results:
         raise ValueError(
             f"{given.run} has no finished table yet; `python -m reproduction --output {given.run}` goes on."
@@ -202,11 +202,13 @@ def _report(given: argparse.Namespace) -> int:
 
         print(write_markdown(found, given.markdown))
     if given.output is not None or (given.markdown is None and given.summaries is None):
-        from reproduction.page import write_page
+        from reproduction.page import make_page
+        from reproduction.pictures import DRAWINGS
 
         if not given.no_figures:
             print("Drawing, which may take minutes; pictures in the run folder are not drawn again.", file=sys.stderr)
-        print(write_page(found, given.output or given.run / "report.html", home, pictures=not given.no_figures))
+        page = make_page(found, home, () if given.no_figures else DRAWINGS)
+        print(page.write(given.output or given.run / "report.html"))
     return 0
 
 

@@ -23,7 +23,6 @@ from reproduction.experiment import Measurement, Protocol, Record, Settings, Uni
 
 #: How often a unit may die with its worker before it counts as failed.
 _RETRIES = 3
-_SECONDS_TO_ANSWER = 10
 
 
 @dataclass(frozen=True)
@@ -141,11 +140,11 @@ class Cluster:
                 future.release()
 
     @classmethod
-    def at(cls, address: str, jobs: int) -> Self:
+    def at(cls, address: str, jobs: int, timeout: float) -> Self:
         """Return the cluster at an address that answers, with the workers it has; or one of so many local ones."""
         if address == "local":
             return cls(address, jobs)
-        with _client(address) as client:
+        with _client(address, timeout) as client:
             return cls(address, max(1, len(client.scheduler_info(n_workers=-1)["workers"])))
 
     def _connect(self, stack: ExitStack) -> Any:
@@ -167,21 +166,24 @@ class Cluster:
             return Record(task.unit, failure=f"{type(error).__name__}: {' '.join(str(error).split())}")
 
 
-def _client(address: str) -> Any:
+def _client(address: str, timeout: float = 10) -> Any:
     from distributed import Client
 
     try:
-        return Client(address, timeout=_SECONDS_TO_ANSWER, set_as_default=False)
+        return Client(address, timeout=timeout, set_as_default=False)
     except (OSError, ValueError) as error:
         raise OSError(
             f"no Dask scheduler answers at {address!r}; give its address, as tcp://host:8786, or 'local'."
         ) from error
 
 
-def make_executor(jobs: int, dask: str | None = None) -> Executor:
-    """Return the executor for so many processes, or for the Dask scheduler at an address (``"local"``: one here)."""
+def make_executor(jobs: int, dask: str | None = None, timeout: float = 10) -> Executor:
+    """Return the executor for so many processes, or for the Dask scheduler at an address (``"local"``: one here).
+
+    A scheduler has `timeout` seconds to answer.
+    """
     if dask is not None:
         if find_spec("distributed") is None:
             raise ImportError('a Dask cluster needs: pip install "kernelmosaic[distribution]"')
-        return Cluster.at(dask, jobs)
+        return Cluster.at(dask, jobs, timeout)
     return Serial() if jobs == 1 else Processes(jobs)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from time import perf_counter
 from typing import Any
 from typing import Protocol as Interface
@@ -49,13 +50,25 @@ FULL = Scale("full")
 QUICK = Scale("quick", replicates=2, max_samples=240, all_datasets=False, split_seeds=1)
 
 
+@lru_cache(maxsize=12)
+def load_once(name: str, data_home: str | None, options: tuple[tuple[str, Any], ...] = ()) -> Any:
+    """Load a set, or remember it: many units ask for the same one."""
+    from kernelmosaic.datasets import load
+
+    return load(name, data_home=data_home, **dict(options))
+
+
 @dataclass(frozen=True)
 class Settings:
-    """What holds for a whole run: the seed, the scale, and the folder with the data (None: where `load` looks)."""
+    """What holds for a whole run: the seed, the scale, and the folder with the data (None: where `load` looks).
+
+    `load` returns the set of a name, given that folder and further options.
+    """
 
     seed: int = 0
     scale: Scale = FULL
     data_home: str | None = None
+    load: Callable[..., Any] = field(default=load_once, compare=False, repr=False)
 
     def seed_for(self, *words: object) -> int:
         """Return a seed of its own for what the words name, the same on every machine and in every process."""

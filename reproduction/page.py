@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from importlib.util import find_spec
-from pathlib import Path
 
 from kernelmosaic.reports import Cell, Page, Table
 from reproduction.claims import FAILED, HELD, LEVEL, Judged, judge
 from reproduction.markdown import shares
 from reproduction.papers import missing_parts
-from reproduction.pictures import Drawn, draw_pictures
+from reproduction.pictures import DRAWINGS, Drawing, Drawn, draw_pictures
 from reproduction.reading import Result, Run
 from reproduction.rows import (
     COUNTS,
@@ -99,7 +98,7 @@ def _agreement(same: bool) -> Cell:
     return Cell("the same", "good") if same else Cell("another", "bad")
 
 
-def make_page(run: Run, data_home: str | None = None, pictures: bool = True) -> Page:
+def make_page(run: Run, data_home: str | None = None, drawings: Sequence[Drawing] = DRAWINGS) -> Page:
     """Return the page of a run.
 
     Parameters
@@ -107,8 +106,8 @@ def make_page(run: Run, data_home: str | None = None, pictures: bool = True) -> 
     run : Run
     data_home : str, optional
         Folder with the data sets, for the pictures that need them.
-    pictures : bool, default=True
-        Whether to draw.
+    drawings : sequence of Drawing
+        Pictures of the papers; an empty one for a page of tables only.
     """
     scale = run.facts["scale"]["name"]
     done = sum(one.work.seconds for one in run.results)
@@ -120,12 +119,12 @@ def make_page(run: Run, data_home: str | None = None, pictures: bool = True) -> 
     if scale != "full":
         lead += " This was a quick look with few folds and subsampled sets: its figures are no evidence."
     page = Page("The papers, run again", lead, wide=True)
-    draws = pictures and find_spec("matplotlib") is not None
-    if pictures and not draws:
+    draws = bool(drawings) and find_spec("matplotlib") is not None
+    if drawings and not draws:
         page.paragraph('The pictures are missing: they need matplotlib, `pip install "kernelmosaic[plots]"`.')
     _overview(page, run)
     _claims(page, judge(run))
-    drawn = draw_pictures(run, data_home) if draws else {}
+    drawn = draw_pictures(run, data_home, drawings) if draws else {}
     for paper in dict.fromkeys(one.experiment.paper for one in run.results):
         for result in run.results:
             if result.experiment.paper == paper:
@@ -299,8 +298,3 @@ def _environment(page: Page, run: Run) -> None:
 
 def _duration(seconds: float) -> str:
     return str(timedelta(seconds=round(seconds))) if seconds >= 60 else f"{seconds:.0f} s"
-
-
-def write_page(run: Run, path: str | Path, data_home: str | None = None, pictures: bool = True) -> Path:
-    """Write the page of a run to a file."""
-    return make_page(run, data_home, pictures).write(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -424,10 +424,10 @@ def _error(samples: Samples, p: float, g: float, folds: Any) -> float:
     return 100 - 100 * float(np.mean(cross_val_score(model, samples.X, samples.y, cv=folds)))
 
 
-def example(settings: Settings, run: Run) -> Any:
+def example(settings: Settings, run: Run, folds: Any = None) -> Any:
     """Draw the boundaries of MKL and of MKL with the penalties that a response surface finds, on GAUSS3."""
     samples = _mixture(settings, 3)
-    folds = FiveByTwoFold(random_state=settings.seed_for("example"))
+    folds = folds or FiveByTwoFold(random_state=settings.seed_for("example"))
     search = ResponseSurfaceSearchCV(MKLClassifier(_THREE, normalize="diagonal"), on="penalties", cv=folds)
     search.fit(samples.X, samples.y)
     figure, axes = _row(2)
@@ -578,11 +578,13 @@ _TABLES = (
 DRAWINGS: tuple[Drawing, ...] = (*_LOCALIZED, *_SLIDES, *_REGULARIZED, *_TABLES)
 
 
-def draw_pictures(run: Run, data_home: str | None = None) -> dict[str, list[Drawn]]:
+def draw_pictures(
+    run: Run, data_home: str | None = None, drawings: Sequence[Drawing] = DRAWINGS
+) -> dict[str, list[Drawn]]:
     """Return the pictures of every paper that the run has experiments of."""
     papers = {one.experiment.paper for one in run.results}
     found: dict[str, list[Drawn]] = {}
-    for drawing in DRAWINGS:
+    for drawing in drawings:
         if drawing.paper in papers:
             found.setdefault(drawing.paper, []).append(_drawn(drawing, run, run.settings(data_home)))
     return found

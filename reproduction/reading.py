@@ -85,7 +85,7 @@ class Run:
         return [one for one in self.results if name in (one.experiment.name, one.experiment.another_reading_of)]
 
 
-def read_run(folder: str | Path, catalogue: Mapping[str, Experiment] | None = None) -> Run:
+def read_run(folder: str | Path, catalogue: Mapping[str, Experiment] = EXPERIMENTS) -> Run:
     """Read a run folder, or a folder that `keep_summaries` has written.
 
     Parameters
@@ -95,7 +95,6 @@ def read_run(folder: str | Path, catalogue: Mapping[str, Experiment] | None = No
         What the tables belong to; all experiments there are by default.
     """
     folder = Path(folder)
-    known = EXPERIMENTS if catalogue is None else catalogue
     try:
         facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
         Scale(**facts["scale"])
@@ -105,11 +104,11 @@ def read_run(folder: str | Path, catalogue: Mapping[str, Experiment] | None = No
         raise FileNotFoundError(f"{folder} {fault}; give a folder that `python -m reproduction` made.") from None
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"{folder / 'run.json'} cannot be read; it is not what a run writes.") from None
-    work = _work(folder, known)
-    tables = {name: folder / f"{name}.csv" for name in known}
+    work = _work(folder, catalogue)
+    tables = {name: folder / f"{name}.csv" for name in catalogue}
     results = [
         Result(one, one.beside_published(read_rows(tables[name])), work.get(name, Work(version=one.version)))
-        for name, one in known.items()
+        for name, one in catalogue.items()
         if tables[name].exists()
     ]
     return Run(
@@ -117,7 +116,7 @@ def read_run(folder: str | Path, catalogue: Mapping[str, Experiment] | None = No
         facts,
         results,
         {name: done for name, done in work.items() if not tables[name].exists()},
-        [one for name, one in known.items() if not tables[name].exists() and name not in work],
+        [one for name, one in catalogue.items() if not tables[name].exists() and name not in work],
     )
 
 

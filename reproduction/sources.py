@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 from typing import Protocol as Interface
 
@@ -81,7 +80,7 @@ class Loaded:
 
     def __call__(self, settings: Settings) -> Samples:
         """Return all samples."""
-        bunch = load_once(self.name, settings.data_home, self.options)
+        bunch = settings.load(self.name, settings.data_home, self.options)
         y = np.asarray(bunch["target"])
         lacking = [view for view in self.views if view not in bunch["views"]]
         if lacking:
@@ -139,14 +138,6 @@ def classes_or_none(y: NDArray[Any]) -> NDArray[Any] | None:
         return None
     counts = np.unique(y, return_counts=True)[1]
     return y if len(counts) <= 50 and counts.min() >= 6 else None
-
-
-@lru_cache(maxsize=12)
-def load_once(name: str, data_home: str | None, options: tuple[tuple[str, Any], ...] = ()) -> Any:
-    """Load a set, or remember it: many units ask for the same one."""
-    from kernelmosaic.datasets import load
-
-    return load(name, data_home=data_home, **dict(options))
 
 
 #: How columns are put on a scale, by the samples that train.

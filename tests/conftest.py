@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import math
 import os
 import sys
 
@@ -38,3 +40,21 @@ def hide(monkeypatch):
             monkeypatch.setitem(sys.modules, package, None)
 
     return hidden
+
+
+@pytest.fixture
+def full_disk(monkeypatch):
+    """Return a function after whose call the disk takes as many files as it is given, and no further one."""
+    synchronise, room = os.fsync, [math.inf]
+
+    def fsync(number):
+        room[0] -= 1
+        if room[0] < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        synchronise(number)
+
+    def fill(n_files=0):
+        room[0] = n_files
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return fill

@@ -10,8 +10,10 @@ import pytest
 from scipy import sparse
 from sklearn.datasets import make_classification
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from tests.calls import recorded
 
 from kernelmosaic import LocalizedMKLClassifier, MKLClassifier, MKLOneClass, MKLRegressor
+from kernelmosaic.gram.stack import StoredStack
 from kernelmosaic.kernels import Correlation, Gaussian, Linear, Polynomial, Precomputed, Spectrum
 
 X, Y = make_classification(60, 4, flip_y=0.2, random_state=0)
@@ -268,13 +270,12 @@ def test_one_matrix_of_few_samples_is_stored_under_any_budget(estimator):
 
 @pytest.mark.parametrize("weights", [None, "uniform"])
 @pytest.mark.parametrize("estimator", ALL)
-def test_a_stack_beyond_the_budget_is_recomputed_with_the_same_result(estimator, weights, monkeypatch):
-    from kernelmosaic.gram import stack
-
+def test_a_stack_beyond_the_budget_is_recomputed_with_the_same_result(estimator, weights):
     X, Y = make_classification(150, 4, flip_y=0.2, random_state=0)
     stored = estimator(TWO, weights=weights, tol=1e-6).fit(X, Y)
-    monkeypatch.setattr(stack.StoredStack, "of", lambda *args: pytest.fail("stored beyond the budget"))
-    computed = estimator(TWO, weights=weights, tol=1e-6, memory_budget=2 * 8 * 150 * 150).fit(X, Y)
+    with recorded(StoredStack.of) as stored_beyond_the_budget:
+        computed = estimator(TWO, weights=weights, tol=1e-6, memory_budget=2 * 8 * 150 * 150).fit(X, Y)
+    assert not stored_beyond_the_budget
     # Blocks of another shape round differently, which the steps to a gap of 1e-6 may enlarge but not beyond its root.
     close = 1e-4 if weights is None else 1e-8
     np.testing.assert_allclose(computed.weights_, stored.weights_, atol=0.01 * close)

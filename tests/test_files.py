@@ -37,14 +37,10 @@ def test_a_write_that_fails_keeps_the_former_file(tmp_path):
     assert names(tmp_path) == ["a.txt"]
 
 
-def test_a_full_disk_keeps_the_former_file_and_names_the_target(tmp_path, monkeypatch):
+def test_a_full_disk_keeps_the_former_file_and_names_the_target(tmp_path, full_disk):
     path = tmp_path / "a.txt"
     path.write_text("old")
-
-    def full(number):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
+    full_disk()
     with pytest.raises(OSError, match=r"a\.txt") as caught:
         write_text(path, "new")
     assert caught.value.errno == errno.ENOSPC

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -40,14 +40,14 @@ _PARTS = (
 )
 
 
-def find_experiments(names: Sequence[str]) -> list[Experiment]:
+def find_experiments(names: Sequence[str], catalogue: Mapping[str, Experiment] = EXPERIMENTS) -> list[Experiment]:
     """Return the experiments of these names, or raise naming the nearest ones."""
     for name in names:
-        if name not in EXPERIMENTS:
-            near = get_close_matches(name, EXPERIMENTS, n=1)
+        if name not in catalogue:
+            near = get_close_matches(name, catalogue, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else "."
             raise ValueError(f"no experiment is called {name!r}{hint} --list names them all.")
-    return [EXPERIMENTS[name] for name in dict.fromkeys(names)]
+    return [catalogue[name] for name in dict.fromkeys(names)]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from sklearn.svm import SVC
 from kernelmosaic.estimators import DiscriminantMKLClassifier, MKLClassifier
 from kernelmosaic.kernels import Gaussian
 from reproduction.cells import Gain
-from reproduction.experiment import Experiment, Fit, Measurement, Method, Record, Scale, Settings, Unit
+from reproduction.experiment import FULL, Experiment, Fit, Measurement, Method, Record, Scale, Settings, Unit
 from reproduction.protocols import RandomSplits
 from reproduction.rows import Apart, Row
 from reproduction.sources import Dataset, Loaded, Samples, take
@@ -53,7 +53,7 @@ class SomeClasses:
     def __call__(self, settings: Settings) -> Samples:
         """Return all samples."""
         # Thinning for a quick look would leave too few of a class; these sets are small as they are.
-        whole = Loaded(self.name)(Settings(settings.seed, data_home=settings.data_home))
+        whole = Loaded(self.name)(replace(settings, scale=FULL))
         random = np.random.RandomState(settings.seed_for(self.name, "draw"))
         members = [np.flatnonzero(whole.y == np.unique(whole.y)[place]) for place in self.classes]
         ordered = [random.permutation(rows) for rows in members] if self.drawn else members

@@ -6,7 +6,7 @@ confirmed by the others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from typing import Protocol as Interface
@@ -23,7 +23,7 @@ from reproduction.papers.paper_000 import TABLE_1
 from reproduction.papers.paper_001 import CONCRETE, MULTIFEAT, WHITEWINE, digit_kernels, digits
 from reproduction.papers.paper_004 import BINARY, SIGMAS
 from reproduction.protocols import FiveByTwo, RandomSplits, explained_variance
-from reproduction.rows import AWAY, Row, published_figures, row_of
+from reproduction.rows import AWAY, Figure, Row, published_figures, row_of
 from reproduction.sources import Dataset, Loaded, Samples, on_scale
 
 Matrix = NDArray[np.float64]
@@ -166,11 +166,6 @@ class Trial:
     datasets: tuple[Dataset, ...]
     measure: Measure
 
-    def published(self, dataset: str, kernels: str) -> float | None:
-        """Return the printed figure."""
-        figure = published_figures().get((*self.table, dataset, self.method, kernels, self.metric))
-        return None if figure is None else figure.mean
-
 
 @dataclass(frozen=True)
 class Question:
@@ -231,8 +226,14 @@ class Study:
             if f"{one.name}: {data.name}" == name
         )
 
-    def summarise(self, records: Sequence[Record]) -> list[Row]:
-        """Return the figures of the kernels beside the printed ones, then how far each reading is from them."""
+    def summarise(
+        self, records: Sequence[Record], printed: Mapping[tuple[str, ...], Figure] | None = None
+    ) -> list[Row]:
+        """Return the figures of the kernels beside the printed ones, then how far each reading is from them.
+
+        The printed ones are those of the papers by default.
+        """
+        printed = published_figures() if printed is None else printed
         values: dict[tuple[str, str, str], list[float]] = {}
         for record in records:
             for one in record.measurements:
@@ -241,7 +242,10 @@ class Study:
         for (dataset, reading, metric), found in values.items():
             _, trial, data = self._find(dataset)
             name, kernels = metric.split(":")
-            row = replace(row_of(dataset, reading, kernels, name, found), published=trial.published(data.name, kernels))
+            row = row_of(dataset, reading, kernels, name, found)
+            figure = printed.get((*trial.table, data.name, trial.method, kernels, trial.metric))
+            if figure is not None:
+                row = replace(row, published=figure.mean)
             rows.append(row)
             if row.published is not None and row.difference is not None:
                 # Errors in the units of the target are measured by what is printed.

@@ -14,7 +14,7 @@ from reproduction.cells import Pair
 from reproduction.experiment import Experiment, Method, Settings
 from reproduction.protocols import FiveByTwo, SharedSearch
 from reproduction.sequences import one_hot, windows
-from reproduction.sources import Dataset, Samples, load_once, thin
+from reproduction.sources import Dataset, Samples, thin
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Windows:
 
     def __call__(self, settings: Settings) -> Samples:
         """Return all samples."""
-        found = load_once(self.name, settings.data_home)
+        found = settings.load(self.name, settings.data_home)
         y = np.asarray(found["target"])
         most = min(self.most, settings.scale.max_samples or self.most)
         rows = self._rows(y, most, settings.seed_for(self.name, "thin"))

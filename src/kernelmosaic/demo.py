@@ -7,76 +7,58 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from sklearn.base import clone
 
-from kernelmosaic._typing import Estimator, MatrixLike, TargetLike
+from kernelmosaic._typing import Estimator
 from kernelmosaic.datasets import BayesRule, make_gaussians
 from kernelmosaic.estimators import DiscriminantMKLClassifier, LocalizedMKLClassifier, MKLClassifier
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial
 from kernelmosaic.reports import Page, Picture
 from kernelmosaic.reports import Table as ReportTable
 
-N_COMPONENTS = 4
-N_TEST = 20_000
-_PREPARING, _BAYES = "preparing", "Bayes rule"
-
 _LINEAR, _QUADRATIC, _GAUSSIAN = ("linear", Linear()), ("quadratic", Polynomial(degree=2)), ("gaussian", Gaussian())
 _ALL = [_LINEAR, _QUADRATIC, _GAUSSIAN]
 
-
-@dataclass(frozen=True)
-class DemoRow:
-    """A line of the table: what it is called and how its estimator is made."""
-
-    name: str
-    make: Callable[[], Any]
-
-
-#: A new learner joins the demonstration by one line here.
-ENTRIES = (
-    DemoRow("SVM, linear", lambda: MKLClassifier([_LINEAR], weights="uniform")),
-    DemoRow("SVM, quadratic", lambda: MKLClassifier([_QUADRATIC], weights="uniform")),
-    DemoRow("SVM, Gaussian", lambda: MKLClassifier([_GAUSSIAN], weights="uniform")),
-    DemoRow("SVM, sum of the three", lambda: MKLClassifier(_ALL, weights="uniform")),
-    DemoRow("MKL (l1)", lambda: MKLClassifier(_ALL)),
-    DemoRow("MKL (l2)", lambda: MKLClassifier(_ALL, norm=2)),
-    DemoRow("localized (lin, quad)", lambda: LocalizedMKLClassifier([_LINEAR, _QUADRATIC])),
-    DemoRow("discriminant", lambda: DiscriminantMKLClassifier(_ALL)),
-)
-
-
-@dataclass(frozen=True)
-class Row:
-    """What was measured of one entry; the Bayes rule, which is not trained, has an accuracy only."""
-
-    name: str
-    model: Estimator
-    accuracy: float
-    n_support: int | None = None
-    support_fraction: float | None = None
-    gap: float | None = None
-    seconds: float | None = None
-
-    def cells(self) -> tuple[str, ...]:
-        """Return the row as the texts of `COLUMNS`."""
-        support = "" if self.n_support is None else f"{self.n_support} ({100 * (self.support_fraction or 0):.1f} %)"
-        gap = "" if self.gap is None else f"{self.gap:.1e}"
-        seconds = "" if self.seconds is None else f"{self.seconds:.3f}"
-        return self.name, f"{100 * self.accuracy:.2f}", support, gap, seconds
-
-
+#: The lines of the table. A new learner joins the demonstration by one line here.
+ENTRIES: dict[str, Estimator] = {
+    "SVM, linear": MKLClassifier([_LINEAR], weights="uniform"),
+    "SVM, quadratic": MKLClassifier([_QUADRATIC], weights="uniform"),
+    "SVM, Gaussian": MKLClassifier([_GAUSSIAN], weights="uniform"),
+    "SVM, sum of the three": MKLClassifier(_ALL, weights="uniform"),
+    "MKL (l1)": MKLClassifier(_ALL),
+    "MKL (l2)": MKLClassifier(_ALL, norm=2),
+    "localized (lin, quad)": LocalizedMKLClassifier([_LINEAR, _QUADRATIC]),
+    "discriminant": DiscriminantMKLClassifier(_ALL),
+}
 COLUMNS = ("method", "accuracy %", "support vectors", "gap", "seconds")
 
 
 @dataclass(frozen=True)
+class Row:
+    """What was measured of one entry; the Bayes rule, which is not trained, has no seconds."""
+
+    name: str
+    model: Estimator
+    accuracy: float
+    seconds: float | None = None
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the row as the texts of `COLUMNS`."""
+        accuracy, model = f"{100 * self.accuracy:.2f}", self.model
+        if self.seconds is None:
+            return self.name, accuracy, "", "", ""
+        support = f"{len(model.support_)} ({100 * model.support_fraction_:.1f} %)"
+        return self.name, accuracy, support, f"{model.duality_gap_:.1e}", f"{self.seconds:.3f}"
+
+
+@dataclass(frozen=True)
 class DemoResult:
-    """The rows, and what they were measured on."""
+    """The rows, that of the Bayes rule last, and what they were measured on."""
 
     rows: tuple[Row, ...]
     X: NDArray[np.float64]
@@ -89,9 +71,8 @@ class DemoResult:
 def run_demo(
     n_train: int = 600,
     seed: int = 0,
-    n_test: int = N_TEST,
-    entries: tuple[DemoRow, ...] = ENTRIES,
-    starting: Callable[[str], None] = lambda step: None,
+    n_test: int = 20_000,
+    advance: Callable[[str, int], None] = lambda step, done: None,
 ) -> DemoResult:
     """Train every entry on one sample and score it, and the Bayes rule, on another.
 
@@ -101,65 +82,29 @@ def run_demo(
         Sizes of the two samples.
     seed : int
         Seed of both.
-    entries : tuple of DemoRow
-    starting : callable
-        Called with the name of each step as it begins; see `steps`.
+    advance : callable
+        Called with the name of each step as it begins and the number of those done, of one per entry and one before.
 
     Returns
     -------
     DemoResult
     """
     rng = np.random.RandomState(seed)
-    X, y = make_gaussians(N_COMPONENTS, n_train, random_state=rng)
-    X_test, y_test = make_gaussians(N_COMPONENTS, n_test, random_state=rng)
-    starting(_PREPARING)
-    for entry in entries:  # the loops are compiled on first use; that must not count as training
-        entry.make().fit(*make_gaussians(N_COMPONENTS, 40, random_state=0))
+    X, y = make_gaussians(4, n_train, random_state=rng)
+    X_test, y_test = make_gaussians(4, n_test, random_state=rng)
+    advance("preparing", 0)
+    for entry in ENTRIES.values():  # the loops are compiled on first use; that must not count as training
+        clone(entry).fit(*make_gaussians(4, 40, random_state=0))
     rows = []
-    for entry in entries:
-        starting(entry.name)
-        rows.append(_measure(entry, X, y, X_test, y_test))
-    starting(_BAYES)
-    rule = BayesRule(N_COMPONENTS)
-    rows.append(Row(_BAYES, rule, _accuracy(rule, X_test, y_test)))
+    for done, (name, entry) in enumerate(ENTRIES.items(), start=1):
+        advance(name, done)
+        start = perf_counter()
+        model = clone(entry).fit(X, y)
+        seconds = perf_counter() - start
+        rows.append(Row(name, model, float(np.mean(model.predict(X_test) == y_test)), seconds))
+    rule = BayesRule(4)
+    rows.append(Row("Bayes rule", rule, float(np.mean(rule.predict(X_test) == y_test))))
     return DemoResult(tuple(rows), X, y, n_test, seed, rule.accuracy())
-
-
-def steps(entries: tuple[DemoRow, ...] = ENTRIES) -> list[str]:
-    """Return the names of the steps of `run_demo`, in order."""
-    return [_PREPARING, *(entry.name for entry in entries), _BAYES]
-
-
-def _measure(entry: DemoRow, X: MatrixLike, y: TargetLike, X_test: Any, y_test: Any) -> Row:
-    start = perf_counter()
-    model = entry.make().fit(X, y)
-    seconds = perf_counter() - start
-    return Row(
-        entry.name,
-        model,
-        _accuracy(model, X_test, y_test),
-        n_support=len(model.support_),
-        support_fraction=float(model.support_fraction_),
-        gap=float(model.duality_gap_),
-        seconds=seconds,
-    )
-
-
-def _accuracy(model: Estimator, X: MatrixLike, y: TargetLike) -> float:
-    return float(np.mean(model.predict(X) == y))
-
-
-def run_with_progress(n_train: int, seed: int) -> DemoResult:
-    """Run the demonstration behind a progress bar on stderr."""
-    names = steps()
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(names[0], total=len(names))
-
-        def starting(name: str) -> None:
-            progress.update(task, description=name, completed=names.index(name))
-
-        return run_demo(n_train, seed, starting=starting)
 
 
 def print_result(result: DemoResult) -> None:
@@ -200,40 +145,24 @@ def write_report(result: DemoResult, path: Path) -> None:
     if find_spec("matplotlib") is None:
         page.paragraph('Not drawn: matplotlib is missing. `pip install "kernelmosaic[plots]"` brings it.')
     else:
-        _add_pictures(page, result)
+        page.paragraph(
+            "Every point has the colour of the class that the machine predicts there; the solid line is the boundary, "
+            "dashed lines are the margin, and support vectors of the training sample are ringed. The dotted line is "
+            "the Bayes rule."
+        )
+        page.figures(_draw(row, result) for row in result.rows[:-1])
     page.write(path)
 
 
-def _add_pictures(page: Page, result: DemoResult) -> None:
-    *machines, rule = result.rows
-    page.paragraph(
-        "Dots are class +1, crosses class −1 of the training sample; the shaded side is where the machine answers +1. "
-        "The dashed line is the Bayes rule."
-    )
-    page.figures(
-        Picture(
-            _draw(row.model, rule.model, result),
-            f"Training sample in the plane with the decision boundary of {row.name} and that of the Bayes rule",
-            f"{row.name}: {100 * row.accuracy:.2f} %",
-        )
-        for row in machines
-    )
-
-
-def _draw(model: Estimator, rule: Any, result: DemoResult) -> Any:
+def _draw(row: Row, result: DemoResult) -> Picture:
     from matplotlib.figure import Figure  # without pyplot: no window system, no global state
 
-    low, high = result.X.min(axis=0) - 0.5, result.X.max(axis=0) + 0.5
-    first, second = (np.linspace(a, b, 120) for a, b in zip(low, high, strict=True))
-    grid = np.stack(np.meshgrid(first, second), axis=-1)
-    values, best = (m.decision_function(grid.reshape(-1, 2)).reshape(grid.shape[:2]) for m in (model, rule))
-    figure = Figure(figsize=(4.4, 3.6), layout="constrained")
-    axes = figure.subplots()
-    axes.contourf(first, second, values > 0, levels=[0.5, 1.5], colors=["#cfe3f3"])
-    # Blue and vermilion stay apart for the colour-blind, and the markers differ as well.
-    for label, marker, colour in ((1, "o", "#0072B2"), (-1, "x", "#D55E00")):
-        X = result.X[result.y == label]
-        axes.scatter(X[:, 0], X[:, 1], s=10, linewidths=0.8, marker=marker, color=colour)
-    axes.contour(first, second, values, levels=[0.0], colors="black", linewidths=1.6)
-    axes.contour(first, second, best, levels=[0.0], colors="black", linewidths=1.2, linestyles="dashed")
-    return figure
+    from kernelmosaic.plots import DecisionRegionDisplay
+
+    axes = Figure(figsize=(4.4, 3.6), layout="constrained").subplots()
+    drawn = DecisionRegionDisplay.from_estimator(row.model, result.X, result.y, grid_resolution=120, ax=axes)
+    plane = np.stack(np.meshgrid(drawn.x_grid, drawn.y_grid), axis=-1)
+    best = result.rows[-1].model.decision_function(plane.reshape(-1, 2)).reshape(plane.shape[:2])
+    axes.contour(drawn.x_grid, drawn.y_grid, best, levels=[0.0], colors="black", linestyles="dotted")
+    alt = f"Training sample in the plane with the decision boundary of {row.name} and that of the Bayes rule"
+    return Picture(axes.figure, alt, f"{row.name}: {100 * row.accuracy:.2f} %")

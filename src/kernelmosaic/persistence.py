@@ -31,7 +31,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import InconsistentVersionWarning
 
 from kernelmosaic import __version__
-from kernelmosaic._typing import Estimator, Settings
+from kernelmosaic._typing import Estimator
 from kernelmosaic.files import write_bytes
 
 __all__ = ["ModelFileInfo", "info", "load", "save"]
@@ -43,21 +43,6 @@ _HEADER = "kernelmosaic.json"
 _MODEL = "the path of a file that save or `kernelmosaic fit` wrote"
 #: Bytes that a model file may unpack to, unless `max_bytes` says otherwise: a small file may hold many zeros.
 MAX_BYTES = 2**31
-#: Packages and modules whose classes a model may hold. Stacks, learners and readers of files are not among them: a
-#: model holds none, and building a reader opens its file.
-_HOMES = (
-    "kernels",
-    "gram.kernel_set",
-    "gram.missing",
-    "gram.normalizing",
-    "gram.feature_maps",
-    "learning.steps",
-    "gating",
-    "estimators",
-    "model_selection",
-)
-#: Modules that need one of these packages hold compiled loops and the like, no part of a model.
-_LATE = tuple(f"_{package}_" for package in ("numba", "torch", "dask", "distributed", "clarabel", "parasail"))
 
 
 @dataclass(frozen=True)
@@ -130,10 +115,23 @@ def save(estimator: Estimator, path: str | os.PathLike[str], *, trusted: Iterabl
             "text, lists, dicts, kernels and estimators."
         ) from error
     if unknown:
-        raise ValueError(
-            f"{type(estimator).__name__} cannot be saved, it holds {', '.join(unknown)}. {_advice(unknown)}"
+        advice = "Give lists and arrays instead, or name the types in trusted=, here and when loading."
+        if any(name.endswith("<lambda>") for name in unknown):
+            advice = "A lambda has no name by which to find it again: list the columns, or use make_column_selector."
+        raise ValueError(f"{type(estimator).__name__} cannot be saved, it holds {', '.join(unknown)}. {advice}")
+    buffer = io.BytesIO(data)
+    with zipfile.ZipFile(buffer, "a") as archive:
+        header = ModelFileInfo(
+            format_version=FORMAT_VERSION,
+            estimator=_type_name(type(estimator)),
+            kernelmosaic_version=__version__,
+            sklearn_version=sklearn.__version__,
+            python_version=platform.python_version(),
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            digest=_digest(archive),
         )
-    write_bytes(path, _with_header(data, _type_name(type(estimator))))
+        archive.writestr(_HEADER, json.dumps(asdict(header), indent=2))
+    write_bytes(path, buffer.getvalue())
 
 
 def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = (), max_bytes: int = MAX_BYTES) -> Any:
@@ -181,7 +179,7 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = (), max_bytes
     skops_io = _skops_io()
     trusted = _names(trusted)
     data = _read_file(path)
-    header = _read_header(data, path, max_bytes)
+    header = _read_header(path, data, max_bytes)
     if _release(header.kernelmosaic_version) > _release(__version__):
         warnings.warn(
             f"{path} was written by kernelmosaic {header.kernelmosaic_version}, newer than {__version__}, which may "
@@ -230,7 +228,7 @@ def info(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> ModelFi
     ...     info(f"{folder}/model.skops").estimator
     'kernelmosaic.estimators.classifier.MKLClassifier'
     """
-    return _read_header(_read_file(path), path, max_bytes)
+    return _read_header(path, _read_file(path), max_bytes)
 
 
 @cache
@@ -256,8 +254,13 @@ def _may_hold_types(module: str) -> bool:
     parts = rest.split(".")
     if package == "sklearn":  # what scikit-learn itself passes over when it lists its estimators
         return not {"tests", "externals", "conftest", "experimental", "estimator_checks"} & {*parts}
-    is_home = rest in _HOMES or rest.rpartition(".")[0] in _HOMES
-    return package == "kernelmosaic" and is_home and not parts[-1].startswith(_LATE)
+    # Stacks, learners and readers of files are elsewhere: a model holds none, and building a reader opens its file.
+    homes = {"kernels", "gating", "estimators", "model_selection", "learning.steps"}
+    homes |= {"gram.kernel_set", "gram.missing", "gram.normalizing", "gram.feature_maps"}
+    # Modules that need one of these packages hold compiled loops and the like, no part of a model.
+    late = ("_numba_", "_torch_", "_dask_", "_distributed_", "_clarabel_", "_parasail_")
+    is_home = rest in homes or rest.rpartition(".")[0] in homes
+    return package == "kernelmosaic" and is_home and not parts[-1].startswith(late)
 
 
 @cache
@@ -292,28 +295,6 @@ def _names(trusted: Iterable[str]) -> list[str]:
     return names
 
 
-def _advice(unknown: list[str]) -> str:
-    if any(name.endswith("<lambda>") for name in unknown):
-        return "A lambda has no name by which to find it again: list the columns, or use make_column_selector."
-    return "Give lists and arrays instead, or name the types in trusted=, here and when loading."
-
-
-def _with_header(data: bytes, estimator: str) -> bytes:
-    buffer = io.BytesIO(data)
-    with zipfile.ZipFile(buffer, "a") as archive:
-        header = ModelFileInfo(
-            format_version=FORMAT_VERSION,
-            estimator=estimator,
-            kernelmosaic_version=__version__,
-            sklearn_version=sklearn.__version__,
-            python_version=platform.python_version(),
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
-            digest=_digest(archive),
-        )
-        archive.writestr(_HEADER, json.dumps(asdict(header), indent=2))
-    return buffer.getvalue()
-
-
 def _digest(archive: zipfile.ZipFile) -> str:
     total = hashlib.sha256()
     for name in sorted(set(archive.namelist()) - {_HEADER}):
@@ -327,45 +308,27 @@ def _release(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", re.split(r"[^\d.]", version, maxsplit=1)[0]))
 
 
-def _check_size(archive: zipfile.ZipFile, path: Any, max_bytes: int) -> None:
-    total = sum(member.file_size for member in archive.infolist())
-    if total > max_bytes:
-        raise _TooLargeError(
-            f"{path} unpacks to {total / 2**20:,.0f} MiB, above max_bytes={max_bytes} ({max_bytes / 2**20:,.0f} MiB): "
-            "if you know who wrote it, give load a larger max_bytes."
-        )
-
-
-class _TooLargeError(ValueError):
-    """The file would unpack to more than is allowed."""
-
-
-def _read_header(data: bytes, path: Any, max_bytes: int) -> ModelFileInfo:
+def _read_header(path: str | os.PathLike[str], data: bytes, max_bytes: int) -> ModelFileInfo:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            _check_size(archive, path, max_bytes)
-            text = archive.read(_HEADER) if _HEADER in archive.namelist() else None
-            digest = _digest(archive)
-    except _TooLargeError:
-        raise
+            text, digest, total = None, "", sum(member.file_size for member in archive.infolist())
+            if total <= max_bytes:
+                text = archive.read(_HEADER) if _HEADER in archive.namelist() else None
+                digest = _digest(archive)
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, OverflowError, ValueError) as error:
         fault = str(error).removesuffix(".")
         raise ValueError(f"{path} is not a model file, or a damaged one: {fault}; give {_MODEL}.") from error
+    if total > max_bytes:
+        raise ValueError(
+            f"{path} unpacks to {total / 2**20:,.0f} MiB, above max_bytes={max_bytes} ({max_bytes / 2**20:,.0f} MiB): "
+            "if you know who wrote it, give load a larger max_bytes."
+        )
     if text is None:
         raise ValueError(f"{path} is not a model file of kernelmosaic: it has no {_HEADER}; use save to make one.")
     try:
         given = dict(json.loads(text))
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged or was changed: its {_HEADER} cannot be read.") from error
-    _check_format(given, path)
-    missing = [field.name for field in fields(ModelFileInfo) if field.name not in given]
-    if missing or digest != given["digest"]:
-        fault = f"its {_HEADER} lacks {missing[0]}" if missing else "its content does not match its digest"
-        raise ValueError(f"{path} is damaged or was changed: {fault}.")
-    return ModelFileInfo(**{field.name: given[field.name] for field in fields(ModelFileInfo)})
-
-
-def _check_format(given: Settings, path: Any) -> None:
     version = given.get("format_version")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise ValueError(f"{path} is damaged or was changed: format_version is {version!r}.")
@@ -377,6 +340,11 @@ def _check_format(given: Settings, path: Any) -> None:
             f"{path} has format {version}, and kernelmosaic {__version__} reads format {FORMAT_VERSION}: "
             f"{newer if version > FORMAT_VERSION else older}."
         )
+    missing = [field.name for field in fields(ModelFileInfo) if field.name not in given]
+    if missing or digest != given["digest"]:
+        fault = f"its {_HEADER} lacks {missing[0]}" if missing else "its content does not match its digest"
+        raise ValueError(f"{path} is damaged or was changed: {fault}.")
+    return ModelFileInfo(**{field.name: given[field.name] for field in fields(ModelFileInfo)})
 
 
 def _read_file(path: str | os.PathLike[str]) -> bytes:

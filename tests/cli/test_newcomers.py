@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 from tests.cli.tables import QUICK, curve, done, flowers, run, strings, write
 
-from kernelmosaic.cli import main
-
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
@@ -22,6 +20,13 @@ def folder(tmp_path, monkeypatch):
     write(curve(), tmp_path / "r.csv")
     (tmp_path / "dir").mkdir()
     return tmp_path
+
+
+def python(*arguments):
+    """Run another Python with the sources of this one, and return how it ended."""
+    path = os.pathsep.join([str(Path(__file__).parents[2] / "src"), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"PYTHONPATH": path}
+    return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, check=False)
 
 
 def refusal(capsys, *arguments):
@@ -235,14 +240,12 @@ from kernelmosaic.cli import main
 main({list(arguments)!r})
 print("loaded", *(name for name in ("numpy", "scipy", "sklearn", "pandas", "skops", "numba") if name in sys.modules))
 """
-    path = os.pathsep.join([str(Path(__file__).parents[2] / "src"), os.environ.get("PYTHONPATH", "")])
-    made = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=True
-    )
+    made = python("-c", code)
+    assert made.returncode == 0
     assert made.stdout.splitlines()[-1] == "loaded"
 
 
-def test_the_name_of_the_command_comes_from_the_shell(capsys, folder, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["kernelmosaic", "demo", "--samples", "3"])
-    assert main() == 2
-    assert "--samples 3:" in capsys.readouterr().err
+def test_the_name_of_the_command_comes_from_the_shell(folder):
+    ended = python("-m", "kernelmosaic", "demo", "--samples", "3")
+    assert ended.returncode == 2
+    assert "--samples 3:" in ended.stderr

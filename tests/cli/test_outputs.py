@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from pathlib import Path
 
@@ -21,29 +20,16 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def full_after(monkeypatch, n):
-    """Let the disk take so many files, and no further one."""
-    kept, calls = os.fsync, []
-
-    def fsync(number):
-        calls.append(number)
-        if len(calls) > n:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        kept(number)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-
-
-def test_a_disk_full_at_the_model_announces_nothing(capsys, here, monkeypatch):
-    full_after(monkeypatch, 0)
+def test_a_disk_full_at_the_model_announces_nothing(capsys, here, full_disk):
+    full_disk(0)
     said = run(capsys, "fit", "train.csv", *SHAPE, *QUICK, "-o", "m.skops", "--report", "r.html")
     assert (said.code, said.out) == (2, "")
     assert said.err.splitlines()[-1] == "kernelmosaic: m.skops: no space left on device."
     assert os.listdir() == ["train.csv"]
 
 
-def test_a_disk_full_at_the_report_says_that_the_model_is_there(capsys, here, monkeypatch):
-    full_after(monkeypatch, 1)
+def test_a_disk_full_at_the_report_says_that_the_model_is_there(capsys, here, full_disk):
+    full_disk(1)
     Path("r.html").write_text("former")
     said = run(capsys, "fit", "train.csv", *SHAPE, *QUICK, "-o", "m.skops", "--report", "r.html")
     assert (said.code, said.out) == (2, "")
@@ -54,9 +40,9 @@ def test_a_disk_full_at_the_report_says_that_the_model_is_there(capsys, here, mo
     assert sorted(os.listdir()) == ["m.skops", "r.html", "train.csv"]
 
 
-def test_a_disk_full_at_the_page_of_explain_says_that_the_table_is_there(capsys, here, monkeypatch):
+def test_a_disk_full_at_the_page_of_explain_says_that_the_table_is_there(capsys, here, full_disk):
     done(capsys, "fit", "train.csv", *SHAPE, *QUICK, "-o", "m.skops")
-    full_after(monkeypatch, 1)
+    full_disk(1)
     said = run(capsys, "explain", "m.skops", "train.csv", "-o", "t.csv", "--report", "r.html")
     assert (said.code, said.out) == (2, "")
     assert said.err.splitlines()[-1].endswith("r.html: no space left on device. The table is complete: t.csv.")

@@ -24,6 +24,7 @@ class Server:
         self.answers = {}
         self.asked = []
         self.failure = None
+        self.fetch_faces = None
 
     def __call__(self, *, data_id, target_column, as_frame, parser, cache):
         assert (as_frame, parser) == (False, "liac-arff")
@@ -44,6 +45,7 @@ def server(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     server = Server()
     monkeypatch.setattr("sklearn.datasets.fetch_openml", server)
+    monkeypatch.setattr("sklearn.datasets.fetch_olivetti_faces", lambda data_home: server.fetch_faces(data_home))
     return server
 
 
@@ -272,7 +274,7 @@ def test_letters_become_sequences(server, know):
     assert_array_equal(load("splice").sequences, arrays["sequences"])
 
 
-def test_faces_get_their_grey_levels_back(server, know, monkeypatch, capsys):
+def test_faces_get_their_grey_levels_back(server, know, capsys):
     levels = np.arange(243, dtype=np.uint8)[np.newaxis].repeat(2, axis=0)
     arrays = {"X": levels, "y": np.array([0, 1])}
     know("olivetti", arrays)
@@ -282,7 +284,7 @@ def test_faces_get_their_grey_levels_back(server, know, monkeypatch, capsys):
         print("downloading")
         return Bunch(data=scaled, target=arrays["y"])
 
-    monkeypatch.setattr("sklearn.datasets.fetch_olivetti_faces", fetch)
+    server.fetch_faces = fetch
     assert_array_equal(load("olivetti", dtype=None).data, levels)
     assert load("olivetti").origin == "cache"
     assert capsys.readouterr().out == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -111,18 +112,30 @@ def test_infeasible_is_said():
         model.solve()
 
 
+def break_clarabel(monkeypatch, status):
+    """Put in the place of Clarabel one that stops with a status at a point that is not finite."""
+    clarabel = pytest.importorskip("clarabel")
+
+    class Broken:
+        def __init__(self, *arguments):
+            pass
+
+        def solve(self):
+            return SimpleNamespace(status=status, x=[np.nan], z=[0.0, 0.0], iterations=3)
+
+    broken = SimpleNamespace(**vars(clarabel) | {"DefaultSolver": Broken})
+    monkeypatch.setitem(sys.modules, "clarabel", broken)
+
+
 @pytest.mark.parametrize("solver", ["qcqp", "sdp"])
 @pytest.mark.parametrize("status", ["DualInfeasible", "InsufficientProgress"])
 def test_where_the_conic_solver_breaks_down_the_fit_warns_with_an_honest_gap(monkeypatch, solver, status):
-    def break_down(self, *arguments, **options):
-        raise ConicError(f"Clarabel stopped with the status {status!r}")
-
     rng = np.random.RandomState(0)
     X = rng.standard_normal((16, 2))
     y = (X[:, 0] + 0.3 * rng.standard_normal(16) > 0).astype(int)
     kernels = [Linear(), Gaussian(1.0), Gaussian(10.0)]
     best = MKLClassifier(kernels, solver=solver).fit(X, y)
-    monkeypatch.setattr(ConicProgram, "solve", break_down)
+    break_clarabel(monkeypatch, status)
     with pytest.warns(ConvergenceWarning, match=r"relative duality gap of .* solver='newton'"):
         model = MKLClassifier(kernels, solver=solver).fit(X, y)
     assert_allclose(model.weights_, np.full(3, 1 / 3))
@@ -140,16 +153,7 @@ def test_kernels_that_are_all_zero_leave_the_machine_without_them():
 
 
 def test_a_point_that_is_not_finite_is_none(monkeypatch):
-    clarabel = pytest.importorskip("clarabel")
-
-    class Broken:
-        def __init__(self, *arguments):
-            pass
-
-        def solve(self):
-            return SimpleNamespace(status="InsufficientProgress", x=[np.nan], z=[0.0, 0.0], iterations=3)
-
-    monkeypatch.setattr(clarabel, "DefaultSolver", Broken)
+    break_clarabel(monkeypatch, "InsufficientProgress")
     model = ConicProgram(np.ones(1), np.zeros(1))
     model.require("nonnegative", np.array([[1.0], [-1.0]]), np.array([1.0, 1.0]))
     with pytest.raises(ConicError, match="InsufficientProgress"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
+from tests.calls import recorded
 
 from kernelmosaic import MKLClassifier, MKLOneClass, MKLRegressor
 from kernelmosaic.datasets import make_gaussians
@@ -39,11 +40,9 @@ def test_weights_to_keep_and_prices_to_learn():
         make_learner(asked(learns_C=True, solver="silp"), BANK)
 
 
-def test_given_weights_combine_the_kernels_once_for_all_classes(monkeypatch):
-    combined = []
-    original = StoredStack.combine
-    monkeypatch.setattr(StoredStack, "combine", lambda *given, **more: combined.append(1) or original(*given, **more))
-    MKLClassifier(weights="uniform").fit(X[:, :2], (X[:, 0] > 0).astype(int) + (X[:, 1] > 0))
+def test_given_weights_combine_the_kernels_once_for_all_classes():
+    with recorded(StoredStack.combine) as combined:
+        MKLClassifier(weights="uniform").fit(X[:, :2], (X[:, 0] > 0).astype(int) + (X[:, 1] > 0))
     assert len(combined) == 1
 
 

@@ -11,7 +11,6 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.svm import SVC
 
 from kernelmosaic.datasets import make_gaussians
-from reproduction import sources
 from reproduction.experiment import FULL, QUICK, Measurement, Method, Record, Settings
 from reproduction.papers import stand_ins
 from reproduction.papers.paper_004 import BINARY, EXACT, GROWTH, MULTICLASS, SIGMAS, TEN, SomeClasses
@@ -28,6 +27,11 @@ def make_protocol(*methods):
 
 def measure(protocol, unit, settings):
     return {one.metric: one.value for one in protocol.run(unit, settings)}
+
+
+def loading(bunch):
+    """Return a `Settings.load` that knows this set alone, by any name."""
+    return lambda name, data_home, options=(): bunch
 
 
 def test_accuracy_is_that_of_the_method_on_the_rest():
@@ -71,19 +75,18 @@ def test_quick_looks_are_small():
     assert len(MULTICLASS.units(FULL)) == 10 * 3 * 9 * 10
 
 
-def test_samples_of_each_class_are_drawn_by_the_seed_or_taken_in_order(monkeypatch):
+def test_samples_of_each_class_are_drawn_by_the_seed_or_taken_in_order():
     y = np.repeat([7, 2, 5, 9], 150)
-    bunch = {"data": np.arange(len(y), dtype=float)[:, np.newaxis], "target": y}
-    monkeypatch.setattr(sources, "load_once", lambda name, home, options: bunch)
+    load = loading({"data": np.arange(len(y), dtype=float)[:, np.newaxis], "target": y})
     source = SomeClasses("any", (0, 1, 3))
-    drawn = source(Settings(seed=3))
+    drawn = source(Settings(seed=3, load=load))
     assert dict(zip(*np.unique(drawn.y, return_counts=True), strict=True)) == {2: 100, 5: 100, 9: 100}
     np.testing.assert_array_equal(y[drawn.X[:, 0].astype(int)], drawn.y)
     assert len(np.unique(drawn.X)) == 300
-    np.testing.assert_array_equal(source(Settings(seed=3)).X, drawn.X)
-    assert not np.array_equal(source(Settings(seed=4)).X, drawn.X)
-    assert not np.array_equal(source(Settings(seed=3).of_split(1)).X, drawn.X)
-    first = SomeClasses("any", (1,), drawn=False)(Settings(seed=3))
+    np.testing.assert_array_equal(source(Settings(seed=3, load=load)).X, drawn.X)
+    assert not np.array_equal(source(Settings(seed=4, load=load)).X, drawn.X)
+    assert not np.array_equal(source(Settings(seed=3, load=load).of_split(1)).X, drawn.X)
+    first = SomeClasses("any", (1,), drawn=False)(Settings(seed=3, load=load))
     np.testing.assert_array_equal(first.X[:, 0], np.arange(300, 400))
 
 
@@ -111,15 +114,16 @@ class CountingMethod(Method):
     ("name", "n_samples", "size"),
     [("sonar", 208, 167), ("heart", 270, 216), ("ionosphere", 351, 281), ("cancer", 683, 546)],
 )
-def test_full_runs_train_on_as_many_samples_as_the_paper(monkeypatch, name, n_samples, size):
+def test_full_runs_train_on_as_many_samples_as_the_paper(name, n_samples, size):
     y = np.arange(n_samples) % 2
-    bunch = {"data": np.random.RandomState(0).randn(n_samples, 2), "target": y}
-    monkeypatch.setattr(sources, "load_once", lambda name, home, options: bunch)
+    load = loading({"data": np.random.RandomState(0).randn(n_samples, 2), "target": y})
     protocol = replace(BINARY.protocol, methods=(CountingMethod("count", "k", Counting()),))
     unit = next(unit for unit in protocol.units("x", FULL) if unit.dataset == name)
-    assert measure(protocol, unit, Settings())["size"] == size
+    assert measure(protocol, unit, Settings(load=load))["size"] == size
     # A quick look has fewer, and leaves some to test.
-    assert measure(protocol, unit, Settings(scale=QUICK))["size"] == min(size, int(0.7 * min(n_samples, 240)))
+    assert measure(protocol, unit, Settings(scale=QUICK, load=load))["size"] == min(
+        size, int(0.7 * min(n_samples, 240))
+    )
 
 
 def test_the_kernels_are_those_of_the_reading():
@@ -128,14 +132,13 @@ def test_the_kernels_are_those_of_the_reading():
         np.testing.assert_allclose(kernel.fit(X)(X, X), rbf_kernel(X, gamma=1 / sigma))
 
 
-def test_printed_scales(monkeypatch):
+def test_printed_scales():
     rng = np.random.RandomState(0)
     y = np.arange(80) % 2
-    bunch = {"data": rng.randn(80, 3) + y[:, np.newaxis], "target": y}
-    monkeypatch.setattr(sources, "load_once", lambda name, home, options: bunch)
+    load = loading({"data": rng.randn(80, 3) + y[:, np.newaxis], "target": y})
     units = {unit.method: unit for unit in BINARY.units(QUICK)}
     records = [
-        Record(units[name], tuple(BINARY.protocol.run(units[name], Settings(scale=QUICK))))
+        Record(units[name], tuple(BINARY.protocol.run(units[name], Settings(scale=QUICK, load=load))))
         for name in ("SILP_theta_lambda", "SM1")
     ]
     rows = {(row.method, row.metric): row.mean for row in BINARY.rows(records)}
@@ -149,13 +152,12 @@ def test_printed_scales(monkeypatch):
     assert rows["SM1", "n_sv"] == pytest.approx(rows["SM1", "sv_percent"] * 0.56)
 
 
-def test_windows_are_indicators_around_the_site(monkeypatch):
+def test_windows_are_indicators_around_the_site():
     random = np.random.RandomState(0)
     sequences = np.array(["".join(random.choice(list("ACGT"), 20)) for _ in range(90)], dtype="S")
     y = np.where(np.arange(90) % 3 == 0, 1, -1)
-    bunch = {"target": y, "sequences": sequences, "site": 10}
-    monkeypatch.setattr(stand_ins, "load_once", lambda name, home: bunch)
-    found = stand_ins.Windows("any", before=2, after=3, most=40, along_genome=True)(Settings())
+    load = loading({"target": y, "sequences": sequences, "site": 10})
+    found = stand_ins.Windows("any", before=2, after=3, most=40, along_genome=True)(Settings(load=load))
     assert dict(zip(*np.unique(found.y, return_counts=True), strict=True)) == {-1: 20, 1: 20}
     assert found.train.max() < found.test.min()
     letters = np.array(list("ATGCN"))[found.X.reshape(40, 5, 5).argmax(axis=2)]
@@ -163,11 +165,10 @@ def test_windows_are_indicators_around_the_site(monkeypatch):
     assert {("".join(row), label) for row, label in zip(letters, found.y, strict=True)} <= cut
 
 
-def test_the_kernel_that_cross_validation_chooses_is_counted(monkeypatch):
+def test_the_kernel_that_cross_validation_chooses_is_counted():
     y = np.arange(60) % 2
-    bunch = {"data": np.random.RandomState(1).randn(60, 3) + y[:, np.newaxis], "target": y}
-    monkeypatch.setattr(sources, "load_once", lambda name, home, options: bunch)
-    settings = Settings(scale=QUICK)
+    load = loading({"data": np.random.RandomState(1).randn(60, 3) + y[:, np.newaxis], "target": y})
+    settings = Settings(scale=QUICK, load=load)
     unit = next(unit for unit in BINARY.units(QUICK) if unit.method == "SVM_K_C")
     found = measure(BINARY.protocol, unit, settings)
     counts = {metric: value for metric, value in found.items() if metric.startswith("selections:")}

@@ -9,9 +9,8 @@ from sklearn.metrics.pairwise import polynomial_kernel
 from kernelmosaic.kernels import Gaussian
 from reproduction import EXPERIMENTS, FULL, QUICK, Record, Settings
 from reproduction.executors import Task, execute
-from reproduction.papers import readings
 from reproduction.papers.readings import Halves, Question, Reading, Study, Trial, normalised
-from reproduction.rows import AWAY, Figure
+from reproduction.rows import AWAY, Figure, published_figures
 from reproduction.sources import Dataset, Samples
 
 
@@ -26,20 +25,18 @@ class Stretched:
         return Samples(X, y)
 
 
+PRINTED = {("x", "t", name, "SVM", "kL", "accuracy"): Figure(95.0, None) for name in ("one", "two")}
 READINGS = (Reading("as given", "mean diagonal 1"), Reading("standardised", "mean diagonal 1"))
 
 
-def make_study(monkeypatch, taken=1):
+def make_study(taken=1):
     """A study of two sets whose printed figures are those of standardised columns."""
 
     def trial(name):
         return Trial(("x", "t"), "SVM", "accuracy", (Dataset(name, Stretched(), quick=True),), Halves((("kL", 1),)))
 
     question = Question("paper x", READINGS, (trial("one"),), (trial("two"),), READINGS[taken].name)
-    study = Study((question,), repeats=3)
-    printed = {("x", "t", name, "SVM", "kL", "accuracy"): Figure(95.0, None) for name in ("one", "two")}
-    monkeypatch.setattr(readings, "published_figures", lambda: printed)
-    return study
+    return Study((question,), repeats=3)
 
 
 def run(study):
@@ -48,9 +45,9 @@ def run(study):
     return records
 
 
-def test_the_reading_that_made_the_figures_is_found_and_confirmed(monkeypatch):
-    study = make_study(monkeypatch)
-    rows = study.summarise(run(study))
+def test_the_reading_that_made_the_figures_is_found_and_confirmed():
+    study = make_study()
+    rows = study.summarise(run(study), PRINTED)
     away = {(row.dataset, row.method): row.mean for row in rows if row.metric == AWAY}
     figures = {(row.dataset, row.method): row for row in rows if row.metric == "accuracy"}
     for key, row in figures.items():
@@ -62,9 +59,9 @@ def test_the_reading_that_made_the_figures_is_found_and_confirmed(monkeypatch):
     assert f"On two what is taken is {away['paper x: two', READINGS[1].name]:.2f} from print, the nearest." in said
 
 
-def test_what_is_taken_against_the_figures_is_said(monkeypatch):
-    study = make_study(monkeypatch, taken=0)
-    (said,) = study.findings(study.summarise(run(study)))
+def test_what_is_taken_against_the_figures_is_said():
+    study = make_study(taken=0)
+    (said,) = study.findings(study.summarise(run(study), PRINTED))
     assert "The experiments take “as given, mean diagonal 1”" in said
     assert "place 2, the nearest is “standardised, mean diagonal 1”" in said
     # Without the sets it is chosen on there is nothing to say.
@@ -91,6 +88,6 @@ def test_the_readings_of_the_experiments_are_among_those_tried():
     for one in study.questions:
         assert one.taken in [reading.name for reading in one.readings]
         for trial, data in one.trials():
-            assert any(key[:4] == (*trial.table, data.name, trial.method) for key in readings.published_figures())
+            assert any(key[:4] == (*trial.table, data.name, trial.method) for key in published_figures())
     assert len(study.units("readings", QUICK)) < len(study.units("readings", FULL))
     assert study.summarise([Record(study.units("readings", QUICK)[0])]) == []

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from dataclasses import replace
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -85,7 +86,7 @@ def test_an_experiment_without_its_table_is_unfinished(folder, tmp_path):
     (copy / "toy-sleep.csv").unlink()
     run = read_run(copy, TOYS)
     assert list(run.unfinished) == ["toy-sleep"]
-    assert "not finished" in make_page(run, pictures=False).html()
+    assert "not finished" in make_page(run, drawings=()).html()
 
 
 @pytest.mark.parametrize("content", [None, "{", "{}", '{"seed": 1, "scale": {"size": 3}}'])
@@ -153,7 +154,7 @@ def test_figures_beside_published_ones_say_in_words_whether_they_agree():
     assert agreement(Row("set", "MKL", "k", "time", 1.0)) == ""
 
 
-def test_pictures_are_drawn_once_and_kept(folder, tmp_path, monkeypatch):
+def test_pictures_are_drawn_once_and_kept(folder, tmp_path):
     calls = []
 
     def draw(settings, run):
@@ -166,28 +167,25 @@ def test_pictures_are_drawn_once_and_kept(folder, tmp_path, monkeypatch):
         raise FileNotFoundError("no such set")
 
     gallery = (Drawing("x", "none", "alt", "Caption.", draw), Drawing("y", "none", "alt", "Other.", fail))
-    monkeypatch.setattr("reproduction.pictures.DRAWINGS", gallery)
     copy = Path(shutil.copytree(folder, tmp_path / "copy"))
     run = read_run(copy, TOYS)
     for _ in range(2):
-        good, bad = draw_pictures(run)["none"]
+        good, bad = draw_pictures(run, drawings=gallery)["none"]
         assert good.image.startswith(b"\x89PNG")
         assert bad.image is None
     assert calls == [3]
     assert [path.name for path in (copy / "figures").iterdir()] == ["x-1.png"]
-    assert "Not drawn: no such set" in make_page(run).html()
+    assert "Not drawn: no such set" in make_page(run, drawings=gallery).html()
     keep_summaries(run, tmp_path / "kept")
-    draw_pictures(read_run(tmp_path / "kept", TOYS))
+    draw_pictures(read_run(tmp_path / "kept", TOYS), drawings=gallery)
     assert not (tmp_path / "kept" / "figures").exists()
 
 
 @pytest.mark.parametrize("name", ["000-figure2", "001-machines", "002-figure2"])
-def test_pictures_that_need_no_data_can_be_drawn(folder, name, monkeypatch):
-    from reproduction.pictures import DRAWINGS
-
-    # Two folds choose as well as ten.
-    monkeypatch.setattr("reproduction.pictures.FiveByTwoFold", lambda random_state: StratifiedKFold(2))
-    chosen = next(one for one in DRAWINGS if one.name == name)
+def test_pictures_that_need_no_data_can_be_drawn(folder, name):
+    chosen = next(one for one in pictures.DRAWINGS if one.name == name)
+    if chosen.draw is pictures.example:  # two folds choose as well as ten
+        chosen = replace(chosen, draw=partial(pictures.example, folds=StratifiedKFold(2)))
     drawn = pictures._drawn(chosen, read_run(folder, TOYS), Settings(0, QUICK))
     assert drawn.problem == ""
     assert drawn.image.startswith(b"\x89PNG")
@@ -229,29 +227,27 @@ def test_bars_are_drawn_from_the_tables_of_a_run():
             draw(Settings(), empty)
 
 
-@pytest.fixture
-def known(monkeypatch):
-    for module in ("reading", "papers"):
-        monkeypatch.setattr(f"reproduction.{module}.EXPERIMENTS", TOYS)
+def report(*arguments):
+    return main(["report", *map(str, arguments)], TOYS)
 
 
-def test_the_command(folder, tmp_path, capsys, known):
+def test_the_command(folder, tmp_path, capsys):
     page, account, kept = tmp_path / "report.html", tmp_path / "account.md", tmp_path / "kept"
-    assert main(["report", str(folder), "-o", str(page), "--no-figures"]) == 0
+    assert report(folder, "-o", page, "--no-figures") == 0
     assert "<table>" in page.read_text(encoding="utf-8")
     assert "<img" not in page.read_text(encoding="utf-8")
-    assert main(["report", str(folder), "--summaries", str(kept)]) == 0
-    assert main(["report", str(kept), "--markdown", str(account)]) == 0
+    assert report(folder, "--summaries", kept) == 0
+    assert report(kept, "--markdown", account) == 0
     assert account.read_text(encoding="utf-8").startswith("# The papers, reproduced")
     assert not (folder / "report.html").exists()
     capsys.readouterr()
-    assert main(["report", str(tmp_path)]) == 2
+    assert report(tmp_path) == 2
     assert "run.json" in capsys.readouterr().err
 
 
-def test_a_run_with_nothing_finished_is_refused(folder, tmp_path, capsys, known):
+def test_a_run_with_nothing_finished_is_refused(folder, tmp_path, capsys):
     shutil.copy(folder / "run.json", tmp_path)
-    assert main(["report", str(tmp_path)]) == 2
+    assert report(tmp_path) == 2
     assert "no finished table" in capsys.readouterr().err
 
 

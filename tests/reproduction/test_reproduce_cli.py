@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -106,17 +107,11 @@ def test_a_missing_data_file_says_where_to_get_it(tmp_path, capsys, monkeypatch)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("KERNELMOSAIC_DATA", raising=False)
     # The network must not be asked; what cannot be had without it is then missing.
-    from reproduction import sources
-
-    sources.load_once.cache_clear()
-    original = sources.Loaded.__call__
-
-    def offline(self, settings):
-        from dataclasses import replace
-
-        return original(replace(self, options=(*self.options, ("download", False))), settings)
-
-    monkeypatch.setattr(sources.Loaded, "__call__", offline)
+    banana = EXPERIMENTS["000-banana"]
+    (data,) = banana.protocol.datasets
+    offline = replace(data, source=replace(data.source, options=(*data.source.options, ("download", False))))
+    protocol = replace(banana.protocol, datasets=(offline,))
+    monkeypatch.setitem(EXPERIMENTS, "000-banana", replace(banana, protocol=protocol))
     assert run("000-banana", "--quick", "--output", tmp_path / "run", "--data", tmp_path, "--jobs", 1) == 1
     last = capsys.readouterr().err.splitlines()[-1]
     assert "banana" in last

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import sklearn.svm
+from tests.calls import recorded
 
 from kernelmosaic.gram.factored import DenseFactors
 from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.machines import SVC, SVR
 from kernelmosaic.solvers import Program, SolverOptions, solve_factored
-from kernelmosaic.solvers import factored as module
 from kernelmosaic.solvers.factored import FactoredRounds, _is_narrow, round_to_bounds
 from kernelmosaic.solvers.interior_point import CentralPath
 from kernelmosaic.solvers.options import DEFAULTS
@@ -56,12 +56,13 @@ def test_few_features_are_solved_from_afar():
         assert solve_factored(gram, program, start, 1e-5).objective == pytest.approx(cold.objective, rel=3e-5)
 
 
-def test_few_samples_are_solved_by_their_block(monkeypatch):
+def test_few_samples_are_solved_by_their_block():
     rows = np.arange(0, 3000, 25)
     y = np.where(F[rows] > 0, 1.0, -1.0)
     gram = StoredFeatures([Z[rows, :3], Z[rows, 3:]]).combine(np.ones(2))
-    monkeypatch.setattr(module, "CentralPath", lambda *whatever: pytest.fail("no interior points are needed here"))
-    found = solve_factored(gram, SVC(y, C=10.0).program, tol=1e-6)
+    with recorded(CentralPath.__init__) as asked:
+        found = solve_factored(gram, SVC(y, C=10.0).program, tol=1e-6)
+    assert not asked
     assert found.gap <= 1e-6
     libsvm = sklearn.svm.SVC(C=10.0, kernel="linear", tol=1e-6).fit(Z[rows], y)
     np.testing.assert_allclose(found.values + found.intercept, libsvm.decision_function(Z[rows]), atol=1e-2)
@@ -91,7 +92,7 @@ def test_outputs_do_not_keep_the_rounding_of_much_larger_ones():
 
 @pytest.mark.torch
 @pytest.mark.parametrize("total", [0.0, None], ids=["intercept", "no intercept"])
-def test_matrices_of_features_stay_on_the_device(total, monkeypatch):
+def test_matrices_of_features_stay_on_the_device(total):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     from kernelmosaic.backend import TorchBackend
 
@@ -99,12 +100,10 @@ def test_matrices_of_features_stay_on_the_device(total, monkeypatch):
     Z = rng.standard_normal((300, 12))
     t = np.sign(Z[:, 0] + rng.standard_normal(300))
     program = Program(t, np.minimum(t, 0.0), np.maximum(t, 0.0), np.zeros(300), total=total)
-    fetched = []
-    original = TorchBackend.to_numpy
-    monkeypatch.setattr(TorchBackend, "to_numpy", lambda self, A: fetched.append(tuple(A.shape)) or original(self, A))
     gram = DenseFactors(torch.as_tensor(Z))
-    there = solve_factored(gram, program, tol=1e-6)
-    gram.solve_free(np.arange(50), np.ones(50), rng.standard_normal((50, 2)))
+    with recorded(TorchBackend.to_numpy, lambda given: tuple(given["array"].shape)) as fetched:
+        there = solve_factored(gram, program, tol=1e-6)
+        gram.solve_free(np.arange(50), np.ones(50), rng.standard_normal((50, 2)))
     # A few rows tell how large β may become; matrices of D × D numbers would take longer to fetch than to factorise.
     assert {shape for shape in fetched if len(shape) == 2 and shape[0] == shape[1]} == set()
     here = solve_factored(DenseFactors(Z), program, tol=1e-6)

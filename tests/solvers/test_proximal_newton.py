@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from sklearn.svm import SVC as LibSVC
 from sklearn.svm import SVR as LibSVR
+from tests.calls import recorded
 
 from kernelmosaic.gram.factored import DenseFactors
 from kernelmosaic.machines import SVC, SVR, Huber
-from kernelmosaic.solvers import SolverOptions, factored, solve_factored
+from kernelmosaic.solvers import SolverOptions, solve_factored
 from kernelmosaic.solvers.interior_point import CentralPath
 from kernelmosaic.solvers.proximal_newton import ProximalNewton
 
@@ -82,12 +83,11 @@ def test_samples_of_weight_zero_stay_out():
     assert not found.beta[500:].any()
 
 
-def test_interior_points_are_asked_where_steps_do_not_do(monkeypatch):
+def test_interior_points_are_asked_where_steps_do_not_do():
     program = SVC(LABELS, 1.0).program
     expected = solve_factored(DenseFactors(Z), program, tol=1e-6)
-    asked = []
-    monkeypatch.setattr(factored, "CentralPath", lambda *given: asked.append(1) or CentralPath(*given))
-    found = solve_factored(DenseFactors(Z), program, tol=1e-6, options=SolverOptions(newton_steps=1))
+    with recorded(CentralPath.__init__) as asked:
+        found = solve_factored(DenseFactors(Z), program, tol=1e-6, options=SolverOptions(newton_steps=1))
     assert asked
     assert found.gap <= 1e-6
     assert found.objective == pytest.approx(expected.objective, rel=2e-6)
@@ -99,7 +99,7 @@ def test_interior_points_are_asked_where_steps_do_not_do(monkeypatch):
     [SVC(LABELS, 1.0).program, SVC(LABELS, 1.0, slack=2).program, SVR(TARGETS, 2.0, 0.3).program],
     ids=["hinge", "squared hinge", "tube"],
 )
-def test_the_same_where_features_are_tensors(program, monkeypatch):
+def test_the_same_where_features_are_tensors(program):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     here = solved(program, 1e-5)
     there = solved(program, 1e-5, factors=torch.as_tensor(Z))
@@ -107,17 +107,19 @@ def test_the_same_where_features_are_tensors(program, monkeypatch):
     assert there.n_iter == here.n_iter
     np.testing.assert_allclose(there.beta, here.beta, rtol=1e-6, atol=1e-8 * np.abs(here.beta).max())
     # From anywhere: a solver of features takes these steps there, too, and none through the inside.
-    monkeypatch.setattr(factored, "CentralPath", lambda *whatever: pytest.fail("no interior points are needed here"))
-    again = solve_factored(DenseFactors(torch.as_tensor(Z)), program, tol=1e-5, options=SolverOptions(few=0))
+    with recorded(CentralPath.__init__) as asked:
+        again = solve_factored(DenseFactors(torch.as_tensor(Z)), program, tol=1e-5, options=SolverOptions(few=0))
+    assert not asked
     assert again.gap <= 1e-5
 
 
-def test_steps_go_on_where_working_sets_have_no_room(monkeypatch):
+def test_steps_go_on_where_working_sets_have_no_room():
     program = SVC(LABELS, 1.0).program
     gram = DenseFactors(Z)
     assert gram.block_samples == 0
-    monkeypatch.setattr(factored, "CentralPath", lambda *whatever: pytest.fail("no interior points are needed here"))
-    found = solve_factored(gram, program, tol=1e-6, options=SolverOptions(few=0))
+    with recorded(CentralPath.__init__) as asked:
+        found = solve_factored(gram, program, tol=1e-6, options=SolverOptions(few=0))
+    assert not asked
     assert found.gap <= 1e-6
     lib = LibSVC(C=1.0, kernel="linear", tol=1e-8).fit(Z, LABELS)
     np.testing.assert_allclose(Z @ (Z.T @ found.beta) + found.intercept, lib.decision_function(Z), atol=2e-2)

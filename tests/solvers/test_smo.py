@@ -7,6 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sklearn.svm import SVC, SVR, OneClassSVM
+from tests.calls import recorded
 from tests.reference.programs import MAKERS, assert_feasible, cases, make_case, one_class, svm
 
 from kernelmosaic.gram import DenseGram
@@ -258,25 +259,19 @@ def test_any_numbers_in_any_order_of_memory():
     np.testing.assert_array_equal(solve_smo(whole, case.program).beta, as_numbers.beta)
 
 
-def test_large_problems_are_solved_on_the_active_samples(monkeypatch):
+def test_large_problems_are_solved_on_the_active_samples():
     rng = np.random.RandomState(0)
     n = 2100
     X = rng.randn(n, 3)
     squares = (X**2).sum(1)
     K = np.exp(-(squares[:, None] + squares - 2 * X @ X.T) / 4).astype(np.float32)
     program = svm(np.sign(X[:, 0] + 0.3 * rng.randn(n)), 1.0)
-    sizes = []
-    run_alone = smo.SMOState.run_alone
-    monkeypatch.setattr(
-        smo.SMOState,
-        "run_alone",
-        lambda self, active, steps: (sizes.append(len(active)), run_alone(self, active, steps)),
-    )
-    compact = solve_smo(K, program, tol=1e-6)
+    with recorded(smo.SMOState.run_alone, lambda given: len(given["active"])) as sizes:
+        compact = solve_smo(K, program, tol=1e-6)
     assert sizes
     assert max(sizes) < n / 2
-    sizes.clear()
-    whole = solve_smo(K, program, tol=1e-6, options=SolverOptions(compact_samples=n + 1))
+    with recorded(smo.SMOState.run_alone) as sizes:
+        whole = solve_smo(K, program, tol=1e-6, options=SolverOptions(compact_samples=n + 1))
     assert not sizes
     assert compact.gap <= 1e-6
     assert compact.objective == pytest.approx(whole.objective, rel=2e-6)

@@ -352,9 +352,11 @@ def demo(
     ] = Path("kernelmosaic-demo.html"),
 ) -> None:
     """Compare kernels, their plain and learned sums and the Bayes rule on a toy problem (GAUSS4), in under a minute."""
-    from kernelmosaic.demo import print_result, run_with_progress, write_report
+    from kernelmosaic.cli.output import progress
+    from kernelmosaic.demo import ENTRIES, print_result, run_demo, write_report
 
-    result = run_with_progress(samples, seed)
+    with progress(1 + len(ENTRIES)) as advance:
+        result = run_demo(samples, seed, advance=advance)
     print_result(result)
     write_report(result, report)
     typer.echo(f"Report: {report}")
