@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod, update_abstractmethods
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, MISSING, asdict, dataclass, field, replace
 from inspect import signature
+from operator import attrgetter
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 import numpy as np
@@ -47,9 +48,8 @@ from kernelmosaic.estimators._input import (
 from kernelmosaic.estimators._path import PathRule
 from kernelmosaic.estimators._shared import fit_context
 from kernelmosaic.estimators._training_set import KernelOptions, TrainingSet
-from kernelmosaic.gram import GramStack
 from kernelmosaic.gram.missing import check_rule
-from kernelmosaic.kernels.base import Kernel, refuse_text
+from kernelmosaic.kernels.base import refuse_text
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, read_kernels
 from kernelmosaic.learning import Learner, Parameters, make_learner
@@ -91,10 +91,8 @@ class KernelListMixin(BaseEstimator):
 
     kernels: KernelsLike
 
-    @staticmethod
-    def _default_kernels() -> list[Kernel]:
-        """Return what ``kernels=None`` stands for."""
-        return default_kernels()
+    # What ``kernels=None`` stands for.
+    _default_kernels = staticmethod(default_kernels)
 
     def _read_kernels(self) -> list[Entry]:
         return read_kernels(self.kernels, self._default_kernels)
@@ -458,18 +456,17 @@ class BaseMKL(KernelEstimator):
             penalty_power=self.penalty_power,
         )
 
-    def _make_learner(self, stack: GramStack, machines: list[Any]) -> Learner:
-        return make_learner(self._parameters(), stack, machines)
-
     def _learn(self, data: TrainingSet, machines: list[Machine]) -> tuple[list[Any], str | None]:
         """Return what was learned for each machine, and what to warn of after the estimator's name, if anything."""
-        learner = self._make_learner(data.stack, machines)
-        found = self._learn_each(data, machines, learner)
-        learned = [data.certify(learner, machine, one) for machine, one in zip(machines, found, strict=True)]
+        learner = make_learner(self._parameters(), data.stack, machines)
+        with data.threads():
+            found, sizes = self._learn_each(data, machines, learner), data.sizes()
+            each = zip(machines, found, strict=True)
+            learned = [one.certified(data.stack, sizes, machine, learner) for machine, one in each]
         hidden = any(one.gap > self.tol >= rough.gap for one, rough in zip(learned, found, strict=True))
         if hidden and (precise := fit_context().in_double(data)) is not None:
             return self._learn(precise, machines)
-        return learned, self._gap_warning(learner, max(learned, key=lambda one: one.gap))
+        return learned, self._gap_warning(learner, max(learned, key=attrgetter("gap")))
 
     def _learn_each(self, data: TrainingSet, machines: Sequence[Any], learner: Learner) -> list[Any]:
         """Return what was learned for each machine, as the learner sees it."""
@@ -478,7 +475,7 @@ class BaseMKL(KernelEstimator):
         if workers == 1 or len(machines) == 1:
             starts = [replace(start, kernel=data.kernel) for start in starts]
         tasks = list(zip(machines, starts, strict=True))
-        found = list(map_threads(lambda task: data.learn(learner, *task), tasks, workers))
+        found = list(map_threads(lambda task: learner.learn(data.stack, *task), tasks, workers))
         context.keep(data, learner, found)
         return found
 

@@ -127,8 +127,8 @@ def _keys(X: MatrixLike, y: TargetLike) -> AnyArray:
     labels = np.zeros(X.shape[0], dtype=np.int64)
     if y is not None:  # a sample with several targets is told apart by all of them
         # Rows of objects cannot be compared before NumPy 2, single ones can.
-        rows = 0 if np.ndim(y) > 1 else None
-        labels = np.unique(y, return_inverse=True, axis=rows)[1].reshape(-1).astype(np.int64)
+        axis = 0 if np.ndim(y) > 1 else None
+        labels = np.unique(y, return_inverse=True, axis=axis)[1].reshape(-1).astype(np.int64)
     if sparse.issparse(X):
         return _sparse_keys(X, labels)
     if X.dtype.kind not in "iuf":
@@ -136,7 +136,9 @@ def _keys(X: MatrixLike, y: TargetLike) -> AnyArray:
     # Adding zero makes one of the two zeros that compare equal but differ in their bits.
     cells = np.ascontiguousarray(X + X.dtype.type(0)).view(np.uint8)
     # By class first, as sparse rows are: where no cell is zero both come in the same order, and so in the same folds.
-    return _as_void(np.hstack([labels[:, np.newaxis].view(np.uint8), cells.reshape(len(labels), -1)]))
+    rows = np.hstack([labels[:, np.newaxis].view(np.uint8), cells.reshape(len(labels), -1)])
+    # One opaque value per row: sorting compares the bytes, many times faster than column by column.
+    return np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1])))[:, 0]
 
 
 def _sparse_keys(X: MatrixLike, labels: NDArray[np.int64]) -> AnyArray:
@@ -162,11 +164,6 @@ def _codes(column: AnyArray) -> NDArray[np.int64]:
         ranked = list(distinct)
     rank = {entry: i for i, entry in enumerate(ranked)}
     return np.fromiter((rank[entry] for entry in column), dtype=np.int64, count=len(column))
-
-
-def _as_void(cells: NDArray[np.uint8]) -> AnyArray:
-    # One opaque value per row: sorting compares the bytes, many times faster than column by column.
-    return np.ascontiguousarray(cells).view(np.dtype((np.void, cells.shape[1])))[:, 0]
 
 
 # Samples that need not be in memory ----------------------------------------------------------------------------------

@@ -42,9 +42,8 @@ from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.gram.stack import ComputedStack
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs
-from kernelmosaic.learning import Learned, Learner
 from kernelmosaic.learning.gated import Projections
-from kernelmosaic.learning.start import COLD, CombinedKernel, Start
+from kernelmosaic.learning.start import CombinedKernel
 
 Array = NDArray[np.float64]
 
@@ -134,19 +133,9 @@ class TrainingSet(ABC):
             self._kernel = CombinedKernel(self.stack)
         return self._kernel
 
-    def learn(self, learner: Learner, machine: Any, start: Start = COLD) -> Learned:
-        """Learn the weights of a machine."""
-        with self.threads():
-            return learner.learn(self.stack, machine, start)
-
     def threads(self) -> AbstractContextManager[Any]:
         """Return a context for learning: matrices of few samples are no work for several threads."""
         return one_blas_thread() if len(self.kept) <= TINY else nullcontext()
-
-    def certify(self, learner: Learner, machine: Any, learned: Learned) -> Learned:
-        """Return what was learned with the objective and the gap that its weights and coefficients prove."""
-        with self.threads():
-            return learned.certified(self.stack, self.sizes(), machine, learner)
 
     def in_double(self) -> TrainingSet | None:
         """Return the same samples with entries in double precision; None where these are not to be had."""
@@ -301,7 +290,9 @@ class ExactSet(TrainingSet):
     def expansion(self, beta: Array, support: NDArray[np.intp], eta: Array) -> Expansion:
         kept = np.flatnonzero(np.any(eta != 0, axis=0))
         kernel_set = self.kernel_set.take(kept)
-        own, support = self._own_coefficients(beta, support, kept)
+        own = beta[:, support]
+        if self.missing is not None and self.present is not None:
+            own, support = self._own_coefficients(beta, self.missing, self.present, kept)
         samples = take_rows(self.kernel_set.take_views(self.views, kept), support)
         kernel_set.check_definite(samples, beta[:, support])
         if self.missing is None:
@@ -310,15 +301,13 @@ class ExactSet(TrainingSet):
         return PartialExpansion(sums, eta[:, kept], kept, eta.shape[1], self.device)
 
     def _own_coefficients(
-        self, beta: Array, support: NDArray[np.intp], kept: NDArray[np.intp]
+        self, beta: Array, missing: MissingViews, present: Mask, kept: NDArray[np.intp]
     ) -> tuple[Array, NDArray[np.intp]]:
         """Return the coefficients of samples as the kernels evaluate them, and which samples these are.
 
-        Where some lack a view, their coefficient of that kernel goes to those whose mean stands in for it.
+        The coefficient of a kernel whose view a sample lacks goes to the samples whose mean stands in for it.
         """
-        if self.missing is None or self.present is None:
-            return beta[:, support], support
-        own = beta[:, np.newaxis] * self.missing.factors(self.present).T[kept]
+        own = beta[:, np.newaxis] * missing.factors(present).T[kept]
         for k, m in enumerate(kept):
             if self.shares[m] is not None:
                 own[:, k] += beta @ self.shares[m]

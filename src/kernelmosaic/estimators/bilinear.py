@@ -16,7 +16,7 @@ from kernelmosaic.estimators._path import PathRule, accuracy
 from kernelmosaic.estimators._training_set import TrainingSet
 from kernelmosaic.estimators.classifier import BaseMKLClassifier
 from kernelmosaic.gram import GramStack, StoredStack
-from kernelmosaic.learning import Learner, Parameters, make_learner
+from kernelmosaic.learning import LearnerOptions, Parameters, make_learner
 from kernelmosaic.learning.certificate import AIM
 from kernelmosaic.learning.class_wise import matrix_dtype
 from kernelmosaic.learning.factory import solver_class
@@ -127,14 +127,13 @@ class BilinearMKLClassifier(BaseMKLClassifier):
     def _parameters(self) -> Parameters:
         return Parameters(AIM * self.tol, self.max_iter, self.verbose, self.solver, family="class-wise")
 
-    def _make_learner(self, stack: GramStack, machines: list[Any]) -> Learner:
-        learner = make_learner(self._parameters(), stack, machines)
-        if stack.writes_matrices:
-            self._require_memory(stack, matrix_dtype(stack, learner.options).itemsize)
-        return learner
+    def _learn(self, data: TrainingSet, machines: list[Any]) -> tuple[list[Any], str | None]:
+        if data.stack.writes_matrices:
+            self._require_memory(data.stack, make_learner(self._parameters(), data.stack, machines).options)
+        return super()._learn(data, machines)
 
-    def _require_memory(self, stack: GramStack, itemsize: int) -> None:
-        need = len(self.classes_) * stack.n_samples**2 * itemsize
+    def _require_memory(self, stack: GramStack, options: LearnerOptions) -> None:
+        need = len(self.classes_) * stack.n_samples**2 * matrix_dtype(stack, options).itemsize
         stored = stack.matrices.nbytes if isinstance(stack, StoredStack) else 0
         left = default_budget() if self.memory_budget is None else self.memory_budget - stored
         if need > left:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import KW_ONLY, replace
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -28,7 +29,7 @@ from kernelmosaic.estimators._calibration import Calibration
 from kernelmosaic.estimators._input import FitInput
 from kernelmosaic.estimators._path import CrossFit, PathRule, accuracy
 from kernelmosaic.estimators._training_set import TrainingSet
-from kernelmosaic.learning import Parameters
+from kernelmosaic.learning import Parameters, make_learner
 from kernelmosaic.learning.fixed import given_weights
 from kernelmosaic.learning.hard_margin import learn_hard_margin
 from kernelmosaic.machines import SVC
@@ -341,7 +342,7 @@ class MKLClassifier(BaseMKLClassifier):
     def _learn(self, data: TrainingSet, machines: list[Any]) -> tuple[list[Any], str | None]:
         if not self._is_hard():
             return super()._learn(data, machines)
-        learner = self._make_learner(data.stack, machines)
+        learner = make_learner(self._parameters(), data.stack, machines)
         diagonals = data.diagonals().mean(axis=1) * (
             1.0 if self.weights is None else given_weights(self.weights, data.stack.n_kernels)
         )
@@ -350,7 +351,7 @@ class MKLClassifier(BaseMKLClassifier):
             learn_hard_margin(learner, data.stack, data.sizes(), machine.program.target, scale, self.tol)
             for machine in machines
         ]
-        return learned, self._gap_warning(learner, max(learned, key=lambda one: one.gap))
+        return learned, self._gap_warning(learner, max(learned, key=attrgetter("gap")))
 
     def _set_fitted(self, data: TrainingSet, learned: list[Any], machines: list[Any]) -> Any:
         if isinstance(self.C, str):

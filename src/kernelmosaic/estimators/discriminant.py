@@ -213,8 +213,9 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         data = self._training_set(given, DistinctSamples.all_of(len(given.y), None))
         traces = centered_traces(data.stack, data.diagonals())
         learner = self._trace_learner(data.stack, traces)
-        (found,) = self._learn_each(data, [machine], learner)
-        learned = data.certify(learner, machine, found)
+        with data.threads():
+            (found,) = self._learn_each(data, [machine], learner)
+            learned = found.certified(data.stack, data.sizes(), machine, learner)
         self.kernel_names_ = data.kernel_set.names
         self.weights_ = learned.weights
         self.trace_shares_ = learned.weights * traces

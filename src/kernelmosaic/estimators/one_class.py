@@ -16,7 +16,6 @@ from kernelmosaic.estimators._base import WeightedMKL, parameters
 from kernelmosaic.estimators._input import DistinctSamples, FitInput, level_of_caller
 from kernelmosaic.estimators._path import PathRule
 from kernelmosaic.estimators._training_set import TrainingSet
-from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.views import one_class_kernels
 from kernelmosaic.machines import Machine, OneClass
 from kernelmosaic.machines.base import check_positive
@@ -73,6 +72,7 @@ class MKLOneClass(OutlierMixin, WeightedMKL):
     _: KW_ONLY
     nu: float = 0.5
 
+    _default_kernels = staticmethod(one_class_kernels)
     _path_rule: ClassVar[PathRule | None] = PathRule("nu", (1e-2, 0.5))
 
     def fit(self, X: MatrixLike, y: TargetLike = None, sample_weight: SampleWeight = None) -> Self:
@@ -96,10 +96,6 @@ class MKLOneClass(OutlierMixin, WeightedMKL):
         super()._fit_validated(given, keep_function)
         self.offset_ = -float(self.intercept_[0])
         return self
-
-    @staticmethod
-    def _default_kernels() -> list[Kernel]:
-        return one_class_kernels()
 
     def _training_set(self, given: FitInput, counted: DistinctSamples) -> TrainingSet:
         data = super()._training_set(given, counted)
