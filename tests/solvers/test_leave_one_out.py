@@ -51,14 +51,13 @@ def test_groups_are_left_out_together():
 def criteria(groups):
     K, Y, weight, ridge = make(3, c=1)
     y2 = np.sign(Y - np.median(Y))
+    codes = (y2[:, 0] > 0).astype(int)
     _, Y3, _, _ = make(3, c=3)
     labels = Y3.argmax(axis=1)
     indicators = np.eye(3)[labels]
     named = {
         "squares": lambda K: squared_error(RidgeSystem.of(K, ridge), Y, weight, groups),
-        "two classes": lambda K: log_loss(
-            RidgeSystem.of(K, ridge), y2, (y2[:, 0] > 0).astype(int), 1.7, weight, groups
-        ),
+        "two classes": lambda K: log_loss(RidgeSystem.of(K, ridge), y2, codes, 1.7, weight, groups),
         "three classes": lambda K: log_loss(RidgeSystem.of(K, ridge), indicators, labels, 2.3, weight, groups),
     }
     if groups is None:

@@ -1,8 +1,8 @@
 """Leave-one-out error and evidence of the least-squares machine, with their slopes in the kernel matrix.
 
-The machine minimises ½ Σ_i w_i ‖y_i − f(x_i) − b‖² / α + ½ ‖f‖² in the function space of K. With M = K + α diag(1/w) and
-the constant b eliminated, A = M⁻¹ − M⁻¹1 1ᵀM⁻¹ / 1ᵀM⁻¹1, the coefficients are β = A Y, and a sample that is left out has
-the residual r_i = β_i / A_ii; samples that are left out together have r_S = A_SS⁻¹ β_S. No machine is solved again.
+The machine minimises ½ Σ_i w_i ‖y_i − f(x_i) − b‖² / α + ½ ‖f‖² in the function space of K. With M = K + α diag(1/w)
+and the constant b eliminated, A = M⁻¹ − M⁻¹1 1ᵀM⁻¹ / 1ᵀM⁻¹1, the coefficients are β = A Y, and a sample that is left out
+has the residual r_i = β_i / A_ii; samples that are left out together have r_S = A_SS⁻¹ β_S. No machine is solved again.
 
 Every criterion L gives one n × n matrix G with dL = ⟨G, dM⟩, whatever the number of kernels and parameters of M:
 
