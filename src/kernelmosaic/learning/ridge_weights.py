@@ -1,8 +1,8 @@
 """Weights, ridge and scale of the least-squares machine by leave-one-out error or evidence.
 
 The parameters are the logarithms of the weights η ≥ 0 (not normalised: their size against the ridge α is learned), of
-α, and, for the log-loss of leave-one-out outputs, of the scale a. Weak priors keep them from running away. The problem is
-not convex: `stationarity` says how level the end is.
+α, and, for the log-loss of leave-one-out outputs, of the scale a. Weak priors keep them from running away. The problem
+is not convex: `stationarity` says how level the end is.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Leave-one-out error and evidence of the least-squares machine, with their slopes in the kernel matrix.
 
 The machine minimises ½ Σ_i w_i ‖y_i − f(x_i) − b‖² / α + ½ ‖f‖² in the function space of K. With M = K + α diag(1/w)
-and the constant b eliminated, A = M⁻¹ − M⁻¹1 1ᵀM⁻¹ / 1ᵀM⁻¹1, the coefficients are β = A Y, and a sample that is left out
-has the residual r_i = β_i / A_ii; samples that are left out together have r_S = A_SS⁻¹ β_S. No machine is solved again.
+and the constant b eliminated, A = M⁻¹ − M⁻¹1 1ᵀM⁻¹ / 1ᵀM⁻¹1, the coefficients are β = A Y, and a sample that is left
+out has the residual r_i = β_i / A_ii; samples that are left out together have r_S = A_SS⁻¹ β_S. No machine is solved
+again.
 
 Every criterion L gives one n × n matrix G with dL = ⟨G, dM⟩, whatever the number of kernels and parameters of M:
 
@@ -96,11 +97,16 @@ class Criterion:
 def squared_error(
     system: RidgeSystem, Y: Array, weight: Array, groups: Sequence[NDArray[np.intp]] | None = None
 ) -> Criterion:
-    """Return ½ Σ_i w_i ‖r_i‖²."""
+    """Return ½ W c log(Σ_i w_i ‖r_i‖² / (W c)), W = Σ w: that of Gaussian residuals of the likeliest size, in nats.
+
+    It does not depend on the unit of the targets but for a constant.
+    """
     beta = system.A @ Y
     r = system.residuals(beta, groups)
-    g = weight[:, np.newaxis] * r
-    return Criterion(0.5 * float(np.sum(g * r)), system.slope(beta, r, g, groups), np.zeros(0), r)
+    count = float(weight.sum()) * Y.shape[1]
+    mean = max(float(np.sum(weight[:, np.newaxis] * r**2)) / count, np.finfo(float).tiny)
+    g = weight[:, np.newaxis] * r / mean
+    return Criterion(0.5 * count * float(np.log(mean)), system.slope(beta, r, g, groups), np.zeros(0), r)
 
 
 def log_loss(
