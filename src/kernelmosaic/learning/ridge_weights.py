@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,8 @@ class RidgeOptions:
         Where the prior of log α is centred.
     first_alpha, first_scale : float
         log α and log a to start from.
+    first_steps : int
+        Steps from every start, of which the best is followed.
     """
 
     weight_prior: float = 0.2
@@ -39,6 +42,11 @@ class RidgeOptions:
     alpha_mean: float = -1.0
     first_alpha: float = float(np.log(0.3))
     first_scale: float = 0.5
+    first_steps: int = 5
+
+    def alpha_shifts(self, count: int) -> list[float]:
+        """Return by how much log α of every start differs from that of the first: smaller and larger in turn."""
+        return [0.0] + [float((-1) ** k * ((k + 1) // 2) * np.log(30.0)) for k in range(1, count)]
 
 
 @dataclass(frozen=True)
@@ -113,6 +121,7 @@ def learn_ridge(
     weights: Array | None = None,
     tol: float = 1e-3,
     max_iter: int = 100,
+    n_init: int = 1,
     options: RidgeOptions | None = None,
 ) -> RidgeLearned:
     """Minimise the criterion over the logarithms of weights, ridge and scale by quasi-Newton steps.
@@ -131,6 +140,8 @@ def learn_ridge(
         The stationarity to stop at.
     max_iter : int
         Most steps.
+    n_init : int
+        Ridges to start from; the best after a few steps is followed.
     options : RidgeOptions
         Priors and start.
 
@@ -158,11 +169,18 @@ def learn_ridge(
         history.append(found)
         return found, slope[free]
 
+    def improve(x: Array, steps: int) -> Any:
+        limits = {"maxiter": steps, "gtol": tol * float(targets.weight.sum()), "ftol": 1e-9}
+        return minimize(value, x, jac=True, method="L-BFGS-B", options=limits)
+
     x = start.copy()
     if free.any():
-        limits = {"maxiter": max_iter, "gtol": tol * float(targets.weight.sum()), "ftol": 0.0}
-        found = minimize(value, start[free], jac=True, method="L-BFGS-B", options=limits)
-        x[free] = found.x
+        starts = [start.copy() for _ in range(n_init if free[P] else 1)]
+        for one, shift in zip(starts, options.alpha_shifts(len(starts)), strict=True):
+            one[P] += shift
+        begun = [improve(one[free], options.first_steps if len(starts) > 1 else max_iter) for one in starts]
+        best = min(begun, key=lambda one: float(one.fun))
+        x[free] = best.x if len(starts) == 1 else improve(best.x, max_iter).x
     return problem.learned(x, free, history)
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.lapack import dpotrf, dpotri
 from scipy.special import logsumexp, softmax
 
 Array = NDArray[np.float64]
@@ -46,18 +46,33 @@ class RidgeSystem:
     @classmethod
     def of(cls, K: Array, ridge: Array) -> RidgeSystem:
         """Factorise; raises a `numpy.linalg.LinAlgError` where rounding makes M indefinite."""
-        M = K + np.diag(ridge)
-        factor = cho_factor(M, lower=True, overwrite_a=True, check_finite=False)
-        inverse = cho_solve(factor, np.eye(len(M)), overwrite_b=True, check_finite=False)
-        inverse = 0.5 * (inverse + inverse.T)
+        M = np.array(K, dtype=np.float64, order="F")
+        M[np.diag_indices_from(M)] += ridge
+        factor, failed = dpotrf(M, lower=1, overwrite_a=1)
+        if failed:
+            raise np.linalg.LinAlgError("K + diag(ridge) is not positive definite.")
+        log_det = 2.0 * float(np.log(np.diagonal(factor)).sum())
+        inverse = dpotri(factor, lower=1, overwrite_c=1)[0]
+        rows = np.tril_indices_from(inverse, -1)
+        inverse.T[rows] = inverse[rows]
         ones = inverse.sum(axis=1)
         total = float(ones.sum())
-        log_det = 2.0 * float(np.log(np.diagonal(factor[0])).sum()) + float(np.log(total))
+        log_det += float(np.log(total))
         return cls(inverse - np.outer(ones, ones / total), ones, log_det)
 
     def intercept(self, Y: Array) -> Array:
         """Return the constant of every target."""
         return np.asarray(self.ones @ Y / self.ones.sum())
+
+    def influence(self, k: Array) -> Array:
+        """Return what every target adds to the outputs: f(x) = h(x)ᵀ y.
+
+        Parameters
+        ----------
+        k : ndarray of shape (m, n)
+            The kernel between samples x and those of the machine.
+        """
+        return np.asarray(k @ self.A + self.ones / self.ones.sum())
 
     def residuals(self, beta: Array, groups: Sequence[NDArray[np.intp]] | None = None) -> Array:
         """Return the residuals of samples left out, each alone or with its group."""
