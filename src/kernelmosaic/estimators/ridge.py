@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -25,6 +26,7 @@ from kernelmosaic.estimators._parameters import parameters
 from kernelmosaic.estimators._training_set import DistinctSamples, level_of_caller
 from kernelmosaic.kernels import Gaussian, Kernel, Laplacian, Linear, Polynomial, Ranked, family
 from kernelmosaic.kernels.base import refuse_text
+from kernelmosaic.kernels.views import Entry, read_kernels
 from kernelmosaic.learning.fixed import given_weights
 from kernelmosaic.learning.ridge_weights import RidgeLearned, RidgeTargets, learn_ridge
 from kernelmosaic.machines import LeastSquares, Machine
@@ -34,11 +36,11 @@ from kernelmosaic.solvers.leave_one_out import RidgeSystem
 Array = NDArray[np.float64]
 
 
-def ridge_kernels() -> list[Kernel]:
-    """Return what ``kernels=None`` stands for: five shapes of the columns, and the same of their ranks."""
+def ridge_kernels(ranks: bool = True) -> list[Kernel]:
+    """Return what ``kernels=None`` stands for: ten kernels of the columns, and the same of their ranks if asked for."""
     factors = [0.5, 1, 2, 4]
     plain = [Linear(), Polynomial(degree=2), *family(Gaussian(), factor=factors), *family(Laplacian(), factor=factors)]
-    return plain + [Ranked(kernel) for kernel in plain]
+    return plain + [Ranked(kernel) for kernel in plain] if ranks else plain
 
 
 class RidgeMixin(BaseMKL):
@@ -50,9 +52,11 @@ class RidgeMixin(BaseMKL):
     rank: Any = 500
     device: Any = None
 
-    @staticmethod
-    def _default_kernels() -> list[Kernel]:
-        return ridge_kernels()
+    # Ranks of sparse columns would fill them.
+    _has_ranks = True
+
+    def _read_kernels(self) -> list[Entry]:
+        return read_kernels(self.kernels, partial(ridge_kernels, self._has_ranks))
 
     def _machines(self, y: TargetLike, weight: Array) -> list[Machine]:
         return [LeastSquares(column, self.alpha_) for column in self._targets(y).T]
@@ -177,7 +181,7 @@ class MKLRidgeCV(RegressorMixin, RidgeMixin):
     ----------
     kernels : list, default=None
         As in :class:`MKLClassifier`; None stands for 20 kernels: linear, quadratic, Gaussians and Laplacians of ½, 1, 2
-        and 4 times the median distance, on the columns and on their ranks.
+        and 4 times the median distance, on the columns and, unless they are sparse, on their ranks.
     criterion : {"loo", "evidence"}, default="loo"
         What is minimised: the logarithm of the mean squared leave-one-out residual, or the negative log evidence of
         the Gaussian process with this kernel and noise.
@@ -258,6 +262,7 @@ class MKLRidgeCV(RegressorMixin, RidgeMixin):
         -------
         self
         """
+        self._has_ranks = not sparse.issparse(X)
         given, groups = _counted(self._validated(X, y, sample_weight), groups)
         self._is_flat = given.y.ndim == 1
         learned = self._learn_ridge(given, groups, None)
@@ -456,6 +461,7 @@ class MKLRidgeClassifierCV(BaseMKLClassifier, RidgeMixin):
         -------
         self
         """
+        self._has_ranks = not sparse.issparse(X)
         given, groups = _counted(self._validated(X, y, sample_weight), groups)
         self.classes_ = self._find_classes(given.y)
         labels = np.searchsorted(self.classes_, np.asarray(given.y))

@@ -34,6 +34,8 @@ class RidgeOptions:
         log α and log a to start from.
     first_steps : int
         Steps from every start, of which the best is followed.
+    range : tuple of float
+        Least and largest logarithm: beyond, rounding hides what a parameter does.
     """
 
     weight_prior: float = 0.2
@@ -43,6 +45,7 @@ class RidgeOptions:
     first_alpha: float = float(np.log(0.3))
     first_scale: float = 0.5
     first_steps: int = 5
+    range: tuple[float, float] = (-20.0, 10.0)
 
     def alpha_shifts(self, count: int) -> list[float]:
         """Return by how much log α of every start differs from that of the first: smaller and larger in turn."""
@@ -170,8 +173,8 @@ def learn_ridge(
         return found, slope[free]
 
     def improve(x: Array, steps: int) -> Any:
-        limits = {"maxiter": steps, "gtol": tol * float(targets.weight.sum()), "ftol": 1e-9}
-        return minimize(value, x, jac=True, method="L-BFGS-B", options=limits)
+        limits = {"maxiter": steps, "gtol": tol * float(targets.weight.sum()), "ftol": 1e-14}
+        return minimize(value, x, jac=True, method="L-BFGS-B", bounds=[options.range] * len(x), options=limits)
 
     x = start.copy()
     if free.any():

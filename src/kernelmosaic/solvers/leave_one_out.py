@@ -45,12 +45,22 @@ class RidgeSystem:
 
     @classmethod
     def of(cls, K: Array, ridge: Array) -> RidgeSystem:
-        """Factorise; raises a `numpy.linalg.LinAlgError` where rounding makes M indefinite."""
+        """Factorise; where rounding makes M indefinite, a little of its trace is added to its diagonal.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If a millionth of the trace does not make M definite.
+        """
         M = np.array(K, dtype=np.float64, order="F")
         M[np.diag_indices_from(M)] += ridge
-        factor, failed = dpotrf(M, lower=1, overwrite_a=1)
-        if failed:
-            raise np.linalg.LinAlgError("K + diag(ridge) is not positive definite.")
+        added, trace = 0.0, float(np.trace(M))
+        factor, failed = dpotrf(M, lower=1)
+        while failed:
+            added = max(10.0 * added, np.finfo(float).eps * trace)
+            if not added <= 1e-6 * trace:
+                raise np.linalg.LinAlgError("K + diag(ridge) is not positive definite: K is no kernel.")
+            factor, failed = dpotrf(M + added * np.eye(len(M)), lower=1)
         log_det = 2.0 * float(np.log(np.diagonal(factor)).sum())
         inverse = dpotri(factor, lower=1, overwrite_c=1)[0]
         rows = np.tril_indices_from(inverse, -1)
