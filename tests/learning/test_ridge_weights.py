@@ -7,7 +7,15 @@ import pytest
 from numpy.testing import assert_allclose
 
 from kernelmosaic.gram import StoredStack
-from kernelmosaic.learning.ridge_weights import RidgeOptions, RidgeTargets, _RidgeProblem, inner_products, learn_ridge
+from kernelmosaic.gram.feature_stack import StoredFeatures
+from kernelmosaic.learning.ridge_weights import (
+    FeatureForm,
+    MatrixForm,
+    RidgeOptions,
+    RidgeProblem,
+    RidgeTargets,
+    learn_ridge,
+)
 
 
 def make(seed=0, n=60, classes=0):
@@ -29,7 +37,8 @@ def make(seed=0, n=60, classes=0):
 @pytest.mark.parametrize("criterion", ["loo", "evidence"])
 def test_slopes_equal_finite_differences(criterion, classes):
     Ks, targets = make(1, classes=classes)
-    problem = _RidgeProblem(StoredStack(Ks), targets, criterion, RidgeOptions())
+    form = MatrixForm(StoredStack(Ks), targets, criterion)
+    problem = RidgeProblem(form, len(Ks), criterion == "loo" and classes > 0, RidgeOptions())
     x, step = np.array([-1.0, -2.0, 0.3, -1.5, -0.7, 0.4]), 1e-5
     _, slope = problem.value(x)
     for j in range(6):
@@ -59,7 +68,46 @@ def test_given_weights_and_ridge_are_kept():
     assert_allclose(found.beta, beta, rtol=1e-8)
 
 
-def test_inner_products_are_those_of_the_matrices():
-    Ks, _ = make(4)
-    G = np.random.default_rng(0).normal(size=Ks.shape[1:])
-    assert_allclose(inner_products(StoredStack(Ks), G), (Ks * G).sum(axis=(1, 2)), rtol=1e-10)
+def features(seed=0, n=40, classes=0):
+    rng = np.random.default_rng(seed)
+    Z = [rng.normal(size=(n, width)) for width in (3, 5, 2)]
+    y = Z[0][:, 0] + 0.5 * Z[1][:, 1] ** 2 + 0.2 * rng.normal(size=n)
+    weight = rng.uniform(0.5, 2.0, n)
+    if classes == 0:
+        return Z, RidgeTargets(np.column_stack([y, np.sin(y)]), weight)
+    labels = np.digitize(y, np.quantile(y, np.arange(1, classes) / classes))
+    Y = np.where(labels == 1, 1.0, -1.0)[:, None] if classes == 2 else np.eye(classes)[labels]
+    return Z, RidgeTargets(Y, weight, labels)
+
+
+@pytest.mark.parametrize("classes", [0, 2, 3])
+@pytest.mark.parametrize("criterion", ["loo", "evidence"])
+def test_features_are_judged_as_their_matrices_are(criterion, classes):
+    Z, targets = features(classes=classes)
+    whole = MatrixForm(StoredStack(np.array([one @ one.T for one in Z])), targets, criterion)
+    parts = FeatureForm(StoredFeatures(Z), targets, criterion, most_rows=1000)
+    weights = np.array([0.4, 0.2, 1.3])
+    found, same = parts.judge(weights, 0.7, 1.6), whole.judge(weights, 0.7, 1.6)
+    assert found.value == pytest.approx(same.value)
+    assert_allclose(found.weights, same.weights, rtol=1e-7, atol=1e-9)
+    assert found.alpha == pytest.approx(same.alpha)
+    assert found.scale == pytest.approx(same.scale)
+    one, other = parts.machine(weights, 0.7), whole.machine(weights, 0.7)
+    assert_allclose(one.beta, other.beta, atol=1e-9)
+    assert_allclose(one.intercept, other.intercept, atol=1e-9)
+    assert_allclose(one.residuals, other.residuals, atol=1e-9)
+
+
+def test_some_rows_of_features_stand_for_all():
+    """The slopes are those of the sum over these rows: finite differences."""
+    Z, targets = features(n=60, classes=3)
+    form = FeatureForm(StoredFeatures(Z), targets, "loo", most_rows=20)
+
+    def value(x):
+        return form.judge(np.exp(x[:3]), float(np.exp(x[3])), float(np.exp(x[4]))).value
+
+    x = np.array([-0.5, 0.2, -1.0, 0.3, 0.4])
+    found = form.judge(np.exp(x[:3]), float(np.exp(x[3])), float(np.exp(x[4])))
+    h = 1e-5
+    slopes = [(value(x + h * e) - value(x - h * e)) / (2 * h) for e in np.eye(5)]
+    assert_allclose([*found.weights, found.alpha, found.scale], slopes, rtol=1e-5, atol=1e-6)

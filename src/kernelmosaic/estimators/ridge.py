@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, replace
@@ -48,10 +49,9 @@ class RidgeMixin(BaseMKL):
 
     # The digits of a small ridge need double precision.
     _stack_dtype = np.float64
-    approximation: Any = None
-    rank: Any = 500
-    device: Any = None
 
+    def _host_samples(self) -> int:
+        return sys.maxsize
     # Ranks of sparse columns would fill them.
     _has_ranks = True
 
@@ -191,8 +191,8 @@ class MKLRidgeCV(RegressorMixin, RidgeMixin):
         Given weights; None learns them.
     scale : bool, default=True
         Whether to standardise the columns that kernels read as numbers.
-    normalize, missing, memory_budget, random_state, verbose
-        As in :class:`MKLClassifier`.
+    normalize, approximation, rank, missing, memory_budget, device, random_state, verbose
+        As in :class:`MKLClassifier`; a `device` serves features, exact kernels are computed on the host.
     n_init : int, default=2
         Ridges to start from; the best after five steps is followed.
     tol : float, default=1e-3
@@ -236,11 +236,14 @@ class MKLRidgeCV(RegressorMixin, RidgeMixin):
     weights: ArrayOrTensor = None
     scale: bool = True
     normalize: str | None = "trace"
+    approximation: str | None = None
+    rank: Any = 500
     missing: str = "neighbors"
     n_init: int = 2
     tol: float = 1e-3
     max_iter: int = 100
     memory_budget: float | None = None
+    device: str | None = None
     random_state: Seed = None
     verbose: bool = False
 
@@ -397,11 +400,11 @@ class MKLRidgeClassifierCV(BaseMKLClassifier, RidgeMixin):
 
     Parameters
     ----------
-    kernels, criterion, alpha, weights, scale, normalize, missing
+    kernels, criterion, alpha, weights, scale, normalize, approximation, rank, missing
         As in :class:`MKLRidgeCV`; with ``criterion="loo"`` the log-loss is minimised.
     class_weight : dict or "balanced", default=None
         As in :class:`MKLClassifier`.
-    n_init, tol, max_iter, memory_budget, random_state, verbose
+    n_init, tol, max_iter, memory_budget, device, random_state, verbose
         As in :class:`MKLRidgeCV`.
 
     Attributes
@@ -433,11 +436,14 @@ class MKLRidgeClassifierCV(BaseMKLClassifier, RidgeMixin):
     class_weight: Any = None
     scale: bool = True
     normalize: str | None = "trace"
+    approximation: str | None = None
+    rank: Any = 500
     missing: str = "neighbors"
     n_init: int = 2
     tol: float = 1e-3
     max_iter: int = 100
     memory_budget: float | None = None
+    device: str | None = None
     random_state: Seed = None
     verbose: bool = False
 

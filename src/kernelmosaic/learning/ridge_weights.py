@@ -9,14 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from kernelmosaic._typing import ArrayOrTensor, RowIndex
 from kernelmosaic.gram import GramStack
-from kernelmosaic.solvers.leave_one_out import Array, Criterion, RidgeSystem, evidence, log_loss, squared_error
+from kernelmosaic.gram.feature_stack import FeatureStack
+from kernelmosaic.solvers.leave_one_out import (
+    Array,
+    RidgeSystem,
+    class_loss,
+    evidence,
+    inverted,
+    log_loss,
+    squared_error,
+    squared_loss,
+)
 
 
 @dataclass(frozen=True)
@@ -36,6 +47,8 @@ class RidgeOptions:
         Steps from every start, of which the best is followed.
     range : tuple of float
         Least and largest logarithm: beyond, rounding hides what a parameter does.
+    left_out_rows : int
+        Most samples, evenly spread, whose leave-one-out errors are summed in features; all samples are learned from.
     """
 
     weight_prior: float = 0.2
@@ -46,6 +59,7 @@ class RidgeOptions:
     first_scale: float = 0.5
     first_steps: int = 5
     range: tuple[float, float] = (-20.0, 10.0)
+    left_out_rows: int = 20_000
 
     def alpha_shifts(self, count: int) -> list[float]:
         """Return by how much log α of every start differs from that of the first: smaller and larger in turn."""
@@ -105,16 +119,6 @@ class RidgeLearned:
     history: list[float]
 
 
-def inner_products(stack: GramStack, G: Array) -> Array:
-    """Return ⟨G, K_m⟩ of every kernel."""
-    out, n = np.zeros(stack.n_kernels), stack.n_samples
-    every = np.arange(stack.n_kernels)
-    for strip in stack.row_strips(n):
-        for m, block in stack.blocks(every, strip, slice(0, n)):
-            out[m] += float(np.vdot(G[strip], block))
-    return out
-
-
 def learn_ridge(
     stack: GramStack,
     targets: RidgeTargets,
@@ -153,8 +157,14 @@ def learn_ridge(
     RidgeLearned
     """
     options = RidgeOptions() if options is None else options
-    problem = _RidgeProblem(stack, targets, criterion, options)
     P = stack.n_kernels
+    if isinstance(stack, FeatureStack):
+        if targets.groups is not None:
+            raise ValueError("groups: samples are left out together with exact kernels only; use approximation=None.")
+        form: RidgeForm = FeatureForm(stack, targets, criterion, options.left_out_rows)
+    else:
+        form = MatrixForm(stack, targets, criterion)
+    problem = RidgeProblem(form, P, criterion == "loo" and targets.labels is not None, options)
     start = np.concatenate([np.full(P, -np.log(P)), [options.first_alpha, options.first_scale]])
     free = np.ones(P + 2, dtype=bool)
     if weights is not None:
@@ -184,60 +194,210 @@ def learn_ridge(
         begun = [improve(one[free], options.first_steps if len(starts) > 1 else max_iter) for one in starts]
         best = min(begun, key=lambda one: float(one.fun))
         x[free] = best.x if len(starts) == 1 else improve(best.x, max_iter).x
-    return problem.learned(x, free, history)
+    value_at_end, slope = problem.value(x)
+    machine = form.machine(np.exp(x[:P]), float(np.exp(x[P])))
+    return RidgeLearned(
+        weights=np.exp(x[:P]),
+        alpha=float(np.exp(x[P])),
+        scale=float(np.exp(x[P + 1])) if problem.has_scale else 1.0,
+        beta=machine.beta,
+        intercept=machine.intercept,
+        residuals=machine.residuals,
+        value=value_at_end,
+        stationarity=float(np.abs(slope[free]).max(initial=0.0)) / float(targets.weight.sum()),
+        history=history,
+    )
 
 
-class _RidgeProblem:
-    """The criterion as a function of the logarithms of weights, ridge and scale."""
+@dataclass(frozen=True)
+class Judged:
+    """A criterion at given weights, ridge and scale, with its slopes in their logarithms."""
 
-    def __init__(self, stack: GramStack, targets: RidgeTargets, criterion: str, options: RidgeOptions) -> None:
-        self.stack, self.targets, self.options = stack, targets, options
-        self.criterion = criterion
-        self.has_scale = criterion == "loo" and targets.labels is not None
+    value: float
+    weights: Array
+    alpha: float
+    scale: float = 0.0
 
-    def system(self, x: Array) -> tuple[RidgeSystem, Array]:
-        P = self.stack.n_kernels
-        K = self.stack.combine(np.exp(x[:P]))
-        ridge = np.exp(x[P]) / self.targets.weight
-        return RidgeSystem.of(np.asarray(K, dtype=np.float64), ridge), ridge
 
-    def judged(self, system: RidgeSystem, x: Array) -> Criterion:
-        t = self.targets
+@dataclass(frozen=True)
+class RidgeMachine:
+    """The machine at given weights and ridge, and the residuals of samples left out."""
+
+    beta: Array
+    intercept: Array
+    residuals: Array
+
+
+class RidgeForm(Protocol):
+    """What judges weights and ridge, and returns the machine in the end."""
+
+    def judge(self, weights: Array, alpha: float, scale: float) -> Judged:
+        """Return the criterion with its slopes."""
+
+    def machine(self, weights: Array, alpha: float) -> RidgeMachine:
+        """Return the machine."""
+
+
+@dataclass(frozen=True)
+class MatrixForm:
+    """The criterion by matrices of all pairs of samples: n³ operations."""
+
+    stack: GramStack
+    targets: RidgeTargets
+    criterion: str
+
+    def judge(self, weights: Array, alpha: float, scale: float) -> Judged:
+        t, ridge = self.targets, alpha / self.targets.weight
+        system = self._system(weights, ridge)
         if self.criterion == "evidence":
-            return evidence(system, t.Y)
-        if t.labels is not None:
-            return log_loss(system, t.Y, t.labels, float(np.exp(x[-1])), t.weight, t.groups)
-        return squared_error(system, t.Y, t.weight, t.groups)
+            found = evidence(system, t.Y)
+        elif t.labels is not None:
+            found = log_loss(system, t.Y, t.labels, scale, t.weight, t.groups)
+        else:
+            found = squared_error(system, t.Y, t.weight, t.groups)
+        slopes = weights * self._inner_products(found.G)
+        return Judged(found.value, slopes, float(ridge @ np.diagonal(found.G)), float(found.own.sum()))
+
+    def machine(self, weights: Array, alpha: float) -> RidgeMachine:
+        system, Y = self._system(weights, alpha / self.targets.weight), self.targets.Y
+        beta = system.A @ Y
+        return RidgeMachine(beta, system.intercept(Y), system.residuals(beta, self.targets.groups))
+
+    def _system(self, weights: Array, ridge: Array) -> RidgeSystem:
+        return RidgeSystem.of(np.asarray(self.stack.combine(weights), dtype=np.float64), ridge)
+
+    def _inner_products(self, G: Array) -> Array:
+        """Return ⟨G, K_m⟩ of every kernel."""
+        out, n = np.zeros(self.stack.n_kernels), self.stack.n_samples
+        every = np.arange(self.stack.n_kernels)
+        for strip in self.stack.row_strips(n):
+            for m, block in self.stack.blocks(every, strip, slice(0, n)):
+                out[m] += float(np.vdot(G[strip], block))
+        return out
+
+
+class FeatureForm:
+    """The criterion by features K_m = Z_m Z_mᵀ: n r² operations, and r³ for the evidence once ZᵀZ is known.
+
+    With Φ = [Z_m √η_m, 1], J = diag(1, …, 1, 0) and B = (Φᵀ diag(w) Φ + αJ)⁻¹, the outputs are Φ B Φᵀ diag(w) Y, and
+    A = diag(w/α) (I − Φ B Φᵀ diag(w)), A Φ J = diag(w) Φ B J. The samples of `rows` stand for all in leave-one-out
+    errors; every sample is learned from.
+    """
+
+    def __init__(self, stack: FeatureStack, targets: RidgeTargets, criterion: str, most_rows: int) -> None:
+        self.stack, self.targets, self.criterion = stack, targets, criterion
+        Y, weight, n = targets.Y, targets.weight, stack.n_samples
+        self.factors = stack.factors(np.ones(stack.n_kernels))
+        self.normal = np.asarray(stack.backend.to_numpy(self.factors.normal_matrix(weight)), dtype=np.float64)
+        weighted = weight[:, np.newaxis] * Y
+        sums = np.asarray(stack.backend.to_numpy(self.factors.adjoint(weighted)), dtype=np.float64)
+        self.right = np.vstack([sums, weighted.sum(axis=0)])
+        self.square = float(np.sum(weighted * Y))
+        self.kernel = np.repeat(np.arange(stack.n_kernels), stack.widths)
+        self.rows = np.unique(np.linspace(0, n - 1, min(n, most_rows)).astype(np.intp))
+
+    def _solve(self, weights: Array, alpha: float) -> tuple[Array, Array, float]:
+        """Return √η of every feature (one of the constant), B, and log det of its inverse."""
+        root = np.append(np.sqrt(weights)[self.kernel], 1.0)
+        S = root[:, np.newaxis] * self.normal * root
+        inside = np.arange(len(S) - 1)
+        S[inside, inside] += alpha
+        return root, *inverted(S)
+
+    def judge(self, weights: Array, alpha: float, scale: float) -> Judged:
+        root, B, log_det = self._solve(weights, alpha)
+        b = root[:, np.newaxis] * self.right
+        theta = B @ b
+        return (
+            self._evidence(alpha, B, log_det, b, theta)
+            if self.criterion == "evidence"
+            else self._left_out(weights, alpha, scale, root, B, b, theta)
+        )
+
+    def _evidence(self, alpha: float, B: Array, log_det: float, b: Array, theta: Array) -> Judged:
+        t = self.targets
+        n, c = t.Y.shape
+        R = len(B) - 1
+        fit = (self.square - float(np.sum(b * theta))) / alpha
+        s2 = fit / ((n - 1) * c)
+        log_ridge = n * np.log(alpha) - float(np.log(t.weight).sum())
+        total = log_ridge - (R + 1) * np.log(alpha) + log_det
+        value = 0.5 * fit / s2 + 0.5 * c * total + 0.5 * (n - 1) * c * np.log(s2)
+        own = 1.0 - alpha * np.diagonal(B)[:R]
+        # W_mᵀ β = (Φᵀ A Y)_m = θ_m, as A W = diag(w) Φ B.
+        per_feature = 0.5 * (c * own - np.sum(theta[:R] ** 2, axis=1) / s2)
+        residual = (self.square - float(np.sum(b * theta)) - alpha * float(np.sum(theta[:R] ** 2))) / alpha
+        slope = 0.5 * (c * (n - 1 - float(own.sum())) - residual / s2)
+        return Judged(float(value), np.bincount(self.kernel, per_feature, len(self.stack.widths)), slope)
+
+    def _left_out(
+        self, weights: Array, alpha: float, scale: float, root: Array, B: Array, b: Array, theta: Array
+    ) -> Judged:
+        t, rows, R, P = self.targets, self.rows, len(B) - 1, len(self.stack.widths)
+        backend, w, Y = self.stack.backend, self.targets.weight[self.rows], self.targets.Y[self.rows]
+        scaled = backend.asarray(root[:, np.newaxis] * B, self.stack.dtype)
+        found = [self._influence(part, scaled, root) for part in self.stack.strips(rows)]
+        h = np.concatenate([one for _, one in found])
+        f = np.concatenate([backend.to_numpy(T @ backend.asarray(b, self.stack.dtype)) for T, _ in found])
+        kept = np.maximum(1.0 - w * h, np.finfo(float).eps)
+        r = (Y - f) / kept[:, np.newaxis]
+        # The samples of `rows` count for all.
+        share = float(t.weight.sum() / w.sum())
+        if t.labels is None:
+            value, g, own = *squared_loss(r, share * w), 0.0
+        else:
+            value, g, own = class_loss(r, Y, t.labels[rows], scale, share * w)
+        A = w / alpha * kept
+        u = g / A[:, np.newaxis]
+        D = np.sum(u * r, axis=1) * w**2
+        squares, across, done = np.zeros(R + 1), np.zeros((R + 1, Y.shape[1])), 0
+        for T, one in found:
+            part = slice(done, done + len(one))
+            squares += backend.to_numpy((T * T).T @ backend.asarray(D[part], self.stack.dtype))
+            across += backend.to_numpy(T.T @ backend.asarray((w[:, np.newaxis] * u)[part], self.stack.dtype))
+            done += len(one)
+        per_feature = squares[:R] - np.sum(across[:R] * theta[:R], axis=1)
+        beta = (w / alpha)[:, np.newaxis] * (Y - f)
+        # Σ ridge_i (A u)_i β_i = Σ u_i (β_i − w_i T_i Φᵀβ), where Φᵀβ is θ but for the constant, which is zero.
+        moved = float(np.sum(u * beta)) - float(np.sum(across[:R] * theta[:R]))
+        slope = float(np.sum(u * r, axis=1) @ A) - float(squares[:R].sum()) - moved
+        return Judged(value, np.bincount(self.kernel, per_feature, P), slope, own)
+
+    def _influence(self, rows: RowIndex, scaled: ArrayOrTensor, root: Array) -> tuple[ArrayOrTensor, Array]:
+        """Return the rows of Φ B, and those of diag(Φ B Φᵀ)."""
+        backend, every = self.stack.backend, range(self.stack.n_kernels)
+        parts = [(self.factors.place[m], Z) for m, Z in self.stack.placed_features(rows, every)]
+        T = sum(Z @ scaled[place] for place, Z in parts) + scaled[-1]
+        placed = backend.asarray(root, self.stack.dtype)
+        h = sum((T[:, place] * Z) @ placed[place] for place, Z in parts) + T[:, -1]
+        return T, np.asarray(backend.to_numpy(h), dtype=np.float64)
+
+    def machine(self, weights: Array, alpha: float) -> RidgeMachine:
+        t, backend = self.targets, self.stack.backend
+        root, B, _ = self._solve(weights, alpha)
+        theta = B @ (root[:, np.newaxis] * self.right)
+        coefficients = root[:-1, np.newaxis] * theta[:-1]
+        outputs = np.asarray(backend.to_numpy(self.factors.apply(coefficients)), dtype=np.float64) + theta[-1]
+        scaled = backend.asarray(root[:, np.newaxis] * B, self.stack.dtype)
+        h = np.concatenate([self._influence(part, scaled, root)[1] for part in self.stack.strips()])
+        kept = np.maximum(1.0 - t.weight * h, np.finfo(float).eps)
+        missed = t.Y - outputs
+        beta = (t.weight / alpha)[:, np.newaxis] * missed
+        return RidgeMachine(beta, theta[-1], missed / kept[:, np.newaxis])
+
+
+class RidgeProblem:
+    """The criterion with its priors, as a function of the logarithms of weights, ridge and scale."""
+
+    def __init__(self, form: RidgeForm, n_kernels: int, has_scale: bool, options: RidgeOptions) -> None:
+        self.form, self.n_kernels, self.has_scale, self.options = form, n_kernels, has_scale, options
 
     def value(self, x: Array) -> tuple[float, Array]:
-        P, o = self.stack.n_kernels, self.options
-        system, ridge = self.system(x)
-        found = self.judged(system, x)
-        slope = np.zeros(P + 2)
-        slope[:P] = np.exp(x[:P]) * inner_products(self.stack, found.G)
-        slope[P] = float(ridge @ np.diagonal(found.G))
-        if self.has_scale:
-            slope[P + 1] = found.own[0]
+        P, o = self.n_kernels, self.options
+        found = self.form.judge(np.exp(x[:P]), float(np.exp(x[P])), float(np.exp(x[P + 1])))
+        slope = np.concatenate([found.weights, [found.alpha, found.scale if self.has_scale else 0.0]])
         with np.errstate(invalid="ignore"):
             off = np.where(np.isfinite(x[:P]), x[:P] + np.log(P), 0.0)
         apart = np.concatenate([off, [x[P] - o.alpha_mean, x[P + 1]]])
         strength = np.concatenate([np.full(P, o.weight_prior), [o.alpha_prior, o.scale_prior * self.has_scale]])
         return found.value + float(strength @ apart**2), slope + 2.0 * strength * apart
-
-    def learned(self, x: Array, free: NDArray[np.bool_], history: list[float]) -> RidgeLearned:
-        P = self.stack.n_kernels
-        value, slope = self.value(x)
-        system, _ = self.system(x)
-        found = self.judged(system, x)
-        Y = self.targets.Y
-        return RidgeLearned(
-            np.exp(x[:P]),
-            float(np.exp(x[P])),
-            float(np.exp(x[P + 1])) if self.has_scale else 1.0,
-            system.A @ Y,
-            system.intercept(Y),
-            found.residuals,
-            value,
-            float(np.abs(slope[free]).max(initial=0.0)) / float(self.targets.weight.sum()),
-            history,
-        )

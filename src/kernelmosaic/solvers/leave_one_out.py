@@ -20,9 +20,32 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri
-from scipy.special import logsumexp, softmax
+from scipy.special import expit, logsumexp, softmax
 
 Array = NDArray[np.float64]
+
+
+def inverted(M: Array, ridge: Array | float = 0.0) -> tuple[Array, float]:
+    """Return (M + diag(ridge))⁻¹ and the logarithm of the determinant; M may be overwritten.
+
+    Where rounding makes the sum indefinite, a little of its trace is added to its diagonal.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If a millionth of the trace does not make it definite.
+    """
+    M[np.diag_indices_from(M)] += ridge
+    added, trace = 0.0, float(np.trace(M))
+    factor, failed = dpotrf(M, lower=1)
+    while failed:
+        added = max(10.0 * added, np.finfo(float).eps * trace)
+        if not added <= 1e-6 * trace:
+            raise np.linalg.LinAlgError("The matrix is not positive definite.")
+        factor, failed = dpotrf(M + added * np.eye(len(M)), lower=1)
+    log_det = 2.0 * float(np.log(np.diagonal(factor)).sum())
+    below = np.tril(dpotri(factor, lower=1, overwrite_c=1)[0])
+    return below + np.tril(below, -1).T, log_det
 
 
 @dataclass(frozen=True)
@@ -45,26 +68,8 @@ class RidgeSystem:
 
     @classmethod
     def of(cls, K: Array, ridge: Array) -> RidgeSystem:
-        """Factorise; where rounding makes M indefinite, a little of its trace is added to its diagonal.
-
-        Raises
-        ------
-        numpy.linalg.LinAlgError
-            If a millionth of the trace does not make M definite.
-        """
-        M = np.array(K, dtype=np.float64, order="F")
-        M[np.diag_indices_from(M)] += ridge
-        added, trace = 0.0, float(np.trace(M))
-        factor, failed = dpotrf(M, lower=1)
-        while failed:
-            added = max(10.0 * added, np.finfo(float).eps * trace)
-            if not added <= 1e-6 * trace:
-                raise np.linalg.LinAlgError("K + diag(ridge) is not positive definite: K is no kernel.")
-            factor, failed = dpotrf(M + added * np.eye(len(M)), lower=1)
-        log_det = 2.0 * float(np.log(np.diagonal(factor)).sum())
-        inverse = dpotri(factor, lower=1, overwrite_c=1)[0]
-        rows = np.tril_indices_from(inverse, -1)
-        inverse.T[rows] = inverse[rows]
+        """Invert M, as `inverted` does."""
+        inverse, log_det = inverted(np.array(K, dtype=np.float64, order="F"), ridge)
         ones = inverse.sum(axis=1)
         total = float(ones.sum())
         log_det += float(np.log(total))
@@ -122,16 +127,11 @@ class Criterion:
 def squared_error(
     system: RidgeSystem, Y: Array, weight: Array, groups: Sequence[NDArray[np.intp]] | None = None
 ) -> Criterion:
-    """Return ½ W c log(Σ_i w_i ‖r_i‖² / (W c)), W = Σ w: that of Gaussian residuals of the likeliest size, in nats.
-
-    It does not depend on the unit of the targets but for a constant.
-    """
+    """Return `squared_loss` of the samples left out, with its slope in M."""
     beta = system.A @ Y
     r = system.residuals(beta, groups)
-    count = float(weight.sum()) * Y.shape[1]
-    mean = max(float(np.sum(weight[:, np.newaxis] * r**2)) / count, np.finfo(float).tiny)
-    g = weight[:, np.newaxis] * r / mean
-    return Criterion(0.5 * count * float(np.log(mean)), system.slope(beta, r, g, groups), np.zeros(0), r)
+    value, g = squared_loss(r, weight)
+    return Criterion(value, system.slope(beta, r, g, groups), np.zeros(0), r)
 
 
 def log_loss(
@@ -142,18 +142,36 @@ def log_loss(
     weight: Array,
     groups: Sequence[NDArray[np.intp]] | None = None,
 ) -> Criterion:
-    """Return Σ_i w_i log-loss of softmax(a f_i), or of the logistic function of a y_i f_i where there is one output.
-
-    The slope in log a comes with it.
-    """
+    """Return `class_loss` of the samples left out, with its slopes in M and in log a."""
     beta = system.A @ Y
     r = system.residuals(beta, groups)
-    f = Y - r
-    n = len(Y)
+    value, g, own = class_loss(r, Y, labels, scale, weight)
+    return Criterion(value, system.slope(beta, r, g, groups), np.array([own]), r)
+
+
+def squared_loss(r: Array, weight: Array) -> tuple[float, Array]:
+    """Return ½ W c log(Σ_i w_i ‖r_i‖² / (W c)), W = Σ w, and its slopes in r.
+
+    This is the loss of Gaussian residuals of the likeliest size, in nats. It does not depend on the unit of the targets
+    but for a constant.
+    """
+    count = float(weight.sum()) * r.shape[1]
+    mean = max(float(np.sum(weight[:, np.newaxis] * r**2)) / count, np.finfo(float).tiny)
+    return 0.5 * count * float(np.log(mean)), weight[:, np.newaxis] * r / mean
+
+
+def class_loss(
+    r: Array, Y: Array, labels: NDArray[np.intp], scale: float, weight: Array
+) -> tuple[float, Array, float]:
+    """Return Σ_i w_i log-loss of the outputs f = Y − r, its slopes in r, and that in log a.
+
+    The loss is that of softmax(a f_i), or of the logistic function of a y_i f_i where there is one output.
+    """
+    f, n = Y - r, len(Y)
     if Y.shape[1] == 1:
         margin = Y * f
         losses = np.logaddexp(0.0, -scale * margin)[:, 0]
-        df = -scale * Y / (1.0 + np.exp(np.minimum(scale * margin, 700.0)))
+        df = -scale * Y * expit(-scale * margin)
     else:
         scores = scale * f
         losses = logsumexp(scores, axis=1) - scores[np.arange(n), labels]
@@ -161,8 +179,7 @@ def log_loss(
         df[np.arange(n), labels] -= 1.0
         df *= scale
     df = weight[:, np.newaxis] * df
-    own = np.array([float(np.sum(df * f))])
-    return Criterion(float(weight @ losses), system.slope(beta, r, -df, groups), own, r)
+    return float(weight @ losses), -df, float(np.sum(df * f))
 
 
 def evidence(system: RidgeSystem, Y: Array, noise: float | None = None) -> Criterion:
