@@ -284,3 +284,36 @@ def test_ties_share_their_ranks_and_new_samples_are_interpolated():
     unit = np.sqrt(np.mean(np.array([-1.5, 0.0, 0.0, 1.5]) ** 2))
     assert_allclose(middle * unit, [-1.5, 0.0, 0.75, 1.5, 1.5])
     assert np.array_equal(Ranked(Linear()).fit([[3.0], [3.0]]).transform([[3.0], [5.0]]), np.zeros((2, 1)))
+
+
+# Features ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("criterion", ["loo", "evidence"])
+def test_features_of_full_rank_are_exact(criterion):
+    params = {"criterion": criterion, "tol": 1e-6}
+    exact = MKLRidgeCV(KERNELS, **params).fit(X, Y)
+    there = MKLRidgeCV(KERNELS, approximation="nystroem", rank=60, random_state=0, **params).fit(X, Y)
+    assert_allclose(there.weights_, exact.weights_, rtol=1e-2)
+    assert_allclose(there.predict(NEW), exact.predict(NEW), atol=1e-3)
+    assert_allclose(there.loo_predictions_, exact.loo_predictions_, atol=1e-3)
+
+
+def test_features_of_many_samples_and_all_default_kernels():
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(3000, 4))
+    y = np.sin(2 * Z[:, 0]) * Z[:, 1] + 0.3 * rng.normal(size=3000)
+    model = MKLRidgeCV(approximation="nystroem", rank=30, random_state=0).fit(Z[:2500], y[:2500])
+    assert model.score(Z[2500:], y[2500:]) == pytest.approx(model.best_score_, abs=0.05)
+    low, high = model.predict_interval(Z[2500:]).T
+    assert 0.85 <= np.mean((low <= y[2500:]) & (y[2500:] <= high)) <= 0.94
+    with pytest.raises(ValueError, match="return_std=True: .* approximation=None"):
+        model.predict(Z[2500:], return_std=True)
+    with pytest.raises(ValueError, match=r"groups: .* approximation=None"):
+        MKLRidgeCV(approximation="nystroem", rank=5).fit(X, Y, groups=np.arange(60) // 2)
+
+
+def test_classes_in_features():
+    model = MKLRidgeClassifierCV(approximation="nystroem", rank=20, random_state=0).fit(X, THREE)
+    assert model.predict_proba(NEW).shape == (11, 3)
+    assert model.best_score_ > 0.6

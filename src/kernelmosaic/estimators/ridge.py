@@ -118,7 +118,8 @@ class RidgeMixin(BaseMKL):
         beta, intercept = found.beta * unit, mean + unit * found.intercept
         learned = replace(found, beta=beta, intercept=intercept, residuals=found.residuals * unit)
         self._standardizer = standardizer
-        self.kernel_names_, self.kernels_ = data.kernel_set.names, [one.kernel for one in data.kernel_set.fitted]
+        fitted = data.kernel_set.kernel_set if self.approximation is not None else data.kernel_set
+        self.kernel_names_, self.kernels_ = fitted.names, [one.kernel for one in fitted.fitted]
         self.weights_, self.alpha_ = learned.weights, learned.alpha
         self.criterion_, self.stationarity_ = learned.value, learned.stationarity
         self.history_ = [{"iteration": i, "objective": value} for i, value in enumerate(learned.history, start=1)]
@@ -273,9 +274,8 @@ class MKLRidgeCV(RegressorMixin, RidgeMixin):
         found = Y - learned.residuals
         self.loo_predictions_ = found[:, 0] if self._is_flat else found
         self.best_score_ = float(r2_score(Y, found, sample_weight=given.weight)) if len(Y) > 1 else np.nan
-        # Of standardised leave-one-out residuals: their mean square is one.
-        A = np.diagonal(self._system().A)[:, np.newaxis]
-        self._noise = np.mean(learned.beta**2 / A, axis=0)
+        # The variance s² of which standardised leave-one-out residuals r_i √A_ii / s have mean square one.
+        self._noise = np.mean(learned.beta * learned.residuals, axis=0)
         return self
 
     def _validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
@@ -300,6 +300,8 @@ class MKLRidgeCV(RegressorMixin, RidgeMixin):
         outputs = self._predictions(self._outputs(X))
         if not return_std:
             return outputs
+        if self._rules["approximation"] is not None:
+            raise ValueError("return_std=True: standard deviations need exact kernels; fit with approximation=None.")
         Z = self._validate(X, reset=False)
         system, k = self._system(), self._expansion.combined(Z, self._X)[0]
         own = np.array([float(self._expansion.combined(Z[i : i + 1], Z[i : i + 1])[0, 0, 0]) for i in range(len(k))])
@@ -316,7 +318,8 @@ class MKLRidgeCV(RegressorMixin, RidgeMixin):
         The jackknife+ of Barber et al. (2021): quantiles of the predictions of all leave-one-out machines, each with
         its own residual added and subtracted, all in closed form. Whatever the distribution, the targets of samples
         that are exchangeable with the training ones are inside with a probability of at least 2·coverage − 1, were
-        the weights given; in practice of about `coverage`.
+        the weights given; in practice of about `coverage`. In features no sample changes the machine by much, and the
+        quantile of the leave-one-out residuals alone is added and subtracted (the jackknife).
 
         Parameters
         ----------
@@ -334,10 +337,14 @@ class MKLRidgeCV(RegressorMixin, RidgeMixin):
             raise ValueError(f"coverage={coverage!r}: give a number between 0 and 1.")
         Z = self._validate(X, reset=False)
         outputs, r = self._outputs_of(Z), self._left_out
-        h = self._system().influence(self._expansion.combined(Z, self._X)[0])
         n = len(r)
-        found = np.empty((len(h), 2, r.shape[1]))
+        found = np.empty((len(outputs), 2, r.shape[1]))
         above = int(np.ceil(coverage * (n + 1)))
+        if self._rules["approximation"] is not None:
+            size = np.sort(np.abs(r), axis=0)[above - 1] if above <= n else np.inf
+            found[:, 0], found[:, 1] = outputs - size, outputs + size
+            return found[:, :, 0] if self._is_flat else found
+        h = self._system().influence(self._expansion.combined(Z, self._X)[0])
         for c in range(r.shape[1]):
             parts = h * r[:, c]
             if self._groups is not None:
