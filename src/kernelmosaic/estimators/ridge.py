@@ -21,16 +21,14 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._typing import ArrayOrTensor, KernelsLike, MatrixLike, SampleWeight, Seed, TargetLike
-from kernelmosaic.estimators._base import BaseMKL, BaseMKLClassifier
-from kernelmosaic.estimators._input import FitInput
-from kernelmosaic.estimators._parameters import parameters
-from kernelmosaic.estimators._training_set import DistinctSamples, level_of_caller
+from kernelmosaic.estimators._base import KernelEstimator, parameters
+from kernelmosaic.estimators._input import DistinctSamples, FitInput, level_of_caller
+from kernelmosaic.estimators.classifier import KernelClassifier
 from kernelmosaic.kernels import Gaussian, Kernel, Laplacian, Linear, Polynomial, Ranked, family
 from kernelmosaic.kernels.base import refuse_text
 from kernelmosaic.kernels.views import Entry, read_kernels
 from kernelmosaic.learning.fixed import given_weights
 from kernelmosaic.learning.ridge_weights import RidgeLearned, RidgeTargets, learn_ridge
-from kernelmosaic.machines import LeastSquares, Machine
 from kernelmosaic.machines.base import check_count, check_positive
 from kernelmosaic.solvers.leave_one_out import RidgeSystem
 
@@ -44,22 +42,39 @@ def ridge_kernels(ranks: bool = True) -> list[Kernel]:
     return plain + [Ranked(kernel) for kernel in plain] if ranks else plain
 
 
-class RidgeMixin(BaseMKL):
-    """What both estimators share: the fit, and what the closed form of leave-one-out gives."""
+@parameters
+class BaseRidge(KernelEstimator):
+    """What both estimators share: the parameters, the fit, and what the closed form of leave-one-out gives."""
+
+    kernels: KernelsLike = None
+    _: KW_ONLY
+    criterion: str = "loo"
+    alpha: float | str = "learn"
+    weights: ArrayOrTensor = None
+    scale: bool = True
+    normalize: str | None = "trace"
+    approximation: str | None = None
+    rank: Any = 500
+    missing: str = "neighbors"
+    n_init: int = 2
+    tol: float = 1e-3
+    max_iter: int = 100
+    memory_budget: float | None = None
+    device: str | None = None
+    random_state: Seed = None
+    verbose: bool = False
 
     # The digits of a small ridge need double precision.
     _stack_dtype = np.float64
 
     def _host_samples(self) -> int:
         return sys.maxsize
+
     # Ranks of sparse columns would fill them.
     _has_ranks = True
 
     def _read_kernels(self) -> list[Entry]:
         return read_kernels(self.kernels, partial(ridge_kernels, self._has_ranks))
-
-    def _machines(self, y: TargetLike, weight: Array) -> list[Machine]:
-        return [LeastSquares(column, self.alpha_) for column in self._targets(y).T]
 
     @abstractmethod
     def _targets(self, y: TargetLike) -> Array:
@@ -127,7 +142,12 @@ class RidgeMixin(BaseMKL):
         self.support_, self.support_fraction_ = np.arange(n), 1.0
         self.intercept_, self.dual_coef_ = intercept, beta.T
         self._expansion = data.expansion(beta.T, self.support_, np.tile(learned.weights, (len(unit), 1)))
-        self._X, self._ridge, self._groups, self._left_out = scaled.X, learned.alpha / weight, together, learned.residuals
+        self._X, self._ridge, self._groups, self._left_out = (
+            scaled.X,
+            learned.alpha / weight,
+            together,
+            learned.residuals,
+        )
         if learned.stationarity > self.tol and len(learned.history) > self.max_iter:
             warnings.warn(
                 f"{type(self).__name__} stopped at a slope of {learned.stationarity:.2g} per sample, above "
@@ -170,7 +190,7 @@ def _read_groups(groups: Any, n: int) -> list[NDArray[np.intp]] | None:
 
 
 @parameters
-class MKLRidgeCV(RegressorMixin, RidgeMixin):
+class MKLRidgeCV(RegressorMixin, BaseRidge):
     """Kernel ridge regression with weights and ridge learned by leave-one-out error or evidence, without folds.
 
     Minimises Σ_i w_i (y_i − f(x_i) − b)² + α ‖f‖² in the function space of K = Σ_m η_m K_m, whose leave-one-out
@@ -229,24 +249,6 @@ class MKLRidgeCV(RegressorMixin, RidgeMixin):
     >>> model.predict_interval(X[200:203]).shape
     (3, 2)
     """
-
-    kernels: KernelsLike = None
-    _: KW_ONLY
-    criterion: str = "loo"
-    alpha: float | str = "learn"
-    weights: ArrayOrTensor = None
-    scale: bool = True
-    normalize: str | None = "trace"
-    approximation: str | None = None
-    rank: Any = 500
-    missing: str = "neighbors"
-    n_init: int = 2
-    tol: float = 1e-3
-    max_iter: int = 100
-    memory_budget: float | None = None
-    device: str | None = None
-    random_state: Seed = None
-    verbose: bool = False
 
     def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None, groups: Any = None) -> Self:
         """Fit to samples and their targets.
@@ -398,7 +400,7 @@ class MKLRidgeCV(RegressorMixin, RidgeMixin):
 
 
 @parameters
-class MKLRidgeClassifierCV(BaseMKLClassifier, RidgeMixin):
+class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
     """Least-squares classification with weights and ridge learned by leave-one-out log-loss, without folds.
 
     The machine of :class:`MKLRidgeCV` for targets ±1 of two classes, or the indicators of several. The weights, the
@@ -441,18 +443,6 @@ class MKLRidgeClassifierCV(BaseMKLClassifier, RidgeMixin):
     alpha: float | str = "learn"
     weights: ArrayOrTensor = None
     class_weight: Any = None
-    scale: bool = True
-    normalize: str | None = "trace"
-    approximation: str | None = None
-    rank: Any = 500
-    missing: str = "neighbors"
-    n_init: int = 2
-    tol: float = 1e-3
-    max_iter: int = 100
-    memory_budget: float | None = None
-    device: str | None = None
-    random_state: Seed = None
-    verbose: bool = False
 
     _knows_probabilities = True
 
@@ -487,6 +477,9 @@ class MKLRidgeClassifierCV(BaseMKLClassifier, RidgeMixin):
         self.best_score_ = float(np.average(self.loo_predictions_ == given.y, weights=given.weight))
         self._calibration = ScaleAndBiases.fit(outputs, labels, weight)
         return self
+
+    def _probabilities(self, outputs: Array) -> Array:
+        return self._calibration.probabilities(outputs)
 
     def _targets(self, y: TargetLike) -> Array:
         labels = np.searchsorted(self.classes_, np.asarray(y))
@@ -547,5 +540,5 @@ class ScaleAndBiases:
 
 def _per_class(outputs: Array) -> Array:
     """Return one score per class; a single output counts for the second class, and its negative for the first."""
-    flat = outputs if outputs.ndim == 2 else outputs[:, np.newaxis]
+    flat: Array = outputs if outputs.ndim == 2 else outputs[:, np.newaxis]
     return flat if flat.shape[1] > 1 else np.column_stack([-flat[:, 0], flat[:, 0]])

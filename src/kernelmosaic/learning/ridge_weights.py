@@ -328,12 +328,12 @@ class FeatureForm:
         per_feature = 0.5 * (c * own - np.sum(theta[:R] ** 2, axis=1) / s2)
         residual = (self.square - float(np.sum(b * theta)) - alpha * float(np.sum(theta[:R] ** 2))) / alpha
         slope = 0.5 * (c * (n - 1 - float(own.sum())) - residual / s2)
-        return Judged(float(value), np.bincount(self.kernel, per_feature, len(self.stack.widths)), slope)
+        return Judged(float(value), self._per_kernel(per_feature), slope)
 
     def _left_out(
         self, weights: Array, alpha: float, scale: float, root: Array, B: Array, b: Array, theta: Array
     ) -> Judged:
-        t, rows, R, P = self.targets, self.rows, len(B) - 1, len(self.stack.widths)
+        t, rows, R = self.targets, self.rows, len(B) - 1
         backend, w, Y = self.stack.backend, self.targets.weight[self.rows], self.targets.Y[self.rows]
         scaled = backend.asarray(root[:, np.newaxis] * B, self.stack.dtype)
         found = [self._influence(part, scaled, root) for part in self.stack.strips(rows)]
@@ -361,12 +361,19 @@ class FeatureForm:
         # Σ ridge_i (A u)_i β_i = Σ u_i (β_i − w_i T_i Φᵀβ), where Φᵀβ is θ but for the constant, which is zero.
         moved = float(np.sum(u * beta)) - float(np.sum(across[:R] * theta[:R]))
         slope = float(np.sum(u * r, axis=1) @ A) - float(squares[:R].sum()) - moved
-        return Judged(value, np.bincount(self.kernel, per_feature, P), slope, own)
+        return Judged(value, self._per_kernel(per_feature), slope, own)
+
+    def _per_kernel(self, features: Array) -> Array:
+        return np.bincount(self.kernel, features, self.stack.n_kernels).astype(np.float64)
 
     def _influence(self, rows: RowIndex, scaled: ArrayOrTensor, root: Array) -> tuple[ArrayOrTensor, Array]:
         """Return the rows of Φ B, and those of diag(Φ B Φᵀ)."""
         backend, every = self.stack.backend, range(self.stack.n_kernels)
-        parts = [(self.factors.place[m], Z) for m, Z in self.stack.placed_features(rows, every)]
+        ends = np.cumsum(self.stack.widths)
+        parts = [
+            (slice(int(ends[m] - self.stack.widths[m]), int(ends[m])), Z)
+            for m, Z in self.stack.placed_features(rows, every)
+        ]
         T = sum(Z @ scaled[place] for place, Z in parts) + scaled[-1]
         placed = backend.asarray(root, self.stack.dtype)
         h = sum((T[:, place] * Z) @ placed[place] for place, Z in parts) + T[:, -1]

@@ -160,9 +160,7 @@ def squared_loss(r: Array, weight: Array) -> tuple[float, Array]:
     return 0.5 * count * float(np.log(mean)), weight[:, np.newaxis] * r / mean
 
 
-def class_loss(
-    r: Array, Y: Array, labels: NDArray[np.intp], scale: float, weight: Array
-) -> tuple[float, Array, float]:
+def class_loss(r: Array, Y: Array, labels: NDArray[np.intp], scale: float, weight: Array) -> tuple[float, Array, float]:
     """Return Σ_i w_i log-loss of the outputs f = Y − r, its slopes in r, and that in log a.
 
     The loss is that of softmax(a f_i), or of the logistic function of a y_i f_i where there is one output.
