@@ -93,12 +93,10 @@ def test_one_linear_kernel_agrees_with_ridge_cv():
     Z = X - X.mean(axis=0)
     alphas = np.logspace(-2, 2, 9)
     best = RidgeCV(alphas).fit(Z, Y)
-    scores = [
-        MKLRidgeCV([Linear()], weights=[1.0], alpha=a, scale=False, normalize=None).fit(Z, Y).best_score_
-        for a in alphas
-    ]
+    same = MKLRidgeCV([Linear()], weights=[1.0], scale=False, normalize=None)
+    scores = [same.set_params(alpha=alpha).fit(Z, Y).best_score_ for alpha in alphas]
     assert alphas[int(np.argmax(scores))] == best.alpha_
-    same = MKLRidgeCV([Linear()], weights=[1.0], alpha=best.alpha_, scale=False, normalize=None).fit(Z, Y)
+    same.set_params(alpha=best.alpha_).fit(Z, Y)
     assert_allclose(same.predict(NEW), best.predict(NEW), atol=1e-9)
 
 
@@ -208,10 +206,9 @@ def test_groups_undo_repetition():
 
 def test_sparse_samples():
     Z = np.where(np.abs(X) > 0.5, X, 0.0)
-    one = MKLRidgeCV([Linear(), Polynomial()], scale=False).fit(sparse.csr_matrix(Z), Y)
-    assert_allclose(
-        one.predict(sparse.csr_matrix(NEW)), MKLRidgeCV([Linear(), Polynomial()], scale=False).fit(Z, Y).predict(NEW)
-    )
+    model = MKLRidgeCV([Linear(), Polynomial()], scale=False)
+    found = model.fit(sparse.csr_matrix(Z), Y).predict(sparse.csr_matrix(NEW))
+    assert_allclose(found, model.fit(Z, Y).predict(NEW))
     assert MKLRidgeCV().fit(sparse.csr_matrix(Z), Y).predict(sparse.csr_matrix(NEW)).shape == (11,)
 
 
@@ -310,7 +307,7 @@ def test_features_of_many_samples_and_all_default_kernels():
     assert model.score(Z[2500:], y[2500:]) == pytest.approx(model.best_score_, abs=0.05)
     low, high = model.predict_interval(Z[2500:]).T
     assert 0.85 <= np.mean((low <= y[2500:]) & (y[2500:] <= high)) <= 0.94
-    with pytest.raises(ValueError, match="return_std=True: .* approximation=None"):
+    with pytest.raises(ValueError, match=r"return_std=True: .* approximation=None"):
         model.predict(Z[2500:], return_std=True)
     with pytest.raises(ValueError, match=r"groups: .* approximation=None"):
         MKLRidgeCV(approximation="nystroem", rank=5).fit(X, Y, groups=np.arange(60) // 2)

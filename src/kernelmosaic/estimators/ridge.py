@@ -142,12 +142,8 @@ class BaseRidge(KernelEstimator):
         self.support_, self.support_fraction_ = np.arange(n), 1.0
         self.intercept_, self.dual_coef_ = intercept, beta.T
         self._expansion = data.expansion(beta.T, self.support_, np.tile(learned.weights, (len(unit), 1)))
-        self._X, self._ridge, self._groups, self._left_out = (
-            scaled.X,
-            learned.alpha / weight,
-            together,
-            learned.residuals,
-        )
+        self._X, self._ridge = scaled.X, learned.alpha / weight
+        self._groups, self._left_out = together, learned.residuals
         if learned.stationarity > self.tol and len(learned.history) > self.max_iter:
             warnings.warn(
                 f"{type(self).__name__} stopped at a slope of {learned.stationarity:.2g} per sample, above "
@@ -170,6 +166,11 @@ class BaseRidge(KernelEstimator):
                 UserWarning,
                 stacklevel=level_of_caller(),
             )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse |= self.kernels is None
+        return tags
 
     def _system(self) -> RidgeSystem:
         """Return the linear system of the fitted machine again."""
@@ -387,7 +388,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         f = terms.sum(axis=1) + self.intercept_ - y.mean(axis=0)
         parts = terms - terms.mean(axis=0)
         shares = np.einsum("imc,ic->mc", parts, 2.0 * centred - f) - len(y) * f.mean(axis=0) ** 2 / terms.shape[1]
-        shares /= np.sum(centred**2, axis=0)
+        shares = np.asarray(shares / np.sum(centred**2, axis=0))
         return shares[:, 0] if self._is_flat else shares
 
     def _predictions(self, outputs: Array) -> Array:
@@ -405,7 +406,7 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
 
     The machine of :class:`MKLRidgeCV` for targets ±1 of two classes, or the indicators of several. The weights, the
     ridge and the scale a of outputs minimise the log-loss of softmax(a f₋ᵢ(xᵢ)), f₋ᵢ the machine without sample i, or
-    the evidence. Probabilities come from the same leave-one-out outputs.
+    the evidence. Probabilities come from the same leave-one-out outputs, with one constant more per class.
 
     Parameters
     ----------
@@ -473,13 +474,15 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
             weight = weight * compute_sample_weight(self.class_weight, given.y)
         learned = self._learn_ridge(replace(given, weight=weight), groups, labels)
         outputs = self._targets(given.y) - learned.residuals
-        self.loo_predictions_ = self._predictions(outputs)
+        self._calibration, shift = ScaledSoftmax.fit(outputs, labels, weight)
+        self.intercept_ = learned.intercept + shift
+        self.loo_predictions_ = self._predictions(outputs + shift)
         self.best_score_ = float(np.average(self.loo_predictions_ == given.y, weights=given.weight))
-        self._calibration = ScaleAndBiases.fit(outputs, labels, weight)
         return self
 
     def _probabilities(self, outputs: Array) -> Array:
-        return self._calibration.probabilities(outputs)
+        found: Array = self._calibration.probabilities(outputs)
+        return found
 
     def _targets(self, y: TargetLike) -> Array:
         labels = np.searchsorted(self.classes_, np.asarray(y))
@@ -497,26 +500,26 @@ def _counted(given: FitInput, groups: Any) -> tuple[FitInput, Any]:
 
 
 @dataclass(frozen=True)
-class ScaleAndBiases:
-    """Probabilities softmax(a f + b), shrunk by one sample of equal probabilities.
+class ScaledSoftmax:
+    """Probabilities softmax(a f), shrunk by one sample of equal probabilities.
 
     Attributes
     ----------
     scale : float
         a.
-    biases : ndarray of shape (classes,)
-        b.
     total : float
-        The weight of the samples that they were fitted to.
+        The weight of the samples that it was fitted to.
     """
 
     scale: float
-    biases: Array
     total: float
 
     @classmethod
-    def fit(cls, outputs: Array, labels: NDArray[np.intp], weight: Array) -> ScaleAndBiases:
-        """Minimise the log-loss of outputs, with the priors 3 b² and 0.02 (log a)²."""
+    def fit(cls, outputs: Array, labels: NDArray[np.intp], weight: Array) -> tuple[ScaledSoftmax, Array]:
+        """Minimise the log-loss of softmax(a f + b), and return it with what b adds to the outputs f.
+
+        The priors, in nats, are 3 b² and 0.02 (log a)².
+        """
         scores = _per_class(outputs)
         n, c = scores.shape
         hot = np.eye(c)[labels]
@@ -530,11 +533,13 @@ class ScaleAndBiases:
             return loss + prior, np.concatenate([[first], slope.sum(axis=0) + 6.0 * x[1:]])
 
         found = minimize(value, np.zeros(1 + c), jac=True, method="L-BFGS-B").x
-        return cls(float(np.exp(found[0])), found[1:], float(weight.sum()))
+        shift = found[1:] / np.exp(found[0])
+        one = outputs.shape[1] == 1
+        return cls(float(np.exp(found[0])), float(weight.sum())), 0.5 * (shift[1:] - shift[:1]) if one else shift
 
     def probabilities(self, outputs: Array) -> Array:
         """Return the probabilities of the classes, of shape (n, classes)."""
-        p = softmax(self.scale * _per_class(outputs) + self.biases, axis=1)
+        p = softmax(self.scale * _per_class(outputs), axis=1)
         return np.asarray((self.total * p + 1.0 / p.shape[1]) / (self.total + 1.0))
 
 

@@ -154,10 +154,12 @@ class Ranked(Kernel):
         self.kernel_ = clone(self.kernel).fit(self.transform(X))
         return self
 
-    def transform(self, X: MatrixLike) -> NDArray[np.float64]:
-        """Return the standardised ranks of the entries, in the shape of X."""
-        columns = zip(np.asarray(X, dtype=np.float64).T, self.values_, self.ranks_, strict=True)
-        return np.ascontiguousarray(np.array([np.interp(*column) for column in columns]).T)
+    def transform(self, X: MatrixLike) -> AnyArray:
+        """Return the standardised ranks of the entries, in the shape and the precision of X."""
+        X = np.asarray(X)
+        columns = zip(X.astype(np.float64).T, self.values_, self.ranks_, strict=True)
+        ranks = np.array([np.interp(*column) for column in columns]).T
+        return np.ascontiguousarray(ranks, dtype=np.float32 if X.dtype == np.float32 else np.float64)
 
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         left = self.transform(X)
