@@ -23,6 +23,8 @@ if TYPE_CHECKING:
         MKLOneClass,
         MKLRegressor,
         MKLRegressorCV,
+        MKLRidgeClassifierCV,
+        MKLRidgeCV,
         MKLSurvival,
         PosteriorMKLClassifier,
     )
@@ -43,6 +45,8 @@ __all__ = [
     "MKLOneClass",
     "MKLRegressor",
     "MKLRegressorCV",
+    "MKLRidgeCV",
+    "MKLRidgeClassifierCV",
     "MKLSurvival",
     "PosteriorMKLClassifier",
     "__version__",

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
+from scipy.stats import rankdata, zscore
 from sklearn.base import clone
 from tests.contracts.discovery import concrete_subclasses
 from tests.reference import naive_kernels as naive
@@ -32,6 +33,7 @@ from kernelmosaic.kernels import (
     Precomputed,
     Product,
     Projected,
+    Ranked,
     Scaled,
     SmithWaterman,
     Spectrum,
@@ -91,6 +93,13 @@ def projected_pair(X, n_components, inner):
     """The principal directions by a singular value decomposition; signs do not matter to these kernels."""
     W = np.linalg.svd(X - X.mean(axis=0))[2][:n_components]
     return lambda x, z: inner(*([sum(a * b for a, b in zip(w, v, strict=True)) for w in W.tolist()] for v in (x, z)))
+
+
+def ranked_pair(X, inner):
+    """Ranks by SciPy; the samples of a pair are among the training samples."""
+    R = zscore(rankdata(X, axis=0), axis=0)
+    rows = {tuple(x): r.tolist() for x, r in zip(X.tolist(), R, strict=True)}
+    return lambda x, z: inner(*(rows[tuple(v)] for v in (x, z)))
 
 
 EXAMPLES: dict[type[Kernel], list[Example]] = {
@@ -170,6 +179,7 @@ EXAMPLES: dict[type[Kernel], list[Example]] = {
         Example(Projected(Linear(), 2), NUMBERS, projected_pair(NUMBERS, 2, naive.linear)),
         Example(Projected(Gaussian(2.0), 3), NUMBERS, projected_pair(NUMBERS, 3, gaussian_pair(2.0))),
     ],
+    Ranked: [Example(Ranked(Laplacian(1.5)), NUMBERS, ranked_pair(NUMBERS, laplacian_pair(1.5)))],
     Scaled: [Example(Scaled(2.5, Polynomial()), NUMBERS, lambda x, z: 2.5 * naive.polynomial(x, z))],
 }
 EVERY = [example for examples in EXAMPLES.values() for example in examples]

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from tests.reference import naive_kernels as naive
 
-from kernelmosaic.kernels import Gaussian, Linear, family, gaussian
+from kernelmosaic.kernels import Gaussian, Laplacian, Linear, family, gaussian
 
 RULES = {"nearest": naive.nearest_width, "median": naive.median_width}
 
@@ -158,3 +158,10 @@ def test_the_median_is_that_of_numpy(n):
     values = np.random.RandomState(n).exponential(size=n)
     for given in (values, np.round(values, 1), np.where(values > 1, np.inf, values)):
         assert gaussian._median(given.copy()) == np.median(given)
+
+
+def test_city_block_distances_of_sparse_samples_with_indices_of_64_bits():
+    dense = np.random.default_rng(0).normal(size=(6, 4)) * (np.arange(4) % 2)
+    wide = sparse.csr_matrix(dense)
+    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    assert_allclose(Laplacian(2.0)(wide), Laplacian(2.0)(dense))

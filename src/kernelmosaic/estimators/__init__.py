@@ -9,6 +9,7 @@ from kernelmosaic.estimators.localized import LocalizedMKLClassifier, LocalizedM
 from kernelmosaic.estimators.one_class import MKLOneClass
 from kernelmosaic.estimators.posterior import PosteriorMKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
+from kernelmosaic.estimators.ridge import MKLRidgeClassifierCV, MKLRidgeCV
 from kernelmosaic.estimators.survival import MKLSurvival
 
 __all__ = [
@@ -23,6 +24,8 @@ __all__ = [
     "MKLOneClass",
     "MKLRegressor",
     "MKLRegressorCV",
+    "MKLRidgeCV",
+    "MKLRidgeClassifierCV",
     "MKLSurvival",
     "PosteriorMKLClassifier",
 ]

@@ -223,10 +223,17 @@ def pairwise_statistic(
     if sparse.issparse(X) or sparse.issparse(Y):
         from sklearn.metrics.pairwise import manhattan_distances
 
-        return np.asarray(manhattan_distances(X, Y), dtype=kind)
+        return np.asarray(manhattan_distances(_with_short_indices(X), _with_short_indices(Y)), dtype=kind)
     from scipy.spatial.distance import cdist
 
     return np.asarray(cdist(X, Y, "cityblock"), dtype=kind)
+
+
+def _with_short_indices(X: MatrixLike) -> Any:
+    """Return samples whose indices, if they are sparse, have 32 bits, as scikit-learn's distances ask for."""
+    if not sparse.issparse(X) or X.indices.dtype == np.int32:
+        return X
+    return sparse.csr_matrix((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), X.shape)
 
 
 def is_missing(X: MatrixLike) -> NDArray[np.bool_]:

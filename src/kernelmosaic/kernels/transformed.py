@@ -1,4 +1,4 @@
-"""Kernels of transformed samples: standardised profiles, magnitudes of frequencies, projections to be learned."""
+"""Kernels of transformed samples: standardised profiles, magnitudes of frequencies, ranks, learned projections."""
 
 from __future__ import annotations
 
@@ -111,6 +111,71 @@ class FFT(Kernel):
                 f"profiles with {X.shape[1]} points, or None for all."
             )
         return np.asarray(np.abs(fft.rfft(X, axis=1)[:, :wanted]))
+
+
+class Ranked(Kernel):
+    """k(r(x), r(z)): a kernel of samples whose entries are replaced by their ranks among the training samples.
+
+    Ranks do not change under monotone transformations of a column, and outliers are one rank away from their
+    neighbours. Equal entries share the mean of their ranks, entries between two training values are interpolated, and
+    those beyond all have the first or the last rank. Every column of ranks has mean zero and variance one.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel of the ranks.
+
+    Attributes
+    ----------
+    kernel_ : Kernel
+        The inner kernel, fitted to the ranks of the training samples.
+    values_, ranks_ : list of ndarray
+        Of every column, the distinct training entries in order, and their standardised ranks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelmosaic.kernels import Laplacian, Ranked
+    >>> X = np.array([[1.0], [10.0], [100.0]])
+    >>> kernel = Ranked(Laplacian()).fit(X)
+    >>> np.allclose(kernel(X), Laplacian()([[1.0], [2.0], [3.0]]))
+    True
+    """
+
+    learned = "kernel_"
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+
+    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
+        X = self.validate(X)
+        found = [_standardised_ranks(column) for column in np.asarray(X, dtype=np.float64).T]
+        self.values_, self.ranks_ = [values for values, _ in found], [ranks for _, ranks in found]
+        self.kernel_ = clone(self.kernel).fit(self.transform(X))
+        return self
+
+    def transform(self, X: MatrixLike) -> AnyArray:
+        """Return the standardised ranks of the entries, in the shape and the precision of X."""
+        X = np.asarray(X)
+        columns = zip(X.astype(np.float64).T, self.values_, self.ranks_, strict=True)
+        ranks = np.array([np.interp(*column) for column in columns]).T
+        return np.ascontiguousarray(ranks, dtype=np.float32 if X.dtype == np.float32 else np.float64)
+
+    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
+        left = self.transform(X)
+        return np.asarray(self.kernel_._block(left, left if Y is X else self.transform(Y)))
+
+    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
+        return np.asarray(self.kernel_._diagonal(self.transform(X)))
+
+
+def _standardised_ranks(column: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the distinct entries in order, and their ranks with mean zero and variance one over all entries."""
+    values, counts = np.unique(column, return_counts=True)
+    ranks = np.cumsum(counts) - 0.5 * (counts - 1)
+    ranks = ranks - 0.5 * (len(column) + 1)
+    spread = np.sqrt(counts @ ranks**2 / len(column))
+    return values, ranks / spread if spread > 0 else np.zeros(len(values))
 
 
 class Projected(Kernel):

@@ -1,0 +1,549 @@
+"""Least squares with weights, ridge and scale learned by leave-one-out error or evidence."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.optimize import minimize
+from scipy.special import logsumexp, softmax
+from sklearn.base import RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import r2_score
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.validation import check_is_fitted
+
+from kernelmosaic._typing import ArrayOrTensor, KernelsLike, MatrixLike, SampleWeight, Seed, TargetLike
+from kernelmosaic.estimators._base import KernelEstimator, parameters
+from kernelmosaic.estimators._input import DistinctSamples, FitInput, level_of_caller
+from kernelmosaic.estimators.classifier import KernelClassifier
+from kernelmosaic.kernels import Gaussian, Kernel, Laplacian, Linear, Polynomial, Ranked, family
+from kernelmosaic.kernels.base import refuse_text
+from kernelmosaic.kernels.views import Entry, read_kernels
+from kernelmosaic.learning.fixed import given_weights
+from kernelmosaic.learning.ridge_weights import RidgeLearned, RidgeTargets, learn_ridge
+from kernelmosaic.machines.base import check_count, check_positive
+from kernelmosaic.solvers.leave_one_out import RidgeSystem
+
+Array = NDArray[np.float64]
+
+
+def ridge_kernels(ranks: bool = True) -> list[Kernel]:
+    """Return what ``kernels=None`` stands for: ten kernels of the columns, and the same of their ranks if asked for."""
+    factors = [0.5, 1, 2, 4]
+    plain = [Linear(), Polynomial(degree=2), *family(Gaussian(), factor=factors), *family(Laplacian(), factor=factors)]
+    return plain + [Ranked(kernel) for kernel in plain] if ranks else plain
+
+
+@parameters
+class BaseRidge(KernelEstimator):
+    """What both estimators share: the parameters, the fit, and what the closed form of leave-one-out gives."""
+
+    kernels: KernelsLike = None
+    _: KW_ONLY
+    criterion: str = "loo"
+    alpha: float | str = "learn"
+    weights: ArrayOrTensor = None
+    scale: bool = True
+    normalize: str | None = "trace"
+    approximation: str | None = None
+    rank: Any = 500
+    missing: str = "neighbors"
+    n_init: int = 2
+    tol: float = 1e-3
+    max_iter: int = 100
+    memory_budget: float | None = None
+    device: str | None = None
+    random_state: Seed = None
+    verbose: bool = False
+
+    # The digits of a small ridge need double precision.
+    _stack_dtype = np.float64
+
+    def _host_samples(self) -> int:
+        return sys.maxsize
+
+    # Ranks of sparse columns would fill them.
+    _has_ranks = True
+
+    def _read_kernels(self) -> list[Entry]:
+        return read_kernels(self.kernels, partial(ridge_kernels, self._has_ranks))
+
+    @abstractmethod
+    def _targets(self, y: TargetLike) -> Array:
+        """Return the numbers that are fitted, of shape (n, outputs)."""
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_count("max_iter", self.max_iter)
+        check_count("n_init", self.n_init)
+        if self.criterion not in ("loo", "evidence"):
+            raise ValueError(f"criterion={self.criterion!r}: give 'loo' or 'evidence'.")
+        if isinstance(self.alpha, str):
+            if self.alpha != "learn":
+                raise ValueError(f"alpha={self.alpha!r}: give a positive number or 'learn'.")
+        else:
+            check_positive("alpha", self.alpha)
+
+    def _learn_ridge(self, given: FitInput, groups: Any, labels: NDArray[np.intp] | None) -> RidgeLearned:
+        """Learn weights, ridge and scale, keep the machine, and return what was learned, in units of the targets.
+
+        Parameters
+        ----------
+        given : FitInput
+            Validated samples, all of positive weight.
+        groups : array-like of shape (n,) or None
+            Samples of one group are left out together.
+        labels : ndarray of shape (n,) or None
+            The numbers of the classes, if there are classes.
+        """
+        self._check_parameters()
+        Y = self._targets(given.y)
+        n = len(Y)
+        weight = np.ones(n) if given.weight is None else given.weight
+        together = _read_groups(groups, n)
+        self._warn_of_repeats(given.X, together)
+        # Targets of all units count alike; classes keep their sides.
+        mean, unit = np.zeros(Y.shape[1]), np.ones(Y.shape[1])
+        if labels is None:
+            mean = np.average(Y, axis=0, weights=weight)
+            spread = np.sqrt(np.average((Y - mean) ** 2, axis=0, weights=weight))
+            unit = np.where(spread > 0, spread, 1.0)
+        standardizer = given.standardizer(self._read_kernels()) if self.scale else None
+        scaled = given if standardizer is None else replace(given, X=standardizer(given.X))
+        data = self._training_set(scaled, DistinctSamples(np.arange(n), weight))
+        with data.threads():
+            found = learn_ridge(
+                data.stack,
+                RidgeTargets((Y - mean) / unit, weight, labels, together),
+                criterion=self.criterion,
+                alpha=None if self.alpha == "learn" else float(self.alpha),
+                weights=None if self.weights is None else given_weights(self.weights, len(data.kernel_set)),
+                tol=self.tol,
+                max_iter=self.max_iter,
+                n_init=self.n_init,
+            )
+        beta, intercept = found.beta * unit, mean + unit * found.intercept
+        learned = replace(found, beta=beta, intercept=intercept, residuals=found.residuals * unit)
+        self._standardizer = standardizer
+        fitted = data.kernel_set.kernel_set if self.approximation is not None else data.kernel_set
+        self.kernel_names_, self.kernels_ = fitted.names, [one.kernel for one in fitted.fitted]
+        self.weights_, self.alpha_ = learned.weights, learned.alpha
+        self.criterion_, self.stationarity_ = learned.value, learned.stationarity
+        self.history_ = [{"iteration": i, "objective": value} for i, value in enumerate(learned.history, start=1)]
+        self.n_iter_ = len(learned.history)
+        self.support_, self.support_fraction_ = np.arange(n), 1.0
+        self.intercept_, self.dual_coef_ = intercept, beta.T
+        self._expansion = data.expansion(beta.T, self.support_, np.tile(learned.weights, (len(unit), 1)))
+        self._X, self._ridge = scaled.X, learned.alpha / weight
+        self._groups, self._left_out = together, learned.residuals
+        if learned.stationarity > self.tol and len(learned.history) > self.max_iter:
+            warnings.warn(
+                f"{type(self).__name__} stopped at a slope of {learned.stationarity:.2g} per sample, above "
+                f"tol={self.tol:g}: raise max_iter, or accept a larger tol.",
+                ConvergenceWarning,
+                stacklevel=level_of_caller(),
+            )
+        return learned
+
+    def _warn_of_repeats(self, X: MatrixLike, groups: Any) -> None:
+        """Warn where a fifth of the samples or more have an equal one: leave-one-out then does not leave them out."""
+        if groups is not None or self.criterion != "loo" or sparse.issparse(X) or X.dtype.kind != "f":
+            return
+        repeated = 1.0 - len(np.unique(X, axis=0)) / len(X)
+        if repeated >= 0.2:
+            warnings.warn(
+                f"{type(self).__name__}: {100 * repeated:.0f} % of the samples repeat another one, which "
+                "leave-one-out does not leave out with them: give groups, equal for samples that belong together, or "
+                "use criterion='evidence'.",
+                UserWarning,
+                stacklevel=level_of_caller(),
+            )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse |= self.kernels is None
+        return tags
+
+    def _system(self) -> RidgeSystem:
+        """Return the linear system of the fitted machine again."""
+        return RidgeSystem.of(self._expansion.combined(self._X, self._X)[0], self._ridge)
+
+
+def _read_groups(groups: Any, n: int) -> list[NDArray[np.intp]] | None:
+    """Return the rows of every group, or raise saying what is wrong."""
+    if groups is None:
+        return None
+    groups = np.asarray(groups)
+    if groups.shape != (n,):
+        raise ValueError(f"groups has shape {groups.shape}: give one label per sample, {n} of them.")
+    labels = np.unique(groups, return_inverse=True)[1]
+    if labels.max() == 0:
+        raise ValueError("groups holds one group only: some samples must stay when a group is left out.")
+    return np.split(np.argsort(labels, kind="stable"), np.cumsum(np.bincount(labels))[:-1])
+
+
+@parameters
+class MKLRidgeCV(RegressorMixin, BaseRidge):
+    """Kernel ridge regression with weights and ridge learned by leave-one-out error or evidence, without folds.
+
+    Minimises Σ_i w_i (y_i − f(x_i) − b)² + α ‖f‖² in the function space of K = Σ_m η_m K_m, whose leave-one-out
+    residuals are known in closed form. The weights η ≥ 0, not normalised, and the ridge α minimise a criterion by
+    quasi-Newton steps in their logarithms, with weak priors towards equal weights and α = e⁻¹. The criterion is not
+    convex: `stationarity_` says how level it is at the end, and `n_init` ridges are started from.
+
+    Parameters
+    ----------
+    kernels : list, default=None
+        As in :class:`MKLClassifier`; None stands for 20 kernels: linear, quadratic, Gaussians and Laplacians of ½, 1, 2
+        and 4 times the median distance, on the columns and, unless they are sparse, on their ranks.
+    criterion : {"loo", "evidence"}, default="loo"
+        What is minimised: the logarithm of the mean squared leave-one-out residual, or the negative log evidence of
+        the Gaussian process with this kernel and noise.
+    alpha : float or "learn", default="learn"
+        The ridge.
+    weights : array-like of shape (P,) or "uniform", default=None
+        Given weights; None learns them.
+    scale : bool, default=True
+        Whether to standardise the columns that kernels read as numbers.
+    normalize, approximation, rank, missing, memory_budget, device, random_state, verbose
+        As in :class:`MKLClassifier`; a `device` serves features, exact kernels are computed on the host.
+    n_init : int, default=2
+        Ridges to start from; the best after five steps is followed.
+    tol : float, default=1e-3
+        Largest slope of the criterion in the logarithms, per sample, at which to stop.
+    max_iter : int, default=100
+        Most steps.
+
+    Attributes
+    ----------
+    weights_ : ndarray of shape (P,)
+        η, of the kernels as normalised.
+    alpha_ : float
+        The ridge.
+    kernels_, kernel_names_ : list
+        The fitted kernels, and their names.
+    loo_predictions_ : ndarray of shape (n_samples,) or (n_samples, targets)
+        Of every sample by all others.
+    best_score_ : float
+        R² of `loo_predictions_`.
+    criterion_, stationarity_ : float
+        The criterion with its priors at the end, in nats, and its largest slope per sample.
+    history_ : list of dict
+        The criterion at every evaluation.
+    dual_coef_, intercept_
+        As in :class:`MKLRegressor`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from kernelmosaic import MKLRidgeCV
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = MKLRidgeCV().fit(X[:200], y[:200])
+    >>> model.predict_interval(X[200:203]).shape
+    (3, 2)
+    """
+
+    def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None, groups: Any = None) -> Self:
+        """Fit to samples and their targets.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Samples.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), optional
+            Factors of the squared errors. Leave-one-out leaves a sample of weight two out as one.
+        groups : array-like of shape (n_samples,), optional
+            Samples of one group are left out together.
+
+        Returns
+        -------
+        self
+        """
+        self._has_ranks = not sparse.issparse(X)
+        given, groups = _counted(self._validated(X, y, sample_weight), groups)
+        self._is_flat = given.y.ndim == 1
+        learned = self._learn_ridge(given, groups, None)
+        Y = self._targets(given.y)
+        found = Y - learned.residuals
+        self.loo_predictions_ = found[:, 0] if self._is_flat else found
+        self.best_score_ = float(r2_score(Y, found, sample_weight=given.weight)) if len(Y) > 1 else np.nan
+        # The variance s² of which standardised leave-one-out residuals r_i √A_ii / s have mean square one.
+        self._noise = np.mean(learned.beta * learned.residuals, axis=0)
+        return self
+
+    def _validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
+        with refuse_text(X, y):
+            given = self._read_input(X, y, sample_weight=sample_weight, y_numeric=True, multi_output=True)
+            return replace(given, y=np.asarray(given.y, dtype=np.float64))
+
+    def _targets(self, y: TargetLike) -> Array:
+        return np.asarray(y if y.ndim == 2 else y[:, np.newaxis])
+
+    def predict(self, X: MatrixLike, return_std: bool = False) -> Any:
+        """Return the predicted targets, in the shape of those the model was fitted to.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        return_std : bool, default=False
+            Whether to return the standard deviation of every target around its prediction, too: that of the Gaussian
+            process, whose scale makes the mean square of standardised leave-one-out residuals one.
+        """
+        outputs = self._predictions(self._outputs(X))
+        if not return_std:
+            return outputs
+        if self._rules["approximation"] is not None:
+            raise ValueError("return_std=True: standard deviations need exact kernels; fit with approximation=None.")
+        Z = self._validate(X, reset=False)
+        system, k = self._system(), self._expansion.combined(Z, self._X)[0]
+        own = np.array([float(self._expansion.combined(Z[i : i + 1], Z[i : i + 1])[0, 0, 0]) for i in range(len(k))])
+        # The constant has a flat prior.
+        constant = (1.0 - k @ system.ones) ** 2 / system.ones.sum()
+        inverse = system.A + np.outer(system.ones, system.ones) / system.ones.sum()
+        variance = own - np.einsum("ij,ij->i", k @ inverse, k) + constant + self.alpha_
+        deviation = np.sqrt(np.maximum(variance, 0.0)[:, np.newaxis] * self._noise)
+        return outputs, self._predictions(deviation)
+
+    def predict_interval(self, X: MatrixLike, coverage: float = 0.9) -> Array:
+        """Return intervals that hold the targets of new samples with at least a given probability.
+
+        The jackknife+ of Barber et al. (2021): quantiles of the predictions of all leave-one-out machines, each with
+        its own residual added and subtracted, all in closed form. Whatever the distribution, the targets of samples
+        that are exchangeable with the training ones are inside with a probability of at least 2·coverage − 1, were
+        the weights given; in practice of about `coverage`. In features no sample changes the machine by much, and the
+        quantile of the leave-one-out residuals alone is added and subtracted (the jackknife).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        coverage : float, default=0.9
+            Between 0 and 1.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, 2), or (n_samples, 2, targets)
+        """
+        check_is_fitted(self)
+        if not 0 < coverage < 1:
+            raise ValueError(f"coverage={coverage!r}: give a number between 0 and 1.")
+        Z = self._validate(X, reset=False)
+        outputs, r = self._outputs_of(Z), self._left_out
+        n = len(r)
+        found = np.empty((len(outputs), 2, r.shape[1]))
+        above = int(np.ceil(coverage * (n + 1)))
+        if self._rules["approximation"] is not None:
+            size = np.sort(np.abs(r), axis=0)[above - 1] if above <= n else np.inf
+            found[:, 0], found[:, 1] = outputs - size, outputs + size
+            return found[:, :, 0] if self._is_flat else found
+        h = self._system().influence(self._expansion.combined(Z, self._X)[0])
+        for c in range(r.shape[1]):
+            parts = h * r[:, c]
+            if self._groups is not None:
+                together = np.empty(n, dtype=np.intp)
+                for g, S in enumerate(self._groups):
+                    together[S] = g
+                parts = np.array([parts[:, S].sum(axis=1) for S in self._groups]).T[:, together]
+            without = outputs[:, c : c + 1] - parts
+            low = np.sort(without - np.abs(r[:, c]), axis=1)
+            high = np.sort(without + np.abs(r[:, c]), axis=1)
+            found[:, 0, c] = low[:, n - above] if above <= n else -np.inf
+            found[:, 1, c] = high[:, above - 1] if above <= n else np.inf
+        return found[:, :, 0] if self._is_flat else found
+
+    def score_split(self, X: MatrixLike, y: TargetLike) -> Array:
+        """Return each kernel's share of R², which they sum to (the product measure).
+
+        The share of kernel m is Σ_i g_mi (2 ỹ_i − f̃_i) / Σ_i ỹ_i², with its contribution g_m centred and targets and
+        predictions relative to the mean target. It is negative where a kernel's contribution points away from what the
+        others leave unexplained, as with kernels that make up for each other. What the mean prediction is off counts
+        against all kernels alike.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        y : array-like of shape (n_samples,) or (n_samples, targets)
+            Their targets.
+
+        Returns
+        -------
+        ndarray of shape (P,) or (P, targets)
+        """
+        check_is_fitted(self)
+        terms = self._expansion.terms(self._validate(X, reset=False))
+        y = np.asarray(y, dtype=np.float64).reshape(len(terms), -1)
+        centred = y - y.mean(axis=0)
+        f = terms.sum(axis=1) + self.intercept_ - y.mean(axis=0)
+        parts = terms - terms.mean(axis=0)
+        shares = np.einsum("imc,ic->mc", parts, 2.0 * centred - f) - len(y) * f.mean(axis=0) ** 2 / terms.shape[1]
+        shares = np.asarray(shares / np.sum(centred**2, axis=0))
+        return shares[:, 0] if self._is_flat else shares
+
+    def _predictions(self, outputs: Array) -> Array:
+        return outputs[:, 0] if self._is_flat else outputs
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+@parameters
+class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
+    """Least-squares classification with weights and ridge learned by leave-one-out log-loss, without folds.
+
+    The machine of :class:`MKLRidgeCV` for targets ±1 of two classes, or the indicators of several. The weights, the
+    ridge and the scale a of outputs minimise the log-loss of softmax(a f₋ᵢ(xᵢ)), f₋ᵢ the machine without sample i, or
+    the evidence. Probabilities come from the same leave-one-out outputs, with one constant more per class.
+
+    Parameters
+    ----------
+    kernels, criterion, alpha, weights, scale, normalize, approximation, rank, missing
+        As in :class:`MKLRidgeCV`; with ``criterion="loo"`` the log-loss is minimised.
+    class_weight : dict or "balanced", default=None
+        As in :class:`MKLClassifier`.
+    n_init, tol, max_iter, memory_budget, device, random_state, verbose
+        As in :class:`MKLRidgeCV`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (classes,)
+        The classes in order.
+    loo_predictions_ : ndarray of shape (n_samples,)
+        The class of every sample by all others.
+    best_score_ : float
+        The share of them that is right.
+    weights_, alpha_, kernels_, kernel_names_, criterion_, stationarity_, history_, dual_coef_, intercept_
+        As in :class:`MKLRidgeCV`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from kernelmosaic import MKLRidgeClassifierCV
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = MKLRidgeClassifierCV().fit(X, y)
+    >>> model.predict_proba(X[:2]).shape, model.best_score_ > 0.9
+    ((2, 3), True)
+    """
+
+    kernels: KernelsLike = None
+    _: KW_ONLY
+    criterion: str = "loo"
+    alpha: float | str = "learn"
+    weights: ArrayOrTensor = None
+    class_weight: Any = None
+
+    _knows_probabilities = True
+
+    def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None, groups: Any = None) -> Self:
+        """Fit to samples and their classes.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Samples.
+        y : array-like of shape (n_samples,)
+            Classes.
+        sample_weight : array-like of shape (n_samples,), optional
+            Factors of the squared errors. Leave-one-out leaves a sample of weight two out as one.
+        groups : array-like of shape (n_samples,), optional
+            Samples of one group are left out together.
+
+        Returns
+        -------
+        self
+        """
+        self._has_ranks = not sparse.issparse(X)
+        given, groups = _counted(self._validated(X, y, sample_weight), groups)
+        self.classes_ = self._find_classes(given.y)
+        labels = np.searchsorted(self.classes_, np.asarray(given.y))
+        weight = np.ones(len(labels)) if given.weight is None else given.weight
+        if self.class_weight is not None:
+            weight = weight * compute_sample_weight(self.class_weight, given.y)
+        learned = self._learn_ridge(replace(given, weight=weight), groups, labels)
+        outputs = self._targets(given.y) - learned.residuals
+        self._calibration, shift = ScaledSoftmax.fit(outputs, labels, weight)
+        self.intercept_ = learned.intercept + shift
+        self.loo_predictions_ = self._predictions(outputs + shift)
+        self.best_score_ = float(np.average(self.loo_predictions_ == given.y, weights=given.weight))
+        return self
+
+    def _probabilities(self, outputs: Array) -> Array:
+        found: Array = self._calibration.probabilities(outputs)
+        return found
+
+    def _targets(self, y: TargetLike) -> Array:
+        labels = np.searchsorted(self.classes_, np.asarray(y))
+        if len(self.classes_) == 2:
+            return np.where(labels == 1, 1.0, -1.0)[:, np.newaxis]
+        return np.eye(len(self.classes_))[labels]
+
+
+def _counted(given: FitInput, groups: Any) -> tuple[FitInput, Any]:
+    """Return the samples of positive weight, with their groups."""
+    if given.weight is None or np.all(given.weight > 0):
+        return given, groups
+    rows = np.flatnonzero(given.weight)
+    return given.take(rows), None if groups is None else np.asarray(groups)[rows]
+
+
+@dataclass(frozen=True)
+class ScaledSoftmax:
+    """Probabilities softmax(a f), shrunk by one sample of equal probabilities.
+
+    Attributes
+    ----------
+    scale : float
+        a.
+    total : float
+        The weight of the samples that it was fitted to.
+    """
+
+    scale: float
+    total: float
+
+    @classmethod
+    def fit(cls, outputs: Array, labels: NDArray[np.intp], weight: Array) -> tuple[ScaledSoftmax, Array]:
+        """Minimise the log-loss of softmax(a f + b), and return it with what b adds to the outputs f.
+
+        The priors, in nats, are 3 b² and 0.02 (log a)².
+        """
+        scores = _per_class(outputs)
+        n, c = scores.shape
+        hot = np.eye(c)[labels]
+
+        def value(x: Array) -> tuple[float, Array]:
+            z = np.exp(x[0]) * scores + x[1:]
+            loss = float(weight @ (logsumexp(z, axis=1) - z[np.arange(n), labels]))
+            slope = weight[:, np.newaxis] * (softmax(z, axis=1) - hot)
+            prior = 0.02 * x[0] ** 2 + 3.0 * float(x[1:] @ x[1:])
+            first = np.exp(x[0]) * float(np.sum(slope * scores)) + 0.04 * x[0]
+            return loss + prior, np.concatenate([[first], slope.sum(axis=0) + 6.0 * x[1:]])
+
+        found = minimize(value, np.zeros(1 + c), jac=True, method="L-BFGS-B").x
+        shift = found[1:] / np.exp(found[0])
+        one = outputs.shape[1] == 1
+        return cls(float(np.exp(found[0])), float(weight.sum())), 0.5 * (shift[1:] - shift[:1]) if one else shift
+
+    def probabilities(self, outputs: Array) -> Array:
+        """Return the probabilities of the classes, of shape (n, classes)."""
+        p = softmax(self.scale * _per_class(outputs), axis=1)
+        return np.asarray((self.total * p + 1.0 / p.shape[1]) / (self.total + 1.0))
+
+
+def _per_class(outputs: Array) -> Array:
+    """Return one score per class; a single output counts for the second class, and its negative for the first."""
+    flat: Array = outputs if outputs.ndim == 2 else outputs[:, np.newaxis]
+    return flat if flat.shape[1] > 1 else np.column_stack([-flat[:, 0], flat[:, 0]])

@@ -1,0 +1,194 @@
+"""Leave-one-out error and evidence of the least-squares machine, with their slopes in the kernel matrix.
+
+The machine minimises ½ Σ_i w_i ‖y_i − f(x_i) − b‖² / α + ½ ‖f‖² in the function space of K. With M = K + α diag(1/w)
+and the constant b eliminated, A = M⁻¹ − M⁻¹1 1ᵀM⁻¹ / 1ᵀM⁻¹1, the coefficients are β = A Y, and a sample that is left
+out has the residual r_i = β_i / A_ii; samples that are left out together have r_S = A_SS⁻¹ β_S. No machine is solved
+again.
+
+Every criterion L gives one n × n matrix G with dL = ⟨G, dM⟩, whatever the number of kernels and parameters of M:
+
+- evidence, ½ tr(Yᵀ A Y) / s² + (c/2)(log det M + log 1ᵀM⁻¹1) + (n − 1) c log s:  G = ½ (c A − β βᵀ / s²);
+- a sum of losses of r, with g = ∂L/∂r:  G = A D A − ½ (A u βᵀ + β uᵀ A), where u_S = A_SS⁻¹ g_S, and D has the blocks
+  D_SS = ½ (u_S r_Sᵀ + r_S u_Sᵀ), which is diag(u_i r_i) where every sample is left out alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf, dpotri
+from scipy.special import expit, logsumexp, softmax
+
+Array = NDArray[np.float64]
+
+
+def inverted(M: Array, ridge: Array | float = 0.0) -> tuple[Array, float]:
+    """Return (M + diag(ridge))⁻¹ and the logarithm of the determinant; M may be overwritten.
+
+    Where rounding makes the sum indefinite, a little of its trace is added to its diagonal.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If a millionth of the trace does not make it definite.
+    """
+    M[np.diag_indices_from(M)] += ridge
+    added, trace = 0.0, float(np.trace(M))
+    factor, failed = dpotrf(M, lower=1)
+    while failed:
+        added = max(10.0 * added, np.finfo(float).eps * trace)
+        if not added <= 1e-6 * trace:
+            raise np.linalg.LinAlgError("The matrix is not positive definite.")
+        factor, failed = dpotrf(M + added * np.eye(len(M)), lower=1)
+    log_det = 2.0 * float(np.log(np.diagonal(factor)).sum())
+    below = np.tril(dpotri(factor, lower=1, overwrite_c=1)[0])
+    return below + np.tril(below, -1).T, log_det
+
+
+@dataclass(frozen=True)
+class RidgeSystem:
+    """The inverse of M = K + diag(ridge), the constant eliminated.
+
+    Attributes
+    ----------
+    A : ndarray of shape (n, n)
+        M⁻¹ − M⁻¹1 1ᵀM⁻¹ / 1ᵀM⁻¹1.
+    ones : ndarray of shape (n,)
+        M⁻¹1.
+    log_det : float
+        log det M + log 1ᵀM⁻¹1.
+    """
+
+    A: Array
+    ones: Array
+    log_det: float
+
+    @classmethod
+    def of(cls, K: Array, ridge: Array) -> RidgeSystem:
+        """Invert M, as `inverted` does."""
+        inverse, log_det = inverted(np.array(K, dtype=np.float64, order="F"), ridge)
+        ones = inverse.sum(axis=1)
+        total = float(ones.sum())
+        log_det += float(np.log(total))
+        return cls(inverse - np.outer(ones, ones / total), ones, log_det)
+
+    def intercept(self, Y: Array) -> Array:
+        """Return the constant of every target."""
+        return np.asarray(self.ones @ Y / self.ones.sum())
+
+    def influence(self, k: Array) -> Array:
+        """Return what every target adds to the outputs: f(x) = h(x)ᵀ y.
+
+        Parameters
+        ----------
+        k : ndarray of shape (m, n)
+            The kernel between samples x and those of the machine.
+        """
+        return np.asarray(k @ self.A + self.ones / self.ones.sum())
+
+    def residuals(self, beta: Array, groups: Sequence[NDArray[np.intp]] | None = None) -> Array:
+        """Return the residuals of samples left out, each alone or with its group."""
+        if groups is None:
+            return np.asarray(beta / np.diagonal(self.A)[:, np.newaxis])
+        r = np.empty_like(beta)
+        for S in groups:
+            r[S] = np.linalg.solve(self.A[np.ix_(S, S)], beta[S])
+        return r
+
+    def slope(self, beta: Array, r: Array, g: Array, groups: Sequence[NDArray[np.intp]] | None = None) -> Array:
+        """Return G for losses of the residuals with the slopes g."""
+        A = self.A
+        if groups is None:
+            u = g / np.diagonal(A)[:, np.newaxis]
+            middle = (A * (u * r).sum(axis=1)) @ A
+        else:
+            u, middle = np.empty_like(g), np.zeros_like(A)
+            for S in groups:
+                u[S] = np.linalg.solve(A[np.ix_(S, S)], g[S])
+                D = u[S] @ r[S].T
+                middle += A[:, S] @ (0.5 * (D + D.T)) @ A[S]
+        across = (A @ u) @ beta.T
+        return np.asarray(middle - 0.5 * (across + across.T))
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """A value, its slope G in M, and its slopes in parameters of the criterion's own."""
+
+    value: float
+    G: Array
+    own: Array
+    residuals: Array
+
+
+def squared_error(
+    system: RidgeSystem, Y: Array, weight: Array, groups: Sequence[NDArray[np.intp]] | None = None
+) -> Criterion:
+    """Return `squared_loss` of the samples left out, with its slope in M."""
+    beta = system.A @ Y
+    r = system.residuals(beta, groups)
+    value, g = squared_loss(r, weight)
+    return Criterion(value, system.slope(beta, r, g, groups), np.zeros(0), r)
+
+
+def log_loss(
+    system: RidgeSystem,
+    Y: Array,
+    labels: NDArray[np.intp],
+    scale: float,
+    weight: Array,
+    groups: Sequence[NDArray[np.intp]] | None = None,
+) -> Criterion:
+    """Return `class_loss` of the samples left out, with its slopes in M and in log a."""
+    beta = system.A @ Y
+    r = system.residuals(beta, groups)
+    value, g, own = class_loss(r, Y, labels, scale, weight)
+    return Criterion(value, system.slope(beta, r, g, groups), np.array([own]), r)
+
+
+def squared_loss(r: Array, weight: Array) -> tuple[float, Array]:
+    """Return ½ W c log(Σ_i w_i ‖r_i‖² / (W c)), W = Σ w, and its slopes in r.
+
+    This is the loss of Gaussian residuals of the likeliest size, in nats. It does not depend on the unit of the targets
+    but for a constant.
+    """
+    count = float(weight.sum()) * r.shape[1]
+    mean = max(float(np.sum(weight[:, np.newaxis] * r**2)) / count, np.finfo(float).tiny)
+    return 0.5 * count * float(np.log(mean)), weight[:, np.newaxis] * r / mean
+
+
+def class_loss(r: Array, Y: Array, labels: NDArray[np.intp], scale: float, weight: Array) -> tuple[float, Array, float]:
+    """Return Σ_i w_i log-loss of the outputs f = Y − r, its slopes in r, and that in log a.
+
+    The loss is that of softmax(a f_i), or of the logistic function of a y_i f_i where there is one output.
+    """
+    f, n = Y - r, len(Y)
+    if Y.shape[1] == 1:
+        margin = Y * f
+        losses = np.logaddexp(0.0, -scale * margin)[:, 0]
+        df = -scale * Y * expit(-scale * margin)
+    else:
+        scores = scale * f
+        losses = logsumexp(scores, axis=1) - scores[np.arange(n), labels]
+        df = softmax(scores, axis=1)
+        df[np.arange(n), labels] -= 1.0
+        df *= scale
+    df = weight[:, np.newaxis] * df
+    return float(weight @ losses), -df, float(np.sum(df * f))
+
+
+def evidence(system: RidgeSystem, Y: Array, noise: float | None = None) -> Criterion:
+    """Return the negative log evidence, constants left out, of Gaussian targets with the covariance s² M.
+
+    s² is that of the largest evidence unless it is given; the constant has a flat prior (restricted likelihood).
+    """
+    n, c = Y.shape
+    beta = system.A @ Y
+    fit = float(np.sum(Y * beta))
+    s2 = fit / ((n - 1) * c) if noise is None else noise
+    value = 0.5 * fit / s2 + 0.5 * c * system.log_det + 0.5 * (n - 1) * c * np.log(s2)
+    G = 0.5 * (c * system.A - beta @ beta.T / s2)
+    return Criterion(float(value), G, np.zeros(0), system.residuals(beta))

@@ -1,0 +1,319 @@
+"""Ridge machines whose weights are learned by leave-one-out error or evidence."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import sparse
+from sklearn.datasets import load_diabetes, make_classification, make_regression
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import RidgeCV
+from sklearn.metrics import log_loss, r2_score
+
+from kernelmosaic import MKLRegressor, MKLRidgeClassifierCV, MKLRidgeCV, load, save
+from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Polynomial, Ranked
+
+RNG = np.random.default_rng(7)
+X = RNG.normal(size=(60, 3))
+Y = np.sin(X[:, 0]) + 0.3 * X[:, 1] + 0.2 * RNG.normal(size=60)
+TWO = np.where(Y > 0, "yes", "no")
+THREE = np.digitize(Y, [-0.4, 0.4])
+NEW = RNG.normal(size=(11, 3))
+KERNELS = [Gaussian(1.5), Laplacian(4.0), Linear()]
+
+
+def refit(model, rows, y):
+    """The same machine of other samples, with the weights and the ridge that were learned, kernels unnormalised."""
+    same = MKLRidgeCV(KERNELS, weights=model.weights_, alpha=model.alpha_, scale=False, normalize=None)
+    return same.fit(X[rows], y[rows])
+
+
+def learned(y=Y, **params):
+    return MKLRidgeCV(KERNELS, scale=False, normalize=None, **params).fit(X, y)
+
+
+# What the closed form gives ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("criterion", ["loo", "evidence"])
+def test_leave_one_out_predictions_are_those_of_n_refits(criterion):
+    model = learned(criterion=criterion)
+    every = np.arange(60)
+    found = [refit(model, np.delete(every, i), Y).predict(X[i : i + 1])[0] for i in every]
+    assert_allclose(model.loo_predictions_, found, atol=1e-9)
+    assert model.best_score_ == pytest.approx(r2_score(Y, found))
+
+
+def test_groups_are_left_out_together():
+    groups = np.repeat(np.arange(20), 3)
+    model = MKLRidgeCV(KERNELS, scale=False, normalize=None).fit(X, Y, groups=groups)
+    for g in (0, 7, 19):
+        found = refit(model, np.flatnonzero(groups != g), Y).predict(X[groups == g])
+        assert_allclose(model.loo_predictions_[groups == g], found, atol=1e-9)
+
+
+def test_intervals_are_those_of_the_jackknife_plus_of_n_refits():
+    model, every = learned(), np.arange(60)
+    machines = [refit(model, np.delete(every, i), Y) for i in every]
+    r = np.abs(Y - [machine.predict(X[i : i + 1])[0] for i, machine in enumerate(machines)])
+    outputs = np.array([machine.predict(NEW) for machine in machines])
+    found = model.predict_interval(NEW, coverage=0.8)
+    # The ⌈0.8 · 61⌉-th smallest above, the 61 − 49 = 12-th smallest below.
+    assert_allclose(found[:, 1], np.sort(outputs + r[:, None], axis=0)[48], atol=1e-9)
+    assert_allclose(found[:, 0], np.sort(outputs - r[:, None], axis=0)[11], atol=1e-9)
+    assert np.all(np.isinf(model.predict_interval(NEW, coverage=0.999)))
+
+
+def test_intervals_cover_what_they_say():
+    """500 draws of noise with heavy tails: weights learned anew in every one."""
+    rng, inside = np.random.default_rng(0), []
+    for _ in range(500):
+        Z = rng.normal(size=(41, 1))
+        y = np.sin(2 * Z[:, 0]) + 0.3 * rng.standard_t(3, size=41)
+        model = MKLRidgeCV([Gaussian(), Linear()], n_init=1, tol=1e-2).fit(Z[:40], y[:40])
+        low, high = model.predict_interval(Z[40:], coverage=0.9)[0]
+        inside.append(low <= y[40] <= high)
+    # Three standard deviations of 500 draws: 4 points.
+    assert 0.86 <= np.mean(inside) <= 0.96
+
+
+def test_the_machine_is_kernel_ridge_of_centred_targets():
+    model = learned(alpha=0.5, weights=[0.5, 0.2, 0.3])
+    K = model.kernel_matrix(X)
+    plain = KernelRidge(kernel="precomputed", alpha=0.5).fit(K, Y - model.intercept_[0])
+    assert_allclose(plain.dual_coef_, model.dual_coef_[0], atol=1e-10)
+    # The best constant leaves residuals of mean zero.
+    assert np.mean(Y - model.predict(X)) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_one_linear_kernel_agrees_with_ridge_cv():
+    Z = X - X.mean(axis=0)
+    alphas = np.logspace(-2, 2, 9)
+    best = RidgeCV(alphas).fit(Z, Y)
+    same = MKLRidgeCV([Linear()], weights=[1.0], scale=False, normalize=None)
+    scores = [same.set_params(alpha=alpha).fit(Z, Y).best_score_ for alpha in alphas]
+    assert alphas[int(np.argmax(scores))] == best.alpha_
+    same.set_params(alpha=best.alpha_).fit(Z, Y)
+    assert_allclose(same.predict(NEW), best.predict(NEW), atol=1e-9)
+
+
+def test_standard_deviations_are_those_of_a_gaussian_process():
+    """With a constant of a large prior variance in place of the free one, and the same noise."""
+    model = MKLRidgeCV([Gaussian(1.5)], weights=[1.0], alpha=0.3, scale=False, normalize=None).fit(X, Y)
+    s2 = float(model._noise[0])
+    kernel = ConstantKernel(s2) * RBF(1.5 / np.sqrt(2)) + ConstantKernel(1e6) + WhiteKernel(0.3 * s2)
+    process = GaussianProcessRegressor(kernel, optimizer=None).fit(X, Y)
+    mean, std = process.predict(NEW, return_std=True)
+    found = model.predict(NEW, return_std=True)
+    assert_allclose(found[0], mean, rtol=1e-5)
+    assert_allclose(found[1], std, rtol=1e-5)
+
+
+def test_shares_of_r_squared_sum_to_it():
+    model = learned()
+    target = np.sin(NEW[:, 0]) + 0.3 * NEW[:, 1]
+    shares = model.score_split(NEW, target)
+    assert shares.shape == (3,)
+    assert shares.sum() == pytest.approx(r2_score(target, model.predict(NEW)))
+    terms = model.contributions(NEW)
+    assert_allclose(terms.sum(axis=1) + model.intercept_, model.predict(NEW))
+
+
+# What is learned -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("criterion", ["loo", "evidence"])
+def test_a_kernel_of_noise_loses_to_one_of_the_target(criterion):
+    rng = np.random.default_rng(1)
+    Z = rng.normal(size=(150, 6))
+    y = np.sin(2 * Z[:, 0]) + 0.1 * rng.normal(size=150)
+    model = MKLRidgeCV([("signal", Gaussian(), [0]), ("noise", Gaussian(), [1, 2, 3, 4, 5])], criterion=criterion).fit(
+        Z, y
+    )
+    assert model.weights_[0] > 5 * model.weights_[1]
+    equal = MKLRidgeCV(model.kernels, criterion=criterion, weights="uniform").fit(Z, y)
+    assert model.best_score_ > equal.best_score_
+
+
+def test_the_end_is_level():
+    model = learned(tol=1e-5)
+    assert model.stationarity_ <= 1e-5
+    assert model.history_[-1]["objective"] <= model.history_[0]["objective"]
+
+
+def test_targets_of_any_unit_have_the_same_weights():
+    both = np.column_stack([Y, X[:, 1] ** 2])
+    one = learned(both, tol=1e-6)
+    other = learned(both * [1e6, 1e-3] + [3e6, 7.0], tol=1e-6)
+    assert_allclose(other.weights_, one.weights_, rtol=1e-3)
+    assert_allclose(other.predict(NEW), one.predict(NEW) * [1e6, 1e-3] + [3e6, 7.0], rtol=1e-3)
+
+
+@pytest.mark.parametrize("y", [TWO, THREE])
+@pytest.mark.parametrize("criterion", ["loo", "evidence"])
+def test_classes(y, criterion):
+    model = MKLRidgeClassifierCV(criterion=criterion).fit(X, y)
+    p = model.predict_proba(NEW)
+    assert_allclose(p.sum(axis=1), 1.0)
+    assert np.array_equal(model.loo_predictions_, model.loo_predictions_.astype(y.dtype))
+    assert model.best_score_ == np.mean(model.loo_predictions_ == y)
+    assert model.best_score_ > 0.7
+    # Probabilities of samples left out are those of calibrated outputs, not of the samples' own fit.
+    assert log_loss(y, model.predict_proba(X), labels=model.classes_) < np.log(len(model.classes_))
+
+
+def test_near_separable_classes_are_not_certain():
+    Z, y = make_classification(60, 4, class_sep=5.0, n_informative=4, n_redundant=0, flip_y=0, random_state=0)
+    model = MKLRidgeClassifierCV().fit(Z, y)
+    assert model.predict_proba(Z).min() >= 0.5 / 61
+
+
+# What samples may be -------------------------------------------------------------------------------------------------
+
+
+def test_samples_of_weight_zero_do_not_count():
+    weight = np.r_[np.ones(40), np.zeros(20)]
+    one = MKLRidgeCV(KERNELS).fit(X, Y, sample_weight=weight)
+    other = MKLRidgeCV(KERNELS).fit(X[:40], Y[:40])
+    assert_allclose(one.predict(NEW), other.predict(NEW), rtol=1e-9)
+
+
+def test_a_weight_is_a_smaller_ridge():
+    weight = np.linspace(0.5, 2.0, 60)
+    model = MKLRidgeCV([Linear()], weights=[1.0], alpha=0.7, scale=False, normalize=None)
+    found = model.fit(X, Y, sample_weight=weight)
+    K = X @ X.T + np.diag(0.7 / weight)
+    system = np.block([[K, np.ones((60, 1))], [np.ones((1, 60)), np.zeros((1, 1))]])
+    answer = np.linalg.solve(system, np.append(Y, 0.0))
+    assert_allclose(found.dual_coef_[0], answer[:60], atol=1e-9)
+    assert_allclose(found.intercept_, answer[60:], atol=1e-9)
+
+
+def test_repeated_samples_are_warned_of():
+    with pytest.warns(UserWarning, match=r"50 % of the samples repeat .* give groups"):
+        MKLRidgeCV(KERNELS).fit(np.tile(X, (2, 1)), np.tile(Y, 2))
+
+
+def test_groups_undo_repetition():
+    twice = MKLRidgeCV(KERNELS, tol=1e-6).fit(np.tile(X, (2, 1)), np.tile(Y, 2), groups=np.tile(np.arange(60), 2))
+    assert_allclose(twice.loo_predictions_[:60], twice.loo_predictions_[60:], atol=1e-8)
+    once = MKLRidgeCV(KERNELS, tol=1e-6).fit(X, Y)
+    assert abs(twice.best_score_ - once.best_score_) < 0.02
+
+
+def test_sparse_samples():
+    Z = np.where(np.abs(X) > 0.5, X, 0.0)
+    model = MKLRidgeCV([Linear(), Polynomial()], scale=False)
+    found = model.fit(sparse.csr_matrix(Z), Y).predict(sparse.csr_matrix(NEW))
+    assert_allclose(found, model.fit(Z, Y).predict(NEW))
+    assert MKLRidgeCV().fit(sparse.csr_matrix(Z), Y).predict(sparse.csr_matrix(NEW)).shape == (11,)
+
+
+def test_samples_that_lack_a_view():
+    gaps = X.copy()
+    gaps[:5, 2] = np.nan
+    model = MKLRidgeCV([("a", Gaussian(), [0, 1]), ("b", Gaussian(), [2])]).fit(gaps, Y)
+    assert np.all(np.isfinite(model.predict(gaps)))
+
+
+def test_model_files(tmp_path):
+    for model in (MKLRidgeCV().fit(X, Y), MKLRidgeClassifierCV().fit(X, THREE)):
+        save(model, tmp_path / "m.skops")
+        again = load(tmp_path / "m.skops")
+        assert np.array_equal(again.predict(NEW), model.predict(NEW))
+        method = "predict_interval" if isinstance(model, MKLRidgeCV) else "predict_proba"
+        assert np.array_equal(getattr(again, method)(NEW), getattr(model, method)(NEW))
+
+
+def test_fitted_kernels_serve_other_estimators():
+    model = MKLRidgeCV().fit(X, Y)
+    assert len(model.kernels_) == 20
+    assert MKLRegressor(model.kernels_).fit(X, Y).score(X, Y) > 0.5
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"criterion": "aic"}, "criterion='aic': give 'loo' or 'evidence'"),
+        ({"alpha": "best"}, "alpha='best': give a positive number or 'learn'"),
+        ({"alpha": -1.0}, "alpha=-1.0"),
+        ({"n_init": 0}, "n_init=0"),
+        ({"weights": [1.0]}, "weights"),
+    ],
+)
+def test_wrong_parameters(params, message):
+    with pytest.raises(ValueError, match=message):
+        MKLRidgeCV(KERNELS, **params).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [(np.zeros(60), "one group only"), (np.arange(5), r"groups has shape \(5,\)")],
+)
+def test_wrong_groups(groups, message):
+    with pytest.raises(ValueError, match=message):
+        MKLRidgeCV(KERNELS).fit(X, Y, groups=groups)
+
+
+def test_defaults_beat_a_linear_ridge():
+    Z, y = load_diabetes(return_X_y=True)
+    assert MKLRidgeCV().fit(Z, y).best_score_ > 0.45
+    Z, y = make_regression(80, 5, noise=1.0, random_state=0)
+    assert MKLRidgeCV().fit(Z, y).best_score_ > 0.99
+
+
+# Ranks ---------------------------------------------------------------------------------------------------------------
+
+
+def test_ranks_do_not_change_under_monotone_transformations():
+    Z = np.exp(X)
+    assert_allclose(Ranked(Laplacian())(Z), Ranked(Laplacian())(X), atol=1e-12)
+    found = Ranked(Linear()).fit(X)
+    ranks = found.transform(X)
+    assert_allclose(ranks.mean(axis=0), 0.0, atol=1e-12)
+    assert_allclose(ranks.std(axis=0), 1.0)
+    assert np.array_equal(np.argsort(ranks[:, 0]), np.argsort(X[:, 0]))
+
+
+def test_ties_share_their_ranks_and_new_samples_are_interpolated():
+    kernel = Ranked(Linear()).fit([[1.0], [2.0], [2.0], [4.0]])
+    middle = kernel.transform([[1.0], [2.0], [3.0], [4.0], [9.0]])[:, 0]
+    unit = np.sqrt(np.mean(np.array([-1.5, 0.0, 0.0, 1.5]) ** 2))
+    assert_allclose(middle * unit, [-1.5, 0.0, 0.75, 1.5, 1.5])
+    assert np.array_equal(Ranked(Linear()).fit([[3.0], [3.0]]).transform([[3.0], [5.0]]), np.zeros((2, 1)))
+
+
+# Features ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("criterion", ["loo", "evidence"])
+def test_features_of_full_rank_are_exact(criterion):
+    params = {"criterion": criterion, "tol": 1e-6}
+    exact = MKLRidgeCV(KERNELS, **params).fit(X, Y)
+    there = MKLRidgeCV(KERNELS, approximation="nystroem", rank=60, random_state=0, **params).fit(X, Y)
+    assert_allclose(there.weights_, exact.weights_, rtol=1e-2)
+    assert_allclose(there.predict(NEW), exact.predict(NEW), atol=1e-3)
+    assert_allclose(there.loo_predictions_, exact.loo_predictions_, atol=1e-3)
+
+
+def test_features_of_many_samples_and_all_default_kernels():
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(3000, 4))
+    y = np.sin(2 * Z[:, 0]) * Z[:, 1] + 0.3 * rng.normal(size=3000)
+    model = MKLRidgeCV(approximation="nystroem", rank=30, random_state=0).fit(Z[:2500], y[:2500])
+    assert model.score(Z[2500:], y[2500:]) == pytest.approx(model.best_score_, abs=0.05)
+    low, high = model.predict_interval(Z[2500:]).T
+    assert 0.85 <= np.mean((low <= y[2500:]) & (y[2500:] <= high)) <= 0.94
+    with pytest.raises(ValueError, match=r"return_std=True: .* approximation=None"):
+        model.predict(Z[2500:], return_std=True)
+    with pytest.raises(ValueError, match=r"groups: .* approximation=None"):
+        MKLRidgeCV(approximation="nystroem", rank=5).fit(X, Y, groups=np.arange(60) // 2)
+
+
+def test_classes_in_features():
+    model = MKLRidgeClassifierCV(approximation="nystroem", rank=20, random_state=0).fit(X, THREE)
+    assert model.predict_proba(NEW).shape == (11, 3)
+    assert model.best_score_ > 0.6

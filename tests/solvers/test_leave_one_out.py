@@ -1,0 +1,115 @@
+"""Closed-form leave-one-out errors and evidence: n refits, finite differences, scikit-learn's own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.stats import multivariate_normal
+
+from kernelmosaic.solvers.leave_one_out import RidgeSystem, evidence, log_loss, squared_error
+
+
+def make(seed=0, n=24, c=1):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    K = np.exp(-((X[:, None] - X) ** 2).sum(-1) / 4) + 0.3 * X @ X.T
+    Y = np.column_stack([np.sin(X[:, 0] + j) + 0.3 * rng.normal(size=n) + j for j in range(c)])
+    weight = rng.uniform(0.5, 2.0, n)
+    return K, Y, weight, 0.4 / weight
+
+
+def refitted(K, Y, ridge, left_out):
+    """Residuals of samples left out: the bordered system of the others, solved anew."""
+    keep = np.setdiff1d(np.arange(len(K)), left_out)
+    m = len(keep)
+    bordered = np.zeros((m + 1, m + 1))
+    bordered[:m, :m] = K[np.ix_(keep, keep)] + np.diag(ridge[keep])
+    bordered[:m, m] = bordered[m, :m] = 1.0
+    solution = np.linalg.solve(bordered, np.vstack([Y[keep], np.zeros((1, Y.shape[1]))]))
+    return Y[left_out] - (K[np.ix_(left_out, keep)] @ solution[:m] + solution[m])
+
+
+@pytest.mark.parametrize("c", [1, 3])
+def test_residuals_are_those_of_n_refits(c):
+    K, Y, _, ridge = make(1, c=c)
+    system = RidgeSystem.of(K, ridge)
+    wanted = np.vstack([refitted(K, Y, ridge, [i]) for i in range(len(K))])
+    assert_allclose(system.residuals(system.A @ Y), wanted, rtol=1e-8, atol=1e-9)
+
+
+def test_groups_are_left_out_together():
+    K, Y, _, ridge = make(2, c=2)
+    groups = [np.array(g) for g in ([0, 5, 7], [1], [2, 3], list(range(8, 24)), [4, 6])]
+    system = RidgeSystem.of(K, ridge)
+    wanted = np.empty_like(Y)
+    for S in groups:
+        wanted[S] = refitted(K, Y, ridge, S)
+    assert_allclose(system.residuals(system.A @ Y, groups), wanted, rtol=1e-8, atol=1e-9)
+
+
+def criteria(groups):
+    K, Y, weight, ridge = make(3, c=1)
+    y2 = np.sign(Y - np.median(Y))
+    codes = (y2[:, 0] > 0).astype(int)
+    _, Y3, _, _ = make(3, c=3)
+    labels = Y3.argmax(axis=1)
+    indicators = np.eye(3)[labels]
+    named = {
+        "squares": lambda K: squared_error(RidgeSystem.of(K, ridge), Y, weight, groups),
+        "two classes": lambda K: log_loss(RidgeSystem.of(K, ridge), y2, codes, 1.7, weight, groups),
+        "three classes": lambda K: log_loss(RidgeSystem.of(K, ridge), indicators, labels, 2.3, weight, groups),
+    }
+    if groups is None:
+        named["evidence"] = lambda K: evidence(RidgeSystem.of(K, ridge), Y)
+        named["evidence, given noise"] = lambda K: evidence(RidgeSystem.of(K, ridge), Y3, 0.7)
+    return K, named
+
+
+GROUPS = [np.arange(0, 3), np.arange(3, 10), np.array([10]), np.arange(11, 24)]
+
+
+@pytest.mark.parametrize("groups", [None, GROUPS], ids=["alone", "groups"])
+def test_the_slope_is_the_derivative_in_every_direction(groups):
+    K, named = criteria(groups)
+    rng, step = np.random.default_rng(0), 1e-5
+    for name, criterion in named.items():
+        G = criterion(K).G
+        for _ in range(4):
+            D = rng.normal(size=K.shape)
+            D = D + D.T
+            change = (criterion(K + step * D).value - criterion(K - step * D).value) / (2 * step)
+            assert np.sum(G * D) == pytest.approx(change, rel=1e-5, abs=1e-6), name
+
+
+def test_the_slope_in_the_scale():
+    K, Y, weight, ridge = make(4, c=3)
+    labels = Y.argmax(axis=1)
+    system, Z = RidgeSystem.of(K, ridge), np.eye(3)[Y.argmax(axis=1)]
+    at = lambda a: log_loss(system, Z, labels, np.exp(a), weight)  # noqa: E731
+    assert at(0.4).own[0] == pytest.approx((at(0.4 + 1e-6).value - at(0.4 - 1e-6).value) / 2e-6, rel=1e-6)
+
+
+def test_the_evidence_is_the_restricted_likelihood():
+    # The density of the contrasts, which do not see the constant: any orthonormal basis gives the same.
+    K, Y, _, ridge = make(5)
+    n = len(K)
+    Q = np.linalg.qr(np.column_stack([np.ones(n), np.eye(n)[:, 1:]]))[0][:, 1:]
+    s2 = 0.7
+    density = multivariate_normal(np.zeros(n - 1), s2 * Q.T @ (K + np.diag(ridge)) @ Q).logpdf(Q.T @ Y[:, 0])
+    ours = -evidence(RidgeSystem.of(K, ridge), Y, s2).value
+    constant = -0.5 * (n - 1) * np.log(2 * np.pi) + 0.5 * np.log(n)
+    assert ours + constant == pytest.approx(density, rel=1e-10)
+
+
+def test_linear_kernels_against_ridge_cv():
+    from sklearn.linear_model import RidgeCV
+
+    rng = np.random.default_rng(7)
+    X, y = rng.normal(size=(30, 4)), rng.normal(size=30)
+    alphas = [0.1, 1.0, 10.0]
+    model = RidgeCV(alphas, store_cv_results=True).fit(X, y)
+    for j, alpha in enumerate(alphas):
+        system = RidgeSystem.of(X @ X.T, np.full(30, alpha))
+        r = system.residuals(system.A @ y[:, np.newaxis])
+        assert_allclose(r[:, 0] ** 2, model.cv_results_[:, j], rtol=1e-7)
