@@ -27,7 +27,7 @@ X, Y = load_iris(return_X_y=True)
 X, Y = X[::3], np.array(["se", "ve", "vi"])[Y[::3]]
 NAMES = [name for name in kernelmosaic.__all__ if name[0].isupper()]
 #: Estimators that are fitted to numbers.
-NUMBERS = ("MKLRegressor", "LocalizedMKLRegressor", "MKLSurvival")
+NUMBERS = ("MKLRegressor", "LocalizedMKLRegressor", "MKLSurvival", "MKLRidgeCV")
 IN_THE_BOX = hasattr(BaseEstimator, "_get_fitted_attr_html")
 VOID = {"br", "img", "input", "link", "meta", "hr"}
 
@@ -67,7 +67,8 @@ def fitted(model, *data):
 
 def make(name):
     brief = {"n_init": 1, "max_iter": 1} if name.startswith("Localized") else {}
-    return getattr(kernelmosaic, name)(**brief, **({"Cs": [0.1, 1.0], "cv": 2} if name.endswith("CV") else {}))
+    search = {"Cs": [0.1, 1.0], "cv": 2} if name in ("MKLClassifierCV", "MKLRegressorCV") else {}
+    return getattr(kernelmosaic, name)(**brief, **search)
 
 
 @cache
@@ -82,16 +83,19 @@ def test_a_fitted_estimator_shows_what_it_learned(name):
     assert page.open == []
     for kernel in model.kernel_names_:
         assert kernel in page.words
-    certificate = f"{model.elbo_:.6g}" if hasattr(model, "elbo_") else f"{model.duality_gap_:.2g}"
-    assert certificate in page.words
-    if not hasattr(model, "elbo_"):
-        assert f"{model.objective_:.6g}" in page.words
-        assert f"{len(model.support_)} (" in page.words
-        assert f"{model.n_iter_} (machine solves: {model.n_solves_})" in page.words
+    if hasattr(model, "stationarity_"):
+        shown = f"{model.best_score_:.4f}", f"{model.criterion_:.6g}", f"{model.stationarity_:.2g}"
+    elif hasattr(model, "elbo_"):
+        shown = (f"{model.elbo_:.6g}",)
+    else:
+        solves = f"{model.n_iter_} (machine solves: {model.n_solves_})"
+        shown = f"{model.duality_gap_:.2g}", f"{model.objective_:.6g}", f"{len(model.support_)} (", solves
+    for text in shown:
+        assert text in page.words
     for weight in np.ravel(model.weights_):
         assert any(_close(word, weight) for word in page.words.split())
     assert ("mean gate" in page.words) == hasattr(model, "gate")
-    assert ("certified" in page.words) == (not hasattr(model, "gate") and not hasattr(model, "elbo_"))
+    assert ("certified" in page.words) == (hasattr(model, "duality_gap_") and not hasattr(model, "gate"))
 
 
 def _close(word, weight):

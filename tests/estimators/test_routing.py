@@ -12,8 +12,14 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-import kernelmosaic
-from kernelmosaic import DiscriminantMKLClassifier, LocalizedMKLClassifier, MKLClassifier, MKLClassifierCV, MKLSurvival
+from kernelmosaic import (
+    DiscriminantMKLClassifier,
+    LocalizedMKLClassifier,
+    MKLClassifier,
+    MKLClassifierCV,
+    MKLRegressorCV,
+    MKLSurvival,
+)
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.model_selection import PathSearchCV, ResponseSurfaceSearchCV
 
@@ -24,7 +30,8 @@ WEIGHT = RNG.uniform(0.1, 3.0, size=60)
 GROUPS = np.arange(60) % 6
 KERNELS = [("a", Linear(), [0, 1]), ("b", Gaussian(2.0), [2, 3])]
 SEARCHES = [
-    *(getattr(kernelmosaic, name)(KERNELS) for name in kernelmosaic.__all__ if name.endswith("CV")),
+    MKLClassifierCV(KERNELS),
+    MKLRegressorCV(KERNELS),
     PathSearchCV(MKLSurvival(KERNELS)),
     PathSearchCV(DiscriminantMKLClassifier(KERNELS)),
     PathSearchCV(LocalizedMKLClassifier(KERNELS, n_init=1, max_iter=2)),

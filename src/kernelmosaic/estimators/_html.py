@@ -56,8 +56,9 @@ class FittedSummaryMixin(BaseEstimator):
 
 def summary_html(model: Estimator) -> str:
     """Return facts and weights of a fitted estimator as HTML without scripts; nothing for an unfitted one."""
-    certificate = "elbo_" if hasattr(model, "elbo_") else "duality_gap_"
-    if not all(hasattr(model, name) for name in ("weights_", "kernel_names_", certificate, "history_")):
+    proofs = ("duality_gap_", "elbo_", "stationarity_")
+    known = all(hasattr(model, name) for name in ("weights_", "kernel_names_", "history_"))
+    if not known or not any(hasattr(model, name) for name in proofs):
         return ""
     return f'<div class="km-summary">{_STYLE}{_facts(model)}{_weights(model)}</div>'
 
@@ -65,6 +66,16 @@ def summary_html(model: Estimator) -> str:
 def _facts(model: Estimator) -> str:
     if hasattr(model, "elbo_"):
         return _table([("evidence lower bound", f"{model.elbo_:.6g}"), ("iterations", f"{model.n_iter_}")])
+    if hasattr(model, "stationarity_"):
+        return _table(
+            [
+                ("leave-one-out score", f"{model.best_score_:.4f}"),
+                ("criterion, in nats", f"{model.criterion_:.6g}"),
+                ("largest slope per sample", f"{model.stationarity_:.2g}"),
+                ("ridge", f"{model.alpha_:.3g}"),
+                ("evaluations", f"{model.n_iter_}"),
+            ]
+        )
     gap = f"{model.duality_gap_:.2g}"
     if hasattr(model, "gate"):
         rows = [("gap of the machine under the gates", gap)]

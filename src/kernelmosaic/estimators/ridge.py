@@ -16,7 +16,6 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import r2_score
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
@@ -276,7 +275,10 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         Y = self._targets(given.y)
         found = Y - learned.residuals
         self.loo_predictions_ = found[:, 0] if self._is_flat else found
-        self.best_score_ = float(r2_score(Y, found, sample_weight=given.weight)) if len(Y) > 1 else np.nan
+        weight = np.ones(len(Y)) if given.weight is None else given.weight
+        spread = weight @ (Y - np.average(Y, axis=0, weights=weight)) ** 2
+        missed = (weight @ learned.residuals**2) / np.where(spread > 0, spread, 1.0)
+        self.best_score_ = float(np.mean(np.where(spread > 0, 1.0 - missed, np.nan)))
         # The variance s² of which standardised leave-one-out residuals r_i √A_ii / s have mean square one.
         self._noise = np.mean(learned.beta * learned.residuals, axis=0)
         return self

@@ -195,6 +195,9 @@ def learn_ridge(
         best = min(begun, key=lambda one: float(one.fun))
         x[free] = best.x if len(starts) == 1 else improve(best.x, max_iter).x
     value_at_end, slope = problem.value(x)
+    # A parameter at the end of its range is level where the slope leads out of it.
+    slope = np.where(x <= options.range[0], np.minimum(slope, 0.0), slope)
+    slope = np.where(x >= options.range[1], np.maximum(slope, 0.0), slope)
     machine = form.machine(np.exp(x[:P]), float(np.exp(x[P])))
     return RidgeLearned(
         weights=np.exp(x[:P]),
