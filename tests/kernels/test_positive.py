@@ -185,7 +185,7 @@ def test_the_same_matrix_is_looked_at_once():
     with pytest.raises(ValueError, match="eigenvalue"):
         Precomputed(K.copy()).fit(ROWS)
     del first
-    with pytest.raises(ValueError, match="eigenvalue"):  # nobody vouches for it any more
+    with pytest.raises(ValueError, match="eigenvalue"):  # no kernel of it is left
         Precomputed(K).fit(ROWS)
 
 

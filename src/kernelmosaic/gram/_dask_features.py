@@ -199,9 +199,9 @@ class DaskFactoredGram(FactoredGram):
     ) -> NewtonPass:
         # A matrix that may not be needed is formed in the same trip if that costs a partition no more than a trip.
         eager = self.n_samples * (self.n_features + 1) ** 2 <= 1e9 * len(self.stack.parts)
-        given = {"direction": direction, "rule": rule, "eager": eager}
-        tasks = self._tasks("newton_sums", residual, self.stack.spread(rows), **given)
-        changes, adjoint, *matrix = self._summed(tasks)
+        chunked = self.spread_gates, residual, self.stack.spread(rows)
+        shared = {"weights": self.weights, "direction": direction, "rule": rule, "eager": eager}
+        changes, adjoint, *matrix = self._summed(self.stack.tasks(_newton_sums, *chunked, **shared))
         change = np.concatenate(changes)
 
         def form() -> Array:
@@ -222,7 +222,7 @@ class DaskFactoredGram(FactoredGram):
         return np.asarray((norms if self.gates is None else norms * self.gates**2) @ self.weights)
 
     def _tasks(self, operation: str, *chunked: Any, **shared: Any) -> list[Any]:
-        """Return what each partition is to do with its own factored kernel: one of the methods of `PartFactors`."""
+        """Return what each partition is to do with its own factored kernel: one of the methods of `StackFactors`."""
         return self.stack.tasks(
             _operate, self.spread_gates, *chunked, operation=operation, weights=self.weights, **shared
         )
@@ -259,26 +259,25 @@ def _squared_norms(part: StoredFeatures) -> Array:
     return np.stack([StackFactors(part, own).squared_norms() for own in each], axis=1)
 
 
-class PartFactors(StackFactors):
-    """The weighted features of one partition."""
-
-    def newton_sums(
-        self,
-        residual: Array,
-        rows: tuple[Array, ...],
-        direction: Array | None,
-        rule: Callable[..., Any],
-        eager: bool,
-    ) -> tuple[Any, ...]:
-        """Return what `newton_pass` does, the matrix only if it is asked for; Z d in a list, which sums join."""
-        seen = self.newton_pass(direction, residual, rule, rows)
-        return [seen.change], seen.adjoint, *([seen.matrix()] if eager else [])
+def _newton_sums(
+    part: StoredFeatures,
+    gates: Array | None,
+    residual: Array,
+    rows: tuple[Array, ...],
+    weights: Array,
+    direction: Array | None,
+    rule: Callable[..., Any],
+    eager: bool,
+) -> tuple[Any, ...]:
+    """Return what a Newton pass over a partition does, its matrix if that is asked for; lists of Z d add up to one."""
+    seen = StackFactors(part, weights, gates).newton_pass(direction, residual, rule, rows)
+    return [seen.change], seen.adjoint, *([seen.matrix()] if eager else [])
 
 
 def _operate(
     part: StoredFeatures, gates: Array | None, *own: Any, operation: str, weights: Array, **shared: Any
 ) -> tuple[Any, ...]:
-    found = getattr(PartFactors(part, weights, gates), operation)(*own, **shared)
+    found = getattr(StackFactors(part, weights, gates), operation)(*own, **shared)
     return found if isinstance(found, tuple) else (found,)
 
 

@@ -241,8 +241,8 @@ class FeatureMaps:
     ) -> Iterator[tuple[int, Block]]:
         """Yield (m, features of the samples X) for each given m; kernels of one statistic share it.
 
-        A backend evaluates what has a formula for its arrays; the rest is evaluated on the host, and copied. Whoever
-        evaluates many blocks gives the landmarks, which `place_landmarks` returns.
+        A backend evaluates what has a formula for its arrays; the rest is evaluated on the host, and copied. The
+        landmarks are what `place_landmarks` returns: a caller of many blocks places them once.
         """
         views = self.kernel_set.views(X)
         placed: dict[int, Any] = {}

@@ -12,7 +12,7 @@ from scipy import sparse
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike
 from kernelmosaic.backend import row_strips
 from kernelmosaic.gram.kernel_set import KernelSet, Views, named, take_rows
-from kernelmosaic.kernels.matrices import MatrixRows
+from kernelmosaic.kernels.matrices import MatrixRows, Precomputed
 from kernelmosaic.kernels.views import KernelSpec, take_columns
 
 Array = NDArray[np.float64]
@@ -35,7 +35,7 @@ def may_lack(specs: Sequence[KernelSpec]) -> bool:
         return len(specs) > 1
     for one in specs:
         with named(one.name):
-            if isinstance(one.kernel, MatrixRows) and one.kernel.has_gaps:
+            if isinstance(one.kernel, Precomputed) and one.kernel.has_gaps:
                 return True
     return False
 

@@ -63,11 +63,6 @@ class MatrixRows(Kernel):
     def validate(self, X: MatrixLike) -> NDArray[np.intp]:
         return row_numbers(X, self._n_rows(), self.matrix_parameter)
 
-    @property
-    def has_gaps(self) -> bool:
-        """Whether the matrix has only NaN for some samples."""
-        return False
-
     def _prepared(self) -> Any:
         shared = self._share()
         if shared.result is None:
@@ -254,6 +249,7 @@ class Precomputed(MatrixRows):
 
     @property
     def has_gaps(self) -> bool:
+        """Whether the matrix has only NaN for some samples."""
         self._prepared()
         return self._share().gaps is not None
 

@@ -147,7 +147,8 @@ def _column_numbers(entry: Entry, X: MatrixLike) -> NDArray[np.intp] | None:
     if entry.columns is None:
         return None
     columns = _chosen(entry, X)
-    shown, n_columns = _shown(columns), _n_columns(X)
+    shown = shorten(columns) if isinstance(columns, list | tuple | np.ndarray) else repr(columns)
+    n_columns = _n_columns(X)
     if _is_mask(columns) and len(columns) != n_columns:
         raise ValueError(
             f"kernel {entry.name!r}: columns {shown} is a mask of {len(columns)} for the {n_columns} columns of X: "
@@ -161,10 +162,6 @@ def _column_numbers(entry: Entry, X: MatrixLike) -> NDArray[np.intp] | None:
     if len(numbers) == 0:
         raise ValueError(f"kernel {entry.name!r}: columns {shown} select none of the {n_columns} columns of X.")
     return numbers
-
-
-def _shown(columns: Any) -> str:
-    return shorten(columns) if isinstance(columns, list | tuple | np.ndarray) else repr(columns)
 
 
 def _misfit(columns: Any, X: MatrixLike) -> str | None:
