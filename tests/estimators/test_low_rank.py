@@ -164,10 +164,13 @@ WEIGHTED = (
 )
 #: Few features of every kind of estimator.
 LOW_RANK = {
-    **{name: weighted_case(*ONE_BY_ONE[name]) for name in ("classifier", "two classes", "regressor", "one class")},
+    **{name: weighted_case(*ONE_BY_ONE[name])._replace(close=3e-4) for name in ("classifier", "two classes")},
+    **{name: weighted_case(*ONE_BY_ONE[name]) for name in ("regressor", "one class")},
     **{name: weighted_case(*ALL_CLASSES[name]) for name in ("joint", "pairwise", "bilinear", "posterior")},
-    "discriminant": discriminant_case(GAUSSIANS, tol=VISIBLE),
-    "discriminant, learned regulariser": discriminant_case(GAUSSIANS, tol=VISIBLE, alpha="learn"),
+    "discriminant": discriminant_case(GAUSSIANS, tol=VISIBLE)._replace(objective=VISIBLE),
+    "discriminant, learned regulariser": discriminant_case(GAUSSIANS, tol=VISIBLE, alpha="learn")._replace(
+        objective=VISIBLE
+    ),
     "localized": gated_case(LocalizedMKLClassifier, Y, gating_columns=[0, 2]),
     "localized, space of a kernel": gated_case(LocalizedMKLClassifier, Y > 0, gating_kernel=Gaussian(2.0)),
     "localized, regression": gated_case(LocalizedMKLRegressor, F),
@@ -241,7 +244,9 @@ def test_full_rank_is_exact(name, weighted):
     # Samples of weight zero are no landmarks; of new ones landmarks see what the training set spans.
     counted = X[WEIGHT > 0] if weighted else X
     assert_same(full, exact, case, counted, counted)
-    assert_allclose(outputs(full, NEW), outputs(exact, NEW), atol=case.close * np.abs(outputs(exact, X)).max())
+    size = np.abs(outputs(exact, X)).max()
+    for samples in (NEW,) if name.startswith("localized") else (X, NEW):
+        assert_allclose(outputs(full, samples), outputs(exact, samples), atol=case.close * size)
     if name in ONE_BY_ONE:
         atol = case.close * len(KERNELS)
         assert_allclose(full.kernel_matrix(counted), exact.kernel_matrix(counted), atol=atol)
@@ -260,15 +265,16 @@ def test_full_rank_is_exact(name, weighted):
 @pytest.mark.parametrize("approximation", ["nystroem", "fourier"])
 def test_what_a_fitted_function_says_adds_up(name, approximation):
     model, y, _, _ = low_rank(name, kernels=[Gaussian(1.0), Gaussian(4.0), Linear()], approximation=approximation)
+    rounding = 1e-9 if name.startswith(("discriminant", "localized")) else 1e-10
     for target in (y, y > 0) if name in ("classifier", "discriminant") else (y,):
         model.fit(X, target)
         scores = outputs(model, NEW).reshape(len(NEW), -1)
         shares = model.contributions(NEW).reshape(len(NEW), 3, -1)
-        assert_allclose(shares.sum(axis=1) + model.intercept_, scores, atol=1e-9)
+        assert_allclose(shares.sum(axis=1) + model.intercept_, scores, atol=rounding)
         # The same function from its dual: β on the kernel between new samples and the support.
         K = model.kernel_matrix(NEW, X[model.support_])
         K = np.broadcast_to(K, (len(model.dual_coef_), *K.shape[-2:]))
-        assert_allclose(np.einsum("cij,cj->ic", K, model.dual_coef_) + model.intercept_, scores, atol=1e-8)
+        assert_allclose(np.einsum("cij,cj->ic", K, model.dual_coef_) + model.intercept_, scores, atol=10 * rounding)
         assert model.cost(np.ones(3)) > 0
         again = pickle.loads(pickle.dumps(model))
         assert_array_equal(outputs(again, NEW), outputs(model, NEW))
