@@ -191,9 +191,10 @@ def assert_same(found, expected, case, given=NEW, samples=NEW):
     """The same function of the samples, which the first model reads as they are given, relative to its size."""
     close = case.close
     assert found.objective_ == pytest.approx(expected.objective_, rel=case.objective)
-    size = np.abs(outputs(expected, X)).max()
+    size = np.abs(outputs(expected, samples)).max()
     assert_allclose(outputs(found, given), outputs(expected, samples), atol=close * size)
     if hasattr(expected, "trace_shares_"):
+        assert_array_equal(found.predict(given), expected.predict(samples))
         assert_allclose(found.trace_shares_, expected.trace_shares_, atol=close)
         assert_allclose(np.abs(found.transform(given)), np.abs(expected.transform(samples)), atol=10 * close)
         return
