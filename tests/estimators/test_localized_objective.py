@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from kernelmosaic import LocalizedMKLClassifier, LocalizedMKLOneClass, LocalizedMKLRegressor
-from kernelmosaic.kernels import Gaussian, Linear
+from kernelmosaic.gating import GATINGS, Softmax
+from kernelmosaic.gram.factory import make_feature_stack
+from kernelmosaic.gram.feature_maps import FeatureMaps
+from kernelmosaic.gram.row_blocks import open_rows
+from kernelmosaic.kernels import Gaussian, Linear, Polynomial
+from kernelmosaic.kernels.views import lay_specs, read_kernels
+from kernelmosaic.learning.gated import GatedProblem
+from kernelmosaic.machines import SVC, SVR, OneClass
+from kernelmosaic.machines.multiclass import CrammerSinger
 
 KERNELS = [Linear(), Gaussian(1.5)]
 C, EPSILON, NU = 2.5, 0.1, 0.3
@@ -120,3 +131,63 @@ def test_one_class(slack):
     norm, f = parts(model, X)
     price = 1.0 / (NU * len(X)) if slack == 1 else 0.5 / NU
     check(model, norm + model.intercept_[0] + price * sum(max(0.0, -f[i, 0]) ** slack for i in range(len(X))))
+
+
+# ---- its slopes in the gates, in features
+
+X = np.random.RandomState(0).standard_normal((120, 3))
+F = np.where(X[:, 0] > 0, X[:, 1], -X[:, 2]) + 0.1 * np.random.RandomState(1).standard_normal(120)
+Y = (F > -0.5).astype(int) + (F > 0.5)
+FEATURE_KERNELS = [Gaussian(1.5), Linear(), ("square", Polynomial(2), [0, 1])]
+
+
+def feature_stack(kernels=FEATURE_KERNELS, rank=12):
+    rows = open_rows(X)
+    specs = lay_specs(read_kernels(kernels), X)
+    kernel_set = FeatureMaps.fit(specs, rows, "trace", None, "nystroem", rank, 0)
+    return make_feature_stack(kernel_set, rows)
+
+
+MACHINES = {
+    "svc": SVC(np.where(Y > 0, 1.0, -1.0), C=2.0),
+    "svc, squared slack": SVC(np.where(Y > 0, 1.0, -1.0), C=2.0, slack=2),
+    "svr": SVR(F, C=3.0, epsilon=0.05),
+    "one class": OneClass(len(X), C=0.1),
+    "joint": CrammerSinger(Y, C=2.0),
+}
+
+
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+@pytest.mark.parametrize("gating", [kind() for kind in GATINGS.values()], ids=GATINGS)
+def test_slopes_equal_finite_differences(machine, gating):
+    problem = GatedProblem(feature_stack(), machine, gating, X)
+    V = gating.init(np.random.RandomState(3), 3, 3)
+    V += 0.2 * np.random.RandomState(4).normal(size=V.shape)
+    slopes = problem.slope(problem.evaluate(V, None, 1e-11))
+    # Along directions of all parameters at once: one wrong slope shows in each of them.
+    directions = np.random.RandomState(5).normal(size=(2, *V.shape))
+    steps = 1e-5 * directions
+    values = [[problem.evaluate(V + sign * h, None, 1e-11).upper for sign in (1, -1)] for h in steps]
+    expected = [(above - below) / 2e-5 for above, below in values]
+    assert np.abs(slopes).max() > 1e-3
+    found = np.sum(directions * slopes, axis=(1, 2))
+    assert_allclose(found, expected, rtol=1e-4, atol=3e-4 * np.abs(slopes).max())
+
+
+def test_slopes_take_two_passes_whatever_the_number_of_kernels():
+    stack = feature_stack([Gaussian(width) for width in (0.5, 1.0, 2.0, 4.0, 8.0)])
+    problem = GatedProblem(stack, MACHINES["svc"], Softmax(), X)
+    at = problem.evaluate(Softmax().init(np.random.RandomState(0), 3, 5), None, 1e-6)
+    before = stack.rows_read
+    problem.gate_slopes(at)
+    assert stack.rows_read - before == 2 * np.count_nonzero(at.solution.beta)
+
+
+def test_slopes_of_a_joint_machine_sum_over_its_classes():
+    stack, gates = feature_stack(), np.random.RandomState(0).uniform(size=(len(X), 3))
+    beta = np.random.RandomState(1).standard_normal((len(X), 4)) * (np.arange(len(X)) % 3 > 0)[:, np.newaxis]
+    problem = GatedProblem(stack, CrammerSinger(Y, C=1.0), Softmax(), X)
+    K = [next(stack.blocks([m], slice(0, 120), slice(0, 120)))[1] for m in range(3)]
+    at = SimpleNamespace(gates=gates, solution=SimpleNamespace(beta=beta))
+    expected = np.stack([-np.sum(beta * (K[m] @ (gates[:, [m]] * beta)), axis=1) for m in range(3)], axis=1)
+    assert_allclose(problem.gate_slopes(at), expected, atol=1e-9)
