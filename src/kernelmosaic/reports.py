@@ -145,11 +145,13 @@ class Page:
     def html(self) -> str:
         """Return the page's text."""
         shell, script = (files("kernelmosaic").joinpath(f"report.{kind}").read_text("utf-8") for kind in ("html", "js"))
+        links = (f'<li><a href="#s{i}">{_text(text)}</a></li>' for i, text in enumerate(self._headings, start=1))
+        contents = f'<nav aria-label="Contents"><ul>{"".join(links)}</ul></nav>'
         return Template(shell).substitute(
             title=_text(self.title),
             width="80rem" if self.wide else "60rem",
             lead=f'<p class="lead">{_with_code(self.lead)}</p>' if self.lead else "",
-            contents=self._contents(),
+            contents=contents if len(self._headings) >= 4 else "",
             body="\n".join(self._parts),
             script=f"<script>\n{script}</script>\n" if self._needs_script else "",
             version=_text(__version__),
@@ -158,12 +160,6 @@ class Page:
     def write(self, path: str | Path) -> Path:
         """Write the page to a file, whole or not at all."""
         return write_text(path, self.html())
-
-    def _contents(self) -> str:
-        if len(self._headings) < 4:
-            return ""
-        links = (f'<li><a href="#s{i}">{_text(text)}</a></li>' for i, text in enumerate(self._headings, start=1))
-        return f'<nav aria-label="Contents"><ul>{"".join(links)}</ul></nav>'
 
 
 def _text(value: Any) -> str:

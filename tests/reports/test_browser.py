@@ -18,7 +18,7 @@ from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
 from tests.reproduction.toy import gaussians  # noqa: E402
 
 from reproduction import FULL, Settings, run_experiments  # noqa: E402
-from reproduction.page import write_page  # noqa: E402
+from reproduction.page import make_page  # noqa: E402
 from reproduction.reading import read_run  # noqa: E402
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -32,7 +32,7 @@ def page(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("run")
     toy = gaussians(60)
     run_experiments([toy], folder, Settings(0, FULL))
-    return write_page(read_run(folder, {toy.name: toy}), folder / "report.html")
+    return make_page(read_run(folder, {toy.name: toy})).write(folder / "report.html")
 
 
 @pytest.fixture(scope="module")

@@ -106,7 +106,7 @@ def _not_one(value: int) -> int:
     return value
 
 
-Train = Annotated[Path, typer.Argument(help="Table to learn from: .csv, .tsv, .parquet or .npz.")]
+Train = Annotated[Path, typer.Argument(metavar="TRAIN", help="Table to learn from: .csv, .tsv, .parquet or .npz.")]
 Target = Annotated[
     str | None,
     typer.Option(metavar="COLUMN", help="What to predict; several columns of 0 and 1, with commas, are labels."),
@@ -120,6 +120,7 @@ Event = Annotated[
 View = Annotated[
     list[str] | None,
     typer.Option(
+        "--view",
         metavar="NAME=PATTERN:KERNEL",
         help="Columns and their kernels, such as shape=fac_*:linear+gauss*5; with --on also NAME=FILE:KERNEL. "
         "Repeatable; guessed if left out.",
@@ -146,7 +147,7 @@ On = Annotated[
 DropEmpty = Annotated[bool, typer.Option("--drop-empty", help="Leave out the rows that no view has; they are listed.")]
 Kernel = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME=FILE", help="A square kernel matrix, its rows as in the table. Repeatable."),
+    typer.Option("--kernel", metavar="NAME=FILE", help="A square kernel matrix, its rows as in the table. Repeatable."),
 ]
 Rows = Annotated[
     str | None, typer.Option(metavar="COLUMN", help="Where each row's number, from 0, in the matrices is.")
@@ -173,7 +174,7 @@ Epsilon = Annotated[
 Nu = Annotated[float, typer.Option(min=0.001, max=1.0, help="One-class: share of rows that may be novel.")]
 Cost = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME=FACTOR", help="Penalty on a view or kernel, for mkl and rmkl. Repeatable."),
+    typer.Option("--cost", metavar="NAME=FACTOR", help="Penalty on a view or kernel, for mkl and rmkl. Repeatable."),
 ]
 Test = Annotated[float, typer.Option(min=0.0, max=0.9, help="Share of the rows to hold out and score on.")]
 Folds = Annotated[
@@ -194,14 +195,14 @@ Report = Annotated[Path | None, typer.Option(callback=_writable_file, help="Wher
 
 
 def fit(
-    train: Train,
+    path: Train,
     target: Target = None,
     event: Event = None,
-    view: View = None,
+    views: View = None,
     view_file: ViewFile = None,
     on: On = None,
     impute: Impute = "none",
-    kernel: Kernel = None,
+    kernels: Kernel = None,
     rows: Rows = None,
     drop: Drop = None,
     drop_empty: DropEmpty = False,
@@ -211,7 +212,7 @@ def fit(
     norm: Norm = 1.0,
     epsilon: Epsilon = None,
     nu: Nu = 0.1,
-    cost: Cost = None,
+    costs: Cost = None,
     test: Test = 0.0,
     folds: Folds = 5,
     seed: Seed = 0,
@@ -221,41 +222,17 @@ def fit(
     report: Report = None,
 ) -> None:
     """Learn a model from a table: kernels on groups of columns, weighed by the learner."""
+    given = dict(locals())  # the options are the fields of a request
     _need("skops", "persistence")
-    existing_file(train, "a table")
-    read = [train, *([view_file] if view_file else []), *_view_files(view, on)]
-    _check_outputs(read, kernel, output, report, "model")
+    existing_file(path, "a table")
+    read = [path, *([view_file] if view_file else []), *_view_files(views, on)]
+    _check_outputs(read, kernels, output, report, "model")
     from kernelmosaic.cli.fit import train_table
     from kernelmosaic.cli.report import publish
 
-    request = FitRequest(
-        path=train,
-        target=target,
-        event=event,
-        views=tuple(view or ()),
-        view_file=view_file,
-        on=on,
-        impute=impute,
-        kernels=tuple(kernel or ()),
-        rows=rows,
-        drop=tuple(drop or ()),
-        drop_empty=drop_empty,
-        method=method,
-        task=task,
-        C=C,
-        norm=norm,
-        epsilon=epsilon,
-        nu=nu,
-        costs=read_costs(cost or ()),
-        test=test,
-        folds=folds,
-        seed=seed,
-        jobs=jobs or 1,
-        proba=proba,
-        output=output,
-        report=report,
-    )
-    publish(train_table(request))
+    given |= {name: tuple(given[name] or ()) for name in ("views", "kernels", "drop")}
+    given |= {"costs": read_costs(costs or ()), "jobs": jobs or 1}
+    publish(train_table(FitRequest(**given)))
 
 
 Model = Annotated[Path, typer.Argument(help="Model file, from `kernelmosaic fit`.")]

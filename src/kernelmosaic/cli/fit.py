@@ -23,6 +23,7 @@ from kernelmosaic.cli.methods import (
     Cs_of,
     FitRequest,
     baseline_of,
+    kernel_costs,
     make_estimator,
     method_of,
     parameter_of,
@@ -121,9 +122,6 @@ class Trained:
         if len(held):
             predicted = self.pipeline.predict(training.table.iloc[held])
             test = {"name": name, "value": score_of(task, training.target.y[held], predicted)}
-        costs = [
-            request.costs.get(name, request.costs.get(name.partition(":")[0], 1.0)) for name in model.kernel_names_
-        ]
         return {
             "version": __version__,
             "task": task,
@@ -140,7 +138,7 @@ class Trained:
             "score": score,
             "test": test,
             "seconds": float(self.seconds),
-            "costs": [float(cost) for cost in costs],
+            "costs": kernel_costs(request.costs, model.kernel_names_),
             "gates": gate_summary(model, self.pipeline[:-1].transform(training.table.iloc[training.rest])),
             "warnings": [*training.warnings, *self.warnings],
         }

@@ -215,7 +215,8 @@ def make_estimator(request: FitRequest, kernels: KernelsLike, plan: Plan, scale:
     elif request.task == "survival" and request.epsilon is not None:
         options["epsilon"] = request.epsilon
     if request.method in ("mkl", "rmkl"):
-        options |= {"norm": request.norm, "penalties": _penalties(request.costs, [kernel[0] for kernel in kernels])}
+        penalties = kernel_costs(request.costs, [kernel[0] for kernel in kernels]) if request.costs else None
+        options |= {"norm": request.norm, "penalties": penalties}
     if request.method == "localized":
         if not plan.numbers:
             raise ValueError("--method localized: its gates read numbers, and no view has a column of them; use mkl.")
@@ -226,9 +227,8 @@ def make_estimator(request: FitRequest, kernels: KernelsLike, plan: Plan, scale:
     return getattr(estimators, name)(kernels, **options)
 
 
-def _penalties(costs: dict[str, float], names: list[str]) -> list[float] | None:
-    if not costs:
-        return None
+def kernel_costs(costs: dict[str, float], names: list[str]) -> list[float]:
+    """Return the factor of each kernel: that of its name times that of its view."""
     d = [1.0] * len(names)
     for wanted, factor in costs.items():
         meant = [i for i, name in enumerate(names) if wanted in (name, name.partition(":")[0])]

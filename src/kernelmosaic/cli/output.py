@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from kernelmosaic._typing import Estimator, MatrixLike, Settings
 
@@ -64,10 +65,10 @@ def core(estimator: Estimator) -> Any:
 def training_of(estimator: Estimator) -> Settings:
     """Return what `kernelmosaic fit` noted; of models made elsewhere the names of the columns, if they have any."""
     names = [str(name) for name in getattr(estimator, "feature_names_in_", [])]
-    nothing: Settings = {"targets": [], "price": {}, "columns": names, "warnings": []}
-    for name in ("task", "method", "target", "rows", "plan", "views", "lacking", "files", "score", "test"):
-        nothing[name] = None
-    return nothing | {"gates": None, "seconds": None, "costs": None} | getattr(estimator, "training_", {})
+    facts = ("task", "method", "target", "rows", "plan", "views", "lacking", "files", "score", "test")
+    nothing: Settings = dict.fromkeys((*facts, "gates", "seconds", "costs"))
+    nothing |= {"targets": [], "price": {}, "columns": names, "warnings": []}
+    return nothing | getattr(estimator, "training_", {})
 
 
 def kernel_shares(model: Estimator) -> list[KernelShare]:
@@ -217,18 +218,11 @@ def progress(
 
         yield show_progress
         return
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich import progress as rich
 
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    left = TextColumn("left:"), TimeRemainingColumn()
-    with Progress(*columns, *left, console=console, transient=True, speed_estimate_period=3600) as bar:
+    columns = rich.TextColumn("{task.description}"), rich.BarColumn(), rich.MofNCompleteColumn()
+    times = rich.TimeElapsedColumn(), rich.TextColumn("left:"), rich.TimeRemainingColumn()
+    with rich.Progress(*columns, *times, console=console, transient=True, speed_estimate_period=3600) as bar:
         task = bar.add_task("preparing", total=total)
         yield lambda what, done: bar.update(task, description=what, completed=done)
 
@@ -243,7 +237,7 @@ def print_facts(title: str, facts: Sequence[tuple[str, str]]) -> None:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in facts:
-        table.add_row(_plain(name), _plain(value))
+        table.add_row(Text(name), Text(value))  # brackets are not taken for markup
     Console().print(table, highlight=False)
 
 
@@ -255,7 +249,7 @@ def print_shares(shares: Sequence[KernelShare], gates: Any = None) -> None:
     for i, name in enumerate(head):
         table.add_column(name, overflow="fold", justify="right" if i else "left")
     for name, *figures in rows:
-        table.add_row(_plain(name), *figures)
+        table.add_row(Text(name), *figures)
     console = Console()
     console.print(table, highlight=False)
     left = len(shares) - len(counted)
@@ -271,10 +265,3 @@ def noting(note: str) -> Iterator[None]:
     except OSError as error:
         error.add_note(note)
         raise
-
-
-def _plain(text: str) -> Any:
-    """A text whose brackets are not taken for markup."""
-    from rich.text import Text
-
-    return Text(text)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
 
-from kernelmosaic._typing import AnyArray, Estimator
+from kernelmosaic._typing import Estimator
 from kernelmosaic.cli.fit import Trained
 from kernelmosaic.cli.methods import SCORES, figure, parameter_of
 from kernelmosaic.cli.output import class_names, kernel_shares, noting, print_facts, print_shares, say, share_rows, some
@@ -200,8 +199,12 @@ def _add_answers(page: Page, trained: Trained, draws: bool) -> None:
             f"{np.quantile(np.abs(rest), 0.9):.4g}; their mean is {rest.mean():.2g}."
         )
         if draws:
+            from sklearn.metrics import PredictionErrorDisplay
+
             alt = "Predictions of held-out rows against the true values"
-            page.figure(_draw_residuals(y, best.predictions), alt, "On the line, predictions are right.")
+            kind = {"kind": "actual_vs_predicted", "subsample": None}
+            drawn = PredictionErrorDisplay.from_predictions(y, best.predictions, **kind)
+            page.figure(drawn, alt, "On the line, predictions are right.")
     else:
         page.heading("Which classes are mistaken for which")
         if len(classes) > 30:
@@ -214,20 +217,6 @@ def _add_answers(page: Page, trained: Trained, draws: bool) -> None:
         ]
         head = ["true class", *(f"→ {c}" for c in classes), "right %"]
         page.table(Table("Held-out rows of each class (down) by the class they were given (across).", head, rows))
-
-
-def _draw_residuals(y: AnyArray, predictions: AnyArray) -> Any:
-    from matplotlib.figure import Figure
-
-    from kernelmosaic.plots._common import colour
-
-    drawn = Figure(figsize=(4.6, 4.2), layout="constrained")
-    axes = drawn.subplots()
-    axes.scatter(y, predictions, s=12, alpha=0.6, color=colour(0), linewidths=0)
-    ends = [min(y.min(), predictions.min()), max(y.max(), predictions.max())]
-    axes.plot(ends, ends, color=colour(4), linewidth=1.2)
-    axes.set(xlabel="true", ylabel="predicted")
-    return drawn
 
 
 def _add_convergence(page: Page, model: Estimator, draws: bool) -> None:

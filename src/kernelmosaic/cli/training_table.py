@@ -90,7 +90,10 @@ def read_training_table(request: FitRequest) -> TrainingTable:
     raw = read_table(request.path)
     raw.index = range(len(raw))  # rows that are left out below leave the numbers of the others as they are
     target, faults = _target_or_faults(raw, request)
-    never = _never(target, request)
+    # The columns that are never learned from, wherever they come from, and what each is.
+    never = {name: "the event" if name == request.event else "the target" for name in target.columns}
+    never |= {} if request.rows is None else {request.rows: "the row numbers"}
+    never |= {} if request.on is None else {request.on: "the names of the rows"}
     joined = None
     if request.on is not None:
         joined = join_tables(raw, request.views, request.on, request.path, never)
@@ -103,20 +106,33 @@ def read_training_table(request: FitRequest) -> TrainingTable:
     named = bool(request.views) or request.view_file is not None
     indices = [] if named else [name for name in usable if looks_like_an_index(raw[name])]
     kinds = {name: kind_of(raw[name]) for name in usable if name not in indices}
-    rows_column = _add_row_numbers(raw, request)
+    rows_column = request.rows
+    if request.rows is not None and not request.kernels:
+        raise ValueError("--rows: there is no --kernel whose rows they would number.")
+    if request.rows is None and request.kernels:
+        rows_column, raw[ROW_COLUMN] = ROW_COLUMN, np.arange(len(raw))
     views, notes = _choose_views(request, kinds, target.task, joined, never)
     notes += [f"column {name!r} is left out: it numbers the rows." for name in indices]
     notes += [] if joined is None else joined.notes
     plan = make_plan(views, kinds, raw, rows_column, request.path, named, request.impute)
-    if named or request.kernels:
-        notes += _unused(list(kinds), plan)
+    unused = [name for name in kinds if name not in plan.columns]
+    if unused and (named or request.kernels):
+        shown = ", ".join(unused[:20]) + (f" and {len(unused) - 20} more" if len(unused) > 20 else "")
+        few = "column is" if len(unused) == 1 else "columns are"
+        use = f"A --view of them, such as name={unused[0]}, learns from them."
+        notes.append(f"{len(unused)} {few} not used: {shown}. {use}")
     kept = keep_rows(plan, raw, request.on, request.path, request.drop_empty)
     if len(kept) < len(raw):
         raw = raw.iloc[kept]
         target, faults = _target_or_faults(raw, request)
     table, more = _or_faults(lambda: plan.table(raw, request.path), None)
     refuse(located([*faults, *more], raw, joined), request.path)
-    _check_missing_views(request, plan, table)
+    lacking = [table[list(group)].isna().all(axis=1).any() for group in plan.groups]
+    if request.method in ("bilinear", "discriminant") and plan.impute in ("none", "views") and any(lacking):
+        raise ValueError(
+            f"--method {request.method}: some rows lack a view, which mkl, localized and rmkl alone learn "
+            "from; --impute median fills it in."
+        )
     check_lengths(views, table, request.path)
     kernels = lay_kernels(plan, views)
     given = read_given_kernels(request.kernels, plan, len(raw))
@@ -128,6 +144,7 @@ def read_training_table(request: FitRequest) -> TrainingTable:
     if repeated:
         raise ValueError(f"two kernels are called {repeated[0]!r}; choose another name.")
     read = _views_of(views, joined)
+    columns = [name for name in plan.columns if name != plan.rows]
     return TrainingTable(
         table,
         target,
@@ -136,9 +153,18 @@ def read_training_table(request: FitRequest) -> TrainingTable:
         kernels,
         read,
         {name: int(raw[view["columns"]].isna().all(axis=1).sum()) for name, view in read.items()},
-        _files(request, joined),
+        {
+            "table": str(request.path),
+            "on": request.on,
+            "views": {name: str(path) for name, path in joined.files.items()} if joined else {},
+            "kernels": {name: path for name, _, path in (text.partition("=") for text in request.kernels)},
+        },
         notes,
-        _warnings(table, plan, target),
+        [
+            f"column {name!r} says the same as the target {of!r}, in its own or in other words, in every row that has "
+            f"it: the score means nothing if it is not known before the target is; --drop {name!r} leaves it out."
+            for name, of in copies_of_target(table, columns, target).items()
+        ],
     )
 
 
@@ -239,24 +265,6 @@ def _read_labels(raw: ArrayOrTensor, request: FitRequest, names: list[str]) -> T
 # Columns and views ----------------------------------------------------------------------------------------------------
 
 
-def _never(target: Target, request: FitRequest) -> dict[str, str]:
-    """The columns that are never learned from, wherever they come from, and what each is."""
-    found = {name: "the event" if name == request.event else "the target" for name in target.columns}
-    found |= {} if request.rows is None else {request.rows: "the row numbers"}
-    return found if request.on is None else {**found, request.on: "the names of the rows"}
-
-
-def _add_row_numbers(raw: ArrayOrTensor, request: FitRequest) -> str | None:
-    if not request.kernels:
-        if request.rows is not None:
-            raise ValueError("--rows: there is no --kernel whose rows they would number.")
-        return None
-    if request.rows is None:
-        raw[ROW_COLUMN] = np.arange(len(raw))
-        return ROW_COLUMN
-    return request.rows
-
-
 def _choose_views(
     request: FitRequest, kinds: dict[str, str], task: TaskName, joined: Joined | None, never: dict[str, str]
 ) -> tuple[list[View], list[str]]:
@@ -310,37 +318,6 @@ def _views_of(views: list[View], joined: Joined | None) -> dict[str, dict[str, l
     return found
 
 
-def _unused(names: list[str], plan: Plan, most: int = 20) -> list[str]:
-    """A note on columns that no view reads and no option leaves out."""
-    left = [name for name in names if name not in plan.columns]
-    if not left:
-        return []
-    shown = ", ".join(left[:most]) + (f" and {len(left) - most} more" if len(left) > most else "")
-    few = "column is" if len(left) == 1 else "columns are"
-    return [f"{len(left)} {few} not used: {shown}. A --view of them, such as name={left[0]}, learns from them."]
-
-
-def _check_missing_views(request: FitRequest, plan: Plan, table: Any) -> None:
-    """Refuse rows that lack views for methods that need every one."""
-    lacking = [table[list(group)].isna().all(axis=1).any() for group in plan.groups]
-    if request.method in ("bilinear", "discriminant") and plan.impute in ("none", "views") and any(lacking):
-        raise ValueError(
-            f"--method {request.method}: some rows lack a view, which mkl, localized and rmkl alone learn "
-            "from; --impute median fills it in."
-        )
-
-
-def _files(request: FitRequest, joined: Joined | None) -> Settings:
-    """The files by their use, as plain texts."""
-    kernels = (text.partition("=") for text in request.kernels)
-    return {
-        "table": str(request.path),
-        "on": request.on,
-        "views": {name: str(path) for name, path in joined.files.items()} if joined else {},
-        "kernels": {name: path for name, _, path in kernels},
-    }
-
-
 # Rows held out --------------------------------------------------------------------------------------------------------
 
 
@@ -382,16 +359,6 @@ def _check_split(request: FitRequest, task: TaskName, y: AnyArray) -> None:
 
 
 # Columns that are the target under another name or in another code ----------------------------------------------------
-
-
-def _warnings(table: Any, plan: Plan, target: Target) -> list[str]:
-    """A warning for every column that is the target written otherwise."""
-    columns = [name for name in plan.columns if name != plan.rows]
-    return [
-        f"column {name!r} says the same as the target {of!r}, in its own or in other words, in every row that has it: "
-        f"the score means nothing if it is not known before the target is; --drop {name!r} leaves it out."
-        for name, of in copies_of_target(table, columns, target).items()
-    ]
 
 
 def copies_of_target(table: Any, columns: Sequence[str], target: Target) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -375,28 +375,21 @@ class Plan:
 
     def steps(self) -> list[tuple[str, Any]]:
         """Return the steps that make it so; raw tables, columns in any order, go in."""
+        from sklearn.compose import ColumnTransformer
+        from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
         from kernelmosaic.estimators._imputing import TableImputer
 
         number = "most_frequent" if self.impute == "frequent" else "median"
         names = [*self.numbers, *self.categories]
         groups = [list(group) for group in self.groups] if self.impute == "views" else []
         fill = [] if self.impute == "none" else [("impute", TableImputer(names, number, groups))]
-        return [*fill, ("prepare", self._transformer())]
-
-    def _transformer(self) -> Any:
-        from sklearn.compose import ColumnTransformer
-        from sklearn.preprocessing import OneHotEncoder, StandardScaler
-
         values = [np.array(v, dtype=object) for v in self.categories.values()]
         # The values are fixed here: a fold that lacks one must still give the same columns.
         encoder = OneHotEncoder(categories=values, handle_unknown="ignore", sparse_output=False)
-        return ColumnTransformer(
-            [
-                ("numbers", StandardScaler(), list(self.numbers)),
-                ("categories", encoder, list(self.categories)),
-                ("as they are", "passthrough", self._passed_on),
-            ]
-        )
+        scaled, encoded = ("numbers", StandardScaler(), list(self.numbers)), ("categories", encoder, [*self.categories])
+        prepared = ColumnTransformer([scaled, encoded, ("as they are", "passthrough", self._passed_on)])
+        return [*fill, ("prepare", prepared)]
 
     def table(self, raw: ArrayOrTensor, where: Any) -> Any:
         """Return the columns of a raw table that the pipeline reads, checked, as numbers and texts."""
@@ -563,33 +556,24 @@ def extend(model: Estimator, given: Sequence[str], n_rows: int, plan: Plan | Non
         name, _, block = read_named_matrix(text)
         if name not in needed:
             raise ValueError(f"--kernel {text}: the model's matrices are called {', '.join(needed)}.")
-        blocks[name] = _checked(block, text, n_rows, start)
+        if block.shape != (n_rows, start):
+            raise ValueError(
+                f"--kernel {text}: the matrix is {block.shape[0]} × {block.shape[1]}, but {n_rows} new rows by "
+                f"{start} training rows are needed."
+            )
+        if not np.all(np.isfinite(block)):
+            i, j = np.argwhere(~np.isfinite(block))[0]
+            raise ValueError(f"--kernel {text}: row {i + 1}, column {j + 1} is {block[i, j]}.")
+        blocks[name] = block
     lost = [name for name in needed if name not in blocks]
     if lost:
         raise ValueError(
             f"the model reads the kernel matrix {lost[0]!r}: give the similarities of the {n_rows} new rows to its "
             f"{start} training rows with --kernel {lost[0]}=FILE."
         )
-    for name, kernel in _fitted(model):
-        join_samples(kernel, blocks[name])
-    return np.arange(start, start + n_rows)
-
-
-def _checked(block: ArrayOrTensor, text: str, n_rows: int, n_training: int) -> Any:
-    if block.shape != (n_rows, n_training):
-        raise ValueError(
-            f"--kernel {text}: the matrix is {block.shape[0]} × {block.shape[1]}, but {n_rows} new rows by "
-            f"{n_training} training rows are needed."
-        )
-    if not np.all(np.isfinite(block)):
-        i, j = np.argwhere(~np.isfinite(block))[0]
-        raise ValueError(f"--kernel {text}: row {i + 1}, column {j + 1} is {block[i, j]}.")
-    return block
-
-
-def _fitted(model: Estimator) -> Iterator[tuple[str, Precomputed]]:
-    """The fitted copies of given kernels, by which predictions are made, by name."""
+    # Predictions are made by fitted copies of the given kernels.
     for expansion in {id(e): e for e in [model._expansion, *getattr(model, "_expansions", [])]}.values():
-        for fitted_kernel in expansion.kernel_set.fitted:
-            if isinstance(fitted_kernel.kernel, Precomputed):
-                yield fitted_kernel.name, fitted_kernel.kernel
+        for fitted in expansion.kernel_set.fitted:
+            if isinstance(fitted.kernel, Precomputed):
+                join_samples(fitted.kernel, blocks[fitted.name])
+    return np.arange(start, start + n_rows)

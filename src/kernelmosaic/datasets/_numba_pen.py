@@ -50,7 +50,14 @@ def render_pen(
     size = check_count("size", size)
     if not 0 < pen < 1:
         raise ValueError(f"pen={pen!r}: give a share of the side between 0 and 1.")
-    where, starts, strokes = _check_traces(points, offsets, stroke)
+    where = np.asarray(points, dtype=np.float64)
+    if where.ndim != 2 or where.shape[1] != 2 or not np.isfinite(where).all():
+        raise ValueError(f"points has shape {where.shape}: give finite numbers of shape (n_points, 2).")
+    starts, strokes = np.asarray(offsets, dtype=np.int64), np.asarray(stroke, dtype=np.int64)
+    if starts.ndim != 1 or len(starts) < 2 or starts[0] != 0 or starts[-1] != len(where) or (np.diff(starts) < 1).any():
+        raise ValueError(f"offsets={offsets!r}: give numbers that rise from 0 to the {len(where)} points there are.")
+    if strokes.shape != (len(where),):
+        raise ValueError(f"stroke has shape {strokes.shape}: give one number for each of the {len(where)} points.")
     # Partial coverage is measured on at least 64 pixels to a side, which are then averaged.
     fine = -(-64 // size)
     side = size * fine
@@ -60,20 +67,6 @@ def render_pen(
     images = _ink(x, y, joined, starts, 0.5 * pen * side, side)
     covered = images.reshape(-1, size, fine, size, fine).mean(axis=(2, 4))
     return np.asarray(covered.reshape(len(images), -1), dtype=np.float64)
-
-
-def _check_traces(
-    points: ArrayLike, offsets: ArrayLike, stroke: ArrayLike
-) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
-    where = np.asarray(points, dtype=np.float64)
-    if where.ndim != 2 or where.shape[1] != 2 or not np.isfinite(where).all():
-        raise ValueError(f"points has shape {where.shape}: give finite numbers of shape (n_points, 2).")
-    starts, strokes = np.asarray(offsets, dtype=np.int64), np.asarray(stroke, dtype=np.int64)
-    if starts.ndim != 1 or len(starts) < 2 or starts[0] != 0 or starts[-1] != len(where) or (np.diff(starts) < 1).any():
-        raise ValueError(f"offsets={offsets!r}: give numbers that rise from 0 to the {len(where)} points there are.")
-    if strokes.shape != (len(where),):
-        raise ValueError(f"stroke has shape {strokes.shape}: give one number for each of the {len(where)} points.")
-    return where, starts, strokes
 
 
 def _fit(

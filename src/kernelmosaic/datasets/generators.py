@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 from sklearn.utils import check_array, check_random_state
 
-from kernelmosaic._typing import MatrixLike
-
 
 def check_count(name: str, value: object, minimum: int = 1) -> int:
     """Return `value` as an int, or raise naming the parameter, what was given and what would do."""
@@ -126,8 +124,10 @@ def bayes_decision(X: ArrayLike, n_components: int = 4) -> Array:
     >>> bool(((bayes_decision(X, n_components=4) > 0) == (y > 0)).mean() > 0.85)
     True
     """
-    mixture, X = mixture_of(n_components), _check_plane(X)
-    return mixture.log_joint(X, +1) - mixture.log_joint(X, -1)
+    mixture, points = mixture_of(n_components), check_array(X, dtype=np.float64, input_name="X")
+    if points.shape[1] != 2:
+        raise ValueError(f"X has {points.shape[1]} columns: the mixtures live in the plane, give 2.")
+    return mixture.log_joint(points, +1) - mixture.log_joint(points, -1)
 
 
 @dataclass(frozen=True)
@@ -171,13 +171,6 @@ class BayesRule:
             column = np.column_stack([np.full_like(second, x), second])
             total += np.exp(np.maximum(mixture.log_joint(column, +1), mixture.log_joint(column, -1))).sum()
         return float(total * step**2)
-
-
-def _check_plane(X: MatrixLike) -> Array:
-    X = check_array(X, dtype=np.float64, input_name="X")
-    if X.shape[1] != 2:
-        raise ValueError(f"X has {X.shape[1]} columns: the mixtures live in the plane, give 2.")
-    return np.asarray(X)
 
 
 # Waveforms ------------------------------------------------------------------------------------------------------------

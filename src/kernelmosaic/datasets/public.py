@@ -186,17 +186,13 @@ def _assemble(entry: DataSet, obtained: Obtained, dtype: DTypeLike | None) -> Bu
         found.data, found.columns = join_views(views)
         # Where names are given they begin with those of what is kept apart.
         found.feature_names = found.feature_names[-found.data.shape[1] :]
+    elif "X" in arrays:
+        found.data = _numbers(arrays["X"], dtype)
+    elif "sequences" in arrays:
+        found.data = arrays["sequences"]
     else:
-        found.data = _data(arrays, dtype)
+        found.data = np.split(arrays["points"], arrays["offsets"][1:-1])
     return found
-
-
-def _data(arrays: Arrays, dtype: DTypeLike | None) -> Any:
-    if "X" in arrays:
-        return _numbers(arrays["X"], dtype)
-    if "sequences" in arrays:
-        return arrays["sequences"]
-    return np.split(arrays["points"], arrays["offsets"][1:-1])
 
 
 def _numbers(values: AnyArray, dtype: DTypeLike | None) -> AnyArray:
@@ -347,7 +343,11 @@ def obtain(entry: DataSet, data_home: str | os.PathLike[str] | None, download: b
     if folder is not None and (folder / entry.file_name).is_file():
         return Obtained(read_file(folder / entry.file_name, entry), "file")
     if entry.bundled:
-        return _checked(entry, _bundled(entry), "scikit-learn")
+        from sklearn import datasets
+
+        copy = getattr(datasets, f"load_{entry.bundled}")()
+        arrays = {"X": copy.data, "y": copy.target, "feature_names": np.asarray(copy.feature_names)}
+        return _checked(entry, arrays, "scikit-learn")
     if not entry.on_network:
         raise FileNotFoundError(_remedy(entry))
     if (cached := read_cache(entry)) is not None:
@@ -385,13 +385,6 @@ def _checked(entry: DataSet, arrays: Arrays, origin: str) -> Obtained:
     return Obtained(arrays, origin, in_order)
 
 
-def _bundled(entry: DataSet) -> Arrays:
-    from sklearn import datasets
-
-    copy = getattr(datasets, f"load_{entry.bundled}")()
-    return {"X": copy.data, "y": copy.target, "feature_names": np.asarray(copy.feature_names)}
-
-
 def _faces() -> Arrays:
     from sklearn.datasets import fetch_olivetti_faces
 
@@ -405,11 +398,17 @@ def _faces() -> Arrays:
 
 def _openml(entry: DataSet) -> Arrays:
     """Fetch a set from OpenML, one view per number, in the form of its npz file."""
-    names = entry.views or ("X",)
+    from sklearn.datasets import fetch_openml
+
+    names, target = entry.views or ("X",), entry.openml_target or "default-target"
     blocks: Arrays = {}
     y = None
     for name, number in zip(names, entry.openml_ids, strict=True):
-        copy = _fetch(entry, number)
+        with warnings.catch_warnings():
+            # OpenML marks some columns as not to be used that the papers use, and says so each time.
+            warnings.simplefilter("ignore")
+            # This parser needs no pandas. What is fetched is kept in our own cache, checked.
+            copy = fetch_openml(data_id=number, target_column=target, as_frame=False, parser="liac-arff", cache=False)
         labels = _labels(entry, copy.target)
         if y is not None and not np.array_equal(y, labels):
             raise ValueError(f"{entry.title}: the views on OpenML do not have their rows in one order. It is not used.")
@@ -423,17 +422,6 @@ def _openml(entry: DataSet) -> Arrays:
     # Some of the sets are published with gaps, and used without the rows that have them.
     complete = ~np.isnan(blocks["X"]).any(axis=1)
     return {"X": blocks["X"][complete], "y": y[complete], "feature_names": np.asarray(copy.feature_names)}
-
-
-def _fetch(entry: DataSet, number: int) -> Any:
-    from sklearn.datasets import fetch_openml
-
-    target = entry.openml_target or "default-target"
-    with warnings.catch_warnings():
-        # OpenML marks some columns as not to be used that the papers use, and says so each time.
-        warnings.simplefilter("ignore")
-        # This parser needs no pandas. What is fetched is kept in our own cache, checked.
-        return fetch_openml(data_id=number, target_column=target, as_frame=False, parser="liac-arff", cache=False)
 
 
 def _values(copy: Any) -> AnyArray:

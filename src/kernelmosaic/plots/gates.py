@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from kernelmosaic._typing import ArrayOrTensor, AxesOrNone, Estimator, MatrixLike, Settings, TargetLike
+from kernelmosaic._typing import AxesOrNone, Estimator, MatrixLike, Settings, TargetLike
 from kernelmosaic.plots._common import (
     MARKERS,
     Array,
@@ -117,16 +117,13 @@ class GatingDisplay(Display):
         names, support = list(estimator.kernel_names_), support_mask(estimator, len(points))
         display = cls(points, gates, names, labels, support)
         if points.ndim == 2 and points.shape[1] == 2:
-            display._fill_plane(estimator, output, grid_resolution)
+            display.x_grid, display.y_grid, plane = plane_around(points, 0.05, grid_resolution)
+            grid = (grid_resolution, grid_resolution)
+            display.grid_gates = _of_output(estimator.gate(plane), output).reshape(*grid, -1)
+            if hasattr(estimator, "decision_function"):
+                decision = estimator.decision_function(plane)
+                display.grid_decision = (decision[:, output] if decision.ndim == 2 else decision).reshape(grid)
         return display.plot(ax=ax)
-
-    def _fill_plane(self, estimator: Estimator, output: int, resolution: int) -> None:
-        self.x_grid, self.y_grid, plane = plane_around(self.X, 0.05, resolution)
-        self.grid_gates = _of_output(estimator.gate(plane), output).reshape(resolution, resolution, -1)
-        if hasattr(estimator, "decision_function"):
-            decision = estimator.decision_function(plane)
-            decision = decision[:, output] if decision.ndim == 2 else decision
-            self.grid_decision = decision.reshape(resolution, resolution)
 
     def plot(self, ax: AxesOrNone = None) -> Self:
         """Draw, on the given axes or in a new figure."""
@@ -190,19 +187,15 @@ class GatingDisplay(Display):
             ax.bar(np.arange(len(order)), heights, bottom=bottom, width=1.0, color=colour(m), linewidth=0)
             bottom += heights
         if self.y is not None and len(np.unique(self.y)) <= 20:
-            self._mark_classes(ax, self.y[order])
+            values, first, counts = np.unique(self.y[order], return_index=True, return_counts=True)
+            for edge in first[first > 0]:
+                ax.axvline(edge - 0.5, color="black", linewidth=1.0)
+            ax.set_xticks(first + counts / 2 - 0.5, [f"class {value}" for value in values])
+            ax.tick_params(axis="x", length=0)
         else:
             ax.set_xlabel("samples" if self.y is None else "samples, by target")
         ax.set(xlim=(-0.5, len(order) - 0.5), ylabel="gate")
         ax.margins(y=0)
-
-    @staticmethod
-    def _mark_classes(ax: AxesOrNone, labels: ArrayOrTensor) -> None:
-        values, first, counts = np.unique(labels, return_index=True, return_counts=True)
-        for edge in first[first > 0]:
-            ax.axvline(edge - 0.5, color="black", linewidth=1.0)
-        ax.set_xticks(first + counts / 2 - 0.5, [f"class {value}" for value in values])
-        ax.tick_params(axis="x", length=0)
 
 
 def _of_output(gates: Array, output: int) -> Array:

@@ -154,13 +154,10 @@ class KernelWeightsDisplay(Display):
         ax.set_xlabel("class")
         ax.tick_params(axis="x", length=0)
         if values.shape[1] <= 12:  # numbers in the cells of more columns would touch
-            self._write_cells(ax, values)
-
-    def _write_cells(self, ax: AxesOrNone, values: Array) -> None:
-        dark = self.image_.norm(values) < 0.55
-        for (m, c), value in np.ndenumerate(values):
-            ink = "white" if dark[m, c] else "black"
-            ax.text(c, m, _number(value), ha="center", va="center", fontsize=7, color=ink)
+            dark = self.image_.norm(values) < 0.55
+            for (m, c), value in np.ndenumerate(values):
+                ink = "white" if dark[m, c] else "black"
+                ax.text(c, m, _number(value), ha="center", va="center", fontsize=7, color=ink)
 
 
 def _number(value: float) -> str:
@@ -267,6 +264,8 @@ class ConvergenceDisplay(Display):
     def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
         self.axes_ = _two_axes(ax, legend=len(self.courses) > 1)
+        from matplotlib.ticker import MaxNLocator, NullFormatter
+
         above, below = self.axes_
         self.ax_, self.figure_ = below, below.figure
         self.objective_lines_, self.gap_lines_ = [], []
@@ -290,16 +289,14 @@ class ConvergenceDisplay(Display):
                 fontsize=8,
                 color="0.25",
             )
-        self._finish(above, below)
-        return self
-
-    def _finish(self, above: Any, below: Any) -> None:
-        from matplotlib.ticker import MaxNLocator
-
         above.set_ylabel("objective")
         above.ticklabel_format(axis="y", useOffset=False)
         below.set(ylabel=self.gap_name, xlabel="iteration", yscale="log")
-        _whole_decades(below)
+        # The axis ends at powers of ten, so that there are at least two to read it by.
+        low, high = below.dataLim.intervaly
+        if np.isfinite([low, high]).all() and 0 < low <= high:
+            below.set_ylim(10.0 ** np.floor(np.log10(0.9 * low)), 10.0 ** np.ceil(np.log10(1.1 * high)))
+        below.yaxis.set_minor_formatter(NullFormatter())
         above.sharex(below)
         above.tick_params(labelbottom=False)
         below.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
@@ -309,6 +306,7 @@ class ConvergenceDisplay(Display):
             axes.set_axisbelow(True)
         if len(self.courses) > 1:
             above.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=8, handlelength=3.0)
+        return self
 
 
 def _courses(history: list[Settings], classes: Any) -> list[Course]:
@@ -328,16 +326,6 @@ def _courses(history: list[Settings], classes: Any) -> list[Course]:
         )
         courses.append(Course(", ".join(parts), *columns))
     return courses
-
-
-def _whole_decades(axis: Any) -> None:
-    """End the axis at powers of ten, so that there are at least two to read it by."""
-    from matplotlib.ticker import NullFormatter
-
-    low, high = axis.dataLim.intervaly
-    if np.isfinite([low, high]).all() and 0 < low <= high:
-        axis.set_ylim(10.0 ** np.floor(np.log10(0.9 * low)), 10.0 ** np.ceil(np.log10(1.1 * high)))
-    axis.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _two_axes(ax: AxesOrNone, legend: bool) -> Any:

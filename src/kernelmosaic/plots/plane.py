@@ -143,7 +143,13 @@ class DecisionRegionDisplay(Display):
         shown = self.response if self.kind == "values" else self._coloured()
         options = {"origin": "lower", "extent": extent, "aspect": "auto", "cmap": "cividis", "zorder": 0} | style
         self.surface_ = ax.imshow(shown, **options)
-        self._draw_lines(ax)
+        self.boundaries_ = []
+        for values in self.boundaries:
+            self.boundaries_ += draw_zeros(ax, self.x_grid, self.y_grid, values, colors="black", linewidths=1.6)
+        if self.margin is not None and self.margin.min() < 1 and self.margin.max() > -1:
+            dashed = {"colors": "0.25", "linewidths": 1.0, "linestyles": "dashed"}
+            drawn = ax.contour(self.x_grid, self.y_grid, self.margin, levels=[-1.0, 1.0], **dashed)
+            self.boundaries_.append(drawn)
         if self.kind == "values":
             self.figure_.colorbar(self.surface_, ax=ax, label="prediction")
         self.samples_: list[Any] = []
@@ -162,15 +168,6 @@ class DecisionRegionDisplay(Display):
         chosen = palette[self.response.astype(np.intp) % len(palette)]
         # Mixed with white, so that samples stand out.
         return np.asarray(1.0 - 0.45 * (1.0 - chosen))
-
-    def _draw_lines(self, ax: AxesOrNone) -> None:
-        grid = (self.x_grid, self.y_grid)
-        self.boundaries_ = []
-        for values in self.boundaries:
-            self.boundaries_ += draw_zeros(ax, *grid, values, colors="black", linewidths=1.6)
-        if self.margin is not None and self.margin.min() < 1 and self.margin.max() > -1:
-            style = {"colors": "0.25", "linewidths": 1.0, "linestyles": "dashed"}
-            self.boundaries_.append(ax.contour(*grid, self.margin, levels=[-1.0, 1.0], **style))
 
     def _target_colours(self) -> Settings:
         """Targets in the shades of the predictions, on one scale."""
@@ -223,7 +220,10 @@ def _read_plane(estimator: Estimator, plane: Any, shape: tuple[int, int]) -> Set
         if scores is None or scores.shape[1] != (1 if len(classes) == 2 else len(classes)):
             scores, margin = None, None
         else:
-            margin = scores[:, 0].reshape(shape) if len(classes) == 2 and _has_margin(estimator) else None
+            # ±1 of the decision function means something where support vectors are some of the samples.
+            model = fitted_model(estimator)
+            has_margin = hasattr(model, "support_") and getattr(model, "support_fraction_", 0.0) < 1.0
+            margin = scores[:, 0].reshape(shape) if len(classes) == 2 and has_margin else None
         boundaries = _leads(number, scores, len(classes), shape)
         return {"response": number, "kind": "classes", "boundaries": boundaries, "margin": margin, "classes": classes}
     if is_outlier_detector(estimator):
@@ -241,12 +241,6 @@ def _scores(estimator: Estimator, plane: Any) -> Array | None:
         return None
     scores = np.asarray(estimator.decision_function(plane), dtype=np.float64)
     return scores[:, np.newaxis] if scores.ndim == 1 else scores
-
-
-def _has_margin(estimator: Estimator) -> bool:
-    """Whether ±1 of the decision function means something: support vectors that are some of the samples."""
-    model = fitted_model(estimator)
-    return hasattr(model, "support_") and getattr(model, "support_fraction_", 0.0) < 1.0
 
 
 def _leads(number: AnyArray, scores: Array | None, n_classes: int, shape: tuple[int, int]) -> list[Array]:
@@ -338,8 +332,8 @@ class ProjectionDisplay(Display):
         check_is_fitted(estimator)
         classes = None if y is None else np.asarray(y)
         if method == "kernel_pca":
-            points, shares = kernel_components(_one_matrix(estimator.kernel_matrix(X), output))
-            return cls(points, classes, shares, "principal component").plot(ax=ax)
+            K = np.asarray(estimator.kernel_matrix(X))
+            return cls.from_kernel_matrix(K if K.ndim == 2 else K[output], y, ax=ax)
         if method == "transform":
             if not hasattr(estimator, "transform"):
                 raise TypeError(f"{type(estimator).__name__} has no transform: use method='kernel_pca'.")
@@ -395,7 +389,3 @@ def kernel_components(K: Array) -> tuple[Array, Array]:
 def _two(Z: Array) -> Array:
     """Exactly two columns: a missing second direction is one along which nothing varies."""
     return np.asarray(Z[:, :2] if Z.shape[1] >= 2 else np.hstack([Z, np.zeros((len(Z), 2 - Z.shape[1]))]))
-
-
-def _one_matrix(K: Array, output: int) -> Array:
-    return np.asarray(K if K.ndim == 2 else K[output], dtype=np.float64)

@@ -282,7 +282,9 @@ class ResponseSurfaceDisplay(Display):
         ok = np.isfinite(design.responses)
         ok[0] = True  # the centre is shown even if its fit failed
         best = design.points[np.nanargmin(design.responses)]
-        lower, upper = _box(search, design.points)
+        # The box that was searched; the design is centred at its first point.
+        bounds = np.broadcast_to(np.asarray(search.bounds, dtype=np.float64), (design.points.shape[1], 2))
+        lower, upper = design.points[0] + bounds.T
         x, y = (np.linspace(lower[k], upper[k], grid_resolution) for k in pair)
         Z = np.tile(best, (grid_resolution**2, 1))
         Z[:, pair] = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
@@ -358,17 +360,8 @@ class ResponseSurfaceDisplay(Display):
         ax.scatter(*design.T, facecolors="white", label="design", zorder=3, **ring)
         if len(later):
             ax.scatter(*later.T, facecolors=colour(5), marker="s", label="later", zorder=3, **ring)
-        ax.scatter(
-            *self.best,
-            marker="*",
-            s=230,
-            c=colour(4),
-            edgecolors="white",
-            linewidths=0.9,
-            label="best",
-            zorder=4,
-            clip_on=False,
-        )
+        star = ring | {"s": 230, "linewidths": 0.9, "edgecolors": "white"}
+        ax.scatter(*self.best, facecolors=colour(4), marker="*", label="best", zorder=4, **star)
 
 
 def _pair(factors: Any, labels: list[str]) -> list[int]:
@@ -383,12 +376,6 @@ def _pair(factors: Any, labels: list[str]) -> list[int]:
     if len(chosen) != 2 or chosen[0] == chosen[1] or any(f not in range(len(labels)) for f in chosen):
         raise ValueError(f"factors={factors!r}: give two different ones of {', '.join(labels)}, or their numbers.")
     return chosen
-
-
-def _box(search: Any, points: Array) -> tuple[Array, Array]:
-    """The box that was searched; the design is centred at its first point."""
-    bounds = np.broadcast_to(np.asarray(search.bounds, dtype=np.float64), (points.shape[1], 2))
-    return points[0] + bounds[:, 0], points[0] + bounds[:, 1]
 
 
 def _mathematical(label: str) -> str:
