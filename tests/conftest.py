@@ -31,6 +31,14 @@ def pytest_collection_finish() -> None:
             os.environ.setdefault(name, "1")
 
 
+@pytest.fixture(params=[None, pytest.param("cpu", marks=pytest.mark.torch)], ids=["numpy", "torch"])
+def device(request):
+    """Run a test on every backend: None stands for NumPy, and torch computes on the host."""
+    if request.param is not None:
+        pytest.importorskip("torch", reason="torch is not installed")
+    return request.param
+
+
 @pytest.fixture
 def hide(monkeypatch):
     """Return a function that hides packages, as if they were not installed."""

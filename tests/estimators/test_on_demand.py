@@ -58,11 +58,8 @@ def outputs(model):
     return model.decision_function(X) if hasattr(model, "decision_function") else model.predict(X)
 
 
-@pytest.mark.parametrize("device", [None, pytest.param("cpu", marks=pytest.mark.torch)])
 @pytest.mark.parametrize("name", list(CASES))
 def test_the_same_model_as_with_stored_matrices(name, device, capsys):
-    if device is not None:
-        pytest.importorskip("torch")
     model, y = CASES[name]
     stored = fitted(model, y, memory_budget=None, device=None, verbose=True)
     assert "3 kernel matrices of 703.1 KiB are stored" in capsys.readouterr().out
@@ -143,11 +140,8 @@ def test_memory_stays_within_the_budget():
     assert peak < 1.1 * budget
 
 
-@pytest.mark.parametrize("device", [None, pytest.param("cpu", marks=pytest.mark.torch)])
 @pytest.mark.parametrize("gated", [False, True])
 def test_low_rank_factors_are_those_of_nystroem(gated, device):
-    if device is not None:
-        pytest.importorskip("torch")
     kernel_set = KernelSet.fit(lay_specs(read_kernels(KERNELS), X), X, None)
     options = StackOptions(most_rank=20, rank_share=1.0)
     stack = make_stack(kernel_set, kernel_set.views(X), device=device, budget=BUDGET, options=options)
@@ -166,10 +160,7 @@ def gaussian(width):
     return np.exp(-((X[:, None] - X[None]) ** 2).sum(-1) / width**2)
 
 
-@pytest.mark.parametrize("device", [None, pytest.param("cpu", marks=pytest.mark.torch)])
 def test_rounds_that_reach_a_few_start_from_low_rank_factors(device):
-    if device is not None:
-        pytest.importorskip("torch")
     samples, labels = np.tile(X, (2, 1)) + 0.1 * np.random.default_rng(4).normal(size=(2 * N, 4)), np.tile(TWO, 2)
     y = np.where(labels == "yes", 1.0, -1.0)
     program = Program(y, np.minimum(0.0, y), np.maximum(0.0, y), np.zeros(2 * N))

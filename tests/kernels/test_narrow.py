@@ -16,7 +16,6 @@ from kernelmosaic.kernels.distances import ERRORS, squared_distances, unreliable
 from kernelmosaic.kernels.views import KernelSpec
 
 WIDTHS = [1e-6, 1e-4, 1e-2, 1.0]
-DEVICES = [None, pytest.param("cpu", marks=pytest.mark.torch)]
 
 
 def samples(width, n=48, d=5, offset=0.0, seed=0, dtype=np.float64):
@@ -47,11 +46,6 @@ def assert_same(found, A, B, width, kind=Gaussian, error=1e-12, floor=1e-290):
     equal = (A[:, np.newaxis] == B).all(axis=2)
     assert equal.any()
     assert_array_equal(np.asarray(found)[equal], 1.0)
-
-
-def need(device):
-    if device is not None:
-        pytest.importorskip("torch", reason="torch is not installed")
 
 
 def kernel_set(X, *widths, normalize="trace", kind=Gaussian):
@@ -96,10 +90,8 @@ def test_large_blocks_take_the_compiled_loop():
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("offset", [0.0, 1e3])
 def test_stacks_of_wide_and_narrow_kernels(offset, device, dtype):
-    need(device)
     X = samples(1e-5, offset=offset)
     own = kernel_set(X, *WIDTHS)
     all_rows = slice(0, len(X))
@@ -115,10 +107,8 @@ def test_stacks_of_wide_and_narrow_kernels(offset, device, dtype):
 
 
 @pytest.mark.parametrize("n", [90, 300])  # NumPy's passes, and compiled ones
-@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("width", [1e-6, 1e-2])
 def test_products_of_kernels_that_are_not_stored(width, device, n):
-    need(device)
     X = samples(width, n=n, offset=10.0)
     own = kernel_set(X, width, 3 * width)
     budget = 0.5 * 4 * n**2
@@ -147,10 +137,8 @@ def test_compiled_sums_of_stored_matrices(width):
     assert_array_equal(K.diagonal(), 1.0)
 
 
-@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("width", [1e-6, 1e-4, 1.0])
 def test_a_sample_alone_and_among_many(width, device):
-    need(device)
     X = samples(width, n=90, offset=5.0)
     y = np.random.RandomState(2).standard_normal(len(X)) > 0
     # Equal samples of both classes.

@@ -23,17 +23,11 @@ RNG = np.random.RandomState(0)
 OFFSET = 1e7 * np.array([1.0, -1.0, 0.3])
 X = RNG.standard_normal((80, 3)) + OFFSET
 Z = RNG.standard_normal((15, 3)) + OFFSET
-DEVICES = [None, pytest.param("cpu", marks=pytest.mark.torch)]
 
 
 def bell(A, B, width=2.0):
     """The Gaussian kernel from direct differences."""
     return np.exp(-cdist(np.asarray(A, dtype=np.float64), np.asarray(B, dtype=np.float64), "sqeuclidean") / width**2)
-
-
-def need(device):
-    if device is not None:
-        pytest.importorskip("torch", reason="torch is not installed")
 
 
 @pytest.mark.parametrize(("left", "right"), [(X, None), (Z, X), (X, Z), (Z[:1], X), (X, Z[:1])])
@@ -59,9 +53,7 @@ def test_widths(width):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("device", DEVICES)
 def test_stacks(device, dtype):
-    need(device)
     specs = [KernelSpec("narrow", Gaussian(1.0), None), KernelSpec("wide", Gaussian(3.0), None)]
     kernel_set = KernelSet.fit(specs, X, "trace")
     stack = make_stack(kernel_set, kernel_set.views(X), dtype=np.dtype(dtype), device=device)
@@ -75,10 +67,8 @@ def test_stacks(device, dtype):
     assert_allclose(stack.products(beta)[1], bell(X, X, 3.0) @ beta, atol=1e-4 if dtype == np.float32 else 1e-12)
 
 
-@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("approximation", ["nystroem", "fourier"])
 def test_features(approximation, device):
-    need(device)
     fitted = FeatureMaps.fit([KernelSpec("g", Gaussian(2.0), None)], open_rows(X), None, None, approximation, 80, 0)
     left, right = (next(fitted.blocks(A, [0]))[1] for A in (Z, X))
     if approximation == "nystroem":  # every sample is a landmark: the features are exact, up to their cut-off
@@ -101,9 +91,7 @@ def test_fourier_features_of_sparse_and_dense_samples_agree():
     assert_allclose(thin, dense, atol=1e-12)
 
 
-@pytest.mark.parametrize("device", DEVICES)
 def test_predictions_against_libsvm(device):
-    need(device)
     y = X[:, 0] > OFFSET[0]
     model = MKLClassifier([Gaussian(2.0)], C=10.0, tol=1e-7, device=device).fit(X, y)
     reference = SVC(kernel="precomputed", C=10.0, tol=1e-8).fit(bell(X, X), y)
