@@ -25,10 +25,13 @@ FAST = {"n_init": 1, "max_iter": 1, "tol": 1e-8}
 TIGHT = {"tol": 1e-8}
 #: One C by two folds, and columns as they are: sparse ones could not be centred.
 TUNED = {"Cs": [1.0], "cv": 2, "scale": False}
+UNSCALED = {"scale": False}
+#: Sparse samples are scaled without being centred: as they are, they equal dense ones.
+OWN = {"MKLClassifierCV": TUNED, "MKLRegressorCV": TUNED, "MKLRidgeCV": UNSCALED, "MKLRidgeClassifierCV": UNSCALED}
 ESTIMATORS = {
     name: (
         getattr(kernelmosaic, name),
-        (FAST if name.startswith("Localized") else TIGHT) | (TUNED if name.endswith("CV") else {}),
+        (FAST if name.startswith("Localized") else TIGHT) | OWN.get(name, {}),
     )
     for name in sorted(kernelmosaic.__all__)
     if name[0].isupper()
