@@ -317,3 +317,13 @@ def test_classes_in_features():
     model = MKLRidgeClassifierCV(approximation="nystroem", rank=20, random_state=0).fit(X, THREE)
     assert model.predict_proba(NEW).shape == (11, 3)
     assert model.best_score_ > 0.6
+
+
+def test_verbose_says_how_the_search_ended(capsys):
+    model = MKLRidgeCV(KERNELS, verbose=True).fit(X, Y)
+    assert f"{model.n_iter_} evaluations, criterion {model.criterion_:.6g}" in capsys.readouterr().out
+
+
+def test_exact_kernels_are_solved_on_the_host(device):
+    there = MKLRidgeCV(KERNELS, device=device).fit(X, Y)
+    assert_allclose(there.predict(NEW), MKLRidgeCV(KERNELS).fit(X, Y).predict(NEW))

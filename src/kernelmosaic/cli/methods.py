@@ -79,7 +79,7 @@ class Method:
     grid : tuple of float
         Its values, the smoothest model first.
     takes_penalties : bool
-        Whether a kernel can be made dearer.
+        Whether kernels may have penalties.
     """
 
     tasks: tuple[TaskName, ...]

@@ -176,7 +176,7 @@ def _add_curve(page: Page, trained: Trained, draws: bool) -> None:
         )
         best = found.best_estimator_.named_steps["model"]
         rows = [[name, f"{d:.3f}"] for name, d in zip(best.kernel_names_, best.penalties, strict=True)]
-        page.table(Table("Penalties found; above 1 a kernel is made dearer.", ("kernel", "penalty"), rows))
+        page.table(Table("Penalties found; one above 1 lowers the weight of its kernel.", ("kernel", "penalty"), rows))
 
 
 def _add_answers(page: Page, trained: Trained, draws: bool) -> None:
@@ -246,7 +246,7 @@ def _add_advice(page: Page, trained: Trained) -> None:
         + (" A view whose file is left out counts as missing in every row." if joined else "")
     )
     fewer = (
-        "Leave out a view of weight 0 by naming the others with `--view`; make an expensive one dearer with "
+        "Leave out a view of weight 0 by naming the others with `--view`; penalise an expensive one by "
         "`--cost name=2` (mkl, rmkl), and see whether the score holds."
     )
     compare = (

@@ -281,7 +281,7 @@ def _groups(columns: Sequence[str]) -> dict[str, list[str]]:
     counts = [len(members) for members in groups.values()]
     regular = sum(counts) == len(columns) and min(counts, default=0) > 1 and len({key[1] for key in groups}) == 1
     shared = {key[0]: members for key, members in groups.items() if regular or len(members) >= 3}
-    if not 2 <= len(shared) <= 20:  # nobody means more groups by views
+    if not 2 <= len(shared) <= 20:  # more prefixes than that are no views
         return {"all": list(columns)} if columns else {}
     grouped = {name for members in shared.values() for name in members}
     alone = [name for name in columns if name not in grouped]

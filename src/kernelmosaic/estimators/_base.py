@@ -215,7 +215,7 @@ class KernelEstimator(FittedSummaryMixin, KernelListMixin, ABC):
             if rules.get("views") and not issparse(X):
                 form["ensure_all_finite"] = "allow-nan"
         else:
-            # Row numbers, sequences, frames with columns nobody reads: leave each column to the kernel that reads it.
+            # Row numbers, sequences, frames with columns that no kernel reads: each kernel checks its own columns.
             form = {"dtype": None, "ensure_all_finite": False}
             X = _as_column(X)
         with refuse_text(X):

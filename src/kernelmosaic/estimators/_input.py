@@ -341,7 +341,7 @@ def warn_of_scales(estimator: str, specs: Sequence[KernelSpec], samples: MatrixL
 
 
 def level_of_caller() -> int:
-    """The `stacklevel` of whoever called the estimator; fits get here by ways of different length."""
+    """Return the `stacklevel` of the code that called the estimator, however many frames of the package are between."""
     level, frame = 0, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("kernelmosaic."):
         level, frame = level + 1, frame.f_back

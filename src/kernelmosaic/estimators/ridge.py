@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, replace
@@ -66,9 +65,6 @@ class BaseRidge(KernelEstimator):
     # The digits of a small ridge need double precision.
     _stack_dtype = np.float64
 
-    def _host_samples(self) -> int:
-        return sys.maxsize
-
     # Ranks of sparse columns would fill them.
     _has_ranks = True
 
@@ -104,6 +100,8 @@ class BaseRidge(KernelEstimator):
             The numbers of the classes, if there are classes.
         """
         self._check_parameters()
+        if self.approximation is None:
+            given = replace(given, device=None)  # exact kernels are solved on the host
         Y = self._targets(given.y)
         n = len(Y)
         weight = np.ones(n) if given.weight is None else given.weight
@@ -143,6 +141,12 @@ class BaseRidge(KernelEstimator):
         self._expansion = data.expansion(beta.T, self.support_, np.tile(learned.weights, (len(unit), 1)))
         self._X, self._ridge = scaled.X, learned.alpha / weight
         self._groups, self._left_out = together, learned.residuals
+        if self.verbose:
+            print(
+                f"{type(self).__name__}: {self.n_iter_} evaluations, criterion {self.criterion_:.6g}, "
+                f"largest slope per sample {self.stationarity_:.2g}.",
+                flush=True,
+            )
         if learned.stationarity > self.tol and len(learned.history) > self.max_iter:
             warnings.warn(
                 f"{type(self).__name__} stopped at a slope of {learned.stationarity:.2g} per sample, above "

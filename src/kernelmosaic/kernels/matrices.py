@@ -284,8 +284,8 @@ class Precomputed(MatrixRows):
         if len(K) <= _PROVED or len(rows) == 0:
             return
         shared.looks += 1
-        # A proof takes about as long as one look for every 256 rows: whoever looked as often tries it. It copies the
-        # matrix, which larger ones had better not be.
+        # A proof takes about as long as one look for every 256 rows, and is tried after as many looks. It copies the
+        # matrix, so matrices above 8192 rows are not proved.
         if shared.looks == 1 + len(K) // 256 and len(K) <= 8192:
             shared.proved = _is_factorable(K)
         if not shared.proved:

@@ -459,7 +459,7 @@ def make_problem(machine: Any, stack: GramStack, options: LearnerOptions, start:
 class BoundTracker:
     """Keeps the best evaluation, the best lower bound, and the evaluation whose own bounds are closest.
 
-    The last is what a search returns: whoever has its weights and β can compute both bounds. A search may know a better
+    The last is what a search returns: both bounds follow from its weights and β. A search may know a better
     lower bound from another β, or from a mixture of several, and takes its steps by it.
 
     Parameters
