@@ -124,6 +124,12 @@ class Backend:
         (trtri,) = get_lapack_funcs(("trtri",), (factor,))
         return trtri(factor, lower=True)[0]
 
+    def cho_inverse(self, factor: Any) -> Any:
+        """Return the inverse of A for its lower Cholesky factor, which may be overwritten."""
+        (potri,) = get_lapack_funcs(("potri",), (factor,))
+        below = np.tril(potri(factor, lower=True, overwrite_c=True)[0])
+        return below + np.tril(below, -1).T
+
     # Picking -------------------------------------------------------------------------------------------------------
 
     def top_k(self, values: ArrayOrTensor, k: int) -> Any:
@@ -227,6 +233,9 @@ class TorchBackend(Backend):
     def invert_lower(self, factor: Any) -> Any:
         one = self.xp.eye(len(factor), dtype=factor.dtype, device=factor.device)
         return self.xp.linalg.solve_triangular(factor, one, upper=False)
+
+    def cho_inverse(self, factor: Any) -> Any:
+        return self.xp.cholesky_inverse(factor)
 
     def top_k(self, values: ArrayOrTensor, k: int) -> Any:
         return self.xp.topk(values, min(k, len(values)), sorted=False).indices

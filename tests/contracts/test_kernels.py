@@ -34,6 +34,7 @@ from kernelmosaic.kernels import (
     Product,
     Projected,
     Ranked,
+    Rescaled,
     Scaled,
     SmithWaterman,
     Spectrum,
@@ -180,6 +181,13 @@ EXAMPLES: dict[type[Kernel], list[Example]] = {
         Example(Projected(Gaussian(2.0), 3), NUMBERS, projected_pair(NUMBERS, 3, gaussian_pair(2.0))),
     ],
     Ranked: [Example(Ranked(Laplacian(1.5)), NUMBERS, ranked_pair(NUMBERS, laplacian_pair(1.5)))],
+    Rescaled: [
+        Example(
+            Rescaled(Gaussian(2.0), np.arange(1.0, 1.0 + NUMBERS.shape[1])),
+            NUMBERS,
+            lambda x, z: gaussian_pair(2.0)(*([v / (1.0 + j) for j, v in enumerate(one)] for one in (x, z))),
+        )
+    ],
     Scaled: [Example(Scaled(2.5, Polynomial()), NUMBERS, lambda x, z: 2.5 * naive.polynomial(x, z))],
 }
 EVERY = [example for examples in EXAMPLES.values() for example in examples]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.datasets import load_diabetes, make_classification, make_regression
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
@@ -14,7 +15,7 @@ from sklearn.linear_model import RidgeCV
 from sklearn.metrics import log_loss, r2_score
 
 from kernelmosaic import MKLRegressor, MKLRidgeClassifierCV, MKLRidgeCV, load, save
-from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Polynomial, Ranked
+from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Polynomial, Ranked, Rescaled, per_column
 
 RNG = np.random.default_rng(7)
 X = RNG.normal(size=(60, 3))
@@ -324,6 +325,87 @@ def test_verbose_says_how_the_search_ended(capsys):
     assert f"{model.n_iter_} evaluations, criterion {model.criterion_:.6g}" in capsys.readouterr().out
 
 
-def test_exact_kernels_are_solved_on_the_host(device):
-    there = MKLRidgeCV(KERNELS, device=device).fit(X, Y)
-    assert_allclose(there.predict(NEW), MKLRidgeCV(KERNELS).fit(X, Y).predict(NEW))
+def test_a_device_learns_what_the_host_does(device):
+    for y, Model in ((Y, MKLRidgeCV), (THREE, MKLRidgeClassifierCV)):
+        for params in ({}, {"criterion": "evidence"}):
+            model = Model([*KERNELS, Gaussian("learn", per_column=True)], tol=1e-5, **params)
+            there = clone(model).set_params(device=device).fit(X, y, groups=np.arange(60) // 2)
+            here = model.fit(X, y, groups=np.arange(60) // 2)
+            assert_allclose(there.weights_, here.weights_, rtol=1e-2, atol=1e-3)
+            assert there.criterion_ == pytest.approx(here.criterion_, abs=1e-3)
+            assert_allclose(there._outputs(NEW), here._outputs(NEW), atol=1e-2)
+
+
+# Widths --------------------------------------------------------------------------------------------------------------
+
+LEARNED = [Linear(), Gaussian("learn"), Laplacian("learn", per_column=True), Ranked(Gaussian("learn", per_column=True))]
+
+
+@pytest.mark.parametrize("criterion", ["loo", "evidence"])
+def test_learned_widths_are_fitted_kernels_for_other_estimators(criterion):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 3))
+    y = np.sin(3 * X[:, 0]) + 0.1 * rng.normal(size=120)
+    model = MKLRidgeCV(LEARNED, criterion=criterion).fit(X, y)
+    plain, column, ranked = model.kernels_[1:]
+    assert isinstance(plain, Gaussian)
+    assert plain.width_ > 0
+    assert isinstance(column, Rescaled)
+    assert column.scale.argmin() == 0
+    assert isinstance(ranked.kernel_, Rescaled)
+    same = MKLRidgeCV(model.kernels_, weights=model.weights_, alpha=model.alpha_, criterion=criterion).fit(X, y)
+    assert_allclose(same.predict(X[:9]), model.predict(X[:9]), rtol=1e-6, atol=1e-6)
+    assert MKLRegressor(model.kernels_).fit(X, y).score(X, y) > 0.9
+
+
+def test_the_evidence_of_learned_widths_is_that_of_scikit_learn():
+    """The matrix of one width per column is that of scikit-learn's RBF, whose length scale is ℓ / √2."""
+    model = MKLRidgeCV([Gaussian("learn", per_column=True)], criterion="evidence", scale=False).fit(X, Y)
+    kernel = model.kernels_[0]
+    widths = kernel.scale if isinstance(kernel, Rescaled) else np.full(3, kernel.width_)
+    assert_allclose(kernel(X), RBF(widths / np.sqrt(2))(X), rtol=1e-9)
+
+
+def test_widths_on_views():
+    kernels = [("left", Gaussian("learn", per_column=True), [0, 1]), ("right", Gaussian("learn"), [2])]
+    model = MKLRidgeCV(kernels).fit(X, Y)
+    names = [name for name, _, _ in model.kernels_]
+    assert names == model.kernel_names_ == ["left", "right"]
+    assert MKLRegressor(model.kernels_).fit(X, Y).predict(NEW).shape == (11,)
+    each = MKLRidgeCV([per_column(Gaussian("learn"))]).fit(X, Y)
+    assert len(each.kernels_) == 3
+    assert each.predict(NEW).shape == (11,)
+
+
+def test_widths_are_learned_from_samples_that_have_all_views():
+    Z = X.copy()
+    Z[::5, 2] = np.nan
+    kernels = [("left", Gaussian("learn", per_column=True), [0, 1]), ("right", Gaussian("learn"), [2])]
+    model = MKLRidgeCV(kernels).fit(Z, Y)
+    whole = MKLRidgeCV(kernels, scale=False).fit(X, Y)
+    assert model.best_score_ > 0.5 * whole.best_score_
+    assert np.isfinite(model.predict(Z)).all()
+
+
+def test_widths_in_features_and_of_many_samples():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(2600, 2))
+    y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=2600)
+    model = MKLRidgeCV(
+        [Gaussian("learn", per_column=True)], criterion="evidence", approximation="nystroem", rank=100, random_state=0
+    ).fit(X, y)
+    assert model.score(X, y) > 0.95
+    assert model.kernels_[0].scale.argmin() == 0
+
+
+def test_other_estimators_refuse_to_learn_widths():
+    with pytest.raises(ValueError, match="width='learn': MKLRidgeCV and MKLRidgeClassifierCV learn widths"):
+        MKLRegressor([Gaussian("learn")]).fit(X, Y)
+    with pytest.raises(ValueError, match="per_column=True with width='median'"):
+        MKLRidgeCV([Gaussian(per_column=True)]).fit(X, Y)
+    with pytest.raises(ValueError, match="normalize='centered': widths are learned with"):
+        MKLRidgeCV([Gaussian("learn")], normalize="centered").fit(X, Y)
+    with pytest.raises(ValueError, match="widths are learned from dense samples"):
+        MKLRidgeCV([Gaussian("learn")], scale=False).fit(sparse.csr_matrix(X), Y)
+    with pytest.raises(ValueError, match="width='learn'"):
+        MKLRidgeCV([Gaussian("learn") + Linear()]).fit(X, Y)

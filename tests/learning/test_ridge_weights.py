@@ -5,13 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.spatial.distance import cdist
 
+from kernelmosaic.backend import NUMPY, torch_backend
 from kernelmosaic.gram import StoredStack
 from kernelmosaic.gram.feature_stack import StoredFeatures
+from kernelmosaic.kernels import Gaussian, Laplacian
+from kernelmosaic.kernels.gaussian import RadialWidths
 from kernelmosaic.learning.ridge_weights import (
     FeatureForm,
     MatrixForm,
     RidgeOptions,
+    RidgePoint,
     RidgeProblem,
     RidgeTargets,
     learn_ridge,
@@ -37,7 +42,7 @@ def make(seed=0, n=60, classes=0):
 @pytest.mark.parametrize("criterion", ["loo", "evidence"])
 def test_slopes_equal_finite_differences(criterion, classes):
     Ks, targets = make(1, classes=classes)
-    form = MatrixForm(StoredStack(Ks), targets, criterion)
+    form = MatrixForm(StoredStack(Ks), targets, criterion, {})
     problem = RidgeProblem(form, len(Ks), criterion == "loo" and classes > 0, RidgeOptions())
     x, step = np.array([-1.0, -2.0, 0.3, -1.5, -0.7, 0.4]), 1e-5
     _, slope = problem.value(x)
@@ -84,15 +89,15 @@ def features(seed=0, n=40, classes=0):
 @pytest.mark.parametrize("criterion", ["loo", "evidence"])
 def test_features_are_judged_as_their_matrices_are(criterion, classes):
     Z, targets = features(classes=classes)
-    whole = MatrixForm(StoredStack(np.array([one @ one.T for one in Z])), targets, criterion)
+    whole = MatrixForm(StoredStack(np.array([one @ one.T for one in Z])), targets, criterion, {})
     parts = FeatureForm(StoredFeatures(Z), targets, criterion, most_rows=1000)
-    weights = np.array([0.4, 0.2, 1.3])
-    found, same = parts.judge(weights, 0.7, 1.6), whole.judge(weights, 0.7, 1.6)
+    at = RidgePoint(np.array([0.4, 0.2, 1.3]), 0.7, 1.6, {})
+    found, same = parts.judge(at), whole.judge(at)
     assert found.value == pytest.approx(same.value)
     assert_allclose(found.weights, same.weights, rtol=1e-7, atol=1e-9)
     assert found.alpha == pytest.approx(same.alpha)
     assert found.scale == pytest.approx(same.scale)
-    one, other = parts.machine(weights, 0.7), whole.machine(weights, 0.7)
+    one, other = parts.machine(at), whole.machine(at)
     assert_allclose(one.beta, other.beta, atol=1e-9)
     assert_allclose(one.intercept, other.intercept, atol=1e-9)
     assert_allclose(one.residuals, other.residuals, atol=1e-9)
@@ -103,11 +108,78 @@ def test_some_rows_of_features_stand_for_all():
     Z, targets = features(n=60, classes=3)
     form = FeatureForm(StoredFeatures(Z), targets, "loo", most_rows=20)
 
-    def value(x):
-        return form.judge(np.exp(x[:3]), float(np.exp(x[3])), float(np.exp(x[4]))).value
+    def judged(x):
+        return form.judge(RidgePoint(np.exp(x[:3]), float(np.exp(x[3])), float(np.exp(x[4])), {}))
 
     x = np.array([-0.5, 0.2, -1.0, 0.3, 0.4])
-    found = form.judge(np.exp(x[:3]), float(np.exp(x[3])), float(np.exp(x[4])))
-    h = 1e-5
-    slopes = [(value(x + h * e) - value(x - h * e)) / (2 * h) for e in np.eye(5)]
+    found, h = judged(x), 1e-5
+    slopes = [(judged(x + h * e).value - judged(x - h * e).value) / (2 * h) for e in np.eye(5)]
     assert_allclose([*found.weights, found.alpha, found.scale], slopes, rtol=1e-5, atol=1e-6)
+
+
+# Widths --------------------------------------------------------------------------------------------------------------
+
+
+def with_widths(X, device=None):
+    """Three radial kernels whose widths are learned, between two fixed ones, on NumPy or torch."""
+    backend = NUMPY if device is None else torch_backend(device)
+    kernels = {
+        1: Gaussian("learn"),
+        2: Gaussian("learn", per_column=True),
+        4: Laplacian("learn", 0.5, per_column=True),
+        5: Laplacian("learn"),
+    }
+    return {m: RadialWidths(kernel, backend.asarray(X)) for m, kernel in kernels.items()}
+
+
+@pytest.mark.parametrize("classes", [0, 2, 3])
+@pytest.mark.parametrize("criterion", ["loo", "evidence"])
+def test_slopes_in_widths_equal_finite_differences(criterion, classes, device):
+    _, targets = make(1, classes=classes)
+    X = np.random.default_rng(5).normal(size=(60, 3))
+    Ks = np.array([np.zeros((60, 60)) for _ in range(6)])
+    Ks[[0, 3]] = X @ X.T, np.exp(-cdist(X, X))
+    backend = NUMPY if device is None else torch_backend(device)
+    widths = with_widths(X, device)
+    form = MatrixForm(StoredStack(backend.asarray(Ks)), targets, criterion, widths)
+    problem = RidgeProblem(form, 6, criterion == "loo" and classes > 0, RidgeOptions(), widths)
+    starts = np.concatenate([one.start for one in widths.values()])
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.normal(size=8) - 1.0, starts + 0.3 * rng.normal(size=len(starts))])
+    step, (_, slope) = 1e-5, problem.value(x)
+    assert len(x) == 6 + 2 + 1 + 3 + 3 + 1
+    for j in range(len(x)):
+        e = step * np.eye(len(x))[j]
+        change = (problem.value(x + e)[0] - problem.value(x - e)[0]) / (2 * step)
+        assert slope[j] == pytest.approx(change, rel=1e-5, abs=1e-5)
+
+
+def test_matrices_of_widths_equal_the_formulas():
+    X = np.random.default_rng(2).normal(size=(7, 3)) + 100.0
+    ell = np.array([0.5, 2.0, 9.0])
+    for kernel, power in ((Gaussian, 2), (Laplacian, 1)):
+        naive = [[np.exp(-sum((abs(a - b) / w) ** power for a, b, w in zip(x, z, ell))) for z in X] for x in X]
+        found = RadialWidths(kernel("learn", per_column=True), X).matrix(np.log(ell))
+        assert_allclose(found, naive, rtol=1e-9)
+        assert_allclose(RadialWidths(kernel("learn"), X).matrix(np.log([1.3])), kernel(1.3)(X), rtol=1e-9)
+
+
+def test_widths_of_columns_that_do_not_matter_grow():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(150, 4))
+    y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=150)
+    targets = RidgeTargets(y[:, np.newaxis], np.ones(150))
+    widths = {0: RadialWidths(Gaussian("learn", per_column=True), X)}
+    for criterion in ("loo", "evidence"):
+        found = learn_ridge(StoredStack(np.zeros((1, 150, 150))), targets, criterion=criterion, widths=widths)
+        assert found.widths[0][0] < 0.4 * found.widths[0][1:].min()
+        assert found.stationarity <= 1e-3
+
+
+def test_widths_are_kept_where_learning_them_gains_less_than_a_nat_each():
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(80, 5))
+    targets = RidgeTargets(rng.normal(size=(80, 1)), np.ones(80))
+    widths = {0: RadialWidths(Gaussian("learn", per_column=True), X)}
+    found = learn_ridge(StoredStack(np.zeros((1, 80, 80))), targets, widths=widths)
+    assert_allclose(found.widths[0], np.exp(widths[0].start))

@@ -33,7 +33,7 @@ def refitted(K, Y, ridge, left_out):
 @pytest.mark.parametrize("c", [1, 3])
 def test_residuals_are_those_of_n_refits(c):
     K, Y, _, ridge = make(1, c=c)
-    system = RidgeSystem.of(K, ridge)
+    system = RidgeSystem.of(K.copy(), ridge)
     wanted = np.vstack([refitted(K, Y, ridge, [i]) for i in range(len(K))])
     assert_allclose(system.residuals(system.A @ Y), wanted, rtol=1e-8, atol=1e-9)
 
@@ -41,7 +41,7 @@ def test_residuals_are_those_of_n_refits(c):
 def test_groups_are_left_out_together():
     K, Y, _, ridge = make(2, c=2)
     groups = [np.array(g) for g in ([0, 5, 7], [1], [2, 3], list(range(8, 24)), [4, 6])]
-    system = RidgeSystem.of(K, ridge)
+    system = RidgeSystem.of(K.copy(), ridge)
     wanted = np.empty_like(Y)
     for S in groups:
         wanted[S] = refitted(K, Y, ridge, S)
@@ -56,13 +56,13 @@ def criteria(groups):
     labels = Y3.argmax(axis=1)
     indicators = np.eye(3)[labels]
     named = {
-        "squares": lambda K: squared_error(RidgeSystem.of(K, ridge), Y, weight, groups),
-        "two classes": lambda K: log_loss(RidgeSystem.of(K, ridge), y2, codes, 1.7, weight, groups),
-        "three classes": lambda K: log_loss(RidgeSystem.of(K, ridge), indicators, labels, 2.3, weight, groups),
+        "squares": lambda K: squared_error(RidgeSystem.of(K.copy(), ridge), Y, weight, groups),
+        "two classes": lambda K: log_loss(RidgeSystem.of(K.copy(), ridge), y2, codes, 1.7, weight, groups),
+        "three classes": lambda K: log_loss(RidgeSystem.of(K.copy(), ridge), indicators, labels, 2.3, weight, groups),
     }
     if groups is None:
-        named["evidence"] = lambda K: evidence(RidgeSystem.of(K, ridge), Y)
-        named["evidence, given noise"] = lambda K: evidence(RidgeSystem.of(K, ridge), Y3, 0.7)
+        named["evidence"] = lambda K: evidence(RidgeSystem.of(K.copy(), ridge), Y)
+        named["evidence, given noise"] = lambda K: evidence(RidgeSystem.of(K.copy(), ridge), Y3, 0.7)
     return K, named
 
 
@@ -85,7 +85,7 @@ def test_the_slope_is_the_derivative_in_every_direction(groups):
 def test_the_slope_in_the_scale():
     K, Y, weight, ridge = make(4, c=3)
     labels = Y.argmax(axis=1)
-    system, Z = RidgeSystem.of(K, ridge), np.eye(3)[Y.argmax(axis=1)]
+    system, Z = RidgeSystem.of(K.copy(), ridge), np.eye(3)[Y.argmax(axis=1)]
     at = lambda a: log_loss(system, Z, labels, np.exp(a), weight)  # noqa: E731
     assert at(0.4).own[0] == pytest.approx((at(0.4 + 1e-6).value - at(0.4 - 1e-6).value) / 2e-6, rel=1e-6)
 
@@ -97,7 +97,7 @@ def test_the_evidence_is_the_restricted_likelihood():
     Q = np.linalg.qr(np.column_stack([np.ones(n), np.eye(n)[:, 1:]]))[0][:, 1:]
     s2 = 0.7
     density = multivariate_normal(np.zeros(n - 1), s2 * Q.T @ (K + np.diag(ridge)) @ Q).logpdf(Q.T @ Y[:, 0])
-    ours = -evidence(RidgeSystem.of(K, ridge), Y, s2).value
+    ours = -evidence(RidgeSystem.of(K.copy(), ridge), Y, s2).value
     constant = -0.5 * (n - 1) * np.log(2 * np.pi) + 0.5 * np.log(n)
     assert ours + constant == pytest.approx(density, rel=1e-10)
 

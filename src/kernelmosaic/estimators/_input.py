@@ -54,12 +54,16 @@ class FitInput:
         y = None if self.y is None else self.y[rows]
         return replace(self, X=X, y=y, weight=None if self.weight is None else self.weight[rows])
 
+    @property
+    def table(self) -> Any:
+        """What kernels find their columns by: X as given if it is a table."""
+        return self.original if len(getattr(self.original, "shape", ())) == 2 else named_columns(self.X)
+
     def standardizer(self, entries: list[Entry]) -> Standardizer:
         """Return what puts the columns of numbers that kernels read on one scale."""
-        table = self.original if len(getattr(self.original, "shape", ())) == 2 else named_columns(self.X)
         # Of distinct samples, in an order of their own: a sample of weight two and one given twice are the same.
         counted = count_samples(None, self.X, self.y, self.weight)
-        return Standardizer.fit(lay_specs(entries, table), self.X[counted.rows], counted.weight)
+        return Standardizer.fit(lay_specs(entries, self.table), self.X[counted.rows], counted.weight)
 
 
 # Which samples count -------------------------------------------------------------------------------------------------

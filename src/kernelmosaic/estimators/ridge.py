@@ -20,13 +20,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._typing import ArrayOrTensor, KernelsLike, MatrixLike, SampleWeight, Seed, TargetLike
 from kernelmosaic.estimators._base import KernelEstimator, parameters
-from kernelmosaic.estimators._input import DistinctSamples, FitInput, level_of_caller
+from kernelmosaic.estimators._input import DistinctSamples, FitInput, is_streamed, level_of_caller
+from kernelmosaic.estimators._shared import fit_context
+from kernelmosaic.estimators._training_set import KernelOptions, TrainingSet, read_training_set
 from kernelmosaic.estimators.classifier import KernelClassifier
 from kernelmosaic.kernels import Gaussian, Kernel, Laplacian, Linear, Polynomial, Ranked, family
 from kernelmosaic.kernels.base import refuse_text
-from kernelmosaic.kernels.views import Entry, read_kernels
+from kernelmosaic.kernels.gaussian import RadialWidths
+from kernelmosaic.kernels.transformed import width_learner, with_width
+from kernelmosaic.kernels.views import Entry, PerColumn, lay_specs, read_kernels
+from kernelmosaic.gram.missing import present_views
 from kernelmosaic.learning.fixed import given_weights
-from kernelmosaic.learning.ridge_weights import RidgeLearned, RidgeTargets, learn_ridge
+from kernelmosaic.learning.ridge_weights import RidgeLearned, RidgeOptions, RidgeTargets, learn_ridge
 from kernelmosaic.machines.base import check_count, check_positive
 from kernelmosaic.solvers.leave_one_out import RidgeSystem
 
@@ -100,8 +105,6 @@ class BaseRidge(KernelEstimator):
             The numbers of the classes, if there are classes.
         """
         self._check_parameters()
-        if self.approximation is None:
-            given = replace(given, device=None)  # exact kernels are solved on the host
         Y = self._targets(given.y)
         n = len(Y)
         weight = np.ones(n) if given.weight is None else given.weight
@@ -115,23 +118,28 @@ class BaseRidge(KernelEstimator):
             unit = np.where(spread > 0, spread, 1.0)
         standardizer = given.standardizer(self._read_kernels()) if self.scale else None
         scaled = given if standardizer is None else replace(given, X=standardizer(given.X))
-        data = self._training_set(scaled, DistinctSamples(np.arange(n), weight))
+        targets = RidgeTargets((Y - mean) / unit, weight, labels, together)
+        options = replace(self._kernel_options(n, given.device), entries=self._written_out(scaled))
+        first = self._learn_widths(scaled, targets, options)
+        if first is not None:
+            entries = [
+                replace(entry, kernel=with_width(entry.kernel, first.widths.get(m, "median")))
+                for m, entry in enumerate(options.entries)
+            ]
+            options = replace(options, entries=entries)
+        data = fit_context().training_set(options, scaled.X, scaled.original, DistinctSamples(np.arange(n), weight))
         with data.threads():
-            found = learn_ridge(
-                data.stack,
-                RidgeTargets((Y - mean) / unit, weight, labels, together),
-                criterion=self.criterion,
-                alpha=None if self.alpha == "learn" else float(self.alpha),
-                weights=None if self.weights is None else given_weights(self.weights, len(data.kernel_set)),
-                tol=self.tol,
-                max_iter=self.max_iter,
-                n_init=self.n_init,
-            )
+            found = self._learn(data, targets, start=first)
         beta, intercept = found.beta * unit, mean + unit * found.intercept
         learned = replace(found, beta=beta, intercept=intercept, residuals=found.residuals * unit)
+        if first is not None:
+            steepest = max(first.stationarity, found.stationarity)
+            learned = replace(learned, history=first.history + found.history, stationarity=steepest)
         self._standardizer = standardizer
         fitted = data.kernel_set.kernel_set if self.approximation is not None else data.kernel_set
-        self.kernel_names_, self.kernels_ = fitted.names, [one.kernel for one in fitted.fitted]
+        self.kernel_names_ = fitted.names
+        whole = all(one.columns is None for one in fitted.fitted)
+        self.kernels_ = [one.kernel if whole else (one.name, one.kernel, one.columns) for one in fitted.fitted]
         self.weights_, self.alpha_ = learned.weights, learned.alpha
         self.criterion_, self.stationarity_ = learned.value, learned.stationarity
         self.history_ = [{"iteration": i, "objective": value} for i, value in enumerate(learned.history, start=1)]
@@ -155,6 +163,57 @@ class BaseRidge(KernelEstimator):
                 stacklevel=level_of_caller(),
             )
         return learned
+
+    def _learn(self, data: TrainingSet, targets: RidgeTargets, **start: Any) -> RidgeLearned:
+        """Learn what the parameters leave open, on a training set's kernels."""
+        return learn_ridge(
+            data.stack,
+            targets,
+            criterion=self.criterion,
+            alpha=None if self.alpha == "learn" else float(self.alpha),
+            weights=None if self.weights is None else given_weights(self.weights, len(data.kernel_set)),
+            tol=self.tol,
+            max_iter=self.max_iter,
+            n_init=self.n_init,
+            **start,
+        )
+
+    def _written_out(self, given: FitInput) -> list[Entry]:
+        """Return the kernels, those that stand for one per column written out where widths are learned."""
+        entries = self._read_kernels()
+        inner = [one.kernel.kernel if isinstance(one.kernel, PerColumn) else one.kernel for one in entries]
+        if not any(isinstance(kernel, Kernel) and width_learner(kernel) for kernel in inner):
+            return entries
+        return [Entry(spec.name, spec.kernel, spec.columns) for spec in lay_specs(entries, given.table)]
+
+    def _learn_widths(self, given: FitInput, targets: RidgeTargets, options: KernelOptions) -> RidgeLearned | None:
+        """Learn widths with everything else, by exact kernels of samples that lack nothing; None if there are none.
+
+        Of more than `RidgeOptions.width_rows` such samples, so many are taken, evenly spread.
+        """
+        learners = {m: one for m, entry in enumerate(options.entries) if (one := width_learner(entry.kernel))}
+        if not learners:
+            return None
+        if self.normalize not in (None, "trace", "diagonal"):
+            raise ValueError(
+                f"normalize={self.normalize!r}: widths are learned with normalize='trace', 'diagonal' or None."
+            )
+        if sparse.issparse(given.X) or is_streamed(given.X):
+            raise ValueError("width='learn': widths are learned from dense samples in memory; give X as an array.")
+        entries = [replace(entry, kernel=with_width(entry.kernel, "median")) for entry in options.entries]
+        present = present_views(lay_specs(entries, given.table), given.X)
+        rows = np.arange(len(given.X)) if present is None else np.flatnonzero(present.all(axis=1))
+        rows = rows[np.unique(np.linspace(0, len(rows) - 1, RidgeOptions.width_rows).astype(np.intp))]
+        some = targets.take(rows)
+        exact = replace(options, entries=entries, approximation=None, missing=None)
+        data = read_training_set(exact, given.X[rows], given.original, DistinctSamples.all_of(len(rows), some.weight))
+        widths = {}
+        for m, learner in learners.items():
+            view, fitted = data.views[m], data.kernel_set.fitted[m].kernel
+            X = fitted.transform(view) if isinstance(fitted, Ranked) else view
+            widths[m] = RadialWidths(learner, data.stack.backend.asarray(X))
+        with data.threads():
+            return self._learn(data, some, widths=widths)
 
     def _warn_of_repeats(self, X: MatrixLike, groups: Any) -> None:
         """Warn where a fifth of the samples or more have an equal one: leave-one-out then does not leave them out."""

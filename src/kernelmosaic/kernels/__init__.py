@@ -9,7 +9,7 @@ from kernelmosaic.kernels.matrices import Diffusion, Precomputed
 from kernelmosaic.kernels.strings import SmithWaterman, Spectrum, WeightedDegree
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.tanimoto import Tanimoto
-from kernelmosaic.kernels.transformed import FFT, Correlation, Projected, Ranked
+from kernelmosaic.kernels.transformed import FFT, Correlation, Projected, Ranked, Rescaled
 from kernelmosaic.kernels.views import PerColumn, by_group, family, per_column, read_gmt
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Product",
     "Projected",
     "Ranked",
+    "Rescaled",
     "Scaled",
     "SmithWaterman",
     "Spectrum",

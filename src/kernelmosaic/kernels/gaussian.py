@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
-from kernelmosaic._typing import DType, MatrixLike, TargetLike
+from kernelmosaic._typing import ArrayOrTensor, DType, MatrixLike, TargetLike
 from kernelmosaic.backend import NUMPY, backend_of, row_strips
 from kernelmosaic.kernels.base import Block, StatisticKernel, is_positive, pairwise_statistic
 
@@ -32,9 +32,10 @@ class Radial(StatisticKernel):
     learned: ClassVar[str] = "width_"
     power: ClassVar[int]
 
-    def __init__(self, width: float | str = "median", factor: float = 1.0) -> None:
+    def __init__(self, width: float | str = "median", factor: float = 1.0, per_column: bool = False) -> None:
         self.width = width
         self.factor = factor
+        self.per_column = per_column
 
     def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
         self.width_ = self.measure(self.validate(X))
@@ -44,6 +45,17 @@ class Radial(StatisticKernel):
         """Return the width, the factor included; one that is a word is measured on validated samples."""
         if not is_positive(self.factor):
             raise ValueError(f"factor={self.factor!r}: what multiplies the width must be a positive, finite number.")
+        if self.width == "learn":
+            raise ValueError(
+                "width='learn': MKLRidgeCV and MKLRidgeClassifierCV learn widths, of kernels that stand alone or in "
+                "Ranked(...). Elsewhere give a number, 'median' or 'nearest', or the kernels_ of one of these two, "
+                "fitted."
+            )
+        if self.per_column:
+            raise ValueError(
+                f"per_column=True with width={self.width!r}: one width per column is learned, with width='learn'; "
+                "Rescaled(kernel, widths) has given ones."
+            )
         if isinstance(self.width, str) and self.width in _WIDTH_RULES:
             measured, key = _MEASURED.get(), (id(X), self.width, self.statistic)
             # The samples are kept with it: another array may take the number of one that is gone.
@@ -54,7 +66,7 @@ class Radial(StatisticKernel):
             # One distinct sample has no neighbour: every width gives the same constant kernel.
             return float(self.factor) * (found[1] if found[1] > 0 else 1.0)
         if not is_positive(self.width):
-            raise ValueError(f"width={self.width!r}: give a positive, finite number, 'median' or 'nearest'.")
+            raise ValueError(f"width={self.width!r}: give a positive, finite number, 'median', 'nearest' or 'learn'.")
         return float(self.factor) * float(self.width)
 
     def rate(self, dtype: DType) -> float:
@@ -182,6 +194,51 @@ def measured_once() -> Iterator[None]:
         _MEASURED.reset(token)
 
 
+class RadialWidths:
+    """The matrix of a radial kernel of given samples as a function of the logarithms of its widths, and its slopes.
+
+    The kernel is exp(−Σ_d (|x_d − z_d| / ℓ_d)^power), with one ℓ for all columns, or one for each.
+
+    Parameters
+    ----------
+    kernel : Radial
+        With ``width="learn"``.
+    X : array of shape (n, columns)
+        Samples, of NumPy or torch.
+    """
+
+    def __init__(self, kernel: Radial, X: ArrayOrTensor) -> None:
+        self.unit, self.per_column = type(kernel)(width=1.0), kernel.per_column
+        host = backend_of(X).to_numpy(X)
+        median = type(kernel)(factor=kernel.factor).measure(host)
+        self.start = np.full(X.shape[1] if self.per_column else 1, np.log(median))
+        self.X = X - X.mean(0)
+        self._statistic = None if self.per_column else self._distances(self.X)
+
+    def _distances(self, X: ArrayOrTensor) -> Block:
+        return pairwise_statistic(self.unit.statistic, X, X, self.unit.statistic_scale())
+
+    def matrix(self, log_widths: NDArray[np.float64]) -> Block:
+        """Return the kernel matrix."""
+        if self._statistic is None:
+            return self.unit.from_statistic(self._distances(self._scaled(log_widths)))
+        return self.unit.from_statistic(self._statistic * float(np.exp(-self.unit.power * log_widths[0])))
+
+    def slopes(self, log_widths: NDArray[np.float64], S: Block) -> NDArray[np.float64]:
+        """Return Σ_ij S_ij ∂ log K_ij / ∂ log ℓ, for a symmetric S."""
+        p, backend = self.unit.power, backend_of(self.X)
+        if self._statistic is not None:
+            total = float((S * self._statistic).sum())
+            return np.array([p * float(np.exp(-p * log_widths[0])) * total])
+        Z = self._scaled(log_widths)
+        if p == 2:
+            return np.asarray(2.0 * p * backend.to_numpy((S.sum(1)[:, None] * Z * Z).sum(0) - (Z * (S @ Z)).sum(0)))
+        return np.array([p * float((S * abs(z[:, None] - z)).sum()) for z in Z.T])
+
+    def _scaled(self, log_widths: NDArray[np.float64]) -> ArrayOrTensor:
+        return self.X * backend_of(self.X).asarray(np.exp(-log_widths), backend_of(self.X).dtype(self.X))
+
+
 class Gaussian(Radial):
     """k(x, z) = exp(−‖x − z‖² / (factor · width)²).
 
@@ -192,12 +249,17 @@ class Gaussian(Radial):
 
     Parameters
     ----------
-    width : float or {"median", "nearest"}, default="median"
+    width : float or {"median", "nearest", "learn"}, default="median"
         A number; ``"median"``, the median distance between two training samples; or ``"nearest"``, the mean distance
         from a training sample to its nearest neighbour, which is much narrower. Repeated samples count once in both.
+        ``"learn"`` has it learned, from the median times `factor` on, by :class:`kernelmosaic.MKLRidgeCV` and
+        :class:`kernelmosaic.MKLRidgeClassifierCV`; other estimators refuse it.
     factor : float, default=1.0
         What the width is multiplied with: ``family(Gaussian(), factor=[1, 2, 4])`` is a family around the scale of the
         data, whatever that is.
+    per_column : bool, default=False
+        With ``width="learn"``, whether every column has a width of its own (automatic relevance determination): a
+        column of large width does not matter.
 
     Attributes
     ----------
@@ -233,11 +295,15 @@ class Laplacian(Radial):
 
     Parameters
     ----------
-    width : float or {"median", "nearest"}, default="median"
+    width : float or {"median", "nearest", "learn"}, default="median"
         A number; ``"median"``, the median distance between two training samples; or ``"nearest"``, the mean distance
         from a training sample to its nearest neighbour, which is much narrower. Repeated samples count once in both.
+        ``"learn"`` has it learned, from the median times `factor` on, by :class:`kernelmosaic.MKLRidgeCV` and
+        :class:`kernelmosaic.MKLRidgeClassifierCV`; other estimators refuse it.
     factor : float, default=1.0
         What the width is multiplied with.
+    per_column : bool, default=False
+        As in :class:`Gaussian`.
 
     Attributes
     ----------

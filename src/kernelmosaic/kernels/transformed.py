@@ -1,4 +1,4 @@
-"""Kernels of transformed samples: standardised profiles, magnitudes of frequencies, ranks, learned projections."""
+"""Kernels of transformed samples: standardised profiles, frequencies, ranks, rescaled columns, learned projections."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from scipy import fft, sparse
 from sklearn.base import clone
 from sklearn.utils import check_array, check_random_state
 
-from kernelmosaic._typing import AnyArray, MatrixLike, Seed, TargetLike
-from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel, is_whole, pairwise_statistic
-from kernelmosaic.kernels.gaussian import Gaussian
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike, Seed, TargetLike
+from kernelmosaic.backend import backend_of
+from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel, is_whole, pairwise_statistic, shorten
+from kernelmosaic.kernels.gaussian import Gaussian, Radial
 from kernelmosaic.kernels.linear import Linear, Polynomial
 
 
@@ -176,6 +177,88 @@ def _standardised_ranks(column: NDArray[Any]) -> tuple[NDArray[np.float64], NDAr
     ranks = ranks - 0.5 * (len(column) + 1)
     spread = np.sqrt(counts @ ranks**2 / len(column))
     return values, ranks / spread if spread > 0 else np.zeros(len(values))
+
+
+class Rescaled(Kernel):
+    """k(x / s, z / s): a kernel of samples whose columns are divided by given numbers.
+
+    ``Rescaled(Gaussian(width=1.0), scale=widths)`` is the Gaussian with one width per column. The ridge estimators
+    learn such widths for ``Gaussian(width="learn", per_column=True)``, and return them in this form.
+
+    Parameters
+    ----------
+    kernel : Gaussian, Laplacian, Linear or Polynomial
+        The kernel of the divided columns.
+    scale : array-like of shape (n_features,)
+        One positive number per column. A column divided by a large number does not matter.
+
+    Attributes
+    ----------
+    kernel_ : Kernel
+        The inner kernel, fitted to the divided columns of the training samples.
+
+    Examples
+    --------
+    >>> from kernelmosaic.kernels import Gaussian, Rescaled
+    >>> X, widths = [[0.0, 0.0], [2.0, 3.0]], [2.0, 3.0]
+    >>> float(Rescaled(Gaussian(width=1.0), widths)(X)[0, 1].round(4))  # exp(−1 − 1)
+    0.1353
+    """
+
+    learned = "kernel_"
+    costs_by_entries = True
+    takes_tensors = True
+
+    def __init__(self, kernel: Kernel, scale: ArrayOrTensor) -> None:
+        self.kernel = kernel
+        self.scale = scale
+
+    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
+        X = self.validate(X)
+        if not isinstance(self.kernel, StatisticKernel):
+            raise TypeError(f"kernel={self.kernel!r}: give Gaussian, Laplacian, Linear or Polynomial.")
+        scale = np.asarray(self.scale, dtype=np.float64)
+        if scale.shape != (X.shape[1],) or not np.all((scale > 0) & np.isfinite(scale)):
+            raise ValueError(f"scale={shorten(scale.ravel())}: give {X.shape[1]} positive numbers, one per column.")
+        self.scale_ = scale
+        self.kernel_ = clone(self.kernel).fit(self.transform(X))
+        return self
+
+    def transform(self, X: MatrixLike) -> ArrayOrTensor:
+        """Return the columns divided by their numbers, in the precision of X."""
+        backend = backend_of(X)
+        return X * backend.asarray(1.0 / self.scale_, backend.dtype(X))
+
+    def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
+        left = self.transform(X)
+        return self.kernel_._block(left, left if Y is X else self.transform(Y))
+
+    def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
+        return np.asarray(self.kernel_._diagonal(self.transform(X)))
+
+    def draw_frequencies(
+        self, n_columns: int, count: int, random: np.random.RandomState
+    ) -> tuple[NDArray[np.float64], float]:
+        frequencies, value = self.kernel_.draw_frequencies(n_columns, count, random)
+        return frequencies / self.scale_[:, np.newaxis], value
+
+
+def width_learner(kernel: Kernel) -> Radial | None:
+    """Return the kernel, or the one inside `Ranked`, if its width is to be learned."""
+    inner = kernel.kernel if isinstance(kernel, Ranked) else kernel
+    return inner if isinstance(inner, Radial) and inner.width == "learn" else None
+
+
+def with_width(kernel: Kernel, width: str | NDArray[np.float64]) -> Kernel:
+    """Return a kernel whose width is to be learned with a width, or with one per column; any other as it is."""
+    learner = width_learner(kernel)
+    if learner is None:
+        return kernel
+    if isinstance(kernel, Ranked):
+        return Ranked(with_width(learner, width))
+    if isinstance(width, str):
+        return type(learner)(width, learner.factor)
+    return Rescaled(type(learner)(1.0), width) if learner.per_column else type(learner)(float(width[0]))
 
 
 class Projected(Kernel):

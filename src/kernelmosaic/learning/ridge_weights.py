@@ -1,23 +1,26 @@
-"""Weights, ridge and scale of the least-squares machine by leave-one-out error or evidence.
+"""Weights, ridge, scale and widths of the least-squares machine by leave-one-out error or evidence.
 
 The parameters are the logarithms of the weights η ≥ 0 (not normalised: their size against the ridge α is learned), of
-α, and, for the log-loss of leave-one-out outputs, of the scale a. Weak priors keep them from running away. The problem
+α, for the log-loss of leave-one-out outputs of the scale a, and of the widths ℓ of kernels that have them learned. Weak
+priors keep them from running away. The problem
 is not convex: `stationarity` says how level the end is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from kernelmosaic._typing import ArrayOrTensor, RowIndex
-from kernelmosaic.gram import GramStack
+from kernelmosaic.backend import backend_of
 from kernelmosaic.gram.feature_stack import FeatureStack
+from kernelmosaic.gram.stack import MatrixStack
+from kernelmosaic.kernels.gaussian import RadialWidths
 from kernelmosaic.solvers.leave_one_out import (
     Array,
     RidgeSystem,
@@ -39,6 +42,8 @@ class RidgeOptions:
     weight_prior, alpha_prior, scale_prior : float
         Strengths, in nats of the criterion: on log η about equal weights of sum one, on log α about `alpha_mean`, on
         log a about zero.
+    width_prior, column_prior : float
+        The same of the mean of a kernel's log ℓ about where it starts, and of the log ℓ of columns about their mean.
     alpha_mean : float
         Where the prior of log α is centred.
     first_alpha, first_scale : float
@@ -49,17 +54,22 @@ class RidgeOptions:
         Least and largest logarithm: beyond, rounding hides what a parameter does.
     left_out_rows : int
         Most samples, evenly spread, whose leave-one-out errors are summed in features; all samples are learned from.
+    width_rows : int
+        Most samples, evenly spread, that widths are learned from; weights and ridge are learned from all.
     """
 
     weight_prior: float = 0.2
     alpha_prior: float = 0.05
     scale_prior: float = 0.02
+    width_prior: float = 0.2
+    column_prior: float = 10.0
     alpha_mean: float = -1.0
     first_alpha: float = float(np.log(0.3))
     first_scale: float = 0.5
     first_steps: int = 5
     range: tuple[float, float] = (-20.0, 10.0)
     left_out_rows: int = 20_000
+    width_rows: int = 2000
 
     def alpha_shifts(self, count: int) -> list[float]:
         """Return by how much log α of every start differs from that of the first: smaller and larger in turn."""
@@ -87,6 +97,15 @@ class RidgeTargets:
     labels: NDArray[np.intp] | None = None
     groups: Sequence[NDArray[np.intp]] | None = None
 
+    def take(self, rows: NDArray[np.intp]) -> RidgeTargets:
+        """Return those of some samples, whose numbers ascend."""
+        groups = None
+        if self.groups is not None:
+            kept = (np.searchsorted(rows, np.intersect1d(S, rows)) for S in self.groups)
+            groups = [S for S in kept if len(S)]
+        labels = None if self.labels is None else self.labels[rows]
+        return RidgeTargets(self.Y[rows], self.weight[rows], labels, groups)
+
 
 @dataclass(frozen=True)
 class RidgeLearned:
@@ -96,6 +115,8 @@ class RidgeLearned:
     ----------
     weights, alpha, scale : ndarray of shape (P,), float, float
         η, α and a.
+    widths : dict of int to ndarray
+        ℓ of every kernel that had it learned.
     beta, intercept : ndarray of shape (n, c) and (c,)
         The machine.
     residuals : ndarray of shape (n, c)
@@ -111,6 +132,7 @@ class RidgeLearned:
     weights: Array
     alpha: float
     scale: float
+    widths: dict[int, Array]
     beta: Array
     intercept: Array
     residuals: Array
@@ -120,22 +142,27 @@ class RidgeLearned:
 
 
 def learn_ridge(
-    stack: GramStack,
+    stack: MatrixStack | FeatureStack,
     targets: RidgeTargets,
     *,
     criterion: str = "loo",
     alpha: float | None = None,
     weights: Array | None = None,
+    widths: Mapping[int, RadialWidths] | None = None,
+    start: RidgeLearned | None = None,
     tol: float = 1e-3,
     max_iter: int = 100,
     n_init: int = 1,
     options: RidgeOptions | None = None,
 ) -> RidgeLearned:
-    """Minimise the criterion over the logarithms of weights, ridge and scale by quasi-Newton steps.
+    """Minimise the criterion over the logarithms of weights, ridge, scale and widths by quasi-Newton steps.
+
+    Widths are learned last, from what was learned with those they start from. They are kept as they start where
+    learning them lowers the criterion by less than one nat per width: the gain is then one of chance.
 
     Parameters
     ----------
-    stack : GramStack
+    stack : MatrixStack or FeatureStack
         The kernels.
     targets : RidgeTargets
         Targets, weights and groups of the samples.
@@ -143,12 +170,16 @@ def learn_ridge(
         Leave-one-out error (squares; log-loss if there are labels), or evidence.
     alpha, weights : float, ndarray of shape (P,), optional
         Given ones are kept.
+    widths : dict of int to RadialWidths, optional
+        The kernels of the stack that have widths to learn.
+    start : RidgeLearned, optional
+        Where to start; by default at equal weights.
     tol : float
         The stationarity to stop at.
     max_iter : int
         Most steps.
     n_init : int
-        Ridges to start from; the best after a few steps is followed.
+        Ridges to start from, if nothing else is given; the best after a few steps is followed.
     options : RidgeOptions
         Priors and start.
 
@@ -157,52 +188,69 @@ def learn_ridge(
     RidgeLearned
     """
     options = RidgeOptions() if options is None else options
-    P = stack.n_kernels
+    P, widths = stack.n_kernels, dict(widths or {})
     if isinstance(stack, FeatureStack):
         if targets.groups is not None:
             raise ValueError("groups: samples are left out together with exact kernels only; use approximation=None.")
         form: RidgeForm = FeatureForm(stack, targets, criterion, options.left_out_rows)
     else:
-        form = MatrixForm(stack, targets, criterion)
-    problem = RidgeProblem(form, P, criterion == "loo" and targets.labels is not None, options)
-    start = np.concatenate([np.full(P, -np.log(P)), [options.first_alpha, options.first_scale]])
-    free = np.ones(P + 2, dtype=bool)
+        form = MatrixForm(stack, targets, criterion, widths)
+    problem = RidgeProblem(form, P, criterion == "loo" and targets.labels is not None, options, widths)
+    first = np.concatenate([np.full(P, -np.log(P)), [options.first_alpha, options.first_scale]])
+    if start is not None:
+        first = np.log(np.concatenate([start.weights, [start.alpha, start.scale]]))
+    x = np.concatenate([first, *(one.start for one in widths.values())])
+    free = np.arange(len(x)) < P + 2
     if weights is not None:
         with np.errstate(divide="ignore"):
-            start[:P], free[:P] = np.log(weights), False
+            x[:P], free[:P] = np.log(weights), False
     if alpha is not None:
-        start[P], free[P] = np.log(alpha), False
+        x[P], free[P] = np.log(alpha), False
     free[P + 1] = problem.has_scale
     history: list[float] = []
 
-    def value(x: Array) -> tuple[float, Array]:
-        full = start.copy()
-        full[free] = x
-        found, slope = problem.value(full)
-        history.append(found)
-        return found, slope[free]
+    def improve(x: Array, free: NDArray[np.bool_], steps: int) -> tuple[Array, float]:
+        def value(part: Array) -> tuple[float, Array]:
+            whole = x.copy()
+            whole[free] = part
+            found, slope = problem.value(whole)
+            history.append(found)
+            return found, slope[free]
 
-    def improve(x: Array, steps: int) -> Any:
-        limits = {"maxiter": steps, "gtol": tol * float(targets.weight.sum()), "ftol": 1e-14}
-        return minimize(value, x, jac=True, method="L-BFGS-B", bounds=[options.range] * len(x), options=limits)
+        if not free.any():
+            return x, value(x[free])[0]
+        limits = {"maxiter": steps, "gtol": tol * float(targets.weight.sum()), "ftol": 1e-14, "maxcor": 20}
+        bounds = [options.range] * int(free.sum())
+        found = minimize(value, x[free], jac=True, method="L-BFGS-B", bounds=bounds, options=limits)
+        end = x.copy()
+        end[free] = found.x
+        return end, float(found.fun)
 
-    x = start.copy()
-    if free.any():
-        starts = [start.copy() for _ in range(n_init if free[P] else 1)]
-        for one, shift in zip(starts, options.alpha_shifts(len(starts)), strict=True):
+    several = start is None and free[P] and n_init > 1
+    if several:
+        begun = []
+        for shift in options.alpha_shifts(n_init):
+            one = x.copy()
             one[P] += shift
-        begun = [improve(one[free], options.first_steps if len(starts) > 1 else max_iter) for one in starts]
-        best = min(begun, key=lambda one: float(one.fun))
-        x[free] = best.x if len(starts) == 1 else improve(best.x, max_iter).x
+            begun.append(improve(one, free, options.first_steps))
+        x = min(begun, key=lambda one: one[1])[0]
+    x, reached = improve(x, free, max_iter)
+    n_widths = len(x) - P - 2
+    if n_widths:
+        freed = free | (np.arange(len(x)) >= P + 2)
+        end, lower = improve(x, freed, max_iter)
+        if reached - lower > n_widths:
+            x, free = end, freed
     value_at_end, slope = problem.value(x)
     # A parameter at the end of its range is level where the slope leads out of it.
     slope = np.where(x <= options.range[0], np.minimum(slope, 0.0), slope)
     slope = np.where(x >= options.range[1], np.maximum(slope, 0.0), slope)
-    machine = form.machine(np.exp(x[:P]), float(np.exp(x[P])))
+    machine = form.machine(problem.read(x))
     return RidgeLearned(
         weights=np.exp(x[:P]),
         alpha=float(np.exp(x[P])),
         scale=float(np.exp(x[P + 1])) if problem.has_scale else 1.0,
+        widths={m: np.exp(log_widths) for m, log_widths in problem.read(x).log_widths.items()},
         beta=machine.beta,
         intercept=machine.intercept,
         residuals=machine.residuals,
@@ -213,13 +261,24 @@ def learn_ridge(
 
 
 @dataclass(frozen=True)
+class RidgePoint:
+    """Weights η, ridge α and scale a, and the logarithms of the widths that are learned, by the numbers of kernels."""
+
+    weights: Array
+    alpha: float
+    scale: float
+    log_widths: dict[int, Array]
+
+
+@dataclass(frozen=True)
 class Judged:
-    """A criterion at given weights, ridge and scale, with its slopes in their logarithms."""
+    """A criterion at given weights, ridge, scale and widths, with its slopes in their logarithms."""
 
     value: float
     weights: Array
     alpha: float
     scale: float = 0.0
+    widths: tuple[Array, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -232,50 +291,70 @@ class RidgeMachine:
 
 
 class RidgeForm(Protocol):
-    """What judges weights and ridge, and returns the machine in the end."""
+    """What judges weights, ridge and widths, and returns the machine in the end."""
 
-    def judge(self, weights: Array, alpha: float, scale: float) -> Judged:
+    def judge(self, at: RidgePoint) -> Judged:
         """Return the criterion with its slopes."""
 
-    def machine(self, weights: Array, alpha: float) -> RidgeMachine:
+    def machine(self, at: RidgePoint) -> RidgeMachine:
         """Return the machine."""
 
 
 @dataclass(frozen=True)
 class MatrixForm:
-    """The criterion by matrices of all pairs of samples: n³ operations."""
+    """The criterion by matrices of all pairs of samples, where the stack has them: n³ operations."""
 
-    stack: GramStack
+    stack: MatrixStack
     targets: RidgeTargets
     criterion: str
+    widths: Mapping[int, RadialWidths]
 
-    def judge(self, weights: Array, alpha: float, scale: float) -> Judged:
-        t, ridge = self.targets, alpha / self.targets.weight
-        system = self._system(weights, ridge)
+    def judge(self, at: RidgePoint) -> Judged:
+        t, ridge = self.targets, at.alpha / self.targets.weight
+        system, own = self._system(at, ridge)
         if self.criterion == "evidence":
             found = evidence(system, t.Y)
         elif t.labels is not None:
-            found = log_loss(system, t.Y, t.labels, scale, t.weight, t.groups)
+            found = log_loss(system, t.Y, t.labels, at.scale, t.weight, t.groups)
         else:
             found = squared_error(system, t.Y, t.weight, t.groups)
-        slopes = weights * self._inner_products(found.G)
-        return Judged(found.value, slopes, float(ridge @ np.diagonal(found.G)), float(found.own.sum()))
+        slopes, in_widths = self._inner_products(found.G), []
+        for m, K in own.items():
+            K *= found.G
+            slopes[m] = float(K.sum())
+            in_widths.append(at.weights[m] * self.widths[m].slopes(at.log_widths[m], K))
+        diagonal = backend_of(found.G).to_numpy(found.G.diagonal())
+        in_alpha, in_scale = float(ridge @ diagonal), float(found.own.sum())
+        return Judged(found.value, at.weights * slopes, in_alpha, in_scale, tuple(in_widths))
 
-    def machine(self, weights: Array, alpha: float) -> RidgeMachine:
-        system, Y = self._system(weights, alpha / self.targets.weight), self.targets.Y
-        beta = system.A @ Y
+    def machine(self, at: RidgePoint) -> RidgeMachine:
+        system, Y = self._system(at, at.alpha / self.targets.weight)[0], self.targets.Y
+        beta = system.times(Y)
         return RidgeMachine(beta, system.intercept(Y), system.residuals(beta, self.targets.groups))
 
-    def _system(self, weights: Array, ridge: Array) -> RidgeSystem:
-        return RidgeSystem.of(np.asarray(self.stack.combine(weights), dtype=np.float64), ridge)
+    def _system(self, at: RidgePoint, ridge: Array) -> tuple[RidgeSystem, dict[int, ArrayOrTensor]]:
+        """Return the linear system, and the matrices of the kernels whose widths are learned."""
+        fixed = at.weights.copy()
+        fixed[list(self.widths)] = 0.0
+        K = self.stack.combine(fixed).matrix
+        if K is None:
+            raise MemoryError(
+                f"{self.stack.form}, but exact kernels are learned by their combined matrix; raise memory_budget, or "
+                "use approximation='nystroem'."
+            )
+        own = {m: one.matrix(at.log_widths[m]) for m, one in self.widths.items()}
+        for m, matrix in own.items():
+            backend_of(K).add_scaled(K, matrix, float(at.weights[m]))
+        return RidgeSystem.of(K, ridge), own
 
-    def _inner_products(self, G: Array) -> Array:
-        """Return ⟨G, K_m⟩ of every kernel."""
-        out, n = np.zeros(self.stack.n_kernels), self.stack.n_samples
-        every = np.arange(self.stack.n_kernels)
-        for strip in self.stack.row_strips(n):
-            for m, block in self.stack.blocks(every, strip, slice(0, n)):
-                out[m] += float(np.vdot(G[strip], block))
+    def _inner_products(self, G: ArrayOrTensor) -> Array:
+        """Return ⟨G, K_m⟩ of every kernel whose width is not learned."""
+        stack = self.stack
+        out, n = np.zeros(stack.n_kernels), stack.n_samples
+        fixed = np.setdiff1d(np.arange(stack.n_kernels), list(self.widths))
+        for strip in stack.row_strips(n):
+            for m, block in stack.placed_blocks(fixed, strip, slice(0, n)):
+                out[m] += float(stack.backend.xp.vdot(G[strip].reshape(-1), block.reshape(-1)))
         return out
 
 
@@ -307,14 +386,14 @@ class FeatureForm:
         S[inside, inside] += alpha
         return root, *inverted(S)
 
-    def judge(self, weights: Array, alpha: float, scale: float) -> Judged:
-        root, B, log_det = self._solve(weights, alpha)
+    def judge(self, at: RidgePoint) -> Judged:
+        root, B, log_det = self._solve(at.weights, at.alpha)
         b = root[:, np.newaxis] * self.right
         theta = B @ b
         return (
-            self._evidence(alpha, B, log_det, b, theta)
+            self._evidence(at.alpha, B, log_det, b, theta)
             if self.criterion == "evidence"
-            else self._left_out(weights, alpha, scale, root, B, b, theta)
+            else self._left_out(at.alpha, at.scale, root, B, b, theta)
         )
 
     def _evidence(self, alpha: float, B: Array, log_det: float, b: Array, theta: Array) -> Judged:
@@ -333,9 +412,7 @@ class FeatureForm:
         slope = 0.5 * (c * (n - 1 - float(own.sum())) - residual / s2)
         return Judged(float(value), self._per_kernel(per_feature), slope)
 
-    def _left_out(
-        self, weights: Array, alpha: float, scale: float, root: Array, B: Array, b: Array, theta: Array
-    ) -> Judged:
+    def _left_out(self, alpha: float, scale: float, root: Array, B: Array, b: Array, theta: Array) -> Judged:
         t, rows, R = self.targets, self.rows, len(B) - 1
         backend, w, Y = self.stack.backend, self.targets.weight[self.rows], self.targets.Y[self.rows]
         scaled = backend.asarray(root[:, np.newaxis] * B, self.stack.dtype)
@@ -382,9 +459,9 @@ class FeatureForm:
         h = sum((T[:, place] * Z) @ placed[place] for place, Z in parts) + T[:, -1]
         return T, np.asarray(backend.to_numpy(h), dtype=np.float64)
 
-    def machine(self, weights: Array, alpha: float) -> RidgeMachine:
-        t, backend = self.targets, self.stack.backend
-        root, B, _ = self._solve(weights, alpha)
+    def machine(self, at: RidgePoint) -> RidgeMachine:
+        t, backend, alpha = self.targets, self.stack.backend, at.alpha
+        root, B, _ = self._solve(at.weights, alpha)
         theta = B @ (root[:, np.newaxis] * self.right)
         coefficients = root[:-1, np.newaxis] * theta[:-1]
         outputs = np.asarray(backend.to_numpy(self.factors.apply(coefficients)), dtype=np.float64) + theta[-1]
@@ -397,17 +474,41 @@ class FeatureForm:
 
 
 class RidgeProblem:
-    """The criterion with its priors, as a function of the logarithms of weights, ridge and scale."""
+    """The criterion with its priors, as a function of the logarithms of weights, ridge, scale and widths, in this order."""
 
-    def __init__(self, form: RidgeForm, n_kernels: int, has_scale: bool, options: RidgeOptions) -> None:
+    def __init__(
+        self,
+        form: RidgeForm,
+        n_kernels: int,
+        has_scale: bool,
+        options: RidgeOptions,
+        widths: Mapping[int, RadialWidths] | None = None,
+    ) -> None:
         self.form, self.n_kernels, self.has_scale, self.options = form, n_kernels, has_scale, options
+        self.widths = dict(widths or {})
+
+    def read(self, x: Array) -> RidgePoint:
+        """Return the parameters."""
+        P = self.n_kernels
+        ends = np.cumsum([len(one.start) for one in self.widths.values()])
+        parts = np.split(x[P + 2 :], ends[:-1]) if len(ends) else []
+        widths = dict(zip(self.widths, parts, strict=True))
+        return RidgePoint(np.exp(x[:P]), float(np.exp(x[P])), float(np.exp(x[P + 1])), widths)
 
     def value(self, x: Array) -> tuple[float, Array]:
         P, o = self.n_kernels, self.options
-        found = self.form.judge(np.exp(x[:P]), float(np.exp(x[P])), float(np.exp(x[P + 1])))
-        slope = np.concatenate([found.weights, [found.alpha, found.scale if self.has_scale else 0.0]])
+        at = self.read(x)
+        found = self.form.judge(at)
+        slope = np.concatenate([found.weights, [found.alpha, found.scale if self.has_scale else 0.0], *found.widths])
         with np.errstate(invalid="ignore"):
             off = np.where(np.isfinite(x[:P]), x[:P] + np.log(P), 0.0)
         apart = np.concatenate([off, [x[P] - o.alpha_mean, x[P + 1]]])
         strength = np.concatenate([np.full(P, o.weight_prior), [o.alpha_prior, o.scale_prior * self.has_scale]])
-        return found.value + float(strength @ apart**2), slope + 2.0 * strength * apart
+        value = found.value + float(strength @ apart**2)
+        pull = [2.0 * strength * apart]
+        for m, log_widths in at.log_widths.items():
+            mean = float(log_widths.mean())
+            off, moved = log_widths - mean, mean - float(self.widths[m].start.mean())
+            value += o.column_prior * float(off @ off) + o.width_prior * moved**2
+            pull.append(2.0 * (o.column_prior * off + o.width_prior * moved / len(off)))
+        return value, slope + np.concatenate(pull)

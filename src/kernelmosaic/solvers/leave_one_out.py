@@ -16,36 +16,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpotrf, dpotri
 from scipy.special import expit, logsumexp, softmax
 
+from kernelmosaic._typing import ArrayOrTensor
+from kernelmosaic.backend import backend_of
+
 Array = NDArray[np.float64]
+#: Samples that are left out together; None where every sample is left out alone.
+Groups = Sequence[NDArray[np.intp]] | None
 
 
-def inverted(M: Array, ridge: Array | float = 0.0) -> tuple[Array, float]:
-    """Return (M + diag(ridge))⁻¹ and the logarithm of the determinant; M may be overwritten.
+def inverted(M: ArrayOrTensor) -> tuple[Any, float]:
+    """Return the inverse of a symmetric matrix and the logarithm of its determinant.
 
-    Where rounding makes the sum indefinite, a little of its trace is added to its diagonal.
+    Where rounding makes it indefinite, a little of its trace is added to its diagonal.
 
     Raises
     ------
     numpy.linalg.LinAlgError
         If a millionth of the trace does not make it definite.
     """
-    M[np.diag_indices_from(M)] += ridge
-    added, trace = 0.0, float(np.trace(M))
-    factor, failed = dpotrf(M, lower=1)
-    while failed:
-        added = max(10.0 * added, np.finfo(float).eps * trace)
-        if not added <= 1e-6 * trace:
+    backend, added, trace = backend_of(M), 0.0, float(M.trace())
+    factor = backend.cholesky(M)
+    while factor is None:
+        more = max(10.0 * added, np.finfo(float).eps * trace)
+        if not more <= 1e-6 * trace:
             raise np.linalg.LinAlgError("The matrix is not positive definite.")
-        factor, failed = dpotrf(M + added * np.eye(len(M)), lower=1)
-    log_det = 2.0 * float(np.log(np.diagonal(factor)).sum())
-    below = np.tril(dpotri(factor, lower=1, overwrite_c=1)[0])
-    return below + np.tril(below, -1).T, log_det
+        M = backend.copy(M)
+        backend.diagonal_view(M)[...] += more - added
+        added, factor = more, backend.cholesky(M)
+    log_det = 2.0 * float(backend.xp.log(factor.diagonal()).sum())
+    return backend.cho_inverse(factor), log_det
 
 
 @dataclass(frozen=True)
@@ -54,26 +59,34 @@ class RidgeSystem:
 
     Attributes
     ----------
-    A : ndarray of shape (n, n)
-        M⁻¹ − M⁻¹1 1ᵀM⁻¹ / 1ᵀM⁻¹1.
-    ones : ndarray of shape (n,)
-        M⁻¹1.
+    A : array of shape (n, n)
+        M⁻¹ − M⁻¹1 1ᵀM⁻¹ / 1ᵀM⁻¹1, where K is: on the host or on a device. All else is on the host.
+    ones, diagonal : ndarray of shape (n,)
+        M⁻¹1, and the diagonal of A.
     log_det : float
         log det M + log 1ᵀM⁻¹1.
     """
 
-    A: Array
+    A: ArrayOrTensor
     ones: Array
+    diagonal: Array
     log_det: float
 
     @classmethod
-    def of(cls, K: Array, ridge: Array) -> RidgeSystem:
-        """Invert M, as `inverted` does."""
-        inverse, log_det = inverted(np.array(K, dtype=np.float64, order="F"), ridge)
-        ones = inverse.sum(axis=1)
+    def of(cls, K: ArrayOrTensor, ridge: Array) -> RidgeSystem:
+        """Invert M, as `inverted` does; K is overwritten."""
+        backend = backend_of(K)
+        backend.diagonal_view(K)[...] += backend.asarray(ridge)
+        A, log_det = inverted(K)
+        ones = A.sum(1)
         total = float(ones.sum())
-        log_det += float(np.log(total))
-        return cls(inverse - np.outer(ones, ones / total), ones, log_det)
+        A -= ones[:, None] * (ones / total)
+        return cls(A, backend.to_numpy(ones), backend.to_numpy(A.diagonal()), log_det + float(np.log(total)))
+
+    def times(self, V: Array) -> Array:
+        """Return A V."""
+        backend = backend_of(self.A)
+        return np.asarray(backend.to_numpy(self.A @ backend.asarray(V)))
 
     def intercept(self, Y: Array) -> Array:
         """Return the constant of every target."""
@@ -89,29 +102,38 @@ class RidgeSystem:
         """
         return np.asarray(k @ self.A + self.ones / self.ones.sum())
 
-    def residuals(self, beta: Array, groups: Sequence[NDArray[np.intp]] | None = None) -> Array:
+    def residuals(self, beta: Array, groups: Groups = None) -> Array:
         """Return the residuals of samples left out, each alone or with its group."""
         if groups is None:
-            return np.asarray(beta / np.diagonal(self.A)[:, np.newaxis])
+            return np.asarray(beta / self.diagonal[:, np.newaxis])
         r = np.empty_like(beta)
         for S in groups:
-            r[S] = np.linalg.solve(self.A[np.ix_(S, S)], beta[S])
+            r[S] = np.linalg.solve(self._block(S), beta[S])
         return r
 
-    def slope(self, beta: Array, r: Array, g: Array, groups: Sequence[NDArray[np.intp]] | None = None) -> Array:
+    def slope(self, beta: Array, r: Array, g: Array, groups: Groups = None) -> ArrayOrTensor:
         """Return G for losses of the residuals with the slopes g."""
-        A = self.A
+        A, backend = self.A, backend_of(self.A)
         if groups is None:
-            u = g / np.diagonal(A)[:, np.newaxis]
-            middle = (A * (u * r).sum(axis=1)) @ A
+            u = g / self.diagonal[:, np.newaxis]
+            G = (A * backend.asarray((u * r).sum(axis=1))) @ A
         else:
-            u, middle = np.empty_like(g), np.zeros_like(A)
+            u, G = np.empty_like(g), backend.zeros(A.shape)
             for S in groups:
-                u[S] = np.linalg.solve(A[np.ix_(S, S)], g[S])
+                u[S] = np.linalg.solve(self._block(S), g[S])
                 D = u[S] @ r[S].T
-                middle += A[:, S] @ (0.5 * (D + D.T)) @ A[S]
-        across = (A @ u) @ beta.T
-        return np.asarray(middle - 0.5 * (across + across.T))
+                rows = A[backend.index(S)]
+                G += rows.T @ (backend.asarray(0.5 * (D + D.T)) @ rows)
+        left, right = backend.asarray(self.times(u)), backend.asarray(beta)
+        across = left @ (0.5 * right.T)
+        G -= across
+        G -= across.T
+        return G
+
+    def _block(self, S: NDArray[np.intp]) -> Array:
+        backend = backend_of(self.A)
+        rows = backend.index(S)
+        return np.asarray(backend.to_numpy(backend.take_block(self.A, rows, rows)))
 
 
 @dataclass(frozen=True)
@@ -119,16 +141,14 @@ class Criterion:
     """A value, its slope G in M, and its slopes in parameters of the criterion's own."""
 
     value: float
-    G: Array
+    G: ArrayOrTensor
     own: Array
     residuals: Array
 
 
-def squared_error(
-    system: RidgeSystem, Y: Array, weight: Array, groups: Sequence[NDArray[np.intp]] | None = None
-) -> Criterion:
+def squared_error(system: RidgeSystem, Y: Array, weight: Array, groups: Groups = None) -> Criterion:
     """Return `squared_loss` of the samples left out, with its slope in M."""
-    beta = system.A @ Y
+    beta = system.times(Y)
     r = system.residuals(beta, groups)
     value, g = squared_loss(r, weight)
     return Criterion(value, system.slope(beta, r, g, groups), np.zeros(0), r)
@@ -140,10 +160,10 @@ def log_loss(
     labels: NDArray[np.intp],
     scale: float,
     weight: Array,
-    groups: Sequence[NDArray[np.intp]] | None = None,
+    groups: Groups = None,
 ) -> Criterion:
     """Return `class_loss` of the samples left out, with its slopes in M and in log a."""
-    beta = system.A @ Y
+    beta = system.times(Y)
     r = system.residuals(beta, groups)
     value, g, own = class_loss(r, Y, labels, scale, weight)
     return Criterion(value, system.slope(beta, r, g, groups), np.array([own]), r)
@@ -186,9 +206,10 @@ def evidence(system: RidgeSystem, Y: Array, noise: float | None = None) -> Crite
     s² is that of the largest evidence unless it is given; the constant has a flat prior (restricted likelihood).
     """
     n, c = Y.shape
-    beta = system.A @ Y
+    beta = system.times(Y)
     fit = float(np.sum(Y * beta))
     s2 = fit / ((n - 1) * c) if noise is None else noise
     value = 0.5 * fit / s2 + 0.5 * c * system.log_det + 0.5 * (n - 1) * c * np.log(s2)
-    G = 0.5 * (c * system.A - beta @ beta.T / s2)
+    right = backend_of(system.A).asarray(beta)
+    G = (0.5 * c) * system.A - right @ (right.T * (0.5 / s2))
     return Criterion(float(value), G, np.zeros(0), system.residuals(beta))
