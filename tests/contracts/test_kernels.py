@@ -183,7 +183,7 @@ EXAMPLES: dict[type[Kernel], list[Example]] = {
     Ranked: [Example(Ranked(Laplacian(1.5)), NUMBERS, ranked_pair(NUMBERS, laplacian_pair(1.5)))],
     Rescaled: [
         Example(
-            Rescaled(Gaussian(2.0), np.arange(1.0, 1.0 + NUMBERS.shape[1])),
+            Rescaled(Gaussian(2.0), [1.0, 2.0, 3.0, 4.0, 5.0]),
             NUMBERS,
             lambda x, z: gaussian_pair(2.0)(*([v / (1.0 + j) for j, v in enumerate(one)] for one in (x, z))),
         )

@@ -158,7 +158,9 @@ def test_matrices_of_widths_equal_the_formulas():
     X = np.random.default_rng(2).normal(size=(7, 3)) + 100.0
     ell = np.array([0.5, 2.0, 9.0])
     for kernel, power in ((Gaussian, 2), (Laplacian, 1)):
-        naive = [[np.exp(-sum((abs(a - b) / w) ** power for a, b, w in zip(x, z, ell))) for z in X] for x in X]
+        naive = [
+            [np.exp(-sum((abs(a - b) / w) ** power for a, b, w in zip(x, z, ell, strict=True))) for z in X] for x in X
+        ]
         found = RadialWidths(kernel("learn", per_column=True), X).matrix(np.log(ell))
         assert_allclose(found, naive, rtol=1e-9)
         assert_allclose(RadialWidths(kernel("learn"), X).matrix(np.log([1.3])), kernel(1.3)(X), rtol=1e-9)

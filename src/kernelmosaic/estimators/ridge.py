@@ -24,12 +24,12 @@ from kernelmosaic.estimators._input import DistinctSamples, FitInput, is_streame
 from kernelmosaic.estimators._shared import fit_context
 from kernelmosaic.estimators._training_set import KernelOptions, TrainingSet, read_training_set
 from kernelmosaic.estimators.classifier import KernelClassifier
+from kernelmosaic.gram.missing import present_views
 from kernelmosaic.kernels import Gaussian, Kernel, Laplacian, Linear, Polynomial, Ranked, family
 from kernelmosaic.kernels.base import refuse_text
 from kernelmosaic.kernels.gaussian import RadialWidths
 from kernelmosaic.kernels.transformed import width_learner, with_width
 from kernelmosaic.kernels.views import Entry, PerColumn, lay_specs, read_kernels
-from kernelmosaic.gram.missing import present_views
 from kernelmosaic.learning.fixed import given_weights
 from kernelmosaic.learning.ridge_weights import RidgeLearned, RidgeOptions, RidgeTargets, learn_ridge
 from kernelmosaic.machines.base import check_count, check_positive

@@ -194,6 +194,8 @@ class Rescaled(Kernel):
 
     Attributes
     ----------
+    scale_ : ndarray of shape (n_features,)
+        The numbers.
     kernel_ : Kernel
         The inner kernel, fitted to the divided columns of the training samples.
 
@@ -258,7 +260,7 @@ def with_width(kernel: Kernel, width: str | NDArray[np.float64]) -> Kernel:
         return Ranked(with_width(learner, width))
     if isinstance(width, str):
         return type(learner)(width, learner.factor)
-    return Rescaled(type(learner)(1.0), width) if learner.per_column else type(learner)(float(width[0]))
+    return Rescaled(type(learner)(1.0), width.tolist()) if learner.per_column else type(learner)(float(width[0]))
 
 
 class Projected(Kernel):

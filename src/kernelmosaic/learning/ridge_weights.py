@@ -50,8 +50,9 @@ class RidgeOptions:
         log α and log a to start from.
     first_steps : int
         Steps from every start, of which the best is followed.
-    range : tuple of float
-        Least and largest logarithm: beyond, rounding hides what a parameter does.
+    range, width_range : tuple of float
+        Least and largest logarithm, of widths relative to where they start: beyond, rounding hides what a parameter
+        does.
     left_out_rows : int
         Most samples, evenly spread, whose leave-one-out errors are summed in features; all samples are learned from.
     width_rows : int
@@ -62,12 +63,13 @@ class RidgeOptions:
     alpha_prior: float = 0.05
     scale_prior: float = 0.02
     width_prior: float = 0.2
-    column_prior: float = 10.0
+    column_prior: float = 3.0
     alpha_mean: float = -1.0
     first_alpha: float = float(np.log(0.3))
     first_scale: float = 0.5
     first_steps: int = 5
     range: tuple[float, float] = (-20.0, 10.0)
+    width_range: tuple[float, float] = (-4.0, 7.0)
     left_out_rows: int = 20_000
     width_rows: int = 2000
 
@@ -189,18 +191,15 @@ def learn_ridge(
     """
     options = RidgeOptions() if options is None else options
     P, widths = stack.n_kernels, dict(widths or {})
-    if isinstance(stack, FeatureStack):
-        if targets.groups is not None:
-            raise ValueError("groups: samples are left out together with exact kernels only; use approximation=None.")
-        form: RidgeForm = FeatureForm(stack, targets, criterion, options.left_out_rows)
-    else:
-        form = MatrixForm(stack, targets, criterion, widths)
+    form = _make_form(stack, targets, criterion, widths, options)
     problem = RidgeProblem(form, P, criterion == "loo" and targets.labels is not None, options, widths)
     first = np.concatenate([np.full(P, -np.log(P)), [options.first_alpha, options.first_scale]])
     if start is not None:
         first = np.log(np.concatenate([start.weights, [start.alpha, start.scale]]))
     x = np.concatenate([first, *(one.start for one in widths.values())])
     free = np.arange(len(x)) < P + 2
+    low = np.where(free, options.range[0], x + options.width_range[0])
+    high = np.where(free, options.range[1], x + options.width_range[1])
     if weights is not None:
         with np.errstate(divide="ignore"):
             x[:P], free[:P] = np.log(weights), False
@@ -220,7 +219,7 @@ def learn_ridge(
         if not free.any():
             return x, value(x[free])[0]
         limits = {"maxiter": steps, "gtol": tol * float(targets.weight.sum()), "ftol": 1e-14, "maxcor": 20}
-        bounds = [options.range] * int(free.sum())
+        bounds = list(zip(low[free], high[free], strict=True))
         found = minimize(value, x[free], jac=True, method="L-BFGS-B", bounds=bounds, options=limits)
         end = x.copy()
         end[free] = found.x
@@ -243,8 +242,8 @@ def learn_ridge(
             x, free = end, freed
     value_at_end, slope = problem.value(x)
     # A parameter at the end of its range is level where the slope leads out of it.
-    slope = np.where(x <= options.range[0], np.minimum(slope, 0.0), slope)
-    slope = np.where(x >= options.range[1], np.maximum(slope, 0.0), slope)
+    slope = np.where(x <= low, np.minimum(slope, 0.0), slope)
+    slope = np.where(x >= high, np.maximum(slope, 0.0), slope)
     machine = form.machine(problem.read(x))
     return RidgeLearned(
         weights=np.exp(x[:P]),
@@ -258,6 +257,21 @@ def learn_ridge(
         stationarity=float(np.abs(slope[free]).max(initial=0.0)) / float(targets.weight.sum()),
         history=history,
     )
+
+
+def _make_form(
+    stack: MatrixStack | FeatureStack,
+    targets: RidgeTargets,
+    criterion: str,
+    widths: Mapping[int, RadialWidths],
+    options: RidgeOptions,
+) -> RidgeForm:
+    """Return the criterion in features, if the stack has them, or else in matrices."""
+    if not isinstance(stack, FeatureStack):
+        return MatrixForm(stack, targets, criterion, widths)
+    if targets.groups is not None:
+        raise ValueError("groups: samples are left out together with exact kernels only; use approximation=None.")
+    return FeatureForm(stack, targets, criterion, options.left_out_rows)
 
 
 @dataclass(frozen=True)
@@ -474,7 +488,7 @@ class FeatureForm:
 
 
 class RidgeProblem:
-    """The criterion with its priors, as a function of the logarithms of weights, ridge, scale and widths, in this order."""
+    """The criterion with its priors, as a function of the logarithms of weights, ridge, scale and widths."""
 
     def __init__(
         self,
