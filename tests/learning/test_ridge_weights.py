@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -12,6 +14,7 @@ from kernelmosaic.gram import StoredStack
 from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.kernels import Gaussian, Laplacian
 from kernelmosaic.kernels.gaussian import RadialWidths
+from kernelmosaic.gram.options import PassOptions
 from kernelmosaic.learning.ridge_weights import (
     FeatureForm,
     MatrixForm,
@@ -113,6 +116,40 @@ def test_some_rows_of_features_stand_for_all():
 
     x = np.array([-0.5, 0.2, -1.0, 0.3, 0.4])
     found, h = judged(x), 1e-5
+    slopes = [(judged(x + h * e).value - judged(x - h * e).value) / (2 * h) for e in np.eye(5)]
+    assert_allclose([*found.weights, found.alpha, found.scale], slopes, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("classes", [0, 2, 3])
+@pytest.mark.parametrize("height", [1, 2**26])
+def test_groups_of_features_are_judged_as_their_matrices_are(classes, height):
+    Z, targets = features(classes=classes)
+    rng = np.random.default_rng(5)
+    cut = np.sort(rng.choice(np.arange(1, 40), 14, replace=False))
+    targets = replace(targets, groups=np.split(rng.permutation(40), cut))
+    whole = MatrixForm(StoredStack(np.array([one @ one.T for one in Z])), targets, "loo", {})
+    parts = FeatureForm(StoredFeatures(Z, PassOptions(strip_bytes=height)), targets, "loo", most_rows=1000)
+    at = RidgePoint(np.array([0.4, 0.2, 1.3]), 0.7, 1.6, {})
+    found, same = parts.judge(at), whole.judge(at)
+    assert found.value == pytest.approx(same.value)
+    assert_allclose(found.weights, same.weights, rtol=1e-7, atol=1e-9)
+    assert found.alpha == pytest.approx(same.alpha)
+    assert found.scale == pytest.approx(same.scale)
+    assert_allclose(parts.machine(at).residuals, whole.machine(at).residuals, atol=1e-9)
+
+
+def test_some_groups_of_features_stand_for_all():
+    """Whole groups are left out; the slopes are those of the sum over them: finite differences."""
+    Z, targets = features(n=60, classes=3)
+    form = FeatureForm(StoredFeatures(Z), replace(targets, groups=np.split(np.arange(60), 20)), "loo", most_rows=24)
+    assert len(form.rows) <= 24
+    assert len(form.rows) == 3 * len({i // 3 for i in form.rows})
+
+    def judged(x):
+        return form.judge(RidgePoint(np.exp(x[:3]), float(np.exp(x[3])), float(np.exp(x[4])), {}))
+
+    x, h = np.array([-0.5, 0.2, -1.0, 0.3, 0.4]), 1e-5
+    found = judged(x)
     slopes = [(judged(x + h * e).value - judged(x - h * e).value) / (2 * h) for e in np.eye(5)]
     assert_allclose([*found.weights, found.alpha, found.scale], slopes, rtol=1e-5, atol=1e-6)
 

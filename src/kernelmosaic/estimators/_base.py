@@ -94,7 +94,8 @@ class KernelListMixin(BaseEstimator):
     # What ``kernels=None`` stands for.
     _default_kernels = staticmethod(default_kernels)
 
-    def _read_kernels(self) -> list[Entry]:
+    def _read_kernels(self, X: MatrixLike = None) -> list[Entry]:
+        """Return the kernels by name; where ``kernels=None`` depends on the samples, those for X."""
         return read_kernels(self.kernels, self._default_kernels)
 
     def get_params(self, deep: bool = True) -> Settings:
@@ -146,9 +147,9 @@ class KernelListMixin(BaseEstimator):
         except (TypeError, ValueError):
             return []
 
-    def _kernels_take(self, trait: str) -> list[Any]:
+    def _kernels_take(self, trait: str, X: MatrixLike = None) -> list[Any]:
         """A class attribute of every kernel."""
-        kernels = [entry.kernel for entry in self._read_kernels()]
+        kernels = [entry.kernel for entry in self._read_kernels(X)]
         return [getattr(k.kernel if isinstance(k, PerColumn) else k, trait) for k in kernels]
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
@@ -195,7 +196,7 @@ class KernelEstimator(FittedSummaryMixin, KernelListMixin, ABC):
     def _validate(self, X: MatrixLike, *y: TargetLike, reset: bool, **checks: Any) -> Any:
         """Check samples as scikit-learn does; (X, y) if y is given, be it None, else X."""
         if reset:
-            self._rules, self._standardizer = self._input_rules(), None
+            self._rules, self._standardizer = self._input_rules(X), None
         rules = self._rules  # parameters may have changed since the fit
         X, y = to_host(X), tuple(map(to_host, y))
         check_approximation(rules["approximation"], X)
@@ -225,9 +226,9 @@ class KernelEstimator(FittedSummaryMixin, KernelListMixin, ABC):
             _refuse_gaps(found[0] if y else found, rules["approximation"])
         return found if self._standardizer is None else self._standardizer(found)
 
-    def _input_rules(self) -> Settings:
+    def _input_rules(self, X: MatrixLike) -> Settings:
         """What samples may be, by the parameters as they are now: what the kernels read, and whether in features."""
-        entries = self._read_kernels()
+        entries = self._read_kernels(X)
         if not self._takes_subsets and any(isinstance(entry.kernel, Subsets) for entry in entries):
             raise ValueError(
                 f"kernels={self.kernels!r}: {type(self).__name__} needs all kernels at once, and those of Subsets(...) "
@@ -235,10 +236,10 @@ class KernelEstimator(FittedSummaryMixin, KernelListMixin, ABC):
             )
         # Past the kernels there may be the one gates live in.
         readers = zip(
-            [*(entry.name for entry in entries), "gating_kernel"], self._kernels_take("accepts_sparse"), strict=False
+            [*(entry.name for entry in entries), "gating_kernel"], self._kernels_take("accepts_sparse", X), strict=False
         )
         return {
-            "kinds": sorted(set(self._kernels_take("input_kind"))),
+            "kinds": sorted(set(self._kernels_take("input_kind", X))),
             "dense": next((name for name, sparse in readers if not sparse), None),
             "picked": all(entry.columns is not None for entry in entries),
             "approximation": self.approximation,
@@ -270,23 +271,23 @@ class KernelEstimator(FittedSummaryMixin, KernelListMixin, ABC):
             check_rule(self.missing)
 
     def _training_set(self, given: FitInput, counted: DistinctSamples) -> TrainingSet:
-        options = self._kernel_options(len(counted.rows), given.device)
+        options = self._kernel_options(len(counted.rows), given)
         return fit_context().training_set(options, given.X, given.original, counted)
 
     def _host_samples(self) -> int:
         """Up to how many samples the host is faster than a GPU, which waits for it between small steps."""
         return 2000
 
-    def _kernel_options(self, n_samples: int, device: str | None) -> KernelOptions:
-        on_gpu = str(device).startswith("cuda") and self.approximation is None
+    def _kernel_options(self, n_samples: int, given: FitInput) -> KernelOptions:
+        on_gpu = str(given.device).startswith("cuda") and self.approximation is None
         return KernelOptions(
-            entries=self._read_kernels(),
+            entries=self._read_kernels(given.X),
             normalize=self.normalize,
             approximation=self.approximation,
             rank=self.rank,
             random_state=self.random_state,
             memory_budget=self.memory_budget,
-            device=None if on_gpu and n_samples <= self._host_samples() else device,
+            device=None if on_gpu and n_samples <= self._host_samples() else given.device,
             dtype=self._stack_dtype,
             missing=self.missing,
             estimator=type(self).__name__,

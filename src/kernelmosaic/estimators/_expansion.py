@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -215,6 +215,12 @@ class Expansion:
                 out[c, rows, columns] += share
         return out
 
+    def diagonal(self, X: MatrixLike) -> Array:
+        """Return Σ_m η_m k_m(x, x) by the weights of the first output, of shape (n,); of support samples only."""
+        kernels = self.sums.kernel_set
+        assert isinstance(kernels, KernelSet)
+        return np.asarray(self.eta[0] @ kernels.diagonals(kernels.views(X)))
+
     def n_evaluations(self, gates: Array) -> int:
         """Return how many values of kernels, or of features, a prediction under these gates computes."""
         all_rows = slice(0, gates.shape[1])
@@ -289,6 +295,21 @@ class PartialExpansion(Expansion):
         out = np.zeros((len(self.eta), X.shape[0], Y.shape[0]))
         for m, K in missing.blocks(X, Y, self.kept):
             out += self.eta[:, int(np.searchsorted(self.kept, m)), np.newaxis, np.newaxis] * K
+        return out
+
+    def diagonal(self, X: MatrixLike) -> Array:
+        missing, one = self.sums.missing, replace(self, eta=self.eta[:1])
+        present = missing.present_in(X)
+        if present is None:
+            return super().diagonal(X)
+        complete = present.all(axis=1)
+        out = np.empty(X.shape[0])
+        if complete.any():
+            out[complete] = super().diagonal(X[complete])
+        # A stand-in has its own length: that of a mean, or of the rest made longer.
+        some = np.flatnonzero(~complete)
+        for strip in row_strips(len(some), 500):
+            out[some[strip]] = np.diagonal(one.combined(X[some[strip]], X[some[strip]])[0])
         return out
 
     def _shares(self, X: MatrixLike, gates: Array | None) -> Iterator[tuple[Any, int, Array]]:

@@ -172,9 +172,9 @@ class TunedMKL(PathSearch, WeightedMKL):
     def _plain_params(self) -> Settings:
         return {name: one for name, one in self.get_params(deep=False).items() if name not in PathSearch._listed}
 
-    def _kernel_options(self, n_samples: int, device: str | None) -> KernelOptions:
+    def _kernel_options(self, n_samples: int, given: FitInput) -> KernelOptions:
         # The landmarks of the folds.
-        return replace(super()._kernel_options(n_samples, device), random_state=self._seed)
+        return replace(super()._kernel_options(n_samples, given), random_state=self._seed)
 
     # scikit-learn's conventions ------------------------------------------------------------------------------------
 

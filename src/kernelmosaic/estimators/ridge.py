@@ -24,6 +24,8 @@ from kernelmosaic.estimators._input import DistinctSamples, FitInput, is_streame
 from kernelmosaic.estimators._shared import fit_context
 from kernelmosaic.estimators._training_set import KernelOptions, TrainingSet, read_training_set
 from kernelmosaic.estimators.classifier import KernelClassifier
+from kernelmosaic.gram.feature_maps import FeatureMaps
+from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.missing import present_views
 from kernelmosaic.kernels import Gaussian, Kernel, Laplacian, Linear, Polynomial, Ranked, family
 from kernelmosaic.kernels.base import refuse_text
@@ -31,7 +33,13 @@ from kernelmosaic.kernels.gaussian import RadialWidths
 from kernelmosaic.kernels.transformed import width_learner, with_width
 from kernelmosaic.kernels.views import Entry, PerColumn, lay_specs, read_kernels
 from kernelmosaic.learning.fixed import given_weights
-from kernelmosaic.learning.ridge_weights import RidgeLearned, RidgeOptions, RidgeTargets, learn_ridge
+from kernelmosaic.learning.ridge_weights import (
+    FeatureForm,
+    RidgeLearned,
+    RidgeOptions,
+    RidgeTargets,
+    learn_ridge,
+)
 from kernelmosaic.machines.base import check_count, check_positive
 from kernelmosaic.solvers.leave_one_out import RidgeSystem
 
@@ -70,11 +78,9 @@ class BaseRidge(KernelEstimator):
     # The digits of a small ridge need double precision.
     _stack_dtype = np.float64
 
-    # Ranks of sparse columns would fill them.
-    _has_ranks = True
-
-    def _read_kernels(self) -> list[Entry]:
-        return read_kernels(self.kernels, partial(ridge_kernels, self._has_ranks))
+    def _read_kernels(self, X: MatrixLike = None) -> list[Entry]:
+        # Ranks of sparse columns would fill them.
+        return read_kernels(self.kernels, partial(ridge_kernels, not sparse.issparse(X)))
 
     @abstractmethod
     def _targets(self, y: TargetLike) -> Array:
@@ -92,23 +98,34 @@ class BaseRidge(KernelEstimator):
         else:
             check_positive("alpha", self.alpha)
 
-    def _learn_ridge(self, given: FitInput, groups: Any, labels: NDArray[np.intp] | None) -> RidgeLearned:
-        """Learn weights, ridge and scale, keep the machine, and return what was learned, in units of the targets.
+    def _learn_ridge(self, whole: FitInput, groups: Any, has_classes: bool) -> tuple[RidgeLearned, Array]:
+        """Learn weights, ridge and scale, and keep the machine.
 
         Parameters
         ----------
-        given : FitInput
-            Validated samples, all of positive weight.
+        whole : FitInput
+            Validated samples.
         groups : array-like of shape (n,) or None
             Samples of one group are left out together.
-        labels : ndarray of shape (n,) or None
-            The numbers of the classes, if there are classes.
+        has_classes : bool
+            Whether the targets are classes.
+
+        Returns
+        -------
+        learned : RidgeLearned
+            What was learned from the samples of positive weight, in units of the targets.
+        outputs : ndarray of shape (n, outputs)
+            Of all samples, each by the machine without it. One of weight zero has no part in it.
         """
         self._check_parameters()
+        group = _read_groups(groups, whole.X.shape[0])
+        rows = np.arange(whole.X.shape[0]) if whole.weight is None else np.flatnonzero(whole.weight)
+        given = whole if len(rows) == whole.X.shape[0] else whole.take(rows)
         Y = self._targets(given.y)
+        labels = np.searchsorted(self.classes_, np.asarray(given.y)) if has_classes else None
         n = len(Y)
         weight = np.ones(n) if given.weight is None else given.weight
-        together = _read_groups(groups, n)
+        together = None if group is None else _members(group[rows])
         self._warn_of_repeats(given.X, together)
         # Targets of all units count alike; classes keep their sides.
         mean, unit = np.zeros(Y.shape[1]), np.ones(Y.shape[1])
@@ -116,7 +133,7 @@ class BaseRidge(KernelEstimator):
             mean = np.average(Y, axis=0, weights=weight)
             spread = np.sqrt(np.average((Y - mean) ** 2, axis=0, weights=weight))
             unit = np.where(spread > 0, spread, 1.0)
-        standardizer = given.standardizer(self._read_kernels()) if self.scale else None
+        standardizer = given.standardizer(self._read_kernels(given.X)) if self.scale else None
         scaled = given if standardizer is None else replace(given, X=standardizer(given.X))
         targets = RidgeTargets((Y - mean) / unit, weight, labels, together)
         options = replace(self._kernel_options(n, given.device), entries=self._written_out(scaled))
@@ -138,17 +155,25 @@ class BaseRidge(KernelEstimator):
         self._standardizer = standardizer
         fitted = data.kernel_set.kernel_set if self.approximation is not None else data.kernel_set
         self.kernel_names_ = fitted.names
-        whole = all(one.columns is None for one in fitted.fitted)
-        self.kernels_ = [one.kernel if whole else (one.name, one.kernel, one.columns) for one in fitted.fitted]
+        plain = all(one.columns is None for one in fitted.fitted)
+        self.kernels_ = [one.kernel if plain else (one.name, one.kernel, one.columns) for one in fitted.fitted]
         self.weights_, self.alpha_ = learned.weights, learned.alpha
         self.criterion_, self.stationarity_ = learned.value, learned.stationarity
         self.history_ = [{"iteration": i, "objective": value} for i, value in enumerate(learned.history, start=1)]
         self.n_iter_ = len(learned.history)
-        self.support_, self.support_fraction_ = np.arange(n), 1.0
+        self.support_, self.support_fraction_ = rows, 1.0
         self.intercept_, self.dual_coef_ = intercept, beta.T
-        self._expansion = data.expansion(beta.T, self.support_, np.tile(learned.weights, (len(unit), 1)))
-        self._X, self._ridge = scaled.X, learned.alpha / weight
+        self._expansion = data.expansion(beta.T, np.arange(n), np.tile(learned.weights, (len(unit), 1)))
+        # Features need no samples.
+        self._X, self._ridge = scaled.X if self.approximation is None else None, learned.alpha / weight
         self._groups, self._left_out = together, learned.residuals
+        self._covariance = None
+        if isinstance(data.stack, FeatureStack):
+            with data.threads():
+                covariance = FeatureForm(data.stack, targets, self.criterion).covariance(learned.weights, learned.alpha)
+            kept = np.isin(np.repeat(np.arange(len(learned.weights)), data.stack.widths), self._expansion.kept)
+            at = np.append(np.flatnonzero(kept), len(kept))
+            self._covariance = covariance[np.ix_(at, at)]
         if self.verbose:
             print(
                 f"{type(self).__name__}: {self.n_iter_} evaluations, criterion {self.criterion_:.6g}, "
@@ -162,7 +187,16 @@ class BaseRidge(KernelEstimator):
                 ConvergenceWarning,
                 stacklevel=level_of_caller(),
             )
-        return learned
+        outputs = np.empty((whole.X.shape[0], len(unit)))
+        outputs[rows] = Y - learned.residuals
+        rest = np.setdiff1d(np.arange(len(outputs)), rows)
+        if len(rest):
+            Z = whole.X[rest] if standardizer is None else standardizer(whole.X[rest])
+            outputs[rest] = self._outputs_of(Z)
+            if group is not None:
+                same = group[rest, np.newaxis] == group[rows]
+                outputs[rest] -= (self._influence(Z, scaled.X) * same) @ learned.residuals
+        return learned, outputs
 
     def _learn(self, data: TrainingSet, targets: RidgeTargets, **start: Any) -> RidgeLearned:
         """Learn what the parameters leave open, on a training set's kernels."""
@@ -180,7 +214,7 @@ class BaseRidge(KernelEstimator):
 
     def _written_out(self, given: FitInput) -> list[Entry]:
         """Return the kernels, those that stand for one per column written out where widths are learned."""
-        entries = self._read_kernels()
+        entries = self._read_kernels(given.X)
         inner = [one.kernel.kernel if isinstance(one.kernel, PerColumn) else one.kernel for one in entries]
         if not any(isinstance(kernel, Kernel) and width_learner(kernel) for kernel in inner):
             return entries
@@ -236,17 +270,35 @@ class BaseRidge(KernelEstimator):
 
     def _system(self) -> RidgeSystem:
         """Return the linear system of the fitted machine again."""
-        return RidgeSystem.of(self._expansion.combined(self._X, self._X)[0], self._ridge)
+        return RidgeSystem.of(self._combined(self._X, self._X)[0], self._ridge)
+
+    def _influence(self, X: MatrixLike, training: MatrixLike) -> Array:
+        """Return what the target of every training sample adds to the outputs for validated samples X."""
+        if self._covariance is None:
+            return self._system().influence(self._combined(X, training)[0])
+        return np.asarray(self._features(X) @ self._covariance @ self._features(training).T / self._ridge)
+
+    def _features(self, X: MatrixLike) -> Array:
+        """Return the features of validated samples, and a one."""
+        maps = self._expansion.kernel_set
+        assert isinstance(maps, FeatureMaps)
+        found = dict(maps.blocks(X, range(len(maps))))
+        return np.column_stack([*(found[m] for m in range(len(maps))), np.ones(X.shape[0])])
 
 
-def _read_groups(groups: Any, n: int) -> list[NDArray[np.intp]] | None:
-    """Return the rows of every group, or raise saying what is wrong."""
+def _read_groups(groups: Any, n: int) -> NDArray[np.intp] | None:
+    """Return the number of every sample's group, or raise saying what is wrong."""
     if groups is None:
         return None
     groups = np.asarray(groups)
     if groups.shape != (n,):
         raise ValueError(f"groups has shape {groups.shape}: give one label per sample, {n} of them.")
-    labels = np.unique(groups, return_inverse=True)[1]
+    return np.asarray(np.unique(groups, return_inverse=True)[1], dtype=np.intp)
+
+
+def _members(group: NDArray[np.intp]) -> list[NDArray[np.intp]]:
+    """Return the rows of every group, or raise if there is one only."""
+    labels = np.unique(group, return_inverse=True)[1]
     if labels.max() == 0:
         raise ValueError("groups holds one group only: some samples must stay when a group is left out.")
     return np.split(np.argsort(labels, kind="stable"), np.cumsum(np.bincount(labels))[:-1])
@@ -331,16 +383,14 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         -------
         self
         """
-        self._has_ranks = not sparse.issparse(X)
-        given, groups = _counted(self._validated(X, y, sample_weight), groups)
+        given = self._validated(X, y, sample_weight)
         self._is_flat = given.y.ndim == 1
-        learned = self._learn_ridge(given, groups, None)
+        learned, outputs = self._learn_ridge(given, groups, has_classes=False)
+        self.loo_predictions_ = self._predictions(outputs)
         Y = self._targets(given.y)
-        found = Y - learned.residuals
-        self.loo_predictions_ = found[:, 0] if self._is_flat else found
         weight = np.ones(len(Y)) if given.weight is None else given.weight
         spread = weight @ (Y - np.average(Y, axis=0, weights=weight)) ** 2
-        missed = (weight @ learned.residuals**2) / np.where(spread > 0, spread, 1.0)
+        missed = (weight @ (Y - outputs) ** 2) / np.where(spread > 0, spread, 1.0)
         self.best_score_ = float(np.mean(np.where(spread > 0, 1.0 - missed, np.nan)))
         # The variance s² of which standardised leave-one-out residuals r_i √A_ii / s have mean square one.
         self._noise = np.mean(learned.beta * learned.residuals, axis=0)
@@ -363,22 +413,26 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
             Samples.
         return_std : bool, default=False
             Whether to return the standard deviation of every target around its prediction, too: that of the Gaussian
-            process, whose scale makes the mean square of standardised leave-one-out residuals one.
+            process, whose scale makes the mean square of standardised leave-one-out residuals one. In features it is
+            the process of the features, which is too sure far from the landmarks.
         """
         outputs = self._predictions(self._outputs(X))
         if not return_std:
             return outputs
-        if self._rules["approximation"] is not None:
-            raise ValueError("return_std=True: standard deviations need exact kernels; fit with approximation=None.")
-        Z = self._validate(X, reset=False)
-        system, k = self._system(), self._expansion.combined(Z, self._X)[0]
-        own = np.array([float(self._expansion.combined(Z[i : i + 1], Z[i : i + 1])[0, 0, 0]) for i in range(len(k))])
+        variance = self._variances(self._validate(X, reset=False)) + self.alpha_
+        deviation = np.sqrt(np.maximum(variance, 0.0)[:, np.newaxis] * self._noise)
+        return outputs, self._predictions(deviation)
+
+    def _variances(self, X: MatrixLike) -> Array:
+        """Return the variances of the outputs for validated samples, in units of that of the noise over α."""
+        if self._covariance is not None:
+            parts = [self._features(part) for _, (part,) in self._expansion.sums.strips(X, None)]
+            return np.concatenate([np.einsum("ij,ij->i", one @ self._covariance, one) for one in parts])
+        system, k = self._system(), self._combined(X, self._X)[0]
         # The constant has a flat prior.
         constant = (1.0 - k @ system.ones) ** 2 / system.ones.sum()
         inverse = system.A + np.outer(system.ones, system.ones) / system.ones.sum()
-        variance = own - np.einsum("ij,ij->i", k @ inverse, k) + constant + self.alpha_
-        deviation = np.sqrt(np.maximum(variance, 0.0)[:, np.newaxis] * self._noise)
-        return outputs, self._predictions(deviation)
+        return np.asarray(self._expansion.diagonal(X) - np.einsum("ij,ij->i", k @ inverse, k) + constant)
 
     def predict_interval(self, X: MatrixLike, coverage: float = 0.9) -> Array:
         """Return intervals that hold the targets of new samples with at least a given probability.
@@ -412,7 +466,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
             size = np.sort(np.abs(r), axis=0)[above - 1] if above <= n else np.inf
             found[:, 0], found[:, 1] = outputs - size, outputs + size
             return found[:, :, 0] if self._is_flat else found
-        h = self._system().influence(self._expansion.combined(Z, self._X)[0])
+        h = self._influence(Z, self._X)
         for c in range(r.shape[1]):
             parts = h * r[:, c]
             if self._groups is not None:
@@ -530,16 +584,15 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
         -------
         self
         """
-        self._has_ranks = not sparse.issparse(X)
-        given, groups = _counted(self._validated(X, y, sample_weight), groups)
-        self.classes_ = self._find_classes(given.y)
-        labels = np.searchsorted(self.classes_, np.asarray(given.y))
-        weight = np.ones(len(labels)) if given.weight is None else given.weight
+        given = self._validated(X, y, sample_weight)
+        self.classes_ = self._find_classes(given.y, given.weight)
+        weight = np.ones(given.X.shape[0]) if given.weight is None else given.weight.copy()
+        counted = np.flatnonzero(weight)
         if self.class_weight is not None:
-            weight = weight * compute_sample_weight(self.class_weight, given.y)
-        learned = self._learn_ridge(replace(given, weight=weight), groups, labels)
-        outputs = self._targets(given.y) - learned.residuals
-        self._calibration, shift = ScaledSoftmax.fit(outputs, labels, weight)
+            weight[counted] *= compute_sample_weight(self.class_weight, given.y[counted])
+        learned, outputs = self._learn_ridge(replace(given, weight=weight), groups, has_classes=True)
+        labels = np.searchsorted(self.classes_, np.asarray(given.y)[counted])
+        self._calibration, shift = ScaledSoftmax.fit(outputs[counted], labels, weight[counted])
         self.intercept_ = learned.intercept + shift
         self.loo_predictions_ = self._predictions(outputs + shift)
         self.best_score_ = float(np.average(self.loo_predictions_ == given.y, weights=given.weight))
@@ -554,14 +607,6 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
         if len(self.classes_) == 2:
             return np.where(labels == 1, 1.0, -1.0)[:, np.newaxis]
         return np.eye(len(self.classes_))[labels]
-
-
-def _counted(given: FitInput, groups: Any) -> tuple[FitInput, Any]:
-    """Return the samples of positive weight, with their groups."""
-    if given.weight is None or np.all(given.weight > 0):
-        return given, groups
-    rows = np.flatnonzero(given.weight)
-    return given.take(rows), None if groups is None else np.asarray(groups)[rows]
 
 
 @dataclass(frozen=True)

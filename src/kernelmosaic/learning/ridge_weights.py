@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from kernelmosaic._typing import ArrayOrTensor, RowIndex
-from kernelmosaic.backend import backend_of
+from kernelmosaic._typing import ArrayOrTensor, DType, RowIndex
+from kernelmosaic.backend import Backend, backend_of
 from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.stack import MatrixStack
 from kernelmosaic.kernels.gaussian import RadialWidths
@@ -269,8 +270,6 @@ def _make_form(
     """Return the criterion in features, if the stack has them, or else in matrices."""
     if not isinstance(stack, FeatureStack):
         return MatrixForm(stack, targets, criterion, widths)
-    if targets.groups is not None:
-        raise ValueError("groups: samples are left out together with exact kernels only; use approximation=None.")
     return FeatureForm(stack, targets, criterion, options.left_out_rows)
 
 
@@ -372,6 +371,43 @@ class MatrixForm:
         return out
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """Some samples in features: the rows T of Φ B, and I − Φ B Φᵀ diag(w) between those left out together.
+
+    Attributes
+    ----------
+    T : array of shape (n, features)
+        On the backend of the features.
+    kept : ndarray of shape (n,), or list of ndarray
+        The diagonal, or one block per group.
+    """
+
+    T: ArrayOrTensor
+    kept: Array | list[Array]
+
+    @property
+    def starts(self) -> NDArray[np.intp]:
+        """Where every group begins."""
+        return np.cumsum([0, *map(len, self.kept[:-1])])
+
+    def solve(self, right: Array) -> Array:
+        """Return (I − Φ B Φᵀ diag(w))⁻¹ of every group times its part of the right-hand sides."""
+        if isinstance(self.kept, np.ndarray):
+            return np.asarray(right / self.kept[:, np.newaxis])
+        parts = np.split(right, self.starts[1:])
+        return np.concatenate([np.linalg.solve(one, part) for one, part in zip(self.kept, parts, strict=True)])
+
+    def squares(self, left: Array, right: Array, backend: Backend, dtype: DType) -> Array:
+        """Return the sum over the groups of Σ_c (T_Sᵀ left_S)_c (T_Sᵀ right_S)_c, one number per feature."""
+        if isinstance(self.kept, np.ndarray):
+            each = backend.asarray(np.sum(left * right, axis=1), dtype)
+            return np.asarray(backend.to_numpy((self.T * self.T).T @ each))
+        T = backend.to_numpy(self.T)
+        sums = ([np.add.reduceat(T * one[:, np.newaxis], self.starts, axis=0) for one in x.T] for x in (left, right))
+        return np.asarray(sum((a * b).sum(axis=0) for a, b in zip(*sums, strict=True)))
+
+
 class FeatureForm:
     """The criterion by features K_m = Z_m Z_mᵀ: n r² operations, and r³ for the evidence once ZᵀZ is known.
 
@@ -380,7 +416,7 @@ class FeatureForm:
     errors; every sample is learned from.
     """
 
-    def __init__(self, stack: FeatureStack, targets: RidgeTargets, criterion: str, most_rows: int) -> None:
+    def __init__(self, stack: FeatureStack, targets: RidgeTargets, criterion: str, most_rows: int = 20_000) -> None:
         self.stack, self.targets, self.criterion = stack, targets, criterion
         Y, weight, n = targets.Y, targets.weight, stack.n_samples
         self.factors = stack.factors(np.ones(stack.n_kernels))
@@ -390,7 +426,9 @@ class FeatureForm:
         self.right = np.vstack([sums, weighted.sum(axis=0)])
         self.square = float(np.sum(weighted * Y))
         self.kernel = np.repeat(np.arange(stack.n_kernels), stack.widths)
-        self.rows = np.unique(np.linspace(0, n - 1, min(n, most_rows)).astype(np.intp))
+        self.groups = None if targets.groups is None else targets.groups[:: -(-n // most_rows)]
+        some = np.unique(np.linspace(0, n - 1, min(n, most_rows)).astype(np.intp))
+        self.rows = some if self.groups is None else np.concatenate(self.groups)
 
     def _solve(self, weights: Array, alpha: float) -> tuple[Array, Array, float]:
         """Return √η of every feature (one of the constant), B, and log det of its inverse."""
@@ -430,48 +468,76 @@ class FeatureForm:
         t, rows, R = self.targets, self.rows, len(B) - 1
         backend, w, Y = self.stack.backend, self.targets.weight[self.rows], self.targets.Y[self.rows]
         scaled = backend.asarray(root[:, np.newaxis] * B, self.stack.dtype)
-        found = [self._influence(part, scaled, root) for part in self.stack.strips(rows)]
-        h = np.concatenate([one for _, one in found])
-        f = np.concatenate([backend.to_numpy(T @ backend.asarray(b, self.stack.dtype)) for T, _ in found])
-        kept = np.maximum(1.0 - w * h, np.finfo(float).eps)
-        r = (Y - f) / kept[:, np.newaxis]
+        found = self._strips(rows, self.groups, scaled, root)
+        f = np.concatenate([backend.to_numpy(one.T @ backend.asarray(b, self.stack.dtype)) for _, one in found])
+        r = np.concatenate([one.solve((Y - f)[place]) for place, one in found])
         # The samples of `rows` count for all.
         share = float(t.weight.sum() / w.sum())
         if t.labels is None:
             value, g, own = *squared_loss(r, share * w), 0.0
         else:
             value, g, own = class_loss(r, Y, t.labels[rows], scale, share * w)
-        A = w / alpha * kept
-        u = g / A[:, np.newaxis]
-        D = np.sum(u * r, axis=1) * w**2
-        squares, across, done = np.zeros(R + 1), np.zeros((R + 1, Y.shape[1])), 0
-        for T, one in found:
-            part = slice(done, done + len(one))
-            squares += backend.to_numpy((T * T).T @ backend.asarray(D[part], self.stack.dtype))
-            across += backend.to_numpy(T.T @ backend.asarray((w[:, np.newaxis] * u)[part], self.stack.dtype))
-            done += len(one)
+        u = np.concatenate([one.solve((alpha / w[:, np.newaxis] * g)[place]) for place, one in found])
+        weighted, moved_by = w[:, np.newaxis] * r, w[:, np.newaxis] * u
+        squares, across = np.zeros(R + 1), np.zeros((R + 1, Y.shape[1]))
+        for place, one in found:
+            squares += one.squares(moved_by[place], weighted[place], backend, self.stack.dtype)
+            across += backend.to_numpy(one.T.T @ backend.asarray(moved_by[place], self.stack.dtype))
         per_feature = squares[:R] - np.sum(across[:R] * theta[:R], axis=1)
         beta = (w / alpha)[:, np.newaxis] * (Y - f)
         # Σ ridge_i (A u)_i β_i = Σ u_i (β_i − w_i T_i Φᵀβ), where Φᵀβ is θ but for the constant, which is zero.
         moved = float(np.sum(u * beta)) - float(np.sum(across[:R] * theta[:R]))
-        slope = float(np.sum(u * r, axis=1) @ A) - float(squares[:R].sum()) - moved
+        slope = float(np.sum(g * r)) - float(squares[:R].sum()) - moved
         return Judged(value, self._per_kernel(per_feature), slope, own)
 
     def _per_kernel(self, features: Array) -> Array:
         return np.bincount(self.kernel, features, self.stack.n_kernels).astype(np.float64)
 
-    def _influence(self, rows: RowIndex, scaled: ArrayOrTensor, root: Array) -> tuple[ArrayOrTensor, Array]:
-        """Return the rows of Φ B, and those of diag(Φ B Φᵀ)."""
-        backend, every = self.stack.backend, range(self.stack.n_kernels)
+    def _strips(
+        self,
+        rows: NDArray[np.intp] | None,
+        groups: Sequence[NDArray[np.intp]] | None,
+        scaled: ArrayOrTensor,
+        root: Array,
+    ) -> list[tuple[slice, LeftOut]]:
+        """Return samples in parts, with their places: the given rows, by default all, or all of the given groups."""
+        parts: list[tuple[RowIndex, Sequence[NDArray[np.intp]] | None]]
+        if groups is None:
+            parts = [(part, None) for part in self.stack.strips(rows)]
+        else:
+            ends = np.cumsum([len(S) for S in groups])
+            most = max(self.stack.options.strip_bytes // (8 * len(scaled)), 1)
+            cuts = np.flatnonzero(np.diff(ends // most)) + 1
+            bundles = [groups[i:j] for i, j in pairwise([0, *cuts.tolist(), len(groups)])]
+            parts = [(np.concatenate(bundle), bundle) for bundle in bundles]
+        found, done = [], 0
+        for part, bundle in parts:
+            one = self._influence(part, bundle, scaled, root)
+            found.append((slice(done, done + len(one.T)), one))
+            done += len(one.T)
+        return found
+
+    def _influence(
+        self, rows: RowIndex, groups: Sequence[NDArray[np.intp]] | None, scaled: ArrayOrTensor, root: Array
+    ) -> LeftOut:
+        """Return some samples in features; they are left out together in groups, if there are any."""
+        backend, every, w = self.stack.backend, range(self.stack.n_kernels), self.targets.weight[rows]
         ends = np.cumsum(self.stack.widths)
         parts = [
             (slice(int(ends[m] - self.stack.widths[m]), int(ends[m])), Z)
             for m, Z in self.stack.placed_features(rows, every)
         ]
         T = sum(Z @ scaled[place] for place, Z in parts) + scaled[-1]
-        placed = backend.asarray(root, self.stack.dtype)
-        h = sum((T[:, place] * Z) @ placed[place] for place, Z in parts) + T[:, -1]
-        return T, np.asarray(backend.to_numpy(h), dtype=np.float64)
+        if groups is None:
+            placed = backend.asarray(root, self.stack.dtype)
+            h = sum((T[:, place] * Z) @ placed[place] for place, Z in parts) + T[:, -1]
+            return LeftOut(T, np.maximum(1.0 - w * np.asarray(backend.to_numpy(h), np.float64), np.finfo(float).eps))
+        host = np.asarray(backend.to_numpy(T), dtype=np.float64)
+        Phi = np.ones_like(host)
+        for place, Z in parts:
+            Phi[:, place] = backend.to_numpy(Z) * root[place]
+        edges = pairwise(np.cumsum([0, *map(len, groups)]).tolist())
+        return LeftOut(T, [np.eye(j - i) - host[i:j] @ Phi[i:j].T * w[i:j] for i, j in edges])
 
     def machine(self, at: RidgePoint) -> RidgeMachine:
         t, backend, alpha = self.targets, self.stack.backend, at.alpha
@@ -480,11 +546,18 @@ class FeatureForm:
         coefficients = root[:-1, np.newaxis] * theta[:-1]
         outputs = np.asarray(backend.to_numpy(self.factors.apply(coefficients)), dtype=np.float64) + theta[-1]
         scaled = backend.asarray(root[:, np.newaxis] * B, self.stack.dtype)
-        h = np.concatenate([self._influence(part, scaled, root)[1] for part in self.stack.strips()])
-        kept = np.maximum(1.0 - t.weight * h, np.finfo(float).eps)
         missed = t.Y - outputs
+        rows = np.arange(len(missed)) if t.groups is None else np.concatenate(t.groups)
+        residuals = np.empty_like(missed)
+        for place, one in self._strips(None, t.groups, scaled, root):
+            residuals[rows[place]] = one.solve(missed[rows[place]])
         beta = (t.weight / alpha)[:, np.newaxis] * missed
-        return RidgeMachine(beta, theta[-1], missed / kept[:, np.newaxis])
+        return RidgeMachine(beta, theta[-1], residuals)
+
+    def covariance(self, weights: Array, alpha: float) -> Array:
+        """Return α B in features that are not weighted: the variance of an output is φᵀ α B φ, φ = [z_m(x), 1]."""
+        root, B, _ = self._solve(weights, alpha)
+        return np.asarray(alpha * root[:, np.newaxis] * B * root)
 
 
 class RidgeProblem:
