@@ -12,9 +12,9 @@ from scipy.spatial.distance import cdist
 from kernelmosaic.backend import NUMPY, torch_backend
 from kernelmosaic.gram import StoredStack
 from kernelmosaic.gram.feature_stack import StoredFeatures
+from kernelmosaic.gram.options import PassOptions
 from kernelmosaic.kernels import Gaussian, Laplacian
 from kernelmosaic.kernels.gaussian import RadialWidths
-from kernelmosaic.gram.options import PassOptions
 from kernelmosaic.learning.ridge_weights import (
     FeatureForm,
     MatrixForm,

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import MatrixLike
-from kernelmosaic.backend import default_budget, format_bytes, has_device, row_strips
+from kernelmosaic._typing import ArrayOrTensor, MatrixLike
+from kernelmosaic.backend import default_budget, format_bytes, has_device, row_strips, torch_backend
 from kernelmosaic.gram import KernelSet, Views, take_rows
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.missing import MissingViews
+from kernelmosaic.gram.options import device_entries
 from kernelmosaic.gram.row_blocks import open_rows
 
 Array = NDArray[np.float64]
@@ -213,6 +214,20 @@ class Expansion:
                 if left_gates is not None and right_gates is not None:
                     share *= np.outer(left_gates[c, rows, m], right_gates[c, columns, m])
                 out[c, rows, columns] += share
+        return out
+
+    def placed(self, X: MatrixLike, Y: MatrixLike) -> ArrayOrTensor:
+        """Return Σ_m η_m k_m(x, z) by the weights of the first output, on the device of the fit if it is there."""
+        kernels = self.sums.kernel_set
+        if not has_device(self.device) or not isinstance(kernels, KernelSet):
+            return replace(self, eta=self.eta[:1]).combined(X, Y)[0]
+        backend = torch_backend(str(self.device))
+        right = kernels.samples(kernels.views(Y), backend)
+        left = right if X is Y else kernels.samples(kernels.views(X), backend, across=right)
+        out = backend.zeros((left.n_samples, right.n_samples))
+        for rows in row_strips(left.n_samples, device_entries(backend) // right.n_samples):
+            for k, block in kernels.blocks(left.take(rows), right, range(len(kernels)), np.float64):
+                backend.add_scaled(out[rows], block, float(self.eta[0, k]))
         return out
 
     def diagonal(self, X: MatrixLike) -> Array:

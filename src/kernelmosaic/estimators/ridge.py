@@ -270,12 +270,12 @@ class BaseRidge(KernelEstimator):
 
     def _system(self) -> RidgeSystem:
         """Return the linear system of the fitted machine again."""
-        return RidgeSystem.of(self._combined(self._X, self._X)[0], self._ridge)
+        return RidgeSystem.of(self._expansion.placed(self._X, self._X), self._ridge)
 
     def _influence(self, X: MatrixLike, training: MatrixLike) -> Array:
         """Return what the target of every training sample adds to the outputs for validated samples X."""
         if self._covariance is None:
-            return self._system().influence(self._combined(X, training)[0])
+            return self._system().influence(self._expansion.placed(X, training))
         return np.asarray(self._features(X) @ self._covariance @ self._features(training).T / self._ridge)
 
     def _features(self, X: MatrixLike) -> Array:
@@ -428,11 +428,8 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         if self._covariance is not None:
             parts = [self._features(part) for _, (part,) in self._expansion.sums.strips(X, None)]
             return np.concatenate([np.einsum("ij,ij->i", one @ self._covariance, one) for one in parts])
-        system, k = self._system(), self._combined(X, self._X)[0]
-        # The constant has a flat prior.
-        constant = (1.0 - k @ system.ones) ** 2 / system.ones.sum()
-        inverse = system.A + np.outer(system.ones, system.ones) / system.ones.sum()
-        return np.asarray(self._expansion.diagonal(X) - np.einsum("ij,ij->i", k @ inverse, k) + constant)
+        system = self._system()
+        return self._expansion.diagonal(X) - system.explained(self._expansion.placed(X, self._X))
 
     def predict_interval(self, X: MatrixLike, coverage: float = 0.9) -> Array:
         """Return intervals that hold the targets of new samples with at least a given probability.
@@ -475,10 +472,9 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
                     together[S] = g
                 parts = np.array([parts[:, S].sum(axis=1) for S in self._groups]).T[:, together]
             without = outputs[:, c : c + 1] - parts
-            low = np.sort(without - np.abs(r[:, c]), axis=1)
-            high = np.sort(without + np.abs(r[:, c]), axis=1)
-            found[:, 0, c] = low[:, n - above] if above <= n else -np.inf
-            found[:, 1, c] = high[:, above - 1] if above <= n else np.inf
+            size = np.abs(r[:, c])
+            found[:, 0, c] = np.partition(without - size, n - above, axis=1)[:, n - above] if above <= n else -np.inf
+            found[:, 1, c] = np.partition(without + size, above - 1, axis=1)[:, above - 1] if above <= n else np.inf
         return found[:, :, 0] if self._is_flat else found
 
     def score_split(self, X: MatrixLike, y: TargetLike) -> Array:

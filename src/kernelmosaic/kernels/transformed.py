@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.utils import check_array, check_random_state
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike, Seed, TargetLike
-from kernelmosaic.backend import backend_of
+from kernelmosaic.backend import backend_of, is_tensor
 from kernelmosaic.kernels.base import Block, Kernel, StatisticKernel, is_whole, pairwise_statistic, shorten
 from kernelmosaic.kernels.gaussian import Gaussian, Radial
 from kernelmosaic.kernels.linear import Linear, Polynomial
@@ -144,6 +144,7 @@ class Ranked(Kernel):
     """
 
     learned = "kernel_"
+    takes_tensors = True
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
@@ -155,19 +156,35 @@ class Ranked(Kernel):
         self.kernel_ = clone(self.kernel).fit(self.transform(X))
         return self
 
-    def transform(self, X: MatrixLike) -> AnyArray:
-        """Return the standardised ranks of the entries, in the shape and the precision of X."""
-        X = np.asarray(X)
-        columns = zip(X.astype(np.float64).T, self.values_, self.ranks_, strict=True)
-        ranks = np.array([np.interp(*column) for column in columns]).T
-        return np.ascontiguousarray(ranks, dtype=np.float32 if X.dtype == np.float32 else np.float64)
+    def transform(self, X: MatrixLike) -> ArrayOrTensor:
+        """Return the standardised ranks of the entries, in the shape and the precision of X, an array or a tensor."""
+        backend = backend_of(X)
+        out = backend.empty(tuple(X.shape), backend.dtype(X))
+        for j, (values, ranks) in enumerate(zip(self.values_, self.ranks_, strict=True)):
+            out[:, j] = _interpolated(backend.astype(X[:, j], np.float64), values, ranks)
+        return out
 
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
+        if is_tensor(X) and not isinstance(self.kernel_, StatisticKernel | Rescaled):
+            return self._block(*(backend_of(X).to_numpy(Z) for Z in (X, Y)))
         left = self.transform(X)
-        return np.asarray(self.kernel_._block(left, left if Y is X else self.transform(Y)))
+        return self.kernel_._block(left, left if Y is X else self.transform(Y))
 
     def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
         return np.asarray(self.kernel_._diagonal(self.transform(X)))
+
+
+def _interpolated(x: ArrayOrTensor, values: NDArray[np.float64], ranks: NDArray[np.float64]) -> ArrayOrTensor:
+    """Return numpy.interp(x, values, ranks), of a tensor as well."""
+    if not is_tensor(x):
+        return np.interp(x, values, ranks)
+    backend = backend_of(x)
+    if len(values) == 1:
+        return backend.zeros(tuple(x.shape)) + float(ranks[0])
+    at, levels = backend.asarray(values), backend.asarray(ranks)
+    below = (backend.xp.searchsorted(at, x.contiguous()) - 1).clip(0, len(values) - 2)
+    share = ((x - at[below]) / (at[below + 1] - at[below])).clip(0.0, 1.0)
+    return levels[below] + share * (levels[below + 1] - levels[below])
 
 
 def _standardised_ranks(column: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

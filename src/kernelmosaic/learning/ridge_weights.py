@@ -209,7 +209,9 @@ def learn_ridge(
     free[P + 1] = problem.has_scale
     history: list[float] = []
 
-    def improve(x: Array, free: NDArray[np.bool_], steps: int) -> tuple[Array, float]:
+    def improve(x: Array, free: NDArray[np.bool_], steps: int) -> tuple[Array, float, Array]:
+        """Return where the steps end, the value there, and its slopes."""
+
         def value(part: Array) -> tuple[float, Array]:
             whole = x.copy()
             whole[free] = part
@@ -217,31 +219,28 @@ def learn_ridge(
             history.append(found)
             return found, slope[free]
 
+        end, slopes = x.copy(), np.zeros(len(x))
         if not free.any():
-            return x, value(x[free])[0]
+            return end, value(x[free])[0], slopes
         limits = {"maxiter": steps, "gtol": tol * float(targets.weight.sum()), "ftol": 1e-14, "maxcor": 20}
         bounds = list(zip(low[free], high[free], strict=True))
         found = minimize(value, x[free], jac=True, method="L-BFGS-B", bounds=bounds, options=limits)
-        end = x.copy()
-        end[free] = found.x
-        return end, float(found.fun)
+        end[free], slopes[free] = found.x, found.jac
+        return end, float(found.fun), slopes
 
-    several = start is None and free[P] and n_init > 1
-    if several:
+    if start is None and free[P] and n_init > 1:
         begun = []
         for shift in options.alpha_shifts(n_init):
             one = x.copy()
             one[P] += shift
             begun.append(improve(one, free, options.first_steps))
         x = min(begun, key=lambda one: one[1])[0]
-    x, reached = improve(x, free, max_iter)
+    x, reached, slope = improve(x, free, max_iter)
     n_widths = len(x) - P - 2
     if n_widths:
-        freed = free | (np.arange(len(x)) >= P + 2)
-        end, lower = improve(x, freed, max_iter)
+        end, lower, there = improve(x, free | (np.arange(len(x)) >= P + 2), max_iter)
         if reached - lower > n_widths:
-            x, free = end, freed
-    value_at_end, slope = problem.value(x)
+            x, reached, slope = end, lower, there
     # A parameter at the end of its range is level where the slope leads out of it.
     slope = np.where(x <= low, np.minimum(slope, 0.0), slope)
     slope = np.where(x >= high, np.maximum(slope, 0.0), slope)
@@ -254,8 +253,8 @@ def learn_ridge(
         beta=machine.beta,
         intercept=machine.intercept,
         residuals=machine.residuals,
-        value=value_at_end,
-        stationarity=float(np.abs(slope[free]).max(initial=0.0)) / float(targets.weight.sum()),
+        value=reached,
+        stationarity=float(np.abs(slope).max(initial=0.0)) / float(targets.weight.sum()),
         history=history,
     )
 

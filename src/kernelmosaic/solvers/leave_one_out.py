@@ -92,15 +92,28 @@ class RidgeSystem:
         """Return the constant of every target."""
         return np.asarray(self.ones @ Y / self.ones.sum())
 
-    def influence(self, k: Array) -> Array:
+    def influence(self, k: ArrayOrTensor) -> Array:
         """Return what every target adds to the outputs: f(x) = h(x)ᵀ y.
 
         Parameters
         ----------
-        k : ndarray of shape (m, n)
-            The kernel between samples x and those of the machine.
+        k : array of shape (m, n)
+            The kernel between samples x and those of the machine, where A is.
         """
-        return np.asarray(k @ self.A + self.ones / self.ones.sum())
+        return np.asarray(backend_of(k).to_numpy(k @ self.A) + self.ones / self.ones.sum())
+
+    def explained(self, k: ArrayOrTensor) -> Array:
+        """Return by how much the samples of the machine lower the variances k(x, x), the constant's prior being flat.
+
+        Parameters
+        ----------
+        k : array of shape (m, n)
+            As in `influence`.
+        """
+        backend, total = backend_of(k), float(self.ones.sum())
+        through = backend.to_numpy(k @ backend.asarray(self.ones))
+        own = backend.to_numpy(((k @ self.A) * k).sum(1))
+        return np.asarray(own + (through**2 - (1.0 - through) ** 2) / total)
 
     def residuals(self, beta: Array, groups: Groups = None) -> Array:
         """Return the residuals of samples left out, each alone or with its group."""
