@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -135,10 +136,8 @@ def large(device: str) -> list[list[Any]]:
         rows_of(f"MKLRidgeCV, {c}, ten kernels", 10_000, MKLRidgeCV(TEN, criterion=c, device=device))
         for c in ("loo", "evidence")
     ]
-    try:
+    with suppress(ImportError):
         rows.append(rows_of("GPyTorch, one kernel, 100 steps", 10_000, GPyTorchProcess(device)))
-    except ImportError:
-        pass
     for c in ("loo", "evidence"):
         model = MKLRidgeCV(TEN, criterion=c, **params)
         rows.append(rows_of(f"MKLRidgeCV, {c}, ten kernels of 300 features", 1_000_000, model))

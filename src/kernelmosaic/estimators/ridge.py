@@ -136,7 +136,7 @@ class BaseRidge(KernelEstimator):
         standardizer = given.standardizer(self._read_kernels(given.X)) if self.scale else None
         scaled = given if standardizer is None else replace(given, X=standardizer(given.X))
         targets = RidgeTargets((Y - mean) / unit, weight, labels, together)
-        options = replace(self._kernel_options(n, given.device), entries=self._written_out(scaled))
+        options = replace(self._kernel_options(n, scaled), entries=self._written_out(scaled))
         first = self._learn_widths(scaled, targets, options)
         if first is not None:
             entries = [
