@@ -330,6 +330,19 @@ def test_a_device_learns_what_the_host_does(device):
             assert_allclose(there.weights_, here.weights_, rtol=1e-2, atol=1e-3)
             assert there.criterion_ == pytest.approx(here.criterion_, abs=1e-3)
             assert_allclose(there._outputs(NEW), here._outputs(NEW), atol=1e-2)
+    intervals = [MKLRidgeCV(device=where, tol=1e-5).fit(X, Y).predict_interval(NEW) for where in (device, None)]
+    assert_allclose(*intervals, atol=1e-2)
+
+
+@pytest.mark.parametrize("criterion", ["loo", "evidence"])
+def test_features_on_a_device_learn_what_the_host_does(device, criterion):
+    model = MKLRidgeCV(approximation="nystroem", rank=20, criterion=criterion, tol=1e-5, random_state=0)
+    there = clone(model).set_params(device=device).fit(X, Y)
+    here = model.fit(X, Y)
+    assert there.criterion_ == pytest.approx(here.criterion_, abs=1e-3)
+    assert_allclose(there.predict(NEW), here.predict(NEW), atol=1e-2)
+    assert_allclose(there.predict(NEW, return_std=True)[1], here.predict(NEW, return_std=True)[1], rtol=2e-2)
+    assert_allclose(there.predict_interval(NEW), here.predict_interval(NEW), atol=2e-2)
 
 
 # Widths --------------------------------------------------------------------------------------------------------------

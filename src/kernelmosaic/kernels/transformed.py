@@ -158,8 +158,9 @@ class Ranked(Kernel):
 
     def transform(self, X: MatrixLike) -> ArrayOrTensor:
         """Return the standardised ranks of the entries, in the shape and the precision of X, an array or a tensor."""
+        X = X if is_tensor(X) else np.asarray(X)
         backend = backend_of(X)
-        out = backend.empty(tuple(X.shape), backend.dtype(X))
+        out = backend.empty(tuple(X.shape), np.float32 if backend.dtype(X) == np.float32 else np.float64)
         for j, (values, ranks) in enumerate(zip(self.values_, self.ranks_, strict=True)):
             out[:, j] = _interpolated(backend.astype(X[:, j], np.float64), values, ranks)
         return out

@@ -8,7 +8,7 @@ is not convex: `stationarity` says how level the end is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
@@ -419,35 +419,43 @@ class FeatureForm:
         self.stack, self.targets, self.criterion = stack, targets, criterion
         Y, weight, n = targets.Y, targets.weight, stack.n_samples
         self.factors = stack.factors(np.ones(stack.n_kernels))
-        self.normal = np.asarray(stack.backend.to_numpy(self.factors.normal_matrix(weight)), dtype=np.float64)
+        self.normal = stack.backend.asarray(self.factors.normal_matrix(weight))
         weighted = weight[:, np.newaxis] * Y
-        sums = np.asarray(stack.backend.to_numpy(self.factors.adjoint(weighted)), dtype=np.float64)
-        self.right = np.vstack([sums, weighted.sum(axis=0)])
+        self.right = np.vstack([self.factors.adjoint(weighted), weighted.sum(axis=0)])
         self.square = float(np.sum(weighted * Y))
         self.kernel = np.repeat(np.arange(stack.n_kernels), stack.widths)
         self.groups = None if targets.groups is None else targets.groups[:: -(-n // most_rows)]
         some = np.unique(np.linspace(0, n - 1, min(n, most_rows)).astype(np.intp))
         self.rows = some if self.groups is None else np.concatenate(self.groups)
 
-    def _solve(self, weights: Array, alpha: float) -> tuple[Array, Array, float]:
-        """Return √η of every feature (one of the constant), B, and log det of its inverse."""
+    def _solve(self, weights: Array, alpha: float) -> tuple[Array, ArrayOrTensor, float]:
+        """Return √η of every feature (one of the constant), B where the features are, and log det of its inverse."""
+        backend = self.stack.backend
         root = np.append(np.sqrt(weights)[self.kernel], 1.0)
-        S = root[:, np.newaxis] * self.normal * root
-        inside = np.arange(len(S) - 1)
-        S[inside, inside] += alpha
+        placed = backend.asarray(root)
+        S = placed[:, None] * self.normal * placed
+        backend.diagonal_view(S)[:-1] += alpha
         return root, *inverted(S)
+
+    def _times(self, B: ArrayOrTensor, V: Array) -> Array:
+        return np.asarray(self.stack.backend.to_numpy(B @ self.stack.backend.asarray(V)))
+
+    def _scaled(self, root: Array, B: ArrayOrTensor) -> ArrayOrTensor:
+        """Return diag(√η) B in the precision of the features."""
+        backend = self.stack.backend
+        return backend.astype(backend.asarray(root)[:, None] * B, self.stack.dtype)
 
     def judge(self, at: RidgePoint) -> Judged:
         root, B, log_det = self._solve(at.weights, at.alpha)
         b = root[:, np.newaxis] * self.right
-        theta = B @ b
+        theta = self._times(B, b)
         return (
             self._evidence(at.alpha, B, log_det, b, theta)
             if self.criterion == "evidence"
             else self._left_out(at.alpha, at.scale, root, B, b, theta)
         )
 
-    def _evidence(self, alpha: float, B: Array, log_det: float, b: Array, theta: Array) -> Judged:
+    def _evidence(self, alpha: float, B: ArrayOrTensor, log_det: float, b: Array, theta: Array) -> Judged:
         t = self.targets
         n, c = t.Y.shape
         R = len(B) - 1
@@ -456,18 +464,17 @@ class FeatureForm:
         log_ridge = n * np.log(alpha) - float(np.log(t.weight).sum())
         total = log_ridge - (R + 1) * np.log(alpha) + log_det
         value = 0.5 * fit / s2 + 0.5 * c * total + 0.5 * (n - 1) * c * np.log(s2)
-        own = 1.0 - alpha * np.diagonal(B)[:R]
+        own = 1.0 - alpha * self.stack.backend.to_numpy(B.diagonal())[:R]
         # W_mᵀ β = (Φᵀ A Y)_m = θ_m, as A W = diag(w) Φ B.
         per_feature = 0.5 * (c * own - np.sum(theta[:R] ** 2, axis=1) / s2)
         residual = (self.square - float(np.sum(b * theta)) - alpha * float(np.sum(theta[:R] ** 2))) / alpha
         slope = 0.5 * (c * (n - 1 - float(own.sum())) - residual / s2)
         return Judged(float(value), self._per_kernel(per_feature), slope)
 
-    def _left_out(self, alpha: float, scale: float, root: Array, B: Array, b: Array, theta: Array) -> Judged:
+    def _left_out(self, alpha: float, scale: float, root: Array, B: ArrayOrTensor, b: Array, theta: Array) -> Judged:
         t, rows, R = self.targets, self.rows, len(B) - 1
         backend, w, Y = self.stack.backend, self.targets.weight[self.rows], self.targets.Y[self.rows]
-        scaled = backend.asarray(root[:, np.newaxis] * B, self.stack.dtype)
-        found = self._strips(rows, self.groups, scaled, root)
+        found = list(self._strips(rows, self.groups, self._scaled(root, B), root))
         f = np.concatenate([backend.to_numpy(one.T @ backend.asarray(b, self.stack.dtype)) for _, one in found])
         r = np.concatenate([one.solve((Y - f)[place]) for place, one in found])
         # The samples of `rows` count for all.
@@ -498,8 +505,8 @@ class FeatureForm:
         groups: Sequence[NDArray[np.intp]] | None,
         scaled: ArrayOrTensor,
         root: Array,
-    ) -> list[tuple[slice, LeftOut]]:
-        """Return samples in parts, with their places: the given rows, by default all, or all of the given groups."""
+    ) -> Iterator[tuple[slice, LeftOut]]:
+        """Yield samples in parts, with their places: the given rows, by default all, or all of the given groups."""
         parts: list[tuple[RowIndex, Sequence[NDArray[np.intp]] | None]]
         if groups is None:
             parts = [(part, None) for part in self.stack.strips(rows)]
@@ -509,12 +516,11 @@ class FeatureForm:
             cuts = np.flatnonzero(np.diff(ends // most)) + 1
             bundles = [groups[i:j] for i, j in pairwise([0, *cuts.tolist(), len(groups)])]
             parts = [(np.concatenate(bundle), bundle) for bundle in bundles]
-        found, done = [], 0
+        done = 0
         for part, bundle in parts:
             one = self._influence(part, bundle, scaled, root)
-            found.append((slice(done, done + len(one.T)), one))
+            yield slice(done, done + len(one.T)), one
             done += len(one.T)
-        return found
 
     def _influence(
         self, rows: RowIndex, groups: Sequence[NDArray[np.intp]] | None, scaled: ArrayOrTensor, root: Array
@@ -539,12 +545,12 @@ class FeatureForm:
         return LeftOut(T, [np.eye(j - i) - host[i:j] @ Phi[i:j].T * w[i:j] for i, j in edges])
 
     def machine(self, at: RidgePoint) -> RidgeMachine:
-        t, backend, alpha = self.targets, self.stack.backend, at.alpha
+        t, alpha = self.targets, at.alpha
         root, B, _ = self._solve(at.weights, alpha)
-        theta = B @ (root[:, np.newaxis] * self.right)
+        theta = self._times(B, root[:, np.newaxis] * self.right)
         coefficients = root[:-1, np.newaxis] * theta[:-1]
-        outputs = np.asarray(backend.to_numpy(self.factors.apply(coefficients)), dtype=np.float64) + theta[-1]
-        scaled = backend.asarray(root[:, np.newaxis] * B, self.stack.dtype)
+        outputs = np.asarray(self.factors.apply(coefficients), dtype=np.float64) + theta[-1]
+        scaled = self._scaled(root, B)
         missed = t.Y - outputs
         rows = np.arange(len(missed)) if t.groups is None else np.concatenate(t.groups)
         residuals = np.empty_like(missed)
@@ -556,7 +562,7 @@ class FeatureForm:
     def covariance(self, weights: Array, alpha: float) -> Array:
         """Return α B in features that are not weighted: the variance of an output is φᵀ α B φ, φ = [z_m(x), 1]."""
         root, B, _ = self._solve(weights, alpha)
-        return np.asarray(alpha * root[:, np.newaxis] * B * root)
+        return np.asarray(alpha * root[:, np.newaxis] * self.stack.backend.to_numpy(B) * root)
 
 
 class RidgeProblem:
