@@ -21,8 +21,8 @@ PAGE = TOP / "docs" / "studies.md"
 Row = dict[str, Any]
 
 
-def arguments(about: str, *, device: bool = False) -> argparse.Namespace:
-    """Read the command line of a study; some have fits for a GPU."""
+def arguments(about: str, *, device: bool = False, groups: Sequence[str] = ()) -> argparse.Namespace:
+    """Read the command line of a study; some have fits for a GPU, some have groups of methods to run by themselves."""
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("--data", help="folder with the study's files; else the environment variable KERNELMOSAIC_DATA")
     parser.add_argument(
@@ -34,11 +34,14 @@ def arguments(about: str, *, device: bool = False) -> argparse.Namespace:
     )
     if device:
         parser.add_argument("--device", help="where exact fits of many samples run: cuda; without it they are left out")
+    if groups:
+        parser.add_argument("--groups", nargs="*", default=[], choices=groups, help="of the methods, only these")
+        parser.add_argument("--again", action="store_true", help="run what is done, too")
     parser.add_argument("--page", action="store_true", help="make the page from the committed tables, and run nothing")
     return parser.parse_args()
 
 
-def main(about: str, run: Callable[[argparse.Namespace], None], write_page: Callable[[], None], **fits: bool) -> None:
+def main(about: str, run: Callable[[argparse.Namespace], None], write_page: Callable[[], None], **fits: Any) -> None:
     """Run a study as its command line says, or make its part of the page; `fits` as in `arguments`."""
     options = arguments(about, **fits)
     if options.page:
