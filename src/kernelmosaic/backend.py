@@ -127,8 +127,9 @@ class Backend:
     def cho_inverse(self, factor: Any) -> Any:
         """Return the inverse of A for its lower Cholesky factor, which may be overwritten."""
         (potri,) = get_lapack_funcs(("potri",), (factor,))
-        below = np.tril(potri(factor, lower=True, overwrite_c=True)[0])
-        return below + np.tril(below, -1).T
+        below = potri(factor, lower=True, overwrite_c=True)[0]
+        self.diagonal_view(below)[...] *= 0.5
+        return below + below.T  # above the diagonal a factor has zeros
 
     # Picking -------------------------------------------------------------------------------------------------------
 

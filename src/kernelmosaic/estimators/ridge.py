@@ -332,7 +332,8 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
     n_init : int, default=2
         Ridges to start from; the best after five steps is followed.
     tol : float, default=1e-3
-        Largest slope of the criterion in the logarithms, per sample, at which to stop.
+        Largest slope of the criterion in the logarithms at which to stop, divided by the number of samples, or by 300
+        if there are more.
     max_iter : int, default=100
         Most steps.
 
@@ -349,7 +350,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
     best_score_ : float
         R² of `loo_predictions_`.
     criterion_, stationarity_ : float
-        The criterion with its priors at the end, in nats, and its largest slope per sample.
+        The criterion with its priors at the end, in nats, and its largest slope, divided as for `tol`.
     history_ : list of dict
         The criterion at every evaluation.
     dual_coef_, intercept_

@@ -56,6 +56,9 @@ class RidgeOptions:
         does.
     left_out_rows : int
         Most samples, evenly spread, whose leave-one-out errors are summed in features; all samples are learned from.
+    slope_samples : int
+        Of at most so many samples the largest slope is divided by the number, to be compared with `tol`: a criterion
+        is a sum over samples, and what a slope of some nats leaves to gain does not grow with their number.
     width_rows : int
         Most samples, evenly spread, that widths are learned from; weights and ridge are learned from all.
     """
@@ -72,6 +75,7 @@ class RidgeOptions:
     range: tuple[float, float] = (-20.0, 10.0)
     width_range: tuple[float, float] = (-4.0, 7.0)
     left_out_rows: int = 20_000
+    slope_samples: int = 300
     width_rows: int = 2000
 
     def alpha_shifts(self, count: int) -> list[float]:
@@ -127,7 +131,7 @@ class RidgeLearned:
     value : float
         The criterion with its priors.
     stationarity : float
-        The largest slope in the logarithms, per sample.
+        The largest slope in the logarithms, per sample, of at most `RidgeOptions.slope_samples`.
     history : list of float
         The values on the way.
     """
@@ -208,6 +212,7 @@ def learn_ridge(
         x[P], free[P] = np.log(alpha), False
     free[P + 1] = problem.has_scale
     history: list[float] = []
+    samples = min(float(targets.weight.sum()), options.slope_samples)
 
     def improve(x: Array, free: NDArray[np.bool_], steps: int) -> tuple[Array, float, Array]:
         """Return where the steps end, the value there, and its slopes."""
@@ -222,7 +227,7 @@ def learn_ridge(
         end, slopes = x.copy(), np.zeros(len(x))
         if not free.any():
             return end, value(x[free])[0], slopes
-        limits = {"maxiter": steps, "gtol": tol * float(targets.weight.sum()), "ftol": 1e-14, "maxcor": 20}
+        limits = {"maxiter": steps, "gtol": tol * samples, "ftol": 1e-14, "maxcor": 20}
         bounds = list(zip(low[free], high[free], strict=True))
         found = minimize(value, x[free], jac=True, method="L-BFGS-B", bounds=bounds, options=limits)
         end[free], slopes[free] = found.x, found.jac
@@ -254,7 +259,7 @@ def learn_ridge(
         intercept=machine.intercept,
         residuals=machine.residuals,
         value=reached,
-        stationarity=float(np.abs(slope).max(initial=0.0)) / float(targets.weight.sum()),
+        stationarity=float(np.abs(slope).max(initial=0.0)) / samples,
         history=history,
     )
 

@@ -129,7 +129,7 @@ class RidgeSystem:
         A, backend = self.A, backend_of(self.A)
         if groups is None:
             u = g / self.diagonal[:, np.newaxis]
-            G = (A * backend.asarray((u * r).sum(axis=1))) @ A
+            G = _congruence(A, (u * r).sum(axis=1))
         else:
             u, G = np.empty_like(g), backend.zeros(A.shape)
             for S in groups:
@@ -147,6 +147,22 @@ class RidgeSystem:
         backend = backend_of(self.A)
         rows = backend.index(S)
         return np.asarray(backend.to_numpy(backend.take_block(self.A, rows, rows)))
+
+
+def _congruence(A: ArrayOrTensor, d: Array) -> ArrayOrTensor:
+    """Return A diag(d) A for a symmetric A, by one product of a matrix with its transpose for each sign of d.
+
+    Such a product takes half the operations, of which NumPy makes use.
+    """
+    backend, G = backend_of(A), None
+    for sign in (1.0, -1.0):
+        rows = np.flatnonzero(sign * d > 0)
+        if len(rows):
+            B = A[backend.index(rows)] if len(rows) < len(d) else backend.copy(A)
+            B *= backend.asarray(np.sqrt(np.abs(d[rows])))[:, None]
+            found = B.T @ B
+            G = sign * found if G is None else G + sign * found
+    return backend.zeros(tuple(A.shape)) if G is None else G
 
 
 @dataclass(frozen=True)
