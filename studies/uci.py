@@ -150,8 +150,8 @@ def log_density(y: np.ndarray, mean: np.ndarray, deviation: np.ndarray) -> float
     return float(np.mean(-0.5 * np.log(2 * np.pi) - np.log(deviation) - 0.5 * off**2))
 
 
-def run_unit(unit: Unit, path: Path, device: str | None) -> Row:
-    """Return error, log-likelihood, coverage and times of one method on one split."""
+def run_unit(unit: Unit, path: Path, device: str | None) -> tuple[str, Row]:
+    """Return the unit's name, and error, log-likelihood, coverage and times of its method on its split."""
     warnings.simplefilter("ignore", ConvergenceWarning)
     warnings.simplefilter("ignore", UserWarning)
     A, a, B, b = read_split(path, unit.set, unit.split)
@@ -169,7 +169,7 @@ def run_unit(unit: Unit, path: Path, device: str | None) -> Row:
         found |= {"width": float(np.mean(high - low)), "stationarity": model.stationarity_}
     else:
         mean = model.predict(B)
-    return found | {"rmse": float(np.sqrt(np.mean((b - mean) ** 2)))}
+    return unit.name, found | {"rmse": float(np.sqrt(np.mean((b - mean) ** 2)))}
 
 
 def run(options: Any) -> None:
@@ -185,10 +185,10 @@ def run(options: Any) -> None:
     missing = store.missing(wanted)
     where = device_name(options.device) or machine()
     start = time.monotonic()
-    done = Parallel(n_jobs=1 if options.device else options.jobs, return_as="generator")(
+    done = Parallel(n_jobs=1 if options.device else options.jobs, return_as="generator_unordered")(
         delayed(run_unit)(units[name], path, options.device) for name in missing
     )
-    for number, (name, found) in enumerate(zip(missing, done, strict=True), start=1):
+    for number, (name, found) in enumerate(done, start=1):
         store.add(name, found | {"machine": where})
         print(f"{number} of {len(missing)}, {time.monotonic() - start:.0f} s: {name}: {found['rmse']:.4g}", flush=True)
     if options.only:

@@ -65,6 +65,18 @@ def test_weights_learned_from_some_rows_serve_all(uci, file, monkeypatch):
     assert model.predict(B).shape == (3,)
 
 
+def test_a_unit_measures_its_method_on_the_samples_to_test_on(uci, file):
+    A, a, B, b = uci.read_split(file[0], "yacht", 3)
+    name, found = uci.run_unit(uci.Unit("yacht", 3, uci.EVIDENCE), file[0], None)
+    model = uci.MKLRidgeCV(criterion="evidence").fit(A, a)
+    mean, deviation = model.predict(B, return_std=True)
+    low, high = model.predict_interval(B).T
+    assert name == "yacht, 3, evidence"
+    assert found["rmse"] == pytest.approx(np.linalg.norm(mean - b) / np.sqrt(3))
+    assert found["ll"] == pytest.approx(norm(mean, deviation).logpdf(b).mean())
+    assert found["covered"] == np.mean((low <= b) & (b <= high))
+
+
 def test_units_have_names_of_their_own_and_large_exact_fits_need_a_device(uci):
     units = uci.all_units()
     assert len({unit.name for unit in units}) == len(units)
