@@ -158,3 +158,12 @@ def machine() -> str:
         pass
     packages = ", ".join(f"{package.__name__} {package.__version__}" for package in (numpy, scipy, sklearn))
     return f"{processor}, {os.cpu_count()} cores; Python {platform.python_version()}, {packages}"
+
+
+def device_name(device: str | None) -> str:
+    """Name the GPU, or return what is given, or nothing."""
+    if not device or not device.startswith("cuda"):
+        return device or ""
+    import torch
+
+    return str(torch.cuda.get_device_name(device))

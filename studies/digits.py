@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import common
 import numpy as np
-from common import Row, Store, cpu_time, data_file, machine, markdown, read_table, write_table
+from common import Row, Store, cpu_time, data_file, device_name, machine, markdown, read_table, write_table
 from joblib import Parallel, delayed
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.kernel_approximation import Nystroem
@@ -307,7 +307,7 @@ def run(options: Any) -> None:
             if (unit.way, device) not in warm:  # what is compiled at the first fit is not the fit's time
                 problems[unit.problem].run(unit._replace(n=3000), device)
                 warm.add((unit.way, device))
-            found = problems[unit.problem].run(unit, device) | {"machine": machine(), "device": _device(device)}
+            found = problems[unit.problem].run(unit, device) | {"machine": machine(), "device": device_name(device)}
         store.add(name, found)
         error = f"{100 * found['error']:.2f} %, {found['wall']:.1f} s" if "error" in found else ""
         print(f"{done} of {len(missing)}, {time.monotonic() - start:.0f} s: {name} {error}", flush=True)
@@ -316,14 +316,6 @@ def run(options: Any) -> None:
         return
     write_tables(store)
     write_page()
-
-
-def _device(device: str | None) -> str:
-    if not device or not device.startswith("cuda"):
-        return device or ""
-    import torch
-
-    return str(torch.cuda.get_device_name(device))
 
 
 # Tables, picture and page --------------------------------------------------------------------------------------------
