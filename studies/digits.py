@@ -416,6 +416,7 @@ def part() -> str:
 
     def fits(problem: str) -> str:
         own = [row for row in rows if row["problem"] == problem and row["calibrated"] == "no"]
+        own.sort(key=lambda row: row["n"])
         return markdown(
             ["samples", "", "kernels", "C", "error, %", "CPU s"],
             [
@@ -518,7 +519,7 @@ def _ridges(by_name: dict[Any, Row], seconds: Callable[[Row], str]) -> str:
     if not parts:
         return "Least squares has not been run: `--groups ridge` runs it."
     text = "Least squares on the same kernels, one set of weights for all classes, weights and ridge without folds:"
-    return "\n  ".join(wrap(f"{text} {'; '.join(parts)}.", 116))
+    return "\n  ".join(wrap(f"{text} {'; '.join(parts)}.", 116, break_on_hyphens=False))
 
 
 def _goals(by_name: dict[Any, Row]) -> list[list[str]]:

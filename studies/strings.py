@@ -355,7 +355,7 @@ def ridges_text(table: list[Row]) -> str:
     if not parts:
         return "Least squares has not been run on the acceptor sites: `--groups ridge` runs it."
     text = "Weights of the same kernels learned by least squares, without folds: " + "; ".join(parts) + "."
-    return "\n  ".join(wrap(text, 116))
+    return "\n  ".join(wrap(text, 116, break_on_hyphens=False))
 
 
 FEATURES = """\
