@@ -22,28 +22,32 @@ Row = dict[str, Any]
 
 
 def arguments(about: str, *, device: bool = False, groups: Sequence[str] = ()) -> argparse.Namespace:
-    """Read the command line of a study; some have fits for a GPU, some have groups of methods to run by themselves."""
+    """Read the command line of a study; some have fits for a GPU, some have groups of methods."""
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("--data", help="folder with the study's files; else the environment variable KERNELMOSAIC_DATA")
     parser.add_argument(
         "--output", default="kernelmosaic-studies", help="folder of the run; an existing one is resumed"
     )
     parser.add_argument("--jobs", type=int, default=2, help="processes that compute, 2 by default")
-    parser.add_argument(
-        "--only", nargs="*", default=[], help="of the data sets, only these; the page then stays as it is"
-    )
+    parser.add_argument("--only", nargs="*", default=[], help="of the data sets, only these")
+    if groups:
+        parser.add_argument(
+            "--groups",
+            nargs="*",
+            choices=groups,
+            default=list(groups),
+            help="of the groups of methods, only these; what the committed tables have of the others stays",
+        )
+        parser.add_argument("--again", action="store_true", help="run what is done, too")
     if device:
         parser.add_argument("--device", help="where exact fits of many samples run: cuda; without it they are left out")
-    if groups:
-        parser.add_argument("--groups", nargs="*", default=[], choices=groups, help="of the methods, only these")
-        parser.add_argument("--again", action="store_true", help="run what is done, too")
     parser.add_argument("--page", action="store_true", help="make the page from the committed tables, and run nothing")
     return parser.parse_args()
 
 
-def main(about: str, run: Callable[[argparse.Namespace], None], write_page: Callable[[], None], **fits: Any) -> None:
-    """Run a study as its command line says, or make its part of the page; `fits` as in `arguments`."""
-    options = arguments(about, **fits)
+def main(about: str, run: Callable[[argparse.Namespace], None], write_page: Callable[[], None], **has: Any) -> None:
+    """Run a study as its command line says, or make its part of the page; `has` as in `arguments`."""
+    options = arguments(about, **has)
     if options.page:
         write_page()
     else:
@@ -121,6 +125,16 @@ def write_table(name: str, rows: Sequence[Row]) -> None:
         writer.writerows(rows)
 
 
+def update_table(name: str, rows: Sequence[Row], keys: Sequence[str]) -> None:
+    """Write rows to a committed table; those that have other entries under the keys than all of them stay above."""
+    new, kept = {tuple(str(row[key]) for key in keys) for row in rows}, []
+    path = TABLES / f"{name}.csv"
+    if path.exists():
+        with path.open(encoding="utf-8", newline="") as file:
+            kept = [row for row in csv.DictReader(file) if tuple(row[key] for key in keys) not in new]
+    write_table(name, [*kept, *rows])
+
+
 def read_table(name: str) -> list[Row]:
     """Return the rows of a committed table, numbers as numbers."""
     with (TABLES / f"{name}.csv").open(encoding="utf-8", newline="") as file:
@@ -137,6 +151,10 @@ def _number(text: str) -> Any:
 def markdown(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def met(reached: bool) -> str:
+    return "met" if reached else "missed"
 
 
 def p_text(p: float) -> str:

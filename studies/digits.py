@@ -1,12 +1,13 @@
 """Digits and census: MNIST and a9a with their published splits, exactly and in low rank, on the host and on a GPU.
 
-    python studies/digits.py --data FOLDER [--output FOLDER] [--jobs 2]
+    python studies/digits.py --data FOLDER [--output FOLDER] [--jobs 2] [--groups margins ridge]
     python studies/digits.py --data FOLDER --device cuda --only "mnist 60000" "a9a 32561"
     python studies/digits.py --page
 
 FOLDER, or the environment variable KERNELMOSAIC_DATA, holds mnist.npz and a9a.npz. `--only` takes the beginnings of
 names of units, and runs them in that order; exact fits to more than 10,000 samples, and low rank on a GPU, need
-`--device`. Every fit that is done is kept in the folder of the run: a stopped run goes on where it was. Writes
+`--device`. The group `ridge` has the methods of least squares, `margins` all others. Every fit that is done is kept in
+the folder of the run: a stopped run goes on where it was. Writes
 docs/studies/digits*.csv, the picture and its part of docs/studies.md; without a GPU its units are left out there.
 """
 
@@ -17,11 +18,24 @@ import warnings
 from collections.abc import Callable
 from functools import cached_property
 from itertools import product
+from textwrap import wrap
 from typing import Any, NamedTuple
 
 import common
 import numpy as np
-from common import Row, Store, cpu_time, data_file, device_name, machine, markdown, read_table, write_table
+from common import (
+    Row,
+    Store,
+    cpu_time,
+    data_file,
+    device_name,
+    machine,
+    markdown,
+    met,
+    read_table,
+    update_table,
+    write_table,
+)
 from joblib import Parallel, delayed
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.kernel_approximation import Nystroem
@@ -29,7 +43,7 @@ from sklearn.metrics import log_loss
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC, LinearSVC
 
-from kernelmosaic import MKLClassifier
+from kernelmosaic import MKLClassifier, MKLRidgeClassifierCV
 from kernelmosaic.kernels import Gaussian
 
 PICTURE = "studies_digits_weights.png"
@@ -55,6 +69,9 @@ WHOLE, RANKS = {"mnist": 60_000, "a9a": 32_561}, {"mnist": 500, "a9a": 100}
 #: What the choice found on both problems, and 10 for everything else; in low rank C is 1 throughout, as it comes.
 C_CHOSEN = {"ℓ1": 1, "ℓ2": 1}
 NORMS: dict[str, Row] = {"ℓ1": {"norm": 1}, "ℓ2": {"norm": 2}, "uniform": {"weights": "uniform"}}
+#: Least squares: the criterion that weights and ridge minimise.
+RIDGES = {"ridge, leave-one-out": "loo", "ridge, evidence": "evidence"}
+LOO, EVIDENCE = RIDGES
 FEATURES = "Nystroem + LinearSVC"
 LOW, LOW_THERE = "low rank", "low rank on a GPU"
 
@@ -73,6 +90,10 @@ class Unit(NamedTuple):
         return f"{self.problem} {self.n} {self.way}: {self.method}" + (", calibrated" if self.calibrated else "")
 
     @property
+    def group(self) -> str:
+        return "ridge" if self.method in RIDGES else "margins"
+
+    @property
     def on_device(self) -> bool:
         return self.way == LOW_THERE or (self.way == "exact" and self.n > EXACT)
 
@@ -89,6 +110,8 @@ def all_units() -> list[Unit]:
         found += [Unit(name, n, LOW, method) for method in (*learned, FEATURES)]
         found += [Unit(name, n, LOW_THERE, method) for method in learned]
         found += [Unit(name, EXACT, "SVC", "best view", True)]
+        found += [Unit(name, n, way, method) for way in (LOW, LOW_THERE) for method in RIDGES]
+        found += [Unit(name, EXACT, "exact", method) for method in RIDGES]
     found += [Unit("a9a", WHOLE["a9a"], LOW, method, True) for method in ("ℓ1", FEATURES)]
     return found
 
@@ -209,7 +232,7 @@ class Problem:
         """Fit to so many training samples, and compare with the test samples."""
         X, y, X_test, y_test = self.part(unit.n)
         model = self.model(unit, device)
-        found: Row = {"C": self.C(unit)}
+        found: Row = {"C": "" if unit.method in RIDGES else self.C(unit)}
         start = time.perf_counter()
         with cpu_time(found, "seconds"):
             model.fit(X, y)
@@ -217,11 +240,12 @@ class Problem:
         start = time.perf_counter()
         predicted = model.predict(X_test)
         found |= {"predicting": time.perf_counter() - start, "error": float(np.mean(predicted != y_test))}
-        if isinstance(model, MKLClassifier):
+        if isinstance(model, MKLClassifier | MKLRidgeClassifierCV):
             weights = np.atleast_2d(model.weights_)
             found["weights"] = (weights / weights.sum(axis=1, keepdims=True)).tolist()
+        if isinstance(model, MKLClassifier):
             found |= {"gap": float(np.max(model.duality_gap_)), "solves": int(np.sum(model.n_solves_))}
-        if unit.calibrated:
+        if unit.calibrated or unit.method in RIDGES:
             P = model.predict_proba(X_test)
             right = model.classes_[:, None] == y_test
             found["log loss"] = float(log_loss(y_test, P, labels=model.classes_))
@@ -235,7 +259,18 @@ class Problem:
     def model(self, unit: Unit, device: str | None) -> Any:
         """Return the estimator of a unit."""
         C, rank = self.C(unit), self.rank
-        low = {"approximation": "nystroem", "rank": rank, "slack": 2} if unit.way in (LOW, LOW_THERE) else {}
+        low = {"approximation": "nystroem", "rank": rank} if unit.way in (LOW, LOW_THERE) else {}
+        if unit.method in RIDGES:
+            return MKLRidgeClassifierCV(
+                self.all_kernels(),
+                criterion=RIDGES[unit.method],
+                scale=False,  # pixels at the rim hardly vary
+                device=device,
+                random_state=0,
+                **low,
+            )
+        if low:
+            low["slack"] = 2
         if unit.method in NORMS or (unit.method in self.singles and unit.way != "SVC"):
             kernels = self.all_kernels() if unit.method in NORMS else [self.one(*self.singles[unit.method])]
             settings = NORMS.get(unit.method, {"weights": "uniform"}) | low
@@ -283,8 +318,8 @@ def run(options: Any) -> None:
     problems = {name: Problem(name, data_file(options.data, f"{name}.npz"), options.jobs) for name in WHOLE}
     # Pixels at the rim hardly vary, and are not to be scaled up.
     warnings.filterwarnings("ignore", message=".*hardly counts")
-    units = {unit.name: unit for unit in all_units()}
-    choices = {f"{name} choice": problem for name, problem in problems.items()}
+    units = {unit.name: unit for unit in all_units() if unit.group in options.groups}
+    choices = {f"{name} choice": problem for name, problem in problems.items() if "margins" in options.groups}
     names = [*choices, *units]
     store = Store(options.output, "digits")
     wanted = [
@@ -311,7 +346,7 @@ def run(options: Any) -> None:
         store.add(name, found)
         error = f"{100 * found['error']:.2f} %, {found['wall']:.1f} s" if "error" in found else ""
         print(f"{done} of {len(missing)}, {time.monotonic() - start:.0f} s: {name} {error}", flush=True)
-    if options.only:
+    if options.only and "margins" in options.groups:
         print(f"{len(store.missing(names))} of {len(names)} units are missing; the page stays as it is.")
         return
     write_tables(store)
@@ -329,19 +364,25 @@ def write_tables(store: Store) -> None:
         if found is None:
             continue
         line = {"problem": unit.problem, "n": unit.n, "way": unit.way, "method": unit.method, "C": found["C"]}
+        # Least squares has probabilities from the same fit: it counts as calibrated and as not.
         line |= {"calibrated": "yes" if unit.calibrated else "no", "error": f"{100 * found['error']:.2f}"}
         for key in ("log loss", "Brier", "ECE", "gap"):
             line[key] = f"{found[key]:.4g}" if key in found else ""
         line |= {"cpu_seconds": f"{found['seconds']:.1f}", "seconds": f"{found['wall']:.1f}"}
-        fits.append(line | {"machine": found["machine"], "device": found["device"]})
-        if unit.method in ("ℓ1", "ℓ2") and not unit.calibrated:
+        line |= {"machine": found["machine"], "device": found["device"]}
+        fits += [line, line | {"calibrated": "yes"}] if unit.method in RIDGES else [line]
+        if unit.method in ("ℓ1", "ℓ2", *RIDGES) and not unit.calibrated:
             kernels = [f"{view}, {factor:g}" for view, factors in KERNELS[unit.problem].items() for factor in factors]
             for place, shares in enumerate(found["weights"]):
-                label = {key: line[key] for key in ("problem", "n", "way", "method")} | {"class": place}
+                label = {key: line[key] for key in ("problem", "n", "way", "method")}
+                label["class"] = "all" if unit.method in RIDGES else place
                 weights += [label | {"kernel": k, "share": f"{w:.3f}"} for k, w in zip(kernels, shares, strict=True)]
-    write_table("digits", fits)
-    write_table("digits_weights", weights)
-    choices = []
+    if fits:
+        update_table("digits", fits, ("problem", "n", "way", "method", "calibrated"))
+        update_table("digits_weights", weights, ("problem", "n", "way", "method", "class", "kernel"))
+    choices: list[Row] = []
+    if any(f"{name} choice" not in store.units for name in WHOLE):
+        return
     for name in WHOLE:
         for tried, error in store.units[f"{name} choice"]["errors"].items():
             what, C = tried.rsplit(", ", 1)
@@ -379,6 +420,7 @@ def part() -> str:
 
     def fits(problem: str) -> str:
         own = [row for row in rows if row["problem"] == problem and row["calibrated"] == "no"]
+        own.sort(key=lambda row: row["n"])
         return markdown(
             ["samples", "", "kernels", "C", "error, %", "CPU s"],
             [
@@ -386,7 +428,7 @@ def part() -> str:
                     f"{row['n']:,.0f}",
                     WAYS[row["way"]],
                     NAMES[problem].get(row["method"], row["method"]),
-                    f"{row['C']:g}",
+                    "" if row["C"] == "" else f"{row['C']:g}",
                     f"{row['error']:.2f}",
                     seconds(row),
                 ]
@@ -453,17 +495,39 @@ def part() -> str:
         census_peer=error("a9a", WHOLE["a9a"], LOW, FEATURES),
         census_s=taken("a9a", LOW, "ℓ1"),
         census_peer_s=taken("a9a", LOW, FEATURES),
+        ridges=_ridges(by_name, seconds),
         n_choice=f"{CHOICE[0]:,}",
         n_held=f"{CHOICE[1]:,}",
     )
 
 
+def _ridges(by_name: dict[Any, Row], seconds: Callable[[Row], str]) -> str:
+    """Return the sentence about least squares, with what was run."""
+    parts = []
+    for problem, n, way, where in (
+        ("mnist", EXACT, "exact", "on 10,000 images, exactly"),
+        ("mnist", WHOLE["mnist"], LOW, "on all images in low rank"),
+        ("mnist", WHOLE["mnist"], LOW_THERE, "on all images in low rank on the GPU"),
+        ("a9a", EXACT, "exact", "on 10,000 people of a9a, exactly"),
+        ("a9a", WHOLE["a9a"], LOW, "on all of a9a in low rank"),
+    ):
+        rows = {method: by_name.get((problem, n, way, method, "no")) for method in (LOO, EVIDENCE, "ℓ1")}
+        told = [
+            f"{row['error']:.2f} % {by} ({seconds(row)} CPU s)".replace("GPU CPU s", "GPU")
+            for by, row in (("by leave-one-out log-loss", rows[LOO]), ("by the evidence", rows[EVIDENCE]))
+            if row is not None
+        ]
+        if told:
+            margin = "" if rows["ℓ1"] is None else f", with norm 1 {rows['ℓ1']['error']:.2f} %"
+            parts.append(f"{where} {' and '.join(told)}{margin}")
+    if not parts:
+        return "Least squares has not been run: `--groups ridge` runs it."
+    text = "Least squares on the same kernels, one set of weights for all classes, weights and ridge without folds:"
+    return "\n  ".join(wrap(f"{text} {'; '.join(parts)}.", 116, break_on_hyphens=False))
+
+
 def _goals(by_name: dict[Any, Row]) -> list[list[str]]:
     """Return the aims, what was reached, and whether that is enough; learned weights are those of norm 1."""
-
-    def met(ok: bool) -> str:
-        return "met" if ok else "missed"
-
     found = []
     for n, way in ((EXACT, "exact"), (WHOLE["mnist"], LOW), (WHOLE["mnist"], "exact")):
         row = by_name.get(("mnist", n, way, "ℓ1", "no"))
@@ -523,6 +587,7 @@ kernel 15.56, `SVC` 15.56), before C and the width were set by the table above.
   {alone} % for {alone_svc} with 10,000 images, {all_alone} % for {all_svc} with all.
 - In low rank on MNIST six learned kernels take {low_s} CPU s for {low_learned} %, `Nystroem` with `LinearSVC` on the
   view that is known to be best, with as many features, {low_peer_s} for {low_peer} %.
+- {ridges}
 - On a9a in low rank learned weights have an error of {census} % in {census_s} CPU s, `Nystroem` with `LinearSVC`
   {census_peer} % in {census_peer_s}.
 
@@ -542,8 +607,8 @@ One test set of 10,000 images: an error of 1 % has a deviation of 0.1 points. On
 ### Probabilities
 
 Log loss, Brier score summed over the classes, and expected calibration error (ECE; 15 bins of the largest probability).
-Ours by `calibration="sigmoid"`, those of scikit-learn by `CalibratedClassifierCV(cv=5, ensemble=False)`; the time is
-that of the fit with its calibration.
+Ours by `calibration="sigmoid"`, those of scikit-learn by `CalibratedClassifierCV(cv=5, ensemble=False)`, those of least
+squares from its leave-one-out outputs; the time is that of the fit with its calibration.
 
 {calibrated}
 
@@ -561,4 +626,4 @@ def write_page() -> None:
 
 
 if __name__ == "__main__":
-    common.main(__doc__ or "", run, write_page, device=True)
+    common.main(__doc__ or "", run, write_page, device=True, groups=("margins", "ridge"))

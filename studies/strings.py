@@ -1,29 +1,43 @@
 """Strings: human translation starts and acceptor sites of C. elegans, by words at places and anywhere.
 
-    python studies/strings.py --data FOLDER [--output FOLDER]
+    python studies/strings.py --data FOLDER [--output FOLDER] [--groups folds ridge]
     python studies/strings.py --page
 
 FOLDER, or the environment variable KERNELMOSAIC_DATA, holds human_tis.npz and celegans_acceptor.npz. Every fit that is
-done is kept in the folder of the run: a stopped run goes on where it was. Writes docs/studies/strings*.csv, the picture
-and its part of docs/studies.md.
+done is kept in the folder of the run: a stopped run goes on where it was. The group `ridge` has the methods of least
+squares, `folds` all others; fits run one after the other, each in all threads. Writes docs/studies/strings*.csv, the
+picture and its part of docs/studies.md.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import common
 import numpy as np
-from common import IMAGES, Row, Store, cpu_time, data_file, machine, markdown, p_text, read_table, write_table
+from common import (
+    IMAGES,
+    Row,
+    Store,
+    cpu_time,
+    data_file,
+    machine,
+    markdown,
+    p_text,
+    read_table,
+    update_table,
+    write_table,
+)
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import KFold, StratifiedKFold, StratifiedShuffleSplit
 
-from kernelmosaic import MKLClassifierCV
+from kernelmosaic import MKLClassifierCV, MKLRidgeClassifierCV
 from kernelmosaic.kernels import Spectrum, WeightedDegree
 from kernelmosaic.stats import t_test_resampled
 
@@ -34,6 +48,9 @@ SHARED = 40
 #: Of the acceptor sites, in the order of the genome: the last are for test, and so many of the others for exact fits.
 TEST, EXACT, RANK = 30_000, 10_000, 100
 NORMS = {"MKL, ℓ1": (1,), "MKL, ℓ2": (2,), "MKL, uniform": ("uniform",)}
+#: Least squares on the same kernels: the criterion that weights and ridge minimise.
+RIDGES = {"ridge, leave-one-out": "loo", "ridge, evidence": "evidence"}
+LOO, EVIDENCE = RIDGES
 OURS, LINEAR, WHOLE = "MKL, ℓ1", "one-hot, logistic regression", "all places, words of up to 5"
 #: The methods for all acceptor sites, in features.
 MANY = ("MKL, ℓ1", "MKL, ℓ2", "MKL, uniform", WHOLE, LINEAR)
@@ -81,7 +98,7 @@ class Split:
     def __init__(self, sites: Sites, train: np.ndarray, test: np.ndarray, folds: Any, **options: Any) -> None:
         self.sites, self.train, self.test, self.folds, self.options = sites, train, test, folds, options
 
-    def works(self) -> dict[str, Callable[[], tuple[Row, np.ndarray]]]:
+    def works(self, groups: Sequence[str]) -> dict[str, Callable[[], tuple[Row, np.ndarray]]]:
         sites = self.sites
         single = [sites.whole, *sites.kernels[-4:]]
         made: dict[str, Callable[[], tuple[Row, np.ndarray]]] = {
@@ -90,7 +107,25 @@ class Split:
             LINEAR: self.linear,
         }
         # In features what takes long, and told least of 10,000, is left out.
-        return {name: made[name] for name in (MANY if self.options else made)}
+        chosen = {name: made[name] for name in (MANY if self.options else made)} if "folds" in groups else {}
+        if "ridge" in groups:
+            chosen |= {name: lambda criterion=one: self.ridge(criterion) for name, one in RIDGES.items()}
+        return chosen
+
+    def ridge(self, criterion: str) -> tuple[Row, np.ndarray]:
+        X, y = self.sites.table, self.sites.y
+        found: Row = {}
+        with cpu_time(found, "seconds"):
+            model = MKLRidgeClassifierCV(
+                self.sites.kernels,
+                criterion=criterion,
+                normalize="diagonal",
+                scale=False,
+                random_state=0,
+                **self.options,
+            ).fit(X[self.train], y[self.train])
+        weights = np.asarray(model.weights_) / np.sum(model.weights_)
+        return found | {"weights": weights.tolist()}, model.decision_function(X[self.test])
 
     def learned(self, kernels: list[Any], norms: tuple[Any, ...]) -> tuple[Row, np.ndarray]:
         X, y = self.sites.table, self.sites.y
@@ -150,40 +185,40 @@ def splits(options: Any) -> dict[str, Callable[[], Split]]:
 def run(options: Any) -> None:
     store, start = Store(options.output, "strings"), time.time()
     plan = splits(options)
-    total, done = sum(len(MANY) if "features" in name else len(NORMS) + 6 for name in plan), 0
     for name, make in plan.items():
         split = make()
-        for method, work in split.works().items():
+        for method, work in split.works(options.groups).items():
             unit = f"{name}: {method}"
             if store.missing([unit]):
                 found, outputs = work()
                 found["precision"] = float(average_precision_score(split.sites.y[split.test], outputs))
                 np.save(Path(options.output) / f"strings {unit}.npy".replace(":", ""), outputs.astype(np.float32))
                 store.add(unit, found)
-            done += 1
-            print(
-                f"{done} of {total}, {time.time() - start:.0f} s: {unit} {store.units[unit]['precision']:.4f}",
-                flush=True,
-            )
-    if not options.only:
-        write_tables(store, plan, options.output)
+            print(f"{time.time() - start:.0f} s: {unit} {store.units[unit]['precision']:.4f}", flush=True)
+    write_tables(store, plan, options)
+    if "folds" in options.groups and not options.only:
         write_table("strings_check", [check(data_file(options.data, "human_tis.npz"))])
-        write_page()
+    write_page()
 
 
-def write_tables(store: Store, plan: dict[str, Callable[[], Split]], folder: str) -> None:
-    """Write what the page is made from; a split that is not done in all its methods is left out."""
+def write_tables(store: Store, plan: dict[str, Callable[[], Split]], options: Any) -> None:
+    """Write what the page is made from; a split that is not done in all its methods stays as it was."""
     rows, weights = [], []
     for name, make in plan.items():
         problem, _, number = name.rpartition(", ")
         split = make()
-        if store.missing(f"{name}: {method}" for method in split.works()):
+        methods = list(split.works(options.groups))
+        if store.missing(f"{name}: {method}" for method in methods):
             continue
         y = split.sites.y[split.test] > 0
-        outputs = {method: np.load(Path(folder) / f"strings {name} {method}.npy") for method in split.works()}
-        for method in outputs:
+        paths = {method: Path(options.output) / f"strings {name} {method}.npy" for method in {OURS, *methods}}
+        outputs = {method: np.load(path) for method, path in paths.items() if path.exists()}
+        for method in methods:
             found = store.units[f"{name}: {method}"]
-            low, high = behind(y, outputs[OURS], outputs[method]) if problem != "human_tis" else (0.0, 0.0)
+            # Without the outputs of the method that is compared with there is no interval.
+            low, high = 0.0, 0.0
+            if problem != "human_tis":
+                low, high = behind(y, outputs[OURS], outputs[method]) if OURS in outputs else (np.nan, np.nan)
             rows.append(
                 {
                     "problem": problem,
@@ -198,15 +233,17 @@ def write_tables(store: Store, plan: dict[str, Callable[[], Split]], folder: str
                     "positive": int(y.sum()),
                 }
             )
-            if method in NORMS:
+            if "weights" in found and method in (*NORMS, *RIDGES):
                 kernels = [one[0] for one in split.sites.kernels]
                 weights += [
                     {"problem": problem, "split": number, "method": method, "kernel": kernel, "share": round(share, 5)}
                     for kernel, share in zip(kernels, found["weights"], strict=True)
                 ]
-    write_table("strings", rows)
-    write_table("strings_weights", weights)
-    write_table("strings_machine", [{"machine": machine()}])
+    if rows:
+        update_table("strings", rows, ("problem", "split", "method"))
+        update_table("strings_weights", weights, ("problem", "split", "method", "kernel"))
+        machines = [{"group": group, "machine": machine()} for group in options.groups]
+        update_table("strings_machine", machines, ("group",))
 
 
 def check(path: Path) -> Row:
@@ -258,7 +295,8 @@ def section(problem: str, table: list[Row]) -> str:
             told = "" if method == OURS else p_text(t_test_resampled(each[OURS], each[method], **sizes).p_value)
         else:
             own = next(row for row in rows if row["method"] == method)
-            spread, told = "", "" if method == OURS else f"{own['behind_low']:+.3f} to {own['behind_high']:+.3f}"
+            known = method != OURS and not np.isnan(own["behind_low"])
+            spread, told = "", f"{own['behind_low']:+.3f} to {own['behind_high']:+.3f}" if known else ""
         lines.append((method, f"{each[method].mean():.4f}{spread}", told, f"{seconds[method]:.0f}"))
     compared = "p" if len(each[OURS]) > 1 else "MKL, ℓ1 is ahead by"
     head = f"### {PROBLEMS[problem]}\n\n{sizes['n_train']:,} strings train, {sizes['n_test']:,} test"
@@ -299,8 +337,25 @@ def part() -> str:
         repeats=REPEATS,
         rank=RANK,
         picture=PICTURE,
-        machine=read_table("strings_machine")[0]["machine"],
+        machines="; ".join(dict.fromkeys(row["machine"] for row in read_table("strings_machine"))),
+        ridges=ridges_text(table),
     )
+
+
+def ridges_text(table: list[Row]) -> str:
+    """Return the sentence about least squares, with what was run."""
+    parts = []
+    for problem, where in (("celegans exact", "10,000 acceptor sites"), ("celegans features", "70,000 in features")):
+        own = {row["method"]: row["precision"] for row in table if row["problem"] == problem}
+        if LOO in own and EVIDENCE in own:
+            parts.append(
+                f"on {where} {own[LOO]:.3f} by leave-one-out log-loss and {own[EVIDENCE]:.3f} by the evidence, where "
+                f"norm 1 has {own[OURS]:.3f} and norm 2 {own['MKL, ℓ2']:.3f}"
+            )
+    if not parts:
+        return "Least squares has not been run on the acceptor sites: `--groups ridge` runs it."
+    text = "Weights of the same kernels learned by least squares, without folds: " + "; ".join(parts) + "."
+    return "\n  ".join(wrap(text, 116, break_on_hyphens=False))
 
 
 FEATURES = """\
@@ -331,6 +386,7 @@ rank {rank} (Nyström), one kernel alone as many features as all of them.
   have {learned:.3f}, their uniform sum {uniform:.3f}, one kernel on all places {whole:.3f}, the
   linear model {linear:.3f}.
 - {features}
+- {ridges}
 - The weights show the place, in the picture.
 - **No conclusion rests on the human set.** {decoys:.0f} % of its decoys share a word of {shared}
   letters with another decoy, with {median:.0f} of them on the median ({sites:.1f} % of the sites do): they are
@@ -346,7 +402,7 @@ rank {rank} (Nyström), one kernel alone as many features as all of them.
 
 ![Share of the weights by place](images/{picture})
 
-Machine: {machine}.
+Machines: {machines}.
 """
 
 
@@ -392,4 +448,4 @@ def write_page() -> None:
 
 
 if __name__ == "__main__":
-    common.main(__doc__ or "", run, write_page)
+    common.main(__doc__ or "", run, write_page, groups=("folds", "ridge"))

@@ -66,3 +66,19 @@ def test_a_missing_folder_is_named(study, monkeypatch, tmp_path):
         data_file(None, "some.npz")
     with pytest.raises(SystemExit, match=r"some\.npz does not exist"):
         data_file(str(tmp_path), "some.npz")
+
+
+def test_rows_of_a_table_are_replaced_by_those_of_equal_keys(study, monkeypatch, tmp_path):
+    common = study("common")
+    monkeypatch.setattr(common, "TABLES", tmp_path)
+    common.update_table(
+        "some", [{"set": "a", "n": 1, "error": "0.1"}, {"set": "b", "n": 1, "error": "0.2"}], ("set", "n")
+    )
+    common.update_table(
+        "some", [{"set": "a", "n": 1, "error": "0.3"}, {"set": "a", "n": 2, "error": "0.4"}], ("set", "n")
+    )
+    assert common.read_table("some") == [
+        {"set": "b", "n": 1.0, "error": 0.2},
+        {"set": "a", "n": 1.0, "error": 0.3},
+        {"set": "a", "n": 2.0, "error": 0.4},
+    ]
