@@ -21,7 +21,9 @@ PAGE = TOP / "docs" / "studies.md"
 Row = dict[str, Any]
 
 
-def arguments(about: str, *, device: bool = False, groups: Sequence[str] = ()) -> argparse.Namespace:
+def arguments(
+    about: str, *, device: bool = False, groups: Sequence[str] = (), again: bool = False
+) -> argparse.Namespace:
     """Read the command line of a study; some have fits for a GPU, some have groups of methods."""
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("--data", help="folder with the study's files; else the environment variable KERNELMOSAIC_DATA")
@@ -38,6 +40,7 @@ def arguments(about: str, *, device: bool = False, groups: Sequence[str] = ()) -
             default=list(groups),
             help="of the groups of methods, only these; what the committed tables have of the others stays",
         )
+    if again:
         parser.add_argument("--again", action="store_true", help="run what is done, too")
     if device:
         parser.add_argument("--device", help="where exact fits of many samples run: cuda; without it they are left out")

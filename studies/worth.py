@@ -642,4 +642,4 @@ def write_page() -> None:
 
 
 if __name__ == "__main__":
-    common.main(__doc__ or "", run, write_page, groups=tuple(GROUPS))
+    common.main(__doc__ or "", run, write_page, groups=tuple(GROUPS), again=True)
