@@ -302,8 +302,8 @@ def test_features_of_full_rank_are_exact(criterion):
 
 def test_features_of_many_samples_and_all_default_kernels():
     rng = np.random.default_rng(0)
-    Z = rng.normal(size=(3000, 4))
-    y = np.sin(2 * Z[:, 0]) * Z[:, 1] + 0.3 * rng.normal(size=3000)
+    Z = rng.normal(size=(7500, 4))
+    y = np.sin(2 * Z[:, 0]) * Z[:, 1] + 0.3 * rng.normal(size=7500)
     model = MKLRidgeCV(approximation="nystroem", rank=30, random_state=0).fit(Z[:2500], y[:2500])
     assert model.score(Z[2500:], y[2500:]) == pytest.approx(model.best_score_, abs=0.05)
     low, high = model.predict_interval(Z[2500:]).T

@@ -27,9 +27,8 @@ from kernelmosaic.solvers.leave_one_out import (
     RidgeSystem,
     class_loss,
     evidence,
+    evidence_value,
     inverted,
-    log_loss,
-    squared_error,
     squared_loss,
 )
 
@@ -103,6 +102,12 @@ class RidgeTargets:
     weight: Array
     labels: NDArray[np.intp] | None = None
     groups: Sequence[NDArray[np.intp]] | None = None
+
+    def loss(self, r: Array, scale: float) -> tuple[float, Array, float]:
+        """Return the loss of the residuals of samples left out, its slopes in them, and that in log a."""
+        if self.labels is None:
+            return *squared_loss(r, self.weight), 0.0
+        return class_loss(r, self.Y, self.labels, scale, self.weight)
 
     def take(self, rows: NDArray[np.intp]) -> RidgeTargets:
         """Return those of some samples, whose numbers ascend."""
@@ -225,8 +230,6 @@ def learn_ridge(
             return found, slope[free]
 
         end, slopes = x.copy(), np.zeros(len(x))
-        if not free.any():
-            return end, value(x[free])[0], slopes
         limits = {"maxiter": steps, "gtol": tol * samples, "ftol": 1e-14, "maxcor": 20}
         bounds = list(zip(low[free], high[free], strict=True))
         found = minimize(value, x[free], jac=True, method="L-BFGS-B", bounds=bounds, options=limits)
@@ -240,25 +243,28 @@ def learn_ridge(
             one[P] += shift
             begun.append(improve(one, free, options.first_steps))
         x = min(begun, key=lambda one: one[1])[0]
-    x, reached, slope = improve(x, free, max_iter)
-    n_widths = len(x) - P - 2
+    n_widths, slope = len(x) - P - 2, np.zeros(len(x))
+    if free.any():
+        x, _, slope = improve(x, free, max_iter)
     if n_widths:
+        reached = problem.value(x)[0]
         end, lower, there = improve(x, free | (np.arange(len(x)) >= P + 2), max_iter)
         if reached - lower > n_widths:
-            x, reached, slope = end, lower, there
+            x, slope = end, there
     # A parameter at the end of its range is level where the slope leads out of it.
     slope = np.where(x <= low, np.minimum(slope, 0.0), slope)
     slope = np.where(x >= high, np.maximum(slope, 0.0), slope)
-    machine = form.machine(problem.read(x))
+    at = problem.read(x)
+    machine = form.machine(at)
     return RidgeLearned(
         weights=np.exp(x[:P]),
         alpha=float(np.exp(x[P])),
         scale=float(np.exp(x[P + 1])) if problem.has_scale else 1.0,
-        widths={m: np.exp(log_widths) for m, log_widths in problem.read(x).log_widths.items()},
+        widths={m: np.exp(log_widths) for m, log_widths in at.log_widths.items()},
         beta=machine.beta,
         intercept=machine.intercept,
         residuals=machine.residuals,
-        value=reached,
+        value=machine.value + problem.prior(x)[0],
         stationarity=float(np.abs(slope).max(initial=0.0)) / samples,
         history=history,
     )
@@ -300,11 +306,12 @@ class Judged:
 
 @dataclass(frozen=True)
 class RidgeMachine:
-    """The machine at given weights and ridge, and the residuals of samples left out."""
+    """The machine at given weights and ridge, the residuals of samples left out, and the criterion."""
 
     beta: Array
     intercept: Array
     residuals: Array
+    value: float
 
 
 class RidgeForm(Protocol):
@@ -327,27 +334,32 @@ class MatrixForm:
     widths: Mapping[int, RadialWidths]
 
     def judge(self, at: RidgePoint) -> Judged:
-        t, ridge = self.targets, at.alpha / self.targets.weight
+        t, ridge, in_scale = self.targets, at.alpha / self.targets.weight, 0.0
         system, own = self._system(at, ridge)
         if self.criterion == "evidence":
-            found = evidence(system, t.Y)
-        elif t.labels is not None:
-            found = log_loss(system, t.Y, t.labels, at.scale, t.weight, t.groups)
+            value, G = evidence(system, t.Y)
         else:
-            found = squared_error(system, t.Y, t.weight, t.groups)
-        slopes, in_widths = self._inner_products(found.G), []
+            beta = system.times(t.Y)
+            r = system.residuals(beta, t.groups)
+            value, g, in_scale = t.loss(r, at.scale)
+            G = system.slope(beta, r, g, t.groups)
+        slopes, in_widths = self._inner_products(G), []
         for m, K in own.items():
-            K *= found.G
+            K *= G
             slopes[m] = float(K.sum())
             in_widths.append(at.weights[m] * self.widths[m].slopes(at.log_widths[m], K))
-        diagonal = backend_of(found.G).to_numpy(found.G.diagonal())
-        in_alpha, in_scale = float(ridge @ diagonal), float(found.own.sum())
-        return Judged(found.value, at.weights * slopes, in_alpha, in_scale, tuple(in_widths))
+        in_alpha = float(ridge @ backend_of(G).to_numpy(G.diagonal()))
+        return Judged(value, at.weights * slopes, in_alpha, in_scale, tuple(in_widths))
 
     def machine(self, at: RidgePoint) -> RidgeMachine:
         system, Y = self._system(at, at.alpha / self.targets.weight)[0], self.targets.Y
         beta = system.times(Y)
-        return RidgeMachine(beta, system.intercept(Y), system.residuals(beta, self.targets.groups))
+        residuals = system.residuals(beta, self.targets.groups)
+        if self.criterion == "evidence":
+            value = evidence_value(system, Y, beta)[0]
+        else:
+            value = self.targets.loss(residuals, at.scale)[0]
+        return RidgeMachine(beta, system.intercept(Y), residuals, value)
 
     def _system(self, at: RidgePoint, ridge: Array) -> tuple[RidgeSystem, dict[int, ArrayOrTensor]]:
         """Return the linear system, and the matrices of the kernels whose widths are learned."""
@@ -484,10 +496,8 @@ class FeatureForm:
         r = np.concatenate([one.solve((Y - f)[place]) for place, one in found])
         # The samples of `rows` count for all.
         share = float(t.weight.sum() / w.sum())
-        if t.labels is None:
-            value, g, own = *squared_loss(r, share * w), 0.0
-        else:
-            value, g, own = class_loss(r, Y, t.labels[rows], scale, share * w)
+        some = RidgeTargets(Y, share * w, None if t.labels is None else t.labels[rows])
+        value, g, own = some.loss(r, scale)
         u = np.concatenate([one.solve((alpha / w[:, np.newaxis] * g)[place]) for place, one in found])
         weighted, moved_by = w[:, np.newaxis] * r, w[:, np.newaxis] * u
         squares, across = np.zeros(R + 1), np.zeros((R + 1, Y.shape[1]))
@@ -562,7 +572,7 @@ class FeatureForm:
         for place, one in self._strips(None, t.groups, scaled, root):
             residuals[rows[place]] = one.solve(missed[rows[place]])
         beta = (t.weight / alpha)[:, np.newaxis] * missed
-        return RidgeMachine(beta, theta[-1], residuals)
+        return RidgeMachine(beta, theta[-1], residuals, self.judge(at).value)
 
     def covariance(self, weights: Array, alpha: float) -> Array:
         """Return α B in features that are not weighted: the variance of an output is φᵀ α B φ, φ = [z_m(x), 1]."""
@@ -593,19 +603,22 @@ class RidgeProblem:
         return RidgePoint(np.exp(x[:P]), float(np.exp(x[P])), float(np.exp(x[P + 1])), widths)
 
     def value(self, x: Array) -> tuple[float, Array]:
+        """Return the criterion with its priors, and its slopes."""
+        found, (prior, pull) = self.form.judge(self.read(x)), self.prior(x)
+        in_scale = found.scale if self.has_scale else 0.0
+        return found.value + prior, np.concatenate([found.weights, [found.alpha, in_scale], *found.widths]) + pull
+
+    def prior(self, x: Array) -> tuple[float, Array]:
+        """Return the priors, in nats, and their slopes."""
         P, o = self.n_kernels, self.options
-        at = self.read(x)
-        found = self.form.judge(at)
-        slope = np.concatenate([found.weights, [found.alpha, found.scale if self.has_scale else 0.0], *found.widths])
         with np.errstate(invalid="ignore"):
             off = np.where(np.isfinite(x[:P]), x[:P] + np.log(P), 0.0)
         apart = np.concatenate([off, [x[P] - o.alpha_mean, x[P + 1]]])
         strength = np.concatenate([np.full(P, o.weight_prior), [o.alpha_prior, o.scale_prior * self.has_scale]])
-        value = found.value + float(strength @ apart**2)
-        pull = [2.0 * strength * apart]
-        for m, log_widths in at.log_widths.items():
+        value, pull = float(strength @ apart**2), [2.0 * strength * apart]
+        for m, log_widths in self.read(x).log_widths.items():
             mean = float(log_widths.mean())
             off, moved = log_widths - mean, mean - float(self.widths[m].start.mean())
             value += o.column_prior * float(off @ off) + o.width_prior * moved**2
             pull.append(2.0 * (o.column_prior * off + o.width_prior * moved / len(off)))
-        return value, slope + np.concatenate(pull)
+        return value, np.concatenate(pull)

@@ -165,39 +165,6 @@ def _congruence(A: ArrayOrTensor, d: Array) -> ArrayOrTensor:
     return backend.zeros(tuple(A.shape)) if G is None else G
 
 
-@dataclass(frozen=True)
-class Criterion:
-    """A value, its slope G in M, and its slopes in parameters of the criterion's own."""
-
-    value: float
-    G: ArrayOrTensor
-    own: Array
-    residuals: Array
-
-
-def squared_error(system: RidgeSystem, Y: Array, weight: Array, groups: Groups = None) -> Criterion:
-    """Return `squared_loss` of the samples left out, with its slope in M."""
-    beta = system.times(Y)
-    r = system.residuals(beta, groups)
-    value, g = squared_loss(r, weight)
-    return Criterion(value, system.slope(beta, r, g, groups), np.zeros(0), r)
-
-
-def log_loss(
-    system: RidgeSystem,
-    Y: Array,
-    labels: NDArray[np.intp],
-    scale: float,
-    weight: Array,
-    groups: Groups = None,
-) -> Criterion:
-    """Return `class_loss` of the samples left out, with its slopes in M and in log a."""
-    beta = system.times(Y)
-    r = system.residuals(beta, groups)
-    value, g, own = class_loss(r, Y, labels, scale, weight)
-    return Criterion(value, system.slope(beta, r, g, groups), np.array([own]), r)
-
-
 def squared_loss(r: Array, weight: Array) -> tuple[float, Array]:
     """Return ½ W c log(Σ_i w_i ‖r_i‖² / (W c)), W = Σ w, and its slopes in r.
 
@@ -229,16 +196,20 @@ def class_loss(r: Array, Y: Array, labels: NDArray[np.intp], scale: float, weigh
     return float(weight @ losses), -df, float(np.sum(df * f))
 
 
-def evidence(system: RidgeSystem, Y: Array, noise: float | None = None) -> Criterion:
-    """Return the negative log evidence, constants left out, of Gaussian targets with the covariance s² M.
+def evidence_value(system: RidgeSystem, Y: Array, beta: Array, noise: float | None = None) -> tuple[float, float]:
+    """Return the negative log evidence, constants left out, of Gaussian targets with the covariance s² M, and s².
 
     s² is that of the largest evidence unless it is given; the constant has a flat prior (restricted likelihood).
     """
     n, c = Y.shape
-    beta = system.times(Y)
     fit = float(np.sum(Y * beta))
     s2 = fit / ((n - 1) * c) if noise is None else noise
-    value = 0.5 * fit / s2 + 0.5 * c * system.log_det + 0.5 * (n - 1) * c * np.log(s2)
+    return float(0.5 * fit / s2 + 0.5 * c * system.log_det + 0.5 * (n - 1) * c * np.log(s2)), s2
+
+
+def evidence(system: RidgeSystem, Y: Array, noise: float | None = None) -> tuple[float, ArrayOrTensor]:
+    """Return `evidence_value`, and its slope G in M."""
+    beta = system.times(Y)
+    value, s2 = evidence_value(system, Y, beta, noise)
     right = backend_of(system.A).asarray(beta)
-    G = (0.5 * c) * system.A - right @ (right.T * (0.5 / s2))
-    return Criterion(float(value), G, np.zeros(0), system.residuals(beta))
+    return value, (0.5 * Y.shape[1]) * system.A - right @ (right.T * (0.5 / s2))
