@@ -420,8 +420,8 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         outputs = self._predictions(self._outputs(X))
         if not return_std:
             return outputs
-        variance = self._variances(self._validate(X, reset=False)) + self.alpha_
-        deviation = np.sqrt(np.maximum(variance, 0.0)[:, np.newaxis] * self._noise)
+        variance = np.maximum(self._variances(self._validate(X, reset=False)), 0.0) + self.alpha_
+        deviation = np.sqrt(variance[:, np.newaxis] * self._noise)
         return outputs, self._predictions(deviation)
 
     def _variances(self, X: MatrixLike) -> Array:

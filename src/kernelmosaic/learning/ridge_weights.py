@@ -164,8 +164,9 @@ def learn_ridge(
 ) -> RidgeLearned:
     """Minimise the criterion over the logarithms of weights, ridge, scale and widths by quasi-Newton steps.
 
-    Widths are learned last, from what was learned with those they start from. They are kept as they start where
-    learning them lowers the criterion by less than one nat per width: the gain is then one of chance.
+    Widths for numbers are learned with everything else. Those for classes are learned last, from what was learned with
+    the widths they start from, and stay there where learning them lowers the criterion by less than one nat per width:
+    the gain is then one of chance.
 
     Parameters
     ----------
@@ -211,6 +212,9 @@ def learn_ridge(
     if alpha is not None:
         x[P], free[P] = np.log(alpha), False
     free[P + 1] = problem.has_scale
+    is_width = np.arange(len(x)) >= P + 2
+    if targets.labels is None:
+        free |= is_width
     history: list[float] = []
     samples = min(float(targets.weight.sum()), options.slope_samples)
 
@@ -241,10 +245,9 @@ def learn_ridge(
             begun.append(improve(one, free, options.first_steps))
         x = min(begun, key=lambda one: one[1])[0]
     x, reached, slope = improve(x, free, max_iter)
-    n_widths = len(x) - P - 2
-    if n_widths:
-        end, lower, there = improve(x, free | (np.arange(len(x)) >= P + 2), max_iter)
-        if reached - lower > n_widths:
+    if is_width.any() and targets.labels is not None:
+        end, lower, there = improve(x, free | is_width, max_iter)
+        if reached - lower > is_width.sum():
             x, reached, slope = end, lower, there
     # A parameter at the end of its range is level where the slope leads out of it.
     slope = np.where(x <= low, np.minimum(slope, 0.0), slope)
