@@ -116,10 +116,12 @@ def some_rows(n: int, most: int, split: int) -> np.ndarray:
     return np.arange(n) if n <= most else np.sort(np.random.RandomState(split).permutation(n)[:most])
 
 
-def fit_ours(method: str, X: np.ndarray, y: np.ndarray, split: int, device: str | None) -> MKLRidgeCV:
-    """Return the machine of all samples, its weights and ridge learned from at most `MOST_LEARNED`."""
+def fit_ours(
+    method: str, X: np.ndarray, y: np.ndarray, split: int, device: str | None, most: int = MOST_LEARNED
+) -> MKLRidgeCV:
+    """Return the machine of all samples, its weights and ridge learned from at most so many."""
     settings: Row = OURS[method] | {"device": device}
-    rows = some_rows(len(y), MOST_LEARNED, split)
+    rows = some_rows(len(y), most, split)
     model = MKLRidgeCV(**settings).fit(X[rows], y[rows])
     if len(rows) == len(y):
         return model

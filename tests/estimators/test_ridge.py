@@ -418,3 +418,14 @@ def test_other_estimators_refuse_to_learn_widths():
         MKLRidgeCV([Gaussian("learn")], scale=False).fit(sparse.csr_matrix(X), Y)
     with pytest.raises(ValueError, match="width='learn'"):
         MKLRidgeCV([Gaussian("learn") + Linear()]).fit(X, Y)
+
+
+def test_deviations_of_repeated_samples_are_positive():
+    """Repeated samples of equal targets drive the ridge of the evidence to the end of its range."""
+    rng = np.random.RandomState(0)
+    X, y = np.repeat(rng.normal(size=(40, 2)), 2, axis=0), np.repeat(rng.normal(size=40), 2)
+    model = MKLRidgeCV([Gaussian(), Laplacian()], criterion="evidence").fit(X, y)
+    assert model.alpha_ < 1e-6
+    _, deviation = model.predict(X, return_std=True)
+    assert np.all(deviation >= np.sqrt(model.alpha_ * model._noise) * (1 - 1e-9))
+    assert np.all(deviation > 0)

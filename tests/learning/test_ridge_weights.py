@@ -215,10 +215,26 @@ def test_widths_of_columns_that_do_not_matter_grow():
         assert found.stationarity <= 1e-3
 
 
-def test_widths_are_kept_where_learning_them_gains_less_than_a_nat_each():
+def test_widths_for_numbers_are_learned_where_they_gain_less_than_a_nat_each():
+    """A linear kernel explains all but the sine of one column: the evidence gains four nats by six widths."""
+    rng = np.random.RandomState(1)
+    X = rng.normal(size=(100, 6))
+    y = np.sin(X[:, :1]) + X[:, 1:2] + 0.4 * rng.normal(size=(100, 1))
+    widths = {0: RadialWidths(Gaussian("learn", per_column=True), X)}
+    stack = StoredStack(np.array([np.zeros((100, 100)), X @ X.T / 6]))
+    found = learn_ridge(stack, RidgeTargets(y, np.ones(100)), criterion="evidence", widths=widths)
+    kept = learn_ridge(
+        StoredStack(np.array([Gaussian()(X), X @ X.T / 6])), RidgeTargets(y, np.ones(100)), criterion="evidence"
+    )
+    assert 1 < kept.value - found.value < 6
+    assert found.widths[0][0] < 0.8 * found.widths[0][1:].min()
+
+
+def test_widths_for_classes_are_kept_where_learning_them_gains_less_than_a_nat_each():
     rng = np.random.default_rng(4)
     X = rng.normal(size=(80, 5))
-    targets = RidgeTargets(rng.normal(size=(80, 1)), np.ones(80))
+    labels = rng.integers(2, size=80)
+    targets = RidgeTargets(2.0 * labels[:, np.newaxis] - 1.0, np.ones(80), labels)
     widths = {0: RadialWidths(Gaussian("learn", per_column=True), X)}
     found = learn_ridge(StoredStack(np.zeros((1, 80, 80))), targets, widths=widths)
     assert_allclose(found.widths[0], np.exp(widths[0].start))

@@ -53,10 +53,9 @@ def test_rows_are_all_or_a_draw_of_the_split(uci):
     assert set(some) != set(uci.some_rows(50, 20, 2))
 
 
-def test_weights_learned_from_some_rows_serve_all(uci, file, monkeypatch):
+def test_weights_learned_from_some_rows_serve_all(uci, file):
     A, a, B, _ = uci.read_split(file[0], "yacht", 3)
-    monkeypatch.setattr(uci, "MOST_LEARNED", 40)
-    model = uci.fit_ours(uci.BEST, A, a, 3, None)
+    model = uci.fit_ours(uci.BEST, A, a, 3, None, most=40)
     rows = uci.some_rows(57, 40, 3)
     learned = uci.MKLRidgeCV(**uci.OURS[uci.BEST]).fit(A[rows], a[rows])
     np.testing.assert_allclose(model.weights_, learned.weights_)

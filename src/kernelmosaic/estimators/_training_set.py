@@ -419,7 +419,11 @@ class FeatureSet(TrainingSet):
     def expansion(self, beta: Array, support: NDArray[np.intp], eta: Array) -> Expansion:
         kept = np.flatnonzero(np.any(eta != 0, axis=0))
         sums = self.stack.sums(np.ascontiguousarray(beta.T), kept)
-        w = [sums[int(m)] for m in kept]
+        return self.feature_expansion([sums[int(m)] for m in kept], eta)
+
+    def feature_expansion(self, w: list[Array], eta: Array) -> Expansion:
+        """Return the function with coefficients w_m = Z_mᵀ β of the kernels that have a weight."""
+        kept = np.flatnonzero(np.any(eta != 0, axis=0))
         return Expansion(FeatureSums(self.kernel_set.take(kept), w), eta[:, kept], kept, eta.shape[1], self.device)
 
     def gated_expansion(

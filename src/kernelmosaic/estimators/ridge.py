@@ -22,7 +22,7 @@ from kernelmosaic._typing import ArrayOrTensor, KernelsLike, MatrixLike, SampleW
 from kernelmosaic.estimators._base import KernelEstimator, parameters
 from kernelmosaic.estimators._input import DistinctSamples, FitInput, is_streamed, level_of_caller
 from kernelmosaic.estimators._shared import fit_context
-from kernelmosaic.estimators._training_set import KernelOptions, TrainingSet, read_training_set
+from kernelmosaic.estimators._training_set import FeatureSet, KernelOptions, TrainingSet, read_training_set
 from kernelmosaic.estimators.classifier import KernelClassifier
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import FeatureStack
@@ -163,7 +163,12 @@ class BaseRidge(KernelEstimator):
         self.n_iter_ = len(learned.history)
         self.support_, self.support_fraction_ = rows, 1.0
         self.intercept_, self.dual_coef_ = intercept, beta.T
-        self._expansion = data.expansion(beta.T, np.arange(n), np.tile(learned.weights, (len(unit), 1)))
+        eta = np.tile(learned.weights, (len(unit), 1))
+        if isinstance(data, FeatureSet) and learned.sums is not None:
+            each = np.split(learned.sums * unit, np.cumsum(data.kernel_set.widths)[:-1])
+            self._expansion = data.feature_expansion([each[m] for m in np.flatnonzero(learned.weights)], eta)
+        else:
+            self._expansion = data.expansion(beta.T, np.arange(n), eta)
         # Features need no samples.
         self._X, self._ridge = scaled.X if self.approximation is None else None, learned.alpha / weight
         self._groups, self._left_out = together, learned.residuals

@@ -139,6 +139,8 @@ class RidgeLearned:
         The largest slope in the logarithms, per sample, of at most `RidgeOptions.slope_samples`.
     history : list of float
         The values on the way.
+    sums : ndarray of shape (features, c) or None
+        As in `RidgeMachine`.
     """
 
     weights: Array
@@ -151,6 +153,7 @@ class RidgeLearned:
     value: float
     stationarity: float
     history: list[float]
+    sums: Array | None = None
 
 
 def learn_ridge(
@@ -169,8 +172,9 @@ def learn_ridge(
 ) -> RidgeLearned:
     """Minimise the criterion over the logarithms of weights, ridge, scale and widths by quasi-Newton steps.
 
-    Widths are learned last, from what was learned with those they start from. They are kept as they start where
-    learning them lowers the criterion by less than one nat per width: the gain is then one of chance.
+    Widths for numbers are learned with everything else. Those for classes are learned last, from what was learned with
+    the widths they start from, and stay there where learning them lowers the criterion by less than one nat per width:
+    the gain is then one of chance.
 
     Parameters
     ----------
@@ -216,6 +220,9 @@ def learn_ridge(
     if alpha is not None:
         x[P], free[P] = np.log(alpha), False
     free[P + 1] = problem.has_scale
+    is_width = np.arange(len(x)) >= P + 2
+    if targets.labels is None:
+        free |= is_width
     history: list[float] = []
     samples = min(float(targets.weight.sum()), options.slope_samples)
 
@@ -243,13 +250,13 @@ def learn_ridge(
             one[P] += shift
             begun.append(improve(one, free, options.first_steps))
         x = min(begun, key=lambda one: one[1])[0]
-    n_widths, slope = len(x) - P - 2, np.zeros(len(x))
+    slope = np.zeros(len(x))
     if free.any():
         x, _, slope = improve(x, free, max_iter)
-    if n_widths:
+    if is_width.any() and targets.labels is not None:
         reached = problem.value(x)[0]
-        end, lower, there = improve(x, free | (np.arange(len(x)) >= P + 2), max_iter)
-        if reached - lower > n_widths:
+        end, lower, there = improve(x, free | is_width, max_iter)
+        if reached - lower > is_width.sum():
             x, slope = end, there
     # A parameter at the end of its range is level where the slope leads out of it.
     slope = np.where(x <= low, np.minimum(slope, 0.0), slope)
@@ -267,6 +274,7 @@ def learn_ridge(
         value=machine.value + problem.prior(x)[0],
         stationarity=float(np.abs(slope).max(initial=0.0)) / samples,
         history=history,
+        sums=machine.sums,
     )
 
 
@@ -306,12 +314,16 @@ class Judged:
 
 @dataclass(frozen=True)
 class RidgeMachine:
-    """The machine at given weights and ridge, the residuals of samples left out, and the criterion."""
+    """The machine at given weights and ridge, the residuals of samples left out, and the criterion.
+
+    In features, `sums` is Z_mᵀ β of all kernels, one below the other, with more digits than β gives it.
+    """
 
     beta: Array
     intercept: Array
     residuals: Array
     value: float
+    sums: Array | None = None
 
 
 class RidgeForm(Protocol):
@@ -436,7 +448,7 @@ class FeatureForm:
         self.stack, self.targets, self.criterion = stack, targets, criterion
         Y, weight, n = targets.Y, targets.weight, stack.n_samples
         self.factors = stack.factors(np.ones(stack.n_kernels))
-        self.normal = stack.backend.asarray(self.factors.normal_matrix(weight))
+        self.normal = stack.backend.asarray(self.factors.normal_matrix(weight, precise=True))
         weighted = weight[:, np.newaxis] * Y
         self.right = np.vstack([self.factors.adjoint(weighted), weighted.sum(axis=0)])
         self.square = float(np.sum(weighted * Y))
@@ -572,7 +584,9 @@ class FeatureForm:
         for place, one in self._strips(None, t.groups, scaled, root):
             residuals[rows[place]] = one.solve(missed[rows[place]])
         beta = (t.weight / alpha)[:, np.newaxis] * missed
-        return RidgeMachine(beta, theta[-1], residuals, self.judge(at).value)
+        # The sums of a kernel without a weight are not read.
+        sums = theta[:-1] / np.where(root[:-1] > 0, root[:-1], 1.0)[:, np.newaxis]
+        return RidgeMachine(beta, theta[-1], residuals, self.judge(at).value, sums)
 
     def covariance(self, weights: Array, alpha: float) -> Array:
         """Return α B in features that are not weighted: the variance of an output is φᵀ α B φ, φ = [z_m(x), 1]."""
