@@ -51,7 +51,7 @@ from kernelmosaic.estimators._training_set import KernelOptions, TrainingSet
 from kernelmosaic.gram.missing import check_rule
 from kernelmosaic.kernels.base import refuse_text
 from kernelmosaic.kernels.subsets import Subsets
-from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, read_kernels
+from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, read_kernels, view_names
 from kernelmosaic.learning import Learner, Parameters, make_learner
 from kernelmosaic.learning.certificate import AIM
 from kernelmosaic.learning.norms import numbers
@@ -293,6 +293,31 @@ class KernelEstimator(FittedSummaryMixin, KernelListMixin, ABC):
             estimator=type(self).__name__,
         )
 
+    def _set_kernels(self, data: TrainingSet) -> None:
+        """Set the names of the kernels, and of the view that each reads."""
+        kernels = getattr(data.kernel_set, "kernel_set", data.kernel_set)
+        self.kernel_names_ = kernels.names
+        labels = list(getattr(data.table, "columns", range(data.samples.shape[1])))
+        fitted = getattr(kernels, "fitted", None)
+        # Kernels that are not stored are one view.
+        self._view_names = ["all columns"] if fitted is None else view_names(fitted, labels)
+
+    @property
+    def view_weights_(self) -> dict[str, Any]:
+        """The weights summed over the kernels of every view: a number, or one per class where classes have their own.
+
+        Kernels that read the same columns are of one view. It is called what stands before ``:`` or ``, `` in the names
+        of all its kernels, as :func:`~kernelmosaic.kernels.by_group` writes them; else its one kernel, or its columns.
+        """
+        check_is_fitted(self, "weights_")
+        weights = np.asarray(self.weights_)
+        if len(self._view_names) < weights.shape[-1]:
+            weights = weights.sum(axis=-1, keepdims=True)
+        found: dict[str, Any] = {}
+        for name, one in zip(self._view_names, weights.T, strict=True):
+            found[name] = found.get(name, 0.0) + (float(one) if one.ndim == 0 else one)
+        return found
+
     # Predictions out -----------------------------------------------------------------------------------------------
 
     def _outputs(self, X: MatrixLike) -> NDArray[np.float64]:
@@ -436,7 +461,7 @@ class BaseMKL(KernelEstimator):
         if self.verbose and data.stack.form:
             print(f"{type(self).__name__}: {data.stack.form}.", flush=True)
         learned, warning = self._learn(data, machines)
-        self.kernel_names_ = data.kernel_set.names
+        self._set_kernels(data)
         beta, support = self._set_fitted(data, learned, machines)
         if keep_function:
             self._set_function(data, learned, beta, support)

@@ -71,6 +71,8 @@ class BilinearMKLClassifier(BaseMKLClassifier):
     ----------
     weights_ : ndarray of shape (classes, P)
         The weights d, scaled so that Σ_r d_cr = ‖w_c‖²: all zero for a class that no kernel separates.
+    view_weights_ : dict
+        The weights summed over the kernels of every view, by its name.
     dual_coef_ : ndarray of shape (classes, n_support)
         The coefficients τ of the support vectors.
     objective_, duality_gap_ : float

@@ -215,6 +215,8 @@ class MKLClassifier(BaseMKLClassifier):
     ----------
     weights_ : ndarray of shape (P,), or (classes, P) for more than two classes with ``multi_class="ovr"``
         The weights of the kernels.
+    view_weights_ : dict
+        The weights summed over the kernels of every view, by its name.
     kernel_names_ : list of str
         Their names.
     dual_coef_ : ndarray of shape (outputs, n_support)

@@ -143,7 +143,8 @@ class BaseRidge(KernelEstimator):
         learned = replace(found, beta=beta, intercept=intercept, residuals=found.residuals * unit)
         self._standardizer = standardizer
         fitted = data.kernel_set.kernel_set if self.approximation is not None else data.kernel_set
-        self.kernel_names_, self.kernels_ = fitted.names, [one.kernel for one in fitted.fitted]
+        self._set_kernels(data)
+        self.kernels_ = [one.kernel for one in fitted.fitted]
         self.weights_, self.alpha_ = learned.weights, learned.alpha
         self.criterion_, self.stationarity_ = learned.value, learned.stationarity
         self.history_ = [{"iteration": i, "objective": value} for i, value in enumerate(learned.history, start=1)]
@@ -276,6 +277,8 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
     ----------
     weights_ : ndarray of shape (P,)
         η, of the kernels as normalised.
+    view_weights_ : dict
+        Their sums over the kernels of every view, by its name.
     alpha_ : float
         The ridge.
     kernels_, kernel_names_ : list
@@ -480,7 +483,8 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
         The class of every sample by all others.
     best_score_ : float
         The share of them that is right.
-    weights_, alpha_, kernels_, kernel_names_, criterion_, stationarity_, history_, dual_coef_, intercept_
+    weights_, view_weights_, alpha_, kernels_, kernel_names_, criterion_, stationarity_, history_, dual_coef_, \
+    intercept_
         As in :class:`MKLRidgeCV`.
 
     Examples
