@@ -318,6 +318,11 @@ class KernelEstimator(FittedSummaryMixin, KernelListMixin, ABC):
             found[name] = found.get(name, 0.0) + (float(one) if one.ndim == 0 else one)
         return found
 
+    @property
+    def _shown_weights(self) -> NDArray[np.float64]:
+        """The weights as pictures and comparisons of several fits read them."""
+        return np.asarray(self.weights_, dtype=np.float64)
+
     # Predictions out -----------------------------------------------------------------------------------------------
 
     def _outputs(self, X: MatrixLike) -> NDArray[np.float64]:

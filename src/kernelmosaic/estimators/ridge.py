@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, Self
@@ -24,7 +25,7 @@ from kernelmosaic.estimators._input import DistinctSamples, FitInput, level_of_c
 from kernelmosaic.estimators.classifier import KernelClassifier
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import FeatureStack
-from kernelmosaic.kernels import Gaussian, Kernel, Laplacian, Linear, Polynomial, Ranked, family
+from kernelmosaic.kernels import Gaussian, Kernel, Laplacian, Linear, Polynomial, Ranked, by_group, family
 from kernelmosaic.kernels.base import refuse_text
 from kernelmosaic.kernels.views import Entry, read_kernels
 from kernelmosaic.learning.fixed import given_weights
@@ -40,6 +41,23 @@ def ridge_kernels(ranks: bool = True) -> list[Kernel]:
     factors = [0.5, 1, 2, 4]
     plain = [Linear(), Polynomial(degree=2), *family(Gaussian(), factor=factors), *family(Laplacian(), factor=factors)]
     return plain + [Ranked(kernel) for kernel in plain] if ranks else plain
+
+
+def ridge_view_kernels(views: Mapping[str, Any]) -> list[tuple[str, Kernel, Any]]:
+    """Return kernels for views: of one, those of `ridge_kernels`; of several, nine of each, without squares and ranks.
+
+    Parameters
+    ----------
+    views : dict
+        Columns by the name of their view, as `stack_views` returns them.
+
+    Returns
+    -------
+    list of (name, kernel, columns)
+        Of each view, a linear kernel, Gaussians and Laplacians of ½, 1, 2 and 4 times the median distance.
+    """
+    several = [kernel for kernel in ridge_kernels(ranks=False) if not isinstance(kernel, Polynomial)]
+    return by_group(views, several if len(views) > 1 else ridge_kernels())
 
 
 @parameters
@@ -199,6 +217,11 @@ class BaseRidge(KernelEstimator):
                 UserWarning,
                 stacklevel=level_of_caller(),
             )
+
+    @property
+    def _shown_weights(self) -> Array:
+        """The shares of the weights: how large all are together is a matter of the ridge."""
+        return np.asarray(self.weights_ / self.weights_.sum(axis=-1, keepdims=True))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -481,6 +504,8 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
         The classes in order.
     loo_predictions_ : ndarray of shape (n_samples,)
         The class of every sample by all others.
+    loo_probabilities_ : ndarray of shape (n_samples, classes)
+        Its probabilities by all others.
     best_score_ : float
         The share of them that is right.
     weights_, view_weights_, alpha_, kernels_, kernel_names_, criterion_, stationarity_, history_, dual_coef_, \
@@ -535,6 +560,7 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
         self._calibration, shift = ScaledSoftmax.fit(outputs[counted], labels, weight[counted])
         self.intercept_ = learned.intercept + shift
         self.loo_predictions_ = self._predictions(outputs + shift)
+        self.loo_probabilities_ = self._probabilities(outputs + shift)
         self.best_score_ = float(np.average(self.loo_predictions_ == given.y, weights=given.weight))
         return self
 
