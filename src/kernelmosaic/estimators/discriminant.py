@@ -218,7 +218,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         with data.threads():
             (found,) = self._learn_each(data, [machine], learner)
             learned = found.certified(data.stack, data.sizes(), machine, learner)
-        self._set_kernels(data)
+        self._set_kernel_names(data)
         self.weights_ = learned.weights
         self.trace_shares_ = learned.weights * traces
         self.alpha_ = float(self.alpha) if self._is_kim() else learned.solution.alpha

@@ -161,7 +161,7 @@ class BaseRidge(KernelEstimator):
         learned = replace(found, beta=beta, intercept=intercept, residuals=found.residuals * unit)
         self._standardizer = standardizer
         fitted = data.kernel_set.kernel_set if self.approximation is not None else data.kernel_set
-        self._set_kernels(data)
+        self._set_kernel_names(data)
         self.kernels_ = [one.kernel for one in fitted.fitted]
         self.weights_, self.alpha_ = learned.weights, learned.alpha
         self.criterion_, self.stationarity_ = learned.value, learned.stationarity

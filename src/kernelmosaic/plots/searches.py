@@ -90,7 +90,7 @@ class ValidationPathDisplay(Display):
         for i, (norm, scores) in enumerate(self.scores.items()):
             mean = scores.mean(axis=0)
             error = scores.std(axis=0) / np.sqrt(len(scores))
-            label = None if norm is None else "uniform" if norm == "uniform" else f"norm {norm}"
+            label = None if norm is None else norm if norm in ("uniform", "loo") else f"norm {norm}"
             (self.lines_[norm],) = ax.plot(self.Cs, mean, **{**line_style(i), "label": label, **style})
             ax.fill_between(self.Cs, mean - error, mean + error, color=self.lines_[norm].get_color(), alpha=0.12, lw=0)
         norm, C = self.chosen
