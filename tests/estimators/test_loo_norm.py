@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -18,7 +20,9 @@ from kernelmosaic import (
     MKLRidgeCV,
     PosteriorMKLClassifier,
 )
+from kernelmosaic.estimators._shared import FitContext
 from kernelmosaic.kernels import Gaussian, Linear, Subsets
+from kernelmosaic.learning.ridge_weights import RidgeTargets
 from kernelmosaic.model_selection import PathSearchCV
 
 RNG = np.random.default_rng(3)
@@ -122,13 +126,15 @@ def test_features():
     assert_allclose(model.weights_, share(MKLRidgeCV(KERNELS, scale=False, **given).fit(X, Y)), rtol=1e-6)
 
 
-def test_kernels_are_weighed_once_for_all_values_of_C(monkeypatch):
-    from kernelmosaic.estimators import _shared
-
-    calls, learn = [], _shared.learn_ridge
-    monkeypatch.setattr(_shared, "learn_ridge", lambda *args, **kwargs: calls.append(1) or learn(*args, **kwargs))
-    MKLRegressorCV(KERNELS, norms=["loo"], Cs=6, cv=3).fit(X, Y)
-    assert len(calls) == 4  # three folds and all samples
+def test_kernels_are_weighed_once_for_the_same_targets():
+    targets = RidgeTargets.of_numbers(Y[:, np.newaxis], np.ones(60))
+    with FitContext() as shared:
+        models = [MKLRegressor(KERNELS, C=C, weights="loo").fit(X, Y) for C in (0.1, 10.0)]
+        (data,) = shared.training_sets
+        found = shared.loo_weights(data, targets)
+        assert shared.loo_weights(data, targets) is found
+        assert not np.allclose(shared.loo_weights(data, replace(targets, Y=targets.Y**2)), found, rtol=1e-3)
+    assert all(np.array_equal(model.weights_, found) for model in models)
 
 
 @pytest.mark.parametrize(
