@@ -160,7 +160,7 @@ def test_no_target_and_nothing_to_learn_from(capsys, tmp_path, train):
         ("s=shape_*:gauss(*median)", "cannot be read"),
         ("s=shape_*:gauss(2*mean)", "cannot be read"),
         ("s=shape_*:linear(2)", "cannot be read"),
-        ("s=shape_*:linear*3", "only Gaussians come as a family"),
+        ("s=shape_*:linear*3", "only Gaussians and Laplacians come as a family"),
         ("s=shape_*:gauss*1", "gauss*2"),
         ("s=shape_*:linear+linear", "named twice"),
         ("s=shape_*:linear+", "unknown kernel"),

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from kernelmosaic import __version__
-from kernelmosaic.cli.methods import FitRequest, ImputeName, MethodName, TaskName, read_costs
+from kernelmosaic.cli.methods import CriterionName, FitRequest, ImputeName, MethodName, TaskName, read_costs
 from kernelmosaic.files import existing_file, replaceable_file
 
 # Paths that can be read and written -----------------------------------------------------------------------------------
@@ -100,6 +100,12 @@ def _finite(value: float | None) -> float | None:
     return value
 
 
+def _share(value: float | None) -> float | None:
+    if value is not None and not 0 < value < 1:
+        raise typer.BadParameter(f"{value:g} is not between 0 and 1.")
+    return value
+
+
 def _not_one(value: int) -> int:
     if value == 1:
         raise typer.BadParameter("1 part leaves nothing to learn from; give at least 2, or 0 for no cross-validation.")
@@ -164,12 +170,16 @@ C = Annotated[
     typer.Option(
         "--C",
         callback=_positive,
-        help="Price of errors (kappa of bilinear, alpha of discriminant). Default: by cross-validation.",
+        help="Price of errors (kappa of bilinear, alpha of discriminant and ridge). Default: by cross-validation; of "
+        "ridge, learned.",
     ),
 ]
 Norm = Annotated[float, typer.Option(min=1.0, callback=_finite, help="1: few kernels; above, such as 2: all of them.")]
 Epsilon = Annotated[
     float | None, typer.Option(min=0.0, callback=_finite, help="Regression: errors up to this are free.")
+]
+Criterion = Annotated[
+    CriterionName | None, typer.Option(help="Ridge: what it minimises, leave-one-out error or evidence. Default: loo.")
 ]
 Nu = Annotated[float, typer.Option(min=0.001, max=1.0, help="One-class: share of rows that may be novel.")]
 Cost = Annotated[
@@ -185,7 +195,7 @@ Folds = Annotated[
         min=0,
         max=50,
         callback=_not_one,
-        help="Parts of the cross-validation that chooses C, one path of fits per part; 0: none.",
+        help="Parts of the cross-validation that chooses C, one path of fits per part; 0: none. Ridge needs none.",
     ),
 ]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of folds, test rows and random starts.")]
@@ -211,6 +221,7 @@ def fit(
     C: C = None,
     norm: Norm = 1.0,
     epsilon: Epsilon = None,
+    criterion: Criterion = None,
     nu: Nu = 0.1,
     costs: Cost = None,
     test: Test = 0.0,
@@ -267,6 +278,10 @@ def predict(
     proba: Annotated[
         bool, typer.Option("--proba", help="Add the probability of each class, in columns p_CLASS.")
     ] = False,
+    interval: Annotated[
+        float | None,
+        typer.Option(callback=_share, help="Ridge: add intervals with this share of targets inside, such as 0.9."),
+    ] = None,
     kernel: NewKernel = None,
 ) -> None:
     """Predict the rows of a table. If it has the target column, the score is printed as well."""
@@ -276,7 +291,7 @@ def predict(
     from kernelmosaic.cli.predict import PredictRequest, run_prediction
 
     asked = PredictRequest(model, new, tuple(id_columns or ()), tuple(kernel or ()), tuple(view or ()), on, drop_empty)
-    run_prediction(asked, output, scores, proba)
+    run_prediction(asked, output, scores, proba, interval)
 
 
 def explain(

@@ -22,6 +22,7 @@ from kernelmosaic.cli.methods import (
     SCORES,
     Cs_of,
     FitRequest,
+    TaskName,
     baseline_of,
     kernel_costs,
     make_estimator,
@@ -41,12 +42,25 @@ Advance = Callable[[str, int], None]
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """What cross-validation found at one C: the score on each held-out part, and every row's prediction."""
+    """What cross-validation found at one C: the score on each held-out part, and every row's prediction.
+
+    Parameters
+    ----------
+    C : float
+    scores : ndarray
+        Of the parts; of rows that are left out one by one, what each adds to the mean.
+    predictions : ndarray
+        Of every row while it was held out.
+    n_loose : int
+        How many fits stopped early.
+    how : {"cross-validated", "leave-one-out"}
+    """
 
     C: float
     scores: NDArray[np.float64]
     predictions: AnyArray
     n_loose: int
+    how: str = "cross-validated"
 
     @property
     def mean(self) -> float:
@@ -55,8 +69,8 @@ class CurvePoint:
 
     @property
     def spread(self) -> float:
-        """The standard deviation of the scores over the parts."""
-        return float(self.scores.std())
+        """The standard deviation of the scores over the parts; of rows left out one by one, that of their mean."""
+        return float(self.scores.std()) / (1.0 if self.how == "cross-validated" else len(self.scores) ** 0.5)
 
 
 @dataclass(frozen=True)
@@ -119,6 +133,7 @@ class Trained:
             mean = best.mean if self.search is None else float(self.search.best_score_)
             folds, baseline = len(best.scores), self.baseline
             score = {"name": name, "mean": mean, "spread": best.spread, "folds": folds, "baseline": baseline}
+            score["how"] = best.how
         if len(held):
             predicted = self.pipeline.predict(training.table.iloc[held])
             test = {"name": name, "value": score_of(task, training.target.y[held], predicted)}
@@ -181,7 +196,7 @@ def make_splitter(request: FitRequest, y: AnyArray) -> Any:
     """Return what divides the rows into parts to be held out in turn; None if that is what was asked for."""
     from sklearn.model_selection import KFold, StratifiedKFold
 
-    if request.folds == 0:
+    if request.folds == 0 or request.method == "ridge":
         return None
     if request.task not in ("classification", "survival"):
         # One row alone has no R².
@@ -224,7 +239,7 @@ def make_pipeline(request: FitRequest, training: TrainingTable) -> Pipeline:
         raise ValueError(
             "--method rmkl: it weighs kernels against each other, and there is one; name another, or use mkl."
         )
-    model = make_estimator(request, training.kernels, training.plan, scale, Cs[0])
+    model = make_estimator(request, training.kernels, training.plan, scale, Cs[0] if Cs else None)
     return Pipeline([*training.plan.steps(), ("model", model)])
 
 
@@ -253,7 +268,12 @@ def train(request: FitRequest, training: TrainingTable, pipeline: Pipeline, spli
     if not folds:
         advance("fitting to all rows", 0)
         said = _with_warnings(lambda: pipeline.fit(table, target))[1]
-        return Trained(request, training, pipeline, [], Cs[0], baseline, perf_counter() - start, said)
+        seconds = perf_counter() - start
+        if request.method != "ridge":
+            return Trained(request, training, pipeline, [], Cs[0], baseline, seconds, said)
+        point = _left_out_point(pipeline.named_steps["model"], training.target.task, y)
+        baseline = baseline_of(training.target.task, y, y, request.nu)
+        return Trained(request, training, pipeline, [point], point.C, baseline, seconds, said)
     found = _follow_paths(pipeline, request, table, target, folds, Cs, advance)
     curve = _curve(found, training, y)
     i = found.best(np.array([[point.scores for point in curve]]).swapaxes(1, 2))[1]
@@ -271,6 +291,13 @@ def train(request: FitRequest, training: TrainingTable, pipeline: Pipeline, spli
         calibrates = has_classes and (request.proba or request.method != "bilinear")
         chosen, said = _with_warnings(lambda: found.fit(0, i, "sigmoid" if calibrates else None))
     return Trained(request, training, chosen, curve, C, baseline, perf_counter() - start, said, search)
+
+
+def _left_out_point(model: Any, task: TaskName, y: AnyArray) -> CurvePoint:
+    """Return what the closed form of a ridge machine says of every row by all others."""
+    left_out = model.loo_predictions_
+    right = left_out == y if task == "classification" else 1.0 - (y - left_out) ** 2 / np.var(y)
+    return CurvePoint(float(model.alpha_), right.astype(np.float64), left_out, 0, "leave-one-out")
 
 
 def _follow_paths(
@@ -311,6 +338,7 @@ def _with_warnings(fit: Callable[[], Any]) -> tuple[Any, list[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", ConvergenceWarning)
+        warnings.filterwarnings("always", message=".*samples repeat another one")
         fitted = fit()
     return fitted, [str(warning.message) for warning in caught]
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from kernelmosaic.cli.views import Plan
 
 TaskName = Literal["classification", "regression", "one-class", "survival", "multi-label"]
-MethodName = Literal["mkl", "localized", "bilinear", "discriminant", "rmkl"]
+MethodName = Literal["mkl", "localized", "bilinear", "discriminant", "rmkl", "ridge"]
+CriterionName = Literal["loo", "evidence"]
 ImputeName = Literal["none", "median", "frequent", "views"]
 
 
@@ -31,6 +32,8 @@ class FitRequest:
         None lets cross-validation choose.
     epsilon : float or None
         Half-width of the tube of free errors; None is a tenth of the target's standard deviation.
+    criterion : {"loo", "evidence"} or None
+        What ridge minimises; None is "loo".
     costs : dict
         Factors of kernels or whole views.
     fold_tol : float
@@ -54,6 +57,7 @@ class FitRequest:
     C: float | None = None
     norm: float = 1.0
     epsilon: float | None = None
+    criterion: CriterionName | None = None
     nu: float = 0.1
     costs: dict[str, float] = field(default_factory=dict)
     test: float = 0.0
@@ -77,7 +81,7 @@ class Method:
     parameter : str
         The parameter that cross-validation chooses, C or what stands in its place.
     grid : tuple of float
-        Its values, the smoothest model first.
+        Its values, the smoothest model first; none where it is learned without folds.
     takes_penalties : bool
         Whether kernels may have penalties.
     """
@@ -94,6 +98,7 @@ METHODS: dict[MethodName, Method] = {
     "bilinear": Method(("classification",), "kappa"),
     "discriminant": Method(("classification", "multi-label"), "alpha", (0.5, 0.05, 5e-3, 5e-4, 5e-5)),
     "rmkl": Method(("classification", "regression"), takes_penalties=True),
+    "ridge": Method(("classification", "regression"), "alpha", ()),
 }
 
 # Scores ---------------------------------------------------------------------------------------------------------------
@@ -175,6 +180,17 @@ def method_of(request: FitRequest) -> Method:
         raise ValueError(
             f"--epsilon {request.epsilon:g}: only a regression has it, and this is a {task}; leave it out."
         )
+    if request.criterion is not None and method != "ridge":
+        raise ValueError(f"--criterion {request.criterion}: --method {method} has no criterion; use --method ridge.")
+    if method == "ridge" and request.epsilon is not None:
+        raise ValueError(
+            f"--epsilon {request.epsilon:g}: --method ridge squares all errors and has no epsilon; leave it out."
+        )
+    if method == "ridge" and request.folds not in (0, FitRequest.folds):
+        raise ValueError(
+            f"--folds {request.folds}: --method ridge leaves every row out in turn, without folds; leave the option "
+            "out, or use mkl."
+        )
     if request.proba and task not in ("classification", "multi-label"):
         raise ValueError(f"--proba: probabilities are those of classes, and this is a {task}; leave it out.")
     if request.C is not None and task == "one-class":
@@ -192,7 +208,7 @@ def parameter_of(request: FitRequest) -> str:
 
 
 def Cs_of(request: FitRequest, scale: float) -> list[float]:
-    """Return the Cs to try: one, if it was given or there is none to choose.
+    """Return the Cs to try: one, if it was given or there is none to choose; none if it is learned without folds.
 
     A regression on targets s times as large is the same problem at s times the C.
     """
@@ -203,10 +219,19 @@ def Cs_of(request: FitRequest, scale: float) -> list[float]:
     return [float(f"{scale * one:.3g}") for one in method_of(request).grid]
 
 
-def make_estimator(request: FitRequest, kernels: KernelsLike, plan: Plan, scale: float, C: float) -> Any:
+def make_estimator(request: FitRequest, kernels: KernelsLike, plan: Plan, scale: float, C: float | None) -> Any:
     """Return the estimator; `scale` is the spread of a regression's targets."""
     from kernelmosaic import estimators
 
+    if request.method == "ridge":
+        ridge = estimators.MKLRidgeClassifierCV if request.task == "classification" else estimators.MKLRidgeCV
+        return ridge(
+            kernels,
+            criterion=request.criterion or "loo",
+            alpha="learn" if C is None else C,
+            scale=False,  # columns are prepared by the pipeline
+            random_state=request.seed,
+        )
     families = {"regression": "Regressor", "one-class": "OneClass", "survival": "Survival"}
     prefixes = {"bilinear": "Bilinear", "discriminant": "Discriminant", "localized": "Localized"}
     options: Settings = {parameter_of(request): C, "random_state": request.seed}

@@ -116,10 +116,16 @@ def describe(estimator: Estimator, path: Path) -> Settings:
         "support_vectors": len(model.support_),
         "support_fraction": float(model.support_fraction_),
         "cost": float(model.cost(training["costs"] or [1.0] * len(model.kernel_names_))),
-        "objective": float(model.objective_),
-        "duality_gap": float(model.duality_gap_),
+        "objective": float(model.criterion_ if is_ridge(model) else model.objective_),
+        "duality_gap": None if is_ridge(model) else float(model.duality_gap_),
+        "stationarity": float(model.stationarity_) if is_ridge(model) else None,
         "iterations": int(model.n_iter_),
     }
+
+
+def is_ridge(model: Estimator) -> bool:
+    """Whether a model has no support vectors and no certified gap, but a stationary point of a criterion."""
+    return hasattr(model, "stationarity_")
 
 
 def class_names(model: Estimator, training: Settings) -> list[Any]:
@@ -163,14 +169,21 @@ def lines(found: Settings) -> list[tuple[str, str]]:
     if found["score"]:
         score = found["score"]
         text = f"{score['mean']:.4f} ± {score['spread']:.4f}; looking at no column: {score['baseline']:.4f}"
-        lines.append((f"cross-validated {score['name']}", text))
+        lines.append((f"{score['how']} {score['name']}", text))
     if found["test"]:
         lines.append((f"{found['test']['name']} on held-out rows", f"{found['test']['value']:.4f}"))
     columns = found["columns"]
+    if found["duality_gap"] is None:
+        lines.append(
+            ("largest slope per sample", f"{found['stationarity']:.1e} after {found['iterations']} evaluations")
+        )
+    else:
+        lines += [
+            ("support vectors", f"{found['support_vectors']} ({100 * found['support_fraction']:.1f} % of the rows)"),
+            ("cost of a prediction", f"{found['cost']:.1f} (support vectors × share of kernels in use)"),
+            ("certified gap", f"{found['duality_gap']:.1e} after {found['iterations']} iterations"),
+        ]
     lines += [
-        ("support vectors", f"{found['support_vectors']} ({100 * found['support_fraction']:.1f} % of the rows)"),
-        ("cost of a prediction", f"{found['cost']:.1f} (support vectors × share of kernels in use)"),
-        ("certified gap", f"{found['duality_gap']:.1e} after {found['iterations']} iterations"),
         ("columns", f"{len(columns)}: {some(columns, 8)}" if columns else "none by name"),
     ]
     files, lacking = found["files"] or {}, found["lacking"] or {}

@@ -126,7 +126,9 @@ class NewRows:
         return notes
 
 
-def run_prediction(asked: PredictRequest, output: Path | None, scores: bool, proba: bool) -> None:
+def run_prediction(
+    asked: PredictRequest, output: Path | None, scores: bool, proba: bool, interval: float | None = None
+) -> None:
     """Predict the rows of a table, and write or print them."""
     import pandas as pd
 
@@ -138,6 +140,8 @@ def run_prediction(asked: PredictRequest, output: Path | None, scores: bool, pro
     columns = rows.answers(asked.ids, predicted)
     if proba:
         columns |= _probabilities(rows)
+    if interval is not None:
+        columns |= _intervals(rows, interval)
     if scores:
         columns |= _scores(rows.model, rows.X, predicted, rows.labels)
     for note in rows.notes(asked.ids):
@@ -237,6 +241,17 @@ def _probabilities(rows: NewRows) -> Settings:
         )
     found = rows.estimator.predict_proba(rows.table)
     return rounded({f"p_{name}": found[:, k] for k, name in enumerate(class_names(rows.model, rows.training))})
+
+
+def _intervals(rows: NewRows, coverage: float) -> Settings:
+    """Between which numbers the target is, with so much probability."""
+    if not hasattr(rows.model, "predict_interval"):
+        raise ValueError(
+            f"--interval {coverage:g}: intervals are those of numbers learned with `kernelmosaic fit --method ridge`, "
+            "which the model is not; leave the option out."
+        )
+    found = rows.model.predict_interval(rows.X, coverage)
+    return rounded({"lower": found[:, 0], "upper": found[:, 1]})
 
 
 def _scores(model: Estimator, X: MatrixLike, predicted: Any, labels: Sequence[str]) -> Settings:

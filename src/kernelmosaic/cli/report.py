@@ -9,7 +9,17 @@ import numpy as np
 from kernelmosaic._typing import Estimator
 from kernelmosaic.cli.fit import Trained
 from kernelmosaic.cli.methods import SCORES, figure, parameter_of
-from kernelmosaic.cli.output import class_names, kernel_shares, noting, print_facts, print_shares, say, share_rows, some
+from kernelmosaic.cli.output import (
+    class_names,
+    is_ridge,
+    kernel_shares,
+    noting,
+    print_facts,
+    print_shares,
+    say,
+    share_rows,
+    some,
+)
 from kernelmosaic.reports import Page, Table
 
 
@@ -44,18 +54,28 @@ def lines(trained: Trained) -> list[tuple[str, str]]:
         found.append(("labels" if task == "multi-label" else "classes", f"{len(classes)}: {shown}"))
     tried = ", ".join(f"{point.C:g}" for point in trained.curve)
     how = f"the best of {tried}" if len(trained.curve) > 1 else "given"
-    found.append((noted["price"]["name"], f"{trained.C:g} ({how})"))
+    if is_ridge(model) and trained.request.C is None:
+        how = f"learned by {'evidence' if trained.request.criterion == 'evidence' else 'leave-one-out error'}"
+    found.append((noted["price"]["name"], f"{trained.C:.4g} ({how})"))
     if best is not None:
         mean, spread = figure(task, noted["score"]["mean"]), figure(task, best.spread)
-        found.append((f"cross-validated {score}", f"{mean} ± {spread}, {len(best.scores)} folds"))
+        folds = "" if is_ridge(model) else f", {len(best.scores)} folds"
+        found.append((f"{best.how} {score}", f"{mean} ± {spread}{folds}"))
         found.append((f"  {SCORES[task][1]}", figure(task, noted["score"]["baseline"])))
         if task == "regression":
             rms = float(np.sqrt(np.mean((trained.y - best.predictions) ** 2)))
-            found.append(("cross-validated RMS error", f"{rms:.4g}"))
+            found.append((f"{best.how} RMS error", f"{rms:.4g}"))
     if noted["test"]:
         found.append((f"{score} on held-out rows", figure(task, noted["test"]["value"])))
-    found.append(("support vectors", f"{len(model.support_)} ({100 * model.support_fraction_:.1f} % of the rows)"))
-    found.append(("certified gap", f"{model.duality_gap_:.1e}"))
+    if is_ridge(model):
+        total = sum(model.view_weights_.values())
+        if 1 < len(model.view_weights_) < len(model.kernel_names_):
+            shares = [f"{name} {100 * one / total:.1f} %" for name, one in model.view_weights_.items()]
+            found.append(("shares of the views", some(shares, 6)))
+        found.append(("largest slope per sample", f"{model.stationarity_:.1e}"))
+    else:
+        found.append(("support vectors", f"{len(model.support_)} ({100 * model.support_fraction_:.1f} % of the rows)"))
+        found.append(("certified gap", f"{model.duality_gap_:.1e}"))
     found.append(("seconds in all", f"{trained.seconds:.2f}"))
     return found
 
@@ -102,7 +122,11 @@ def write_fit_report(trained: Trained) -> None:
     _add_views(page, trained)
     _add_weights(page, trained, draws)
     _add_curve(page, trained, draws)
+    if is_ridge(model) and noted["task"] == "regression":
+        _add_split(page, trained)
     _add_answers(page, trained, draws)
+    if is_ridge(model) and noted["task"] == "classification":
+        _add_calibration(page, trained, draws)
     _add_convergence(page, model, draws)
     _add_advice(page, trained)
     if not draws:
@@ -126,8 +150,13 @@ def _add_weights(page: Page, trained: Trained, draws: bool) -> None:
     page.heading("Which kernels count")
     page.paragraph(
         "A kernel compares two rows on the columns of its view, all kernels on one scale. The larger its weight, the "
-        "more it decides; a kernel of weight 0 need never be computed, nor its columns measured if no other kernel "
-        "reads them."
+        "more it decides"
+        + (
+            ". What is drawn are shares of the sum of all weights, whose size against alpha is learned as well."
+            if is_ridge(trained.model)
+            else "; a kernel of weight 0 need never be computed, nor its columns measured if no other kernel reads "
+            "them."
+        )
     )
     if draws:
         from kernelmosaic.plots import KernelWeightsDisplay
@@ -142,6 +171,11 @@ def _add_weights(page: Page, trained: Trained, draws: bool) -> None:
         ", the mean over the classes first, then each class's own." if classes else "."
     )
     page.table(Table(caption, [*head, *classes], rows, searchable=len(rows) > 12))
+    sums = {name: float(np.mean(weight)) for name, weight in trained.model.view_weights_.items()}
+    if 1 < len(sums) < len(found):
+        total = sum(sums.values()) or 1.0
+        rows = [[name, f"{100 * one / total:.1f}"] for name, one in sorted(sums.items(), key=lambda item: -item[1])]
+        page.table(Table("The same, summed per view.", ("view", "share %"), rows))
 
 
 def _add_curve(page: Page, trained: Trained, draws: bool) -> None:
@@ -150,6 +184,15 @@ def _add_curve(page: Page, trained: Trained, draws: bool) -> None:
     task = trained.training.target.task
     name, score = parameter_of(trained.request), SCORES[task][0]
     page.heading("How well it does on rows it has not seen")
+    if is_ridge(trained.model):
+        (point,) = trained.curve
+        page.paragraph(
+            "Every row was left out in turn: a least-squares machine knows its outputs without a row in closed form, "
+            "so that no part had to be held out. Weights and alpha are those of all rows, which favours the score a "
+            f"little. The {score} is {figure(task, point.mean)}, with a standard error of "
+            f"{figure(task, point.spread)}; {SCORES[task][1]} gives {figure(task, trained.baseline or 0.0)}."
+        )
+        return
     page.paragraph(
         f"Each of {len(trained.curve[0].scores)} parts was held out in turn, preparation of the columns included. "
         f"Judge the {score} by the line of a rule that looks at no column."
@@ -177,6 +220,47 @@ def _add_curve(page: Page, trained: Trained, draws: bool) -> None:
         best = found.best_estimator_.named_steps["model"]
         rows = [[name, f"{d:.3f}"] for name, d in zip(best.kernel_names_, best.penalties, strict=True)]
         page.table(Table("Penalties found; one above 1 lowers the weight of its kernel.", ("kernel", "penalty"), rows))
+
+
+def _add_split(page: Page, trained: Trained) -> None:
+    training = trained.training
+    rows, what = training.rest, "the rows learned from"
+    if len(training.held):
+        rows, what = training.held, "the rows held out"
+    X, y = trained.pipeline[:-1].transform(training.table.iloc[rows]), training.target.y[rows]
+    shares = trained.model.score_split(X, y)
+    views: dict[str, float] = {}
+    for name, share in zip(trained.model._view_names, shares, strict=True):
+        views[name] = views.get(name, 0.0) + float(share)
+    page.heading("What each view explains")
+    page.paragraph(
+        f"R² on {what}, divided among the views (the product measure): the shares sum to it. One is negative where a "
+        "view points away from what the others leave unexplained, as views do that make up for each other."
+    )
+    found = sorted(views.items(), key=lambda item: -item[1])
+    table = [[name, f"{share:.3f}"] for name, share in found] + [["all", f"{shares.sum():.3f}"]]
+    page.table(Table(f"Shares of R² on {what}.", ("view", "share of R²"), table))
+
+
+def _add_calibration(page: Page, trained: Trained, draws: bool) -> None:
+    p, y = trained.model.loo_probabilities_, trained.y
+    own = p[np.arange(len(y)), np.searchsorted(trained.model.classes_, y)]
+    said, right = p.max(axis=1), trained.model.loo_predictions_ == y
+    page.heading("Are its probabilities right?")
+    page.paragraph(
+        f"Of every row left out, the predicted class has a probability of {100 * said.mean():.1f} % on average, and "
+        f"{100 * right.mean():.1f} % are right. The mean log-loss is {-np.log(own).mean():.3f} nats; equal "
+        f"probabilities for all classes have {np.log(p.shape[1]):.3f}."
+    )
+    if draws and len(y) >= 50:
+        from sklearn.calibration import CalibrationDisplay
+
+        bins = {"n_bins": min(10, len(y) // 16), "strategy": "quantile", "name": "rows left out"}
+        drawn = CalibrationDisplay.from_predictions(right, said, **bins)
+        low = min(float(drawn.prob_true.min()), float(drawn.prob_pred.min())) - 0.05
+        drawn.ax_.set(xlabel="probability of the predicted class", ylabel="share that is right")
+        drawn.ax_.set(xlim=(low, 1.01), ylim=(low, 1.01))
+        page.figure(drawn, "Share of right predictions by their probability", "On the line, probabilities are right.")
 
 
 def _add_answers(page: Page, trained: Trained, draws: bool) -> None:
@@ -221,17 +305,28 @@ def _add_answers(page: Page, trained: Trained, draws: bool) -> None:
 
 def _add_convergence(page: Page, model: Estimator, draws: bool) -> None:
     page.heading("Is it the optimum?")
+    if is_ridge(model):
+        page.paragraph(
+            f"The largest slope of the criterion in the logarithms of weights and alpha is {model.stationarity_:.1e} "
+            f"nats per row, after {model.n_iter_} evaluations; at a stationary point it is zero. The criterion is not "
+            f"convex: another start may end elsewhere. The best of {model.n_init} is taken."
+        )
+    else:
+        _say_gap(page, model)
+    if draws and len(model.history_) > 1:
+        from kernelmosaic.plots import ConvergenceDisplay
+
+        what = "Criterion" if is_ridge(model) else "Objective and gap"
+        drawn = ConvergenceDisplay.from_estimator(model)
+        page.figure(drawn, f"{what} by iteration", f"{what}, iteration by iteration.")
+
+
+def _say_gap(page: Page, model: Estimator) -> None:
     page.paragraph(
         f"The certified relative duality gap is {model.duality_gap_:.1e}, after {model.n_iter_} iterations: the "
         "objective is at most that share above the least possible. It needs no other solver to be believed."
         + (" For a localized model it speaks of the machine under the final gates." if hasattr(model, "gate") else "")
     )
-    if draws and len(model.history_) > 1:
-        from kernelmosaic.plots import ConvergenceDisplay
-
-        alt = "Objective and duality gap by iteration"
-        drawn = ConvergenceDisplay.from_estimator(model)
-        page.figure(drawn, alt, "Objective and gap, iteration by iteration.")
 
 
 def _add_advice(page: Page, trained: Trained) -> None:
@@ -240,18 +335,22 @@ def _add_advice(page: Page, trained: Trained) -> None:
     views = "".join(f" --view {name}=NEW_{name}.csv" for name in files["views"])
     joined = f" --on {files['on']}{views} --id {files['on']}" if files["on"] else ""
     kernels = "".join(f" --kernel {name}=NEW_{name}.npy" for name in files["kernels"] if request.rows is None)
+    intervals = hasattr(trained.model, "predict_interval")
     predict = (
         f"Predict new rows: `kernelmosaic predict {request.output} NEW.csv{joined}{kernels} -o predictions.csv`. "
         "Columns are found by name; `--scores` adds how sure the model is, and which kernel says so."
         + (" A view whose file is left out counts as missing in every row." if joined else "")
+        + (" `--interval 0.9` adds between which numbers nine in ten targets are." if intervals else "")
     )
     fewer = (
         "Leave out a view of weight 0 by naming the others with `--view`; penalise an expensive one by "
         "`--cost name=2` (mkl, rmkl), and see whether the score holds."
     )
+    if is_ridge(trained.model):
+        fewer = "Leave out a view of small weight by naming the others with `--view`, and see whether the score holds."
     compare = (
         "Compare methods on the same seed: `--method localized` lets weights depend on the row, `discriminant` is "
-        "quick with many classes, `--norm 2` keeps all kernels."
+        "quick with many classes, `--norm 2` keeps all kernels, `ridge` learns weights without folds."
     )
     read = f"Read the model again: `kernelmosaic inspect {request.output}`, or `kernelmosaic.load` in Python."
     hold_out = [] if request.test else ["Hold out rows for a last honest score: `--test 0.25`."]

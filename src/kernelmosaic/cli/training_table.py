@@ -29,6 +29,7 @@ from kernelmosaic.cli.views import (
     read_options,
     read_view_file,
     read_views,
+    ridge_specs,
 )
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def read_training_table(request: FitRequest) -> TrainingTable:
     lacking = [table[list(group)].isna().all(axis=1).any() for group in plan.groups]
     if request.method in ("bilinear", "discriminant") and plan.impute in ("none", "views") and any(lacking):
         raise ValueError(
-            f"--method {request.method}: some rows lack a view, which mkl, localized and rmkl alone learn "
+            f"--method {request.method}: some rows lack a view, which mkl, localized, rmkl and ridge alone learn "
             "from; --impute median fills it in."
         )
     check_lengths(views, table, request.path)
@@ -271,6 +272,8 @@ def _choose_views(
     """The views that were asked for or, where none was, guessed; and remarks on columns left out."""
     # Fewer kernels where every further one costs most.
     default = default_specs(task == "one-class", few=request.method in ("localized", "bilinear", "rmkl"))
+    if request.method == "ridge":
+        default = ridge_specs(2)
     wanted = _joined_views(joined, kinds) if joined else read_options(request.views, kinds)
     if request.view_file is not None:
         further = read_view_file(request.view_file)
@@ -283,13 +286,15 @@ def _choose_views(
         for part in map(str.strip, one.patterns):
             if part in never:
                 raise ValueError(f"{one.where}: column {part!r} is {never[part]}, never learned from; leave it out.")
-    if wanted:
-        return read_views(wanted, kinds, default), []
-    if request.kernels:
+    if not wanted and request.kernels:
         return [], []
-    if not kinds:
+    if not wanted and not kinds:
         raise ValueError(f"{request.path} has no column to learn from beside the target.")
-    return guess_views(kinds, default)
+    views, notes = (read_views(wanted, kinds, default), []) if wanted else guess_views(kinds, default)
+    if request.method == "ridge" and len(views) == 1 and not request.kernels:
+        # One view has more kernels than each of several.
+        views = [replace(one, specs=tuple(ridge_specs(1))) if list(one.specs) == default else one for one in views]
+    return views, notes
 
 
 def _joined_views(joined: Joined, usable: dict[str, str]) -> list[ViewSpec]:

@@ -18,9 +18,11 @@ from kernelmosaic.kernels import (
     Correlation,
     Gaussian,
     Kernel,
+    Laplacian,
     Linear,
     Polynomial,
     Precomputed,
+    Ranked,
     Spectrum,
     WeightedDegree,
 )
@@ -29,6 +31,12 @@ from kernelmosaic.kernels.views import default_kernels, one_class_kernels
 
 #: The column of row numbers that precomputed kernels read, where the user names none.
 ROW_COLUMN = "(row number)"
+
+#: The words for radial kernels, which come in widths and families.
+_RADIAL: dict[str, type[Gaussian | Laplacian]] = {
+    **dict.fromkeys(("gauss", "gaussian", "rbf"), Gaussian),
+    **dict.fromkeys(("laplace", "laplacian"), Laplacian),
+}
 
 # Kernels in short -----------------------------------------------------------------------------------------------------
 
@@ -71,6 +79,14 @@ def default_specs(one_class: bool, few: bool) -> list[Spec]:
     return [Spec.of(k) for k in default_kernels() if not (few and isinstance(k, Gaussian) and k.factor != 1)]
 
 
+def ridge_specs(n_views: int) -> list[Spec]:
+    """Return the default kernels on numbers of each of so many views, for ridge."""
+    from kernelmosaic.estimators.ridge import ridge_view_kernels
+
+    kernels = ridge_view_kernels({str(i): [i] for i in range(n_views)})
+    return [Spec.of(kernel) for _, kernel, columns in kernels if columns == [0]]
+
+
 def read_specs(text: str) -> list[Spec]:
     """Return the kernels a text such as ``linear+gauss*5`` stands for, or raise naming those there are."""
     specs = [_read_term(term.strip(), text) for term in text.split("+")]
@@ -82,16 +98,22 @@ def read_specs(text: str) -> list[Spec]:
 
 
 def _read_term(term: str, text: str) -> Spec:
-    known = "linear, poly2, poly(3), gauss, gauss(2*median), gauss(1.5), gauss*5, correlation, spectrum(3), wd(5)"
-    words = "linear|poly|quadratic|gauss|gaussian|rbf|correlation|spectrum|wd"
-    match = re.fullmatch(rf"({words})(\d+)?(?:\(([^()]*)\))?(?:\*(\d+))?", term)
+    known = (
+        "linear, poly2, poly(3), gauss, gauss(2*median), gauss(1.5), gauss*5, laplace (like gauss), rank-gauss (of the "
+        "ranks of numbers), correlation, spectrum(3), wd(5)"
+    )
+    words = "linear|poly|quadratic|gauss|gaussian|rbf|laplace|laplacian|correlation|spectrum|wd"
+    match = re.fullmatch(rf"(rank-)?({words})(\d+)?(?:\(([^()]*)\))?(?:\*(\d+))?", term)
     if match is None:
         raise ValueError(f"unknown kernel {term or text!r}: choose among {known}, or add them up with +.")
-    word, short, written, copies = match.groups()
+    ranked, word, short, written, copies = match.groups()
     if copies is not None:
-        return _family(term, word, short or written, int(copies))
+        return _family(term, word, short or written, int(copies), bool(ranked))
     try:
         kernel = _kernel(word, short if written is None else written.strip())
+        if ranked and kernel.input_kind != "numbers":
+            raise ValueError(term)
+        kernel = Ranked(kernel) if ranked else kernel
     except (ValueError, TypeError):
         raise ValueError(f"kernel {term!r} cannot be read: write it like one of {known}.") from None
     return Spec.of(kernel, term if term == "gauss(median)" else "")
@@ -99,11 +121,11 @@ def _read_term(term: str, text: str) -> Spec:
 
 def _kernel(word: str, argument: str | None) -> Kernel:
     """The kernel of a word; an argument that it has no use for, or that is no number, is a ValueError."""
-    if word in ("gauss", "gaussian", "rbf"):
+    if word in _RADIAL:
         factor, star, rule = (argument or "median").rpartition("*")
         if rule.strip() in ("median", "nearest"):
-            return Gaussian(rule.strip(), _positive(factor) if star else 1.0)
-        return Gaussian(_positive(rule))
+            return _RADIAL[word](rule.strip(), _positive(factor) if star else 1.0)
+        return _RADIAL[word](_positive(rule))
     if word == "poly":
         return Polynomial(degree=_whole(argument or "2"))
     if word == "spectrum":
@@ -118,10 +140,13 @@ def _kernel(word: str, argument: str | None) -> Kernel:
 
 def _label(kernel: Kernel) -> str:
     """A kernel as the user would write it."""
-    if isinstance(kernel, Gaussian):
+    if isinstance(kernel, Ranked):
+        return f"rank-{_label(kernel.kernel)}"
+    if isinstance(kernel, Gaussian | Laplacian):
+        word = "gauss" if isinstance(kernel, Gaussian) else "laplace"
         width = kernel.width if isinstance(kernel.width, str) else f"{kernel.width:g}"
         width = width if kernel.factor == 1 else f"{kernel.factor:.3g}*{width}"
-        return "gauss" if width == "median" else f"gauss({width})"
+        return word if width == "median" else f"{word}({width})"
     if isinstance(kernel, Polynomial):
         return f"poly{kernel.degree}"
     if isinstance(kernel, Spectrum):
@@ -129,15 +154,17 @@ def _label(kernel: Kernel) -> str:
     return f"wd({kernel.degree})" if isinstance(kernel, WeightedDegree) else type(kernel).__name__.lower()
 
 
-def _family(term: str, word: str, argument: str | None, copies: int, most: int = 20) -> Spec:
-    if word not in ("gauss", "gaussian", "rbf") or argument not in (None, "median") or not 2 <= copies <= most:
+def _family(term: str, word: str, argument: str | None, copies: int, ranked: bool, most: int = 20) -> Spec:
+    if word not in _RADIAL or argument not in (None, "median") or not 2 <= copies <= most:
         raise ValueError(
-            f"kernel {term!r}: only Gaussians come as a family, gauss*2 to gauss*{most}, whose widths lie "
-            "around the median distance."
+            f"kernel {term!r}: only Gaussians and Laplacians come as a family, gauss*2 to gauss*{most}, whose widths "
+            "lie around the median distance."
         )
     factors = 2.0 ** (np.arange(copies) - (copies - 1) / 2)
-    members = [Gaussian(factor=float(factor)) for factor in factors]
-    return Spec(f"gauss*{copies}", tuple((_label(member), member) for member in members))
+    members: list[Kernel] = [_RADIAL[word](factor=float(factor)) for factor in factors]
+    members = [Ranked(member) for member in members] if ranked else members
+    label = _label(_RADIAL[word]())
+    return Spec(f"{'rank-' * ranked}{label}*{copies}", tuple((_label(member), member) for member in members))
 
 
 def _positive(text: str) -> float:

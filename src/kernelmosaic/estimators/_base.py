@@ -51,10 +51,11 @@ from kernelmosaic.estimators._training_set import KernelOptions, TrainingSet
 from kernelmosaic.gram.missing import check_rule
 from kernelmosaic.kernels.base import refuse_text
 from kernelmosaic.kernels.subsets import Subsets
-from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, read_kernels
+from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, read_kernels, view_names
 from kernelmosaic.learning import Learner, Parameters, make_learner
 from kernelmosaic.learning.certificate import AIM
 from kernelmosaic.learning.norms import numbers
+from kernelmosaic.learning.ridge_weights import RidgeTargets
 from kernelmosaic.machines import Machine
 from kernelmosaic.machines.base import check_positive
 
@@ -293,6 +294,36 @@ class KernelEstimator(FittedSummaryMixin, KernelListMixin, ABC):
             estimator=type(self).__name__,
         )
 
+    def _set_kernel_names(self, data: TrainingSet) -> None:
+        """Set the names of the kernels, and of the view that each reads."""
+        kernels = getattr(data.kernel_set, "kernel_set", data.kernel_set)
+        self.kernel_names_ = kernels.names
+        labels = list(getattr(data.table, "columns", range(data.samples.shape[1])))
+        fitted = getattr(kernels, "fitted", None)
+        # Kernels that are not stored are one view.
+        self._view_names = ["all columns"] if fitted is None else view_names(fitted, labels)
+
+    @property
+    def view_weights_(self) -> dict[str, Any]:
+        """The weights summed over the kernels of every view: a number, or one per class where classes have their own.
+
+        Kernels that read the same columns are of one view. It is called what stands before ``:`` or ``, `` in the names
+        of all its kernels, as :func:`~kernelmosaic.kernels.by_group` writes them; else its one kernel, or its columns.
+        """
+        check_is_fitted(self, "weights_")
+        weights = np.asarray(self.weights_)
+        if len(self._view_names) < weights.shape[-1]:
+            weights = weights.sum(axis=-1, keepdims=True)
+        found: dict[str, Any] = {}
+        for name, one in zip(self._view_names, weights.T, strict=True):
+            found[name] = found.get(name, 0.0) + (float(one) if one.ndim == 0 else one)
+        return found
+
+    @property
+    def _shown_weights(self) -> NDArray[np.float64]:
+        """The weights as pictures and comparisons of several fits read them."""
+        return np.asarray(self.weights_, dtype=np.float64)
+
     # Predictions out -----------------------------------------------------------------------------------------------
 
     def _outputs(self, X: MatrixLike) -> NDArray[np.float64]:
@@ -435,8 +466,13 @@ class BaseMKL(KernelEstimator):
         data = self._training_set(given, counted)
         if self.verbose and data.stack.form:
             print(f"{type(self).__name__}: {data.stack.form}.", flush=True)
-        learned, warning = self._learn(data, machines)
-        self.kernel_names_ = data.kernel_set.names
+        parameters = self._parameters()
+        if isinstance(self.weights, str) and self.weights == "loo" and not data.stack.is_implicit:
+            targets = self._ridge_targets(given.y[counted.rows] if given.y is not None else None, counted.weight)
+            if targets is not None:
+                parameters = replace(parameters, weights=fit_context().loo_weights(data, targets))
+        learned, warning = self._learn(data, machines, parameters)
+        self._set_kernel_names(data)
         beta, support = self._set_fitted(data, learned, machines)
         if keep_function:
             self._set_function(data, learned, beta, support)
@@ -457,16 +493,22 @@ class BaseMKL(KernelEstimator):
             penalty_power=self.penalty_power,
         )
 
-    def _learn(self, data: TrainingSet, machines: list[Machine]) -> tuple[list[Any], str | None]:
+    def _ridge_targets(self, y: TargetLike, weight: NDArray[np.float64]) -> RidgeTargets | None:
+        """Return the targets of the least-squares machine by which ``weights="loo"`` are learned; None without one."""
+        return None
+
+    def _learn(
+        self, data: TrainingSet, machines: list[Machine], parameters: Parameters
+    ) -> tuple[list[Any], str | None]:
         """Return what was learned for each machine, and what to warn of after the estimator's name, if anything."""
-        learner = make_learner(self._parameters(), data.stack, machines)
+        learner = make_learner(parameters, data.stack, machines)
         with data.threads():
             found, sizes = self._learn_each(data, machines, learner), data.sizes()
             each = zip(machines, found, strict=True)
             learned = [one.certified(data.stack, sizes, machine, learner) for machine, one in each]
         hidden = any(one.gap > self.tol >= rough.gap for one, rough in zip(learned, found, strict=True))
         if hidden and (precise := fit_context().in_double(data)) is not None:
-            return self._learn(precise, machines)
+            return self._learn(precise, machines, parameters)
         return learned, self._gap_warning(learner, max(learned, key=attrgetter("gap")))
 
     def _learn_each(self, data: TrainingSet, machines: Sequence[Any], learner: Learner) -> list[Any]:

@@ -125,8 +125,8 @@ def variant(model: Estimator, norm: Any) -> Settings:
     params = model.get_params(deep=False)
     if norm is None:
         return {}
-    if norm == "uniform" and "weights" in params:
-        return {"weights": "uniform"}
+    if isinstance(norm, str) and norm in ("uniform", "loo") and "weights" in params:
+        return {"weights": norm}
     if "norm" in params:
         return {"norm": norm, "weights": None}
     if norm == 1 and "weights" in params:

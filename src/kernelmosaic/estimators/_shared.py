@@ -18,7 +18,9 @@ from kernelmosaic._typing import MatrixLike
 from kernelmosaic.backend import default_budget
 from kernelmosaic.estimators._input import DistinctSamples, is_streamed
 from kernelmosaic.estimators._training_set import KernelOptions, TrainingSet, read_training_set
+from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.learning import Learned, Learner
+from kernelmosaic.learning.ridge_weights import RidgeTargets, learn_ridge
 from kernelmosaic.learning.start import COLD, Start
 from kernelmosaic.machines.base import check_positive
 
@@ -61,6 +63,7 @@ class FitContext:
         self.known: KnownFit | None = None
         self._sets: OrderedDict[str, TrainingSet] = OrderedDict()
         self._starts: WeakKeyDictionary[TrainingSet, dict[Any, Start]] = WeakKeyDictionary()
+        self._by_loo: WeakKeyDictionary[TrainingSet, dict[str, Array]] = WeakKeyDictionary()
         self._entered: list[Token[FitContext | None]] = []
 
     def __enter__(self) -> Self:
@@ -98,6 +101,19 @@ class FitContext:
             self._sets.update({key: precise for key, one in self._sets.items() if one is data})
             self._starts[precise] = self._starts.get(data, {})
         return precise
+
+    def loo_weights(self, data: TrainingSet, targets: RidgeTargets) -> Array:
+        """Return weights of sum one by the leave-one-out error of least squares, learned once for the same targets."""
+        if data.device is not None and not isinstance(data.stack, FeatureStack):
+            raise ValueError(
+                f"device={data.device!r}: weights='loo' of exact kernels are learned on the host; use None."
+            )
+        known, key = self._by_loo.setdefault(data, {}), str(content_hash([targets.Y, targets.weight]))
+        if key not in known:
+            with data.threads():
+                weights = learn_ridge(data.stack, targets, n_init=2).weights
+            known[key] = weights / weights.sum()
+        return known[key]
 
     def starts(self, data: TrainingSet, learner: Learner, machines: Sequence[Any]) -> list[Start]:
         """Return the start of each machine of a fit: the weights of `known`, and what a like machine has learned."""

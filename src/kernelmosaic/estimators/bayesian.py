@@ -152,7 +152,7 @@ class BayesianMKLClassifier(KernelClassifier):
         self.classes_ = self._find_classes(y)
         self._check_parameters()
         data = self._training_set(given, DistinctSamples.all_of(len(y), None))
-        self.kernel_names_ = data.kernel_set.names
+        self._set_kernel_names(data)
         inference = Inference(data.stack, self._labels(y), self._model())
         self._run(inference)
         self._set_posterior(data, inference, y)

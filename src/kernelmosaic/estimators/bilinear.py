@@ -71,6 +71,8 @@ class BilinearMKLClassifier(BaseMKLClassifier):
     ----------
     weights_ : ndarray of shape (classes, P)
         The weights d, scaled so that Σ_r d_cr = ‖w_c‖²: all zero for a class that no kernel separates.
+    view_weights_ : dict
+        The weights summed over the kernels of every view, by its name.
     dual_coef_ : ndarray of shape (classes, n_support)
         The coefficients τ of the support vectors.
     objective_, duality_gap_ : float
@@ -127,10 +129,10 @@ class BilinearMKLClassifier(BaseMKLClassifier):
     def _parameters(self) -> Parameters:
         return Parameters(AIM * self.tol, self.max_iter, self.verbose, self.solver, family="class-wise")
 
-    def _learn(self, data: TrainingSet, machines: list[Any]) -> tuple[list[Any], str | None]:
+    def _learn(self, data: TrainingSet, machines: list[Any], parameters: Parameters) -> tuple[list[Any], str | None]:
         if data.stack.writes_matrices:
-            self._require_memory(data.stack, make_learner(self._parameters(), data.stack, machines).options)
-        return super()._learn(data, machines)
+            self._require_memory(data.stack, make_learner(parameters, data.stack, machines).options)
+        return super()._learn(data, machines, parameters)
 
     def _require_memory(self, stack: GramStack, options: LearnerOptions) -> None:
         need = len(self.classes_) * stack.n_samples**2 * matrix_dtype(stack, options).itemsize

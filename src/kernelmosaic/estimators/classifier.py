@@ -32,6 +32,7 @@ from kernelmosaic.estimators._training_set import TrainingSet
 from kernelmosaic.learning import Parameters, make_learner
 from kernelmosaic.learning.fixed import given_weights
 from kernelmosaic.learning.hard_margin import learn_hard_margin
+from kernelmosaic.learning.ridge_weights import RidgeTargets
 from kernelmosaic.machines import SVC
 from kernelmosaic.machines.base import SharedMachines, check_positive
 from kernelmosaic.machines.multiclass import CrammerSinger, MulticlassMachine, PairwiseSlack
@@ -150,8 +151,9 @@ class MKLClassifier(BaseMKLClassifier):
         are less uneven: l1_ratio · Σ θ_m + (1 − l1_ratio) · ‖θ‖₂ = 1 with θ_m = d_m² η_m.
     l1_ratio : float, default=0.5
         With ``norm="elastic"``, from 0 (that of ``norm=2``) to 1 (that of ``norm=1``).
-    weights : "uniform", array-like of shape (P,) or None, default=None
-        None learns the weights; ``"uniform"`` gives each kernel 1/P; an array is kept as it is.
+    weights : "uniform", "loo", array-like of shape (P,) or None, default=None
+        None learns the weights; ``"uniform"`` gives each kernel 1/P; ``"loo"`` takes those of
+        :class:`MKLRidgeClassifierCV`, or :class:`MKLRidgeCV` for numbers, divided by their sum; an array is kept.
     penalties : array-like of shape (P,), "eigenvalue" or None, default=None
         The d_m; None means ones; ``"eigenvalue"`` takes the number of eigenvalues above ½ to the power `penalty_power`.
     penalty_power : float, default=0.5
@@ -215,6 +217,8 @@ class MKLClassifier(BaseMKLClassifier):
     ----------
     weights_ : ndarray of shape (P,), or (classes, P) for more than two classes with ``multi_class="ovr"``
         The weights of the kernels.
+    view_weights_ : dict
+        The weights summed over the kernels of every view, by its name.
     kernel_names_ : list of str
         Their names.
     dual_coef_ : ndarray of shape (outputs, n_support)
@@ -339,12 +343,16 @@ class MKLClassifier(BaseMKLClassifier):
         C = check_positive("C", self.C)
         return self._joint[self.multi_class](labels, C, len(self.classes_), sample_C, constants=True)
 
-    def _learn(self, data: TrainingSet, machines: list[Any]) -> tuple[list[Any], str | None]:
+    def _ridge_targets(self, y: TargetLike, weight: NDArray[np.float64]) -> RidgeTargets | None:
+        labels = np.searchsorted(self.classes_, np.asarray(y))
+        return RidgeTargets.of_classes(labels, weight * self._class_factors(y, weight, self.classes_))
+
+    def _learn(self, data: TrainingSet, machines: list[Any], parameters: Parameters) -> tuple[list[Any], str | None]:
         if not self._is_hard():
-            return super()._learn(data, machines)
-        learner = make_learner(self._parameters(), data.stack, machines)
+            return super()._learn(data, machines, parameters)
+        learner = make_learner(parameters, data.stack, machines)
         diagonals = data.diagonals().mean(axis=1) * (
-            1.0 if self.weights is None else given_weights(self.weights, data.stack.n_kernels)
+            1.0 if parameters.weights is None else given_weights(parameters.weights, data.stack.n_kernels)
         )
         scale = float(diagonals.max()) or 1.0
         learned = [

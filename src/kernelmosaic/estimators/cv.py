@@ -127,12 +127,12 @@ class TunedMKL(PathSearch, WeightedMKL):
 
     norms = (1, 2, "uniform")
     C: ClassVar[Any] = property(attrgetter("C_"))
-    # The norm of equal weights does not matter.
+    # The norm of weights that follow a rule does not matter.
     norm: ClassVar[Any] = property(  # type: ignore[misc]
-        lambda self: 1 if self.norm_ == "uniform" else self.norm_
+        lambda self: 1 if self.norm_ in ("uniform", "loo") else self.norm_
     )
     weights: ClassVar[Any] = property(  # type: ignore[misc]
-        lambda self: "uniform" if self.norm_ == "uniform" else None
+        lambda self: self.norm_ if self.norm_ in ("uniform", "loo") else None
     )
     fold_tol: ClassVar[None] = None  # type: ignore[misc]
     _is_refitted = False
@@ -206,7 +206,9 @@ class MKLClassifierCV(TunedMKL, MKLClassifier):  # type: ignore[misc]
     Cs : int or array-like, default=20
         The values of C to try, or how many: so many from 0.01 to 1000, evenly on a logarithmic scale.
     norms : sequence, default=(1, 2, "uniform")
-        The norms of the weights to try, ``"elastic"`` among them; ``"uniform"`` gives all kernels the same weight.
+        The norms of the weights to try, ``"elastic"`` among them; ``"uniform"`` gives all kernels the same weight, and
+        ``"loo"`` those that :class:`MKLRidgeClassifierCV` learns from the training samples of each fold, divided by
+        their sum. Whether these help a support vector machine, the studies say.
     cv : int, splitter or iterable, default=5
         As in :class:`~sklearn.model_selection.GridSearchCV`: a number means stratified folds.
     scoring : str or callable, default=None
@@ -283,7 +285,8 @@ class MKLRegressorCV(TunedMKL, MKLRegressor):
         The values of C to try, or how many: so many from 0.01 to 1000 standard deviations of y, evenly on a logarithmic
         scale.
     norms : sequence, default=(1, 2, "uniform")
-        The norms of the weights to try, ``"elastic"`` among them; ``"uniform"`` gives all kernels the same weight.
+        The norms of the weights to try, ``"elastic"`` among them; ``"uniform"`` gives all kernels the same weight, and
+        ``"loo"`` those that :class:`MKLRidgeCV` learns from the training samples of each fold, divided by their sum.
     cv : int, splitter or iterable, default=5
         As in :class:`~sklearn.model_selection.GridSearchCV`.
     scoring : str or callable, default=None

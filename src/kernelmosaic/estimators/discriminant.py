@@ -105,6 +105,8 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     ----------
     weights_ : ndarray of shape (P,)
         θ.
+    view_weights_ : dict
+        The weights summed over the kernels of every view, by its name.
     trace_shares_ : ndarray of shape (P,)
         θ_i r_i, what each kernel has of the combined kernel's centred trace.
     alpha_ : float
@@ -216,7 +218,7 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         with data.threads():
             (found,) = self._learn_each(data, [machine], learner)
             learned = found.certified(data.stack, data.sizes(), machine, learner)
-        self.kernel_names_ = data.kernel_set.names
+        self._set_kernel_names(data)
         self.weights_ = learned.weights
         self.trace_shares_ = learned.weights * traces
         self.alpha_ = float(self.alpha) if self._is_kim() else learned.solution.alpha

@@ -30,6 +30,7 @@ from kernelmosaic.kernels.base import Kernel, suggest_kernel
 from kernelmosaic.kernels.linear import Linear
 from kernelmosaic.kernels.transformed import Projected
 from kernelmosaic.kernels.views import Entry, lay_specs, take_columns
+from kernelmosaic.learning import Parameters
 from kernelmosaic.learning.gated import GateLearner, LearnedGates, projected_kernels
 from kernelmosaic.learning.problem import ROUNDING
 from kernelmosaic.learning.steps import make_step
@@ -364,7 +365,9 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
             gating.standardize,
         )
 
-    def _learn(self, data: TrainingSet, machines: list[Machine]) -> tuple[list[Any], str | None]:
+    def _learn(
+        self, data: TrainingSet, machines: list[Machine], parameters: Parameters
+    ) -> tuple[list[Any], str | None]:
         """Learn every machine's gates from `n_init` random starts, side by side, and keep the best of each."""
         missing: MissingViews | None = getattr(data, "missing", None)
         present: Any = getattr(data, "present", None)

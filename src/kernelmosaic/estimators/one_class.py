@@ -50,6 +50,8 @@ class MKLOneClass(OutlierMixin, WeightedMKL):
     ----------
     weights_ : ndarray of shape (P,)
         The weights of the kernels.
+    view_weights_ : dict
+        The weights summed over the kernels of every view, by its name.
     offset_ : float
         ``decision_function = score_samples - offset_``.
     kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_

@@ -156,6 +156,9 @@ class PosteriorMKLClassifier(MKLClassifier):
             return density_posteriors(X, members, self.bandwidth)
         return neighbor_posteriors(X, members, self.n_neighbors)
 
+    def _ridge_targets(self, y: TargetLike, weight: NDArray[np.float64]) -> None:
+        return None  # posteriors are no classes
+
     def _machines(self, y: TargetLike, weight: Array) -> list[Any]:
         return [posterior_machine(y[:, 1:], check_positive("C", self.C), weight, y[:, 0].astype(np.intp))]
 

@@ -14,6 +14,7 @@ from kernelmosaic.estimators._base import WeightedMKL, parameters
 from kernelmosaic.estimators._input import FitInput
 from kernelmosaic.estimators._path import PathRule, mean_deviation, r_squared
 from kernelmosaic.kernels.base import refuse_text
+from kernelmosaic.learning.ridge_weights import RidgeTargets
 from kernelmosaic.machines import SVR, Huber, Machine
 from kernelmosaic.machines.base import SharedMachines, check_positive
 
@@ -49,6 +50,8 @@ class MKLRegressor(RegressorMixin, WeightedMKL):
     ----------
     weights_ : ndarray of shape (P,)
         The weights of the kernels, shared by all targets.
+    view_weights_ : dict
+        The weights summed over the kernels of every view, by its name.
     kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_
         As in :class:`MKLClassifier`.
     objective_, duality_gap_, n_iter_, n_solves_, history_
@@ -97,6 +100,9 @@ class MKLRegressor(RegressorMixin, WeightedMKL):
         if self.loss == "squared":
             return SVR(y, self.C, 0.0, 2, weight)
         raise ValueError(f"loss={self.loss!r}: give 'epsilon', 'huber' or 'squared'.")
+
+    def _ridge_targets(self, y: TargetLike, weight: NDArray[np.float64]) -> RidgeTargets:
+        return RidgeTargets.of_numbers(y if y.ndim == 2 else y[:, np.newaxis], weight)
 
     def _tube(self) -> float:
         """Return the half-width of the tube."""

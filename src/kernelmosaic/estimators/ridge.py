@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, Self
@@ -27,7 +28,7 @@ from kernelmosaic.estimators.classifier import KernelClassifier
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.missing import present_views
-from kernelmosaic.kernels import Gaussian, Kernel, Laplacian, Linear, Polynomial, Ranked, family
+from kernelmosaic.kernels import Gaussian, Kernel, Laplacian, Linear, Polynomial, Ranked, by_group, family
 from kernelmosaic.kernels.base import refuse_text
 from kernelmosaic.kernels.gaussian import RadialWidths
 from kernelmosaic.kernels.transformed import width_learner, with_width
@@ -51,6 +52,23 @@ def ridge_kernels(ranks: bool = True) -> list[Kernel]:
     factors = [0.5, 1, 2, 4]
     plain = [Linear(), Polynomial(degree=2), *family(Gaussian(), factor=factors), *family(Laplacian(), factor=factors)]
     return plain + [Ranked(kernel) for kernel in plain] if ranks else plain
+
+
+def ridge_view_kernels(views: Mapping[str, Any]) -> list[tuple[str, Kernel, Any]]:
+    """Return kernels for views: of one, those of `ridge_kernels`; of several, nine of each, without squares and ranks.
+
+    Parameters
+    ----------
+    views : dict
+        Columns by the name of their view, as `stack_views` returns them.
+
+    Returns
+    -------
+    list of (name, kernel, columns)
+        Of each view, a linear kernel, Gaussians and Laplacians of ½, 1, 2 and 4 times the median distance.
+    """
+    several = [kernel for kernel in ridge_kernels(ranks=False) if not isinstance(kernel, Polynomial)]
+    return by_group(views, several if len(views) > 1 else ridge_kernels())
 
 
 @parameters
@@ -154,7 +172,7 @@ class BaseRidge(KernelEstimator):
             learned = replace(learned, history=first.history + found.history, stationarity=steepest)
         self._standardizer = standardizer
         fitted = data.kernel_set.kernel_set if self.approximation is not None else data.kernel_set
-        self.kernel_names_ = fitted.names
+        self._set_kernel_names(data)
         plain = all(one.columns is None for one in fitted.fitted)
         self.kernels_ = [one.kernel if plain else (one.name, one.kernel, one.columns) for one in fitted.fitted]
         self.weights_, self.alpha_ = learned.weights, learned.alpha
@@ -268,6 +286,11 @@ class BaseRidge(KernelEstimator):
                 stacklevel=level_of_caller(),
             )
 
+    @property
+    def _shown_weights(self) -> Array:
+        """The shares of the weights: how large all are together is a matter of the ridge."""
+        return np.asarray(self.weights_ / self.weights_.sum(axis=-1, keepdims=True))
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse |= self.kernels is None
@@ -346,6 +369,8 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
     ----------
     weights_ : ndarray of shape (P,)
         η, of the kernels as normalised.
+    view_weights_ : dict
+        Their sums over the kernels of every view, by its name.
     alpha_ : float
         The ridge.
     kernels_, kernel_names_ : list
@@ -545,9 +570,12 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
         The classes in order.
     loo_predictions_ : ndarray of shape (n_samples,)
         The class of every sample by all others.
+    loo_probabilities_ : ndarray of shape (n_samples, classes)
+        Its probabilities by all others.
     best_score_ : float
         The share of them that is right.
-    weights_, alpha_, kernels_, kernel_names_, criterion_, stationarity_, history_, dual_coef_, intercept_
+    weights_, view_weights_, alpha_, kernels_, kernel_names_, criterion_, stationarity_, history_, dual_coef_, \
+    intercept_
         As in :class:`MKLRidgeCV`.
 
     Examples
@@ -598,6 +626,7 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
         self._calibration, shift = ScaledSoftmax.fit(outputs[counted], labels, weight[counted])
         self.intercept_ = learned.intercept + shift
         self.loo_predictions_ = self._predictions(outputs + shift)
+        self.loo_probabilities_ = self._probabilities(outputs + shift)
         self.best_score_ = float(np.average(self.loo_predictions_ == given.y, weights=given.weight))
         return self
 

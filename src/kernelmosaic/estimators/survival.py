@@ -107,6 +107,8 @@ class MKLSurvival(RegressorMixin, WeightedMKL):
     ----------
     weights_ : ndarray of shape (P,)
         The weights of the kernels.
+    view_weights_ : dict
+        The weights summed over the kernels of every view, by its name.
     kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_
         As in :class:`MKLClassifier`; the coefficients of censored samples are not negative.
     objective_, duality_gap_, n_iter_, n_solves_, history_

@@ -160,7 +160,7 @@ def _fit_chunk(
             shared.restart(None if known is None else KnownFit(known))
             some = X if task.rows is None else _safe_indexing(X, task.rows)
             model = last_step(fit(clone(estimator), some, task.y, task.weight))
-            found.append((np.asarray(model.weights_), float(getattr(model, "duality_gap_", 0.0))))
+            found.append((model._shown_weights, float(getattr(model, "duality_gap_", 0.0))))
     return found
 
 

@@ -15,7 +15,7 @@ from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import _num_samples
 
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, Seed, TargetLike
-from kernelmosaic.estimators._path import HeldOutPredictor, accuracy
+from kernelmosaic.estimators._path import HeldOutPredictor, accuracy, r_squared
 from kernelmosaic.estimators._shared import KnownFit, SharedKernels
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
@@ -245,7 +245,8 @@ class _Fold:
 
 def _with_outputs(model: Estimator, outputs: Array) -> HeldOutPredictor:
     """Return what scorers read of a model whose outputs are given."""
-    score = accuracy if is_classifier(model) else model._path_rule.score
+    rule = getattr(model, "_path_rule", None)
+    score = accuracy if is_classifier(model) else r_squared if rule is None else rule.score
     classes, probabilities = getattr(model, "classes_", None), getattr(model, "_probabilities", None)
     values = outputs[:, 0] if outputs.shape[1] == 1 else outputs
     kind = get_tags(model).estimator_type

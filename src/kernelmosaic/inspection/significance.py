@@ -161,7 +161,8 @@ def kernel_significance(
     # Samples that do not count keep their targets to themselves.
     orders = _permutations(np.arange(len(y)) if weight is None else np.flatnonzero(weight), len(y), groups, N, random)
     model = last_step(fit(estimator, X, y, weight))
-    own = np.asarray(model.weights_).ndim == 2
+    weights = model._shown_weights
+    own = weights.ndim == 2
     data = _every_sample(estimator, X, weight)
     kept = [order[data.kept] for order in (np.arange(len(y)), *orders)]
     every = alignments(data.stack, _targets(model, y), kept, data.weight, own)
@@ -172,7 +173,6 @@ def kernel_significance(
     if rest := tasks[10:]:
         others = refit(estimator, X, rest, pilots.mean(axis=0), n_jobs, verbose, "kernel_significance")
         null = np.concatenate([pilots, others])
-    weights = np.asarray(model.weights_)
     return KernelSignificance(
         kernel_names=list(model.kernel_names_),
         classes=model.classes_.tolist() if own else None,

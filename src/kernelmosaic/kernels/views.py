@@ -211,6 +211,49 @@ def _matching(selector: Any, X: MatrixLike) -> list[str]:
     return [name for name in X.columns if selector.pattern is None or re.search(selector.pattern, name)]
 
 
+def view_names(kernels: Sequence[Any], labels: Sequence[Any]) -> list[str]:
+    """Return the name of every kernel's view: kernels that read the same columns are of one view.
+
+    A view is called what stands before ``:`` or ``, `` in the names of all its kernels, as in those of `by_group`; else
+    the one kernel that it has; else its columns, or what stands before ``__`` in their names, as `stack_views` writes
+    them. Views of one name are one view, and every given matrix is a view.
+
+    Parameters
+    ----------
+    kernels : sequence of KernelSpec or FittedKernel
+        With names, kernels and column numbers.
+    labels : sequence
+        The names of all columns, or their numbers.
+    """
+    members: dict[Any, list[int]] = defaultdict(list)
+    for m, one in enumerate(kernels):
+        own = one.name if one.kernel.input_kind == "rows" else None
+        members[own, None if one.columns is None else tuple(one.columns.tolist())].append(m)
+    names = [""] * len(kernels)
+    for (_, columns), group in members.items():
+        name = _view_name([kernels[m].name for m in group], None if columns is None else [labels[c] for c in columns])
+        for m in group:
+            names[m] = name
+    return names
+
+
+def _view_name(kernels: list[str], columns: list[Any] | None) -> str:
+    # Past a parenthesis come parameters.
+    own = _common(re.match(r"([^(]+?)(?::|, )", name) for name in kernels)
+    if own is not None or len(kernels) == 1:
+        return own or kernels[0]
+    if columns is None:
+        return "all columns"
+    texts = [str(one) for one in columns]
+    return _common(re.match("(.+?)__", text) for text in texts) or ", ".join(texts)
+
+
+def _common(found: Iterable[re.Match[str] | None]) -> str | None:
+    """What all matches have found, if it is the same."""
+    parts = {None if one is None else one[1] for one in found}
+    return parts.pop() if len(parts) == 1 else None
+
+
 def _n_columns(X: MatrixLike) -> int:
     shape = np.shape(X)
     return int(shape[1]) if len(shape) > 1 else 1

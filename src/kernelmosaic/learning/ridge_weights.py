@@ -103,6 +103,19 @@ class RidgeTargets:
     labels: NDArray[np.intp] | None = None
     groups: Sequence[NDArray[np.intp]] | None = None
 
+    @classmethod
+    def of_numbers(cls, Y: Array, weight: Array) -> RidgeTargets:
+        """Return targets of shape (n, c), those of all units alike."""
+        mean = np.average(Y, axis=0, weights=weight)
+        spread = np.sqrt(np.average((Y - mean) ** 2, axis=0, weights=weight))
+        return cls((Y - mean) / np.where(spread > 0, spread, 1.0), weight)
+
+    @classmethod
+    def of_classes(cls, labels: NDArray[np.intp], weight: Array) -> RidgeTargets:
+        """Return the targets of classes, which are numbered from 0."""
+        indicators = np.eye(int(labels.max()) + 1)[labels]
+        return cls(2.0 * indicators[:, 1:] - 1.0 if indicators.shape[1] == 2 else indicators, weight, labels)
+
     def loss(self, r: Array, scale: float) -> tuple[float, Array, float]:
         """Return the loss of the residuals of samples left out, its slopes in them, and that in log a."""
         if self.labels is None:

@@ -50,7 +50,8 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
         1000; of regressions, in standard deviations of y; localized 0.1 and 1000; survival 0.001 and 100; ``alpha``
         10⁻⁴ and 10²; ``nu`` 0.01 and 0.5), evenly on a logarithmic scale.
     norms : sequence, default=None
-        The norms of the weights to try, such as ``(1, 2, "uniform")``; ``"uniform"`` gives all kernels the same weight.
+        The norms of the weights to try, such as ``(1, 2, "uniform")``; ``"uniform"`` gives all kernels the same weight,
+        ``"loo"`` of support vector classification and regression those that a ridge estimator learns in each fold.
         None stands for that of the estimator. Of a discriminant, 1 learns the weights; gates have no norms.
     cv : int, splitter or iterable, default=5
         As in :class:`~sklearn.model_selection.GridSearchCV`: a number means folds that are stratified by the classes,

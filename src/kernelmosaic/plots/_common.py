@@ -54,14 +54,13 @@ def fitted_model(estimator: Estimator) -> Any:
             return estimator
 
 
-def attribute(model: Estimator, name: str, display: str) -> Any:
-    """Return a fitted attribute, or raise naming the display that needs it."""
+def attribute(model: Estimator, name: str, display: str, shown: str = "estimators of kernelmosaic") -> Any:
+    """Return a fitted attribute, or raise naming the display that needs it, and what it shows."""
     try:
         return getattr(model, name)
     except AttributeError:
         raise TypeError(
-            f"{type(model).__name__} has no {name}: {display} shows estimators of kernelmosaic, and pipelines and "
-            "searches around them."
+            f"{type(model).__name__} has no {name}: {display} shows {shown}, and pipelines and searches around them."
         ) from None
 
 

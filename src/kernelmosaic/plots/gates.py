@@ -108,10 +108,7 @@ class GatingDisplay(Display):
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
         """
-        check_is_fitted(estimator)
-        if not hasattr(estimator, "gate"):
-            raise TypeError(f"estimator={type(estimator).__name__} has no gates: give a localized estimator.")
-        gates = _of_output(estimator.gate(X), output)
+        gates = _of_output(_gates(estimator, X), output)
         points = np.asarray(X)
         labels = None if y is None else np.asarray(y)
         names, support = list(estimator.kernel_names_), support_mask(estimator, len(points))
@@ -210,6 +207,14 @@ def _even_selection(order: NDArray[np.intp], most: int) -> NDArray[np.intp]:
 # The kernel of one sample ---------------------------------------------------------------------------------------------
 
 
+def _gates(estimator: Estimator, X: MatrixLike) -> Array:
+    """Return the gates of samples, or raise if the estimator has none."""
+    check_is_fitted(estimator)
+    if not hasattr(estimator, "gate"):
+        raise TypeError(f"estimator={type(estimator).__name__} has no gates: give a localized estimator.")
+    return np.asarray(estimator.gate(X))
+
+
 @dataclass
 class LocalKernelDisplay(Display):
     """The combined kernel matrix, samples ordered by class, then by the kernel with the largest gate.
@@ -272,10 +277,9 @@ class LocalKernelDisplay(Display):
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
         """
-        check_is_fitted(estimator)
         X = np.asarray(X)
         labels = np.zeros(len(X), dtype=int) if y is None else np.asarray(y)
-        gates = _of_output(estimator.gate(X), output)
+        gates = _of_output(_gates(estimator, X), output)
         # Within a region by the decision: samples that are alike stand together, and the block is not a weave.
         decision = np.asarray(getattr(estimator, "decision_function", estimator.predict)(X))
         decision = decision[:, output] if decision.ndim == 2 else decision

@@ -75,7 +75,8 @@ class KernelWeightsDisplay(Display):
         Parameters
         ----------
         estimator : estimator
-            Fitted; any of this package, or a pipeline or search around one. Of a localized one, the mean gates.
+            Fitted; any of this package, or a pipeline or search around one. Of a localized one, the mean gates; of a
+            ridge estimator, whose weights are not normalised, their shares of the sum.
         sort : bool, default=False
             Largest first, instead of in the order of the kernels.
         max_kernels : int, default=40
@@ -90,10 +91,12 @@ class KernelWeightsDisplay(Display):
         KernelWeightsDisplay
         """
         model = fitted_model(estimator)
-        weights = np.asarray(attribute(model, "weights_", cls.__name__), dtype=np.float64)
+        attribute(model, "weights_", cls.__name__)
         names = attribute(model, "kernel_names_", cls.__name__)
+        weights = model._shown_weights
         classes = list(getattr(model, "classes_", range(len(weights)))) if weights.ndim == 2 else None
         name = "mean gate" if hasattr(model, "gate") else "weight"
+        name = "share of all weights" if hasattr(model, "stationarity_") else name
         return cls(weights, names, classes, name).plot(ax=ax, sort=sort, max_kernels=max_kernels, **style)
 
     def plot(self, ax: AxesOrNone = None, *, sort: bool = False, max_kernels: int = 40, **style: Any) -> Self:
@@ -200,7 +203,8 @@ class Course:
 class ConvergenceDisplay(Display):
     """Objective (above) and relative duality gap (below, on a log axis) of every iteration; one line per class.
 
-    Make it by :meth:`from_estimator`.
+    Make it by :meth:`from_estimator`. Of a ridge estimator, which has no gap, there is one picture: the criterion at
+    every evaluation as dots, and the lowest so far as a line.
 
     Parameters
     ----------
@@ -213,10 +217,10 @@ class ConvergenceDisplay(Display):
 
     Attributes
     ----------
-    axes_ : ndarray of Axes, shape (2,)
+    axes_ : ndarray of Axes, shape (2,), or (1,) without gaps
         Of the objective and of the gap.
     ax_, figure_
-        The axes of the gap, and the figure.
+        The last of the axes, and the figure.
     objective_lines_, gap_lines_ : list of Line2D
         One a course.
 
@@ -263,6 +267,8 @@ class ConvergenceDisplay(Display):
 
     def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
         """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
+        if all(np.isnan(course.gaps).all() for course in self.courses):
+            return self._plot_values(ax, style)
         self.axes_ = _two_axes(ax, legend=len(self.courses) > 1)
         from matplotlib.ticker import MaxNLocator, NullFormatter
 
@@ -308,6 +314,31 @@ class ConvergenceDisplay(Display):
             above.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=8, handlelength=3.0)
         return self
 
+    def _plot_values(self, ax: AxesOrNone, style: Settings) -> Self:
+        """Draw the values of a search, which may rise between two that are lower than all before."""
+        from matplotlib.ticker import MaxNLocator
+
+        ax = self._use_axes(ax, (6.0, 3.2))
+        self.axes_, self.objective_lines_, self.gap_lines_ = np.array([ax]), [], []
+        for k, course in enumerate(self.courses):
+            lowest = np.minimum.accumulate(course.objectives)
+            drawn = line_style(k) | {"linewidth": 1.4, "label": "lowest so far"} | style
+            self.objective_lines_ += ax.plot(course.iterations, lowest, **drawn)
+            ax.plot(
+                course.iterations, course.objectives, "o", markersize=3.5, color="0.55", zorder=1, label="evaluation"
+            )
+        # Steps that are too long, and other starts, may be far above: what is not below the first is left out.
+        low, high = min(course.objectives.min() for course in self.courses), self.courses[0].objectives[0]
+        margin = 0.06 * (high - low) or 1.0
+        ax.set(xlabel="evaluation", ylabel="criterion", ylim=(low - margin, high + margin))
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        ax.ticklabel_format(axis="y", useOffset=False)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.grid(axis="y", color="0.9", linewidth=0.6)
+        ax.set_axisbelow(True)
+        ax.legend(frameon=False, fontsize=8)
+        return self
+
 
 def _courses(history: list[Settings], classes: Any) -> list[Course]:
     """One course per output and, where there are several, per start."""
@@ -322,7 +353,8 @@ def _courses(history: list[Settings], classes: Any) -> list[Course]:
         parts = [f"class {classes[output] if named else output}"] if len(outputs) > 1 else []
         parts += [f"start {start}"] if len(starts) > 1 else []
         columns = (
-            np.array([step[key] for step in steps], dtype=np.float64) for key in ("iteration", "objective", "gap")
+            np.array([step.get(key, np.nan) for step in steps], dtype=np.float64)
+            for key in ("iteration", "objective", "gap")
         )
         courses.append(Course(", ".join(parts), *columns))
     return courses

@@ -12,6 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 from kernelmosaic._typing import AxesOrNone, Estimator
 from kernelmosaic.plots._common import Array, Display, attribute, colour, fitted_model, line_style, title_left_out
 
+#: What displays of a path show.
+_SEARCHES = "MKLClassifierCV, MKLRegressorCV and PathSearchCV"
+
 
 def _search_of(estimator: Estimator) -> Any:
     """Return the search along C in a fitted pipeline, or what stands in its place."""
@@ -76,7 +79,7 @@ class ValidationPathDisplay(Display):
         ValidationPathDisplay
         """
         model = _search_of(estimator)
-        Cs = attribute(model, "Cs_", cls.__name__)
+        Cs = attribute(model, "Cs_", cls.__name__, _SEARCHES)
         norm = getattr(model, "norm_", None)
         scores = getattr(model, "scores_by_norm_", {norm: model.scores_})
         return cls(Cs, scores, (norm, model.C_), getattr(model, "parameter_", "C")).plot(ax=ax, **style)
@@ -87,7 +90,7 @@ class ValidationPathDisplay(Display):
         for i, (norm, scores) in enumerate(self.scores.items()):
             mean = scores.mean(axis=0)
             error = scores.std(axis=0) / np.sqrt(len(scores))
-            label = None if norm is None else "uniform" if norm == "uniform" else f"norm {norm}"
+            label = None if norm is None else norm if norm in ("uniform", "loo") else f"norm {norm}"
             (self.lines_[norm],) = ax.plot(self.Cs, mean, **{**line_style(i), "label": label, **style})
             ax.fill_between(self.Cs, mean - error, mean + error, color=self.lines_[norm].get_color(), alpha=0.12, lw=0)
         norm, C = self.chosen
@@ -171,7 +174,7 @@ class WeightsPathDisplay(Display):
         WeightsPathDisplay
         """
         model = _search_of(estimator)
-        weights = np.asarray(attribute(model, "weights_path_", cls.__name__))
+        weights = np.asarray(attribute(model, "weights_path_", cls.__name__, _SEARCHES))
         if weights.ndim == 3 and of_class is None:
             weights = np.nanmean(weights, axis=1)
         elif of_class is not None:
@@ -276,6 +279,8 @@ class ResponseSurfaceDisplay(Display):
         -------
         ResponseSurfaceDisplay
         """
+        if not hasattr(search, "estimator"):
+            attribute(search, "surface_", cls.__name__, "a ResponseSurfaceSearchCV")
         check_is_fitted(search, "surface_")
         design = search.design_
         pair = _pair(factors, list(design.labels))

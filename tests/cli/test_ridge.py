@@ -1,0 +1,252 @@
+"""``kernelmosaic fit --method ridge``: the models that Python gives, without folds, and what is said of them."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import r2_score
+from sklearn.preprocessing import StandardScaler
+from tests.cli.tables import curve, done, flowers, run, strings, write
+from tests.reports.test_page import Reader
+
+from kernelmosaic import MKLRidgeClassifierCV, MKLRidgeCV, load
+from kernelmosaic.cli.views import read_specs
+from kernelmosaic.estimators.ridge import ridge_kernels, ridge_view_kernels
+from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Ranked
+
+RIDGE = ("--method", "ridge")
+
+
+def noisy(n=60, seed=1):
+    table = curve(n, seed)
+    return table.assign(y=table["y"] + 300 * np.random.RandomState(seed).randn(n))
+
+
+def fitted(capsys, tmp_path, table, target, *arguments):
+    path = write(table, tmp_path / "data.csv")
+    said = done(capsys, "fit", path, "--target", target, *RIDGE, *arguments, "-o", tmp_path / "m.skops")
+    return load(tmp_path / "m.skops"), said
+
+
+# Models --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("criterion", ["loo", "evidence"])
+def test_numbers_are_learned_as_python_learns_them(capsys, tmp_path, criterion):
+    table = noisy()
+    pipeline, said = fitted(capsys, tmp_path, table, "y", "--criterion", criterion)
+    X = StandardScaler().fit_transform(table[["u", "v"]])
+    same = MKLRidgeCV(criterion=criterion, scale=False, random_state=0).fit(X, table["y"])
+    model = pipeline.named_steps["model"]
+    assert isinstance(model, MKLRidgeCV)
+    assert len(model.kernel_names_) == 20
+    np.testing.assert_allclose(pipeline.predict(table), same.predict(X), rtol=1e-8)
+    score = pipeline.training_["score"]
+    assert score["how"] == "leave-one-out"
+    assert score["mean"] == pytest.approx(r2_score(table["y"], same.loo_predictions_))
+    assert f"leave-one-out R² │ {score['mean']:.3f} ± {score['spread']:.3f}" in " ".join(said.out.split())
+    assert f"alpha │ {model.alpha_:.4g} (learned by" in " ".join(said.out.split())
+    assert "certified gap" not in said.out
+    assert "support vectors" not in said.out
+
+
+def test_classes_have_probabilities(capsys, tmp_path):
+    table = flowers().drop(columns="colour")
+    pipeline, said = fitted(capsys, tmp_path, table, "kind", "--drop", "noise_*")
+    model = pipeline.named_steps["model"]
+    assert isinstance(model, MKLRidgeClassifierCV)
+    assert "leave-one-out accuracy" in said.out
+    done(capsys, "predict", tmp_path / "m.skops", tmp_path / "data.csv", "--proba", "-o", tmp_path / "p.csv")
+    found = pd.read_csv(tmp_path / "p.csv")
+    np.testing.assert_allclose(found[["p_rose", "p_tulip"]], pipeline.predict_proba(table), rtol=1e-6)
+
+
+def test_kernels_of_several_views(capsys, tmp_path):
+    views = ("--view", "shape=shape_*", "--view", "noise=noise_*")
+    pipeline, said = fitted(capsys, tmp_path, flowers(), "kind", *views)
+    model = pipeline.named_steps["model"]
+    assert len(model.kernel_names_) == 18
+    assert model.kernel_names_[:4] == [
+        "shape:linear",
+        "shape:gauss(0.5*median)",
+        "shape:gauss",
+        "shape:gauss(2*median)",
+    ]
+    assert "noise:laplace(4*median)" in model.kernel_names_
+    shape, noise = (
+        sum(w for n, w in zip(model.kernel_names_, model.weights_, strict=True) if n.startswith(view))
+        for view in ("shape", "noise")
+    )
+    assert shape > noise
+    assert "view shape: 2 columns (shape_a, shape_b); linear + gauss(0.5*median) + gauss + " in said.err
+
+
+def test_one_view_has_the_kernels_of_the_estimator():
+    kernels = ridge_view_kernels({"a": [0, 1], "b": [2]})
+    assert len(kernels) == 18
+    assert {tuple(columns) for _, _, columns in kernels} == {(0, 1), (2,)}
+    assert sorted({type(kernel) for _, kernel, _ in kernels}, key=str) == sorted([Gaussian, Laplacian, Linear], key=str)
+    alone = ridge_view_kernels({"a": [0, 1]})
+    assert [repr(kernel) for _, kernel, _ in alone] == [repr(kernel) for kernel in ridge_kernels()]
+
+
+def test_kernels_in_short():
+    (spec,) = read_specs("laplace(2*median)")
+    assert repr(spec.kernels[0][1]) == repr(Laplacian("median", 2.0))
+    (spec,) = read_specs("rank-gauss(0.5*median)")
+    assert spec.label == "rank-gauss(0.5*median)"
+    assert repr(spec.kernels[0][1]) == repr(Ranked(Gaussian("median", 0.5)))
+    (spec,) = read_specs("laplace*3")
+    assert [label for label, _ in spec.kernels] == ["laplace(0.5*median)", "laplace", "laplace(2*median)"]
+    (spec,) = read_specs("rank-linear")
+    assert isinstance(spec.kernels[0][1], Ranked)
+
+
+@pytest.mark.parametrize("text", ["rank-spectrum(3)", "rank-wd(2)"])
+def test_strings_have_no_ranks(text):
+    with pytest.raises(ValueError, match="cannot be read"):
+        read_specs(text)
+
+
+def test_strings_and_rows_that_lack_a_view(capsys, tmp_path):
+    table = strings().assign(u=np.arange(40.0) % 7, v=np.arange(40.0) % 3)
+    table.loc[:5, ["u", "v"]] = np.nan
+    views = ("--view", "dna=dna", "--view", "two=u,v:gauss+linear")
+    pipeline, _ = fitted(capsys, tmp_path, table, "motif", *views)
+    assert pipeline.named_steps["model"].kernel_names_ == ["dna:spectrum(3)", "two:gauss", "two:linear"]
+    done(capsys, "predict", tmp_path / "m.skops", tmp_path / "data.csv", "--proba", "-o", tmp_path / "p.csv")
+    assert np.isfinite(pd.read_csv(tmp_path / "p.csv")["p_yes"]).all()
+
+
+def test_a_given_ridge_is_kept(capsys, tmp_path):
+    pipeline, said = fitted(capsys, tmp_path, noisy(), "y", "--C", "0.5", "--view", "all=u,v:gauss+linear")
+    assert pipeline.named_steps["model"].alpha_ == pytest.approx(0.5)
+    assert "alpha │ 0.5 (given)" in " ".join(said.out.split())
+
+
+def test_rows_that_repeat_are_warned_of(capsys, tmp_path):
+    twice = pd.concat([noisy(30), noisy(30)])
+    _, said = fitted(capsys, tmp_path, twice, "y", "--view", "all=u,v:gauss")
+    assert "50 % of the samples repeat another one" in said.err
+
+
+# Intervals -----------------------------------------------------------------------------------------------------------
+
+
+def test_intervals(capsys, tmp_path):
+    pipeline, _ = fitted(capsys, tmp_path, noisy(), "y", "--view", "all=u,v:gauss+linear")
+    new = write(noisy(20, seed=9), tmp_path / "new.csv")
+    done(capsys, "predict", tmp_path / "m.skops", new, "--interval", "0.8", "-o", tmp_path / "p.csv")
+    found = pd.read_csv(tmp_path / "p.csv")
+    assert list(found) == ["prediction", "lower", "upper"]
+    X = pipeline[:-1].transform(pd.read_csv(new))
+    expected = pipeline.named_steps["model"].predict_interval(X, 0.8)
+    np.testing.assert_allclose(found[["lower", "upper"]], expected, rtol=1e-6)
+
+
+def test_intervals_are_refused_where_there_are_none(capsys, tmp_path):
+    fitted(capsys, tmp_path, flowers(), "kind", "--view", "s=shape_*:linear")
+    said = run(capsys, "predict", tmp_path / "m.skops", tmp_path / "data.csv", "--interval", "0.9")
+    assert said.error == (
+        "kernelmosaic: --interval 0.9: intervals are those of numbers learned with `kernelmosaic fit --method ridge`, "
+        "which the model is not; leave the option out."
+    )
+    said = run(capsys, "predict", tmp_path / "m.skops", tmp_path / "data.csv", "--interval", "1.5")
+    assert said.error == "kernelmosaic: --interval: 1.5 is not between 0 and 1."
+
+
+# Mistakes ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((*RIDGE, "--norm", "2"), "--norm 2: --method ridge has no norm to choose"),
+        ((*RIDGE, "--cost", "s=2"), "--cost: --method ridge has no penalties"),
+        ((*RIDGE, "--folds", "7"), "--folds 7: --method ridge leaves every row out in turn, without folds; leave"),
+        ((*RIDGE, "--task", "one-class"), "--method ridge does classification and regression, not one-class"),
+        (("--criterion", "evidence"), "--criterion evidence: --method mkl has no criterion; use --method ridge."),
+        ((*RIDGE, "--criterion", "aic"), "--criterion: 'aic' is not one of 'loo', 'evidence'"),
+    ],
+)
+def test_what_does_not_suit_is_said_in_one_line(capsys, tmp_path, arguments, words):
+    path = write(flowers(), tmp_path / "data.csv")
+    said = run(capsys, "fit", path, "--target", "kind", "--view", "s=shape_*:linear", *arguments)
+    assert words in said.error
+
+
+def test_a_tube_does_not_suit(capsys, tmp_path):
+    path = write(noisy(), tmp_path / "data.csv")
+    said = run(capsys, "fit", path, "--target", "y", *RIDGE, "--epsilon", "1")
+    assert (
+        said.error == "kernelmosaic: --epsilon 1: --method ridge squares all errors and has no epsilon; leave it out."
+    )
+
+
+# What is said of models ----------------------------------------------------------------------------------------------
+
+
+def page_of(capsys, tmp_path, table, target, *arguments):
+    fitted(capsys, tmp_path, table, target, *arguments, "--report", tmp_path / "r.html")
+    return Reader((tmp_path / "r.html").read_text(encoding="utf-8"))
+
+
+def test_inspect(capsys, tmp_path):
+    pipeline, _ = fitted(capsys, tmp_path, flowers(), "kind", "--view", "s=shape_*:linear+gauss")
+    said = done(capsys, "inspect", tmp_path / "m.skops")
+    assert "largest slope per sample" in said.out
+    assert "leave-one-out accuracy" in said.out
+    found = json.loads(done(capsys, "inspect", tmp_path / "m.skops", "--json").out)
+    model = pipeline.named_steps["model"]
+    assert found["duality_gap"] is None
+    assert found["stationarity"] == pytest.approx(model.stationarity_)
+    assert found["objective"] == pytest.approx(model.criterion_)
+    shares = [kernel["share"] for kernel in found["kernels"]]
+    assert sum(shares) == pytest.approx(1.0)
+    assert [kernel["weight"] for kernel in found["kernels"]] == pytest.approx(model.weights_.tolist())
+
+
+def test_explain(capsys, tmp_path):
+    pipeline, _ = fitted(capsys, tmp_path, noisy(), "y", "--view", "all=u,v:gauss+linear")
+    done(capsys, "explain", tmp_path / "m.skops", tmp_path / "data.csv", "-o", tmp_path / "why.csv")
+    why = pd.read_csv(tmp_path / "why.csv")
+    np.testing.assert_allclose(why["constant"] + why["all:gauss"] + why["all:linear"], pipeline.predict(noisy()))
+
+
+def test_the_page_of_classes(capsys, tmp_path):
+    views = ("--view", "shape=shape_*:linear+gauss", "--view", "noise=noise_*:linear+gauss")
+    page = page_of(capsys, tmp_path, flowers(), "kind", *views)
+    assert [text for _, text in page.all("h2")] == [
+        "Which kernels count",
+        "How well it does on rows it has not seen",
+        "Which classes are mistaken for which",
+        "Are its probabilities right?",
+        "Is it the optimum?",
+        "What to do next",
+    ]
+    model = load(tmp_path / "m.skops").named_steps["model"]
+    cells = [text for _, text in page.all("td")]
+    expected = pd.crosstab(flowers()["kind"], pd.Series(model.loo_predictions_, name="said"))
+    confusion = [text for text in cells if text.isdigit()]
+    assert [int(one) for one in confusion[:4]] == expected.to_numpy().ravel().tolist()
+    # One row per view, with the sum of its shares.
+    shares = model.weights_ / model.weights_.sum()
+    assert f"{100 * shares[:2].sum():.1f}" in cells
+    assert f"{100 * shares[2:].sum():.1f}" in cells
+    assert len(page.all("img")) == 3
+
+
+def test_the_page_of_numbers(capsys, tmp_path):
+    views = ("--view", "one=u:gauss+linear", "--view", "two=v:gauss+linear")
+    page = page_of(capsys, tmp_path, noisy(), "y", *views)
+    titles = [text for _, text in page.all("h2")]
+    assert titles[1:4] == ["How well it does on rows it has not seen", "What each view explains", "Predicted and true"]
+    model = load(tmp_path / "m.skops").named_steps["model"]
+    X = load(tmp_path / "m.skops")[:-1].transform(noisy())
+    split = model.score_split(X, noisy()["y"])
+    cells = [text for _, text in page.all("td")]
+    assert f"{split[:2].sum():.3f}" in cells
+    assert f"{split[2:].sum():.3f}" in cells
