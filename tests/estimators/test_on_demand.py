@@ -22,7 +22,8 @@ from kernelmosaic.gram import KernelSet, make_stack
 from kernelmosaic.gram.options import StackOptions
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.kernels.views import lay_specs, read_kernels
-from kernelmosaic.solvers import Program, SolverOptions, solve
+from kernelmosaic.machines.base import solve
+from kernelmosaic.solvers import Program, SolverOptions
 from kernelmosaic.solvers.options import DEFAULTS
 from kernelmosaic.solvers.working_set import FreeThenViolating, SingleOutput
 

@@ -11,9 +11,9 @@ from kernelmosaic import DiscriminantMKLClassifier
 from kernelmosaic.gram import StoredStack
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.learning import FixedWeights
+from kernelmosaic.learning.certificate import CombinedKernel, Start
 from kernelmosaic.learning.class_wise import ClassNewton
 from kernelmosaic.learning.factory import SOLVERS
-from kernelmosaic.learning.start import CombinedKernel, Start
 from kernelmosaic.machines import SVC
 from kernelmosaic.machines.base import SharedMachines
 from kernelmosaic.machines.multiclass import CrammerSinger

@@ -8,7 +8,8 @@ import pytest
 from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.learning.hard_margin import HardMargin
 from kernelmosaic.machines import SVC, SVR
-from kernelmosaic.solvers import certify, solve, solve_smo
+from kernelmosaic.machines.base import solve
+from kernelmosaic.solvers import certify, solve_smo
 
 N = 90
 

@@ -28,7 +28,7 @@ from kernelmosaic.gram.factored import FactoredClasses, FactoredGram, as_input
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.gram import Array
 from kernelmosaic.gram.linear_algebra import nonzero_rows
-from kernelmosaic.gram.options import PassOptions
+from kernelmosaic.gram.options import PASSES, PassOptions
 from kernelmosaic.gram.row_blocks import Rows, RowSource
 from kernelmosaic.gram.stack import GramStack, Kernels
 from kernelmosaic.kernels.base import Block
@@ -168,7 +168,7 @@ class StoredFeatures(FeatureStack):
 
     def __init__(self, arrays: list[Any], options: PassOptions | None = None) -> None:
         self.arrays, self.backend = arrays, backend_of(arrays[0])
-        self.options = options or PassOptions.on(self.backend)
+        self.options = options or PASSES[self.backend.name]
         self.n_kernels, self.n_samples = len(arrays), len(arrays[0])
         self.dtype = self.backend.dtype(arrays[0])
         self.widths = np.array([int(Z.shape[1]) for Z in arrays], dtype=np.intp)
@@ -233,7 +233,7 @@ class ComputedFeatures(FeatureStack):
     ) -> None:
         self.maps, self.source, self.backend = kernel_set, source, backend
         self.landmarks = kernel_set.place_landmarks(backend)
-        self.options = options or PassOptions.on(backend)
+        self.options = options or PASSES[backend.name]
         self.n_kernels, self.n_samples = len(kernel_set), source.shape[0]
         self.dtype, self.widths = np.dtype(dtype), kernel_set.widths
 

@@ -11,13 +11,13 @@ from scipy.optimize import nnls
 
 from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.gram import GramStack
-from kernelmosaic.learning.certificate import Iteration, Learned
+from kernelmosaic.learning.certificate import Iteration, Learned, Start
 from kernelmosaic.learning.norms import SumNorm, Weights, numbers
 from kernelmosaic.learning.options import LearnerOptions
 from kernelmosaic.learning.problem import Evaluation, Learner, make_problem
-from kernelmosaic.learning.start import Start
 from kernelmosaic.machines import Machine
-from kernelmosaic.solvers import Program, solve
+from kernelmosaic.machines.base import solve
+from kernelmosaic.solvers import Program
 
 
 class WeightsByRule(Learner):

@@ -43,9 +43,14 @@ def solve_smo(
     -------
     Solution
     """
+    if K.shape != (program.n_samples,) * 2:
+        raise ValueError(f"K has shape {K.shape}, the program {program.n_samples} samples.")
+    # A look at the diagonal costs nothing; what hides elsewhere shows in the residual once it is read.
+    _require_numbers(np.diagonal(K))
+    readable = np.ascontiguousarray(K, dtype=K.dtype if K.dtype in (np.float32, np.float64) else np.float64)
     start = initial_point(program) if warm_start is None else program.feasible(warm_start)
     limit = most_steps(program.n_samples) if max_iter is None else max_iter
-    return SMOState(_readable(K, program), program, start, options).solve(tol, limit)
+    return SMOState(readable, program, start, options).solve(tol, limit)
 
 
 def most_steps(n_samples: int) -> int:
@@ -61,14 +66,6 @@ def initial_point(program: Program) -> Vector:
     bound = program.upper if total > 0 else -program.lower
     filled = np.concatenate([[0.0], np.cumsum(bound)[:-1]])
     return np.asarray(np.sign(total) * np.clip(abs(total) - filled, 0.0, bound))
-
-
-def _readable(K: AnyArray, program: Program) -> AnyArray:
-    if K.shape != (program.n_samples,) * 2:
-        raise ValueError(f"K has shape {K.shape}, the program {program.n_samples} samples.")
-    # A look at the diagonal costs nothing; what hides elsewhere shows in the residual once it is read.
-    _require_numbers(np.diagonal(K))
-    return np.ascontiguousarray(K, dtype=K.dtype if K.dtype in (np.float32, np.float64) else np.float64)
 
 
 def _require_numbers(values: AnyArray) -> None:
@@ -150,7 +147,8 @@ class SMOState:
         else:  # no coefficient may grow, or none may shrink
             return np.inf
         dual = self.program.linear_value(self.beta) - quadratic
-        return relative_gap(self.program.primal_value(quadratic, values, intercept), dual, self.noise())
+        noise = self.program.value_noise(self.beta, np.diagonal(self.K), self.K.dtype)
+        return relative_gap(self.program.primal_value(quadratic, values, intercept), dual, noise)
 
     def values(self) -> Vector:
         """Kβ, read off the residual."""
@@ -164,10 +162,8 @@ class SMOState:
             self.refresh()
         if self.refreshed_at < self.n_iter:
             self.refresh()
-        return certify(self.program, self.beta, self.values(), self.n_iter, self.noise())
-
-    def noise(self) -> float:
-        return self.program.value_noise(self.beta, np.diagonal(self.K), self.K.dtype)
+        noise = self.program.value_noise(self.beta, np.diagonal(self.K), self.K.dtype)
+        return certify(self.program, self.beta, self.values(), self.n_iter, noise)
 
     def aim(self, gap: float, tol: float) -> None:
         """Choose the steepness to reach next: the gap shrinks with it, so aim where the gap would be met."""
@@ -184,8 +180,7 @@ class SMOState:
         n, options = self.program.n_samples, self.options
         if self.n_iter > options.newton_after * n:
             gap = self.newton_step(gap)
-        active = self.active()
-        if gap > tol and n >= options.compact_samples and len(active) < options.compact_share * n:
+        if gap > tol and n >= options.compact_samples and len(active := self.active()) < options.compact_share * n:
             self.aim(gap, tol)
             self.run_alone(active, min(int(options.newton_after * n), limit - self.n_iter))
             gap = self.gap()
