@@ -148,7 +148,7 @@ def test_low_rank_factors_are_those_of_nystroem(gated, device):
     stack = make_stack(kernel_set, kernel_set.views(X), device=device, budget=BUDGET, options=options)
     gates = RNG.uniform(0.1, 1.0, size=(N, 3))
     weights = np.array([0.2, 0.0, 0.7])
-    gram = stack.combine_gated(gates) if gated else stack.combine(weights)
+    gram = stack.combine(gates if gated else weights)
     each = [gaussian(0.7), gaussian(3.0), X @ X.T]
     K = sum((np.outer(g, g) if gated else w) * one for g, w, one in zip(gates.T, weights, each, strict=True))
     Z = gram.backend.to_numpy(gram.low_rank())

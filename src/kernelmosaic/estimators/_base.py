@@ -494,9 +494,8 @@ class BaseMKL(KernelEstimator):
 
     def _workers(self, data: TrainingSet, default: int) -> int:
         """Return how many threads `n_jobs` asks for; one where they would be in each other's way."""
-        if self.verbose or not data.shareable:
-            return 1
-        return default if self.n_jobs is None else effective_n_jobs(self.n_jobs)
+        wanted = default if self.n_jobs is None else effective_n_jobs(self.n_jobs)
+        return wanted if wanted == 1 or (data.shareable and not self.verbose) else 1
 
     def _gap_warning(self, learner: Any, loosest: Any) -> str | None:
         """Return what to say of a gap above the tolerance, None if there is none."""

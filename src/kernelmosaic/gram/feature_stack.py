@@ -68,12 +68,11 @@ class FeatureStack(GramStack):
             yield m, self.backend.to_numpy(Z)
 
     def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
-        """Return Σ_m weights_m K_m in its factors; nothing is computed yet."""
-        return self.factors(np.asarray(weights, dtype=np.float64))
-
-    def combine_gated(self, gates: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
-        """Return Σ_m g_m g_mᵀ ∘ K_m in its factors, which are the rows of Z_m times the gates."""
-        return self.factors(np.any(gates != 0, axis=0).astype(np.float64), np.asarray(gates))
+        """Return the combined kernel in its factors, Z_m times weights or rows times gates; nothing is computed yet."""
+        given = np.asarray(weights, dtype=np.float64)
+        if given.ndim == 1:
+            return self.factors(given)
+        return self.factors(np.any(given != 0, axis=0).astype(np.float64), given)
 
     def factors(self, weights: Array, gates: Array | None = None) -> FactoredGram:
         """Return the factors of Σ_m weights_m g_m g_mᵀ ∘ K_m; without gates the g_m are one."""

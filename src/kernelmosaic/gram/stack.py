@@ -98,11 +98,10 @@ class GramStack(ABC):
 
     @abstractmethod
     def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
-        """Return Σ_m weights_m K_m, a `Gram`; an earlier one given as `out` may be overwritten."""
+        """Return Σ_m weights_m K_m, a `Gram`; an earlier one given as `out` may be overwritten.
 
-    def combine_gated(self, gates: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
-        """Return Σ_m g_m g_mᵀ ∘ K_m for the gates of shape (n, P), a `Gram`."""
-        raise NotImplementedError(f"{type(self).__name__}.combine_gated: these kernels take no gates.")
+        Of kernels that take gates, weights of shape (n, P) are these: Σ_m g_m g_mᵀ ∘ K_m is returned.
+        """
 
     def combine_classes(self, weights: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
         """Fill out[c] with Σ_m weights[c, m] K_m for weights of shape (classes, P), in out's precision.
@@ -127,7 +126,7 @@ class GramStack(ABC):
 
     def exact_gated_products(self, beta: AnyArray, gates: AnyArray) -> NDArray[np.float64]:
         """Return (Σ_m g_m g_mᵀ ∘ K_m) β from entries in double precision, for gates of shape (n, P)."""
-        found: NDArray[np.float64] = self.combine_gated(gates).products(beta, exact=True)
+        found: NDArray[np.float64] = self.combine(gates).products(beta, exact=True)
         return found
 
     @property
@@ -232,9 +231,6 @@ class MatrixStack(GramStack):
         if not self.has_exact or self.backend is NUMPY:
             return DenseGram(K)
         return DenseGram(K, partial(self.exact.combined_products, factors=factors))
-
-    def combine_gated(self, gates: AnyArray, out: ArrayOrTensor = None) -> Gram:
-        return self.combine(gates, out)
 
     def _fill(self, factors: Array, K: ArrayOrTensor) -> ArrayOrTensor:
         for rows, columns in self.pieces(self.n_samples, self.n_samples, lower=True):

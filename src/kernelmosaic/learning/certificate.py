@@ -75,15 +75,11 @@ class Start:
     machine: Any = None
     kernel: CombinedKernel | None = None
 
-    def fits(self, machine: Any) -> bool:
-        """Whether a machine has coefficients, and classes with weights of their own, of the shapes given here."""
-        classes = None if self.weights is None or self.weights.ndim == 1 else len(self.weights)
-        same = self.beta is None or self.beta.shape == machine.shape
-        return same and classes in (None, *machine.shape[1:])
-
     def continued(self, machine: Any) -> Start:
         """Return the start for a machine: coefficients at a bound are at its bound; other shapes are dropped."""
-        if not self.fits(machine):
+        classes = None if self.weights is None or self.weights.ndim == 1 else len(self.weights)
+        same = self.beta is None or self.beta.shape == machine.shape
+        if not same or classes not in (None, *machine.shape[1:]):
             return replace(COLD, kernel=self.kernel)
         if self.beta is None or self.machine is None:
             return self

@@ -94,7 +94,7 @@ class GatedProblem(Problem):
     def evaluate(self, theta: Array, warm_start: Array | None, tol: float, kernels: Numbers = None) -> GatedEvaluation:
         """Solve the machine under the gates of V = θ to a relative gap of `tol`."""
         gates = self.gating.values(theta, self.Z)
-        self._K = self.stack.combine_gated(gates, out=self._K)
+        self._K = self.stack.combine(gates, out=self._K)
         solution = self.solve_machine(self._K, warm_start, tol)
         return GatedEvaluation(theta, solution, self.machine.primal_value(solution), np.empty(0), gates=gates)
 

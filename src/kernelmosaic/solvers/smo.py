@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, MatrixLike
+from kernelmosaic._typing import AnyArray
 from kernelmosaic.backend import one_blas_thread
 from kernelmosaic.solvers.free_newton import block_form, newton_on_free
 from kernelmosaic.solvers.options import DEFAULTS, SolverOptions
@@ -82,7 +82,7 @@ class SMOState:
     def __init__(self, K: AnyArray, program: Program, beta: Vector, options: SolverOptions) -> None:
         self.K = K
         self.program = program
-        self.beta = beta
+        self.beta = np.ascontiguousarray(beta)
         self.options = options
         self.n_iter = 0
         self.exhausted = False
@@ -210,7 +210,9 @@ class SMOState:
         return self.gap()
 
     def run(self, max_steps: int) -> None:
-        steps = self._maximise(self.K, slice(None), self.residual, max_steps)
+        """Take steps of all samples."""
+        steps, self.violation = maximise(self.K, self.program, self.beta, self.residual, self.tolerance, max_steps)
+        self.n_iter += steps
         # No step taken although the aim was not met: rounding hides whatever is left to gain.
         scale = max(1.0, float(np.abs(self.residual).max(initial=0.0)))
         self.exhausted = steps == 0 and (self.violation > self.tolerance or self.tolerance < 1e-15 * scale)
@@ -225,20 +227,15 @@ class SMOState:
 
     def run_alone(self, active: NDArray[np.intp], max_steps: int) -> None:
         """Take steps of the active samples on a copy of their block, then bring all residuals up to date."""
-        before = self.beta[active].copy()
-        residual = self.residual[active].copy()
-        self._maximise(self.K[np.ix_(active, active)], active, residual, max_steps)
-        changes = self.beta[active] - before
-        moved = changes != 0
-        self._subtract(active[moved], changes[moved])
-
-    def _maximise(self, K: AnyArray, samples: MatrixLike, residual: Vector, max_steps: int) -> int:
-        part = self.program.take(samples, residual, self.program.total)
-        beta = np.ascontiguousarray(self.beta[samples])
+        beta, residual = self.beta[active], self.residual[active]
+        part = self.program.take(active, residual, self.program.total)
+        K = self.K[np.ix_(active, active)]
         steps, self.violation = maximise(K, part, beta, residual, self.tolerance, max_steps)
-        self.beta[samples] = beta
         self.n_iter += steps
-        return steps
+        changes = beta - self.beta[active]
+        moved = changes != 0
+        self.beta[active] = beta
+        self._subtract(active[moved], changes[moved])
 
 
 # Steps of one coefficient or two -------------------------------------------------------------------------------------
