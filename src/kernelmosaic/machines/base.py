@@ -76,8 +76,20 @@ class Machine:
         return most_steps(self.program.n_samples)
 
     def solve(self, K: ArrayOrTensor, warm_start: Array | None = None, tol: float = 1e-3) -> Solution:
-        """Return the solution for the combined kernel K, in whatever form a stack gives it, to a gap of `tol`."""
-        return solve(K, self.program, warm_start, tol, self.options)
+        """Return the solution for the combined kernel K, a `Gram` or an array, to a relative duality gap of `tol`.
+
+        A matrix in this process is read whole by sequential minimal optimisation, one on a device in working sets,
+        factors by Newton steps in the features, working sets and interior points, and what is not stored in working
+        sets as large as memory allows.
+        """
+        gram: Any = as_gram(K)
+        if gram.factored:
+            return solve_factored(gram, self.program, warm_start, tol, self.options)
+        if gram.matrix is None:
+            return solve_on_demand(gram, self.program, warm_start, tol, self.options)
+        if gram.backend is NUMPY:
+            return solve_smo(gram.matrix, self.program, warm_start, tol, options=self.options)
+        return solve_working_set(gram, self.program, warm_start, tol, options=self.options)
 
     def assess(self, gram: Any, beta: Array) -> Solution:
         """Return a feasible β as a solution for a kernel, with what it is worth."""
@@ -98,32 +110,6 @@ class Machine:
         """Return the primal value of a solution: no less than the optimum for its kernel."""
         quadratic = 0.5 * float(np.sum(solution.beta * solution.values))
         return float(self.program.primal_value(quadratic, solution.values, solution.intercept))
-
-
-# Which solver serves depends on the form of the kernel ----------------------------------------------------------------
-
-
-def solve(
-    K: ArrayOrTensor,
-    program: Program,
-    warm_start: Vector | None = None,
-    tol: float = 1e-3,
-    options: SolverOptions = DEFAULTS,
-) -> Solution:
-    """Solve the program for a kernel, a `Gram` or an array, to a relative duality gap of `tol`.
-
-    A matrix in this process is read whole by sequential minimal optimisation, one on a device in working sets, factors
-    by Newton steps in the features, working sets and interior points, and what is not stored in working sets as large
-    as memory allows.
-    """
-    gram: Any = as_gram(K)
-    if gram.factored:
-        return solve_factored(gram, program, warm_start, tol, options)
-    if gram.matrix is None:
-        return solve_on_demand(gram, program, warm_start, tol, options)
-    if gram.backend is NUMPY:
-        return solve_smo(gram.matrix, program, warm_start, tol, options=options)
-    return solve_working_set(gram, program, warm_start, tol, options=options)
 
 
 def solve_unbounded(K: ArrayOrTensor, program: Program) -> Solution:

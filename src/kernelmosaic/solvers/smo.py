@@ -46,7 +46,7 @@ def solve_smo(
     if K.shape != (program.n_samples,) * 2:
         raise ValueError(f"K has shape {K.shape}, the program {program.n_samples} samples.")
     # A look at the diagonal costs nothing; what hides elsewhere shows in the residual once it is read.
-    _require_numbers(np.diagonal(K))
+    require_numbers(np.diagonal(K))
     readable = np.ascontiguousarray(K, dtype=K.dtype if K.dtype in (np.float32, np.float64) else np.float64)
     start = initial_point(program) if warm_start is None else program.feasible(warm_start)
     limit = most_steps(program.n_samples) if max_iter is None else max_iter
@@ -68,7 +68,8 @@ def initial_point(program: Program) -> Vector:
     return np.asarray(np.sign(total) * np.clip(abs(total) - filled, 0.0, bound))
 
 
-def _require_numbers(values: AnyArray) -> None:
+def require_numbers(values: AnyArray | float) -> None:
+    """Raise a ValueError if what was made of a kernel is not finite."""
     if not np.all(np.isfinite(values)):
         raise ValueError(
             "K holds NaN or infinity: check the kernels, their weights and penalties; normalize='trace' puts "
@@ -134,7 +135,7 @@ class SMOState:
 
     def gap(self) -> float:
         """The relative gap with the intercept the slopes suggest: an upper bound, cheaper than the best intercept."""
-        _require_numbers(self.residual)
+        require_numbers(self.residual)
         rising, falling = self.program.slopes(self.beta, self.residual)
         highest, lowest = float(rising.max()), float(falling.min())
         self.violation = self.program.violation(highest, lowest)
