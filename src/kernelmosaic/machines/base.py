@@ -115,7 +115,7 @@ class Machine:
 def solve_unbounded(K: ArrayOrTensor, program: Program) -> Solution:
     """Solve a program whose box is infinite and whose tube is empty: (K + diag ρ) β = t − b, Σβ = total."""
     if program.epsilon or np.isfinite(program.lower).any() or np.isfinite(program.upper).any():
-        raise ValueError("solve_unbounded serves programs without bounds and without a tube; use solve.")
+        raise ValueError("solve_unbounded serves programs without bounds and without a tube; use Machine.solve.")
     gram: Any = as_gram(K)
     if gram.factored:
         return solve_factored_unbounded(gram, program)
