@@ -74,7 +74,6 @@ class Meter:
             (rounds, "_place", "update slopes", moved_rows),
             (DenseGram, "block", "gather blocks", gathered),
             (stack, "combine", "combine", whole),
-            (stack, "combine_gated", "combine gated", whole),
             (block, "direction", "newton direction", free_block),
         ]
         nothing: Callable[..., float] = lambda *_, **__: 0.0  # noqa: E731

@@ -30,7 +30,8 @@ from kernelmosaic.gating import Softmax
 from kernelmosaic.gram import KernelSet, make_stack
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, family
 from kernelmosaic.kernels.views import KernelSpec
-from kernelmosaic.learning.steps import FixedStep, GateLearner, LearnedGates
+from kernelmosaic.learning.gated import GateLearner, LearnedGates
+from kernelmosaic.learning.steps import FixedStep
 from kernelmosaic.machines import SVC
 
 N_TEST = 100_000

@@ -253,7 +253,7 @@ MUTATIONS = (
     _m(
         "unbounded-sum",
         "least squares without the term that makes the coefficients meet their sum",
-        "solvers/solve.py",
+        "machines/base.py",
         "beta = beta - (beta.sum() - program.total) / ones.sum() * ones",
         "beta = beta + 0.0 * ones",
         "solvers/test_linear.py",
@@ -488,7 +488,7 @@ MUTATIONS = (
     _m(
         "combined-kernel-of-other-weights",
         "combined kernel not made anew when the weights change",
-        "learning/start.py",
+        "learning/certificate.py",
         "if self._weights is None or not np.array_equal(self._weights, weights):",
         "if self._weights is None:",
         "learning/test_start.py",

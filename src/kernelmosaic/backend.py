@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import lru_cache
 from pathlib import Path
 from threading import local
@@ -103,8 +103,15 @@ class Backend:
         return np.zeros(shape, dtype=dtype)
 
     def free_bytes(self) -> float:
-        """Return the memory that may be taken."""
-        return float(available_bytes())
+        """Return the memory that may be taken: what the system has without swapping, 4 GiB if it does not say."""
+        with suppress(OSError):
+            for line in Path("/proc/meminfo").read_text().splitlines():
+                if line.startswith("MemAvailable:"):
+                    return float(line.split()[1]) * 1024
+        try:
+            return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
+        except (AttributeError, ValueError, OSError):
+            return 4.0 * 2**30
 
     # Linear algebra ------------------------------------------------------------------------------------------------
 
@@ -333,25 +340,11 @@ def to_host(X: MatrixLike) -> Any:
 # Memory --------------------------------------------------------------------------------------------------------------
 
 
-def available_bytes() -> int:
-    """Return the memory the system would give without swapping; 4 GiB where it does not say."""
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    except (AttributeError, ValueError, OSError):
-        return 4 * 2**30
-
-
 def default_budget(backend: Backend = NUMPY) -> float:
     """Return the bytes that may be taken: half of the host's free memory, most of a device's own."""
     cuda = str(backend.device).startswith("cuda")
     # Torch and its libraries take from the rest.
-    return 0.85 * backend.free_bytes() if cuda else available_bytes() // 2
+    return (0.85 if cuda else 0.5) * backend.free_bytes()
 
 
 def format_bytes(size: float) -> str:

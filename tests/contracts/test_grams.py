@@ -99,7 +99,7 @@ def on_demand(gates: np.ndarray | None = None, device: str | None = None) -> Exa
     kernel_set = KernelSet.fit(lay_specs(read_kernels(kernels), X), X, None)
     budget = 0.99 * N**2 * 8
     stack = make_stack(kernel_set, kernel_set.views(X), dtype=np.float64, budget=budget, device=device)
-    gram = stack.combine(WEIGHTS) if gates is None else stack.combine_gated(gates)
+    gram = stack.combine(WEIGHTS if gates is None else gates)
     assert isinstance(gram, OnDemandGram)
     # Blocks as large as the tests take them.
     gram.block_samples = len(MANY)
@@ -113,13 +113,13 @@ def features_part() -> Example:
 def features_torch(gates: np.ndarray | None = None) -> Example:
     pytest.importorskip("torch")
     stack = features(device="cpu")
-    gram = stack.combine(WEIGHTS) if gates is None else stack.combine_gated(gates)
+    gram = stack.combine(WEIGHTS if gates is None else gates)
     return gram, combined(matrices(), gates)
 
 
 def features_dask(gates: np.ndarray | None = None) -> Example:
     stack = features(pytest.importorskip("dask.array").from_array(X, chunks=(9, 4)))
-    gram = stack.combine(WEIGHTS) if gates is None else stack.combine_gated(gates)
+    gram = stack.combine(WEIGHTS if gates is None else gates)
     return gram, combined(matrices(), gates)
 
 
@@ -140,7 +140,7 @@ EXAMPLES: dict[str, Callable[[], Example]] = {
     "on demand on a device": lambda: on_demand(device="cpu"),
     "on demand under gates on a device": lambda: on_demand(GATES, "cpu"),
     "features": lambda: (features().combine(WEIGHTS), combined(matrices())),
-    "features under gates": lambda: (features().combine_gated(GATES), combined(matrices(), GATES)),
+    "features under gates": lambda: (features().combine(GATES), combined(matrices(), GATES)),
     "features side by side": features_part,
     "features on a device": features_torch,
     "features under gates on a device": lambda: features_torch(GATES),

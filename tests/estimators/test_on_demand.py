@@ -22,7 +22,7 @@ from kernelmosaic.gram import KernelSet, make_stack
 from kernelmosaic.gram.options import StackOptions
 from kernelmosaic.kernels import Gaussian, Linear
 from kernelmosaic.kernels.views import lay_specs, read_kernels
-from kernelmosaic.solvers import Program, SolverOptions, solve
+from kernelmosaic.solvers import SolverOptions
 from kernelmosaic.solvers.options import DEFAULTS
 from kernelmosaic.solvers.working_set import FreeThenViolating, SingleOutput
 
@@ -147,7 +147,7 @@ def test_low_rank_factors_are_those_of_nystroem(gated, device):
     stack = make_stack(kernel_set, kernel_set.views(X), device=device, budget=BUDGET, options=options)
     gates = RNG.uniform(0.1, 1.0, size=(N, 3))
     weights = np.array([0.2, 0.0, 0.7])
-    gram = stack.combine_gated(gates) if gated else stack.combine(weights)
+    gram = stack.combine(gates if gated else weights)
     each = [gaussian(0.7), gaussian(3.0), X @ X.T]
     K = sum((np.outer(g, g) if gated else w) * one for g, w, one in zip(gates.T, weights, each, strict=True))
     Z = gram.backend.to_numpy(gram.low_rank())
@@ -163,16 +163,16 @@ def gaussian(width):
 def test_rounds_that_reach_a_few_start_from_low_rank_factors(device):
     samples, labels = np.tile(X, (2, 1)) + 0.1 * np.random.default_rng(4).normal(size=(2 * N, 4)), np.tile(TWO, 2)
     y = np.where(labels == "yes", 1.0, -1.0)
-    program = Program(y, np.minimum(0.0, y), np.maximum(0.0, y), np.zeros(2 * N))
+    machine = machines.SVC(y, 1.0)
     kernel_set = KernelSet.fit(lay_specs(read_kernels(KERNELS), samples), samples, None)
     views, weights = kernel_set.views(samples), np.full(3, 1 / 3)
-    stored = solve(make_stack(kernel_set, views).combine(weights), program, tol=1e-6)
+    stored = machine.solve(make_stack(kernel_set, views).combine(weights), tol=1e-6)
     # Room for 99 of 600 samples at once.
     budget, options = 8 * 99**2 / 0.6, StackOptions(rank_share=10.0)
     gram = make_stack(kernel_set, views, device=device, budget=budget, options=options).combine(weights)
     starts, plain = [], gram.low_rank
     gram.low_rank = lambda: starts.append(1) or plain()
-    found = solve(gram, program, tol=1e-6)
+    found = machine.solve(gram, tol=1e-6)
     assert starts
     assert found.gap <= 1e-6
     assert_allclose(found.objective, stored.objective, rtol=2e-6)

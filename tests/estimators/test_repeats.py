@@ -10,7 +10,7 @@ from sklearn.datasets import make_blobs
 from sklearn.svm import SVC
 
 from kernelmosaic import MKLClassifier, MKLOneClass, MKLRegressor
-from kernelmosaic.estimators._input import count_repeats
+from kernelmosaic.estimators._input import count_samples
 from kernelmosaic.kernels import Gaussian, Linear, Precomputed, Spectrum
 
 
@@ -22,11 +22,11 @@ def weighted():
 
 def test_samples_come_class_by_class_in_one_order_for_labels_and_storage_of_any_kind(weighted):
     X, y, times = weighted
-    expected = count_repeats(X, y, times.astype(float))
+    expected = count_samples(None, X, y, times.astype(float))
     assert np.all(np.diff(y[expected.rows]) >= 0)
     objects = np.array(["a", "b", "c"], dtype=object)[y]
     for samples, labels in ((sparse.csr_matrix(X), y), (X, objects)):
-        found = count_repeats(samples, labels, times.astype(float))
+        found = count_samples(None, samples, labels, times.astype(float))
         np.testing.assert_array_equal(found.rows, expected.rows)
         np.testing.assert_array_equal(found.weight, expected.weight)
 
@@ -63,13 +63,13 @@ def test_repeated_samples_change_nothing_for_libsvm_either(weighted):
 
 
 def test_equal_samples_of_different_targets_stay_apart():
-    counted = count_repeats(np.array([[1.0], [1.0], [1.0]]), np.array([0.5, 0.5, 0.7]), None)
+    counted = count_samples(None, np.array([[1.0], [1.0], [1.0]]), np.array([0.5, 0.5, 0.7]), None)
     assert sorted(zip(counted.rows, counted.weight, strict=True)) == [(0, 2.0), (2, 1.0)]
 
 
 def test_distinct_samples_stay_in_their_order():
     X = np.random.RandomState(0).normal(size=(20, 2))
-    counted = count_repeats(X, None, None)
+    counted = count_samples(None, X, None, None)
     assert counted.rows.tolist() == list(range(20))
     assert counted.weight.tolist() == [1.0] * 20
 
@@ -86,14 +86,14 @@ def test_distinct_samples_stay_in_their_order():
     ids=["zeros of both signs", "integers", "objects", "bytes", "stored zeros"],
 )
 def test_equal_samples_are_recognised(X):
-    counted = count_repeats(X, None, None)
+    counted = count_samples(None, X, None, None)
     assert (counted.rows.tolist(), counted.weight.tolist()) == ([0], [2.0])
 
 
 def test_entries_that_do_not_compare_are_told_apart():
     X = np.empty((4, 1), dtype=object)
     X[:, 0] = ["a", b"a", "a", 1]
-    counted = count_repeats(X, None, None)
+    counted = count_samples(None, X, None, None)
     assert dict(zip(counted.rows.tolist(), counted.weight.tolist(), strict=True)) == {0: 2.0, 1: 1.0, 3: 1.0}
 
 

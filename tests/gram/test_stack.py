@@ -78,7 +78,7 @@ class TestOperations:
         gates = np.random.default_rng(1).uniform(size=(len(whole[0]), P))
         gates[:, 1] = 0.0
         expected = sum(np.outer(gates[:, m], gates[:, m]) * whole[m] for m in range(P))
-        np.testing.assert_allclose(stack.combine_gated(gates), expected, **close)
+        np.testing.assert_allclose(stack.combine(gates), expected, **close)
 
     @pytest.mark.parametrize("share", [0.1, 0.9])
     def test_products(self, stack, whole, close, share):
@@ -197,7 +197,7 @@ def test_compiled_passes_agree_with_plain_ones(dtype):
 
     def results(stack):
         yield np.asarray(stack.combine(weights))
-        yield np.asarray(stack.combine_gated(gates))
+        yield np.asarray(stack.combine(gates))
         yield stack.combine_classes(classes, np.empty((3, 37, 37), dtype=dtype))
         for beta in (sparse[:, 0], sparse, sparse + 1.0, sparse[:, 1] + 1.0):
             yield stack.products(beta)

@@ -56,7 +56,7 @@ def test_operations_agree(approximation, normalize):
         )
     for a, b in [
         (here.combine(weights), there.combine(weights)),
-        (here.combine_gated(gates), there.combine_gated(gates)),
+        (here.combine(gates), there.combine(gates)),
     ]:
         W = rng.randn(a.n_features)
         theta = np.where(rng.rand(n) < 0.7, rng.rand(n), 0.0)

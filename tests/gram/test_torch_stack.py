@@ -112,10 +112,10 @@ class TestOperations:
         gates = np.random.default_rng(1).uniform(size=(N, P))
         gates[:, 1] = 0.0
         expected = sum(np.outer(gates[:, m], gates[:, m]) * matrices[m] for m in range(P))
-        gram = stack.combine_gated(gates)
+        gram = stack.combine(gates)
         np.testing.assert_allclose(np.asarray(gram), expected, **close)
         # Combining must not have changed what is stored.
-        np.testing.assert_allclose(np.asarray(stack.combine_gated(gates)), expected, **close)
+        np.testing.assert_allclose(np.asarray(stack.combine(gates)), expected, **close)
 
     def test_combine_classes(self, stack, matrices, close):
         weights = np.random.default_rng(2).uniform(size=(3, P))
@@ -162,7 +162,7 @@ class TestOperations:
         beta = rng.normal(size=4)
         for gram, K in (
             (stack.combine(weights), np.tensordot(weights, matrices, 1)),
-            (stack.combine_gated(gates), sum(np.outer(g, g) * K for g, K in zip(gates.T, matrices, strict=True))),
+            (stack.combine(gates), sum(np.outer(g, g) * K for g, K in zip(gates.T, matrices, strict=True))),
         ):
             scale = np.abs(K).max()
             np.testing.assert_allclose(gram.products(columns, exact=True), K @ columns, atol=1e-9 * scale)

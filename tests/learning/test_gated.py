@@ -225,7 +225,7 @@ def test_stored_and_computed_stacks_combine_alike_under_gates(dtype):
                 naive[i, j] += gates[i, m] * K[i, j] * gates[j, m]
     tolerance = 1e-5 if dtype == np.float32 else 1e-12
     plain = PlainStack(stored.matrices)
-    for K in (one.combine_gated(gates) for one in (stored, computed, plain)):
+    for K in (one.combine(gates) for one in (stored, computed, plain)):
         assert_allclose(K, naive, atol=tolerance * np.abs(naive).max())
 
 

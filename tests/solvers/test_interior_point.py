@@ -12,13 +12,8 @@ from tests.reference.programs import LINEAR, MAKERS, assert_feasible, cases, lab
 
 from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.machines import SVC, SVR, LeastSquares, OneClass
-from kernelmosaic.solvers import (
-    Program,
-    solve,
-    solve_factored,
-    solve_smo,
-    solve_unbounded,
-)
+from kernelmosaic.machines.base import solve_unbounded
+from kernelmosaic.solvers import Program, solve_factored, solve_smo
 from kernelmosaic.solvers.factored import FactoredRounds
 from kernelmosaic.solvers.interior_point import CentralPath
 from kernelmosaic.solvers.options import DEFAULTS
@@ -112,11 +107,11 @@ def test_least_squares_is_one_system():
 @given(case=cases(), seed=st.integers(0, 1000), size=st.floats(-2, 2))
 def test_warm_starts_end_at_the_same_optimum(case, seed, size):
     p, gram = case.program, in_factors(case.exact)
-    cold = solve(gram, p, tol=1e-7)
+    cold = solve_factored(gram, p, tol=1e-7)
     anywhere = 10.0**size * np.random.RandomState(seed).standard_normal(p.n_samples)
     for start in (anywhere, p.feasible(anywhere), cold.beta):
         kept = start.copy()
-        warm = solve(gram, p, start, 1e-6)
+        warm = solve_factored(gram, p, start, 1e-6)
         np.testing.assert_array_equal(start, kept)
         assert_feasible(p, warm.beta)
         assert warm.gap <= 1e-6
@@ -141,7 +136,7 @@ def test_features_in_single_precision_are_certified_as_they_are(kind):
     case = make_case(kind, 150, 3.0, "wide", 1)
     gram = in_factors(case.exact, np.float32)
     Z = gram.rows(np.arange(150))
-    solution = solve(gram, case.program, None, 1e-5)
+    solution = solve_factored(gram, case.program, None, 1e-5)
     reference = solve_smo(Z @ Z.T, case.program, tol=1e-6)
     assert solution.gap <= 1e-5
     assert solution.objective == pytest.approx(reference.objective, rel=2e-5)
@@ -151,20 +146,20 @@ def test_programs_with_nothing_to_choose():
     K = np.eye(4)
     gram = in_factors(K)
     taken = Program(np.ones(4), np.zeros(4), np.zeros(4), np.zeros(4))
-    assert not solve(gram, taken, None, 1e-6).beta.any()
+    assert not solve_factored(gram, taken, None, 1e-6).beta.any()
     # One class only: β = 0 is all the sum allows.
     alone = svm(np.ones(4), 1.0)
-    assert not solve(gram, alone, None, 1e-6).beta.any()
+    assert not solve_factored(gram, alone, None, 1e-6).beta.any()
     # Every sample at its bound.
-    np.testing.assert_allclose(solve(gram, one_class(4, 0.25), None, 1e-6).beta, 0.25)
+    np.testing.assert_allclose(solve_factored(gram, one_class(4, 0.25), None, 1e-6).beta, 0.25)
     with pytest.raises(ValueError, match="No β is feasible"):
-        solve(gram, one_class(4, 0.2), None, 1e-6)
+        solve_factored(gram, one_class(4, 0.2), None, 1e-6)
 
 
 def test_a_kernel_of_zeros():
     gram = StoredFeatures([np.zeros((6, 2))]).combine(np.ones(1))
     y = np.array([1.0, 1.0, 1.0, 1.0, -1.0, -1.0])
-    solution = solve(gram, svm(y, 2.0), None, 1e-6)
+    solution = solve_factored(gram, svm(y, 2.0), None, 1e-6)
     reference = solve_smo(np.zeros((6, 6)), svm(y, 2.0), tol=1e-6)
     assert solution.gap <= 1e-6
     assert solution.objective == pytest.approx(reference.objective)
@@ -172,7 +167,7 @@ def test_a_kernel_of_zeros():
 
 def test_samples_that_surround_the_origin_are_worth_nothing():
     Z = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0], [2.0, 1.0]])
-    solution = solve(StoredFeatures([Z]).combine(np.ones(1)), one_class(5, 1.0), None, 1e-6)
+    solution = solve_factored(StoredFeatures([Z]).combine(np.ones(1)), one_class(5, 1.0), None, 1e-6)
     assert solution.objective == pytest.approx(0.0, abs=1e-9)
     assert solution.gap <= 1e-6
 
@@ -191,7 +186,7 @@ def test_the_block_of_the_free_samples_is_solved_roughly(n_free):
 
 def test_a_form_of_kernel_nobody_knows():
     with pytest.raises(TypeError, match="type str"):
-        solve("K", svm(np.ones(2), 1.0))
+        SVC(np.ones(2), 1.0).solve("K")
 
 
 @pytest.mark.parametrize("seed", [0, 2, 3])
@@ -201,7 +196,7 @@ def test_a_tube_that_holds_every_target_leaves_nothing_to_do(seed):
     for size in (1.0, 100.0, 1.0, 100.0):
         p = Program(rng.uniform(-0.1, 0.1, 40), np.full(40, -2.0), np.full(40, 2.0), np.zeros(40), epsilon=1.0)
         Z = size * np.hstack([np.full((40, 3), 1.3), rng.standard_normal((40, 5))])
-        solution = solve(StoredFeatures([Z]).combine(np.ones(1)), p, None, 1e-6)
+        solution = solve_factored(StoredFeatures([Z]).combine(np.ones(1)), p, None, 1e-6)
         assert not solution.beta.any()
         assert solution.gap == 0
 
@@ -221,7 +216,7 @@ def test_large_kernels_and_prices_are_served_in_either_precision(seed, kind, dty
     p = squared_slack(y) if kind == "squared slack" else svm(y, 1e5)
     stack = StoredFeatures([Z])
     stack.options = replace(stack.options, block_samples=0)
-    solution = solve(stack.combine(np.ones(1)), p, None, 1e-4)
+    solution = solve_factored(stack.combine(np.ones(1)), p, None, 1e-4)
     exact = Z.astype(np.float64)
     reference = solve_smo(exact @ exact.T, p, tol=1e-4)
     assert solution.gap <= 1e-4

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from sklearn.kernel_ridge import KernelRidge
 from tests.reference.programs import LINEAR, cases, make_case
 
-from kernelmosaic.solvers import Program, solve_smo, solve_unbounded
+from kernelmosaic.machines.base import solve_unbounded
+from kernelmosaic.solvers import Program, solve_smo
 
 often = settings(max_examples=60, derandomize=True, deadline=None)
 

@@ -8,7 +8,7 @@ import pytest
 from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.learning.hard_margin import HardMargin
 from kernelmosaic.machines import SVC, SVR
-from kernelmosaic.solvers import certify, solve, solve_smo
+from kernelmosaic.solvers import certify, solve_smo
 
 N = 90
 
@@ -21,22 +21,23 @@ def make_gram(seed=0, least=0.1):
     return gram, Z @ Z.T + np.diag(shift), Z[:, 0] + 0.5 * rng.standard_normal(N)
 
 
-PROGRAMS = {
-    "margin": lambda f: HardMargin(SVC(np.sign(f), 1.0, slack=2).program).program,
-    "classes": lambda f: SVC(np.sign(f), 1.0).program,
-    "classes, squared": lambda f: SVC(np.sign(f), 1.0, slack=2).program,
-    "targets": lambda f: SVR(f, 0.5, 0.1).program,
+MACHINES = {
+    "margin": lambda f: HardMargin(SVC(np.sign(f), 1.0, slack=2).program),
+    "classes": lambda f: SVC(np.sign(f), 1.0),
+    "classes, squared": lambda f: SVC(np.sign(f), 1.0, slack=2),
+    "targets": lambda f: SVR(f, 0.5, 0.1),
 }
 
 
 @pytest.mark.parametrize("tol", [1e-3, 1e-8])
 @pytest.mark.parametrize("warm", [False, True], ids=["cold", "warm"])
-@pytest.mark.parametrize("name", sorted(PROGRAMS))
+@pytest.mark.parametrize("name", sorted(MACHINES))
 def test_against_the_matrix_written_down(name, warm, tol):
     gram, K, f = make_gram()
-    program = PROGRAMS[name](f)
+    machine = MACHINES[name](f)
+    program = machine.program
     exact = solve_smo(K, program, tol=1e-10)
-    found = solve(gram, program, exact.beta * 1.1 if warm else None, tol)
+    found = machine.solve(gram, exact.beta * 1.1 if warm else None, tol)
     assert found.gap <= tol
     np.testing.assert_allclose(found.values, K @ found.beta, atol=1e-9 * np.abs(found.values).max())
     again = certify(program, found.beta, K @ found.beta, 0)
@@ -48,8 +49,8 @@ def test_against_the_matrix_written_down(name, warm, tol):
 def test_a_margin_that_nearly_every_sample_shares():
     # Little on the diagonal and few features: the machine is all but unable to part the classes.
     gram, K, f = make_gram(least=1e-3)
-    program = PROGRAMS["margin"](f)
-    found = solve(gram, program, None, 1e-6)
+    machine = MACHINES["margin"](f)
+    program, found = machine.program, machine.solve(gram, None, 1e-6)
     assert found.gap <= 1e-6
     assert found.objective == pytest.approx(solve_smo(K, program, tol=1e-9).objective, rel=2e-6)
     assert np.min(program.target * (found.values + found.intercept)) == pytest.approx(1.0, abs=1e-5)
@@ -57,7 +58,7 @@ def test_a_margin_that_nearly_every_sample_shares():
 
 def test_parts():
     gram, K, f = make_gram()
-    program = PROGRAMS["classes, squared"](f)
+    program = MACHINES["classes, squared"](f).program
     np.testing.assert_allclose(gram.diagonal(), np.diag(K))
     some = np.array([3, 1, 50])
     np.testing.assert_allclose(gram.block(some), K[np.ix_(some, some)], atol=1e-12)

@@ -11,7 +11,8 @@ from tests.reference.programs import LINEAR, MAKERS, SHAPES, assert_feasible, ca
 from kernelmosaic.gram import DenseGram
 from kernelmosaic.gram.linear_algebra import solve_block
 from kernelmosaic.gram.options import BlockOptions
-from kernelmosaic.solvers import RoundOptions, SolverOptions, solve_smo, solve_unbounded, solve_working_set
+from kernelmosaic.machines.base import solve_unbounded
+from kernelmosaic.solvers import RoundOptions, SolverOptions, solve_smo, solve_working_set
 from kernelmosaic.solvers.smo import initial_point
 from kernelmosaic.solvers.working_set import MostViolating, SingleOutput
 

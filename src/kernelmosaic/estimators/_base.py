@@ -48,7 +48,7 @@ from kernelmosaic.estimators._input import (
 from kernelmosaic.estimators._path import PathRule
 from kernelmosaic.estimators._shared import fit_context
 from kernelmosaic.estimators._training_set import KernelOptions, TrainingSet
-from kernelmosaic.gram.missing import check_rule
+from kernelmosaic.gram.missing import GATED, RULES
 from kernelmosaic.kernels.base import refuse_text
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, read_kernels, view_names
@@ -172,6 +172,8 @@ class KernelEstimator(FittedSummaryMixin, KernelListMixin, ABC):
     # What parameters stand for where a subclass does not list them. Without `missing`, samples must have all views.
     missing: Any = None
     n_jobs: Any = None
+    weights: ArrayOrTensor = None
+    l1_ratio: Any = 0.5
     # Of the Gram matrices; None leaves it to their number.
     _stack_dtype: DType = None
     _expansion: Expansion
@@ -192,7 +194,8 @@ class KernelEstimator(FittedSummaryMixin, KernelListMixin, ABC):
         device = tensor_device(X) if self.device is None else str(require_device(self.device))
         found = self._validate(X, *y, reset=True, **checks)
         checked, target = found if y else (found, None)
-        return FitInput(checked, target, self._sample_weight(sample_weight, checked), to_host(X), device)
+        weight = None if sample_weight is None else self._sample_weight(sample_weight, checked)
+        return FitInput(checked, target, weight, to_host(X), device)
 
     def _validate(self, X: MatrixLike, *y: TargetLike, reset: bool, **checks: Any) -> Any:
         """Check samples as scikit-learn does; (X, y) if y is given, be it None, else X."""
@@ -248,9 +251,7 @@ class KernelEstimator(FittedSummaryMixin, KernelListMixin, ABC):
             "views": self.missing is not None and not any(isinstance(entry.kernel, Subsets) for entry in entries),
         }
 
-    def _sample_weight(self, sample_weight: SampleWeight, X: MatrixLike) -> NDArray[np.float64] | None:
-        if sample_weight is None:
-            return None
+    def _sample_weight(self, sample_weight: SampleWeight, X: MatrixLike) -> NDArray[np.float64]:
         sample_weight = to_host(sample_weight)
         try:
             given = np.asarray(sample_weight, dtype=np.float64)
@@ -268,8 +269,8 @@ class KernelEstimator(FittedSummaryMixin, KernelListMixin, ABC):
         check_positive("tol", self.tol)
         if self.memory_budget is not None:
             check_positive("memory_budget", self.memory_budget)
-        if self.missing is not None:
-            check_rule(self.missing)
+        if self.missing not in (None, *RULES, GATED):
+            raise ValueError(f"missing={self.missing!r}: choose one of {', '.join(map(repr, RULES))}.")
 
     def _training_set(self, given: FitInput, counted: DistinctSamples) -> TrainingSet:
         options = self._kernel_options(len(counted.rows), given)
@@ -404,11 +405,22 @@ class KernelEstimator(FittedSummaryMixin, KernelListMixin, ABC):
         return tags
 
 
+@parameters
 class BaseMKL(KernelEstimator):
     """One weight per kernel, learned or given, with the machine that a subclass names."""
 
-    weights: ArrayOrTensor = None
-    l1_ratio: Any = 0.5
+    kernels: KernelsLike = None
+    _: KW_ONLY
+    normalize: str | None = "trace"
+    approximation: str | None = None
+    rank: Any = 500
+    tol: float = 1e-3
+    max_iter: int = 100
+    memory_budget: float | None = None
+    device: str | None = None
+    random_state: Seed = None
+    verbose: bool = False
+
     # Whether an output is Σ_m η_m Σ_i β_i k_m(x, x_i) + b, of `weights_`, `dual_coef_` and `intercept_`.
     _has_plain_outputs = True
     # Gates count their start as iteration zero.
@@ -491,6 +503,7 @@ class BaseMKL(KernelEstimator):
             l1_ratio=self.l1_ratio,
             penalties=self.penalties,
             penalty_power=self.penalty_power,
+            learns_C=getattr(self, "C", None) == "learn",
         )
 
     def _ridge_targets(self, y: TargetLike, weight: NDArray[np.float64]) -> RidgeTargets | None:
@@ -524,9 +537,8 @@ class BaseMKL(KernelEstimator):
 
     def _workers(self, data: TrainingSet, default: int) -> int:
         """Return how many threads `n_jobs` asks for; one where they would be in each other's way."""
-        if self.verbose or not data.shareable:
-            return 1
-        return default if self.n_jobs is None else effective_n_jobs(self.n_jobs)
+        wanted = default if self.n_jobs is None else effective_n_jobs(self.n_jobs)
+        return wanted if wanted == 1 or (data.shareable and not self.verbose) else 1
 
     def _gap_warning(self, learner: Any, loosest: Any) -> str | None:
         """Return what to say of a gap above the tolerance, None if there is none."""
@@ -581,7 +593,6 @@ class BaseMKL(KernelEstimator):
 class WeightedMKL(BaseMKL):
     """The parameters of estimators that learn the weights of one machine."""
 
-    kernels: KernelsLike = None
     _: KW_ONLY
     norm: float | str = 1
     l1_ratio: float = 0.5
@@ -590,16 +601,7 @@ class WeightedMKL(BaseMKL):
     penalty_power: float = 0.5
     slack: int = 1
     solver: str = "newton"
-    normalize: str | None = "trace"
-    approximation: str | None = None
-    rank: Any = 500
     missing: str = "neighbors"
-    tol: float = 1e-3
-    max_iter: int = 100
-    memory_budget: float | None = None
-    device: str | None = None
-    random_state: Seed = None
-    verbose: bool = False
 
     _takes_subsets = True
 

@@ -123,7 +123,7 @@ def _weights(model: Estimator) -> str:
 def _bar_row(name: str, weight: float, scale: float) -> str:
     share = 100 * min(abs(weight) / scale, 1.0)
     return (
-        f'<tr><th scope="row">{escape(name)}</th><td class="km-number">{_number(weight)}</td>'
+        f'<tr><th scope="row">{escape(name)}</th><td class="km-number">{weight:.3g}</td>'
         f'<td class="km-track"><div class="km-bar" style="width:{share:.1f}%"></div></td></tr>'
     )
 
@@ -132,11 +132,7 @@ def _cell_row(name: str, weights: NDArray[np.float64], scale: float) -> str:
     # Half transparent at most: the page's own text stays readable on it.
     shades = 0.6 * np.minimum(np.abs(weights) / scale, 1.0)
     cells = (
-        f'<td class="km-number" style="background:rgba(59,139,196,{shade:.2f})">{_number(weight)}</td>'
+        f'<td class="km-number" style="background:rgba(59,139,196,{shade:.2f})">{weight:.3g}</td>'
         for weight, shade in zip(weights, shades, strict=True)
     )
     return f'<tr><th scope="row">{escape(name)}</th>{"".join(cells)}</tr>'
-
-
-def _number(value: float) -> str:
-    return f"{value:.3g}"

@@ -93,13 +93,6 @@ class DistinctSamples:
 def count_samples(
     approximation: str | None, X: MatrixLike, y: TargetLike, sample_weight: Array | None
 ) -> DistinctSamples:
-    """Return the samples that count; where they fill the memory, or stay on the disk, repeated ones are not found."""
-    if approximation is None or is_small(X):
-        return count_repeats(X, y, sample_weight)
-    return DistinctSamples.all_of(X.shape[0], sample_weight)
-
-
-def count_repeats(X: MatrixLike, y: TargetLike, sample_weight: Array | None) -> DistinctSamples:
     """Return the distinct samples with the sum of their weights.
 
     A sample of weight two is a sample given twice, and one of weight zero is no sample: both must lead to the very same
@@ -108,6 +101,9 @@ def count_repeats(X: MatrixLike, y: TargetLike, sample_weight: Array | None) -> 
 
     Parameters
     ----------
+    approximation : str or None
+        Where kernels are approximated, samples may fill the memory, or stay on the disk: repeated ones are then not
+        looked for.
     X : array or sparse matrix of shape (n_samples, n_features)
         Samples.
     y : array of shape (n_samples,) or (n_samples, n_targets), or None
@@ -115,6 +111,9 @@ def count_repeats(X: MatrixLike, y: TargetLike, sample_weight: Array | None) -> 
     sample_weight : array of shape (n_samples,) or None
         Their weights.
     """
+    size = getattr(getattr(X, "data", X), "nbytes", np.inf)
+    if approximation is not None and (is_streamed(X) or size > 2**26):
+        return DistinctSamples.all_of(X.shape[0], sample_weight)
     all_rows = np.arange(X.shape[0])
     # A sample of weight zero must not touch widths or scales either.
     rows = all_rows if sample_weight is None else np.flatnonzero(sample_weight)
@@ -176,12 +175,6 @@ def _codes(column: AnyArray) -> NDArray[np.int64]:
 def is_streamed(X: MatrixLike) -> bool:
     """Whether the samples are read from where they are: a memory map, a path, a Dask collection, an opened source."""
     return isinstance(X, np.memmap | str | Path | RowSource) or is_dask(X)
-
-
-def is_small(X: MatrixLike) -> bool:
-    """Whether a copy of the samples would not matter."""
-    size = getattr(getattr(X, "data", X), "nbytes", np.inf)
-    return not is_streamed(X) and size <= 2**26
 
 
 def check_approximation(approximation: Any, X: MatrixLike) -> None:
@@ -320,7 +313,13 @@ def warn_of_scales(estimator: str, specs: Sequence[KernelSpec], samples: MatrixL
     values, mostly indicators, whose deviation tells how frequent they are; sparse samples, which scaling would fill,
     are left alone. The ranges must differ as much: a pixel that is rarely lit is not on another scale.
     """
-    X = _some_rows(samples)
+    # Rows from all over the samples, enough for a standard deviation. Of samples on a disk or on other machines the
+    # first ones, and few if they are wide: 2¹⁶ numbers, but at least 200 rows.
+    n, most = samples.shape[0], 10_000
+    if isinstance(samples, RowSource):
+        X = samples.take(slice(0, min(most, max(200, 2**16 // samples.row_width), n)))
+    else:
+        X = samples[:: -(-n // most)]
     if sparse.issparse(X):
         return
     seen: dict[bytes | None, _Extremes | None] = {}
@@ -350,17 +349,6 @@ def level_of_caller() -> int:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("kernelmosaic."):
         level, frame = level + 1, frame.f_back
     return level + 1
-
-
-def _some_rows(samples: MatrixLike) -> Any:
-    """Rows from all over the samples, enough for a standard deviation; the first ones where they are elsewhere.
-
-    Of wide samples on a disk or on other machines, few rows are read: 2¹⁶ numbers, but at least 200 rows.
-    """
-    n, most = samples.shape[0], 10_000
-    if isinstance(samples, RowSource):
-        return samples.take(slice(0, min(most, max(200, 2**16 // samples.row_width), n)))
-    return samples[:: -(-n // most)]
 
 
 def _reads_scale(kernel: Kernel | SubsetFamily) -> bool:

@@ -20,8 +20,8 @@ from kernelmosaic.estimators._input import DistinctSamples, is_streamed
 from kernelmosaic.estimators._training_set import KernelOptions, TrainingSet, read_training_set
 from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.learning import Learned, Learner
+from kernelmosaic.learning.certificate import COLD, Start
 from kernelmosaic.learning.ridge_weights import RidgeTargets, learn_ridge
-from kernelmosaic.learning.start import COLD, Start
 from kernelmosaic.machines.base import check_positive
 
 Array = NDArray[np.float64]
@@ -81,18 +81,13 @@ class FitContext:
         return list(self._sets.values())
 
     def training_set(
-        self, options: KernelOptions, X: MatrixLike, original: Any, counted: DistinctSamples
+        self, options: KernelOptions, X: MatrixLike, original: Any, counted: DistinctSamples, key: str = ""
     ) -> TrainingSet:
-        """Return the training set that a fit asks for, made anew only if none like it is kept."""
-        key = self._key(options, X, original, counted)
+        """Return the training set that a fit asks for, made anew only if none of this key is kept."""
         if key not in self._sets:
             self._sets[key] = read_training_set(options, X, original, counted)
         self._sets.move_to_end(key)
         return self._sets[key]
-
-    def _key(self, options: KernelOptions, X: MatrixLike, original: Any, counted: DistinctSamples) -> str:
-        """Return what tells training sets apart: nothing, since there is one."""
-        return ""
 
     def in_double(self, data: TrainingSet) -> TrainingSet | None:
         """Return a training set in double precision, kept in place of the one given; None if it is not to be had."""
@@ -193,24 +188,25 @@ class SharedKernels(FitContext):
         self._starts.clear()
 
     def training_set(
-        self, options: KernelOptions, X: MatrixLike, original: Any, counted: DistinctSamples
+        self, options: KernelOptions, X: MatrixLike, original: Any, counted: DistinctSamples, key: str = ""
     ) -> TrainingSet:
+        """Return the training set that a fit asks for, made anew only if none of the same content is kept."""
         if self._given is not None and self._given.kernel_set.names == [entry.name for entry in options.entries]:
             return self._given
         # Features drawn from a generator that moves on are new ones every time.
         fixed = options.approximation is None or isinstance(options.random_state, int | np.integer)
         if is_streamed(X) or not fixed:
             return read_training_set(options, X, original, counted)
-        data = super().training_set(options, X, original, counted)
-        self._shrink()
-        return data
-
-    def _key(self, options: KernelOptions, X: MatrixLike, original: Any, counted: DistinctSamples) -> str:
-        """Return what tells kernels of samples apart: all that they are made of, by content."""
         said = {one.name: getattr(options, one.name) for one in fields(options) if one.name != "estimator"}
         entries = [(entry.name, self._content(entry.kernel), self._content(entry.columns)) for entry in options.entries]
         names = [str(name) for name in getattr(original, "columns", ())]
-        return str(content_hash([said | {"entries": entries}, self._content(X), names, counted.rows, counted.weight]))
+        key = content_hash([said | {"entries": entries}, self._content(X), names, counted.rows, counted.weight])
+        data = super().training_set(options, X, original, counted, str(key))
+        # Every fit needs memory beside the kernels kept.
+        allowed = 0.5 * default_budget() if self.memory_budget is None else self.memory_budget
+        while len(self._sets) > 1 and sum(one.nbytes for one in self._sets.values()) > allowed:
+            self._sets.popitem(last=False)
+        return data
 
     def _content(self, value: Any) -> Any:
         """Return what tells a value apart: its content, or, as that of a lambda cannot be read, which object it is."""
@@ -229,12 +225,6 @@ class SharedKernels(FitContext):
         # Kept: another object could have the same number once this one is gone.
         self._told_apart[id(value)] = value
         return id(value)
-
-    def _shrink(self) -> None:
-        # Every fit needs memory beside the kernels kept.
-        allowed = 0.5 * default_budget() if self.memory_budget is None else self.memory_budget
-        while len(self._sets) > 1 and sum(data.nbytes for data in self._sets.values()) > allowed:
-            self._sets.popitem(last=False)
 
 
 _ACTIVE: ContextVar[FitContext | None] = ContextVar("kernelmosaic_fit_context", default=None)

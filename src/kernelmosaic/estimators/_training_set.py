@@ -37,13 +37,15 @@ from kernelmosaic.gram import (
 )
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import FeatureStack
-from kernelmosaic.gram.missing import Mask, MissingViews, may_lack, present_views
+from kernelmosaic.gram.kernel_set import named
+from kernelmosaic.gram.missing import Mask, MissingViews, present_views
 from kernelmosaic.gram.row_blocks import open_rows
 from kernelmosaic.gram.stack import ComputedStack
+from kernelmosaic.kernels.matrices import Precomputed
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.views import Entry, KernelSpec, lay_specs
+from kernelmosaic.learning.certificate import CombinedKernel
 from kernelmosaic.learning.gated import Projections
-from kernelmosaic.learning.start import CombinedKernel
 
 Array = NDArray[np.float64]
 
@@ -95,10 +97,16 @@ class TrainingSet(ABC):
     ----------
     options : KernelOptions
         The kernels, how they are approximated, how much memory they may take and where they are computed.
+    specs : list of KernelSpec
+        The kernels with the columns that they read.
+    X : array, sparse matrix or RowSource
+        The samples.
     counted : DistinctSamples
         Which samples count, and how much.
     table : array or data frame
         Has the columns of the samples, by their names if they have any; its rows do not count.
+    present : ndarray of shape (n, P), or None
+        Which views the samples have, if some lack one.
 
     Attributes
     ----------
@@ -123,9 +131,23 @@ class TrainingSet(ABC):
     _stack: Any = None
     _kernel: CombinedKernel | None = None
 
-    def __init__(self, options: KernelOptions, counted: DistinctSamples, table: Any) -> None:
+    def __init__(
+        self,
+        options: KernelOptions,
+        specs: list[KernelSpec],
+        X: MatrixLike,
+        counted: DistinctSamples,
+        table: Any,
+        present: Mask | None = None,
+    ) -> None:
         self.kept, self.weight, self.table = counted.rows, counted.weight, table
-        self.budget, self.device = options.memory_budget, options.device
+        self.budget, self.device, self.dtype = options.memory_budget, options.device, options.dtype
+        self.present = present
+        self._fit_kernels(options, specs, X)
+
+    @abstractmethod
+    def _fit_kernels(self, options: KernelOptions, specs: list[KernelSpec], X: MatrixLike) -> None:
+        """Fit the kernels to the samples, and keep both in the form that the stack is made of."""
 
     @property
     def kernel(self) -> CombinedKernel:
@@ -210,35 +232,22 @@ class ExactSet(TrainingSet):
     missing: MissingViews | None
     # Of every kernel, the training samples that stand in for it where some lack it; known once the stack is made.
     shares: list[Any]
+    _set_class: Any = KernelSet
 
-    def __init__(
-        self,
-        options: KernelOptions,
-        specs: list[KernelSpec],
-        X: MatrixLike,
-        counted: DistinctSamples,
-        table: Any,
-        present: Mask | None = None,
-    ) -> None:
-        super().__init__(options, counted, table)
-        self.samples = X
-        self.dtype = options.dtype
-        # Which views the samples have, (n, P), if some lack one; and what to do about those that do, now or later.
-        self.present, self.missing = present, None
-        if present is not None and options.device is not None:
+    def _fit_kernels(self, options: KernelOptions, specs: list[KernelSpec], X: MatrixLike) -> None:
+        # What to do about samples that lack views, now or later.
+        self.samples, self.missing = X, None
+        if self.present is not None and options.device is not None:
             raise ValueError(
                 f"device={options.device!r}: X lacks views of some samples, which are completed on the host; use "
                 "device=None."
             )
-        self.kernel_set = self._fit_kernels(specs, options.normalize)
+        self.kernel_set = self._set_class.fit(specs, X, options.normalize, self.weight, self.present)
         if options.missing is None or sparse.issparse(X) or not may_lack(specs):
             self.views = self.kernel_set.views(X)
         else:
-            self.missing = MissingViews(options.missing, self.kernel_set, X, present)
-            self.views = self.missing.views or self.missing.views_of(X, present)
-
-    def _fit_kernels(self, specs: list[KernelSpec], normalize: str | None) -> KernelSet:
-        return KernelSet.fit(specs, self.samples, normalize, self.weight, self.present)
+            self.missing = MissingViews(options.missing, self.kernel_set, X, self.present)
+            self.views = self.missing.views or self.missing.views_of(X, self.present)
 
     def _make_stack(self) -> GramStack:
         # Matrices that are completed cannot be computed anew for the certificate.
@@ -348,9 +357,7 @@ class GeneratedSet(ExactSet):
     """Kernels of column subsets, too many to be stored: those that an expansion keeps are made anew."""
 
     kernel_set: Any
-
-    def _fit_kernels(self, specs: list[KernelSpec], normalize: str | None) -> Any:
-        return SubsetKernels.fit(specs, self.samples, normalize, self.weight)
+    _set_class = SubsetKernels
 
     def _make_stack(self) -> GramStack:
         return SubsetStack(self.kernel_set, self.views, self.dtype, self.budget, self.device)
@@ -370,16 +377,7 @@ class FeatureSet(TrainingSet):
 
     kernel_set: FeatureMaps
 
-    def __init__(
-        self,
-        options: KernelOptions,
-        specs: list[KernelSpec],
-        X: MatrixLike,
-        counted: DistinctSamples,
-        table: Any,
-        present: Mask | None = None,
-    ) -> None:
-        super().__init__(options, counted, table)
+    def _fit_kernels(self, options: KernelOptions, specs: list[KernelSpec], X: MatrixLike) -> None:
         self.samples = self.rows = open_rows(X)
         budget = default_budget() if self.budget is None else float(self.budget)
         assert options.approximation is not None
@@ -388,7 +386,7 @@ class FeatureSet(TrainingSet):
                 specs,
                 self.rows,
                 options.normalize,
-                counted.weight,
+                self.weight,
                 options.approximation,
                 options.rank,
                 options.random_state,
@@ -445,6 +443,17 @@ class FeatureSet(TrainingSet):
         some = self.rows.take(counted[:: -(-len(counted) // 1000)])  # there may be more than fit the memory
         kernels = self.kernel_set.kernel_set
         return kernels.diagonals(kernels.views(some))
+
+
+def may_lack(specs: Sequence[KernelSpec]) -> bool:
+    """Whether a sample can lack a view and have another: kernels read different columns, or matrices with gaps."""
+    if len(specs) < 2 or len({None if one.columns is None else one.columns.tobytes() for one in specs}) > 1:
+        return len(specs) > 1
+    for one in specs:
+        with named(one.name):
+            if isinstance(one.kernel, Precomputed) and one.kernel.has_gaps:
+                return True
+    return False
 
 
 def read_training_set(options: KernelOptions, X: MatrixLike, original: Any, counted: DistinctSamples) -> TrainingSet:

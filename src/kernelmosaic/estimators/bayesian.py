@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import nullcontext
 from dataclasses import KW_ONLY, replace
 from typing import Any, NamedTuple, Self
 
@@ -185,8 +184,7 @@ class BayesianMKLClassifier(KernelClassifier):
     def _run(self, inference: Inference) -> None:
         self.history_: list[Settings] = []
         previous = -np.inf
-        shown: Any = progress(type(self).__name__, self.max_iter) if self.verbose else nullcontext(lambda *state: None)
-        with shown as show:
+        with progress(type(self).__name__, self.max_iter, bool(self.verbose)) as show:
             for iteration in range(1, self.max_iter + 1):
                 elbo = inference.sweep()
                 rise = (elbo - previous) / abs(elbo) if np.isfinite(previous) else np.inf

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import KernelsLike, MatrixLike, Seed, TargetLike
+from kernelmosaic._typing import MatrixLike, TargetLike
 from kernelmosaic.backend import default_budget, format_bytes
 from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators._input import FitInput
@@ -95,20 +95,10 @@ class BilinearMKLClassifier(BaseMKLClassifier):
     (3, 5)
     """
 
-    kernels: KernelsLike = None
     _: KW_ONLY
     kappa: float = 1.0
     solver: str = "newton"
-    normalize: str | None = "trace"
-    approximation: str | None = None
-    rank: Any = 500
     calibration: str | None = None
-    tol: float = 1e-3
-    max_iter: int = 100
-    memory_budget: float | None = None
-    device: str | None = None
-    random_state: Seed = None
-    verbose: bool = False
 
     _path_rule: ClassVar[PathRule | None] = PathRule("kappa", score=accuracy)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import KW_ONLY, replace
+from dataclasses import KW_ONLY
 from operator import attrgetter
 from typing import Any, ClassVar, Self
 
@@ -17,19 +17,16 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from kernelmosaic._typing import (
     AnyArray,
-    ArrayOrTensor,
     Estimator,
-    KernelsLike,
     MatrixLike,
-    Seed,
     TargetLike,
 )
-from kernelmosaic.estimators._base import BaseMKL, KernelEstimator, parameters
+from kernelmosaic.estimators._base import BaseMKL, KernelEstimator, WeightedMKL, parameters
 from kernelmosaic.estimators._calibration import Calibration
 from kernelmosaic.estimators._input import FitInput
 from kernelmosaic.estimators._path import CrossFit, PathRule, accuracy
 from kernelmosaic.estimators._training_set import TrainingSet
-from kernelmosaic.learning import Parameters, make_learner
+from kernelmosaic.learning import make_learner
 from kernelmosaic.learning.fixed import given_weights
 from kernelmosaic.learning.hard_margin import learn_hard_margin
 from kernelmosaic.learning.ridge_weights import RidgeTargets
@@ -128,7 +125,7 @@ class BaseMKLClassifier(KernelClassifier, BaseMKL):
 
 
 @parameters
-class MKLClassifier(BaseMKLClassifier):
+class MKLClassifier(BaseMKLClassifier, WeightedMKL):
     """Support vector classification on a weighted sum of kernels.
 
     Minimises ½ (Σ_m d_m ‖w_m‖)² + C Σ ξ_i over f(x) = Σ_m ⟨w_m, φ_m(x)⟩ + b with y_i f(x_i) ≥ 1 − ξ_i, which is the
@@ -146,6 +143,20 @@ class MKLClassifier(BaseMKLClassifier):
         Weight of the slack in the objective. ``"learn"``, with ``slack=2``, learns it with the weights: the identity
         is one more kernel. ``np.inf`` allows no slack: the hard margin, for classes that the kernels separate, told
         apart one versus rest; `slack` and the weights of samples and classes then say nothing.
+    multi_class : {"ovr", "ovr-shared", "joint", "pairwise"}, default="ovr"
+        How more than two classes are handled: one versus rest, each with weights of its own; one versus rest with one
+        weight per kernel for all classes, which minimise the sum of their objectives; or all in one problem with
+        shared weights and a constant per class, with one slack per sample (``"joint"``, Crammer and Singer) or per
+        sample and class (``"pairwise"``, Weston and Watkins).
+    class_weight : dict, "balanced" or None, default=None
+        Factors of C, class by class.
+    calibration : {"sigmoid", "isotonic"} or None, default=None
+        How decision values become the probabilities of :meth:`predict_proba`: p ∝ exp(a f_c), or monotone step
+        functions, for sets of a thousand samples and more. They are fitted to the decision values of samples held out,
+        in five folds whose fits start from that to all samples. None leaves `fit` at one fit, and no probabilities.
+    n_jobs : int, default=None
+        Classes separated from the rest at the same time, on threads, each with a combined matrix of its own; None
+        means one after the other, -1 all cores.
     norm : float or "elastic", default=1
         1 for sparse weights (Σ d_m² η_m = 1), p > 1 for weights of p-norm one, ``"elastic"`` for sparse weights that
         are less uneven: l1_ratio · Σ θ_m + (1 − l1_ratio) · ‖θ‖₂ = 1 with θ_m = d_m² η_m.
@@ -163,11 +174,6 @@ class MKLClassifier(BaseMKLClassifier):
     solver : str, default="newton"
         How the weights are learned: ``"newton"``, ``"reduced_gradient"``, ``"silp"``, ``"qcqp"``, ``"sdp"``, or the
         heuristics ``"alignment"`` and ``"easymkl"``.
-    multi_class : {"ovr", "ovr-shared", "joint", "pairwise"}, default="ovr"
-        How more than two classes are handled: one versus rest, each with weights of its own; one versus rest with one
-        weight per kernel for all classes, which minimise the sum of their objectives; or all in one problem with
-        shared weights and a constant per class, with one slack per sample (``"joint"``, Crammer and Singer) or per
-        sample and class (``"pairwise"``, Weston and Watkins).
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"
         How kernels are put on one scale: mean diagonal 1 on the training set; unit diagonal; centred, then mean
         diagonal 1. A kernel that is constant on the training set is zero once centred.
@@ -186,12 +192,6 @@ class MKLClassifier(BaseMKLClassifier):
         in that kernel is the mean of those of the 6 most similar training samples that have the view; or it is zero,
         and those of the views it has are multiplied by √(number of kernels / number it has). The problem stays convex,
         and certified. With ``"neighbors"`` a model of several views keeps all training samples.
-    class_weight : dict, "balanced" or None, default=None
-        Factors of C, class by class.
-    calibration : {"sigmoid", "isotonic"} or None, default=None
-        How decision values become the probabilities of :meth:`predict_proba`: p ∝ exp(a f_c), or monotone step
-        functions, for sets of a thousand samples and more. They are fitted to the decision values of samples held out,
-        in five folds whose fits start from that to all samples. None leaves `fit` at one fit, and no probabilities.
     tol : float, default=1e-3
         Relative duality gap at which to stop.
     max_iter : int, default=100
@@ -207,9 +207,6 @@ class MKLClassifier(BaseMKLClassifier):
         same.
     random_state : int, RandomState or None, default=None
         Draws landmarks and frequencies; exact kernels need none.
-    n_jobs : int, default=None
-        Classes separated from the rest at the same time, on threads, each with a combined matrix of its own; None
-        means one after the other, -1 all cores.
     verbose : bool, default=False
         Show a progress bar; classes are then learned one after the other.
 
@@ -264,32 +261,13 @@ class MKLClassifier(BaseMKLClassifier):
     array([0.5, 0.5])
     """
 
-    kernels: KernelsLike = None
     _: KW_ONLY
     C: float | str = 1.0
-    norm: float | str = 1
-    l1_ratio: float = 0.5
-    weights: ArrayOrTensor = None
-    penalties: Any = None
-    penalty_power: float = 0.5
-    slack: int = 1
-    solver: str = "newton"
     multi_class: str = "ovr"
-    normalize: str | None = "trace"
-    approximation: str | None = None
-    rank: Any = 500
-    missing: str = "neighbors"
     class_weight: Any = None
     calibration: str | None = None
-    tol: float = 1e-3
-    max_iter: int = 100
-    memory_budget: float | None = None
-    device: str | None = None
-    random_state: Seed = None
     n_jobs: int | None = None
-    verbose: bool = False
 
-    _takes_subsets = True
     _path_rule: ClassVar[PathRule | None] = PathRule(score=accuracy)
     # Machines that separate all classes in one problem, by the name `multi_class` gives them.
     _joint: ClassVar[dict[str, type[MulticlassMachine]]] = {"joint": CrammerSinger, "pairwise": PairwiseSlack}
@@ -330,9 +308,6 @@ class MKLClassifier(BaseMKLClassifier):
         C = 1.0 if isinstance(self.C, str) else self.C
         machines = [SVC(np.where(y == c, 1.0, -1.0), C, self.slack, sample_C) for c in positive]
         return [SharedMachines(machines)] if shared else machines
-
-    def _parameters(self) -> Parameters:
-        return replace(super()._parameters(), learns_C=isinstance(self.C, str))
 
     def _multiclass_machine(self, labels: NDArray[np.intp], sample_C: NDArray[np.float64]) -> MulticlassMachine:
         if self.slack != 1:

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, KernelsLike, MatrixLike, Seed, TargetLike
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike, TargetLike
 from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators._calibration import Calibration
 from kernelmosaic.estimators._input import DistinctSamples, FitInput, level_of_caller
@@ -150,21 +150,12 @@ class DiscriminantMKLClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     (150, 2)
     """
 
-    kernels: KernelsLike = None
     _: KW_ONLY
     solver: str = "newton"
     alpha: float | str = 5e-4
     weights: ArrayOrTensor = None
     decision: str = "least_squares"
-    normalize: str | None = "trace"
-    approximation: str | None = None
-    rank: Any = 500
     tol: float = 5e-4
-    max_iter: int = 100
-    memory_budget: float | None = None
-    device: str | None = None
-    random_state: Seed = None
-    verbose: bool = False
 
     # Single precision would leave nothing of a small λ.
     _stack_dtype = np.float64

@@ -14,7 +14,7 @@ from sklearn.utils import TransformerTags, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from kernelmosaic._typing import AnyArray, Estimator, KernelsLike, MatrixLike, Seed, TargetLike
+from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, Seed, TargetLike
 from kernelmosaic.backend import allowed_threads, map_threads, row_strips
 from kernelmosaic.estimators._base import BaseMKL, parameters
 from kernelmosaic.estimators._input import DistinctSamples, FitInput
@@ -287,7 +287,6 @@ def _learned(estimator: Estimator) -> Iterator[tuple[int, int, Projected]]:
 class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """One gate per kernel, as a function of the sample, with the machine that a subclass names."""
 
-    kernels: KernelsLike = None
     _: KW_ONLY
     gating: Any = "softmax"
     gating_columns: Any = None
@@ -295,16 +294,8 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
     step: Any = "lbfgs"
     n_init: int = 3
     slack: int = 1
-    normalize: str | None = "trace"
-    approximation: str | None = None
-    rank: Any = 500
-    tol: float = 1e-3
     n_iter_no_change: int = 3
-    max_iter: int = 100
-    memory_budget: float | None = None
-    device: str | None = None
     n_jobs: int | None = None
-    verbose: bool = False
     random_state: Seed = 0
 
     _first_iteration = 0
@@ -543,9 +534,6 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         Random starts, of which the one with the least objective is kept; they run in parallel.
     slack : {1, 2}, default=1
         Norm of the slack.
-    multi_class : {"ovr", "ovr-shared", "joint", "pairwise"}, default="ovr"
-        How more than two classes are handled: one versus rest, each with gates of its own; or all in one problem with
-        shared gates and a constant per class, as in :class:`MKLClassifier`.
     normalize : {"trace", "diagonal", "centered"} or None, default="trace"
         How kernels are put on one scale; see :class:`MKLClassifier`.
     approximation : {"nystroem", "fourier"} or None, default=None
@@ -554,10 +542,6 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         space of a `gating_kernel` is learned from at most a thousand samples then. Projected kernels must be exact.
     rank : int or sequence of P int, default=500
         Maximum number of features per kernel.
-    class_weight : dict, "balanced" or None, default=None
-        Factors of C, class by class.
-    calibration : {"sigmoid", "isotonic"} or None, default=None
-        How decision values become the probabilities of :meth:`predict_proba`; see :class:`MKLClassifier`.
     tol : float, default=1e-3
         The convergence parameter τ: an iteration is short if J(t) > (1 − τ) J(t − 1), that is, if the objective J falls
         by less than this share of itself.
@@ -577,6 +561,13 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
         Show the progress; starts then run one after the other.
     random_state : int, RandomState or None, default=0
         Of the starts, and of the landmarks or frequencies of kernels that are approximated.
+    multi_class : {"ovr", "ovr-shared", "joint", "pairwise"}, default="ovr"
+        How more than two classes are handled: one versus rest, each with gates of its own; or all in one problem with
+        shared gates and a constant per class, as in :class:`MKLClassifier`.
+    class_weight : dict, "balanced" or None, default=None
+        Factors of C, class by class.
+    calibration : {"sigmoid", "isotonic"} or None, default=None
+        How decision values become the probabilities of :meth:`predict_proba`; see :class:`MKLClassifier`.
 
     Attributes
     ----------
@@ -615,29 +606,8 @@ class LocalizedMKLClassifier(BaseLocalized, MKLClassifier):
     (300, 3)
     """
 
-    kernels: KernelsLike = None
     _: KW_ONLY
     C: float = 10.0
-    gating: Any = "softmax"
-    gating_columns: Any = None
-    gating_kernel: Any = None
-    step: Any = "lbfgs"
-    n_init: int = 3
-    slack: int = 1
-    multi_class: str = "ovr"
-    normalize: str | None = "trace"
-    approximation: str | None = None
-    rank: Any = 500
-    class_weight: Any = None
-    calibration: str | None = None
-    tol: float = 1e-3
-    n_iter_no_change: int = 3
-    max_iter: int = 100
-    memory_budget: float | None = None
-    device: str | None = None
-    n_jobs: int | None = None
-    verbose: bool = False
-    random_state: Seed = 0
 
     # Gates below one shrink the kernels.
     _path_rule: ClassVar[PathRule | None] = PathRule(range=(0.1, 1e3), score=accuracy)

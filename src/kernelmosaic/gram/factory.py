@@ -9,7 +9,7 @@ import numpy as np
 from kernelmosaic.backend import Backend, default_budget, format_bytes, require_device, torch_backend
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import ComputedFeatures, FeatureStack, StoredFeatures
-from kernelmosaic.gram.options import PassOptions
+from kernelmosaic.gram.options import PASSES, PassOptions
 from kernelmosaic.gram.row_blocks import RowSource
 
 
@@ -53,7 +53,7 @@ def make_feature_stack(
     free = budget - needed
     if device is not None:
         backend = torch_backend(str(require_device(device)))
-        return _make_device_features(kernel_set, source, backend, given, options or PassOptions.on(backend))
+        return _make_device_features(kernel_set, source, backend, given, options or PASSES[backend.name])
     if source.remote:
         from kernelmosaic.gram._dask_features import DaskFeatures
 

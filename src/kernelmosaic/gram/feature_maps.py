@@ -333,7 +333,9 @@ class FeatureMaps:
             # As exact kernels do, one that is constant up to rounding becomes zero.
             kept = self._centring_error(m, n, precision[m], trace, float(mean @ mean)) <= CENTRED_ERROR
             factors.append(1.0 / np.sqrt(trace) if kept else 0.0)
-        warn_of_constant([name for name, factor in zip(self.names, factors, strict=True) if factor == 0.0])
+        constant = [name for name, factor in zip(self.names, factors, strict=True) if factor == 0.0]
+        if constant:
+            warn_of_constant(constant)
         return replace(self, centres=means, factors=factors)
 
     def _centring_error(self, m: int, n: int, dtype: DType, trace: float, common: float) -> float:

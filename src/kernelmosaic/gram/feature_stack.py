@@ -28,7 +28,7 @@ from kernelmosaic.gram.factored import FactoredClasses, FactoredGram, as_input
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.gram import Array
 from kernelmosaic.gram.linear_algebra import nonzero_rows
-from kernelmosaic.gram.options import PassOptions
+from kernelmosaic.gram.options import PASSES, PassOptions
 from kernelmosaic.gram.row_blocks import Rows, RowSource
 from kernelmosaic.gram.stack import GramStack, Kernels
 from kernelmosaic.kernels.base import Block
@@ -68,12 +68,11 @@ class FeatureStack(GramStack):
             yield m, self.backend.to_numpy(Z)
 
     def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
-        """Return Σ_m weights_m K_m in its factors; nothing is computed yet."""
-        return self.factors(np.asarray(weights, dtype=np.float64))
-
-    def combine_gated(self, gates: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
-        """Return Σ_m g_m g_mᵀ ∘ K_m in its factors, which are the rows of Z_m times the gates."""
-        return self.factors(np.any(gates != 0, axis=0).astype(np.float64), np.asarray(gates))
+        """Return the combined kernel in its factors, Z_m times weights or rows times gates; nothing is computed yet."""
+        given = np.asarray(weights, dtype=np.float64)
+        if given.ndim == 1:
+            return self.factors(given)
+        return self.factors(np.any(given != 0, axis=0).astype(np.float64), given)
 
     def factors(self, weights: Array, gates: Array | None = None) -> FactoredGram:
         """Return the factors of Σ_m weights_m g_m g_mᵀ ∘ K_m; without gates the g_m are one."""
@@ -168,7 +167,7 @@ class StoredFeatures(FeatureStack):
 
     def __init__(self, arrays: list[Any], options: PassOptions | None = None) -> None:
         self.arrays, self.backend = arrays, backend_of(arrays[0])
-        self.options = options or PassOptions.on(self.backend)
+        self.options = options or PASSES[self.backend.name]
         self.n_kernels, self.n_samples = len(arrays), len(arrays[0])
         self.dtype = self.backend.dtype(arrays[0])
         self.widths = np.array([int(Z.shape[1]) for Z in arrays], dtype=np.intp)
@@ -233,7 +232,7 @@ class ComputedFeatures(FeatureStack):
     ) -> None:
         self.maps, self.source, self.backend = kernel_set, source, backend
         self.landmarks = kernel_set.place_landmarks(backend)
-        self.options = options or PassOptions.on(backend)
+        self.options = options or PASSES[backend.name]
         self.n_kernels, self.n_samples = len(kernel_set), source.shape[0]
         self.dtype, self.widths = np.dtype(dtype), kernel_set.widths
 

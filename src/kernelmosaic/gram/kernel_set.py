@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, DType, MatrixLike, RowIndex
+from kernelmosaic._typing import AnyArray, DType, MatrixLike, RowIndex
 from kernelmosaic.backend import NUMPY, Backend, is_tensor, row_strips, torch_backend
 from kernelmosaic.gram.normalizing import Centered, Normalization, make_normalization, warn_of_constant
 from kernelmosaic.gram.options import device_entries
@@ -57,15 +57,7 @@ class PlacedSamples:
 
     def take(self, rows: RowIndex) -> PlacedSamples:
         """Return some samples: a slice or an array of row numbers; equal views stay equal."""
-        at = self.backend.index(rows)
-        taken: dict[int, Any] = {id(None): None}
-
-        def take(array: ArrayOrTensor) -> ArrayOrTensor:
-            if id(array) not in taken:
-                taken[id(array)] = array[at if is_tensor(array) else rows]
-            return taken[id(array)]
-
-        lists = ([take(array) for array in arrays] for arrays in (self.views, self.row_scales, self.norms))
+        lists = (take_rows(arrays, rows, self.backend) for arrays in (self.views, self.row_scales, self.norms))
         views, row_scales, norms = lists
         return replace(self, views=views, row_scales=row_scales, norms=norms)
 
@@ -114,7 +106,9 @@ class KernelSet:
                 own = sample_weight if sample_weight is None or present is None else sample_weight[present[:, m]]
                 scale = make_normalization(normalize).fit(kernel, view, own)
                 fitted.append(FittedKernel(tile.name, kernel, tile.columns, scale))
-        warn_of_constant([one.name for one in fitted if getattr(one.normalization, "scale_", 1.0) == np.inf])
+        constant = [one.name for one in fitted if getattr(one.normalization, "scale_", 1.0) == np.inf]
+        if constant:
+            warn_of_constant(constant)
         return cls(tuple(fitted))
 
     @property
@@ -359,10 +353,10 @@ def _views(
     return views
 
 
-def take_rows(views: Views, rows: RowIndex) -> Views:
-    """Return some rows of every view, keeping equal views equal."""
-    taken: dict[int, Any] = {}
+def take_rows(views: Views, rows: RowIndex, backend: Backend = NUMPY) -> Views:
+    """Return some rows of every view, keeping equal views equal; tensors are those of the backend."""
+    taken: dict[int, Any] = {id(None): None}
     for view in views:
         if id(view) not in taken:
-            taken[id(view)] = view[rows]
+            taken[id(view)] = view[backend.index(rows) if is_tensor(view) else rows]
     return [taken[id(view)] for view in views]

@@ -10,7 +10,7 @@ from scipy.linalg import LinAlgError
 
 from kernelmosaic._typing import ArrayOrTensor, DType, RowIndex
 from kernelmosaic.backend import Backend, backend_of, one_blas_thread
-from kernelmosaic.gram.options import BlockOptions
+from kernelmosaic.gram.options import BLOCKS, BlockOptions
 
 
 def rounding(dtype: DType, n: int) -> float:
@@ -49,7 +49,7 @@ def solve_block(
     A is a symmetric positive semi-definite block of a kernel matrix, ridge and right live where it does.
     """
     backend = backend_of(A)
-    options = BlockOptions.on(backend) if options is None else options
+    options = options or BLOCKS[backend.name]
     # A kernel's entries are no larger than its diagonal's, and their squares must be numbers, too.
     largest = max(float(A.diagonal().max()) + float(ridge.max()), float(abs(right).max()))
     dtype = options.dtype if largest < float(np.finfo(options.dtype).max) ** 0.5 else np.float64

@@ -12,8 +12,8 @@ from scipy import sparse
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike
 from kernelmosaic.backend import row_strips
 from kernelmosaic.gram.kernel_set import KernelSet, Views, named, take_rows
-from kernelmosaic.kernels.matrices import MatrixRows, Precomputed
-from kernelmosaic.kernels.views import KernelSpec, take_columns
+from kernelmosaic.kernels.matrices import MatrixRows
+from kernelmosaic.kernels.views import take_columns
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -21,23 +21,6 @@ Mask = NDArray[np.bool_]
 #: What `missing` may be; and what it is under gates, which are zero then.
 RULES = ("neighbors", "zero")
 GATED = "gated"
-
-
-def check_rule(missing: Any) -> None:
-    """Raise a ValueError if there is no such rule for views that samples lack."""
-    if missing not in (*RULES, GATED):
-        raise ValueError(f"missing={missing!r}: choose one of {', '.join(map(repr, RULES))}.")
-
-
-def may_lack(specs: Sequence[KernelSpec]) -> bool:
-    """Whether a sample can lack a view and have another: kernels read different columns, or matrices with gaps."""
-    if len(specs) < 2 or len({None if one.columns is None else one.columns.tobytes() for one in specs}) > 1:
-        return len(specs) > 1
-    for one in specs:
-        with named(one.name):
-            if isinstance(one.kernel, Precomputed) and one.kernel.has_gaps:
-                return True
-    return False
 
 
 def present_views(kernels: Sequence[Any], X: MatrixLike) -> Mask | None:

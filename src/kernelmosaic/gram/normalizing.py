@@ -178,15 +178,14 @@ def centring_noise(n_samples: int, dtype: DType, roundings: float = 1.0) -> floa
 
 def warn_of_constant(names: Sequence[str]) -> None:
     """Warn of kernels of which centring leaves fewer digits than they must have."""
-    if names:
-        kernels = ", ".join(map(repr, names))
-        warnings.warn(
-            f"normalize='centered': of what varies in kernel {kernels} on the training set, rounding leaves fewer than "
-            f"{-np.log10(CENTRED_ERROR):.0f} digits, so that it counts as constant and is zero once centred; leave it "
-            "out, centre and scale its columns, or choose a narrower width.",
-            UserWarning,
-            stacklevel=3,
-        )
+    kernels = ", ".join(map(repr, names))
+    warnings.warn(
+        f"normalize='centered': of what varies in kernel {kernels} on the training set, rounding leaves fewer than "
+        f"{-np.log10(CENTRED_ERROR):.0f} digits, so that it counts as constant and is zero once centred; leave it "
+        "out, centre and scale its columns, or choose a narrower width.",
+        UserWarning,
+        stacklevel=3,
+    )
 
 
 _RULES: dict[str | None, type[Normalization]] = {

@@ -94,13 +94,13 @@ class PassOptions:
     wide: float = np.inf
     few_features: int = 300
 
-    @classmethod
-    def on(cls, backend: Backend) -> PassOptions:
-        """Return the options of the host, or of a device."""
-        if backend.name == "numpy":
-            return cls()
-        # A device forms large blocks in no time and factorises fast, but rounds of small steps are slow there.
-        return cls(2**30, block_samples=16_000, columns=640, sparse=0.5, wide=2.0)
+
+#: Of the host and of a device, by the name of the backend. A device forms large blocks in no time and factorises fast,
+#: but rounds of small steps are slow there.
+PASSES = {
+    "numpy": PassOptions(),
+    "torch": PassOptions(2**30, block_samples=16_000, columns=640, sparse=0.5, wide=2.0),
+}
 
 
 @dataclass(frozen=True)
@@ -145,8 +145,7 @@ class BlockOptions:
     cg_steps: int = 50
     cg_tol: float = 1e-2
 
-    @classmethod
-    def on(cls, backend: Backend) -> BlockOptions:
-        """Return the options of the host, or of a device."""
-        # On the host a rough solution in single precision is enough: large blocks are of well-conditioned kernels.
-        return cls(np.float32, 1e-5, 500, 8) if backend.name == "numpy" else cls()
+
+#: Of the host and of a device, by the name of the backend. On the host a rough solution in single precision is enough:
+#: large blocks are of well-conditioned kernels.
+BLOCKS = {"numpy": BlockOptions(np.float32, 1e-5, 500, 8), "torch": BlockOptions()}

@@ -81,13 +81,12 @@ class GramStack(ABC):
     widths: NDArray[np.intp] | None = None
     #: Bytes of the matrices, or features, that are stored.
     nbytes: int = 0
+    #: Whether combined kernels are stored, in whatever form; else they are computed whenever they are needed.
+    stores_combined: bool = True
+    #: Whether entries are in single precision here, and can be computed in double.
+    has_exact: bool = False
     #: How the kernels are stored, and why; printed with `verbose`.
     form: str = ""
-
-    @property
-    def stores_combined(self) -> bool:
-        """Whether combined kernels are stored, in whatever form; else they are computed whenever they are needed."""
-        return True
 
     @abstractmethod
     def blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Block]]:
@@ -99,11 +98,10 @@ class GramStack(ABC):
 
     @abstractmethod
     def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
-        """Return Σ_m weights_m K_m, a `Gram`; an earlier one given as `out` may be overwritten."""
+        """Return Σ_m weights_m K_m, a `Gram`; an earlier one given as `out` may be overwritten.
 
-    def combine_gated(self, gates: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
-        """Return Σ_m g_m g_mᵀ ∘ K_m for the gates of shape (n, P), a `Gram`."""
-        raise NotImplementedError(f"{type(self).__name__}.combine_gated: these kernels take no gates.")
+        Of kernels that take gates, weights of shape (n, P) are these: Σ_m g_m g_mᵀ ∘ K_m is returned.
+        """
 
     def combine_classes(self, weights: AnyArray, out: ArrayOrTensor = None) -> ArrayOrTensor:
         """Fill out[c] with Σ_m weights[c, m] K_m for weights of shape (classes, P), in out's precision.
@@ -122,18 +120,13 @@ class GramStack(ABC):
     ) -> NDArray[np.float64]:
         """Return K_m β at the given rows for every kernel: (P, n_rows), and the columns of β where it has any."""
 
-    @property
-    def has_exact(self) -> bool:
-        """Whether entries are in single precision here, and can be computed in double."""
-        return False
-
     def exact_products(self, beta: AnyArray, rows: NDArray[np.intp]) -> NDArray[np.float64]:
         """Return what `products` does, from entries in double precision whatever they are stored in."""
         return self.products(beta, rows)
 
     def exact_gated_products(self, beta: AnyArray, gates: AnyArray) -> NDArray[np.float64]:
         """Return (Σ_m g_m g_mᵀ ∘ K_m) β from entries in double precision, for gates of shape (n, P)."""
-        found: NDArray[np.float64] = self.combine_gated(gates).products(beta, exact=True)
+        found: NDArray[np.float64] = self.combine(gates).products(beta, exact=True)
         return found
 
     @property
@@ -171,30 +164,24 @@ class MatrixStack(GramStack):
         Of a block that is worked on at once: whole rows of it on the host, squares on a device, whose cache is small.
     options : StackOptions
         Sizes that it works with.
+    exact : ComputedStack or None
+        The stack that computes entries in double precision; None if there is none.
     """
 
     entries: int
     options: StackOptions
-
-    @property
-    def exact(self) -> ComputedStack | None:
-        """The stack that computes entries in double precision; None if there is none."""
-        return None
-
-    @property
-    def has_exact(self) -> bool:
-        return self.exact is not None and self.dtype != np.float64
+    exact: Any = None
 
     def exact_products(self, beta: AnyArray, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        return (
-            self.products(beta, rows) if self.exact is None or not self.has_exact else self.exact.products(beta, rows)
-        )
+        found: NDArray[np.float64] = (self.exact if self.has_exact else self).products(beta, rows)
+        return found
 
     def exact_gated_products(self, beta: AnyArray, gates: AnyArray) -> NDArray[np.float64]:
-        if self.exact is None or not self.has_exact:
+        if not self.has_exact:
             return super().exact_gated_products(beta, gates)
         support = nonzero_rows(beta)
-        return self.exact.combined_products(support, beta[support], np.asarray(gates, dtype=np.float64))
+        exact: ComputedStack = self.exact
+        return exact.combined_products(support, beta[support], np.asarray(gates, dtype=np.float64))
 
     @property
     def part_samples(self) -> int:
@@ -231,14 +218,19 @@ class MatrixStack(GramStack):
     def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> Gram:
         """Return the kernel combined by weights of shape (P,), or by gates of shape (n, P)."""
         factors = np.array(weights, dtype=np.float64)
-        K, exact = self._fill(factors, self._written(out)), self.exact
+        try:
+            K = self.backend.empty((self.n_samples,) * 2, self.dtype) if out is None else out.matrix
+        except RuntimeError as error:  # torch's own error does not say what the memory was for
+            need = format_bytes(self.n_samples**2 * self.dtype.itemsize)
+            raise MemoryError(
+                f"A {self.n_samples} x {self.n_samples} kernel matrix needs {need} on {self.backend.device}: use "
+                "approximation='nystroem', or fewer samples."
+            ) from error
+        K = self._fill(factors, K)
         # On the host solvers read the stored entries; the certificate of the whole reads exact ones, once.
-        if exact is None or self.dtype == np.float64 or self.backend is NUMPY:
+        if not self.has_exact or self.backend is NUMPY:
             return DenseGram(K)
-        return DenseGram(K, partial(exact.combined_products, factors=factors))
-
-    def combine_gated(self, gates: AnyArray, out: ArrayOrTensor = None) -> Gram:
-        return self.combine(gates, out)
+        return DenseGram(K, partial(self.exact.combined_products, factors=factors))
 
     def _fill(self, factors: Array, K: ArrayOrTensor) -> ArrayOrTensor:
         for rows, columns in self.pieces(self.n_samples, self.n_samples, lower=True):
@@ -268,19 +260,6 @@ class MatrixStack(GramStack):
             each = self.backend.asarray(factors[:, np.newaxis] if factors.ndim == 1 else factors.T**2)
             self.backend.diagonal_view(K)[...] = (each * known).sum(0)
         return K
-
-    def _written(self, out: ArrayOrTensor) -> ArrayOrTensor:
-        """Return the matrix of an earlier kernel to write to, or a new one."""
-        if out is not None:
-            return out.matrix
-        try:
-            return self.backend.empty((self.n_samples,) * 2, self.dtype)
-        except RuntimeError as error:  # torch's own error does not say what the memory was for
-            need = format_bytes(self.n_samples**2 * self.dtype.itemsize)
-            raise MemoryError(
-                f"A {self.n_samples} x {self.n_samples} kernel matrix needs {need} on {self.backend.device}: use "
-                "approximation='nystroem', or fewer samples."
-            ) from error
 
     def products(
         self, beta: AnyArray, rows: NDArray[np.intp] | None = None, kernels: Kernels | None = None
@@ -337,7 +316,8 @@ class ComputedStack(MatrixStack):
         self.options = options or StackOptions()
         here = kernel_set.samples(views)
         self.samples = kernel_set.samples(here, backend)
-        self.n_samples, self.n_kernels = self.samples.n_samples, len(kernel_set)
+        self.n_samples, self.n_kernels, self.has_exact = self.samples.n_samples, len(kernel_set), dtype != np.float64
+        self.stores_combined = self.n_samples**2 * dtype.itemsize <= budget
         self.placed_diagonals: Any = None
         # Samples, and the same less their mean, with their squared norms then, by view.
         self._centred: dict[int, tuple[Any, Any, Any]] = {}
@@ -351,10 +331,10 @@ class ComputedStack(MatrixStack):
 
     @property
     def exact(self) -> ComputedStack:
-        if self.dtype == np.float64:
+        if not self.has_exact:
             return self
         exact = copy(self)
-        exact.dtype = np.dtype(np.float64)
+        exact.dtype, exact.has_exact = np.dtype(np.float64), False
         return exact
 
     def placed_blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Any]]:
@@ -377,10 +357,6 @@ class ComputedStack(MatrixStack):
         ]
         return np.flatnonzero(cheap).tolist()
 
-    @property
-    def stores_combined(self) -> bool:
-        return self.n_samples**2 * self.dtype.itemsize <= self.budget
-
     def combine(self, weights: AnyArray, out: ArrayOrTensor = None) -> Gram:
         if self.stores_combined:
             return super().combine(weights, out)
@@ -395,6 +371,7 @@ class ComputedStack(MatrixStack):
     def take(self, rows: NDArray[np.intp], stored: bool = False) -> MatrixStack:
         some = copy(self)
         some.samples, some.n_samples, some._centred = self.samples.take(rows), len(rows), {}
+        some.stores_combined = len(rows) ** 2 * self.dtype.itemsize <= self.budget
         some.placed_diagonals = (
             None if self.placed_diagonals is None else self.placed_diagonals[:, self.backend.index(rows)]
         )
@@ -611,19 +588,17 @@ class StoredStack(MatrixStack):
         self, matrices: ArrayOrTensor, computed: ComputedStack | None = None, options: StackOptions | None = None
     ) -> None:
         self.matrices, self.computed, self.backend = matrices, computed, backend_of(matrices)
+        self.exact = None if computed is None else computed.exact
         self.options = options or (StackOptions() if computed is None else computed.options)
         self.n_kernels, self.n_samples, _ = (int(size) for size in matrices.shape)
         self.dtype = self.backend.dtype(matrices)
         self.nbytes = self.n_kernels * self.n_samples**2 * self.dtype.itemsize
+        self.has_exact = computed is not None and self.dtype != np.float64
         self.writes_matrices = self.backend is NUMPY
         if self.backend is NUMPY:
             self.entries = self.options.cache_bytes // self.dtype.itemsize
         else:
             self.entries = self.options.tile_entries(self.backend) if computed is None else computed.entries
-
-    @property
-    def exact(self) -> ComputedStack | None:
-        return None if self.computed is None else self.computed.exact
 
     @classmethod
     def of(cls, computed: ComputedStack) -> StoredStack:
@@ -648,10 +623,11 @@ class StoredStack(MatrixStack):
                 matrices[m][rows, columns] = block
                 if loops is None:
                     mirror(matrices[m], rows, columns)
-        if loops is not None:
+        if loops is not None and kernels:
             loops.mirror_all([matrices[m] for m in kernels])
-        for K, one in zip(matrices, np.eye(computed.n_kernels), strict=True):
-            computed._set_diagonal(K, one)
+        if computed.placed_diagonals is not None:
+            for K, one in zip(matrices, np.eye(computed.n_kernels), strict=True):
+                computed._set_diagonal(K, one)
         return cls(matrices, computed)
 
     def placed_blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Any]]:

@@ -63,7 +63,12 @@ class SubsetKernels:
 
     @classmethod
     def fit(
-        cls, specs: Sequence[KernelSpec], X: MatrixLike, normalize: str | None, sample_weight: Array | None = None
+        cls,
+        specs: Sequence[KernelSpec],
+        X: MatrixLike,
+        normalize: str | None,
+        sample_weight: Array | None = None,
+        present: None = None,
     ) -> SubsetKernels:
         """Find the widths that are measured on the columns of a subset; others are known."""
         (spec,) = specs

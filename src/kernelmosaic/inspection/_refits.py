@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,7 +86,8 @@ def prepare(
         raise TypeError(f"X={type(X).__name__}: load the samples into an array, a sparse matrix or a data frame.")
     y = np.asarray(y)
     check_consistent_length(X, y)
-    return estimator, y, model._sample_weight(sample_weight, np.empty((_num_samples(X), 1))), random
+    rows = np.empty((_num_samples(X), 1))
+    return estimator, y, None if sample_weight is None else model._sample_weight(sample_weight, rows), random
 
 
 # Many fits -----------------------------------------------------------------------------------------------------------
@@ -135,8 +135,7 @@ def refit(
     """
     chunks = [tasks[i : i + chunk] for i in range(0, len(tasks), chunk)]
     found: list[tuple[Array, float]] = []
-    shown: Any = progress(what, len(tasks)) if verbose else nullcontext(lambda *state: None)
-    with shown as show:
+    with progress(what, len(tasks), verbose) as show:
         for some in Parallel(n_jobs=n_jobs, return_as="generator")(
             delayed(_fit_chunk)(estimator, X, some_tasks, known) for some_tasks in chunks
         ):

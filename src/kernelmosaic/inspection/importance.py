@@ -17,10 +17,11 @@ from sklearn.utils.validation import _num_samples
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, Seed, TargetLike
 from kernelmosaic.estimators._path import HeldOutPredictor, accuracy, r_squared
 from kernelmosaic.estimators._shared import KnownFit, SharedKernels
+from kernelmosaic.estimators._training_set import may_lack
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
 from kernelmosaic.estimators.survival import MKLSurvival, read_times
-from kernelmosaic.gram.missing import may_lack, present_views
+from kernelmosaic.gram.missing import present_views
 from kernelmosaic.inspection._refits import Rows, behind_pipeline, fit, last_step, prepare, text_table
 from kernelmosaic.kernels.views import KernelSpec, lay_specs
 from kernelmosaic.machines.base import check_count

@@ -22,7 +22,7 @@ class _Composite(Kernel):
     parts: ClassVar[tuple[str, ...]]
 
     def _given(self) -> list[Kernel]:
-        self._check_parts()
+        self._check_parameters()
         return [getattr(self, name) for name in self.parts]
 
     @property
@@ -52,10 +52,6 @@ class _Composite(Kernel):
             X = one.validate(X)
         return X
 
-    @abstractmethod
-    def _check_parts(self) -> None:
-        """Raise if a parameter is not what it must be."""
-
 
 class _Pair(_Composite):
     """Two kernels on the same samples."""
@@ -69,7 +65,7 @@ class _Pair(_Composite):
         self.left = left
         self.right = right
         # At once rather than at fit, so that the traceback ends where the two were joined.
-        self._check_parts()
+        self._check_parameters()
 
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         return self._join(self.left_._block(X, Y), self.right_._block(X, Y))
@@ -85,7 +81,7 @@ class _Pair(_Composite):
     def entry_roundings(self, X: MatrixLike) -> float:
         return self.left.entry_roundings(X) + self.right.entry_roundings(X)
 
-    def _check_parts(self) -> None:
+    def _check_parameters(self) -> None:
         name = type(self).__name__
         check_kernel("left", self.left, name)
         check_kernel("right", self.right, name)
@@ -190,7 +186,7 @@ class Scaled(_Composite):
     def __init__(self, factor: float, kernel: Kernel) -> None:
         self.factor = factor
         self.kernel = kernel
-        self._check_parts()
+        self._check_parameters()
 
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         K = self.kernel_._block(X, Y)
@@ -208,7 +204,7 @@ class Scaled(_Composite):
     def entry_roundings(self, X: MatrixLike) -> float:
         return self.kernel.entry_roundings(X) + 1.0
 
-    def _check_parts(self) -> None:
+    def _check_parameters(self) -> None:
         check_kernel("kernel", self.kernel, "Scaled")
         if not is_positive(self.factor):
             raise ValueError(

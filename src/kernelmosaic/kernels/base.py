@@ -77,8 +77,12 @@ class Kernel(BaseEstimator, ABC):
 
     def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
         """Learn what the formula needs of the training set; most kernels need nothing."""
+        self._check_parameters()
         self.validate(X)
         return self
+
+    def _check_parameters(self) -> None:
+        """Raise a ValueError if a parameter is not what it must be."""
 
     def __call__(self, X: MatrixLike, Y: MatrixLike = None) -> Block:
         """Return the (len(X), len(Y)) block of similarities; ``Y=None`` stands for ``Y=X``."""
@@ -93,6 +97,7 @@ class Kernel(BaseEstimator, ABC):
 
     def _fitted_to(self, X: MatrixLike) -> Self:
         """Return the kernel itself if it is fitted, or learns nothing; else a clone fitted to these samples."""
+        self._check_parameters()
         fitted: Self = clone(self).fit(X) if self.learned and not hasattr(self, self.learned) else self
         return fitted
 

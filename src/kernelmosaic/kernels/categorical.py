@@ -12,7 +12,7 @@ from sklearn.utils import check_array
 
 from kernelmosaic._typing import AnyArray, MatrixLike, TargetLike
 from kernelmosaic.backend import TINY
-from kernelmosaic.kernels.base import Block, Kernel
+from kernelmosaic.kernels.base import Block, Kernel, is_missing
 
 
 class Clinical(Kernel):
@@ -75,14 +75,13 @@ class Clinical(Kernel):
         if table.dtype.kind in "fiub" or all(map(_holds_numbers, table.T)):
             return check_array(table, dtype=np.float64, input_name="X", estimator=self)
         table = table.astype(object, copy=False)
-        for j, column in enumerate(table.T):
-            for i, value in enumerate(column):
-                # The missing value of pandas does not compare, that of floats does not equal itself.
-                if value is None or str(value) == "<NA>" or (isinstance(value, float) and np.isnan(value)):
-                    raise ValueError(
-                        f"X[{i}, {j}] is {value!r}: {type(self).__name__} has no rule for a missing value; fill it in, "
-                        "such as with a category of its own."
-                    )
+        missing = np.argwhere(is_missing(table).T)
+        if len(missing):
+            j, i = missing[0]
+            raise ValueError(
+                f"X[{i}, {j}] is {table[i, j]!r}: {type(self).__name__} has no rule for a missing value; fill it in, "
+                "such as with a category of its own."
+            )
         return table
 
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:

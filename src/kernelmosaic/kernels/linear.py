@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
-from kernelmosaic._typing import MatrixLike, TargetLike
+from kernelmosaic._typing import MatrixLike
 from kernelmosaic.backend import backend_of
 from kernelmosaic.kernels.base import Block, StatisticKernel, is_whole, pairwise_statistic
 
@@ -58,16 +58,11 @@ class Polynomial(StatisticKernel):
         self.degree = degree
         self.offset = offset
 
-    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
-        self._check_parameters()
-        return super().fit(X, y)
-
     def entry_roundings(self, X: MatrixLike) -> float:
         # A power of the inner product has its relative error times the degree.
         return self.degree * (super().entry_roundings(X) + 1.0)
 
     def from_statistic(self, S: Block) -> Block:
-        self._check_parameters()
         base = S + float(self.offset)
         K: Block = backend_of(S).copy(base)
         # Multiplying is several times faster than NumPy's power, which treats every exponent above 2 as a real number.

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
-from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike, TargetLike
+from kernelmosaic._typing import AnyArray, ArrayOrTensor, MatrixLike
 from kernelmosaic.backend import NUMPY, as_slice, one_blas_thread, row_strips, run_threads
 from kernelmosaic.kernels.base import Block, Kernel, is_positive
 
@@ -444,10 +444,6 @@ class Diffusion(MatrixRows):
         self.adjacency = adjacency
         self.beta = beta
 
-    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
-        self._check_beta()
-        return super().fit(X, y)
-
     def _prepare(self, given: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         A = square_matrix(given.toarray() if sparse.issparse(given) else given, "adjacency", "Diffusion")[0]
         if A.min() < 0:
@@ -471,10 +467,9 @@ class Diffusion(MatrixRows):
         return np.asarray(np.einsum("ij,ij->i", features, features))
 
     def _features(self, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        self._check_beta()
         values, vectors = self._prepared()
         return np.asarray(vectors[rows] * np.exp(-0.5 * self.beta * values))
 
-    def _check_beta(self) -> None:
+    def _check_parameters(self) -> None:
         if not is_positive(self.beta):
             raise ValueError(f"beta={self.beta!r}: the diffusion time must be a positive finite number.")

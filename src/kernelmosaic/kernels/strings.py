@@ -88,10 +88,6 @@ class Spectrum(SequenceKernel):
     def __init__(self, length: int = 3) -> None:
         self.length = length
 
-    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
-        self._check_length()
-        return super().fit(X, y)
-
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         # Numbered together, so that a word has the same number in both.
         words, ends, count = self._words(X if Y is X else np.concatenate([X, Y]))
@@ -115,14 +111,13 @@ class Spectrum(SequenceKernel):
 
     def _words(self, X: Sequences) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
         """Return the numbers of all words, one string after the other, where each string's end, and their count."""
-        self._check_length()
         n_letters = lengths(X)
         # Where words may start: not so near the end of a string that they would run into the next one.
         left = np.repeat(np.cumsum(n_letters), n_letters) - np.arange(n_letters.sum())
         words, count = _word_numbers(letter_codes(X), np.flatnonzero(left >= self.length), self.length)
         return words, np.cumsum(np.maximum(n_letters - self.length + 1, 0)), count
 
-    def _check_length(self) -> None:
+    def _check_parameters(self) -> None:
         if not is_whole(self.length):
             raise ValueError(f"length={self.length!r}: the length of the words must be a positive integer.")
 
@@ -189,10 +184,6 @@ class WeightedDegree(SequenceKernel):
     def __init__(self, degree: int = 3) -> None:
         self.degree = degree
 
-    def fit(self, X: MatrixLike, y: TargetLike = None) -> Self:
-        self._check_degree()
-        return super().fit(X, y)
-
     def validate(self, X: MatrixLike) -> Sequences:
         strings: Sequences = super().validate(X)
         _check_length(strings, len(strings[0]))
@@ -202,19 +193,17 @@ class WeightedDegree(SequenceKernel):
         # Numba takes long to load, and only this kernel's users should wait for it.
         from kernelmosaic.kernels._numba_pairs import matching_words
 
-        self._check_degree()
         _check_length(X, len(Y[0]))
         places = np.ascontiguousarray(_letters(Y).T)
         return np.asarray(matching_words(_letters(X), places, float(self.degree), Y is X))
 
     def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
-        self._check_degree()
         d = np.arange(1, self.degree + 1)
         beta = 2.0 * (self.degree - d + 1) / (self.degree * (self.degree + 1.0))
         # A string of L letters has L - d + 1 words of length d, all of which match.
         return np.full(len(X), beta @ np.maximum(len(X[0]) - d + 1, 0))
 
-    def _check_degree(self) -> None:
+    def _check_parameters(self) -> None:
         if not is_whole(self.degree):
             raise ValueError(f"degree={self.degree!r}: the length of the longest word must be a positive integer.")
 
@@ -330,7 +319,6 @@ class SmithWaterman(SequenceKernel):
     def _scorer(self) -> Any:
         """Return a function of one string and several others that gives the score with each."""
         parasail = _parasail()
-        self._check_parameters()
         table = getattr(parasail, self.matrix)
         gaps = int(self.gap_open), int(self.gap_extend)
         # The faster of the two misses some alignments where a gap costs no more to open than to extend.

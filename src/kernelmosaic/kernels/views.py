@@ -126,7 +126,7 @@ def lay_specs(entries: Sequence[Entry], X: MatrixLike) -> list[KernelSpec]:
     """Turn columns into numbers, as `ColumnTransformer` does, and expand the kernels that stand for one per column."""
     specs = []
     for entry in entries:
-        columns = _column_numbers(entry, X)
+        columns = None if entry.columns is None else _column_numbers(entry, X)
         if not isinstance(entry.kernel, PerColumn | Subsets):
             specs.append(KernelSpec(entry.name, entry.kernel, columns))
             continue
@@ -143,13 +143,13 @@ def lay_specs(entries: Sequence[Entry], X: MatrixLike) -> list[KernelSpec]:
     return specs
 
 
-def _column_numbers(entry: Entry, X: MatrixLike) -> NDArray[np.intp] | None:
-    if entry.columns is None:
-        return None
+def _column_numbers(entry: Entry, X: MatrixLike) -> NDArray[np.intp]:
     columns = _chosen(entry, X)
     shown = shorten(columns) if isinstance(columns, list | tuple | np.ndarray) else repr(columns)
     n_columns = _n_columns(X)
-    if _is_mask(columns) and len(columns) != n_columns:
+    several = isinstance(columns, Sequence | np.ndarray) and len(columns) > 0
+    is_mask = several and all(isinstance(one, bool | np.bool_) for one in columns)
+    if is_mask and len(columns) != n_columns:
         raise ValueError(
             f"kernel {entry.name!r}: columns {shown} is a mask of {len(columns)} for the {n_columns} columns of X: "
             "give one boolean per column, or names or numbers."
@@ -175,11 +175,6 @@ def _misfit(columns: Any, X: MatrixLike) -> str | None:
     known = [str(name) for name in X.columns]
     missing = [name for name in names if name not in known]
     return f"it has no {shorten(missing)}, but {shorten(known)}." if missing else None
-
-
-def _is_mask(columns: Any) -> bool:
-    several = isinstance(columns, Sequence | np.ndarray) and len(columns) > 0
-    return several and all(isinstance(one, bool | np.bool_) for one in columns)
 
 
 def _chosen(entry: Entry, X: MatrixLike) -> Any:
@@ -367,7 +362,16 @@ def name_kernels(kernels: Sequence[Kernel]) -> list[str]:
     for stem, members in groups.items():
         for i, parameters in zip(members, _distinguishing([kernels[i] for i in members]), strict=True):
             names[i] = re.sub("_{2,}", "_", stem + parameters).strip("_")
-    return _numbered(names)
+    total, seen, taken = Counter(names), Counter[str](), set(names)
+    numbered = []
+    for name in names:
+        one = name
+        while total[name] > 1 and one in taken:
+            seen[name] += 1
+            one = f"{name}-{seen[name]}"
+        taken.add(one)
+        numbered.append(one)
+    return numbered
 
 
 def _distinguishing(kernels: list[Kernel]) -> list[str]:
@@ -390,19 +394,6 @@ def _text(value: Any) -> str | None:
     if isinstance(value, Real):
         return repr(float(value))
     return repr(value) if isinstance(value, Kernel) else None
-
-
-def _numbered(names: list[str]) -> list[str]:
-    total, seen, taken = Counter(names), Counter[str](), set(names)
-    result = []
-    for stem in names:
-        name = stem
-        while total[stem] > 1 and name in taken:
-            seen[stem] += 1
-            name = f"{stem}-{seen[stem]}"
-        taken.add(name)
-        result.append(name)
-    return result
 
 
 # Groups of columns ---------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What is learned, with its certificate: Kβ from the entries, the primal value of what is returned, the dual bound.
+"""Where a search starts, where it ends, and the certificate of its end: Kβ from the entries, a primal and a dual bound.
 
 Learners compare bounds to know when to stop. What a fit states is written here and nowhere else, from the returned
 weights, coefficients and intercept alone:
@@ -21,11 +21,73 @@ from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack
 from kernelmosaic.gram.linear_algebra import nonzero_rows, rounding
-from kernelmosaic.learning.start import COLD, Start
 
 Array = NDArray[np.float64]
 #: Learners stop at this share of the gap asked for: the certificate adds bounds of rounding to theirs.
 AIM = 0.96
+
+
+# What learners start from ---------------------------------------------------------------------------------------------
+
+
+class CombinedKernel:
+    """The combined kernel of a stack at the weights last asked for, of which one matrix is kept.
+
+    Problems on one stack that are solved one after the other may share it; those solved at once each have their own.
+
+    Parameters
+    ----------
+    stack : GramStack
+        The kernels.
+    """
+
+    def __init__(self, stack: GramStack) -> None:
+        self.stack = stack
+        self._K: Any = None
+        self._weights: Array | None = None
+
+    def at(self, weights: Array) -> Any:
+        """Return Σ η_m K_m, made anew only if the weights have changed."""
+        if self._weights is None or not np.array_equal(self._weights, weights):
+            self._K = self.stack.combine(weights, out=self._K)
+            self._weights = weights
+        return self._K
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a learner starts from; by default from nothing.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (P,) or (classes, P), or None
+        Weights η of a like problem.
+    beta : ndarray of shape (n,) or (n, outputs), or None
+        Its coefficients.
+    machine : Machine, Discriminant or None
+        Whose bounds the coefficients meet; None for those of any machine.
+    kernel : CombinedKernel or None
+        Where the learner combines kernels; None for one of its own.
+    """
+
+    weights: Array | None = None
+    beta: Array | None = None
+    machine: Any = None
+    kernel: CombinedKernel | None = None
+
+    def continued(self, machine: Any) -> Start:
+        """Return the start for a machine: coefficients at a bound are at its bound; other shapes are dropped."""
+        classes = None if self.weights is None or self.weights.ndim == 1 else len(self.weights)
+        same = self.beta is None or self.beta.shape == machine.shape
+        if not same or classes not in (None, *machine.shape[1:]):
+            return replace(COLD, kernel=self.kernel)
+        if self.beta is None or self.machine is None:
+            return self
+        return replace(self, beta=machine.continued(self.beta, self.machine), machine=machine)
+
+
+#: A start from nothing.
+COLD = Start()
 
 
 # What learners return ------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack
-from kernelmosaic.learning.certificate import Iteration, Learned, LearnedClasses
+from kernelmosaic.learning.certificate import Iteration, Learned, LearnedClasses, Start
 from kernelmosaic.learning.norms import damped, trusted_floor
 from kernelmosaic.learning.options import LearnerOptions
 from kernelmosaic.learning.problem import (
@@ -26,7 +26,6 @@ from kernelmosaic.learning.problem import (
     free_curvature,
     gap_progress,
 )
-from kernelmosaic.learning.start import Start
 from kernelmosaic.machines import Machine
 from kernelmosaic.solvers import Program, Solution, certify, solve_smo
 from kernelmosaic.solvers.line_search import line_search

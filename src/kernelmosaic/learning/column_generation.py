@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic.learning.certificate import Iteration, Learned
+from kernelmosaic.learning.certificate import Iteration, Learned, Start
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import ROUNDING, Learner, gap_progress
-from kernelmosaic.learning.start import Start
 from kernelmosaic.solvers import relative_gap
 
 

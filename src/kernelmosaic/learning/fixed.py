@@ -11,13 +11,12 @@ from scipy.optimize import nnls
 
 from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.gram import GramStack
-from kernelmosaic.learning.certificate import Iteration, Learned
+from kernelmosaic.learning.certificate import Iteration, Learned, Start
 from kernelmosaic.learning.norms import SumNorm, Weights, numbers
 from kernelmosaic.learning.options import LearnerOptions
 from kernelmosaic.learning.problem import Evaluation, Learner, make_problem
-from kernelmosaic.learning.start import Start
-from kernelmosaic.machines import Machine
-from kernelmosaic.solvers import Program, solve
+from kernelmosaic.machines import SVC, Machine
+from kernelmosaic.solvers import Program
 
 
 class WeightsByRule(Learner):
@@ -157,9 +156,7 @@ class EasyMKL(WeightsByRule):
         The nearest points of two hulls are, up to scale, the coefficients of the machine with the hardest margin, whose
         2-norm slack has the ridge λ / (1 − λ).
         """
-        y = program.target
-        lower, upper = np.where(y > 0, 0.0, -np.inf), np.where(y > 0, np.inf, 0.0)
-        hard = Program(y, lower, upper, np.full(len(y), self.lam / (1.0 - self.lam)))
+        hard = SVC(program.target, (1.0 - self.lam) / self.lam, slack=2)
         # An error δ in the value is one of √δ in the mixtures, and so in the weights.
         tol = max(self.options.tol**2, 10 * self.options.sharpest)
-        return solve(stack.combine(np.ones(stack.n_kernels)), hard, tol=tol).beta
+        return hard.solve(stack.combine(np.ones(stack.n_kernels)), tol=tol).beta

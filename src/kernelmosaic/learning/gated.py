@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
@@ -95,7 +94,7 @@ class GatedProblem(Problem):
     def evaluate(self, theta: Array, warm_start: Array | None, tol: float, kernels: Numbers = None) -> GatedEvaluation:
         """Solve the machine under the gates of V = θ to a relative gap of `tol`."""
         gates = self.gating.values(theta, self.Z)
-        self._K = self.stack.combine_gated(gates, out=self._K)
+        self._K = self.stack.combine(gates, out=self._K)
         solution = self.solve_machine(self._K, warm_start, tol)
         return GatedEvaluation(theta, solution, self.machine.primal_value(solution), np.empty(0), gates=gates)
 
@@ -167,7 +166,7 @@ class GateLearner:
         # The machine is solved so exactly that its error does not pass for a step's gain; rounding hides smaller gaps.
         inner = max(min(0.1 * self.tol, 1e-4), 3e-7 if stack.dtype == np.float32 else 1e-13)
         run = GateDescent(self, problem, inner, projections)
-        with progress("Learning gates") if self.verbose else nullcontext(lambda state: None) as show:
+        with progress("Learning gates", verbose=self.verbose) as show:
             converged = run.descend(V, rng, show)
         at, kernel_set = run.at, None if projections is None else projections.kernel_set
         value, gates = (at.upper, at.solution.gap, problem.n_solves, run.history), at.gates

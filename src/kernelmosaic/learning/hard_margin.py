@@ -13,12 +13,11 @@ from kernelmosaic._typing import AnyArray, ArrayOrTensor
 from kernelmosaic.gram import GramStack
 from kernelmosaic.gram.row_blocks import Rows
 from kernelmosaic.kernels.base import Block
-from kernelmosaic.learning.certificate import Learned
+from kernelmosaic.learning.certificate import CombinedKernel, Learned, Start
 from kernelmosaic.learning.newton import Newton
 from kernelmosaic.learning.norms import WeightNorm
 from kernelmosaic.learning.options import LearnerOptions
 from kernelmosaic.learning.problem import Learner
-from kernelmosaic.learning.start import CombinedKernel, Start
 from kernelmosaic.machines import SVC, Machine
 from kernelmosaic.solvers import Program, certify
 from kernelmosaic.solvers.program import Vector
@@ -250,15 +249,11 @@ class WithIdentity(GramStack):
         self.diagonal = diagonal
         self.n_samples = stack.n_samples
         self.n_kernels = stack.n_kernels + 1
-        self.dtype = stack.dtype
+        self.dtype, self.has_exact = stack.dtype, stack.has_exact
 
     def share(self, weights: AnyArray) -> float:
         """Return the weight of the diagonal matrix, with what the other kernels carry of it."""
         return float(weights[-1] + self.floor * weights[:-1].sum())
-
-    @property
-    def has_exact(self) -> bool:
-        return self.stack.has_exact
 
     def exact_products(self, beta: AnyArray, rows: NDArray[np.intp]) -> NDArray[np.float64]:
         identity = (self.diagonal * beta)[rows]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack
-from kernelmosaic.learning.certificate import Iteration, Learned
+from kernelmosaic.learning.certificate import Iteration, Learned, Start
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import (
     ROUNDING,
@@ -20,7 +20,6 @@ from kernelmosaic.learning.problem import (
     WeightProblem,
     make_problem,
 )
-from kernelmosaic.learning.start import Start
 from kernelmosaic.solvers import relative_gap
 from kernelmosaic.solvers.line_search import line_search
 
@@ -110,7 +109,11 @@ class NewtonSearch(BoundTracker):
             here.theta[known], here.q[known], self.problem.curvature(here)
         )
         slope = -float(here.q[known] @ direction[known])
-        self.inner = self._inner_tol(here)
+        # An error δ in the machine's value is one of √δ in β and in the slopes: the gap of the whole needs its square.
+        own_gap = relative_gap(here.upper, self.problem.lower(here))
+        # Where the kernel is computed whenever it is needed, the last digits of a machine cost more than a step.
+        least = 1e-2 if self.problem.stack.stores_combined else 0.1
+        self.inner = min(self.inner, max(0.1 * own_gap**2, least * self.tol, self.sharpest))
         found = line_search(
             lambda size: self._evaluate(self.problem.retract(here.theta + size * direction), here),
             here,
@@ -172,10 +175,3 @@ class NewtonSearch(BoundTracker):
         if trial.complete:
             self.planes.append(self.problem.plane(trial))
             self.betas.append(trial.solution.beta)
-
-    def _inner_tol(self, here: Evaluation) -> float:
-        # An error δ in the machine's value is one of √δ in β and in the slopes: the gap of the whole needs its square.
-        gap = relative_gap(here.upper, self.problem.lower(here))
-        # Where the kernel is computed whenever it is needed, the last digits of a machine cost more than a step.
-        least = 1e-2 if self.problem.stack.stores_combined else 0.1
-        return min(self.inner, max(0.1 * gap**2, least * self.tol, self.sharpest))

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, singledispatch
+from functools import singledispatch
 from itertools import count
 from math import log10
 from typing import Any, Protocol
@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 
 from kernelmosaic.gram import GramStack
 from kernelmosaic.gram.linear_algebra import nonzero_rows
-from kernelmosaic.learning.certificate import Iteration, Learned
+from kernelmosaic.learning.certificate import COLD, CombinedKernel, Iteration, Learned, Start
 from kernelmosaic.learning.norms import WeightNorm, Weights
 from kernelmosaic.learning.options import LearnerOptions
-from kernelmosaic.learning.start import COLD, Start
 from kernelmosaic.solvers import relative_gap
 from kernelmosaic.solvers.multiclass_newton import free_coefficients, multiclass_curvature
 
@@ -111,34 +110,6 @@ class ExhaustedError(Exception):
     """Machines were solved for so long that more solves would be in vain, too, or take too long."""
 
 
-class StepBudget:
-    """Counts the steps of all solves, and of those that did not reach their gap.
-
-    Parameters
-    ----------
-    most : int
-        Steps that one solve may take: as many in vain are enough, and all solves may take eight times as many.
-    """
-
-    def __init__(self, most: int) -> None:
-        self.left = self.whole = most
-        self.work = 8 * most
-
-    def require(self) -> None:
-        """Raise an `ExhaustedError` if there is none left."""
-        if self.left <= 0 or self.work <= 0:
-            raise ExhaustedError
-
-    def note(self, solution: Any, tol: float) -> None:
-        """Take note of a solve to a relative gap of `tol`."""
-        self.work -= solution.n_iter
-        if solution.gap > tol:
-            # Solvers of other kernels than stored matrices count other steps than those of pairs: 4 solves in vain that
-            # end far above the gap are enough, 16 that end near it, and 48 of any other.
-            enough = 48 if solution.gap <= 1e-3 else 16 if solution.gap <= 0.1 else 4
-            self.left -= max(solution.n_iter, self.whole // enough)
-
-
 @dataclass(frozen=True)
 class Evaluation:
     """The machine solved at weights θ.
@@ -192,6 +163,8 @@ class Problem(ABC):
     ----------
     n_solves : int
         How often the machine was solved.
+    steps, vain_steps : int
+        Steps of all solves, and of those that did not reach their gap.
     noise : float
         What a value of zero may come out as.
     exact : bool
@@ -203,12 +176,8 @@ class Problem(ABC):
     exact: bool = False
 
     def __init__(self, stack: GramStack, machine: Any) -> None:
-        self.stack, self.machine, self.n_solves = stack, machine, 0
-
-    @cached_property
-    def budget(self) -> StepBudget:
-        """The steps that solves of the machine may take."""
-        return StepBudget(self.machine.most_steps)
+        self.stack, self.machine = stack, machine
+        self.n_solves = self.steps = self.vain_steps = 0
 
     def solve_machine(self, K: Any, warm_start: Array | None, tol: float, **known: Any) -> Any:
         """Solve the machine for a kernel to a relative gap of `tol`.
@@ -216,12 +185,20 @@ class Problem(ABC):
         Raises
         ------
         ExhaustedError
-            If solves that did not reach their gap have used up the steps that one may take.
+            If solves that did not reach their gap have used up the steps that one may take, or all solves eight times
+            as many.
         """
-        self.budget.require()
+        most = self.machine.most_steps
+        if self.vain_steps >= most or self.steps >= 8 * most:
+            raise ExhaustedError
         solution = self.machine.solve(K, warm_start, tol, **known)
         self.n_solves += 1
-        self.budget.note(solution, tol)
+        self.steps += solution.n_iter
+        if solution.gap > tol:
+            # Solvers of other kernels than stored matrices count other steps than those of pairs: 4 solves in vain that
+            # end far above the gap are enough, 16 that end near it, and 48 of any other.
+            enough = 48 if solution.gap <= 1e-3 else 16 if solution.gap <= 0.1 else 4
+            self.vain_steps += max(solution.n_iter, most // enough)
         return solution
 
     @abstractmethod
@@ -306,7 +283,8 @@ class MachineProblem(WeightProblem):
 
     def __init__(self, stack: GramStack, machine: Any, options: LearnerOptions, start: Start = COLD) -> None:
         super().__init__(stack, machine, options)
-        self.kernel = start.kernel_of(stack)
+        known = start.kernel
+        self.kernel = known if known is not None and known.stack is stack else CombinedKernel(stack)
 
     def combine(self, theta: Weights) -> Any:
         """Return the combined kernel at θ."""
@@ -375,7 +353,12 @@ class MachineProblem(WeightProblem):
         free = program.free(beta)
         if len(free) == 0:
             return np.zeros((len(at.known),) * 2)
-        V = self._known_products(at, free)[output].T
+        inside = np.isin(free, at.support, assume_unique=True)
+        products = np.empty((len(at.known), len(free), *at.products.shape[2:]))  # K_m β / d_m² of the known kernels
+        products[:, inside] = at.products[np.ix_(at.known, np.searchsorted(at.support, free[inside]))]
+        if not inside.all():  # without a tube a sample may be free and yet have a coefficient of zero
+            products[:, ~inside] = self._products(at, free[~inside], at.known)
+        V = products[output].T
         right = np.column_stack([V, np.ones(len(free))])
         answer = self.combine(at.theta).solve_free(free, program.ridge[free], right)
         H = V.T @ answer[:, :-1]
@@ -383,15 +366,6 @@ class MachineProblem(WeightProblem):
             shift = V.T @ answer[:, -1]
             H -= np.outer(shift, shift) / answer[:, -1].sum()
         return np.asarray(H)
-
-    def _known_products(self, at: Evaluation, rows: NDArray[np.intp]) -> Array:
-        """Return K_m β / d_m² at these samples for the known kernels: (len(at.known), len(rows), *outputs)."""
-        known = np.isin(rows, at.support, assume_unique=True)
-        values = np.empty((len(at.known), len(rows), *at.products.shape[2:]))
-        values[:, known] = at.products[np.ix_(at.known, np.searchsorted(at.support, rows[known]))]
-        if not known.all():  # without a tube a sample may be free and yet have a coefficient of zero
-            values[:, ~known] = self._products(at, rows[~known], at.known)
-        return values
 
     def _products(self, at: Evaluation, rows: NDArray[np.intp], kernels: NDArray[np.intp]) -> Array:
         """Return K_m β / d_m² at these samples for these kernels, from the stack."""
@@ -557,8 +531,11 @@ class Advance(Protocol):
 
 
 @contextmanager
-def progress(what: str, total: float | None = None) -> Iterator[Advance]:
-    """Show what runs and how far it is while the block runs; the value is called with every new state."""
+def progress(what: str, total: float | None = None, verbose: bool = True) -> Iterator[Advance]:
+    """Show what runs and how far it is while the block runs, if `verbose`; the value is called with every new state."""
+    if not verbose:
+        yield lambda state, completed=None, total=None: None
+        return
     try:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
     except ImportError:  # it comes with the extra `cli`

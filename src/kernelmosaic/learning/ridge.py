@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from kernelmosaic.backend import row_strips
 from kernelmosaic.gram import GramStack
 from kernelmosaic.gram.linear_algebra import Cholesky
-from kernelmosaic.learning.certificate import Iteration, Learned, ridge_rounding
+from kernelmosaic.learning.certificate import COLD, Iteration, Learned, Start, ridge_rounding
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.options import LearnerOptions
 from kernelmosaic.learning.problem import Evaluation, Numbers, WeightProblem, make_problem
-from kernelmosaic.learning.start import COLD, Start
 from kernelmosaic.machines.discriminant import Discriminant, Factored, Matrix
 from kernelmosaic.solvers import relative_gap
 from kernelmosaic.solvers.program import require_finite

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 from kernelmosaic.gram import GramStack
-from kernelmosaic.learning.certificate import Learned
+from kernelmosaic.learning.certificate import Learned, Start
 from kernelmosaic.learning.newton import polish
 from kernelmosaic.learning.norms import Weights
 from kernelmosaic.learning.problem import ROUNDING, BoundTracker, Evaluation, Learner, WeightProblem, make_problem
-from kernelmosaic.learning.start import Start
 from kernelmosaic.solvers.linear_program import Master
 
 # Descent along the reduced gradient ----------------------------------------------------------------------------------

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor
-from kernelmosaic.solvers import Program, Solution, certify, solve, solve_unbounded
+from kernelmosaic.backend import NUMPY
+from kernelmosaic.gram.gram import as_gram
+from kernelmosaic.solvers import Program, Solution, certify, solve_factored, solve_smo, solve_working_set
+from kernelmosaic.solvers.factored import solve_factored_unbounded
 from kernelmosaic.solvers.options import DEFAULTS, SolverOptions
 from kernelmosaic.solvers.program import Vector, assess
 from kernelmosaic.solvers.smo import most_steps
+from kernelmosaic.solvers.working_set import solve_on_demand
 
 Array = NDArray[np.float64]
 
@@ -72,8 +76,20 @@ class Machine:
         return most_steps(self.program.n_samples)
 
     def solve(self, K: ArrayOrTensor, warm_start: Array | None = None, tol: float = 1e-3) -> Solution:
-        """Return the solution for the combined kernel K, in whatever form a stack gives it, to a gap of `tol`."""
-        return solve(K, self.program, warm_start, tol, self.options)
+        """Return the solution for the combined kernel K, a `Gram` or an array, to a relative duality gap of `tol`.
+
+        A matrix in this process is read whole by sequential minimal optimisation, one on a device in working sets,
+        factors by Newton steps in the features, working sets and interior points, and what is not stored in working
+        sets as large as memory allows.
+        """
+        gram: Any = as_gram(K)
+        if gram.factored:
+            return solve_factored(gram, self.program, warm_start, tol, self.options)
+        if gram.matrix is None:
+            return solve_on_demand(gram, self.program, warm_start, tol, self.options)
+        if gram.backend is NUMPY:
+            return solve_smo(gram.matrix, self.program, warm_start, tol, options=self.options)
+        return solve_working_set(gram, self.program, warm_start, tol, options=self.options)
 
     def assess(self, gram: Any, beta: Array) -> Solution:
         """Return a feasible β as a solution for a kernel, with what it is worth."""
@@ -94,6 +110,30 @@ class Machine:
         """Return the primal value of a solution: no less than the optimum for its kernel."""
         quadratic = 0.5 * float(np.sum(solution.beta * solution.values))
         return float(self.program.primal_value(quadratic, solution.values, solution.intercept))
+
+
+def solve_unbounded(K: ArrayOrTensor, program: Program) -> Solution:
+    """Solve a program whose box is infinite and whose tube is empty: (K + diag ρ) β = t − b, Σβ = total."""
+    if program.epsilon or np.isfinite(program.lower).any() or np.isfinite(program.upper).any():
+        raise ValueError("solve_unbounded serves programs without bounds and without a tube; use Machine.solve.")
+    gram: Any = as_gram(K)
+    if gram.factored:
+        return solve_factored_unbounded(gram, program)
+    backend = gram.backend
+    A = backend.copy(gram.block(np.arange(gram.n_samples)) if gram.matrix is None else gram.matrix, np.float64)
+    diagonal = backend.diagonal_view(A)
+    diagonal += backend.asarray(program.ridge)
+    factor = backend.cholesky(A, overwrite=True)
+    if factor is None:
+        raise np.linalg.LinAlgError("K + diag ρ is not positive definite to machine precision: raise the ridge.")
+    sides = np.column_stack([program.target, np.ones(program.n_samples)])
+    beta, ones = backend.to_numpy(backend.cho_solve(factor, backend.asarray(sides))).T
+    if program.total is not None:
+        beta = beta - (beta.sum() - program.total) / ones.sum() * ones
+    return assess(gram, program, np.array(beta), 1)
+
+
+# Checks ---------------------------------------------------------------------------------------------------------------
 
 
 def check_positive(name: str, value: Any, *, zero: bool = False) -> float:
@@ -190,7 +230,7 @@ class SVR(Machine):
         self.program = Program(np.asarray(y, dtype=np.float64), -bound, bound, ridge, epsilon=float(epsilon))
 
 
-class Survival(Machine):
+class Survival(SVR):
     """Censored regression: min ½‖w‖² + Σ Cᵢ lᵢ(f(xᵢ)) on the logarithms yᵢ of times, some of which are lower bounds.
 
     Where the event was observed, lᵢ(f) = max(0, |yᵢ − f| − ε), as in `SVR`; of a censored sample nothing more is known
@@ -226,11 +266,8 @@ class Survival(Machine):
         slack: int = 1,
         sample_weight: Array | None = None,
     ) -> None:
-        check_positive("C", C)
-        check_positive("epsilon", epsilon, zero=True)
-        bound, ridge, self.objective_scale = slack_terms(C, slack, len(y), sample_weight)
-        target, lower = np.asarray(y, dtype=np.float64), np.where(np.asarray(event, dtype=bool), -bound, 0.0)
-        self.program = Program(target, lower, bound, ridge, epsilon=float(epsilon))
+        super().__init__(y, C, epsilon, slack, sample_weight)
+        self.program = replace(self.program, lower=np.where(np.asarray(event, dtype=bool), self.program.lower, 0.0))
 
 
 class Huber(Machine):

@@ -431,10 +431,7 @@ class ResponseSurfaceSearchCV(BaseSearchCV):  # type: ignore[misc]
 @contextmanager
 def _progress(show: bool) -> Iterator[Callable[..., None]]:
     """A bar over the points evaluated; its end moves on as the search goes on."""
-    if not show:
-        yield lambda **_: None
-        return
-    with progress("response surface", 0) as show_state:
+    with progress("response surface", 0, show) as show_state:
         n_done = n_points = 0
         lowest = np.inf
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from inspect import signature
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -50,7 +53,43 @@ def _write_right(ax: AxesOrNone, texts: list[str], head: str) -> None:
 
 
 @dataclass
-class KernelSignificanceDisplay(Display):
+class InspectionDisplay(Display):
+    """What an inspection returns, as a picture."""
+
+    result: Any
+
+    #: The inspection, called with an estimator, samples and targets.
+    _inspect: ClassVar[Callable[..., Any]]
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Estimator, X: MatrixLike, y: TargetLike, *, ax: AxesOrNone = None, **options: Any
+    ) -> Self:
+        """Inspect the kernels of an estimator, and draw what was found.
+
+        Parameters
+        ----------
+        estimator, X, y
+            As the inspection takes them.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+        **options
+            Passed to :meth:`plot`, those that it takes, and to the inspection.
+
+        Returns
+        -------
+        The display.
+        """
+        drawn = {name: options.pop(name) for name in signature(cls.plot).parameters if name in options}
+        return cls(cls._inspect(estimator, X, y, **options)).plot(ax, **drawn)
+
+    @abstractmethod
+    def plot(self, ax: AxesOrNone = None, **options: Any) -> Self:
+        """Draw, on the given axes or in a new figure."""
+
+
+@dataclass
+class KernelSignificanceDisplay(InspectionDisplay):
     """The weight or alignment of each kernel beside what permuted targets give, with p-values.
 
     Make it by :meth:`from_estimator`, or of a result: ``KernelSignificanceDisplay(result).plot()``. Grey boxes hold the
@@ -82,39 +121,9 @@ class KernelSignificanceDisplay(Display):
     """
 
     result: KernelSignificance
+    _inspect = staticmethod(kernel_significance)
 
-    @classmethod
-    def from_estimator(
-        cls,
-        estimator: Estimator,
-        X: MatrixLike,
-        y: TargetLike,
-        *,
-        statistic: str = "weight",
-        level: float = 0.05,
-        of_class: Any = None,
-        ax: AxesOrNone = None,
-        **options: Any,
-    ) -> Self:
-        """Test the kernels of an estimator, and draw what was found.
-
-        Parameters
-        ----------
-        estimator, X, y
-            As in :func:`~kernelmosaic.inspection.kernel_significance`.
-        statistic, level, of_class, ax
-            As in :meth:`plot`.
-        **options
-            Passed to :func:`~kernelmosaic.inspection.kernel_significance`.
-
-        Returns
-        -------
-        KernelSignificanceDisplay
-        """
-        drawn = cls(kernel_significance(estimator, X, y, **options))
-        return drawn.plot(ax, statistic=statistic, level=level, of_class=of_class)
-
-    def plot(
+    def plot(  # type: ignore[override]
         self, ax: AxesOrNone = None, *, statistic: str = "weight", level: float = 0.05, of_class: Any = None
     ) -> Self:
         """Draw, on the given axes or in a new figure.
@@ -163,7 +172,7 @@ class KernelSignificanceDisplay(Display):
 
 
 @dataclass
-class StabilityDisplay(Display):
+class StabilityDisplay(InspectionDisplay):
     """The weight of each kernel with the interval that resampling gives it, and how often it is selected.
 
     Make it by :meth:`from_estimator`, or of a result: ``StabilityDisplay(result).plot()``. Where every class has
@@ -195,39 +204,18 @@ class StabilityDisplay(Display):
     """
 
     result: Stability
+    _inspect = staticmethod(stability)
 
-    @classmethod
-    def from_estimator(
-        cls,
-        estimator: Estimator,
-        X: MatrixLike,
-        y: TargetLike,
-        *,
-        of_class: Any = None,
-        ax: AxesOrNone = None,
-        **options: Any,
-    ) -> Self:
-        """Fit an estimator to resampled data, and draw what was found.
+    def plot(self, ax: AxesOrNone = None, *, of_class: Any = None) -> Self:  # type: ignore[override]
+        """Draw, on the given axes or in a new figure.
 
         Parameters
         ----------
-        estimator, X, y
-            As in :func:`~kernelmosaic.inspection.stability`.
-        of_class : label, optional
-            Whose weights to draw, where every class has its own.
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
-        **options
-            Passed to :func:`~kernelmosaic.inspection.stability`.
-
-        Returns
-        -------
-        StabilityDisplay
+        of_class : label, optional
+            Whose weights to draw, where every class has its own.
         """
-        return cls(stability(estimator, X, y, **options)).plot(ax, of_class=of_class)
-
-    def plot(self, ax: AxesOrNone = None, *, of_class: Any = None) -> Self:
-        """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
         self.dots_ = self.lines_ = self.image_ = None
         one = self.result
         if one.classes is not None and of_class is None:
@@ -251,7 +239,7 @@ class StabilityDisplay(Display):
 
 
 @dataclass
-class KernelImportanceDisplay(Display):
+class KernelImportanceDisplay(InspectionDisplay):
     """What a score loses without each kernel, by both ways; lines are the standard deviation over folds.
 
     Make it by :meth:`from_estimator`, or of a result: ``KernelImportanceDisplay(result).plot()``.
@@ -278,29 +266,9 @@ class KernelImportanceDisplay(Display):
     """
 
     result: KernelImportance
+    _inspect = staticmethod(kernel_importance)
 
-    @classmethod
-    def from_estimator(
-        cls, estimator: Estimator, X: MatrixLike, y: TargetLike, *, ax: AxesOrNone = None, **options: Any
-    ) -> Self:
-        """Measure the importance of the kernels of an estimator, and draw what was found.
-
-        Parameters
-        ----------
-        estimator, X, y
-            As in :func:`~kernelmosaic.inspection.kernel_importance`.
-        ax : matplotlib Axes, optional
-            Where to draw; a new figure by default.
-        **options
-            Passed to :func:`~kernelmosaic.inspection.kernel_importance`.
-
-        Returns
-        -------
-        KernelImportanceDisplay
-        """
-        return cls(kernel_importance(estimator, X, y, **options)).plot(ax)
-
-    def plot(self, ax: AxesOrNone = None) -> Self:
+    def plot(self, ax: AxesOrNone = None) -> Self:  # type: ignore[override]
         """Draw, on the given axes or in a new figure."""
         one = self.result
         ax, places = _kernel_axes(self, ax, one.kernel_names), np.arange(len(one.kernel_names))

@@ -5,7 +5,6 @@ from kernelmosaic.solvers.multiclass import solve_multiclass
 from kernelmosaic.solvers.options import RoundOptions, SolverOptions
 from kernelmosaic.solvers.program import Program, Solution, certify, relative_gap
 from kernelmosaic.solvers.smo import solve_smo
-from kernelmosaic.solvers.solve import solve, solve_unbounded
 from kernelmosaic.solvers.working_set import solve_working_set
 
 __all__ = [
@@ -15,10 +14,8 @@ __all__ = [
     "SolverOptions",
     "certify",
     "relative_gap",
-    "solve",
     "solve_factored",
     "solve_multiclass",
     "solve_smo",
-    "solve_unbounded",
     "solve_working_set",
 ]

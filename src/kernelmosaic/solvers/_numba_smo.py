@@ -164,7 +164,7 @@ def _place(
     return change
 
 
-# No `fastmath`: `pair_steps.maximise_pairs` takes the same steps in NumPy, to the last bit.
+# No `fastmath`: `smo.maximise_pairs` takes the same steps in NumPy, to the last bit.
 @njit(cache=True, nogil=True)
 def maximise_pairs(
     K: AnyArray,
@@ -182,7 +182,7 @@ def maximise_pairs(
     keys: Vector,
     bits: NDArray[np.int64],
 ) -> int:
-    """As `pair_steps.maximise_pairs`, with room for the keys of a strip and for the bits of the keys."""
+    """As `smo.maximise_pairs`, with room for the keys of a strip and for the bits of the keys."""
     n = beta.shape[0]
     start, stop = 0, n
     for step in range(max_steps):
@@ -244,7 +244,7 @@ def maximise_singles(
     tolerance: float,
     max_steps: int,
 ) -> int:
-    """Take the steps of `pair_steps.maximise` for single coefficients, given the shifts of the slopes."""
+    """Take the steps of `smo.maximise` for single coefficients, given the shifts of the slopes."""
     n = beta.shape[0]
     for step in range(max_steps):
         i, change, violation = _best_single(diagonal, residual, rising, falling)

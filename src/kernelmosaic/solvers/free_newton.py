@@ -20,7 +20,7 @@ from kernelmosaic.gram.linear_algebra import (
     regularised_cholesky,
     rounding_jitter,
 )
-from kernelmosaic.gram.options import BlockOptions
+from kernelmosaic.gram.options import BLOCKS
 from kernelmosaic.solvers.program import Vector
 
 
@@ -285,7 +285,7 @@ class GramForm(Form):
         """Return about the direction by conjugate gradients, to a few digits."""
         diagonal = self.A.backend.asarray(self.A.diagonal()) + self.ridge
         added = (self.ridge + rounding_jitter(self.A.dtype, diagonal))[:, None]
-        options = BlockOptions.on(self.A.backend)
+        options = BLOCKS[self.A.backend.name]
         steps = conjugate_gradients(
             lambda p: self.A.products(p) + added * p, diagonal, slope[:, None], options, sums=sums
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ def line_search(
     size: float = 1.0,
     grow: bool = False,
     least: float = 0.1,
-    value: Callable[[Any], float] = lambda at: at.upper,
+    value: Callable[[Any], float] = attrgetter("upper"),
     slope_at: Callable[[Any], float] | None = None,
     hidden: Callable[[float, Any], bool] = lambda size, end: False,
 ) -> tuple[float, Any] | None:

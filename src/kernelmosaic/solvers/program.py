@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import fsum
@@ -182,40 +182,44 @@ class Program:
         """
         if self.total is None:
             return 0.0
-        low, high = self._best_intercepts(self.target - values)
+        z, size = self.target - values, 0.0
+        few = self
+        # With more samples it is first looked for among about a thousand of them.
+        if len(z) > 4000 or backend_of(z) is not NUMPY:
+            knots, guess = self._sampled_knots(z)
+            root = self._nearest_intercept(z, guess) if self.has_ridge_everywhere else None
+            if root is not None:
+                return root
+            few, z, size = self._undecided(z, knots, guess)
+        low, high = few._exact_intercepts(z, size)
         if np.isfinite(low) and np.isfinite(high):
             return 0.5 * (low + high)
         return next((end for end in (low, high) if np.isfinite(end)), 0.0)
 
-    def _best_intercepts(self, z: ArrayOrTensor) -> tuple[float, float]:
-        """Return the first and the last best intercept for z = t − Kβ: where Σu, which falls with it, is the total."""
-        # With more samples it is first looked for among about a thousand of them.
-        if len(z) <= 4000 and backend_of(z) is NUMPY:
-            return self._exact_intercepts(z)
-        knots, guess = self._sampled_knots(z)
-        root = self._nearest_intercept(z, guess) if self.has_ridge_everywhere else None
-        if root is not None:
-            return root, root
-        few, z, size = self._undecided(z, knots, guess)
-        return few._exact_intercepts(z, size)
-
     def _exact_intercepts(self, z: Vector, apart: float = 0.0) -> tuple[float, float]:
-        knots = self._knots(z)
+        """Return the first and the last best intercept for z = t − Kβ: where Σu, which falls with it, is the total."""
+        # The intercepts, in order, where some u of the conjugate at z − intercept bends, between infinities.
+        bends = [np.array([-np.inf, np.inf]), z - self.epsilon, z + self.epsilon]
+        for side, bound in ((-self.epsilon, self.upper), (self.epsilon, self.lower)):
+            both = (self.ridge > 0) & np.isfinite(bound)
+            bends.append(z[both] + side - self.ridge[both] * bound[both])
+        knots = np.unique(np.concatenate(bends))
         # From knot to knot Σu is linear, so its value in the middle tells whether the total is met there.
         middles = np.concatenate([[knots[1] - 1.0], 0.5 * (knots[1:-2] + knots[2:-1]), [knots[-2] + 1.0]])
         segments = range(len(middles))
 
-        def argmax(s: int) -> ArrayOrTensor:
-            return self.conjugate_argmax(z - middles[s])
+        @cache
+        def shortfall(s: int) -> float:
+            return -self._sum_excess(self.conjugate_argmax(z - middles[s]), apart)
 
-        excess = cache(lambda s: self._sum_excess(argmax(s), apart))
-        left = bisect_left(segments, True, key=lambda s: excess(s) <= 0)
-        if left < len(segments) and excess(left) == 0 and not self._sum_slope(argmax(left)):
-            right = bisect_left(segments, True, lo=left, key=lambda s: excess(s) < 0)
+        left = bisect_left(segments, 0.0, key=shortfall)
+        near = segments[max(left - 1, 0) : left + 1]
+        slopes = {s: self._sum_slope(self.conjugate_argmax(z - middles[s])) for s in near}
+        if left in slopes and shortfall(left) == 0 and not slopes[left]:
+            right = bisect_right(segments, 0.0, lo=left, key=shortfall)
             return float(knots[left]), float(knots[right])
-        for s in segments[max(left - 1, 0) : left + 1]:
-            slope = self._sum_slope(argmax(s))
-            root = middles[s] + excess(s) / slope if slope > 0 else np.nan
+        for s, slope in slopes.items():
+            root = middles[s] - shortfall(s) / slope if slope > 0 else np.nan
             if knots[s] <= root <= knots[s + 1]:
                 return float(root), float(root)
         return float(knots[left]), float(knots[left])
@@ -273,14 +277,6 @@ class Program:
         size = float(abs(self.upper[over]).sum() + abs(self.lower[under]).sum())
         few = self.take(left, self.target[left], (self.total or 0.0) - settled)
         return few, backend.to_numpy(z[left]), size
-
-    def _knots(self, z: Vector) -> Vector:
-        """Return the intercepts, in order, where some u of the conjugate at z − intercept bends, between infinities."""
-        knots = [np.array([-np.inf, np.inf]), z - self.epsilon, z + self.epsilon]
-        for side, bound in ((-self.epsilon, self.upper), (self.epsilon, self.lower)):
-            bends = (self.ridge > 0) & np.isfinite(bound)
-            knots.append(z[bends] + side - self.ridge[bends] * bound[bends])
-        return np.unique(np.concatenate(knots))
 
     def _sum_excess(self, u: ArrayOrTensor, apart: float = 0.0) -> float:
         """Return by how much the conjugate's u sum to more than the total, 0 if only rounding tells them apart.

@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelmosaic._typing import AnyArray, MatrixLike
+from kernelmosaic._typing import AnyArray
 from kernelmosaic.backend import one_blas_thread
 from kernelmosaic.solvers.free_newton import block_form, newton_on_free
 from kernelmosaic.solvers.options import DEFAULTS, SolverOptions
@@ -43,9 +43,14 @@ def solve_smo(
     -------
     Solution
     """
+    if K.shape != (program.n_samples,) * 2:
+        raise ValueError(f"K has shape {K.shape}, the program {program.n_samples} samples.")
+    # A look at the diagonal costs nothing; what hides elsewhere shows in the residual once it is read.
+    require_numbers(np.diagonal(K))
+    readable = np.ascontiguousarray(K, dtype=K.dtype if K.dtype in (np.float32, np.float64) else np.float64)
     start = initial_point(program) if warm_start is None else program.feasible(warm_start)
     limit = most_steps(program.n_samples) if max_iter is None else max_iter
-    return SMOState(_readable(K, program), program, start, options).solve(tol, limit)
+    return SMOState(readable, program, start, options).solve(tol, limit)
 
 
 def most_steps(n_samples: int) -> int:
@@ -63,15 +68,8 @@ def initial_point(program: Program) -> Vector:
     return np.asarray(np.sign(total) * np.clip(abs(total) - filled, 0.0, bound))
 
 
-def _readable(K: AnyArray, program: Program) -> AnyArray:
-    if K.shape != (program.n_samples,) * 2:
-        raise ValueError(f"K has shape {K.shape}, the program {program.n_samples} samples.")
-    # A look at the diagonal costs nothing; what hides elsewhere shows in the residual once it is read.
-    _require_numbers(np.diagonal(K))
-    return np.ascontiguousarray(K, dtype=K.dtype if K.dtype in (np.float32, np.float64) else np.float64)
-
-
-def _require_numbers(values: AnyArray) -> None:
+def require_numbers(values: AnyArray | float) -> None:
+    """Raise a ValueError if what was made of a kernel is not finite."""
     if not np.all(np.isfinite(values)):
         raise ValueError(
             "K holds NaN or infinity: check the kernels, their weights and penalties; normalize='trace' puts "
@@ -85,7 +83,7 @@ class SMOState:
     def __init__(self, K: AnyArray, program: Program, beta: Vector, options: SolverOptions) -> None:
         self.K = K
         self.program = program
-        self.beta = beta
+        self.beta = np.ascontiguousarray(beta)
         self.options = options
         self.n_iter = 0
         self.exhausted = False
@@ -137,7 +135,7 @@ class SMOState:
 
     def gap(self) -> float:
         """The relative gap with the intercept the slopes suggest: an upper bound, cheaper than the best intercept."""
-        _require_numbers(self.residual)
+        require_numbers(self.residual)
         rising, falling = self.program.slopes(self.beta, self.residual)
         highest, lowest = float(rising.max()), float(falling.min())
         self.violation = self.program.violation(highest, lowest)
@@ -150,7 +148,8 @@ class SMOState:
         else:  # no coefficient may grow, or none may shrink
             return np.inf
         dual = self.program.linear_value(self.beta) - quadratic
-        return relative_gap(self.program.primal_value(quadratic, values, intercept), dual, self.noise())
+        noise = self.program.value_noise(self.beta, np.diagonal(self.K), self.K.dtype)
+        return relative_gap(self.program.primal_value(quadratic, values, intercept), dual, noise)
 
     def values(self) -> Vector:
         """Kβ, read off the residual."""
@@ -164,10 +163,8 @@ class SMOState:
             self.refresh()
         if self.refreshed_at < self.n_iter:
             self.refresh()
-        return certify(self.program, self.beta, self.values(), self.n_iter, self.noise())
-
-    def noise(self) -> float:
-        return self.program.value_noise(self.beta, np.diagonal(self.K), self.K.dtype)
+        noise = self.program.value_noise(self.beta, np.diagonal(self.K), self.K.dtype)
+        return certify(self.program, self.beta, self.values(), self.n_iter, noise)
 
     def aim(self, gap: float, tol: float) -> None:
         """Choose the steepness to reach next: the gap shrinks with it, so aim where the gap would be met."""
@@ -184,8 +181,7 @@ class SMOState:
         n, options = self.program.n_samples, self.options
         if self.n_iter > options.newton_after * n:
             gap = self.newton_step(gap)
-        active = self.active()
-        if gap > tol and n >= options.compact_samples and len(active) < options.compact_share * n:
+        if gap > tol and n >= options.compact_samples and len(active := self.active()) < options.compact_share * n:
             self.aim(gap, tol)
             self.run_alone(active, min(int(options.newton_after * n), limit - self.n_iter))
             gap = self.gap()
@@ -215,7 +211,9 @@ class SMOState:
         return self.gap()
 
     def run(self, max_steps: int) -> None:
-        steps = self._maximise(self.K, slice(None), self.residual, max_steps)
+        """Take steps of all samples."""
+        steps, self.violation = maximise(self.K, self.program, self.beta, self.residual, self.tolerance, max_steps)
+        self.n_iter += steps
         # No step taken although the aim was not met: rounding hides whatever is left to gain.
         scale = max(1.0, float(np.abs(self.residual).max(initial=0.0)))
         self.exhausted = steps == 0 and (self.violation > self.tolerance or self.tolerance < 1e-15 * scale)
@@ -230,20 +228,15 @@ class SMOState:
 
     def run_alone(self, active: NDArray[np.intp], max_steps: int) -> None:
         """Take steps of the active samples on a copy of their block, then bring all residuals up to date."""
-        before = self.beta[active].copy()
-        residual = self.residual[active].copy()
-        self._maximise(self.K[np.ix_(active, active)], active, residual, max_steps)
-        changes = self.beta[active] - before
-        moved = changes != 0
-        self._subtract(active[moved], changes[moved])
-
-    def _maximise(self, K: AnyArray, samples: MatrixLike, residual: Vector, max_steps: int) -> int:
-        part = self.program.take(samples, residual, self.program.total)
-        beta = np.ascontiguousarray(self.beta[samples])
+        beta, residual = self.beta[active], self.residual[active]
+        part = self.program.take(active, residual, self.program.total)
+        K = self.K[np.ix_(active, active)]
         steps, self.violation = maximise(K, part, beta, residual, self.tolerance, max_steps)
-        self.beta[samples] = beta
         self.n_iter += steps
-        return steps
+        changes = beta - self.beta[active]
+        moved = changes != 0
+        self.beta[active] = beta
+        self._subtract(active[moved], changes[moved])
 
 
 # Steps of one coefficient or two -------------------------------------------------------------------------------------

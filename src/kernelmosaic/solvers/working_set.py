@@ -25,7 +25,7 @@ from kernelmosaic.solvers.free_newton import GramForm, newton_on_free
 from kernelmosaic.solvers.options import DEFAULTS, RoundOptions, SolverOptions
 from kernelmosaic.solvers.program import Program, Solution, Vector, certify, relative_gap
 from kernelmosaic.solvers.proximal_newton import ProximalNewton
-from kernelmosaic.solvers.smo import initial_point, maximise, solve_smo
+from kernelmosaic.solvers.smo import initial_point, maximise, require_numbers, solve_smo
 
 
 @dataclass(frozen=True)
@@ -82,11 +82,7 @@ class WorkingSet(ABC, Generic[At]):
         n_certificates = idle = 0
         highest, least = -np.inf, np.inf
         while True:
-            if not np.isfinite(at.dual):
-                raise ValueError(
-                    "K holds NaN or infinity: check the kernels, their weights and penalties; normalize='trace' puts "
-                    "kernels on one scale."
-                )
+            require_numbers(at.dual)
             pays = at.dual > highest + rounds.rounding * abs(highest) or at.gap < rounds.lower * least
             idle = 0 if pays else idle + 1
             highest, least = max(highest, at.dual), min(least, at.gap) if pays else least
