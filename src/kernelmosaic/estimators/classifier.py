@@ -26,7 +26,7 @@ from kernelmosaic.estimators._calibration import Calibration
 from kernelmosaic.estimators._input import FitInput
 from kernelmosaic.estimators._path import CrossFit, PathRule, accuracy
 from kernelmosaic.estimators._training_set import TrainingSet
-from kernelmosaic.learning import make_learner
+from kernelmosaic.learning import Parameters, make_learner
 from kernelmosaic.learning.fixed import given_weights
 from kernelmosaic.learning.hard_margin import learn_hard_margin
 from kernelmosaic.learning.ridge_weights import RidgeTargets

@@ -23,7 +23,7 @@ from kernelmosaic._typing import ArrayOrTensor, KernelsLike, MatrixLike, SampleW
 from kernelmosaic.estimators._base import KernelEstimator, parameters
 from kernelmosaic.estimators._input import DistinctSamples, FitInput, is_streamed, level_of_caller
 from kernelmosaic.estimators._shared import fit_context
-from kernelmosaic.estimators._training_set import FeatureSet, KernelOptions, TrainingSet, read_training_set
+from kernelmosaic.estimators._training_set import ExactSet, FeatureSet, KernelOptions, TrainingSet, read_training_set
 from kernelmosaic.estimators.classifier import KernelClassifier
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import FeatureStack
@@ -241,7 +241,8 @@ class BaseRidge(KernelEstimator):
         inner = [one.kernel.kernel if isinstance(one.kernel, PerColumn) else one.kernel for one in entries]
         if not any(isinstance(kernel, Kernel) and width_learner(kernel) for kernel in inner):
             return entries
-        return [Entry(spec.name, spec.kernel, spec.columns) for spec in lay_specs(entries, given.table)]
+        specs = lay_specs(entries, given.table)
+        return [Entry(one.name, one.kernel, one.columns) for one in specs if isinstance(one.kernel, Kernel)]
 
     def _learn_widths(self, given: FitInput, targets: RidgeTargets, options: KernelOptions) -> RidgeLearned | None:
         """Learn widths with everything else, by exact kernels of samples that lack nothing; None if there are none.
@@ -264,6 +265,7 @@ class BaseRidge(KernelEstimator):
         some = targets.take(rows)
         exact = replace(options, entries=entries, approximation=None, missing=None)
         data = read_training_set(exact, given.X[rows], given.original, DistinctSamples.all_of(len(rows), some.weight))
+        assert isinstance(data, ExactSet)
         widths = {}
         for m, learner in learners.items():
             view, fitted = data.views[m], data.kernel_set.fitted[m].kernel

@@ -169,7 +169,8 @@ class Ranked(Kernel):
         if is_tensor(X) and not isinstance(self.kernel_, StatisticKernel | Rescaled):
             return self._block(*(backend_of(X).to_numpy(Z) for Z in (X, Y)))
         left = self.transform(X)
-        return self.kernel_._block(left, left if Y is X else self.transform(Y))
+        block: Block = self.kernel_._block(left, left if Y is X else self.transform(Y))
+        return block
 
     def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
         return np.asarray(self.kernel_._diagonal(self.transform(X)))
@@ -251,7 +252,8 @@ class Rescaled(Kernel):
 
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
         left = self.transform(X)
-        return self.kernel_._block(left, left if Y is X else self.transform(Y))
+        block: Block = self.kernel_._block(left, left if Y is X else self.transform(Y))
+        return block
 
     def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
         return np.asarray(self.kernel_._diagonal(self.transform(X)))
