@@ -46,6 +46,9 @@ class RidgeOptions:
         The same of the mean of a kernel's log ℓ about where it starts, and of the log ℓ of columns about their mean.
     alpha_mean : float
         Where the prior of log α is centred.
+    least_ridge : float
+        A learned α is at least this share of the sum of the weights: below, rounding of the kernels shows in
+        predictions, as of targets without noise.
     first_alpha, first_scale : float
         log α and log a to start from.
     first_steps : int
@@ -71,6 +74,7 @@ class RidgeOptions:
     first_alpha: float = float(np.log(0.3))
     first_scale: float = 0.5
     first_steps: int = 5
+    least_ridge: float = 1e-11
     range: tuple[float, float] = (-20.0, 10.0)
     width_range: tuple[float, float] = (-4.0, 7.0)
     left_out_rows: int = 20_000
@@ -231,7 +235,7 @@ def learn_ridge(
         with np.errstate(divide="ignore"):
             x[:P], free[:P] = np.log(weights), False
     if alpha is not None:
-        x[P], free[P] = np.log(alpha), False
+        x[P], free[P], problem.least_ridge = np.log(alpha), False, 0.0
     free[P + 1] = problem.has_scale
     is_width = np.arange(len(x)) >= P + 2
     if targets.labels is None:
@@ -278,7 +282,7 @@ def learn_ridge(
     machine = form.machine(at)
     return RidgeLearned(
         weights=np.exp(x[:P]),
-        alpha=float(np.exp(x[P])),
+        alpha=at.alpha,
         scale=float(np.exp(x[P + 1])) if problem.has_scale else 1.0,
         widths={m: np.exp(log_widths) for m, log_widths in at.log_widths.items()},
         beta=machine.beta,
@@ -396,6 +400,7 @@ class MatrixForm:
                 f"{self.stack.form}, but exact kernels are learned by their combined matrix; raise memory_budget, or "
                 "use approximation='nystroem'."
             )
+        K = backend_of(K).astype(K, np.float64)
         own = {m: one.matrix(at.log_widths[m]) for m, one in self.widths.items()}
         for m, matrix in own.items():
             backend_of(K).add_scaled(K, matrix, float(at.weights[m]))
@@ -408,7 +413,8 @@ class MatrixForm:
         fixed = np.setdiff1d(np.arange(stack.n_kernels), list(self.widths))
         for strip in stack.row_strips(n):
             for m, block in stack.placed_blocks(fixed, strip, slice(0, n)):
-                out[m] += float(stack.backend.xp.vdot(G[strip].reshape(-1), block.reshape(-1)))
+                exact = stack.backend.astype(block, np.float64)
+                out[m] += float(stack.backend.xp.vdot(G[strip].reshape(-1), exact.reshape(-1)))
         return out
 
 
@@ -619,7 +625,7 @@ class RidgeProblem:
         widths: Mapping[int, RadialWidths] | None = None,
     ) -> None:
         self.form, self.n_kernels, self.has_scale, self.options = form, n_kernels, has_scale, options
-        self.widths = dict(widths or {})
+        self.widths, self.least_ridge = dict(widths or {}), options.least_ridge
 
     def read(self, x: Array) -> RidgePoint:
         """Return the parameters."""
@@ -627,13 +633,18 @@ class RidgeProblem:
         ends = np.cumsum([len(one.start) for one in self.widths.values()])
         parts = np.split(x[P + 2 :], ends[:-1]) if len(ends) else []
         widths = dict(zip(self.widths, parts, strict=True))
-        return RidgePoint(np.exp(x[:P]), float(np.exp(x[P])), float(np.exp(x[P + 1])), widths)
+        weights = np.exp(x[:P])
+        alpha = float(np.exp(x[P])) + self.least_ridge * float(weights.sum())
+        return RidgePoint(weights, alpha, float(np.exp(x[P + 1])), widths)
 
     def value(self, x: Array) -> tuple[float, Array]:
         """Return the criterion with its priors, and its slopes."""
-        found, (prior, pull) = self.form.judge(self.read(x)), self.prior(x)
+        at = self.read(x)
+        found, (prior, pull) = self.form.judge(at), self.prior(x)
+        by_weights = found.weights + found.alpha * self.least_ridge * at.weights / at.alpha
+        in_alpha = found.alpha * float(np.exp(x[self.n_kernels])) / at.alpha
         in_scale = found.scale if self.has_scale else 0.0
-        return found.value + prior, np.concatenate([found.weights, [found.alpha, in_scale], *found.widths]) + pull
+        return found.value + prior, np.concatenate([by_weights, [in_alpha, in_scale], *found.widths]) + pull
 
     def prior(self, x: Array) -> tuple[float, Array]:
         """Return the priors, in nats, and their slopes."""
