@@ -345,6 +345,17 @@ def test_features_on_a_device_learn_what_the_host_does(device, criterion):
     assert_allclose(there.predict_interval(NEW), here.predict_interval(NEW), atol=2e-2)
 
 
+@pytest.mark.parametrize("criterion", ["loo", "evidence"])
+def test_targets_without_noise_are_predicted_to_many_digits(criterion):
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(300, 3))
+    y = Z[:, 0] * Z[:, 1] + Z[:, 2] ** 2
+    model = MKLRidgeCV(criterion=criterion, max_iter=300).fit(Z[:200], y[:200])
+    assert model.alpha_ >= 1e-11 * model.weights_.sum()
+    assert_allclose(model.predict(Z[:200]), y[:200], atol=1e-3)
+    assert model.score(Z[200:], y[200:]) > 0.9999
+
+
 # Widths --------------------------------------------------------------------------------------------------------------
 
 LEARNED = [Linear(), Gaussian("learn"), Laplacian("learn", per_column=True), Ranked(Gaussian("learn", per_column=True))]

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
 from sklearn.exceptions import NotFittedError
@@ -21,10 +22,11 @@ from kernelmosaic import (
     MKLClassifier,
     MKLOneClass,
     MKLRegressor,
+    MKLRidgeCV,
     PosteriorMKLClassifier,
 )
-from kernelmosaic.kernels import Gaussian, Linear
-from kernelmosaic.plots import KernelWeightsDisplay
+from kernelmosaic.kernels import Gaussian, Laplacian, Linear
+from kernelmosaic.plots import ColumnRelevanceDisplay, KernelWeightsDisplay
 
 mpl.use("Agg")
 
@@ -155,3 +157,21 @@ def test_what_has_no_weights_is_refused():
         KernelWeightsDisplay.from_estimator(SVC().fit(X, Y))
     with pytest.raises(NotFittedError):
         KernelWeightsDisplay.from_estimator(MKLClassifier())
+
+
+def test_relevance_of_columns():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(100, 4)), columns=list("abcd"))
+    y = np.sin(3 * X["c"].to_numpy()) + 0.1 * rng.normal(size=100)
+    one = MKLRidgeCV([Linear(), Gaussian(width="learn", per_column=True)], criterion="evidence").fit(X, y)
+    display = ColumnRelevanceDisplay.from_estimator(one)
+    assert display.names[display.shown_[0]] == "c"
+    assert display.weights.max() == 1.0
+    scale = one.kernels_[1].scale_
+    assert display.weights == pytest.approx(scale.min() / scale)
+    views = [("left", Laplacian(width="learn", per_column=True), ["a", "c"]), Gaussian(width="learn", per_column=True)]
+    both = ColumnRelevanceDisplay.from_estimator(MKLRidgeCV(views, criterion="evidence").fit(X, y))
+    assert both.weights.shape == (2, 4)
+    assert both.weights[0, 1] == both.weights[0, 3] == 0.0
+    with pytest.raises(ValueError, match="no kernel of the estimator has one learned width per column"):
+        ColumnRelevanceDisplay.from_estimator(MKLRidgeCV([Gaussian()]).fit(X, y))

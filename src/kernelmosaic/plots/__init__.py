@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from kernelmosaic.plots.gates import GatingDisplay, LocalKernelDisplay
 from kernelmosaic.plots.inspection import KernelImportanceDisplay, KernelSignificanceDisplay, StabilityDisplay
-from kernelmosaic.plots.learned import ConvergenceDisplay, KernelWeightsDisplay
+from kernelmosaic.plots.learned import ColumnRelevanceDisplay, ConvergenceDisplay, KernelWeightsDisplay
 from kernelmosaic.plots.plane import DecisionRegionDisplay, ProjectionDisplay
 from kernelmosaic.plots.searches import ResponseSurfaceDisplay, ValidationPathDisplay, WeightsPathDisplay
 
 __all__ = [
+    "ColumnRelevanceDisplay",
     "ConvergenceDisplay",
     "DecisionRegionDisplay",
     "GatingDisplay",

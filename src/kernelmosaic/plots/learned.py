@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +65,9 @@ class KernelWeightsDisplay(Display):
     names: list[str]
     classes: Any = None
     weight_name: str = "weight"
+
+    # What the rows of weights are of.
+    _rows_are: ClassVar[str] = "class"
 
     @classmethod
     def from_estimator(
@@ -154,13 +157,98 @@ class KernelWeightsDisplay(Display):
         crowded = max(map(len, labels)) > 5
         turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
         ax.set_xticks(np.arange(len(labels)), _shortened(labels), fontsize=9, **turned)
-        ax.set_xlabel("class")
+        ax.set_xlabel(self._rows_are)
         ax.tick_params(axis="x", length=0)
         if values.shape[1] <= 12:  # numbers in the cells of more columns would touch
             dark = self.image_.norm(values) < 0.55
             for (m, c), value in np.ndenumerate(values):
                 ink = "white" if dark[m, c] else "black"
                 ax.text(c, m, _number(value), ha="center", va="center", fontsize=7, color=ink)
+
+
+@dataclass
+class ColumnRelevanceDisplay(KernelWeightsDisplay):
+    """How much each column counts in kernels with one learned width per column: bars, or a heat map of several kernels.
+
+    The relevance of a column is the inverse of its width, relative to the largest one of the kernel: 0 is that of a
+    column that does not matter. Make it by :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (columns,) or (kernels, columns)
+        The relevances.
+    names : list of str
+        Of the columns.
+    classes : list or None
+        The names of the kernels, if there are several.
+    weight_name : str, default="relevance, 1 / width of the column"
+        What the numbers are.
+
+    Attributes
+    ----------
+    ax_, figure_, bars_, image_, shown_
+        As in :class:`KernelWeightsDisplay`.
+
+    Examples
+    --------
+    >>> from kernelmosaic import MKLRidgeCV, plots
+    >>> from kernelmosaic.kernels import Gaussian
+    >>> from sklearn.datasets import make_friedman1
+    >>> X, y = make_friedman1(80, n_features=6, random_state=0)
+    >>> model = MKLRidgeCV([Gaussian(width="learn", per_column=True)], criterion="evidence").fit(X, y)
+    >>> display = plots.ColumnRelevanceDisplay.from_estimator(model)
+    >>> display.figure_.savefig("relevance.png")
+    """
+
+    weight_name: str = "relevance, 1 / width of the column"
+
+    _rows_are: ClassVar[str] = "kernel"
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Estimator, *, sort: bool = True, max_kernels: int = 40, ax: AxesOrNone = None, **style: Any
+    ) -> Self:
+        """Draw the relevance of the columns in a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : MKLRidgeCV or MKLRidgeClassifierCV
+            Fitted, with a kernel that has ``width="learn"`` and ``per_column=True``; or a pipeline or search around it.
+        sort : bool, default=True
+            Most relevant first, instead of in the order of the columns.
+        max_kernels : int, default=40
+            Of more columns, the most relevant ones are drawn.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+        **style
+            Passed to ``Axes.barh`` or ``Axes.imshow``.
+
+        Returns
+        -------
+        ColumnRelevanceDisplay
+        """
+        model = fitted_model(estimator)
+        kernels = attribute(model, "kernels_", cls.__name__, "MKLRidgeCV and MKLRidgeClassifierCV")
+        columns = [f"x{j}" for j in range(model.n_features_in_)]
+        columns = [str(name) for name in getattr(model, "feature_names_in_", columns)]
+        names, rows = [], []
+        for name, entry in zip(model.kernel_names_, kernels, strict=True):
+            kernel, where = (entry[1], entry[2]) if isinstance(entry, tuple) else (entry, None)
+            scale = getattr(getattr(kernel, "kernel_", kernel), "scale_", getattr(kernel, "scale_", None))
+            if scale is not None:
+                row = np.zeros(len(columns))
+                row[slice(None) if where is None else where] = scale.min() / scale
+                names.append(name)
+                rows.append(row)
+        if not rows:
+            raise ValueError(
+                f"{cls.__name__}: no kernel of the estimator has one learned width per column; fit one with "
+                "Gaussian(width='learn', per_column=True)."
+            )
+        read = np.flatnonzero(np.any(np.array(rows) > 0, axis=0))
+        found = np.array(rows)[:, read]
+        shown = cls(found if len(rows) > 1 else found[0], [columns[j] for j in read], names if len(rows) > 1 else None)
+        return shown.plot(ax=ax, sort=sort, max_kernels=max_kernels, **style)
 
 
 def _number(value: float) -> str:
