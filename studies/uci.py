@@ -391,8 +391,8 @@ small sets, where about 15 variants were tried with the test errors in view: the
 - **The evidence fails on wine**, where 240 of 1,599 samples repeat another one with its target: the ridge goes to the
   end of its range, and a narrow kernel stands for the noise. The RMSE does not suffer, but deviations near repeated
   samples are far too small, and the log-likelihood is worthless; that of leave-one-out is sound.
-- Naval has next to no noise. Its splits with learned widths differ by orders of magnitude, which has not been explained;
-  equal weights are steady.
+- Naval has next to no noise. With learned widths its errors differ by two orders of magnitude between splits, and the
+  deviations are too small, which has not been explained; equal weights are steady.
 
 ### Errors
 
