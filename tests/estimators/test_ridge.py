@@ -196,6 +196,8 @@ def test_a_weight_is_a_smaller_ridge():
 def test_repeated_samples_are_warned_of():
     with pytest.warns(UserWarning, match=r"50 % of the samples repeat .* give groups"):
         MKLRidgeCV(KERNELS).fit(np.tile(X, (2, 1)), np.tile(Y, 2))
+    with pytest.warns(UserWarning, match=r"50 % of the samples repeat another one, with its target, .* sample_weight"):
+        MKLRidgeCV(KERNELS, criterion="evidence").fit(np.vstack([X, X]), np.concatenate([Y, Y]))
 
 
 def test_groups_undo_repetition():

@@ -144,7 +144,7 @@ class BaseRidge(KernelEstimator):
         n = len(Y)
         weight = np.ones(n) if given.weight is None else given.weight
         together = None if group is None else _members(group[rows])
-        self._warn_of_repeats(given.X, together)
+        self._warn_of_repeats(given.X, Y, together)
         # Targets of all units count alike; classes keep their sides.
         mean, unit = np.zeros(Y.shape[1]), np.ones(Y.shape[1])
         if labels is None:
@@ -274,16 +274,22 @@ class BaseRidge(KernelEstimator):
         with data.threads():
             return self._learn(data, some, widths=widths)
 
-    def _warn_of_repeats(self, X: MatrixLike, groups: Any) -> None:
-        """Warn where a fifth of the samples or more have an equal one: leave-one-out then does not leave them out."""
-        if groups is not None or self.criterion != "loo" or sparse.issparse(X) or X.dtype.kind != "f":
+    def _warn_of_repeats(self, X: MatrixLike, Y: Array, groups: Any) -> None:
+        """Warn where many samples have an equal one: leave-one-out does not leave it out, evidence sees no noise."""
+        left_out = self.criterion == "loo"
+        if (left_out and groups is not None) or sparse.issparse(X) or X.dtype.kind != "f":
             return
-        repeated = 1.0 - len(np.unique(X, axis=0)) / len(X)
-        if repeated >= 0.2:
+        rows = X if left_out else np.column_stack([X, Y])
+        repeated = 1.0 - len(np.unique(rows, axis=0)) / len(rows)
+        if repeated >= (0.2 if left_out else 0.1):
+            why = (
+                "which leave-one-out does not leave out with them: give groups, equal for samples that belong together"
+                if left_out
+                else "with its target, which the evidence takes for targets without noise: give each sample once, with "
+                "its number as sample_weight, or use criterion='loo' with groups"
+            )
             warnings.warn(
-                f"{type(self).__name__}: {100 * repeated:.0f} % of the samples repeat another one, which "
-                "leave-one-out does not leave out with them: give groups, equal for samples that belong together, or "
-                "use criterion='evidence'.",
+                f"{type(self).__name__}: {100 * repeated:.0f} % of the samples repeat another one, {why}.",
                 UserWarning,
                 stacklevel=level_of_caller(),
             )
