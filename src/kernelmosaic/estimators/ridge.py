@@ -42,7 +42,7 @@ from kernelmosaic.learning.ridge_weights import (
     learn_ridge,
 )
 from kernelmosaic.machines.base import check_count, check_positive
-from kernelmosaic.solvers.leave_one_out import RidgeSystem
+from kernelmosaic.solvers.leave_one_out import RidgeSystem, variances
 
 Array = NDArray[np.float64]
 
@@ -468,8 +468,8 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         if self._covariance is not None:
             parts = [self._features(part) for _, (part,) in self._expansion.sums.strips(X, None)]
             return np.concatenate([np.einsum("ij,ij->i", one @ self._covariance, one) for one in parts])
-        system = self._system()
-        return self._expansion.diagonal(X) - system.explained(self._expansion.placed(X, self._X))
+        K, k = self._expansion.placed(self._X, self._X), self._expansion.placed(X, self._X)
+        return variances(K, self._ridge, k, self._expansion.diagonal(X))
 
     def predict_interval(self, X: MatrixLike, coverage: float = 0.9) -> Array:
         """Return intervals that hold the targets of new samples with at least a given probability.

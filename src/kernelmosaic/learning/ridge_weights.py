@@ -47,8 +47,8 @@ class RidgeOptions:
     alpha_mean : float
         Where the prior of log α is centred.
     least_ridge : float
-        A learned α is at least this share of the sum of the weights: below, rounding of the kernels shows in
-        predictions, as of targets without noise.
+        A learned α is at least this share of the sum of the weights times the number of samples: below, as with
+        targets without noise, the rounding of linear systems shows in predictions.
     first_alpha, first_scale : float
         log α and log a to start from.
     first_steps : int
@@ -74,7 +74,7 @@ class RidgeOptions:
     first_alpha: float = float(np.log(0.3))
     first_scale: float = 0.5
     first_steps: int = 5
-    least_ridge: float = 1e-11
+    least_ridge: float = 1e-13
     range: tuple[float, float] = (-20.0, 10.0)
     width_range: tuple[float, float] = (-4.0, 7.0)
     left_out_rows: int = 20_000
@@ -346,6 +346,10 @@ class RidgeMachine:
 class RidgeForm(Protocol):
     """What judges weights, ridge and widths, and returns the machine in the end."""
 
+    @property
+    def targets(self) -> RidgeTargets:
+        """What it is judged by."""
+
     def judge(self, at: RidgePoint) -> Judged:
         """Return the criterion with its slopes."""
 
@@ -364,7 +368,7 @@ class MatrixForm:
 
     def judge(self, at: RidgePoint) -> Judged:
         t, ridge, in_scale = self.targets, at.alpha / self.targets.weight, 0.0
-        system, own = self._system(at, ridge)
+        system, own, _ = self._system(at, ridge)
         if self.criterion == "evidence":
             value, G = evidence(system, t.Y)
         else:
@@ -381,17 +385,17 @@ class MatrixForm:
         return Judged(value, at.weights * slopes, in_alpha, in_scale, tuple(in_widths))
 
     def machine(self, at: RidgePoint) -> RidgeMachine:
-        system, Y = self._system(at, at.alpha / self.targets.weight)[0], self.targets.Y
-        beta = system.times(Y)
+        (system, _, M), Y = self._system(at, at.alpha / self.targets.weight), self.targets.Y
+        beta = system.refined(M, Y)
         residuals = system.residuals(beta, self.targets.groups)
         if self.criterion == "evidence":
             value = evidence_value(system, Y, beta)[0]
         else:
             value = self.targets.loss(residuals, at.scale)[0]
-        return RidgeMachine(beta, system.intercept(Y), residuals, value)
+        return RidgeMachine(beta, system.intercept(Y, beta), residuals, value)
 
-    def _system(self, at: RidgePoint, ridge: Array) -> tuple[RidgeSystem, dict[int, ArrayOrTensor]]:
-        """Return the linear system, and the matrices of the kernels whose widths are learned."""
+    def _system(self, at: RidgePoint, ridge: Array) -> tuple[RidgeSystem, dict[int, ArrayOrTensor], ArrayOrTensor]:
+        """Return the linear system, the matrices of the kernels whose widths are learned, and M."""
         fixed = at.weights.copy()
         fixed[list(self.widths)] = 0.0
         K = self.stack.combine(fixed).matrix
@@ -404,7 +408,7 @@ class MatrixForm:
         own = {m: one.matrix(at.log_widths[m]) for m, one in self.widths.items()}
         for m, matrix in own.items():
             backend_of(K).add_scaled(K, matrix, float(at.weights[m]))
-        return RidgeSystem.of(K, ridge), own
+        return RidgeSystem.of(K, ridge), own, K
 
     def _inner_products(self, G: ArrayOrTensor) -> Array:
         """Return ⟨G, K_m⟩ of every kernel whose width is not learned."""
@@ -625,7 +629,7 @@ class RidgeProblem:
         widths: Mapping[int, RadialWidths] | None = None,
     ) -> None:
         self.form, self.n_kernels, self.has_scale, self.options = form, n_kernels, has_scale, options
-        self.widths, self.least_ridge = dict(widths or {}), options.least_ridge
+        self.widths, self.least_ridge = dict(widths or {}), options.least_ridge * form.targets.Y.shape[0]
 
     def read(self, x: Array) -> RidgePoint:
         """Return the parameters."""

@@ -53,6 +53,20 @@ def inverted(M: ArrayOrTensor) -> tuple[Any, float]:
     return backend.cho_inverse(factor), log_det
 
 
+def centre(K: ArrayOrTensor) -> Array:
+    """Take 1vᵀ + v1ᵀ off a symmetric K such that its rows sum to zero, in place, and return v.
+
+    The machine stays the same but for its constant, as its coefficients sum to zero; a wide kernel, nearly constant,
+    keeps the digits that its constant part hides in a linear system.
+    """
+    backend = backend_of(K)
+    means = K.mean(0)
+    v = means - 0.5 * float(means.mean())
+    K -= v
+    K -= v[:, None]
+    return np.asarray(backend.to_numpy(v))
+
+
 @dataclass(frozen=True)
 class RidgeSystem:
     """The inverse of M = K + diag(ridge), the constant eliminated.
@@ -62,7 +76,9 @@ class RidgeSystem:
     A : array of shape (n, n)
         M⁻¹ − M⁻¹1 1ᵀM⁻¹ / 1ᵀM⁻¹1, where K is: on the host or on a device. All else is on the host.
     ones, diagonal : ndarray of shape (n,)
-        M⁻¹1, and the diagonal of A.
+        M⁻¹1 of the centred M, and the diagonal of A.
+    offset : ndarray of shape (n,)
+        v of `centre`.
     log_det : float
         log det M + log 1ᵀM⁻¹1.
     """
@@ -70,27 +86,38 @@ class RidgeSystem:
     A: ArrayOrTensor
     ones: Array
     diagonal: Array
+    offset: Array
     log_det: float
 
     @classmethod
     def of(cls, K: ArrayOrTensor, ridge: Array) -> RidgeSystem:
-        """Invert M, as `inverted` does; K is overwritten."""
-        backend = backend_of(K)
+        """Invert M, as `inverted` does; K is overwritten by M, centred."""
+        backend, offset = backend_of(K), centre(K)
         backend.diagonal_view(K)[...] += backend.asarray(ridge)
         A, log_det = inverted(K)
         ones = A.sum(1)
         total = float(ones.sum())
         A -= ones[:, None] * (ones / total)
-        return cls(A, backend.to_numpy(ones), backend.to_numpy(A.diagonal()), log_det + float(np.log(total)))
+        ones, diagonal = backend.to_numpy(ones), backend.to_numpy(A.diagonal())
+        return cls(A, ones, diagonal, offset, log_det + float(np.log(total)))
 
     def times(self, V: Array) -> Array:
         """Return A V."""
         backend = backend_of(self.A)
         return np.asarray(backend.to_numpy(self.A @ backend.asarray(V)))
 
-    def intercept(self, Y: Array) -> Array:
+    def refined(self, M: ArrayOrTensor, Y: Array, steps: int = 2) -> Array:
+        """Return β = A Y with the digits that the explicit inverse of an ill-conditioned M loses."""
+        backend, beta = backend_of(M), self.times(Y)
+        for _ in range(steps):
+            beta = beta + self.times(Y - backend.to_numpy(M @ backend.asarray(beta)))
+            # What rounding leaves of their sum, large kernels would show.
+            beta -= beta.mean(axis=0)
+        return beta
+
+    def intercept(self, Y: Array, beta: Array) -> Array:
         """Return the constant of every target."""
-        return np.asarray(self.ones @ Y / self.ones.sum())
+        return np.asarray(self.ones @ Y / self.ones.sum() - self.offset @ beta)
 
     def influence(self, k: ArrayOrTensor) -> Array:
         """Return what every target adds to the outputs: f(x) = h(x)ᵀ y.
@@ -100,20 +127,9 @@ class RidgeSystem:
         k : array of shape (m, n)
             The kernel between samples x and those of the machine, where A is.
         """
-        return np.asarray(backend_of(k).to_numpy(k @ self.A) + self.ones / self.ones.sum())
-
-    def explained(self, k: ArrayOrTensor) -> Array:
-        """Return by how much the samples of the machine lower the variances k(x, x), the constant's prior being flat.
-
-        Parameters
-        ----------
-        k : array of shape (m, n)
-            As in `influence`.
-        """
-        backend, total = backend_of(k), float(self.ones.sum())
-        through = backend.to_numpy(k @ backend.asarray(self.ones))
-        own = backend.to_numpy(((k @ self.A) * k).sum(1))
-        return np.asarray(own + (through**2 - (1.0 - through) ** 2) / total)
+        backend = backend_of(k)
+        through = (k - backend.asarray(self.offset)) @ self.A
+        return np.asarray(backend.to_numpy(through) + self.ones / self.ones.sum())
 
     def residuals(self, beta: Array, groups: Groups = None) -> Array:
         """Return the residuals of samples left out, each alone or with its group."""
@@ -147,6 +163,37 @@ class RidgeSystem:
         backend = backend_of(self.A)
         rows = backend.index(S)
         return np.asarray(backend.to_numpy(backend.take_block(self.A, rows, rows)))
+
+
+def variances(K: ArrayOrTensor, ridge: Array, k: ArrayOrTensor, own: Array) -> Array:
+    """Return the variances of outputs, in units of that of the targets' noise over α; the constant's prior is flat.
+
+    They are differences of large numbers where M is ill-conditioned: centring, and a factor in place of the inverse,
+    keep their digits.
+
+    Parameters
+    ----------
+    K : array of shape (n, n)
+        The kernel between the samples of the machine; it is overwritten.
+    ridge : ndarray of shape (n,)
+        The diagonal of M − K.
+    k : array of shape (m, n)
+        The kernel between new samples and those of the machine.
+    own : ndarray of shape (m,)
+        k(x, x).
+    """
+    backend = backend_of(K)
+    v = backend.asarray(centre(K))
+    shift = (k - v).mean(1)
+    k = k - v - shift[:, None]
+    backend.diagonal_view(K)[...] += backend.asarray(ridge)
+    factor = backend.cholesky(K)
+    if factor is None:
+        raise np.linalg.LinAlgError("The matrix is not positive definite.")
+    lower = backend.invert_lower(factor)
+    V, one = lower @ k.T, lower @ backend.asarray(np.ones(len(K)))
+    left = backend.to_numpy(1.0 - one @ V) ** 2 / float(one @ one)
+    return np.asarray(own - 2.0 * backend.to_numpy(shift) - backend.to_numpy((V * V).sum(0)) + left)
 
 
 def _congruence(A: ArrayOrTensor, d: Array) -> ArrayOrTensor:
