@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, make_classification, make_regression
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.kernel_ridge import KernelRidge
@@ -104,7 +105,7 @@ def test_one_linear_kernel_agrees_with_ridge_cv():
 def test_standard_deviations_are_those_of_a_gaussian_process():
     """With a constant of a large prior variance in place of the free one, and the same noise."""
     model = MKLRidgeCV([Gaussian(1.5)], weights=[1.0], alpha=0.3, scale=False, normalize=None).fit(X, Y)
-    s2 = float(model._noise[0])
+    s2 = float(model._noise ** 2[0])
     kernel = ConstantKernel(s2) * RBF(1.5 / np.sqrt(2)) + ConstantKernel(1e6) + WhiteKernel(0.3 * s2)
     process = GaussianProcessRegressor(kernel, optimizer=None).fit(X, Y)
     mean, std = process.predict(NEW, return_std=True)
@@ -443,5 +444,82 @@ def test_deviations_of_repeated_samples_are_positive():
     model = MKLRidgeCV([Gaussian(), Laplacian()], criterion="evidence").fit(X, y)
     assert model.alpha_ < 1e-6
     _, deviation = model.predict(X, return_std=True)
-    assert np.all(deviation >= np.sqrt(model.alpha_ * model._noise) * (1 - 1e-9))
+    assert np.all(deviation >= np.sqrt(model.alpha_ * model._noise**2) * (1 - 1e-9))
     assert np.all(deviation > 0)
+
+
+# What is refused, and what stays finite ------------------------------------------------------------------------------
+
+
+def test_linear_targets_without_noise():
+    rng = np.random.default_rng(3)
+    Z = rng.normal(size=(400, 2))
+    y = 2 * Z[:, 0] + 1
+    for kernels in (None, [Linear()], [Linear(), Polynomial(degree=2)], [Gaussian(factor=4)]):
+        for criterion in ("loo", "evidence"):
+            model = MKLRidgeCV(kernels, criterion=criterion).fit(Z[:200], y[:200])
+            assert_allclose(model.predict(Z[:200]), y[:200], atol=1e-5)
+            assert_allclose(model.predict(Z[200:]), y[200:], atol=0.02)
+            low, high = model.predict_interval(Z[:200]).T
+            assert np.mean((low - 1e-5 <= y[:200]) & (y[:200] <= high + 1e-5)) > 0.85
+
+
+@pytest.mark.parametrize("criterion", ["loo", "evidence"])
+def test_features_of_targets_without_noise_are_those_of_their_matrices(criterion):
+    rng = np.random.default_rng(3)
+    Z = rng.normal(size=(25, 2))
+    y, kernels = np.sin(Z[:, 0]), [Gaussian(factor=2), Linear()]
+    there = MKLRidgeCV(kernels, criterion=criterion, approximation="nystroem", random_state=0).fit(Z, y)
+    same = MKLRidgeCV(kernels, criterion=criterion, weights=there.weights_, alpha=there.alpha_).fit(Z, y)
+    assert_allclose(there.loo_predictions_, same.loo_predictions_, atol=1e-5)
+
+
+@pytest.mark.parametrize("value", [0.1, 1.0, 5.0])
+@pytest.mark.parametrize("params", [{}, {"criterion": "evidence"}, {"approximation": "nystroem", "rank": 20}])
+def test_constant_targets(value, params):
+    model = MKLRidgeCV(**params, random_state=0).fit(X, np.full(60, value))
+    assert model.best_score_ == 1.0
+    assert_allclose(model.predict(NEW), value)
+    both = MKLRidgeCV(**params, random_state=0).fit(X, np.column_stack([Y, np.full(60, value)]))
+    assert 0.5 < both.best_score_ < 1.0
+
+
+def test_targets_of_any_size():
+    huge = MKLRidgeCV(KERNELS).fit(X, 1e200 * Y)
+    assert_allclose(huge.predict(NEW) / 1e200, MKLRidgeCV(KERNELS).fit(X, Y).predict(NEW), rtol=1e-6, atol=1e-8)
+
+
+def test_a_search_that_does_not_end_level_is_warned_of():
+    with pytest.warns(ConvergenceWarning, match="raise max_iter"):
+        MKLRidgeCV(max_iter=1, tol=1e-9).fit(X, Y)
+
+
+def test_many_small_groups_are_left_out_exactly():
+    groups = np.arange(60) // 2
+    model = MKLRidgeCV(KERNELS, scale=False, normalize=None).fit(X, Y, groups=groups)
+    found = refit(model, np.flatnonzero(groups != 4), Y).predict(X[groups == 4])
+    assert_allclose(model.loo_predictions_[groups == 4], found, atol=1e-9)
+
+
+def test_mistakes_are_named(tmp_path):
+    np.save(tmp_path / "X.npy", X)
+    streamed = np.load(tmp_path / "X.npy", mmap_mode="r")
+    with pytest.raises(ValueError, match="MKLRidgeCV reads samples in memory"):
+        MKLRidgeCV([Linear()], approximation="nystroem", rank=20).fit(streamed, Y)
+    with pytest.raises(ValueError, match="leaving one out takes two samples"):
+        MKLRidgeCV().fit(X, Y, sample_weight=np.eye(60)[0])
+    with pytest.raises(ValueError, match="groups holds None or NaN"):
+        MKLRidgeCV().fit(X, Y, groups=np.where(np.arange(60) % 2, np.nan, 1.0))
+    with pytest.raises(ValueError, match=r"y has shape \(60, 2\): give 1 targets"):
+        MKLRidgeCV(KERNELS).fit(X, Y).score_split(X, np.column_stack([Y, Y]))
+    Z = X.copy()
+    Z[::2, 2] = np.nan
+    Z[1::2, :2] = np.nan
+    views = [("left", Gaussian("learn"), [0, 1]), ("right", Laplacian("learn"), [2])]
+    with pytest.raises(ValueError, match="0 of the 60 samples have all views"):
+        MKLRidgeCV(views).fit(Z, Y)
+
+
+def test_default_kernels_in_fourier_features():
+    model = MKLRidgeCV(approximation="fourier", rank=40, random_state=0).fit(X, Y)
+    assert len(model.weights_) == 8

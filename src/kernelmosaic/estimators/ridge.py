@@ -29,8 +29,8 @@ from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.missing import present_views
 from kernelmosaic.kernels import Gaussian, Kernel, Laplacian, Linear, Polynomial, Ranked, by_group, family
-from kernelmosaic.kernels.base import refuse_text
-from kernelmosaic.kernels.gaussian import RadialWidths
+from kernelmosaic.kernels.base import is_missing, refuse_text
+from kernelmosaic.kernels.gaussian import Radial, RadialWidths
 from kernelmosaic.kernels.transformed import width_learner, with_width
 from kernelmosaic.kernels.views import Entry, PerColumn, lay_specs, read_kernels
 from kernelmosaic.learning.fixed import given_weights
@@ -39,6 +39,7 @@ from kernelmosaic.learning.ridge_weights import (
     RidgeLearned,
     RidgeOptions,
     RidgeTargets,
+    centre_and_unit,
     learn_ridge,
 )
 from kernelmosaic.machines.base import check_count, check_positive
@@ -97,8 +98,12 @@ class BaseRidge(KernelEstimator):
     _stack_dtype = np.float64
 
     def _read_kernels(self, X: MatrixLike = None) -> list[Entry]:
-        # Ranks of sparse columns would fill them.
-        return read_kernels(self.kernels, partial(ridge_kernels, not sparse.issparse(X)))
+        return read_kernels(self.kernels, partial(self._default_kernels, X))
+
+    def _default_kernels(self, X: MatrixLike) -> list[Kernel]:
+        if self.approximation == "fourier":  # which serves radial kernels alone
+            return [kernel for kernel in ridge_kernels(ranks=False) if isinstance(kernel, Radial)]
+        return ridge_kernels(ranks=not sparse.issparse(X))  # ranks of sparse columns would fill them
 
     @abstractmethod
     def _targets(self, y: TargetLike) -> Array:
@@ -136,21 +141,26 @@ class BaseRidge(KernelEstimator):
             Of all samples, each by the machine without it. One of weight zero has no part in it.
         """
         self._check_parameters()
+        if is_streamed(whole.X):
+            raise ValueError(
+                f"X: {type(self).__name__} reads samples in memory; give an array, or use MKLRegressor or "
+                "MKLClassifier, which read rows from a disk."
+            )
         group = _read_groups(groups, whole.X.shape[0])
         rows = np.arange(whole.X.shape[0]) if whole.weight is None else np.flatnonzero(whole.weight)
         given = whole if len(rows) == whole.X.shape[0] else whole.take(rows)
         Y = self._targets(given.y)
         labels = np.searchsorted(self.classes_, np.asarray(given.y)) if has_classes else None
         n = len(Y)
+        if n < 2:
+            raise ValueError(f"n_samples={n} of positive weight: leaving one out takes two samples; give more.")
         weight = np.ones(n) if given.weight is None else given.weight
         together = None if group is None else _members(group[rows])
         self._warn_of_repeats(given.X, Y, together)
         # Targets of all units count alike; classes keep their sides.
         mean, unit = np.zeros(Y.shape[1]), np.ones(Y.shape[1])
         if labels is None:
-            mean = np.average(Y, axis=0, weights=weight)
-            spread = np.sqrt(np.average((Y - mean) ** 2, axis=0, weights=weight))
-            unit = np.where(spread > 0, spread, 1.0)
+            mean, unit = centre_and_unit(Y, weight)
         standardizer = given.standardizer(self._read_kernels(given.X)) if self.scale else None
         scaled = given if standardizer is None else replace(given, X=standardizer(given.X))
         targets = RidgeTargets((Y - mean) / unit, weight, labels, together)
@@ -203,10 +213,13 @@ class BaseRidge(KernelEstimator):
                 f"largest slope per sample {self.stationarity_:.2g}.",
                 flush=True,
             )
-        if learned.stationarity > self.tol and len(learned.history) > self.max_iter:
+        # The slopes of residuals that are rounding are rounding.
+        if not learned.stationarity <= self.tol and not np.abs(found.residuals).max() < 1e-6:
+            ended = len(learned.history) > self.max_iter
+            remedy = "raise max_iter, or accept a larger tol" if ended else "rounding hides further progress"
             warnings.warn(
                 f"{type(self).__name__} stopped at a slope of {learned.stationarity:.2g} per sample, above "
-                f"tol={self.tol:g}: raise max_iter, or accept a larger tol.",
+                f"tol={self.tol:g}: {remedy}.",
                 ConvergenceWarning,
                 stacklevel=level_of_caller(),
             )
@@ -256,11 +269,16 @@ class BaseRidge(KernelEstimator):
             raise ValueError(
                 f"normalize={self.normalize!r}: widths are learned with normalize='trace', 'diagonal' or None."
             )
-        if sparse.issparse(given.X) or is_streamed(given.X):
-            raise ValueError("width='learn': widths are learned from dense samples in memory; give X as an array.")
+        if sparse.issparse(given.X):
+            raise ValueError("width='learn': widths are learned from dense samples; give X as an array.")
         entries = [replace(entry, kernel=with_width(entry.kernel, "median")) for entry in options.entries]
         present = present_views(lay_specs(entries, given.table), given.X)
         rows = np.arange(len(given.X)) if present is None else np.flatnonzero(present.all(axis=1))
+        if present is not None and len(rows) < 10:
+            raise ValueError(
+                f"width='learn': {len(rows)} of the {len(present)} samples have all views, and widths are learned from "
+                "at least 10 such samples; give widths as numbers, or 'median'."
+            )
         rows = rows[np.unique(np.linspace(0, len(rows) - 1, RidgeOptions.width_rows).astype(np.intp))]
         some = targets.take(rows)
         exact = replace(options, entries=entries, approximation=None, missing=None)
@@ -329,6 +347,8 @@ def _read_groups(groups: Any, n: int) -> NDArray[np.intp] | None:
     groups = np.asarray(groups)
     if groups.shape != (n,):
         raise ValueError(f"groups has shape {groups.shape}: give one label per sample, {n} of them.")
+    if is_missing(groups).any():
+        raise ValueError("groups holds None or NaN: give every sample the label of its group.")
     return np.asarray(np.unique(groups, return_inverse=True)[1], dtype=np.intp)
 
 
@@ -364,7 +384,8 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
     scale : bool, default=True
         Whether to standardise the columns that kernels read as numbers.
     normalize, approximation, rank, missing, memory_budget, device, random_state, verbose
-        As in :class:`MKLClassifier`; a `device` serves features, exact kernels are computed on the host.
+        As in :class:`MKLClassifier`. With ``approximation="fourier"``, None stands for the Gaussians and Laplacians of
+        the columns alone.
     n_init : int, default=2
         Ridges to start from; the best after five steps is followed.
     tol : float, default=1e-3
@@ -428,11 +449,12 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         self.loo_predictions_ = self._predictions(outputs)
         Y = self._targets(given.y)
         weight = np.ones(len(Y)) if given.weight is None else given.weight
-        spread = weight @ (Y - np.average(Y, axis=0, weights=weight)) ** 2
-        missed = (weight @ (Y - outputs) ** 2) / np.where(spread > 0, spread, 1.0)
-        self.best_score_ = float(np.mean(np.where(spread > 0, 1.0 - missed, np.nan)))
-        # The variance s² of which standardised leave-one-out residuals r_i √A_ii / s have mean square one.
-        self._noise = np.mean(learned.beta * learned.residuals, axis=0)
+        missed = np.average(((Y - outputs) / centre_and_unit(Y, weight)[1]) ** 2, axis=0, weights=weight)
+        # As scikit-learn has it, one for a constant that is predicted.
+        self.best_score_ = float(np.mean(1.0 - missed))
+        # The deviation s of which standardised leave-one-out residuals r_i √A_ii / s have mean square one.
+        unit = np.maximum(np.abs(learned.residuals).max(axis=0), np.finfo(float).tiny)
+        self._noise = unit * np.sqrt(np.mean(learned.beta / unit * (learned.residuals / unit), axis=0))
         return self
 
     def _validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
@@ -460,7 +482,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
             return outputs
         # Of a small variance rounding may leave less than nothing.
         variance = np.maximum(self._variances(self._validate(X, reset=False)), 0.0) + self.alpha_
-        deviation = np.sqrt(variance[:, np.newaxis] * self._noise)
+        deviation = np.sqrt(variance)[:, np.newaxis] * self._noise
         return outputs, self._predictions(deviation)
 
     def _variances(self, X: MatrixLike) -> Array:
@@ -498,7 +520,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         outputs, r = self._outputs_of(Z), self._left_out
         n = len(r)
         found = np.empty((len(outputs), 2, r.shape[1]))
-        above = int(np.ceil(coverage * (n + 1)))
+        above = int(np.ceil(coverage * (n + 1) - 1e-9))  # 0.55 · 100 is 55, not a little more
         if self._rules["approximation"] is not None:
             size = np.sort(np.abs(r), axis=0)[above - 1] if above <= n else np.inf
             found[:, 0], found[:, 1] = outputs - size, outputs + size
@@ -538,7 +560,10 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         """
         check_is_fitted(self)
         terms = self._expansion.terms(self._validate(X, reset=False))
-        y = np.asarray(y, dtype=np.float64).reshape(len(terms), -1)
+        given = np.asarray(y, dtype=np.float64)
+        y = given[:, np.newaxis] if given.ndim == 1 else given
+        if y.shape != (len(terms), terms.shape[2]):
+            raise ValueError(f"y has shape {given.shape}: give {terms.shape[2]} targets of the {len(terms)} samples.")
         centred = y - y.mean(axis=0)
         f = terms.sum(axis=1) + self.intercept_ - y.mean(axis=0)
         parts = terms - terms.mean(axis=0)

@@ -20,7 +20,7 @@ from scipy.optimize import minimize
 from kernelmosaic._typing import ArrayOrTensor, DType, RowIndex
 from kernelmosaic.backend import Backend, backend_of
 from kernelmosaic.gram.feature_stack import FeatureStack
-from kernelmosaic.gram.stack import MatrixStack
+from kernelmosaic.gram.stack import MatrixStack, StoredStack
 from kernelmosaic.kernels.gaussian import RadialWidths
 from kernelmosaic.solvers.leave_one_out import (
     Array,
@@ -86,6 +86,15 @@ class RidgeOptions:
         return [0.0] + [float((-1) ** k * ((k + 1) // 2) * np.log(30.0)) for k in range(1, count)]
 
 
+def centre_and_unit(Y: Array, weight: Array) -> tuple[Array, Array]:
+    """Return the mean and the deviation of every target, one as the deviation of a constant."""
+    largest = np.maximum(np.abs(Y).max(axis=0), np.finfo(float).tiny)  # squares of larger numbers overflow
+    Z = Y / largest
+    mean = np.average(Z, axis=0, weights=weight)
+    spread = np.sqrt(np.average((Z - mean) ** 2, axis=0, weights=weight))
+    return mean * largest, np.where(np.ptp(Y, axis=0) > 0, spread * largest, 1.0)
+
+
 @dataclass(frozen=True)
 class RidgeTargets:
     """Targets of the machine, and what judges its outputs.
@@ -110,9 +119,8 @@ class RidgeTargets:
     @classmethod
     def of_numbers(cls, Y: Array, weight: Array) -> RidgeTargets:
         """Return targets of shape (n, c), those of all units alike."""
-        mean = np.average(Y, axis=0, weights=weight)
-        spread = np.sqrt(np.average((Y - mean) ** 2, axis=0, weights=weight))
-        return cls((Y - mean) / np.where(spread > 0, spread, 1.0), weight)
+        mean, unit = centre_and_unit(Y, weight)
+        return cls((Y - mean) / unit, weight)
 
     @classmethod
     def of_classes(cls, labels: NDArray[np.intp], weight: Array) -> RidgeTargets:
@@ -226,7 +234,8 @@ def learn_ridge(
     problem = RidgeProblem(form, P, criterion == "loo" and targets.labels is not None, options, widths)
     first = np.concatenate([np.full(P, -np.log(P)), [options.first_alpha, options.first_scale]])
     if start is not None:
-        first = np.log(np.concatenate([start.weights, [start.alpha, start.scale]]))
+        with np.errstate(divide="ignore"):
+            first = np.log(np.concatenate([start.weights, [start.alpha, start.scale]]))
     x = np.concatenate([first, *(one.start for one in widths.values())])
     free = np.arange(len(x)) < P + 2
     low = np.where(free, options.range[0], x + options.width_range[0])
@@ -265,7 +274,7 @@ def learn_ridge(
         for shift in options.alpha_shifts(n_init):
             one = x.copy()
             one[P] += shift
-            begun.append(improve(one, free, options.first_steps))
+            begun.append(improve(one, free, min(options.first_steps, max_iter)))
         x = min(begun, key=lambda one: one[1])[0]
     slope = np.zeros(len(x))
     if free.any():
@@ -305,6 +314,11 @@ def _make_form(
     """Return the criterion in features, if the stack has them, or else in matrices."""
     if not isinstance(stack, FeatureStack):
         return MatrixForm(stack, targets, criterion, widths)
+    if stack.n_samples <= int(np.sum(stack.widths)):
+        # Matrices are the smaller, and leave the digits of samples whose targets are met.
+        every = dict(stack.features(slice(0, stack.n_samples), range(stack.n_kernels)))
+        exact = [every[m].astype(np.float64) for m in range(stack.n_kernels)]
+        return MatrixForm(StoredStack(np.array([Z @ Z.T for Z in exact])), targets, criterion, widths)
     return FeatureForm(stack, targets, criterion, options.left_out_rows)
 
 
@@ -511,7 +525,8 @@ class FeatureForm:
         t = self.targets
         n, c = t.Y.shape
         R = len(B) - 1
-        fit = (self.square - float(np.sum(b * theta))) / alpha
+        # Rounding may leave nothing of targets without noise.
+        fit = max(self.square - float(np.sum(b * theta)), np.finfo(float).eps * self.square, 1e-30) / alpha
         s2 = fit / ((n - 1) * c)
         log_ridge = n * np.log(alpha) - float(np.log(t.weight).sum())
         total = log_ridge - (R + 1) * np.log(alpha) + log_det

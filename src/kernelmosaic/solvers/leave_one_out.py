@@ -106,7 +106,7 @@ class RidgeSystem:
         backend = backend_of(self.A)
         return np.asarray(backend.to_numpy(self.A @ backend.asarray(V)))
 
-    def refined(self, M: ArrayOrTensor, Y: Array, steps: int = 2) -> Array:
+    def refined(self, M: ArrayOrTensor, Y: Array, steps: int = 3) -> Array:
         """Return β = A Y with the digits that the explicit inverse of an ill-conditioned M loses."""
         backend, beta = backend_of(M), self.times(Y)
         for _ in range(steps):
@@ -147,12 +147,13 @@ class RidgeSystem:
             u = g / self.diagonal[:, np.newaxis]
             G = _congruence(A, (u * r).sum(axis=1))
         else:
-            u, G = np.empty_like(g), backend.zeros(A.shape)
+            u, middle = np.empty_like(g), backend.zeros(tuple(A.shape))
             for S in groups:
                 u[S] = np.linalg.solve(self._block(S), g[S])
                 D = u[S] @ r[S].T
-                rows = A[backend.index(S)]
-                G += rows.T @ (backend.asarray(0.5 * (D + D.T)) @ rows)
+                rows = backend.index(S)
+                middle[rows] = backend.asarray(0.5 * (D + D.T)) @ A[rows]
+            G = A @ middle
         left, right = backend.asarray(self.times(u)), backend.asarray(beta)
         across = left @ (0.5 * right.T)
         G -= across
@@ -249,7 +250,7 @@ def evidence_value(system: RidgeSystem, Y: Array, beta: Array, noise: float | No
     s² is that of the largest evidence unless it is given; the constant has a flat prior (restricted likelihood).
     """
     n, c = Y.shape
-    fit = float(np.sum(Y * beta))
+    fit = max(float(np.sum(Y * beta)), 1e-30)  # of constant targets it is zero
     s2 = fit / ((n - 1) * c) if noise is None else noise
     return float(0.5 * fit / s2 + 0.5 * c * system.log_det + 0.5 * (n - 1) * c * np.log(s2)), s2
 
