@@ -105,7 +105,7 @@ def test_one_linear_kernel_agrees_with_ridge_cv():
 def test_standard_deviations_are_those_of_a_gaussian_process():
     """With a constant of a large prior variance in place of the free one, and the same noise."""
     model = MKLRidgeCV([Gaussian(1.5)], weights=[1.0], alpha=0.3, scale=False, normalize=None).fit(X, Y)
-    s2 = float(model._noise ** 2[0])
+    s2 = float(model._noise[0] ** 2)
     kernel = ConstantKernel(s2) * RBF(1.5 / np.sqrt(2)) + ConstantKernel(1e6) + WhiteKernel(0.3 * s2)
     process = GaussianProcessRegressor(kernel, optimizer=None).fit(X, Y)
     mean, std = process.predict(NEW, return_std=True)

@@ -94,7 +94,7 @@ def test_deviations_of_samples_that_lack_views(missing):
         one = new[i : i + 1]
         k = model.kernel_matrix(one, Z)[0]
         variance = model.kernel_matrix(one)[0, 0] - k @ inverse @ k + (1 - ones @ inverse @ k) ** 2 / total
-        assert found[i] == pytest.approx(np.sqrt(model._noise ** 2[0] * (variance + model.alpha_)), rel=1e-6)
+        assert found[i] == pytest.approx(np.sqrt(model._noise[0] ** 2 * (variance + model.alpha_)), rel=1e-6)
 
 
 @pytest.mark.parametrize("missing", ["neighbors", "zero"])
@@ -152,7 +152,7 @@ def test_deviations_in_features_are_those_of_bayesian_linear_regression():
     inverse = np.linalg.inv(M)
     shift = (1 - inverse.sum(axis=0) @ k.T) ** 2 / inverse.sum()
     variance = own - np.einsum("ij,jk,ik->i", k, inverse, k) + shift + model.alpha_
-    assert_allclose(found, np.sqrt(model._noise ** 2[0] * variance), rtol=1e-5)
+    assert_allclose(found, np.sqrt(model._noise[0] ** 2 * variance), rtol=1e-5)
 
 
 @pytest.mark.parametrize("criterion", ["loo", "evidence"])

@@ -98,9 +98,9 @@ class BaseRidge(KernelEstimator):
     _stack_dtype = np.float64
 
     def _read_kernels(self, X: MatrixLike = None) -> list[Entry]:
-        return read_kernels(self.kernels, partial(self._default_kernels, X))
+        return read_kernels(self.kernels, partial(self._kernels_of, X))
 
-    def _default_kernels(self, X: MatrixLike) -> list[Kernel]:
+    def _kernels_of(self, X: MatrixLike) -> list[Kernel]:
         if self.approximation == "fourier":  # which serves radial kernels alone
             return [kernel for kernel in ridge_kernels(ranks=False) if isinstance(kernel, Radial)]
         return ridge_kernels(ranks=not sparse.issparse(X))  # ranks of sparse columns would fill them
