@@ -308,8 +308,9 @@ class KernelEstimator(FittedSummaryMixin, KernelListMixin, ABC):
     def view_weights_(self) -> dict[str, Any]:
         """The weights summed over the kernels of every view: a number, or one per class where classes have their own.
 
-        Kernels that read the same columns are of one view. It is called what stands before ``:`` or ``, `` in the names
-        of all its kernels, as :func:`~kernelmosaic.kernels.by_group` writes them; else its one kernel, or its columns.
+        Kernels that read the same columns are of one view. It is called what stands before a colon or a comma in the
+        names of all its kernels, as :func:`~kernelmosaic.kernels.by_group` writes them; else its one kernel, or its
+        columns.
         """
         check_is_fitted(self, "weights_")
         weights = np.asarray(self.weights_)
