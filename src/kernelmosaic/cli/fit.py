@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -162,8 +162,7 @@ class Trained:
 def train_table(request: FitRequest, show: Callable[[int], AbstractContextManager[Advance]] = progress) -> Trained:
     """Read the table, say how it is read, and fit; `show` shows how many steps are done."""
     training = read_training_table(request)
-    task = training.target.task
-    request = replace(request, task=task, method=request.method or ("discriminant" if task == "multi-label" else "mkl"))
+    request = training.request
     y = training.target.y[training.rest]
     splitter = make_splitter(request, y)
     pipeline = make_pipeline(request, training)
@@ -196,20 +195,20 @@ def make_splitter(request: FitRequest, y: AnyArray) -> Any:
     """Return what divides the rows into parts to be held out in turn; None if that is what was asked for."""
     from sklearn.model_selection import KFold, StratifiedKFold
 
-    if request.folds == 0 or request.method == "ridge":
+    if request.folds == 0:
         return None
+    if request.task == "classification":
+        _check_classes(y)
+    if request.method == "ridge":
+        return None
+    folds = 5 if request.folds is None else request.folds
     if request.task not in ("classification", "survival"):
         # One row alone has no R².
         most = max(2, len(y) // 2) if request.task == "regression" else len(y)
-        return KFold(min(request.folds, most), shuffle=True, random_state=request.seed)
+        return KFold(min(folds, most), shuffle=True, random_state=request.seed)
     values, counts = np.unique(_strata(request, y), return_counts=True)
-    n = int(min(request.folds, max(counts.min(), 2)))
+    n = int(min(folds, max(counts.min(), 2)))
     alone = values[counts < 2]
-    if request.task == "classification" and len(alone) > max(2, len(y) / 2):
-        raise ValueError(
-            f"{len(alone)} of {len(values)} classes have one row, such as {str(alone[0])!r}: is --target the right "
-            "column? If it is a quantity, write it in numbers and ask for --task regression."
-        )
     if len(alone):
         what = f"class {str(alone[0])!r}" if request.task == "classification" else f"event {int(alone[0])}"
         raise ValueError(
@@ -217,6 +216,17 @@ def make_splitter(request: FitRequest, y: AnyArray) -> Any:
             "cross-validation off with --folds 0 and a C, such as --C 1."
         )
     return StratifiedKFold(n, shuffle=True, random_state=request.seed)
+
+
+def _check_classes(y: AnyArray) -> None:
+    """Refuse a target of which most rows are a class of their own."""
+    values, counts = np.unique(y, return_counts=True)
+    alone = values[counts < 2]
+    if len(alone) > max(2, len(y) / 2):
+        raise ValueError(
+            f"{len(alone)} of {len(values)} classes have one row, such as {str(alone[0])!r}: is --target the right "
+            "column? If it is a quantity, write it in numbers and ask for --task regression."
+        )
 
 
 def _strata(request: FitRequest, y: AnyArray) -> AnyArray:
@@ -235,7 +245,7 @@ def make_pipeline(request: FitRequest, training: TrainingTable) -> Pipeline:
     Cs = Cs_of(request, scale)
     if request.folds == 0 and len(Cs) > 1:
         raise ValueError(f"--folds 0: without cross-validation give the C, such as --C {Cs[len(Cs) // 2]}.")
-    if request.method == "rmkl" and request.folds and len(training.kernels) < 2:
+    if request.method == "rmkl" and request.folds != 0 and len(training.kernels) < 2:
         raise ValueError(
             "--method rmkl: it weighs kernels against each other, and there is one; name another, or use mkl."
         )

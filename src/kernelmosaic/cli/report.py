@@ -34,7 +34,8 @@ def publish(trained: Trained) -> None:
     if request.report is not None:
         with noting(f"The model is complete: {request.output}."):
             write_fit_report(trained)
-    print_facts(f"{request.method}, {request.task}", lines(trained))
+    reason = f" ({request.reason})" if request.reason else ""
+    print_facts(f"{request.method}{reason}, {request.task}", lines(trained))
     print_shares(kernel_shares(trained.model), noted["gates"])
     for line in [*trained.warnings, *cautions(trained)]:
         say(note=line)

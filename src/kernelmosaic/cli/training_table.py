@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, Settings
 from kernelmosaic.cli.joining import Joined, join_tables, keep_rows, located
-from kernelmosaic.cli.methods import FitRequest, TaskName
+from kernelmosaic.cli.methods import FitRequest, TaskName, with_method
 from kernelmosaic.cli.views import (
     ROW_COLUMN,
     Plan,
@@ -53,6 +53,8 @@ class TrainingTable:
 
     Parameters
     ----------
+    request : FitRequest
+        With the task and the method.
     table : DataFrame
     target : Target
     rest, held : ndarray
@@ -71,6 +73,7 @@ class TrainingTable:
         What makes the score of the model doubtful.
     """
 
+    request: FitRequest
     table: Any
     target: Target
     rest: NDArray[np.intp]
@@ -91,6 +94,7 @@ def read_training_table(request: FitRequest) -> TrainingTable:
     raw = read_table(request.path)
     raw.index = range(len(raw))  # rows that are left out below leave the numbers of the others as they are
     target, faults = _target_or_faults(raw, request)
+    request = with_method(request, target.task, len(raw) - math.ceil(request.test * len(raw)))
     # The columns that are never learned from, wherever they come from, and what each is.
     never = {name: "the event" if name == request.event else "the target" for name in target.columns}
     never |= {} if request.rows is None else {request.rows: "the row numbers"}
@@ -147,6 +151,7 @@ def read_training_table(request: FitRequest) -> TrainingTable:
     read = _views_of(views, joined)
     columns = [name for name in plan.columns if name != plan.rows]
     return TrainingTable(
+        request,
         table,
         target,
         *split_off(request, target.task, target.y),
