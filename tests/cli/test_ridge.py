@@ -16,6 +16,7 @@ from tests.reports.test_page import Reader
 from kernelmosaic import MKLRidgeClassifierCV, MKLRidgeCV, load
 from kernelmosaic.cli import methods
 from kernelmosaic.cli.methods import FitRequest, with_method
+from kernelmosaic.cli.training_table import read_training_table
 from kernelmosaic.cli.views import read_specs
 from kernelmosaic.estimators.ridge import ridge_kernels, ridge_view_kernels
 from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Ranked
@@ -351,3 +352,83 @@ def test_the_page_of_numbers(capsys, tmp_path):
     cells = [text for _, text in page.all("td")]
     assert f"{split[:2].sum():.3f}" in cells
     assert f"{split[2:].sum():.3f}" in cells
+
+
+def test_the_page_of_one_view(capsys, tmp_path):
+    page = page_of(capsys, tmp_path, noisy(), "y", "--view", "all=u,v:gauss+linear")
+    assert "What each view explains" not in [text for _, text in page.all("h2")]
+    advice = " ".join(text for _, text in page.all("li"))
+    assert "Leave out a view" not in advice
+    assert "discriminant" not in advice  # of classes alone
+    assert "certified gap" in advice
+
+
+# Groups --------------------------------------------------------------------------------------------------------------
+
+
+def patients(n_each=4, n_patients=20, seed=0):
+    """Rows of one patient are alike, and so are their errors."""
+    rng = np.random.RandomState(seed)
+    patient = np.repeat(np.arange(n_patients), n_each)
+    own = rng.randn(n_patients, 2)[patient]
+    X = own + 0.05 * rng.randn(len(patient), 2)
+    y = X[:, 0] + rng.randn(n_patients)[patient]
+    return pd.DataFrame({"u": X[:, 0], "v": X[:, 1], "who": [f"p{i}" for i in patient], "y": y})
+
+
+def test_groups_are_left_out_together(capsys, tmp_path):
+    table = patients()
+    pipeline, said = fitted(capsys, tmp_path, table, "y", "--view", "all=u,v:gauss+linear", "--groups", "who")
+    X = StandardScaler().fit_transform(table[["u", "v"]])
+    kernels = [Gaussian(), Linear()]
+    same = MKLRidgeCV(kernels, scale=False, random_state=0).fit(X, table["y"], groups=table["who"])
+    np.testing.assert_allclose(pipeline.predict(table), same.predict(X), rtol=1e-8)
+    score = pipeline.training_["score"]
+    assert (score["how"], score["folds"]) == ("leave-one-group-out", 20)
+    assert score["mean"] == pytest.approx(same.best_score_)
+    assert "leave-one-group-out R²" in said.out
+    alone, _ = fitted(capsys, tmp_path, table, "y", "--view", "all=u,v:gauss+linear")
+    assert alone.training_["score"]["mean"] > score["mean"] + 0.2  # the other rows of a patient tell
+    # The standard error of a mean of groups of one size is that of their means.
+    each = 1 - (table["y"] - same.loo_predictions_) ** 2 / np.var(table["y"])
+    assert score["spread"] == pytest.approx(each.groupby(table["who"]).mean().std(ddof=0) / 20**0.5)
+    assert "who" not in pipeline.training_["columns"]
+
+
+def test_groups_are_never_learned_from(capsys, tmp_path):
+    table = patients()
+    pipeline, _ = fitted(capsys, tmp_path, table, "y", "--groups", "who")
+    assert pipeline.training_["columns"] == ["u", "v"]
+    done(capsys, "predict", tmp_path / "m.skops", write(table[["u", "v"]], tmp_path / "new.csv"))
+    line = run(capsys, "fit", tmp_path / "data.csv", "--target", "y", "--groups", "who", "--view", "a=u,who").error
+    assert "column 'who' is the groups, never learned from" in line
+
+
+def test_groups_are_held_out_as_a_whole(tmp_path):
+    path = write(patients(), tmp_path / "data.csv")
+    training = read_training_table(FitRequest(path, "y", groups="who", test=0.3))
+    assert len(training.held) == 24
+    assert not set(training.groups[training.rest]) & set(training.groups[training.held])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--groups", "who", "--method", "mkl"), "--groups who: --method mkl leaves out no groups; use --method ridge"),
+        (("--groups", "who", "--C", "1"), "--groups who: --method mkl leaves out no groups; use --method ridge."),
+        (("--groups", "whom"), "no column 'whom'; did you mean 'who'?"),
+        (("--groups", "same"), "--groups same: the column holds one group only"),
+    ],
+)
+def test_groups_that_cannot_be_left_out(capsys, tmp_path, arguments, words):
+    path = write(patients().assign(same=1), tmp_path / "data.csv")
+    said = run(capsys, "fit", path, "--target", "y", "--view", "all=u,v:linear", *arguments)
+    assert words in said.error
+
+
+def test_a_class_in_held_out_groups_alone(capsys, tmp_path):
+    table = patients(n_patients=4).assign(kind=["a"] * 12 + ["b"] * 4)
+    path = write(table, tmp_path / "data.csv")
+    common = ("--target", "kind", "--view", "all=u,v:linear", "--groups", "who", "--test", "0.25")
+    lines = [run(capsys, "fit", path, *common, "--seed", seed, "-o", tmp_path / "m.skops").err for seed in range(8)]
+    assert any("--test 0.25 holds out every group with class 'b'; give a smaller share" in line for line in lines)

@@ -188,6 +188,12 @@ Epsilon = Annotated[
 Criterion = Annotated[
     CriterionName | None, typer.Option(help="Ridge: what it minimises, leave-one-out error or evidence. Default: loo.")
 ]
+Groups = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN", help="Ridge: rows that are equal here, such as those of a patient, are left out together."
+    ),
+]
 Nu = Annotated[float, typer.Option(min=0.001, max=1.0, help="One-class: share of rows that may be novel.")]
 Cost = Annotated[
     list[str] | None,
@@ -230,6 +236,7 @@ def fit(
     norm: Norm = None,
     epsilon: Epsilon = None,
     criterion: Criterion = None,
+    groups: Groups = None,
     nu: Nu = 0.1,
     costs: Cost = None,
     test: Test = 0.0,

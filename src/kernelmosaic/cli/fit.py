@@ -48,12 +48,12 @@ class CurvePoint:
     ----------
     C : float
     scores : ndarray
-        Of the parts; of rows that are left out one by one, what each adds to the mean.
+        Of the parts; of rows or groups that are left out one by one, what each adds to the mean.
     predictions : ndarray
         Of every row while it was held out.
     n_loose : int
         How many fits stopped early.
-    how : {"cross-validated", "leave-one-out"}
+    how : {"cross-validated", "leave-one-out", "leave-one-group-out"}
     """
 
     C: float
@@ -277,11 +277,13 @@ def train(request: FitRequest, training: TrainingTable, pipeline: Pipeline, spli
     Cs = Cs_of(request, _scale(request, y))
     if not folds:
         advance("fitting to all rows", 0)
-        said = _with_warnings(lambda: pipeline.fit(table, target))[1]
+        groups = None if training.groups is None else training.groups[training.rest]
+        together = {} if groups is None else {"model__groups": groups}
+        said = _with_warnings(lambda: pipeline.fit(table, target, **together))[1]
         seconds = perf_counter() - start
         if request.method != "ridge":
             return Trained(request, training, pipeline, [], Cs[0], baseline, seconds, said)
-        point = _left_out_point(pipeline.named_steps["model"], training.target.task, y)
+        point = _left_out_point(pipeline.named_steps["model"], training.target.task, y, groups)
         baseline = baseline_of(training.target.task, y, y, request.nu)
         return Trained(request, training, pipeline, [point], point.C, baseline, seconds, said)
     found = _follow_paths(pipeline, request, table, target, folds, Cs, advance)
@@ -303,11 +305,16 @@ def train(request: FitRequest, training: TrainingTable, pipeline: Pipeline, spli
     return Trained(request, training, chosen, curve, C, baseline, perf_counter() - start, said, search)
 
 
-def _left_out_point(model: Any, task: TaskName, y: AnyArray) -> CurvePoint:
-    """Return what the closed form of a ridge machine says of every row by all others."""
+def _left_out_point(model: Any, task: TaskName, y: AnyArray, groups: NDArray[np.intp] | None) -> CurvePoint:
+    """Return what the closed form of a ridge machine says of every row by all others, or by all other groups."""
     left_out = model.loo_predictions_
     right = left_out == y if task == "classification" else 1.0 - (y - left_out) ** 2 / np.var(y)
-    return CurvePoint(float(model.alpha_), right.astype(np.float64), left_out, 0, "leave-one-out")
+    scores, how = right.astype(np.float64), "leave-one-out"
+    if groups is not None:
+        # Errors within a group may be alike: the standard error is that of sums over groups.
+        sums = np.bincount(np.unique(groups, return_inverse=True)[1], scores - scores.mean())
+        scores, how = scores.mean() + sums * len(sums) / len(y), "leave-one-group-out"
+    return CurvePoint(float(model.alpha_), scores, left_out, 0, how)
 
 
 def _follow_paths(

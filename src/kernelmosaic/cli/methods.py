@@ -38,6 +38,8 @@ class FitRequest:
         Half-width of the tube of free errors; None is a tenth of the target's standard deviation.
     criterion : {"loo", "evidence"} or None
         What ridge minimises; None is "loo".
+    groups : str or None
+        The column by which ridge leaves rows out together.
     costs : dict
         Factors of kernels or whole views.
     folds : int or None
@@ -65,6 +67,7 @@ class FitRequest:
     norm: float | None = None
     epsilon: float | None = None
     criterion: CriterionName | None = None
+    groups: str | None = None
     nu: float = 0.1
     costs: dict[str, float] = field(default_factory=dict)
     test: float = 0.0
@@ -214,6 +217,8 @@ def method_of(request: FitRequest) -> Method:
         )
     if request.criterion is not None and method != "ridge":
         raise ValueError(f"--criterion {request.criterion}: --method {method} has no criterion; use --method ridge.")
+    if request.groups is not None and method != "ridge":
+        raise ValueError(f"--groups {request.groups}: --method {method} leaves out no groups; use --method ridge.")
     if method == "ridge" and request.epsilon is not None:
         raise ValueError(
             f"--epsilon {request.epsilon:g}: --method ridge squares all errors and has no epsilon; leave it out."
