@@ -363,7 +363,7 @@ def split_off(
     _check_split(request, task, y)
     if groups is not None:
         rest, held = next(GroupShuffleSplit(1, test_size=request.test, random_state=request.seed).split(y, y, groups))
-        lost = np.setdiff1d(y, y[rest]) if task == "classification" else []
+        lost = np.setdiff1d(y, y[rest]) if task == "classification" else y[:0]
         if len(lost):
             raise ValueError(
                 f"--test {request.test:g} holds out every group with class {str(lost[0])!r}; give a smaller share, or "
