@@ -135,7 +135,7 @@ def test_classes(capsys, tmp_path):
     assert "one class only, rose" in refusal(capsys, tmp_path, path, "--target", "kind")
     table = flowers()
     table.loc[0, "kind"] = "orchid"
-    line = refusal(capsys, tmp_path, write(table, tmp_path / "t.csv"), "--target", "kind", *SHAPE)
+    line = refusal(capsys, tmp_path, write(table, tmp_path / "t.csv"), "--target", "kind", *SHAPE, "--method", "mkl")
     assert "'orchid' has one row" in line
     assert "--folds 0" in line
 

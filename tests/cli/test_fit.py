@@ -114,7 +114,10 @@ def test_cross_validation_chooses_the_price_that_a_plain_loop_chooses(capsys, tm
     table["kind"] = np.where(np.random.RandomState(1).rand(80) < 0.25, "rose", table["kind"])
     train = write(table, tmp_path / "noisy.csv")
     pipeline, said = fitted(
-        capsys, tmp_path, train, "--target", "kind", "--view", "s=shape_*:linear", "--seed", "4", "--jobs", "2"
+        capsys,
+        tmp_path,
+        train,
+        *("--target", "kind", "--view", "s=shape_*:linear", "--method", "mkl", "--seed", "4", "--jobs", "2"),
     )
     X = table[["shape_a", "shape_b"]]
     folds = StratifiedKFold(5, shuffle=True, random_state=4)

@@ -105,7 +105,7 @@ def test_one_row_of_a_class_cannot_be_on_both_sides(capsys, folder):
     assert "leave the row out" in line
     table.loc[1, "kind"] = "orchid"
     write(table, Path("two.csv"))
-    line = refusal(capsys, "fit", "two.csv", "--target", "kind", "--test", "0.5")
+    line = refusal(capsys, "fit", "two.csv", "--target", "kind", "--method", "mkl", "--test", "0.5")
     assert "'orchid' has one row to learn from" in line
     assert "--folds 0" in line
 

@@ -1,8 +1,9 @@
-"""``kernelmosaic fit --method ridge``: the models that Python gives, without folds, and what is said of them."""
+"""``kernelmosaic fit`` by ridge, the default: the models that Python gives, without folds, and what is said of them."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,9 @@ from tests.cli.tables import curve, done, flowers, run, strings, write
 from tests.reports.test_page import Reader
 
 from kernelmosaic import MKLRidgeClassifierCV, MKLRidgeCV, load
+from kernelmosaic.cli import methods
+from kernelmosaic.cli.methods import FitRequest, with_method
+from kernelmosaic.cli.training_table import read_training_table
 from kernelmosaic.cli.views import read_specs
 from kernelmosaic.estimators.ridge import ridge_kernels, ridge_view_kernels
 from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Ranked
@@ -29,6 +33,100 @@ def fitted(capsys, tmp_path, table, target, *arguments):
     path = write(table, tmp_path / "data.csv")
     said = done(capsys, "fit", path, "--target", target, *RIDGE, *arguments, "-o", tmp_path / "m.skops")
     return load(tmp_path / "m.skops"), said
+
+
+# The default ---------------------------------------------------------------------------------------------------------
+
+
+def method_taken(said):
+    return said.out.splitlines()[0].strip()
+
+
+def without_seconds(said):
+    return [line for line in said.out.splitlines() if "seconds" not in line]
+
+
+@pytest.mark.parametrize(("table", "target"), [(flowers(), "kind"), (noisy(), "y")], ids=["classes", "numbers"])
+def test_classes_and_numbers_are_learned_by_ridge(capsys, tmp_path, table, target):
+    named, said = fitted(capsys, tmp_path, table, target)
+    default = done(capsys, "fit", tmp_path / "data.csv", "--target", target, "-o", tmp_path / "m.skops")
+    assert method_taken(default) == f"ridge, {named.training_['task']}"
+    assert without_seconds(default) == without_seconds(said)
+    assert default.err == said.err
+    np.testing.assert_array_equal(load(tmp_path / "m.skops").predict(table), named.predict(table))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--C", "1"), "--C given"),
+        (("--norm", "1"), "--norm given"),
+        (("--folds", "5"), "--folds given"),
+        (("--cost", "s=2"), "--cost given"),
+        (("--C", "1", "--folds", "2", "--norm", "2"), "--C, --norm, --folds given"),
+    ],
+)
+def test_an_option_of_mkl_alone_takes_mkl(capsys, tmp_path, arguments, reason):
+    path = write(flowers(), tmp_path / "data.csv")
+    common = ("fit", path, "--target", "kind", "--view", "s=shape_*:linear", *arguments, "-o", tmp_path / "m.skops")
+    default = done(capsys, *common)
+    assert method_taken(default) == f"mkl ({reason}), classification"
+    named = done(capsys, *common, "--method", "mkl")
+    assert method_taken(named) == "mkl, classification"
+    assert without_seconds(default)[1:] == without_seconds(named)[1:]
+
+
+def test_a_tube_takes_mkl(capsys, tmp_path):
+    path = write(noisy(), tmp_path / "data.csv")
+    said = done(
+        capsys, "fit", path, "--target", "y", "--view", "s=u,v:gauss", "--epsilon", "50", "-o", path.parent / "m"
+    )
+    assert method_taken(said) == "mkl (--epsilon given), regression"
+    assert load(path.parent / "m").named_steps["model"].epsilon == 50
+
+
+def test_many_rows_take_mkl(capsys, tmp_path, monkeypatch):
+    path = write(flowers(n=60), tmp_path / "data.csv")
+    common = ("fit", path, "--target", "kind", "--view", "s=shape_*:linear", "-o", tmp_path / "m.skops")
+    monkeypatch.setattr(methods, "MOST_RIDGE_ROWS", 59)
+    assert method_taken(done(capsys, *common)) == "mkl (more than 59 rows), classification"
+    assert method_taken(done(capsys, *common, "--method", "ridge")) == "ridge, classification"
+    assert method_taken(done(capsys, *common, "--test", "0.25")) == "ridge, classification"  # 45 rows to learn from
+
+
+@pytest.mark.parametrize(
+    ("task", "n", "method"),
+    [
+        ("classification", 5000, "ridge"),
+        ("regression", 5000, "ridge"),
+        ("classification", 5001, "mkl"),
+        ("one-class", 10, "mkl"),
+        ("survival", 10, "mkl"),
+        ("multi-label", 10, "discriminant"),
+    ],
+)
+def test_the_default_of_every_task(task, n, method):
+    found = with_method(FitRequest(Path("t.csv")), task, n)
+    assert (found.task, found.method) == (task, method)
+    assert found.reason == ("more than 5000 rows" if n > 5000 else "")
+
+
+def test_a_criterion_needs_no_method(capsys, tmp_path):
+    path = write(noisy(), tmp_path / "data.csv")
+    said = done(capsys, "fit", path, "--target", "y", "--criterion", "evidence", "-o", tmp_path / "m.skops")
+    assert method_taken(said) == "ridge, regression"
+    assert "(learned by evidence)" in said.out
+
+
+@pytest.mark.parametrize("method", [(), RIDGE])
+def test_a_class_of_one_row_is_learned_but_not_rows_that_are_all_classes(capsys, tmp_path, method):
+    table = flowers()
+    table.loc[0, "kind"] = "orchid"
+    path = write(table, tmp_path / "data.csv")
+    common = ("--view", "s=shape_*:linear+gauss", *method, "-o", tmp_path / "m.skops")
+    assert "3: orchid, rose, tulip" in done(capsys, "fit", path, "--target", "kind", *common).out
+    path = write(table.assign(kind=[f"c{i}" for i in range(60)]), tmp_path / "data.csv")
+    assert "60 of 60 classes have one row, such as 'c0'" in run(capsys, "fit", path, "--target", "kind", *common).error
 
 
 # Models --------------------------------------------------------------------------------------------------------------
@@ -168,7 +266,11 @@ def test_intervals_are_refused_where_there_are_none(capsys, tmp_path):
         ((*RIDGE, "--cost", "s=2"), "--cost: --method ridge has no penalties"),
         ((*RIDGE, "--folds", "7"), "--folds 7: --method ridge leaves every row out in turn, without folds; leave"),
         ((*RIDGE, "--task", "one-class"), "--method ridge does classification and regression, not one-class"),
-        (("--criterion", "evidence"), "--criterion evidence: --method mkl has no criterion; use --method ridge."),
+        ((*RIDGE, "--folds", "5"), "--folds 5: --method ridge leaves every row out in turn, without folds; leave"),
+        (
+            ("--method", "mkl", "--criterion", "evidence"),
+            "--criterion evidence: --method mkl has no criterion; use --method ridge.",
+        ),
         ((*RIDGE, "--criterion", "aic"), "--criterion: 'aic' is not one of 'loo', 'evidence'"),
     ],
 )
@@ -250,3 +352,83 @@ def test_the_page_of_numbers(capsys, tmp_path):
     cells = [text for _, text in page.all("td")]
     assert f"{split[:2].sum():.3f}" in cells
     assert f"{split[2:].sum():.3f}" in cells
+
+
+def test_the_page_of_one_view(capsys, tmp_path):
+    page = page_of(capsys, tmp_path, noisy(), "y", "--view", "all=u,v:gauss+linear")
+    assert "What each view explains" not in [text for _, text in page.all("h2")]
+    advice = " ".join(text for _, text in page.all("li"))
+    assert "Leave out a view" not in advice
+    assert "discriminant" not in advice  # of classes alone
+    assert "certified gap" in advice
+
+
+# Groups --------------------------------------------------------------------------------------------------------------
+
+
+def patients(n_each=4, n_patients=20, seed=0):
+    """Rows of one patient are alike, and so are their errors."""
+    rng = np.random.RandomState(seed)
+    patient = np.repeat(np.arange(n_patients), n_each)
+    own = rng.randn(n_patients, 2)[patient]
+    X = own + 0.05 * rng.randn(len(patient), 2)
+    y = X[:, 0] + rng.randn(n_patients)[patient]
+    return pd.DataFrame({"u": X[:, 0], "v": X[:, 1], "who": [f"p{i}" for i in patient], "y": y})
+
+
+def test_groups_are_left_out_together(capsys, tmp_path):
+    table = patients()
+    pipeline, said = fitted(capsys, tmp_path, table, "y", "--view", "all=u,v:gauss+linear", "--groups", "who")
+    X = StandardScaler().fit_transform(table[["u", "v"]])
+    kernels = [Gaussian(), Linear()]
+    same = MKLRidgeCV(kernels, scale=False, random_state=0).fit(X, table["y"], groups=table["who"])
+    np.testing.assert_allclose(pipeline.predict(table), same.predict(X), rtol=1e-8)
+    score = pipeline.training_["score"]
+    assert (score["how"], score["folds"]) == ("leave-one-group-out", 20)
+    assert score["mean"] == pytest.approx(same.best_score_)
+    assert "leave-one-group-out R²" in said.out
+    alone, _ = fitted(capsys, tmp_path, table, "y", "--view", "all=u,v:gauss+linear")
+    assert alone.training_["score"]["mean"] > score["mean"] + 0.2  # the other rows of a patient tell
+    # The standard error of a mean of groups of one size is that of their means.
+    each = 1 - (table["y"] - same.loo_predictions_) ** 2 / np.var(table["y"])
+    assert score["spread"] == pytest.approx(each.groupby(table["who"]).mean().std(ddof=0) / 20**0.5)
+    assert "who" not in pipeline.training_["columns"]
+
+
+def test_groups_are_never_learned_from(capsys, tmp_path):
+    table = patients()
+    pipeline, _ = fitted(capsys, tmp_path, table, "y", "--groups", "who")
+    assert pipeline.training_["columns"] == ["u", "v"]
+    done(capsys, "predict", tmp_path / "m.skops", write(table[["u", "v"]], tmp_path / "new.csv"))
+    line = run(capsys, "fit", tmp_path / "data.csv", "--target", "y", "--groups", "who", "--view", "a=u,who").error
+    assert "column 'who' is the groups, never learned from" in line
+
+
+def test_groups_are_held_out_as_a_whole(tmp_path):
+    path = write(patients(), tmp_path / "data.csv")
+    training = read_training_table(FitRequest(path, "y", groups="who", test=0.3))
+    assert len(training.held) == 24
+    assert not set(training.groups[training.rest]) & set(training.groups[training.held])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--groups", "who", "--method", "mkl"), "--groups who: --method mkl leaves out no groups; use --method ridge"),
+        (("--groups", "who", "--C", "1"), "--groups who: --method mkl leaves out no groups; use --method ridge."),
+        (("--groups", "whom"), "no column 'whom'; did you mean 'who'?"),
+        (("--groups", "same"), "--groups same: the column holds one group only"),
+    ],
+)
+def test_groups_that_cannot_be_left_out(capsys, tmp_path, arguments, words):
+    path = write(patients().assign(same=1), tmp_path / "data.csv")
+    said = run(capsys, "fit", path, "--target", "y", "--view", "all=u,v:linear", *arguments)
+    assert words in said.error
+
+
+def test_a_class_in_held_out_groups_alone(capsys, tmp_path):
+    table = patients(n_patients=4).assign(kind=["a"] * 12 + ["b"] * 4)
+    path = write(table, tmp_path / "data.csv")
+    common = ("--target", "kind", "--view", "all=u,v:linear", "--groups", "who", "--test", "0.25")
+    lines = [run(capsys, "fit", path, *common, "--seed", seed, "-o", tmp_path / "m.skops").err for seed in range(8)]
+    assert any("--test 0.25 holds out every group with class 'b'; give a smaller share" in line for line in lines)

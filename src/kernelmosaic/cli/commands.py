@@ -106,7 +106,7 @@ def _share(value: float | None) -> float | None:
     return value
 
 
-def _not_one(value: int) -> int:
+def _not_one(value: int | None) -> int | None:
     if value == 1:
         raise typer.BadParameter("1 part leaves nothing to learn from; give at least 2, or 0 for no cross-validation.")
     return value
@@ -162,7 +162,11 @@ Drop = Annotated[
     list[str] | None, typer.Option(metavar="PATTERN", help="Columns to leave out, by name or glob. Repeatable.")
 ]
 Method = Annotated[
-    MethodName | None, typer.Option(help="How the kernels are combined. Default: mkl; discriminant for several labels.")
+    MethodName | None,
+    typer.Option(
+        help="How the kernels are combined. Default: ridge for classes or numbers; mkl for more than 5000 rows, with "
+        "--C, --norm, --epsilon, --cost or --folds, and for other tasks; discriminant for several labels."
+    ),
 ]
 Task = Annotated[TaskName | None, typer.Option(help="Guessed from the target if left out.")]
 C = Annotated[
@@ -174,12 +178,21 @@ C = Annotated[
         "ridge, learned.",
     ),
 ]
-Norm = Annotated[float, typer.Option(min=1.0, callback=_finite, help="1: few kernels; above, such as 2: all of them.")]
+Norm = Annotated[
+    float | None,
+    typer.Option(min=1.0, callback=_finite, help="1: few kernels; above, such as 2: all of them. Default: 1."),
+]
 Epsilon = Annotated[
     float | None, typer.Option(min=0.0, callback=_finite, help="Regression: errors up to this are free.")
 ]
 Criterion = Annotated[
     CriterionName | None, typer.Option(help="Ridge: what it minimises, leave-one-out error or evidence. Default: loo.")
+]
+Groups = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN", help="Ridge: rows that are equal here, such as those of a patient, are left out together."
+    ),
 ]
 Nu = Annotated[float, typer.Option(min=0.001, max=1.0, help="One-class: share of rows that may be novel.")]
 Cost = Annotated[
@@ -188,14 +201,15 @@ Cost = Annotated[
 ]
 Test = Annotated[float, typer.Option(min=0.0, max=0.9, help="Share of the rows to hold out and score on.")]
 Folds = Annotated[
-    int,
+    int | None,
     typer.Option(
         "--folds",
         "--cv",
         min=0,
         max=50,
         callback=_not_one,
-        help="Parts of the cross-validation that chooses C, one path of fits per part; 0: none. Ridge needs none.",
+        help="Parts of the cross-validation that chooses C, one path of fits per part; 0: none. Default: 5; ridge "
+        "needs none.",
     ),
 ]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of folds, test rows and random starts.")]
@@ -219,13 +233,14 @@ def fit(
     method: Method = None,
     task: Task = None,
     C: C = None,
-    norm: Norm = 1.0,
+    norm: Norm = None,
     epsilon: Epsilon = None,
     criterion: Criterion = None,
+    groups: Groups = None,
     nu: Nu = 0.1,
     costs: Cost = None,
     test: Test = 0.0,
-    folds: Folds = 5,
+    folds: Folds = None,
     seed: Seed = 0,
     jobs: Jobs = 1,
     proba: Proba = False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -48,12 +48,12 @@ class CurvePoint:
     ----------
     C : float
     scores : ndarray
-        Of the parts; of rows that are left out one by one, what each adds to the mean.
+        Of the parts; of rows or groups that are left out one by one, what each adds to the mean.
     predictions : ndarray
         Of every row while it was held out.
     n_loose : int
         How many fits stopped early.
-    how : {"cross-validated", "leave-one-out"}
+    how : {"cross-validated", "leave-one-out", "leave-one-group-out"}
     """
 
     C: float
@@ -162,8 +162,7 @@ class Trained:
 def train_table(request: FitRequest, show: Callable[[int], AbstractContextManager[Advance]] = progress) -> Trained:
     """Read the table, say how it is read, and fit; `show` shows how many steps are done."""
     training = read_training_table(request)
-    task = training.target.task
-    request = replace(request, task=task, method=request.method or ("discriminant" if task == "multi-label" else "mkl"))
+    request = training.request
     y = training.target.y[training.rest]
     splitter = make_splitter(request, y)
     pipeline = make_pipeline(request, training)
@@ -196,20 +195,20 @@ def make_splitter(request: FitRequest, y: AnyArray) -> Any:
     """Return what divides the rows into parts to be held out in turn; None if that is what was asked for."""
     from sklearn.model_selection import KFold, StratifiedKFold
 
-    if request.folds == 0 or request.method == "ridge":
+    if request.folds == 0:
         return None
+    if request.task == "classification":
+        _check_classes(y)
+    if request.method == "ridge":
+        return None
+    folds = 5 if request.folds is None else request.folds
     if request.task not in ("classification", "survival"):
         # One row alone has no R².
         most = max(2, len(y) // 2) if request.task == "regression" else len(y)
-        return KFold(min(request.folds, most), shuffle=True, random_state=request.seed)
+        return KFold(min(folds, most), shuffle=True, random_state=request.seed)
     values, counts = np.unique(_strata(request, y), return_counts=True)
-    n = int(min(request.folds, max(counts.min(), 2)))
+    n = int(min(folds, max(counts.min(), 2)))
     alone = values[counts < 2]
-    if request.task == "classification" and len(alone) > max(2, len(y) / 2):
-        raise ValueError(
-            f"{len(alone)} of {len(values)} classes have one row, such as {str(alone[0])!r}: is --target the right "
-            "column? If it is a quantity, write it in numbers and ask for --task regression."
-        )
     if len(alone):
         what = f"class {str(alone[0])!r}" if request.task == "classification" else f"event {int(alone[0])}"
         raise ValueError(
@@ -217,6 +216,17 @@ def make_splitter(request: FitRequest, y: AnyArray) -> Any:
             "cross-validation off with --folds 0 and a C, such as --C 1."
         )
     return StratifiedKFold(n, shuffle=True, random_state=request.seed)
+
+
+def _check_classes(y: AnyArray) -> None:
+    """Refuse a target of which most rows are a class of their own."""
+    values, counts = np.unique(y, return_counts=True)
+    alone = values[counts < 2]
+    if len(alone) > max(2, len(y) / 2):
+        raise ValueError(
+            f"{len(alone)} of {len(values)} classes have one row, such as {str(alone[0])!r}: is --target the right "
+            "column? If it is a quantity, write it in numbers and ask for --task regression."
+        )
 
 
 def _strata(request: FitRequest, y: AnyArray) -> AnyArray:
@@ -235,7 +245,7 @@ def make_pipeline(request: FitRequest, training: TrainingTable) -> Pipeline:
     Cs = Cs_of(request, scale)
     if request.folds == 0 and len(Cs) > 1:
         raise ValueError(f"--folds 0: without cross-validation give the C, such as --C {Cs[len(Cs) // 2]}.")
-    if request.method == "rmkl" and request.folds and len(training.kernels) < 2:
+    if request.method == "rmkl" and request.folds != 0 and len(training.kernels) < 2:
         raise ValueError(
             "--method rmkl: it weighs kernels against each other, and there is one; name another, or use mkl."
         )
@@ -267,11 +277,13 @@ def train(request: FitRequest, training: TrainingTable, pipeline: Pipeline, spli
     Cs = Cs_of(request, _scale(request, y))
     if not folds:
         advance("fitting to all rows", 0)
-        said = _with_warnings(lambda: pipeline.fit(table, target))[1]
+        groups = None if training.groups is None else training.groups[training.rest]
+        together = {} if groups is None else {"model__groups": groups}
+        said = _with_warnings(lambda: pipeline.fit(table, target, **together))[1]
         seconds = perf_counter() - start
         if request.method != "ridge":
             return Trained(request, training, pipeline, [], Cs[0], baseline, seconds, said)
-        point = _left_out_point(pipeline.named_steps["model"], training.target.task, y)
+        point = _left_out_point(pipeline.named_steps["model"], training.target.task, y, groups)
         baseline = baseline_of(training.target.task, y, y, request.nu)
         return Trained(request, training, pipeline, [point], point.C, baseline, seconds, said)
     found = _follow_paths(pipeline, request, table, target, folds, Cs, advance)
@@ -293,11 +305,16 @@ def train(request: FitRequest, training: TrainingTable, pipeline: Pipeline, spli
     return Trained(request, training, chosen, curve, C, baseline, perf_counter() - start, said, search)
 
 
-def _left_out_point(model: Any, task: TaskName, y: AnyArray) -> CurvePoint:
-    """Return what the closed form of a ridge machine says of every row by all others."""
+def _left_out_point(model: Any, task: TaskName, y: AnyArray, groups: NDArray[np.intp] | None) -> CurvePoint:
+    """Return what the closed form of a ridge machine says of every row by all others, or by all other groups."""
     left_out = model.loo_predictions_
     right = left_out == y if task == "classification" else 1.0 - (y - left_out) ** 2 / np.var(y)
-    return CurvePoint(float(model.alpha_), right.astype(np.float64), left_out, 0, "leave-one-out")
+    scores, how = right.astype(np.float64), "leave-one-out"
+    if groups is not None:
+        # Errors within a group may be alike: the standard error is that of sums over groups.
+        sums = np.bincount(np.unique(groups, return_inverse=True)[1], scores - scores.mean())
+        scores, how = scores.mean() + sums * len(sums) / len(y), "leave-one-group-out"
+    return CurvePoint(float(model.alpha_), scores, left_out, 0, how)
 
 
 def _follow_paths(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,15 +27,23 @@ class FitRequest:
     path : Path
         The table.
     task, method : str or None
-        None until they are guessed from the target.
+        None until `with_method` sets them.
+    reason : str
+        Why `with_method` took mkl where ridge is the default.
     C : float or None
-        None lets cross-validation choose.
+        None lets cross-validation choose, or ridge learn it.
+    norm : float or None
+        None is 1.
     epsilon : float or None
         Half-width of the tube of free errors; None is a tenth of the target's standard deviation.
     criterion : {"loo", "evidence"} or None
         What ridge minimises; None is "loo".
+    groups : str or None
+        The column by which ridge leaves rows out together.
     costs : dict
         Factors of kernels or whole views.
+    folds : int or None
+        None is 5; ridge has none.
     fold_tol : float
         How exactly the fits to parts of the rows are solved, which begin near the solution of another part and with a
         larger gap would end where they began.
@@ -54,14 +62,16 @@ class FitRequest:
     drop_empty: bool = False
     method: MethodName | None = None
     task: TaskName | None = None
+    reason: str = ""
     C: float | None = None
-    norm: float = 1.0
+    norm: float | None = None
     epsilon: float | None = None
     criterion: CriterionName | None = None
+    groups: str | None = None
     nu: float = 0.1
     costs: dict[str, float] = field(default_factory=dict)
     test: float = 0.0
-    folds: int = 5
+    folds: int | None = None
     seed: int = 0
     jobs: int = 1
     proba: bool = False
@@ -168,6 +178,31 @@ def read_costs(given: Iterable[str]) -> dict[str, float]:
     return costs
 
 
+#: The most rows to learn from by ridge unless it is asked for: the time of exact kernels grows with their cube.
+MOST_RIDGE_ROWS = 5000
+
+
+def with_method(request: FitRequest, task: TaskName, n: int) -> FitRequest:
+    """Return a request with its task and a method for n rows.
+
+    The default is ridge for classes and numbers, but mkl if there are more than `MOST_RIDGE_ROWS` or an option asks for
+    what mkl alone has: its C, norm, epsilon, penalties or folds.
+    """
+    method, reason = request.method, ""
+    if method is None and task in METHODS["ridge"].tasks:
+        options = {name: getattr(request, name) for name in ("C", "norm", "epsilon", "folds")}
+        options["cost"] = request.costs or None
+        given = [f"--{name}" for name, value in options.items() if value is not None]
+        if given:
+            reason = f"{', '.join(given)} given"
+        elif n > MOST_RIDGE_ROWS:
+            reason = f"more than {MOST_RIDGE_ROWS} rows"
+        else:
+            method = "ridge"
+    method = method or ("discriminant" if task == "multi-label" else "mkl")
+    return replace(request, task=task, method=method, reason=reason)
+
+
 def method_of(request: FitRequest) -> Method:
     """Return the method of a request whose task is known, or raise naming what it cannot do."""
     assert request.method is not None
@@ -182,11 +217,13 @@ def method_of(request: FitRequest) -> Method:
         )
     if request.criterion is not None and method != "ridge":
         raise ValueError(f"--criterion {request.criterion}: --method {method} has no criterion; use --method ridge.")
+    if request.groups is not None and method != "ridge":
+        raise ValueError(f"--groups {request.groups}: --method {method} leaves out no groups; use --method ridge.")
     if method == "ridge" and request.epsilon is not None:
         raise ValueError(
             f"--epsilon {request.epsilon:g}: --method ridge squares all errors and has no epsilon; leave it out."
         )
-    if method == "ridge" and request.folds not in (0, FitRequest.folds):
+    if method == "ridge" and request.folds:
         raise ValueError(
             f"--folds {request.folds}: --method ridge leaves every row out in turn, without folds; leave the option "
             "out, or use mkl."
@@ -195,7 +232,7 @@ def method_of(request: FitRequest) -> Method:
         raise ValueError(f"--proba: probabilities are those of classes, and this is a {task}; leave it out.")
     if request.C is not None and task == "one-class":
         raise ValueError(f"--C {request.C:g}: a one-class machine has no C; --nu says how strict it is.")
-    if request.norm != 1 and not known.takes_penalties:
+    if request.norm not in (None, 1) and not known.takes_penalties:
         raise ValueError(f"--norm {request.norm:g}: --method {method} has no norm to choose; use mkl or rmkl.")
     if request.costs and not known.takes_penalties:
         raise ValueError(f"--cost: --method {method} has no penalties; use mkl or rmkl.")
@@ -241,7 +278,7 @@ def make_estimator(request: FitRequest, kernels: KernelsLike, plan: Plan, scale:
         options["epsilon"] = request.epsilon
     if request.method in ("mkl", "rmkl"):
         penalties = kernel_costs(request.costs, [kernel[0] for kernel in kernels]) if request.costs else None
-        options |= {"norm": request.norm, "penalties": penalties}
+        options |= {"norm": 1.0 if request.norm is None else request.norm, "penalties": penalties}
     if request.method == "localized":
         if not plan.numbers:
             raise ValueError("--method localized: its gates read numbers, and no view has a column of them; use mkl.")

@@ -89,7 +89,7 @@ def share_rows(shares: Sequence[KernelShare], gates: Any) -> tuple[list[str], li
     Weights of another scale than one keep their digits.
     """
     head = ["kernel", "mean gate" if gates else "weight", "share %", *(["gate, 10 % to 90 %"] if gates else [])]
-    form = ".3g" if max((share.weight for share in shares), default=1.0) < 0.1 else ".4f"
+    form = "#.3g" if max((share.weight for share in shares), default=1.0) < 0.1 else ".4f"
     rows = []
     for share in shares:
         low, _, high = gates[share.name] if gates else (0.0, 0.0, 0.0)

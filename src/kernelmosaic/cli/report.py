@@ -34,7 +34,8 @@ def publish(trained: Trained) -> None:
     if request.report is not None:
         with noting(f"The model is complete: {request.output}."):
             write_fit_report(trained)
-    print_facts(f"{request.method}, {request.task}", lines(trained))
+    reason = f" ({request.reason})" if request.reason else ""
+    print_facts(f"{request.method}{reason}, {request.task}", lines(trained))
     print_shares(kernel_shares(trained.model), noted["gates"])
     for line in [*trained.warnings, *cautions(trained)]:
         say(note=line)
@@ -122,7 +123,7 @@ def write_fit_report(trained: Trained) -> None:
     _add_views(page, trained)
     _add_weights(page, trained, draws)
     _add_curve(page, trained, draws)
-    if is_ridge(model) and noted["task"] == "regression":
+    if is_ridge(model) and noted["task"] == "regression" and len(model.view_weights_) > 1:
         _add_split(page, trained)
     _add_answers(page, trained, draws)
     if is_ridge(model) and noted["task"] == "classification":
@@ -148,16 +149,17 @@ def _add_views(page: Page, trained: Trained) -> None:
 
 def _add_weights(page: Page, trained: Trained, draws: bool) -> None:
     page.heading("Which kernels count")
-    page.paragraph(
-        "A kernel compares two rows on the columns of its view, all kernels on one scale. The larger its weight, the "
-        "more it decides"
-        + (
-            ". What is drawn are shares of the sum of all weights, whose size against alpha is learned as well."
-            if is_ridge(trained.model)
-            else "; a kernel of weight 0 need never be computed, nor its columns measured if no other kernel reads "
-            "them."
-        )
+    means = (
+        "The larger its weight, the more it decides; a kernel of weight 0 need never be computed, nor its columns "
+        "measured if no other kernel reads them."
     )
+    if is_ridge(trained.model):
+        means = (
+            "The larger its weight, the more freely the model uses it; one that matters little keeps a weight near the "
+            "others'. What is drawn are shares of the sum of all weights, whose size against alpha is learned as well. "
+            "`kernelmosaic explain` has what each kernel adds to the decisions."
+        )
+    page.paragraph(f"A kernel compares two rows on the columns of its view, all kernels on one scale. {means}")
     if draws:
         from kernelmosaic.plots import KernelWeightsDisplay
 
@@ -186,8 +188,10 @@ def _add_curve(page: Page, trained: Trained, draws: bool) -> None:
     page.heading("How well it does on rows it has not seen")
     if is_ridge(trained.model):
         (point,) = trained.curve
+        groups = trained.request.groups
+        what = "Every row" if groups is None else f"Every group of rows with one value of `{groups}`"
         page.paragraph(
-            "Every row was left out in turn: a least-squares machine knows its outputs without a row in closed form, "
+            f"{what} was left out in turn: a least-squares machine knows its outputs without it in closed form, "
             "so that no part had to be held out. Weights and alpha are those of all rows, which favours the score a "
             f"little. The {score} is {figure(task, point.mean)}, with a standard error of "
             f"{figure(task, point.spread)}; {SCORES[task][1]} gives {figure(task, trained.baseline or 0.0)}."
@@ -238,7 +242,7 @@ def _add_split(page: Page, trained: Trained) -> None:
         "view points away from what the others leave unexplained, as views do that make up for each other."
     )
     found = sorted(views.items(), key=lambda item: -item[1])
-    table = [[name, f"{share:.3f}"] for name, share in found] + [["all", f"{shares.sum():.3f}"]]
+    table = [[name, f"{share:.3f}"] for name, share in found] + [["sum", f"{shares.sum():.3f}"]]
     page.table(Table(f"Shares of R² on {what}.", ("view", "share of R²"), table))
 
 
@@ -346,12 +350,13 @@ def _add_advice(page: Page, trained: Trained) -> None:
         "Leave out a view of weight 0 by naming the others with `--view`; penalise an expensive one by "
         "`--cost name=2` (mkl, rmkl), and see whether the score holds."
     )
+    margin = "`--norm 2` keeps all kernels, `ridge` learns weights without folds"
     if is_ridge(trained.model):
-        fewer = "Leave out a view of small weight by naming the others with `--view`, and see whether the score holds."
-    compare = (
-        "Compare methods on the same seed: `--method localized` lets weights depend on the row, `discriminant` is "
-        "quick with many classes, `--norm 2` keeps all kernels, `ridge` learns weights without folds."
-    )
+        fewer = "Leave out a view by naming the others with `--view`, and see whether the score holds."
+        margin = "`mkl` is a margin with few kernels and a certified gap"
+    quick = "`discriminant` is quick with many classes, " if request.task == "classification" else ""
+    compare = f"Compare methods on the same seed: `--method localized` lets weights depend on the row, {quick}{margin}."
     read = f"Read the model again: `kernelmosaic inspect {request.output}`, or `kernelmosaic.load` in Python."
     hold_out = [] if request.test else ["Hold out rows for a last honest score: `--test 0.25`."]
-    page.bullets([predict, read, fewer, *hold_out, compare])
+    several = len(trained.model.view_weights_) > 1
+    page.bullets([predict, read, *([fewer] if several else []), *hold_out, compare])

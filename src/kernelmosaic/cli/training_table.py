@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kernelmosaic._typing import AnyArray, ArrayOrTensor, Settings
 from kernelmosaic.cli.joining import Joined, join_tables, keep_rows, located
-from kernelmosaic.cli.methods import FitRequest, TaskName
+from kernelmosaic.cli.methods import FitRequest, TaskName, with_method
 from kernelmosaic.cli.views import (
     ROW_COLUMN,
     Plan,
@@ -53,8 +53,12 @@ class TrainingTable:
 
     Parameters
     ----------
+    request : FitRequest
+        With the task and the method.
     table : DataFrame
     target : Target
+    groups : ndarray or None
+        The number of every row's group; rows of one group are left out, or kept back, together.
     rest, held : ndarray
         The rows to learn from, and those kept back for the test.
     plan : Plan
@@ -71,8 +75,10 @@ class TrainingTable:
         What makes the score of the model doubtful.
     """
 
+    request: FitRequest
     table: Any
     target: Target
+    groups: NDArray[np.intp] | None
     rest: NDArray[np.intp]
     held: NDArray[np.intp]
     plan: Plan
@@ -91,10 +97,12 @@ def read_training_table(request: FitRequest) -> TrainingTable:
     raw = read_table(request.path)
     raw.index = range(len(raw))  # rows that are left out below leave the numbers of the others as they are
     target, faults = _target_or_faults(raw, request)
+    request = with_method(request, target.task, len(raw) - math.ceil(request.test * len(raw)))
     # The columns that are never learned from, wherever they come from, and what each is.
     never = {name: "the event" if name == request.event else "the target" for name in target.columns}
     never |= {} if request.rows is None else {request.rows: "the row numbers"}
     never |= {} if request.on is None else {request.on: "the names of the rows"}
+    never |= {} if request.groups is None else {request.groups: "the groups"}
     joined = None
     if request.on is not None:
         joined = join_tables(raw, request.views, request.on, request.path, never)
@@ -146,10 +154,13 @@ def read_training_table(request: FitRequest) -> TrainingTable:
         raise ValueError(f"two kernels are called {repeated[0]!r}; choose another name.")
     read = _views_of(views, joined)
     columns = [name for name in plan.columns if name != plan.rows]
+    groups = _read_groups(raw, request)
     return TrainingTable(
+        request,
         table,
         target,
-        *split_off(request, target.task, target.y),
+        groups,
+        *split_off(request, target.task, target.y, groups),
         plan,
         kernels,
         read,
@@ -263,6 +274,20 @@ def _read_labels(raw: ArrayOrTensor, request: FitRequest, names: list[str]) -> T
     return Target("multi-label", tuple(names), y)
 
 
+def _read_groups(raw: ArrayOrTensor, request: FitRequest) -> NDArray[np.intp] | None:
+    from kernelmosaic.tables import labels_of, target_of
+
+    if request.groups is None:
+        return None
+    groups = np.unique(labels_of(target_of(raw, request.groups, request.path)), return_inverse=True)[1]
+    if groups.max() == 0:
+        raise ValueError(
+            f"--groups {request.groups}: the column holds one group only, and no row stays when it is left out; name "
+            "another column."
+        )
+    return np.asarray(groups, dtype=np.intp)
+
+
 # Columns and views ----------------------------------------------------------------------------------------------------
 
 
@@ -326,14 +351,25 @@ def _views_of(views: list[View], joined: Joined | None) -> dict[str, dict[str, l
 # Rows held out --------------------------------------------------------------------------------------------------------
 
 
-def split_off(request: FitRequest, task: TaskName, y: AnyArray) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the rows to learn from and those to hold out for the test, in their order."""
-    from sklearn.model_selection import train_test_split
+def split_off(
+    request: FitRequest, task: TaskName, y: AnyArray, groups: NDArray[np.intp] | None
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the rows to learn from and those to hold out for the test, in their order, groups as a whole."""
+    from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
     all_rows = np.arange(len(y))
     if request.test == 0:
         return all_rows, all_rows[:0]
     _check_split(request, task, y)
+    if groups is not None:
+        rest, held = next(GroupShuffleSplit(1, test_size=request.test, random_state=request.seed).split(y, y, groups))
+        lost = np.setdiff1d(y, y[rest]) if task == "classification" else y[:0]
+        if len(lost):
+            raise ValueError(
+                f"--test {request.test:g} holds out every group with class {str(lost[0])!r}; give a smaller share, or "
+                "another --seed."
+            )
+        return rest, held
     rest, held = train_test_split(
         all_rows,
         test_size=request.test,
