@@ -97,9 +97,9 @@ def test_many_rows_take_mkl(capsys, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("task", "n", "method"),
     [
-        ("classification", 5000, "ridge"),
-        ("regression", 5000, "ridge"),
-        ("classification", 5001, "mkl"),
+        ("classification", 3000, "ridge"),
+        ("regression", 3000, "ridge"),
+        ("classification", 3001, "mkl"),
         ("one-class", 10, "mkl"),
         ("survival", 10, "mkl"),
         ("multi-label", 10, "discriminant"),
@@ -108,7 +108,7 @@ def test_many_rows_take_mkl(capsys, tmp_path, monkeypatch):
 def test_the_default_of_every_task(task, n, method):
     found = with_method(FitRequest(Path("t.csv")), task, n)
     assert (found.task, found.method) == (task, method)
-    assert found.reason == ("more than 5000 rows" if n > 5000 else "")
+    assert found.reason == ("more than 3000 rows" if n > 3000 else "")
 
 
 def test_a_criterion_needs_no_method(capsys, tmp_path):

@@ -164,7 +164,7 @@ Drop = Annotated[
 Method = Annotated[
     MethodName | None,
     typer.Option(
-        help="How the kernels are combined. Default: ridge for classes or numbers; mkl for more than 5000 rows, with "
+        help="How the kernels are combined. Default: ridge for classes or numbers; mkl for more than 3000 rows, with "
         "--C, --norm, --epsilon, --cost or --folds, and for other tasks; discriminant for several labels."
     ),
 ]

@@ -179,7 +179,7 @@ def read_costs(given: Iterable[str]) -> dict[str, float]:
 
 
 #: The most rows to learn from by ridge unless it is asked for: the time of exact kernels grows with their cube.
-MOST_RIDGE_ROWS = 5000
+MOST_RIDGE_ROWS = 3000
 
 
 def with_method(request: FitRequest, task: TaskName, n: int) -> FitRequest:
