@@ -32,13 +32,19 @@ def test_no_problem_of_the_second_generator_crashes_hangs_or_states_what_does_no
 
 
 #: Problems that campaigns found: a weight of −3e-18 (twice), an objective relative to the smaller bound, an overflow
-#: where all slopes round to less than zero.
-MENDED = [(1123581321, 9792), (314159270, 8552), (314159270, 3224), (314159270, 4636)]
+#: where all slopes round to less than zero, a curvature of zero that rounds to less.
+MENDED = [
+    ("second", 1123581321, 9792),
+    ("second", 314159270, 8552),
+    ("second", 314159270, 3224),
+    ("second", 314159270, 4636),
+    ("first", 1401412610, 5),
+]
 
 
-@pytest.mark.parametrize(("seed", "index"), MENDED)
-def test_problems_that_once_failed(seed, index):
-    outcome = run_one(seed, index, generator="second")
+@pytest.mark.parametrize(("generator", "seed", "index"), MENDED)
+def test_problems_that_once_failed(generator, seed, index):
+    outcome = run_one(seed, index, generator=generator)
     assert not outcome.failed or outcome.kind == "SLOW", str(outcome)
 
 

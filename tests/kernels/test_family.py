@@ -39,7 +39,11 @@ def test_a_stack_of_matrices_is_a_family_without_copies():
 @pytest.mark.parametrize(
     ("grids", "error", "message"),
     [
-        ({"breadth": [1.0]}, ValueError, r"breadth: Gaussian\(\) has no such parameter; it has factor, width"),
+        (
+            {"breadth": [1.0]},
+            ValueError,
+            r"breadth: Gaussian\(\) has no such parameter; it has factor, per_column, width",
+        ),
         ({"width": []}, ValueError, r"width=\[\].*at least one"),
         ({"width": 1.0}, TypeError, r"width=1\.0: give a list"),
         ({"width": "nearest"}, TypeError, r"width='nearest': give a list.*width=\['nearest'\]"),

@@ -240,7 +240,8 @@ def trusted_floor(theta: Weights, q: Weights, curvature: Weights, common: float)
 def damped(H: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the symmetric part with a little more on its diagonal: a quadratic model of equal kernels is solvable."""
     A = 0.5 * (H + H.T)
-    A[np.diag_indices_from(A)] += 1e-8 * max(float(np.trace(A)) / len(A), 1e-300)
+    # Rounding may leave a curvature of zero a little below it.
+    A[np.diag_indices_from(A)] += 1e-8 * max(abs(float(np.trace(A))) / len(A), 1e-300)
     return A
 
 
