@@ -22,6 +22,7 @@ from kernelmosaic import (
 )
 from kernelmosaic.backend import has_device
 from kernelmosaic.datasets import make_gaussians
+from kernelmosaic.estimators._input import FitInput
 from kernelmosaic.kernels import Correlation, Gaussian, Linear, Polynomial, Projected, family
 
 torch = pytest.importorskip("torch")
@@ -185,7 +186,7 @@ def test_projections_stay_on_the_host():
 )
 def test_so_few_samples_that_a_gpu_would_wait_for_the_host_stay_there(model, few, many):
     model.classes_ = np.arange(2)
-    assert model._kernel_options(few, "cuda:0").device is None
-    assert model._kernel_options(many, "cuda:0").device == "cuda:0"
+    assert model._kernel_options(few, FitInput(None, None, None, None, "cuda:0")).device is None
+    assert model._kernel_options(many, FitInput(None, None, None, None, "cuda:0")).device == "cuda:0"
     # Torch on the host has nobody to wait for.
-    assert model._kernel_options(few, "cpu").device == "cpu"
+    assert model._kernel_options(few, FitInput(None, None, None, None, "cpu")).device == "cpu"
