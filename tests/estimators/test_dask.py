@@ -102,17 +102,23 @@ def test_a_newton_step_is_one_trip(client, monkeypatch, slack):
     assert len(trips) <= len(passes) + 12
 
 
-def kill_one(client):
-    # A process of the cluster these tests have started, and the one that holds most.
+def holds_most(client):
+    """The worker that holds most of the features, and so gets the next tasks."""
     holdings = client.has_what()
-    busiest = max(holdings, key=lambda worker: len(holdings[worker]))
-    assert len(holdings[busiest]) > 0
-    os.kill(client.run(os.getpid, workers=[busiest])[busiest], signal.SIGKILL)
+    worker = max(holdings, key=lambda each: len(holdings[each]))
+    assert len(holdings[worker]) > 0
+    return worker
+
+
+def kill_one(client):
+    # A process of the cluster these tests have started.
+    worker = holds_most(client)
+    os.kill(client.run(os.getpid, workers=[worker])[worker], signal.SIGKILL)
 
 
 def slow_one(client):
     # Tasks name what they do, so that another function of that name takes its place on one worker.
-    client.run(_sleep_first, workers=list(client.scheduler_info()["workers"])[:1])
+    client.run(_sleep_first, workers=[holds_most(client)])
 
 
 def _sleep_first():
@@ -137,6 +143,7 @@ def _slow_calls():
 def test_whatever_happens_to_a_worker_costs_time_alone(client, monkeypatch, misfortune):
     from kernelmosaic.gram._dask_features import DaskFeatures
 
+    client.wait_for_workers(2)  # the one killed before may still be starting again
     trips, original = [], DaskFeatures.ask
 
     def ask(stack, tasks):
