@@ -65,6 +65,17 @@ def test_kernels_of_noise_lose_their_weights(criterion, classes):
     assert found.value == pytest.approx(min(found.history), rel=1e-9)
 
 
+@pytest.mark.parametrize("classes", [0, 3])
+def test_starts_on_a_third_of_the_samples_end_as_low(classes):
+    Ks, targets = make(4, n=240, classes=classes)
+    stack = StoredStack(Ks)
+    of_all = learn_ridge(stack, targets, n_init=2, tol=1e-5, options=RidgeOptions(first_rows=1000))
+    found = learn_ridge(stack, targets, n_init=2, tol=1e-5, options=RidgeOptions(first_rows=50))
+    assert found.value == pytest.approx(of_all.value, rel=1e-5)
+    assert_allclose(found.weights, of_all.weights, rtol=0.05, atol=1e-3)
+    assert len(found.history) < len(of_all.history)
+
+
 def test_given_weights_and_ridge_are_kept():
     Ks, targets = make(3)
     weights = np.array([1.0, 0.0, 2.0, 0.5])

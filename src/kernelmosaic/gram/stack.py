@@ -189,6 +189,9 @@ class MatrixStack(GramStack):
         return int(self.n_samples / np.sqrt(self.n_kernels + 1))
 
     @abstractmethod
+    def take(self, rows: NDArray[np.intp], stored: bool = False) -> MatrixStack: ...
+
+    @abstractmethod
     def placed_blocks(self, kernels: Kernels, rows: Rows, columns: Rows) -> Iterator[tuple[int, Any]]:
         """Yield what `blocks` does as arrays of the backend."""
 

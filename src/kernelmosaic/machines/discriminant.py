@@ -164,7 +164,7 @@ def solve_centred(K: ArrayOrTensor, targets: Matrix, alpha: float) -> Factored:
         If λ is so small that λI + G̃ is not positive definite to machine precision.
     """
     gram = as_gram(K)
-    # Kernels in factors are written down for few samples only: who has more solves in the features.
+    # Kernels in factors are written down for few samples only; more are solved in the features.
     matrix = gram.block(np.arange(gram.n_samples)) if gram.matrix is None else gram.matrix
     backend = gram.backend
     G = center(backend.astype(matrix, np.float64))

@@ -252,7 +252,7 @@ class ColumnRelevanceDisplay(KernelWeightsDisplay):
 
 
 def _number(value: float) -> str:
-    """Two digits; zero as one letter, so that a kernel left out is told from a small weight."""
+    """Two digits; zero as one letter, so that a kernel left out looks different from a small weight."""
     if value == 0:
         return "0"
     text = f"{value:.2f}" if 0.005 <= abs(value) < 1000 else f"{value:.0e}"

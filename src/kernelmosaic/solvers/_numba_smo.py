@@ -7,7 +7,7 @@ is looked up only in its strip.
 
 Compiling takes seconds where Numba's cache is empty, so each loop is one compiled function with its parts written into
 it (``inline="always"``): a part with a function of its own would be compiled twice, alone and within its caller, and
-linked to the one or the other copy, which round differently, as the cache is cold or warm. Whoever calls allocates and
+linked to the one or the other copy, which round differently, as the cache is cold or warm. The caller allocates and
 fills the arrays: what Numba puts in the place of `np.diag` or `min` is compiled anew for every function.
 """
 

@@ -1,7 +1,7 @@
 """Linear programs by HiGHS: the lowest point of cutting planes over the simplex.
 
-Column generation keeps its program warm from plane to plane, for which it needs highspy. Whoever has all planes at
-hand needs the HiGHS that SciPy ships and no more.
+Column generation keeps its program warm from plane to plane, for which it needs highspy. For planes that are all
+at hand, the HiGHS that SciPy ships is enough.
 """
 
 from __future__ import annotations
