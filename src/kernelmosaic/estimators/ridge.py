@@ -238,8 +238,10 @@ class BaseRidge(KernelEstimator):
             steepest = max(first.stationarity, found.stationarity)
             learned = replace(learned, history=first.history + found.history, stationarity=steepest)
         self._keep_kernels(prepared)
-        self.weights_, self.alpha_ = learned.weights, learned.alpha
-        self.criterion_, self.stationarity_ = learned.value, learned.stationarity
+        self.weights_, self.stationarity_ = learned.weights, learned.stationarity
+        # Numbers, or one for every target.
+        self.alpha_: Any = learned.alpha
+        self.criterion_: Any = learned.value
         self.history_ = [{"iteration": i, "objective": value} for i, value in enumerate(learned.history, start=1)]
         self.n_iter_ = len(learned.history)
         self.intercept_, self.dual_coef_ = intercept, beta.T

@@ -296,7 +296,7 @@ class _Candidates:
 
     def above_best(self, targets: NDArray[np.intp]) -> Array:
         """Return by how much every candidate's criterion exceeds the least, for some targets."""
-        return np.array([one[targets] for one in self.values]) - self.best[targets]
+        return np.asarray(np.array([one[targets] for one in self.values]) - self.best[targets])
 
     def learned(self, left_over: float) -> TargetsLearned:
         """Return what suits every target best, in the units of the targets."""
@@ -368,7 +368,7 @@ def _design(units: Array, count: int, rng: np.random.RandomState, options: Targe
     drawn = rng.dirichlet(np.full(n_kernels, options.concentration), size=count - len(fixed))
     low, high = np.log(options.sums)
     sums = np.exp(low + (high - low) * (rng.permutation(count) + 0.5) / count)
-    return np.concatenate([fixed, drawn]) * sums[:, np.newaxis] * units
+    return np.asarray(np.concatenate([fixed, drawn]) * sums[:, np.newaxis] * units)
 
 
 class Kriging:
