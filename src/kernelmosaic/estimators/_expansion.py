@@ -181,6 +181,11 @@ class Expansion:
         """The numbers, among all P, of the kernels that predictions need."""
         return self.kept[np.array(self.sums.sizes(), dtype=np.intp) > 0]
 
+    def take(self, outputs: slice) -> Expansion:
+        """Return that of some outputs; of support samples only."""
+        assert isinstance(self.sums, SupportSums)
+        return replace(self, sums=replace(self.sums, beta=self.sums.beta[outputs]), eta=self.eta[outputs])
+
     def values(self, X: MatrixLike, gates: Array | None = None) -> Array:
         """Return the outputs without their intercepts, of shape (n, outputs)."""
         out = np.zeros((open_rows(X).shape[0], len(self.eta)))
@@ -300,6 +305,10 @@ class PartialExpansion(Expansion):
 
     sums: PartialSums
     shared: list[Array] = field(default_factory=list)
+
+    def take(self, outputs: slice) -> PartialExpansion:
+        sums = replace(self.sums, beta=self.sums.beta[outputs])
+        return replace(self, sums=sums, eta=self.eta[outputs], shared=[])
 
     def combined(
         self, X: MatrixLike, Y: MatrixLike, left_gates: Array | None = None, right_gates: Array | None = None
