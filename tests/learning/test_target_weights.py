@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose
 
 from kernelmosaic.backend import NUMPY, torch_backend
 from kernelmosaic.gram import StoredStack
+from kernelmosaic.gram.feature_stack import StoredFeatures
 from kernelmosaic.learning.ridge_weights import RidgeTargets, learn_ridge
 from kernelmosaic.learning.target_weights import Kriging, TargetOptions, learn_frequencies, learn_target_weights
 
@@ -67,6 +68,31 @@ def test_errors_are_those_of_refits(device, grouped):
 
 
 @pytest.mark.parametrize("criterion", ["loo", "evidence"])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_features_give_what_their_matrices_give(device, criterion, grouped):
+    rng = np.random.default_rng(1)
+    Zs = [rng.normal(size=(60, d)) for d in (5, 8, 3)]
+    _, Y, weight = make()
+    backend = NUMPY if device is None else torch_backend(device)
+    stacks = StoredFeatures([backend.asarray(Z) for Z in Zs]), StoredStack(np.array([Z @ Z.T for Z in Zs]))
+    run = {"criterion": criterion, "groups": np.array_split(np.arange(60), 20) if grouped else None}
+    first = np.concatenate([np.exp(2.0 * rng.normal(size=(20, 3))), np.eye(3), np.zeros((1, 3))])
+    a, b = (
+        learn_target_weights(one, Y, weight, np.random.RandomState(0), first=first, fixed=True, **run) for one in stacks
+    )
+    assert_allclose(a.ratios, b.ratios)
+    assert_allclose(a.value, b.value, rtol=1e-9)
+    assert_allclose(a.errors, b.errors, rtol=1e-9)
+    assert_allclose(a.beta, b.beta, atol=1e-9)
+    assert_allclose(a.intercept, b.intercept, atol=1e-9)
+    found = [
+        learn_target_weights(one, Y, weight, np.random.RandomState(0), options=FEW, **run).candidates[:26]
+        for one in stacks
+    ]
+    assert_allclose(*found, rtol=1e-6)
+
+
+@pytest.mark.parametrize("criterion", ["loo", "evidence"])
 def test_no_target_is_worse_than_with_the_best_candidate(criterion):
     Ks, Y, weight = make(T=30)
     run = {"criterion": criterion, "options": FEW}
@@ -98,6 +124,50 @@ def test_rounds_gain_over_a_design_of_the_same_size():
     assert learned.left_over < plain.left_over
 
 
+def test_the_last_candidates_are_tried_for_targets_near_them():
+    Ks, Y, weight = make(T=30)
+    seen = {}
+    for near in (2, 30):
+        options = replace(FEW, sizes=(20, 6, 12), near=near)
+        seen[near] = learn_target_weights(StoredStack(Ks), Y, weight, np.random.RandomState(0), options=options)
+    assert_allclose(seen[2].candidates, seen[30].candidates)
+    assert np.all(seen[30].value <= seen[2].value + 1e-9)
+    for learned in seen.values():
+        assert list(learned.history) == sorted(learned.history, reverse=True)
+    # What is tried for few can be best for fewer.
+    last = [np.isin(one.ratios, one.candidates[-12:]).all(axis=1).mean() for one in seen.values()]
+    assert 0.0 < last[0] < last[1]
+
+
+def test_a_search_that_was_stopped_goes_on(tmp_path):
+    Ks, Y, weight = make(T=30)
+    path, made = tmp_path / "tried", []
+
+    class Stopped(StoredStack):
+        def combine(self, weights, out=None):
+            made.append(weights)
+            if len(made) == 23:
+                raise KeyboardInterrupt
+            return super().combine(weights, out)
+
+    def run(stack, **more):
+        return learn_target_weights(stack, Y, weight, np.random.RandomState(0), options=FEW, **more)
+
+    whole = run(StoredStack(Ks))
+    with pytest.raises(KeyboardInterrupt):
+        run(Stopped(Ks), checkpoint=path)
+    # A record that was being written is left out.
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ValueError, match="other samples"):
+        learn_target_weights(StoredStack(Ks), Y[:, :29], weight, np.random.RandomState(0), checkpoint=path)
+    resumed = run(Stopped(Ks), checkpoint=path)
+    assert not path.exists()
+    # 22 of 32 candidates were tried before, 21 of them kept; what is best among those is factorised again.
+    assert 23 + 11 <= len(made) <= 23 + 11 + len(np.unique(whole.ratios, axis=0))
+    for name in ("ratios", "value", "errors", "intercept", "beta", "candidates", "history"):
+        assert_allclose(getattr(resumed, name), getattr(whole, name), rtol=1e-7, atol=1e-9)
+
+
 def test_one_target_is_learned_as_well_as_by_exact_slopes():
     Ks, Y, weight = make(n=80, T=1, seed=5)
     learned = learn_target_weights(StoredStack(Ks), Y, weight, np.random.RandomState(0))
@@ -108,7 +178,7 @@ def test_one_target_is_learned_as_well_as_by_exact_slopes():
 
 def test_units_and_constants_of_targets_do_not_count():
     Ks, Y, weight = make()
-    moved = np.column_stack([1e-9 * Y[:, :3], 1e6 + Y[:, 3:6], np.full(60, 3.0)])
+    moved = np.column_stack([1e-9 * Y[:, :2], 1e200 * Y[:, 2:3], 1e6 + Y[:, 3:6], np.full(60, 3.1)])
     a, b = (
         learn_target_weights(StoredStack(Ks), one, weight, np.random.RandomState(0), options=FEW) for one in (Y, moved)
     )
@@ -116,7 +186,7 @@ def test_units_and_constants_of_targets_do_not_count():
     assert np.all(np.isfinite(b.ratios))
     # The draws depend on all targets, the candidates of the design do not.
     assert_allclose(a.errors[:6], b.errors[:6], rtol=0.2)
-    assert b.intercept[6] == pytest.approx(3.0)
+    assert b.intercept[6] == pytest.approx(3.1)
     assert_allclose(b.beta[:, 6], 0.0, atol=1e-12)
 
 

@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
+from os import PathLike
 from typing import Any, Self
 
 import numpy as np
@@ -21,15 +22,17 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._typing import ArrayOrTensor, KernelsLike, MatrixLike, SampleWeight, Seed, TargetLike
-from kernelmosaic.backend import row_strips, tensor_device, to_host
+from kernelmosaic.backend import NUMPY, row_strips, tensor_device, to_host, torch_backend
 from kernelmosaic.estimators._base import KernelEstimator, parameters
 from kernelmosaic.estimators._input import DistinctSamples, FitInput, Standardizer, is_streamed, level_of_caller
 from kernelmosaic.estimators._shared import fit_context
 from kernelmosaic.estimators._training_set import ExactSet, FeatureSet, KernelOptions, TrainingSet, read_training_set
 from kernelmosaic.estimators.classifier import KernelClassifier
 from kernelmosaic.gram.feature_maps import FeatureMaps
-from kernelmosaic.gram.feature_stack import FeatureStack
+from kernelmosaic.gram.feature_stack import FeatureStack, StoredFeatures
 from kernelmosaic.gram.missing import present_views
+from kernelmosaic.gram.normalizing import Centered
+from kernelmosaic.gram.stack import MatrixStack
 from kernelmosaic.kernels import Gaussian, Kernel, Laplacian, Linear, Polynomial, Ranked, by_group, family
 from kernelmosaic.kernels.base import is_missing, refuse_text
 from kernelmosaic.kernels.gaussian import Radial, RadialWidths
@@ -52,6 +55,8 @@ Array = NDArray[np.float64]
 
 #: From how many targets what all of them share is learned, where each has weights of its own.
 _SHARED_FROM = 50
+#: Up to so many targets are learned one by one, too, by exact slopes.
+_ONE_BY_ONE = 5
 
 
 def ridge_kernels(ranks: bool = True) -> list[Kernel]:
@@ -204,7 +209,7 @@ class BaseRidge(KernelEstimator):
         """Keep the scale of the samples and the fitted kernels."""
         data = prepared.data
         self._standardizer = prepared.standardizer
-        fitted = data.kernel_set.kernel_set if self.approximation is not None else data.kernel_set
+        fitted = getattr(data.kernel_set, "kernel_set", data.kernel_set)
         self._set_kernel_names(data)
         plain = all(one.columns is None for one in fitted.fitted)
         self.kernels_ = [one.kernel if plain else (one.name, one.kernel, one.columns) for one in fitted.fitted]
@@ -234,7 +239,7 @@ class BaseRidge(KernelEstimator):
         prepared = self._prepare(whole, groups, has_classes)
         first, unit = prepared.first, prepared.unit
         with prepared.data.threads():
-            found = self._learn(prepared.data, prepared.targets, start=first)
+            found = self._learn(prepared.data.stack, prepared.targets, start=first)
         learned = replace(
             found,
             beta=found.beta * unit,
@@ -307,14 +312,14 @@ class BaseRidge(KernelEstimator):
                 outputs[rest] -= (self._influence(Z, prepared.scaled.X) * same) @ learned.residuals
         return outputs
 
-    def _learn(self, data: TrainingSet, targets: RidgeTargets, **start: Any) -> RidgeLearned:
-        """Learn what the parameters leave open, on a training set's kernels."""
+    def _learn(self, stack: MatrixStack | FeatureStack, targets: RidgeTargets, **start: Any) -> RidgeLearned:
+        """Learn what the parameters leave open, on the kernels of a training set."""
         return learn_ridge(
-            data.stack,
+            stack,
             targets,
             criterion=self.criterion,
             alpha=None if self.alpha == "learn" else float(self.alpha),
-            weights=None if self.weights is None else given_weights(self.weights, len(data.kernel_set)),
+            weights=None if self.weights is None else given_weights(self.weights, stack.n_kernels),
             tol=self.tol,
             max_iter=self.max_iter,
             n_init=self.n_init,
@@ -363,7 +368,7 @@ class BaseRidge(KernelEstimator):
             X = fitted.transform(view) if isinstance(fitted, Ranked) else view
             widths[m] = RadialWidths(learner, data.stack.backend.asarray(X))
         with data.threads():
-            return self._learn(data, some, widths=widths)
+            return self._learn(data.stack, some, widths=widths)
 
     def _warn_of_repeats(self, X: MatrixLike, Y: Array, groups: Any) -> None:
         """Warn where many samples have an equal one: leave-one-out does not leave it out, evidence sees no noise."""
@@ -460,7 +465,11 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         centres of groups of targets with like weights, found by interpolation of the criterion and by how frequent
         which weights are among all targets. The criterion of a target, here without priors, is never larger than with
         the best candidate, of which one are shared weights learned from some targets. `y` may be a memory map or, on a
-        GPU, a tensor; in single precision it is not copied to double. Needs exact kernels.
+        GPU, a tensor; in single precision it is not copied to double. Linear kernels of fewer columns than there are
+        samples are factorised by their columns (banded ridge).
+    checkpoint : path-like, default=None
+        With `per_target`, a file that keeps what was tried until the fit is over. A fit that was stopped goes on from
+        there when it is called again with the same samples, parameters and integer `random_state`.
     scale : bool, default=True
         Whether to standardise the columns that kernels read as numbers.
     normalize, approximation, rank, missing, memory_budget, device, random_state, verbose
@@ -500,6 +509,8 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         The number of evaluations; with `per_target` that of candidates.
     dual_coef_, intercept_
         As in :class:`MKLRegressor`.
+    coef_ : dict
+        The coefficients of the columns in every linear kernel, by its name.
 
     Examples
     --------
@@ -517,6 +528,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
     alpha: float | str = "learn"
     weights: ArrayOrTensor = None
     per_target: bool = False
+    checkpoint: str | PathLike[str] | None = None
 
     # So many targets with weights of their own are predicted at once.
     _targets_at_once = 4096
@@ -557,34 +569,36 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
 
     def _fit_each(self, given: FitInput, groups: Any) -> Self:
         """Learn weights and ridge of every target."""
-        if self.approximation is not None:
-            raise ValueError(
-                f"approximation={self.approximation!r}: per_target=True learns from exact kernels, approximation=None."
-            )
         T = given.y.shape[1]
         # What targets share, as the scale of columns, is learned from some.
         some = np.unique(np.linspace(0, T - 1, min(T, _SHARED_FROM)).astype(np.intp))
         few = replace(given, y=np.asarray(to_host(given.y[:, some]), dtype=np.float64))
         prepared = self._prepare(few, groups, has_classes=False)
         data, weight = prepared.data, prepared.targets.weight
+        stack = _columns_of(data) or data.stack
         Y = given.y if len(prepared.rows) == len(given.y) else given.y[prepared.rows]
         with data.threads():
-            shared = self._learn(data, prepared.targets, start=prepared.first)
-            first = np.array([shared.weights / shared.alpha])
-            # One target has no others to be compared with: its weights are those by exact slopes.
-            if T > 1 and self.weights is not None and self.alpha == "learn":
-                first = first / first.sum() * np.geomspace(1e-4, 1e6, 101)[:, np.newaxis]
-            learned = learn_target_weights(
-                data.stack,
-                Y,
-                weight,
-                check_random_state(self.random_state),
-                criterion=self.criterion,
-                groups=prepared.targets.groups,
-                first=first,
-                fixed=T == 1 or self.weights is not None,
-                verbose=bool(self.verbose),
-            )
+            shared = self._learn(stack, prepared.targets, start=prepared.first)
+            each = [
+                self._learn(stack, replace(prepared.targets, Y=prepared.targets.Y[:, t : t + 1]), start=shared)
+                for t in range(T if 1 < T <= _ONE_BY_ONE else 0)
+            ]
+        first = np.array([one.weights / one.alpha for one in [shared, *each]])
+        # One target has no others to be compared with: its weights are those by exact slopes.
+        if T > 1 and self.weights is not None and self.alpha == "learn":
+            first = first[:1] / first[0].sum() * np.geomspace(1e-4, 1e6, 101)[:, np.newaxis]
+        learned = learn_target_weights(
+            stack,
+            Y,
+            weight,
+            check_random_state(self.random_state),
+            criterion=self.criterion,
+            groups=prepared.targets.groups,
+            first=first,
+            fixed=T == 1 or self.weights is not None,
+            checkpoint=self.checkpoint,
+            verbose=bool(self.verbose),
+        )
         self._keep_kernels(prepared)
         if self.alpha == "learn":
             scale = given_weights(self.weights, len(data.kernel_set)).sum() if self.weights is not None else 1.0
@@ -631,7 +645,35 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
     def _refuse_each(self, what: str) -> None:
         """Raise if every target has weights of its own."""
         if np.ndim(self.alpha_) == 1:
-            raise ValueError(f"{what} needs weights that all targets share: fit with per_target=False.")
+            raise ValueError(
+                f"{what} needs weights that all targets share: fit with per_target=False, or fit the targets for which "
+                "it is wanted one by one."
+            )
+
+    @property
+    def coef_(self) -> dict[str, Array]:
+        """The coefficients of the columns in every linear kernel, (columns,) or (columns, targets), by its name.
+
+        They are those of the columns as given, not standardised: the contribution of the kernel is ``X[:, columns] @
+        coef_[name]``, but for a constant.
+        """
+        check_is_fitted(self)
+        entries = [one if isinstance(one, tuple) else (None, one, None) for one in self.kernels_]
+        linear = [m for m, (_, kernel, _) in enumerate(entries) if isinstance(kernel, Linear)]
+        if not linear or self.normalize == "diagonal":
+            raise AttributeError("coef_: only Linear() kernels have coefficients, and not with normalize='diagonal'.")
+        unit = np.ones(self.n_features_in_)
+        if self._standardizer is not None:
+            unit[self._standardizer.columns] = self._standardizer.scale
+        outputs, found = len(self.intercept_), {}
+        for m in linear:
+            columns = np.arange(len(unit))[slice(None) if entries[m][2] is None else entries[m][2]]
+            one = np.zeros((len(columns), outputs))
+            for part in row_strips(outputs, self._targets_at_once):
+                one[:, part] = self._expansion.take(part).slopes(m, columns, len(unit))
+            one /= unit[columns, np.newaxis]
+            found[self.kernel_names_[m]] = one[:, 0] if self._is_flat else one
+        return found
 
     def _targets(self, y: TargetLike) -> Array:
         return np.asarray(y if y.ndim == 2 else y[:, np.newaxis])
@@ -751,6 +793,22 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+def _columns_of(data: TrainingSet) -> StoredFeatures | None:
+    """Return the columns that linear kernels read, as normalised, where these are fewer than samples; else None."""
+    if not isinstance(data, ExactSet) or data.present is not None or not data.views:
+        return None
+    fitted, views = data.kernel_set.fitted, data.views
+    is_linear = all(isinstance(one.kernel, Linear) and not isinstance(one.normalization, Centered) for one in fitted)
+    if not is_linear or not all(isinstance(view, np.ndarray) for view in views):
+        return None
+    if sum(view.shape[1] for view in views) >= len(views[0]):
+        return None
+    place = NUMPY if data.device is None else torch_backend(data.device)
+    rules = [one.normalization for one in fitted]
+    exact = (np.asarray(view, np.float64) for view in views)
+    return StoredFeatures([place.asarray(r.features(X, r.row_scale(X))) for r, X in zip(rules, exact, strict=True)])
 
 
 def _split_score(terms: Array, intercept: Array, y: Array) -> Array:
