@@ -193,6 +193,7 @@ RUN: dict[str, Callable[[], dict[str, Any]]] = {
     "bayesian.md": dict,
     "missing_views.md": dict,
     "scikit_learn.md": dict,
+    "himalaya.md": dict,
     "correctness.md": dict,
     "kernels.md": dict,
     "inspection.md": dict,

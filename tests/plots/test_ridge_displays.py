@@ -92,3 +92,20 @@ def test_importance_of_kernels(fitted):
 def test_displays_of_others_say_what_they_take(fitted, draw, message):
     with pytest.raises(TypeError, match=message):
         draw(fitted[0])
+
+
+def test_shares_of_targets():
+    targets = np.sin(2 * X[:, [0, 1] * 6]) + 0.5 * np.random.default_rng(1).normal(size=(60, 12))
+    model = MKLRidgeCV(KERNELS, per_target=True, random_state=0).fit(X, targets)
+    display = plots.TargetSharesDisplay.from_estimator(model)
+    assert sorted(display.order_[:6]) == [0, 2, 4, 6, 8, 10]
+    shares = model.weights_ / model.weights_.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(display.image_.get_array(), shares[display.order_].T)
+    assert [label.get_text() for label in display.ax_.get_yticklabels()] == ["signal", "noise"]
+    split = plots.TargetSharesDisplay.from_estimator(model, X, targets)
+    np.testing.assert_allclose(split.image_.get_array(), model.score_split(X, targets)[:, split.order_])
+    with pytest.raises(ValueError, match="TargetSharesDisplay"):
+        plots.KernelWeightsDisplay.from_estimator(model)
+    with pytest.raises(ValueError, match="per_target=True"):
+        plots.TargetSharesDisplay.from_estimator(MKLRidgeCV(KERNELS).fit(X, Y))
+    plt.close("all")

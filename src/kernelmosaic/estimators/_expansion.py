@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,14 @@ class SupportSums:
     kernel_set: KernelSet
     samples: Views
     beta: Array
+
+    def take(self, outputs: slice) -> Self:
+        """Return those of some outputs."""
+        return replace(self, beta=self.beta[outputs])
+
+    def unit_samples(self, columns: NDArray[np.intp], width: int) -> Views:
+        """Return zero, and one in each of the columns of a kernel in turn, as `products` takes samples."""
+        return [np.eye(len(columns) + 1, len(columns), -1)] * len(self.kernel_set)
 
     def sizes(self) -> list[int]:
         """Return with how many support samples each kernel is evaluated."""
@@ -110,6 +118,14 @@ class FeatureSums:
 
     kernel_set: FeatureMaps
     w: list[Array]
+
+    def take(self, outputs: slice) -> FeatureSums:
+        """Return those of some outputs."""
+        return replace(self, w=[one[:, outputs] for one in self.w])
+
+    def unit_samples(self, columns: NDArray[np.intp], width: int) -> Views:
+        """Return zero, and one in each of the columns of a kernel in turn, as `products` takes samples."""
+        return [np.eye(width + 1, width, -1)[np.append(0, columns + 1)]]
 
     def sizes(self) -> list[int]:
         """Return the number of features per kernel."""
@@ -180,6 +196,18 @@ class Expansion:
     def active(self) -> NDArray[np.intp]:
         """The numbers, among all P, of the kernels that predictions need."""
         return self.kept[np.array(self.sums.sizes(), dtype=np.intp) > 0]
+
+    def take(self, outputs: slice) -> Expansion:
+        """Return that of some outputs."""
+        return replace(self, sums=self.sums.take(outputs), eta=self.eta[outputs])
+
+    def slopes(self, m: int, columns: NDArray[np.intp], width: int) -> Array:
+        """Return of every output the slopes of the share of a linear kernel in its columns, of `width` of a sample."""
+        out = np.zeros((len(columns), len(self.eta)))
+        for k in np.flatnonzero(self.kept == m):
+            ((_, values),) = self.sums.products(self.sums.unit_samples(columns, width), [int(k)], None)
+            out = (values[1:] - values[0]) * self.eta[:, k]
+        return out
 
     def values(self, X: MatrixLike, gates: Array | None = None) -> Array:
         """Return the outputs without their intercepts, of shape (n, outputs)."""
@@ -300,6 +328,9 @@ class PartialExpansion(Expansion):
 
     sums: PartialSums
     shared: list[Array] = field(default_factory=list)
+
+    def take(self, outputs: slice) -> PartialExpansion:
+        return replace(self, sums=self.sums.take(outputs), eta=self.eta[outputs], shared=[])
 
     def combined(
         self, X: MatrixLike, Y: MatrixLike, left_gates: Array | None = None, right_gates: Array | None = None

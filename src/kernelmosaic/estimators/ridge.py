@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
+from os import PathLike
 from typing import Any, Self
 
 import numpy as np
@@ -16,18 +17,22 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._typing import ArrayOrTensor, KernelsLike, MatrixLike, SampleWeight, Seed, TargetLike
+from kernelmosaic.backend import NUMPY, row_strips, tensor_device, to_host, torch_backend
 from kernelmosaic.estimators._base import KernelEstimator, parameters
-from kernelmosaic.estimators._input import DistinctSamples, FitInput, is_streamed, level_of_caller
+from kernelmosaic.estimators._input import DistinctSamples, FitInput, Standardizer, is_streamed, level_of_caller
 from kernelmosaic.estimators._shared import fit_context
 from kernelmosaic.estimators._training_set import ExactSet, FeatureSet, KernelOptions, TrainingSet, read_training_set
 from kernelmosaic.estimators.classifier import KernelClassifier
 from kernelmosaic.gram.feature_maps import FeatureMaps
-from kernelmosaic.gram.feature_stack import FeatureStack
+from kernelmosaic.gram.feature_stack import FeatureStack, StoredFeatures
 from kernelmosaic.gram.missing import present_views
+from kernelmosaic.gram.normalizing import Centered
+from kernelmosaic.gram.stack import MatrixStack
 from kernelmosaic.kernels import Gaussian, Kernel, Laplacian, Linear, Polynomial, Ranked, by_group, family
 from kernelmosaic.kernels.base import is_missing, refuse_text
 from kernelmosaic.kernels.gaussian import Radial, RadialWidths
@@ -42,10 +47,16 @@ from kernelmosaic.learning.ridge_weights import (
     centre_and_unit,
     learn_ridge,
 )
+from kernelmosaic.learning.target_weights import learn_target_weights
 from kernelmosaic.machines.base import check_count, check_positive
 from kernelmosaic.solvers.leave_one_out import RidgeSystem, variances
 
 Array = NDArray[np.float64]
+
+#: From how many targets what all of them share is learned, where each has weights of its own.
+_SHARED_FROM = 50
+#: Up to so many targets are learned one by one, too, by exact slopes.
+_ONE_BY_ONE = 5
 
 
 def ridge_kernels(ranks: bool = True) -> list[Kernel]:
@@ -70,6 +81,42 @@ def ridge_view_kernels(views: Mapping[str, Any]) -> list[tuple[str, Kernel, Any]
     """
     several = [kernel for kernel in ridge_kernels(ranks=False) if not isinstance(kernel, Polynomial)]
     return by_group(views, several if len(views) > 1 else ridge_kernels())
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What is learned from.
+
+    Attributes
+    ----------
+    rows : ndarray
+        The samples of positive weight, to which all else belongs.
+    group : ndarray of shape (n,) or None
+        The number of every sample's group, of those without weight, too.
+    Y, mean, unit : ndarray of shape (n, outputs), (outputs,) and (outputs,)
+        Targets, and what standardises them.
+    targets : RidgeTargets
+        The same as the criterion reads them.
+    scaled : FitInput
+        The samples as the kernels read them.
+    standardizer : Standardizer or None
+        What they were scaled by.
+    data : TrainingSet
+        Their kernels.
+    first : RidgeLearned or None
+        What was learned with the widths, if these are learned.
+    """
+
+    rows: NDArray[np.intp]
+    group: NDArray[np.intp] | None
+    Y: Array
+    mean: Array
+    unit: Array
+    targets: RidgeTargets
+    scaled: FitInput
+    standardizer: Standardizer | None
+    data: TrainingSet
+    first: RidgeLearned | None
 
 
 @parameters
@@ -121,25 +168,8 @@ class BaseRidge(KernelEstimator):
         else:
             check_positive("alpha", self.alpha)
 
-    def _learn_ridge(self, whole: FitInput, groups: Any, has_classes: bool) -> tuple[RidgeLearned, Array]:
-        """Learn weights, ridge and scale, and keep the machine.
-
-        Parameters
-        ----------
-        whole : FitInput
-            Validated samples.
-        groups : array-like of shape (n,) or None
-            Samples of one group are left out together.
-        has_classes : bool
-            Whether the targets are classes.
-
-        Returns
-        -------
-        learned : RidgeLearned
-            What was learned from the samples of positive weight, in units of the targets.
-        outputs : ndarray of shape (n, outputs)
-            Of all samples, each by the machine without it. One of weight zero has no part in it.
-        """
+    def _prepare(self, whole: FitInput, groups: Any, has_classes: bool) -> Prepared:
+        """Check the parameters, and return what is learned from: the samples of positive weight, and their kernels."""
         self._check_parameters()
         if is_streamed(whole.X):
             raise ValueError(
@@ -173,33 +203,75 @@ class BaseRidge(KernelEstimator):
             ]
             options = replace(options, entries=entries)
         data = fit_context().training_set(options, scaled.X, scaled.original, DistinctSamples(np.arange(n), weight))
-        with data.threads():
-            found = self._learn(data, targets, start=first)
-        beta, intercept = found.beta * unit, mean + unit * found.intercept
-        learned = replace(found, beta=beta, intercept=intercept, residuals=found.residuals * unit)
-        if first is not None:
-            steepest = max(first.stationarity, found.stationarity)
-            learned = replace(learned, history=first.history + found.history, stationarity=steepest)
-        self._standardizer = standardizer
-        fitted = data.kernel_set.kernel_set if self.approximation is not None else data.kernel_set
+        return Prepared(rows, group, Y, mean, unit, targets, scaled, standardizer, data, first)
+
+    def _keep_kernels(self, prepared: Prepared) -> None:
+        """Keep the scale of the samples and the fitted kernels."""
+        data = prepared.data
+        self._standardizer = prepared.standardizer
+        fitted = getattr(data.kernel_set, "kernel_set", data.kernel_set)
         self._set_kernel_names(data)
         plain = all(one.columns is None for one in fitted.fitted)
         self.kernels_ = [one.kernel if plain else (one.name, one.kernel, one.columns) for one in fitted.fitted]
-        self.weights_, self.alpha_ = learned.weights, learned.alpha
-        self.criterion_, self.stationarity_ = learned.value, learned.stationarity
+        self.support_, self.support_fraction_ = prepared.rows, 1.0
+        # Features need no samples.
+        self._X, self._groups = prepared.scaled.X if self.approximation is None else None, prepared.targets.groups
+
+    def _learn_ridge(self, whole: FitInput, groups: Any, has_classes: bool) -> tuple[RidgeLearned, Array]:
+        """Learn weights, ridge and scale, and keep the machine.
+
+        Parameters
+        ----------
+        whole : FitInput
+            Validated samples.
+        groups : array-like of shape (n,) or None
+            Samples of one group are left out together.
+        has_classes : bool
+            Whether the targets are classes.
+
+        Returns
+        -------
+        learned : RidgeLearned
+            What was learned from the samples of positive weight, in units of the targets.
+        outputs : ndarray of shape (n, outputs)
+            Of all samples, each by the machine without it. One of weight zero has no part in it.
+        """
+        prepared = self._prepare(whole, groups, has_classes)
+        first, unit = prepared.first, prepared.unit
+        with prepared.data.threads():
+            found = self._learn(prepared.data.stack, prepared.targets, start=first)
+        learned = replace(
+            found,
+            beta=found.beta * unit,
+            intercept=prepared.mean + unit * found.intercept,
+            residuals=found.residuals * unit,
+        )
+        if first is not None:
+            steepest = max(first.stationarity, found.stationarity)
+            learned = replace(learned, history=first.history + found.history, stationarity=steepest)
+        self._keep_kernels(prepared)
+        self._keep_machine(prepared, learned)
+        # The slopes of residuals that are rounding are rounding.
+        self._say_how_level(is_exact=bool(np.abs(found.residuals).max() < 1e-6))
+        return learned, self._outputs_left_out(prepared, learned, whole.X)
+
+    def _keep_machine(self, prepared: Prepared, learned: RidgeLearned) -> None:
+        """Keep weights, ridge and coefficients that all outputs share, and what variances of outputs need."""
+        data, targets, unit = prepared.data, prepared.targets, prepared.unit
+        self.weights_, self.stationarity_ = learned.weights, learned.stationarity
+        # Numbers, or one for every target.
+        self.alpha_: Any = learned.alpha
+        self.criterion_: Any = learned.value
         self.history_ = [{"iteration": i, "objective": value} for i, value in enumerate(learned.history, start=1)]
         self.n_iter_ = len(learned.history)
-        self.support_, self.support_fraction_ = rows, 1.0
-        self.intercept_, self.dual_coef_ = intercept, beta.T
+        self.intercept_, self.dual_coef_ = learned.intercept, learned.beta.T
         eta = np.tile(learned.weights, (len(unit), 1))
         if isinstance(data, FeatureSet) and learned.sums is not None:
             each = np.split(learned.sums * unit, np.cumsum(data.kernel_set.widths)[:-1])
             self._expansion = data.feature_expansion([each[m] for m in np.flatnonzero(learned.weights)], eta)
         else:
-            self._expansion = data.expansion(beta.T, np.arange(n), eta)
-        # Features need no samples.
-        self._X, self._ridge = scaled.X if self.approximation is None else None, learned.alpha / weight
-        self._groups, self._left_out = together, learned.residuals
+            self._expansion = data.expansion(learned.beta.T, np.arange(len(learned.beta)), eta)
+        self._ridge, self._left_out = learned.alpha / targets.weight, learned.residuals
         self._covariance = None
         if isinstance(data.stack, FeatureStack):
             with data.threads():
@@ -207,41 +279,47 @@ class BaseRidge(KernelEstimator):
             kept = np.isin(np.repeat(np.arange(len(learned.weights)), data.stack.widths), self._expansion.kept)
             at = np.append(np.flatnonzero(kept), len(kept))
             self._covariance = covariance[np.ix_(at, at)]
+
+    def _say_how_level(self, is_exact: bool) -> None:
+        """Print how level the criterion is, if `verbose`, and warn where it is not, unless all targets are met."""
+        name = type(self).__name__
         if self.verbose:
             print(
-                f"{type(self).__name__}: {self.n_iter_} evaluations, criterion {self.criterion_:.6g}, "
+                f"{name}: {self.n_iter_} evaluations, criterion {self.criterion_:.6g}, "
                 f"largest slope per sample {self.stationarity_:.2g}.",
                 flush=True,
             )
-        # The slopes of residuals that are rounding are rounding.
-        if not learned.stationarity <= self.tol and not np.abs(found.residuals).max() < 1e-6:
-            ended = len(learned.history) > self.max_iter
+        if not self.stationarity_ <= self.tol and not is_exact:
+            ended = self.n_iter_ > self.max_iter
             remedy = "raise max_iter, or accept a larger tol" if ended else "rounding hides further progress"
             warnings.warn(
-                f"{type(self).__name__} stopped at a slope of {learned.stationarity:.2g} per sample, above "
-                f"tol={self.tol:g}: {remedy}.",
+                f"{name} stopped at a slope of {self.stationarity_:.2g} per sample, above tol={self.tol:g}: {remedy}.",
                 ConvergenceWarning,
                 stacklevel=level_of_caller(),
             )
-        outputs = np.empty((whole.X.shape[0], len(unit)))
-        outputs[rows] = Y - learned.residuals
+
+    def _outputs_left_out(self, prepared: Prepared, learned: RidgeLearned, X: MatrixLike) -> Array:
+        """Return the outputs of all samples, each by the machine without it."""
+        rows, group, standardizer = prepared.rows, prepared.group, prepared.standardizer
+        outputs = np.empty((X.shape[0], prepared.Y.shape[1]))
+        outputs[rows] = prepared.Y - learned.residuals
         rest = np.setdiff1d(np.arange(len(outputs)), rows)
         if len(rest):
-            Z = whole.X[rest] if standardizer is None else standardizer(whole.X[rest])
+            Z = X[rest] if standardizer is None else standardizer(X[rest])
             outputs[rest] = self._outputs_of(Z)
             if group is not None:
                 same = group[rest, np.newaxis] == group[rows]
-                outputs[rest] -= (self._influence(Z, scaled.X) * same) @ learned.residuals
-        return learned, outputs
+                outputs[rest] -= (self._influence(Z, prepared.scaled.X) * same) @ learned.residuals
+        return outputs
 
-    def _learn(self, data: TrainingSet, targets: RidgeTargets, **start: Any) -> RidgeLearned:
-        """Learn what the parameters leave open, on a training set's kernels."""
+    def _learn(self, stack: MatrixStack | FeatureStack, targets: RidgeTargets, **start: Any) -> RidgeLearned:
+        """Learn what the parameters leave open, on the kernels of a training set."""
         return learn_ridge(
-            data.stack,
+            stack,
             targets,
             criterion=self.criterion,
             alpha=None if self.alpha == "learn" else float(self.alpha),
-            weights=None if self.weights is None else given_weights(self.weights, len(data.kernel_set)),
+            weights=None if self.weights is None else given_weights(self.weights, stack.n_kernels),
             tol=self.tol,
             max_iter=self.max_iter,
             n_init=self.n_init,
@@ -290,7 +368,7 @@ class BaseRidge(KernelEstimator):
             X = fitted.transform(view) if isinstance(fitted, Ranked) else view
             widths[m] = RadialWidths(learner, data.stack.backend.asarray(X))
         with data.threads():
-            return self._learn(data, some, widths=widths)
+            return self._learn(data.stack, some, widths=widths)
 
     def _warn_of_repeats(self, X: MatrixLike, Y: Array, groups: Any) -> None:
         """Warn where many samples have an equal one: leave-one-out does not leave it out, evidence sees no noise."""
@@ -381,6 +459,17 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         The ridge.
     weights : array-like of shape (P,) or "uniform", default=None
         Given weights; None learns them.
+    per_target : bool, default=False
+        Whether every column of a 2-D `y` has weights and a ridge of its own; a single column is fitted as a 1-D `y` is.
+        They are chosen for all targets together from about 300 candidates, each one factorisation: a design, then
+        centres of groups of targets with like weights, found by interpolation of the criterion and by how frequent
+        which weights are among all targets. The criterion of a target, here without priors, is never larger than with
+        the best candidate, of which one are shared weights learned from some targets. `y` may be a memory map or, on a
+        GPU, a tensor; in single precision it is not copied to double. Linear kernels of fewer columns than there are
+        samples are factorised by their columns (banded ridge).
+    checkpoint : path-like, default=None
+        With `per_target`, a file that keeps what was tried until the fit is over. A fit that was stopped goes on from
+        there when it is called again with the same samples, parameters and integer `random_state`.
     scale : bool, default=True
         Whether to standardise the columns that kernels read as numbers.
     normalize, approximation, rank, missing, memory_budget, device, random_state, verbose
@@ -396,24 +485,32 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
 
     Attributes
     ----------
-    weights_ : ndarray of shape (P,)
-        η, of the kernels as normalised.
+    weights_ : ndarray of shape (P,), or (targets, P) with `per_target`
+        η, of the kernels as normalised; per target their sum is one unless `alpha` or `weights` is given.
     view_weights_ : dict
         Their sums over the kernels of every view, by its name.
-    alpha_ : float
+    alpha_ : float, or ndarray of shape (targets,)
         The ridge.
     kernels_, kernel_names_ : list
         The fitted kernels, and their names.
     loo_predictions_ : ndarray of shape (n_samples,) or (n_samples, targets)
-        Of every sample by all others.
+        Of every sample by all others; not kept with `per_target`.
+    loo_scores_ : ndarray of shape (targets,)
+        R² of every target by leave-one-out, with `per_target`.
     best_score_ : float
-        R² of `loo_predictions_`.
+        R² of `loo_predictions_`, the mean over targets.
     criterion_, stationarity_ : float
-        The criterion with its priors at the end, in nats, and its largest slope, divided as for `tol`.
+        The criterion with its priors at the end, in nats, and its largest slope, divided as for `tol`. With
+        `per_target` the criterion of every target, and by how much its interpolation between candidates falls below
+        it, on average, divided likewise.
     history_ : list of dict
-        The criterion at every evaluation.
+        The criterion at every evaluation; with `per_target` its mean after every round of candidates.
+    n_iter_ : int
+        The number of evaluations; with `per_target` that of candidates.
     dual_coef_, intercept_
         As in :class:`MKLRegressor`.
+    coef_ : dict
+        The coefficients of the columns in every linear kernel, by its name.
 
     Examples
     --------
@@ -424,6 +521,17 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
     >>> model.predict_interval(X[200:203]).shape
     (3, 2)
     """
+
+    kernels: KernelsLike = None
+    _: KW_ONLY
+    criterion: str = "loo"
+    alpha: float | str = "learn"
+    weights: ArrayOrTensor = None
+    per_target: bool = False
+    checkpoint: str | PathLike[str] | None = None
+
+    # So many targets with weights of their own are predicted at once.
+    _targets_at_once = 4096
 
     def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None, groups: Any = None) -> Self:
         """Fit to samples and their targets.
@@ -445,6 +553,8 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         """
         given = self._validated(X, y, sample_weight)
         self._is_flat = given.y.ndim == 1
+        if self.per_target and not self._is_flat:
+            return self._fit_each(given, groups)
         learned, outputs = self._learn_ridge(given, groups, has_classes=False)
         self.loo_predictions_ = self._predictions(outputs)
         Y = self._targets(given.y)
@@ -457,10 +567,113 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         self._noise = unit * np.sqrt(np.mean(learned.beta / unit * (learned.residuals / unit), axis=0))
         return self
 
+    def _fit_each(self, given: FitInput, groups: Any) -> Self:
+        """Learn weights and ridge of every target."""
+        T = given.y.shape[1]
+        # What targets share, as the scale of columns, is learned from some.
+        some = np.unique(np.linspace(0, T - 1, min(T, _SHARED_FROM)).astype(np.intp))
+        few = replace(given, y=np.asarray(to_host(given.y[:, some]), dtype=np.float64))
+        prepared = self._prepare(few, groups, has_classes=False)
+        data, weight = prepared.data, prepared.targets.weight
+        stack = _columns_of(data) or data.stack
+        Y = given.y if len(prepared.rows) == len(given.y) else given.y[prepared.rows]
+        with data.threads():
+            shared = self._learn(stack, prepared.targets, start=prepared.first)
+            each = [
+                self._learn(stack, replace(prepared.targets, Y=prepared.targets.Y[:, t : t + 1]), start=shared)
+                for t in range(T if 1 < T <= _ONE_BY_ONE else 0)
+            ]
+        first = np.array([one.weights / one.alpha for one in [shared, *each]])
+        # One target has no others to be compared with: its weights are those by exact slopes.
+        if T > 1 and self.weights is not None and self.alpha == "learn":
+            first = first[:1] / first[0].sum() * np.geomspace(1e-4, 1e6, 101)[:, np.newaxis]
+        learned = learn_target_weights(
+            stack,
+            Y,
+            weight,
+            check_random_state(self.random_state),
+            criterion=self.criterion,
+            groups=prepared.targets.groups,
+            first=first,
+            fixed=T == 1 or self.weights is not None,
+            checkpoint=self.checkpoint,
+            verbose=bool(self.verbose),
+        )
+        self._keep_kernels(prepared)
+        if self.alpha == "learn":
+            scale = given_weights(self.weights, len(data.kernel_set)).sum() if self.weights is not None else 1.0
+            self.alpha_ = scale / learned.ratios.sum(axis=1)
+        else:
+            self.alpha_ = np.full(T, float(self.alpha))
+        self.weights_ = learned.ratios * self.alpha_[:, np.newaxis]
+        self.criterion_, self.loo_scores_ = learned.value, 1.0 - learned.errors
+        self.best_score_ = float(np.mean(self.loo_scores_))
+        left_over = learned.left_over / min(float(weight.sum()), RidgeOptions.slope_samples)
+        self.stationarity_ = shared.stationarity if T == 1 else left_over
+        self.history_ = [{"iteration": i, "objective": value} for i, value in enumerate(learned.history, start=1)]
+        self.n_iter_ = len(learned.candidates)
+        self.intercept_, self.dual_coef_ = learned.intercept, learned.beta.T
+        self.dual_coef_ /= self.alpha_[:, np.newaxis].astype(self.dual_coef_.dtype)
+        self._expansion = data.expansion(self.dual_coef_, np.arange(len(Y)), self.weights_)
+        return self
+
     def _validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
+        checks: Any = {"sample_weight": sample_weight, "y_numeric": True, "multi_output": True}
         with refuse_text(X, y):
-            given = self._read_input(X, y, sample_weight=sample_weight, y_numeric=True, multi_output=True)
-            return replace(given, y=np.asarray(given.y, dtype=np.float64))
+            if self.per_target and tensor_device(y) is not None and y.ndim == 2:
+                # It stays on its device; all of its columns are looked at there.
+                given = self._read_input(X, y[:, :1], **checks)
+                if not bool(y.isfinite().all()):
+                    raise ValueError("y contains NaN or infinity: leave these targets or samples out.")
+                return replace(given, y=y, device=given.device or tensor_device(y))
+            given = self._read_input(X, y, **checks)
+            keep = self.per_target and given.y.ndim == 2 and given.y.dtype == np.float32
+            return given if keep else replace(given, y=np.asarray(given.y, dtype=np.float64))
+
+    def _host_samples(self) -> int:
+        # Products with many targets are worth a device.
+        return 0 if self.per_target else super()._host_samples()
+
+    def _outputs_of(self, X: MatrixLike) -> Array:
+        if self.weights_.ndim == 1:
+            return super()._outputs_of(X)
+        out = np.empty((X.shape[0], len(self.weights_)))
+        for part in row_strips(len(self.weights_), self._targets_at_once):
+            out[:, part] = self._expansion.take(part).values(X) + self.intercept_[part]
+        return out
+
+    def _refuse_each(self, what: str) -> None:
+        """Raise if every target has weights of its own."""
+        if np.ndim(self.alpha_) == 1:
+            raise ValueError(
+                f"{what} needs weights that all targets share: fit with per_target=False, or fit the targets for which "
+                "it is wanted one by one."
+            )
+
+    @property
+    def coef_(self) -> dict[str, Array]:
+        """The coefficients of the columns in every linear kernel, (columns,) or (columns, targets), by its name.
+
+        They are those of the columns as given, not standardised: the contribution of the kernel is ``X[:, columns] @
+        coef_[name]``, but for a constant.
+        """
+        check_is_fitted(self)
+        entries = [one if isinstance(one, tuple) else (None, one, None) for one in self.kernels_]
+        linear = [m for m, (_, kernel, _) in enumerate(entries) if isinstance(kernel, Linear)]
+        if not linear or self.normalize == "diagonal":
+            raise AttributeError("coef_: only Linear() kernels have coefficients, and not with normalize='diagonal'.")
+        unit = np.ones(self.n_features_in_)
+        if self._standardizer is not None:
+            unit[self._standardizer.columns] = self._standardizer.scale
+        outputs, found = len(self.intercept_), {}
+        for m in linear:
+            columns = np.arange(len(unit))[slice(None) if entries[m][2] is None else entries[m][2]]
+            one = np.zeros((len(columns), outputs))
+            for part in row_strips(outputs, self._targets_at_once):
+                one[:, part] = self._expansion.take(part).slopes(m, columns, len(unit))
+            one /= unit[columns, np.newaxis]
+            found[self.kernel_names_[m]] = one[:, 0] if self._is_flat else one
+        return found
 
     def _targets(self, y: TargetLike) -> Array:
         return np.asarray(y if y.ndim == 2 else y[:, np.newaxis])
@@ -480,6 +693,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         outputs = self._predictions(self._outputs(X))
         if not return_std:
             return outputs
+        self._refuse_each("return_std=True")
         # Of a small variance rounding may leave less than nothing.
         variance = np.maximum(self._variances(self._validate(X, reset=False)), 0.0) + self.alpha_
         deviation = np.sqrt(variance)[:, np.newaxis] * self._noise
@@ -514,6 +728,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         ndarray of shape (n_samples, 2), or (n_samples, 2, targets)
         """
         check_is_fitted(self)
+        self._refuse_each("predict_interval")
         if not 0 < coverage < 1:
             raise ValueError(f"coverage={coverage!r}: give a number between 0 and 1.")
         Z = self._validate(X, reset=False)
@@ -559,17 +774,17 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         ndarray of shape (P,) or (P, targets)
         """
         check_is_fitted(self)
-        terms = self._expansion.terms(self._validate(X, reset=False))
-        given = np.asarray(y, dtype=np.float64)
-        y = given[:, np.newaxis] if given.ndim == 1 else given
-        if y.shape != (len(terms), terms.shape[2]):
-            raise ValueError(f"y has shape {given.shape}: give {terms.shape[2]} targets of the {len(terms)} samples.")
-        centred = y - y.mean(axis=0)
-        f = terms.sum(axis=1) + self.intercept_ - y.mean(axis=0)
-        parts = terms - terms.mean(axis=0)
-        shares = np.einsum("imc,ic->mc", parts, 2.0 * centred - f) - len(y) * f.mean(axis=0) ** 2 / terms.shape[1]
-        shares = np.asarray(shares / np.sum(centred**2, axis=0))
-        return shares[:, 0] if self._is_flat else shares
+        Z = self._validate(X, reset=False)
+        given = np.asarray(to_host(y))
+        y, outputs = given[:, np.newaxis] if given.ndim == 1 else given, len(self.intercept_)
+        if y.shape != (Z.shape[0], outputs):
+            raise ValueError(f"y has shape {given.shape}: give {outputs} targets of the {Z.shape[0]} samples.")
+        if self.weights_.ndim == 1:
+            shares = _split_score(self._expansion.terms(Z), self.intercept_, y)
+            return shares[:, 0] if self._is_flat else shares
+        parts = row_strips(outputs, self._targets_at_once)
+        each = [_split_score(self._expansion.take(t).terms(Z), self.intercept_[t], y[:, t]) for t in parts]
+        return np.concatenate(each, axis=1)
 
     def _predictions(self, outputs: Array) -> Array:
         return outputs[:, 0] if self._is_flat else outputs
@@ -578,6 +793,32 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+def _columns_of(data: TrainingSet) -> StoredFeatures | None:
+    """Return the columns that linear kernels read, as normalised, where these are fewer than samples; else None."""
+    if not isinstance(data, ExactSet) or data.present is not None or not data.views:
+        return None
+    fitted, views = data.kernel_set.fitted, data.views
+    is_linear = all(isinstance(one.kernel, Linear) and not isinstance(one.normalization, Centered) for one in fitted)
+    if not is_linear or not all(isinstance(view, np.ndarray) for view in views):
+        return None
+    if sum(view.shape[1] for view in views) >= len(views[0]):
+        return None
+    place = NUMPY if data.device is None else torch_backend(data.device)
+    rules = [one.normalization for one in fitted]
+    exact = (np.asarray(view, np.float64) for view in views)
+    return StoredFeatures([place.asarray(r.features(X, r.row_scale(X))) for r, X in zip(rules, exact, strict=True)])
+
+
+def _split_score(terms: Array, intercept: Array, y: Array) -> Array:
+    """Return the share of R² of every kernel and target, for contributions of shape (n, P, targets)."""
+    y = np.asarray(y, dtype=np.float64)
+    centred = y - y.mean(axis=0)
+    f = terms.sum(axis=1) + intercept - y.mean(axis=0)
+    parts = terms - terms.mean(axis=0)
+    shares = np.einsum("imc,ic->mc", parts, 2.0 * centred - f) - len(y) * f.mean(axis=0) ** 2 / terms.shape[1]
+    return np.asarray(shares / np.sum(centred**2, axis=0))
 
 
 @parameters

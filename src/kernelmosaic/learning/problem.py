@@ -537,12 +537,12 @@ def progress(what: str, total: float | None = None, verbose: bool = True) -> Ite
         yield lambda state, completed=None, total=None: None
         return
     try:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     except ImportError:  # it comes with the extra `cli`
         yield lambda state, completed=None, total=None: print(f"{what}: {state}", flush=True)
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"), TimeElapsedColumn())
-    with Progress(*columns) as bar:
+    columns = [TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"), TimeElapsedColumn()]
+    with Progress(*columns, TextColumn("left"), TimeRemainingColumn()) as bar:
         task = bar.add_task(what, total=total, state="")
 
         def advance(state: str, completed: float | None = None, total: float | None = None) -> None:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from kernelmosaic.plots.gates import GatingDisplay, LocalKernelDisplay
 from kernelmosaic.plots.inspection import KernelImportanceDisplay, KernelSignificanceDisplay, StabilityDisplay
-from kernelmosaic.plots.learned import ColumnRelevanceDisplay, ConvergenceDisplay, KernelWeightsDisplay
+from kernelmosaic.plots.learned import (
+    ColumnRelevanceDisplay,
+    ConvergenceDisplay,
+    KernelWeightsDisplay,
+    TargetSharesDisplay,
+)
 from kernelmosaic.plots.plane import DecisionRegionDisplay, ProjectionDisplay
 from kernelmosaic.plots.searches import ResponseSurfaceDisplay, ValidationPathDisplay, WeightsPathDisplay
 
@@ -20,6 +25,7 @@ __all__ = [
     "ProjectionDisplay",
     "ResponseSurfaceDisplay",
     "StabilityDisplay",
+    "TargetSharesDisplay",
     "ValidationPathDisplay",
     "WeightsPathDisplay",
 ]

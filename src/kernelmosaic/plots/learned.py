@@ -97,6 +97,8 @@ class KernelWeightsDisplay(Display):
         attribute(model, "weights_", cls.__name__)
         names = attribute(model, "kernel_names_", cls.__name__)
         weights = model._shown_weights
+        if weights.ndim == 2 and np.ndim(getattr(model, "alpha_", 0.0)) == 1:
+            raise ValueError(f"{cls.__name__}: every target has weights of its own; use TargetSharesDisplay.")
         classes = list(getattr(model, "classes_", range(len(weights)))) if weights.ndim == 2 else None
         name = "mean gate" if hasattr(model, "gate") else "weight"
         name = "share of all weights" if hasattr(model, "stationarity_") else name
@@ -249,6 +251,93 @@ class ColumnRelevanceDisplay(KernelWeightsDisplay):
         found = np.array(rows)[:, read]
         shown = cls(found if len(rows) > 1 else found[0], [columns[j] for j in read], names if len(rows) > 1 else None)
         return shown.plot(ax=ax, sort=sort, max_kernels=max_kernels, **style)
+
+
+@dataclass
+class TargetSharesDisplay(Display):
+    """The shares of the kernels in every target: a heat map of kernels by targets.
+
+    Targets are ordered by the kernel of their largest share, and by this share. Make it by :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    shares : ndarray of shape (targets, P)
+        The shares.
+    names : list of str
+        Of the kernels.
+    share_name : str, default="share of all weights"
+        What the numbers are.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Where it was drawn.
+    image_ : AxesImage
+        The heat map, one row per kernel and one column per target.
+    order_ : ndarray of int
+        The targets from left to right.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelmosaic import MKLRidgeCV, plots
+    >>> from kernelmosaic.kernels import Linear
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(60, 6))
+    >>> Y = X @ rng.normal(size=(6, 20)) + rng.normal(size=(60, 20))
+    >>> views = [("a", Linear(), [0, 1, 2]), ("b", Linear(), [3, 4, 5])]
+    >>> model = MKLRidgeCV(views, per_target=True).fit(X, Y)
+    >>> display = plots.TargetSharesDisplay.from_estimator(model)
+    >>> display.figure_.savefig("shares.png")
+    """
+
+    shares: Array
+    names: list[str]
+    share_name: str = "share of all weights"
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Estimator, X: Any = None, y: Any = None, *, ax: AxesOrNone = None, **style: Any
+    ) -> Self:
+        """Draw the shares of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : MKLRidgeCV
+            Fitted with ``per_target=True``.
+        X, y : array-like, optional
+            Samples and their targets: the shares are then those of R², by `score_split`, in place of those of the
+            weights.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+        **style
+            Passed to ``Axes.imshow``.
+
+        Returns
+        -------
+        TargetSharesDisplay
+        """
+        model = fitted_model(estimator)
+        if np.ndim(attribute(model, "alpha_", cls.__name__, "MKLRidgeCV")) != 1:
+            raise ValueError(f"{cls.__name__}: all targets share their weights; fit MKLRidgeCV(per_target=True).")
+        if X is None:
+            return cls(model._shown_weights, model.kernel_names_).plot(ax, **style)
+        return cls(model.score_split(X, y).T, model.kernel_names_, "share of R²").plot(ax, **style)
+
+    def plot(self, ax: AxesOrNone = None, **style: Any) -> Self:
+        """Draw, on the given axes or in a new figure; see :meth:`from_estimator`."""
+        labels = _shortened(self.names)
+        ax = self._use_axes(ax, (5.5 + 0.075 * max(map(len, labels)), 1.2 + 0.26 * len(labels)))
+        self.order_ = np.lexsort((-self.shares.max(axis=1), self.shares.argmax(axis=1)))
+        # A few targets that are far off would leave one colour for all others.
+        low, high = np.quantile(self.shares, [0.01, 0.99])
+        options = {"cmap": "cividis", "aspect": "auto", "vmin": min(0.0, float(low)), "vmax": float(high)} | style
+        self.image_ = ax.imshow(self.shares[self.order_].T, **options)
+        self.figure_.colorbar(self.image_, ax=ax, label=self.share_name, shrink=0.9)
+        ax.set_yticks(np.arange(len(labels)), labels, fontsize=9 if len(labels) <= 25 else 7)
+        ax.tick_params(axis="y", length=0)
+        ax.set_xlabel("target, by the kernel of its largest share")
+        return self
 
 
 def _number(value: float) -> str:

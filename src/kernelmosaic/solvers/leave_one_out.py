@@ -137,7 +137,7 @@ class RidgeSystem:
             return np.asarray(beta / self.diagonal[:, np.newaxis])
         r = np.empty_like(beta)
         for S in groups:
-            r[S] = np.linalg.solve(self._block(S), beta[S])
+            r[S] = np.linalg.solve(self.block(S), beta[S])
         return r
 
     def slope(self, beta: Array, r: Array, g: Array, groups: Groups = None) -> ArrayOrTensor:
@@ -149,7 +149,7 @@ class RidgeSystem:
         else:
             u, middle = np.empty_like(g), backend.zeros(tuple(A.shape))
             for S in groups:
-                u[S] = np.linalg.solve(self._block(S), g[S])
+                u[S] = np.linalg.solve(self.block(S), g[S])
                 D = u[S] @ r[S].T
                 rows = backend.index(S)
                 middle[rows] = backend.asarray(0.5 * (D + D.T)) @ A[rows]
@@ -160,7 +160,8 @@ class RidgeSystem:
         G -= across.T
         return G
 
-    def _block(self, S: NDArray[np.intp]) -> Array:
+    def block(self, S: NDArray[np.intp]) -> Array:
+        """Return A_SS."""
         backend = backend_of(self.A)
         rows = backend.index(S)
         return np.asarray(backend.to_numpy(backend.take_block(self.A, rows, rows)))

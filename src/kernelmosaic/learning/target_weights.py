@@ -1,0 +1,739 @@
+"""Weights and ridge of every target by its own leave-one-out error or evidence.
+
+Only the ratios γ = η/α of weights and ridge count. One factorisation of Σ_m γ_m K_m + diag(1/w), a candidate, and one
+product with all targets give the criterion of every target. The candidates are few, and shared by all targets:
+
+1. a design: shares of the kernels drawn from the simplex, with its corners, times sums of γ over several decades;
+2. the criterion of each target between the candidates is interpolated, by kriging;
+3. how frequent which γ are among all targets is learned by EM on many interpolated points, since single targets are
+   noisy: this is the prior from which, with its own criterion, every target has a posterior mean;
+4. the posterior means are gathered into groups, whose centres are the next candidates; from 2, a few times. Those of
+   the last round are tried for the targets near them alone.
+
+Every target takes the candidate of its least criterion, so that none does worse than with the best of the design.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelmosaic._typing import ArrayOrTensor, DType
+from kernelmosaic.backend import NUMPY, Backend, backend_of, default_budget, is_tensor, row_strips, to_host
+from kernelmosaic.gram.feature_stack import FeatureStack
+from kernelmosaic.gram.stack import MatrixStack
+from kernelmosaic.learning.problem import progress
+from kernelmosaic.solvers.leave_one_out import Array, Groups, RidgeSystem, inverted
+
+
+@dataclass(frozen=True)
+class TargetOptions:
+    """How many candidates are tried, and where.
+
+    Attributes
+    ----------
+    sizes : tuple of int
+        Candidates of the design, and of every round after it; of a round never more than targets.
+    sums : tuple of float
+        Least and largest Σ_m γ_m of the design, for kernels of mean diagonal one.
+    concentration : float
+        Of the Dirichlet distribution from which shares are drawn: below one most have a few large ones.
+    points : int
+        Points at which the criterion is interpolated.
+    spread : float
+        Standard deviation of these around candidates, in log(1 + γ/γ₀); half as much again in the first round.
+    zeros : float
+        Share of their weights that is set to zero.
+    fitted_to, learned_from, grouped : int
+        Most targets that the interpolation is fitted to, that the prior is learned from, and that are gathered into
+        groups.
+    near : int
+        For every target, of the candidates of the last round so many are tried, the nearest to its posterior mean.
+    batch_bytes : int or None
+        Of the targets that are worked on at once; None stands for 32 MiB on the host and 256 MiB on a device.
+    kept_bytes : float or None
+        Up to which size, with their coefficients, they are kept in memory; None stands for what is free.
+    """
+
+    sizes: tuple[int, ...] = (60, 40, 50, 150)
+    sums: tuple[float, float] = (1e-2, 1e3)
+    concentration: float = 0.5
+    points: int = 2000
+    spread: float = 0.5
+    zeros: float = 0.1
+    fitted_to: int = 300
+    learned_from: int = 1000
+    grouped: int = 20_000
+    near: int = 10
+    batch_bytes: int | None = None
+    kept_bytes: float | None = None
+
+
+@dataclass(frozen=True)
+class TargetsLearned:
+    """What was learned; T is the number of targets.
+
+    Attributes
+    ----------
+    ratios : ndarray of shape (T, P)
+        γ.
+    value : ndarray of shape (T,)
+        The criterion, in nats.
+    errors : ndarray of shape (T,)
+        Mean squared residuals of samples left out, relative to the variance of the target.
+    left_over : float
+        By how much the interpolated criterion falls below `value`, on average over some targets.
+    beta : ndarray of shape (n, T)
+        (Σ_m γ_m K_m + diag(1/w))⁻¹ Y, the constants eliminated, in the precision of the targets.
+    intercept : ndarray of shape (T,)
+        The constants.
+    candidates : ndarray of shape (candidates, P)
+        All γ that were tried, the last ones for some targets each.
+    history : list of float
+        The mean of `value` over the targets after every round.
+    """
+
+    ratios: Array
+    value: Array
+    errors: Array
+    left_over: float
+    beta: NDArray[Any]
+    intercept: Array
+    candidates: Array
+    history: list[float]
+
+
+def learn_target_weights(
+    stack: MatrixStack | FeatureStack,
+    Y: ArrayOrTensor,
+    weight: Array,
+    rng: np.random.RandomState,
+    *,
+    criterion: str = "loo",
+    groups: Groups = None,
+    first: Array | None = None,
+    fixed: bool = False,
+    options: TargetOptions | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+    verbose: bool = False,
+) -> TargetsLearned:
+    """Choose the ratios γ of weights and ridge for every target.
+
+    Parameters
+    ----------
+    stack : MatrixStack or FeatureStack
+        The kernels.
+    Y : array or tensor of shape (n, T)
+        Targets, of which parts are read; where there is room, they are kept once where the kernels are.
+    weight : ndarray of shape (n,)
+        Of the samples.
+    rng : RandomState
+        Draws designs and points.
+    criterion : {"loo", "evidence"}
+        What is minimised.
+    groups : sequence of ndarray, optional
+        Samples that are left out together.
+    first : ndarray of shape (k, P), optional
+        Candidates to try before all others.
+    fixed : bool
+        Whether these are the only ones.
+    options : TargetOptions
+        Numbers of candidates.
+    checkpoint : path-like, optional
+        A file that keeps what was tried until the search is over; a search that was stopped goes on from there.
+    verbose : bool
+        Whether to show the progress.
+
+    Returns
+    -------
+    TargetsLearned
+    """
+    options = TargetOptions() if options is None else options
+    targets = TargetBatches.of(Y, weight, stack.backend, options)
+    systems = FeatureSystems(stack, targets) if isinstance(stack, FeatureStack) else MatrixSystems(stack, targets)
+    search, none = _Candidates(systems, targets, criterion, groups, checkpoint), np.zeros((0, stack.n_kernels))
+    rounds = [] if fixed else [min(size, targets.n_targets) for size in options.sizes[1:]]
+    design = none if fixed else _design(search.units, options.sizes[0], rng, options)
+    seeds = none if first is None else first
+    between, total = None, len(seeds) + len(design) + sum(rounds)
+    with progress("Weights per target", total, verbose) as show:
+
+        def evaluate(new: Array, wanted: Sequence[NDArray[np.intp] | None]) -> None:
+            for gamma, some in zip(new, wanted, strict=True):
+                search.add(gamma, some)
+                show(f"candidate {len(search.gammas)} of {total}", len(search.gammas))
+            search.history.append(float(search.best.mean()))
+
+        evaluate(np.concatenate([seeds, design]), [None] * (len(seeds) + len(design)))
+        for k, size in enumerate(rounds):
+            between = _Interpolated.of(search, rng, options, everywhere=k == 0)
+            grouped = rng.permutation(targets.n_targets)[: options.grouped]
+            centres = find_centres(between.means(search, grouped), size, rng)
+            is_last = k == len(rounds) - 1
+            wanted = between.near(search, centres, options.near) if is_last else [None] * len(centres)
+            evaluate(between.ratios(centres), wanted)
+    if not fixed and between is None:
+        between = _Interpolated.of(search, rng, options, everywhere=False)
+    search.finish()
+    return search.learned(0.0 if between is None else between.left_over(search))
+
+
+# Targets in batches ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TargetBatches:
+    """Standardised targets in batches: kept where the kernels are if there is room, else read again.
+
+    Attributes
+    ----------
+    Y : array or tensor of shape (n, T)
+        As given.
+    means, units : ndarray of shape (T,)
+        Weighted means, and standard deviations, one for constants.
+    weight : ndarray of shape (n,)
+        Of the samples.
+    backend : Backend
+        Where products are formed.
+    dtype : dtype
+        In which they are formed: that of the targets, single or double precision.
+    batches : list of slice
+        The targets of every batch.
+    kept : list of array or None
+        The batches, if they are kept.
+    """
+
+    Y: ArrayOrTensor
+    means: Array
+    units: Array
+    weight: Array
+    backend: Backend
+    dtype: DType
+    batches: list[slice]
+    kept: list[Any] | None
+
+    @classmethod
+    def of(cls, Y: ArrayOrTensor, weight: Array, backend: Backend, options: TargetOptions) -> TargetBatches:
+        """Cut targets into batches."""
+        n, T = Y.shape
+        dtype = np.dtype(np.float32 if backend_of(Y).dtype(Y) == np.float32 else np.float64)
+        most = options.batch_bytes or (2**25 if backend is NUMPY else 2**28)
+        batches = list(row_strips(T, most // (dtype.itemsize * n)))
+        # Beside the targets there are their coefficients.
+        room = default_budget(backend) if options.kept_bytes is None else options.kept_bytes
+        is_kept = 3 * n * T * dtype.itemsize <= room
+        means, units, share = np.empty(T), np.empty(T), backend.asarray(weight / weight.sum())
+        for part in batches:
+            values, xp = _placed(Y[:, part], backend), backend.xp
+            low, high = (np.asarray(backend.to_numpy(one(values, 0))) for one in (xp.amin, xp.amax))
+            size = np.maximum(np.maximum(-low, high), np.finfo(float).tiny)  # squares of larger numbers overflow
+            values = values / backend.asarray(size)
+            mean = share @ values
+            values -= mean
+            spread = np.sqrt(backend.to_numpy(share @ values**2))
+            means[part], units[part] = size * backend.to_numpy(mean), np.where(high > low, spread * size, 1.0)
+        read = cls(Y, means, units, weight, backend, dtype, batches, None)
+        return replace(read, kept=[one for _, one in read]) if is_kept else read
+
+    @property
+    def n_targets(self) -> int:
+        """T."""
+        return int(self.Y.shape[1])
+
+    def __iter__(self) -> Iterator[tuple[slice, Any]]:
+        for k, part in enumerate(self.batches):
+            if self.kept is not None:
+                yield part, self.kept[k]
+            else:
+                mean, unit = self.backend.asarray(self.means[part]), self.backend.asarray(self.units[part])
+                yield part, self.backend.astype((_placed(self.Y[:, part], self.backend) - mean) / unit, self.dtype)
+
+
+def _placed(Y: ArrayOrTensor, backend: Backend) -> Any:
+    """Return targets in double precision where products are formed."""
+    if backend is NUMPY:
+        return backend.asarray(to_host(Y))
+    # Torch warns of memory that is not to be written to.
+    return backend.asarray(Y if is_tensor(Y) else np.array(Y))
+
+
+# What a candidate is judged by ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CandidateSystem:
+    """A = M⁻¹ − M⁻¹1 1ᵀM⁻¹ / 1ᵀM⁻¹1 of M = Σ_m γ_m K_m + diag(1/w), in whatever form it is known.
+
+    Attributes
+    ----------
+    times : callable
+        Returns A Y for some targets Y, where these are and in their precision.
+    block : callable
+        Returns A_SS for the rows S.
+    diagonal, constants : ndarray of shape (n,)
+        The diagonal of A, and what samples count for the constant of a machine.
+    log_det : float
+        log det M + log 1ᵀM⁻¹1.
+    """
+
+    times: Callable[[Any], Any]
+    block: Callable[[NDArray[np.intp]], Array]
+    diagonal: Array
+    constants: Array
+    log_det: float
+
+
+@dataclass(frozen=True)
+class MatrixSystems:
+    """Systems by matrices of all pairs of samples: n³ operations, and n² for a target."""
+
+    stack: MatrixStack
+    targets: TargetBatches
+
+    def sizes(self) -> tuple[Array, Array]:
+        """Return of every kernel its trace, and the sum of the squares of its entries."""
+        n, backend = self.stack.n_samples, self.stack.backend
+        traces, squares = np.zeros((2, self.stack.n_kernels))
+        for strip in self.stack.row_strips(n):
+            for m, block in self.stack.placed_blocks(range(self.stack.n_kernels), strip, slice(0, n)):
+                exact = backend.astype(block, np.float64)
+                traces[m] += float(exact[:, strip].diagonal().sum())
+                squares[m] += float((exact * exact).sum())
+        return traces, squares
+
+    def at(self, gamma: Array) -> CandidateSystem:
+        """Return the system of a candidate."""
+        K = self.stack.combine(gamma).matrix
+        if K is None:
+            raise MemoryError(
+                f"{self.stack.form}, but weights per target are learned by the combined matrix; raise memory_budget."
+            )
+        backend = backend_of(K)
+        system = RidgeSystem.of(backend.astype(K, np.float64), 1.0 / self.targets.weight)
+        A = backend.astype(system.A, self.targets.dtype)
+        constants = system.ones / system.ones.sum() - system.times(system.offset)
+        return CandidateSystem(partial(backend.xp.matmul, A), system.block, system.diagonal, constants, system.log_det)
+
+
+class FeatureSystems:
+    """The same by features K_m = Z_m Z_mᵀ, r of all kernels together: n r² operations, and 2 n r for a target.
+
+    With Z = [Z_1, …, Z_P, 1] and C = (Zᵀ diag(w) Z + diag(1/γ, 0))⁻¹, A = diag(w) − diag(w) Z C Zᵀ diag(w).
+    """
+
+    def __init__(self, stack: FeatureStack, targets: TargetBatches) -> None:
+        self.targets, self.backend, n = targets, stack.backend, stack.n_samples
+        self.kernel = np.repeat(np.arange(stack.n_kernels), stack.widths)
+        every = dict(stack.placed_features(slice(0, n), range(stack.n_kernels)))
+        exact = [self.backend.astype(every[m], np.float64) for m in range(stack.n_kernels)]
+        self.Z = self.backend.xp.concatenate([*exact, self.backend.asarray(np.ones((n, 1)))], 1)
+        self.weight = self.backend.asarray(targets.weight)[:, None]
+        self.normal = self.Z.T @ (self.weight * self.Z)
+        self.placed = tuple(self.backend.astype(one, targets.dtype) for one in (self.Z, self.weight))
+
+    def sizes(self) -> tuple[Array, Array]:
+        """As in `MatrixSystems`."""
+        products = self.backend.to_numpy(self.Z.T @ self.Z)
+        parts = [products[np.ix_(own, own)] for m in range(self.kernel.max() + 1) for own in [self.kernel == m]]
+        return np.array([one.trace() for one in parts]), np.array([(one**2).sum() for one in parts])
+
+    def at(self, gamma: Array) -> CandidateSystem:
+        """As in `MatrixSystems`."""
+        backend, Z, weight = self.backend, self.Z, self.targets.weight
+        root = backend.asarray(np.append(np.sqrt(gamma)[self.kernel], 1.0))
+        S = root[:, None] * self.normal * root
+        backend.diagonal_view(S)[:-1] += 1.0
+        B, log_det = inverted(S)
+        left = self.weight * (Z @ (root[:, None] * B * root))
+        own = weight - weight * backend.to_numpy((left * Z).sum(1))
+        constants = np.asarray(backend.to_numpy(left[:, -1]))
+        half, (Zt, w) = backend.astype(left, self.targets.dtype), self.placed
+
+        def block(S: NDArray[np.intp]) -> Array:
+            rows = backend.index(S)
+            return np.diag(weight[S]) - backend.to_numpy(left[rows] @ (Z[rows] * self.weight[rows]).T)
+
+        def times(Y: Any) -> Any:
+            weighted = w * Y
+            return weighted - half @ (Zt.T @ weighted)
+
+        return CandidateSystem(times, block, own, constants, log_det - float(np.log(weight).sum()))
+
+
+class TriedBefore:
+    """A file of candidates with their criteria and errors, to which every new one is appended at once.
+
+    Parameters
+    ----------
+    path : Path
+        Of the file.
+    search : ndarray
+        What tells one search from another; a file of another one is refused.
+    """
+
+    def __init__(self, path: Path, search: Array) -> None:
+        self.path, records = path, self._read(path)
+        if records and not (records[0].shape == search.shape and np.allclose(records[0], search, rtol=1e-6)):
+            raise ValueError(f"checkpoint={str(path)!r}: the file is of other samples or kernels; remove or rename it.")
+        P, T = len(search) - 6, int(search[1])
+        self.known = {self._key(one[:P]): one[P:].reshape(2, T) for one in records[1:]}
+        if not records:
+            self._append(search)
+
+    def find(self, gamma: Array) -> Array | None:
+        """Return criteria and errors of a candidate, of shape (2, T), or None if it was not tried."""
+        return self.known.get(self._key(gamma))
+
+    def add(self, gamma: Array, found: Array) -> None:
+        """Keep a candidate."""
+        self._append(np.concatenate([gamma, found.ravel()]))
+
+    @staticmethod
+    def _read(path: Path) -> list[Array]:
+        """Return the records of a file, if it is there, and cut off one that is not whole."""
+        records, end = [], 0
+        if path.exists():
+            with path.open("r+b") as file:
+                with suppress(EOFError, ValueError):
+                    while True:
+                        records.append(np.load(file))
+                        end = file.tell()
+                file.truncate(end)
+        return records
+
+    def _append(self, record: Array) -> None:
+        with self.path.open("ab") as file:
+            np.save(file, record)
+
+    @staticmethod
+    def _key(gamma: Array) -> tuple[str, ...]:
+        return tuple(f"{one:.6g}" for one in gamma)
+
+
+class _Candidates:
+    """The criterion of all targets at every candidate so far, and for each target the machine of the best.
+
+    `units` are of every kernel the γ that gives it a mean diagonal of one, and `knees` that at which its eigenvalues
+    exceed one: tr K / ‖K‖², one over their mean, each counted by its size.
+    """
+
+    def __init__(
+        self,
+        systems: MatrixSystems | FeatureSystems,
+        targets: TargetBatches,
+        criterion: str,
+        groups: Groups,
+        checkpoint: str | PathLike[str] | None,
+    ) -> None:
+        self.systems, self.targets, self.criterion, self.groups = systems, targets, criterion, groups
+        n, T = targets.Y.shape
+        self.gammas: list[Array] = []
+        self.values: list[Array] = []
+        self.history: list[float] = []
+        traces, squares = (np.maximum(one, np.finfo(float).tiny) for one in systems.sizes())
+        self.units, self.knees = n / traces, traces / squares
+        self.best, self.chosen = np.full(T, np.inf), np.zeros(T, dtype=np.intp)
+        self.errors, self.intercept = np.full(T, np.nan), np.zeros(T)
+        # Coefficients stay beside the targets. Those of candidates that an earlier search tried are found last.
+        place = targets.backend if targets.kept is not None else NUMPY
+        self.beta = [place.zeros((n, part.stop - part.start), targets.dtype) for part in targets.batches]
+        self.lacking = np.zeros(T, dtype=bool)
+        own = [n, T, criterion == "evidence", targets.weight.sum(), targets.means.sum(), targets.units.sum()]
+        self.tried = None if checkpoint is None else TriedBefore(Path(checkpoint), np.append(own, self.knees))
+
+    def add(self, gamma: Array, wanted: NDArray[np.intp] | None = None) -> None:
+        """Judge a candidate for all targets, or for those of the given ascending numbers."""
+        self.gammas.append(np.array(gamma, dtype=np.float64))
+        number = len(self.gammas) - 1
+        known = None if self.tried is None else self.tried.find(self.gammas[-1])
+        if known is None:
+            found = self._judge(number, wanted)
+            if self.tried is not None:
+                self.tried.add(self.gammas[-1], found)
+        else:
+            found, better = known, known[0] < self.best
+            self.best[better], self.errors[better] = found[:, better]
+            self.chosen[better], self.lacking[better] = number, True
+        self.values.append(found[0])
+
+    def finish(self) -> None:
+        """Find the machines of candidates that were not tried in this search."""
+        for number in np.unique(self.chosen[self.lacking]):
+            own = np.flatnonzero(self.lacking & (self.chosen == number))
+            self.best[own] = np.inf
+            self._judge(int(number), own)
+        if self.tried is not None:
+            self.tried.path.unlink(missing_ok=True)
+
+    def _judge(self, number: int, wanted: NDArray[np.intp] | None) -> Array:
+        """Factorise a candidate, keep its machines where they are best, and return criteria and errors, (2, T)."""
+        targets, backend = self.targets, self.targets.backend
+        system = self.systems.at(self.gammas[number])
+        constants = backend.asarray(system.constants, targets.dtype)
+        left_out = _LeftOut.of(system, targets, self.groups)
+        n, found = len(targets.weight), np.full((2, targets.n_targets), np.inf)
+        for k, (part, Y) in enumerate(targets):
+            own = np.arange(part.start, part.stop)
+            if wanted is not None:
+                own = wanted[slice(*np.searchsorted(wanted, [part.start, part.stop]))]
+                Y = Y[:, backend.index(own - part.start)]
+            beta = system.times(Y)
+            errors = left_out.errors(beta)
+            value = 0.5 * targets.weight.sum() * _log(errors)
+            if self.criterion == "evidence":
+                fit = np.asarray(backend.to_numpy((Y * beta).sum(0)), np.float64) / (n - 1)
+                value = 0.5 * (n - 1) * _log(fit) + 0.5 * system.log_det
+            found[:, own] = value, errors
+            better = np.flatnonzero(value < self.best[own])
+            if len(better):
+                columns, at, place = backend.index(better), own[better], backend_of(self.beta[k])
+                chosen = beta[:, columns]
+                # What rounding leaves of their sum, large kernels would show.
+                chosen -= chosen.mean(0)
+                self.beta[k][:, place.index(at - part.start)] = chosen if place is backend else backend.to_numpy(chosen)
+                self.best[at], self.errors[at] = found[:, at]
+                self.chosen[at], self.lacking[at] = number, False
+                self.intercept[at] = backend.to_numpy(constants @ Y[:, columns])
+        return found
+
+    def above_best(self, targets: NDArray[np.intp]) -> Array:
+        """Return by how much every candidate's criterion exceeds the least, for some targets."""
+        return np.asarray(np.array([one[targets] for one in self.values]) - self.best[targets])
+
+    def learned(self, left_over: float) -> TargetsLearned:
+        """Return what suits every target best, in the units of the targets; the search is over then."""
+        gammas, means, units = np.array(self.gammas), self.targets.means, self.targets.units
+        beta = np.empty(self.targets.Y.shape, self.targets.dtype)
+        for part in reversed(self.targets.batches):  # every batch is freed once it is copied
+            one = self.beta.pop()
+            np.multiply(backend_of(one).to_numpy(one), units[part], out=beta[:, part], casting="same_kind")
+        intercept = means + units * self.intercept
+        ratios = gammas[self.chosen]
+        return TargetsLearned(ratios, self.best, self.errors, left_over, beta, intercept, gammas, self.history)
+
+
+@dataclass(frozen=True)
+class _LeftOut:
+    """Squared residuals of samples left out, each alone, by factors of β², or together in groups."""
+
+    backend: Backend
+    factors: Any
+    blocks: Sequence[tuple[Any, Any, Any]]
+
+    @classmethod
+    def of(cls, system: CandidateSystem, targets: TargetBatches, groups: Groups) -> _LeftOut:
+        backend, share = targets.backend, targets.weight / targets.weight.sum()
+        place = partial(backend.asarray, dtype=targets.dtype)
+        if groups is None:
+            return cls(backend, place(share / system.diagonal**2), [])
+        blocks = [(backend.index(S), place(np.linalg.inv(system.block(S))), place(share[S])) for S in groups]
+        return cls(backend, None, blocks)
+
+    def errors(self, beta: ArrayOrTensor) -> Array:
+        """Return their weighted mean for every target."""
+        found = 0.0 if self.factors is None else self.factors @ (beta * beta)
+        for rows, block, share in self.blocks:
+            found = found + share @ (block @ beta[rows]) ** 2
+        return np.asarray(self.backend.to_numpy(found), np.float64)
+
+
+def _log(values: Array) -> Array:
+    """Return logarithms; of a constant target, whose residuals are zero, a number that is the same for all."""
+    return np.asarray(np.log(np.maximum(values, 1e-30)))
+
+
+# Where to try next ----------------------------------------------------------------------------------------------------
+
+
+def _design(units: Array, count: int, rng: np.random.RandomState, options: TargetOptions) -> Array:
+    """Return γ that cover the simplex, with its centre and corners, and decades of their sum in strata."""
+    n_kernels = len(units)
+    fixed = np.concatenate([np.full((1, n_kernels), 1.0 / n_kernels), np.eye(n_kernels)])[:count]
+    drawn = rng.dirichlet(np.full(n_kernels, options.concentration), size=count - len(fixed))
+    low, high = np.log(options.sums)
+    sums = np.exp(low + (high - low) * (rng.permutation(count) + 0.5) / count)
+    return np.asarray(np.concatenate([fixed, drawn]) * sums[:, np.newaxis] * units)
+
+
+class Kriging:
+    """Interpolates functions that are known at the same points, by weights that are the same for all of them.
+
+    The covariance is Matérn's of 5/2, around a trend that is linear, or has the squares, too, in z = log(1 + γ/γ₀) or
+    z = γ/(γ + γ₀), scaled.
+
+    Parameters
+    ----------
+    gammas : ndarray of shape (S, P)
+        The points.
+    knees : ndarray of shape (P,)
+        γ₀.
+    bounded : bool
+        Whether z is the second.
+    squares : bool
+        Whether the trend has them.
+    length : float
+        Of the covariance, in mean standard deviations of z.
+    """
+
+    def __init__(self, gammas: Array, knees: Array, bounded: bool, squares: bool, length: float) -> None:
+        self.knees, self.bounded, self.squares, self.length, self.scale = knees, bounded, squares, length, 1.0
+        z = self._read(gammas)
+        self.scale = float(z.std(axis=0).mean()) or 1.0
+        self.z, self.centre = z / self.scale, z.mean(axis=0) / self.scale
+        inverse = np.linalg.inv(self._covariance(self.z) + 1e-6 * np.eye(len(z)))
+        H = self._trend(self.z)
+        self.by_trend = np.linalg.pinv(H.T @ inverse @ H) @ H.T @ inverse
+        self.by_covariance = inverse - inverse @ H @ self.by_trend
+
+    def errors(self, values: Array) -> Array:
+        """Return what every value, of shape (S, functions), differs from its interpolation by all others."""
+        return np.asarray(self.by_covariance @ values / self.by_covariance.diagonal()[:, np.newaxis])
+
+    def weights(self, gammas: Array) -> Array:
+        """Return what values at the points count for interpolations at others, of shape (others, S)."""
+        z = self._read(gammas)
+        return np.asarray(self._covariance(z) @ self.by_covariance + self._trend(z) @ self.by_trend)
+
+    def _read(self, gammas: Array) -> Array:
+        z = gammas / (gammas + self.knees) if self.bounded else np.log1p(gammas / self.knees)
+        return np.asarray(z / self.scale)
+
+    def _covariance(self, z: Array) -> Array:
+        squares = (z**2).sum(axis=1)[:, np.newaxis] + (self.z**2).sum(axis=1) - 2.0 * z @ self.z.T
+        d = np.sqrt(5.0 * np.maximum(squares, 0.0)) / self.length
+        return np.asarray((1.0 + d + d**2 / 3.0) * np.exp(-d))
+
+    def _trend(self, z: Array) -> Array:
+        off = z - self.centre
+        return np.column_stack([np.ones(len(z)), off, off**2] if self.squares else [np.ones(len(z)), off])
+
+
+def fit_kriging(gammas: Array, values: Array, knees: Array) -> Kriging:
+    """Return the interpolation with the least errors where values are within ten nats of their least."""
+    near = values - values.min(axis=0) < 10.0
+
+    def misses(one: Kriging) -> float:
+        return float(np.mean(np.minimum(one.errors(values)[near] ** 2, 400.0)))
+
+    kinds = [(False, 0.2), (False, 0.6), (False, 2.0), (True, 0.3), (True, 1.0), (True, 4.0)]
+    trends = (False, True) if len(gammas) > 4 * gammas.shape[1] else (False,)
+    tried = (
+        Kriging(gammas, factor * knees, bounded, squares, length)
+        for bounded, factor in kinds
+        for squares in trends
+        for length in (2, 4, 8)
+    )
+    return min(tried, key=misses)
+
+
+def learn_frequencies(values: Array, steps: int = 50) -> Array:
+    """Return how frequent points are among targets, by EM, for criteria in nats of shape (points, targets)."""
+    likelihoods = np.exp(values.min(axis=0) - values)
+    found = np.full(len(values), 1.0 / len(values))
+    for _ in range(steps):
+        found *= (likelihoods / (found @ likelihoods)).mean(axis=1)
+    return found
+
+
+def find_centres(z: Array, count: int, rng: np.random.RandomState, steps: int = 20) -> Array:
+    """Return the centres of so many groups of points, by k-means."""
+    count = min(count, len(z))
+    centres = z[rng.permutation(len(z))[:count]]
+    for _ in range(steps):
+        nearest = _distances(z, centres).argmin(axis=1)
+        sizes = np.bincount(nearest, minlength=count)
+        sums = np.column_stack([np.bincount(nearest, column, count) for column in z.T])
+        centres[sizes > 0] = sums[sizes > 0] / sizes[sizes > 0, np.newaxis]
+    return centres
+
+
+def _distances(z: Array, centres: Array) -> Array:
+    """Return squared distances, but for what is the same for all centres."""
+    return np.asarray((centres**2).sum(axis=1) - 2.0 * z @ centres.T)
+
+
+@dataclass(frozen=True)
+class _Interpolated:
+    """The criterion at points between the candidates, and how frequent they are among targets.
+
+    Attributes
+    ----------
+    knees : ndarray of shape (P,)
+        γ₀.
+    z : ndarray of shape (points, P)
+        The points, log(1 + γ/γ₀).
+    weights : ndarray of shape (points, candidates)
+        What the candidates count for the points.
+    frequencies : ndarray of shape (points,)
+        The prior.
+    some, lowest : ndarray
+        The targets that it was learned from, and the least interpolated criterion of each.
+    """
+
+    knees: Array
+    z: Array
+    weights: Array
+    frequencies: Array
+    some: NDArray[np.intp]
+    lowest: Array
+
+    @classmethod
+    def of(
+        cls, search: _Candidates, rng: np.random.RandomState, options: TargetOptions, everywhere: bool
+    ) -> _Interpolated:
+        """Draw points around the candidates that suit targets and, if asked for, as the design is drawn, too."""
+        gammas, knees = np.array(search.gammas), 0.3 * search.knees
+        some = rng.permutation(search.targets.n_targets)[: options.learned_from]
+        known = search.above_best(some)
+        kriging = fit_kriging(gammas, known[:, : options.fitted_to], search.knees)
+        frequent = learn_frequencies(known)
+        at = rng.choice(len(gammas), options.points, p=frequent / frequent.sum())
+        spread = options.spread * (1.5 if everywhere else 1.0)
+        z = np.maximum(np.log1p(gammas[at] / knees) + spread * rng.normal(size=gammas[at].shape), 0.0)
+        z[rng.uniform(size=z.shape) < options.zeros] = 0.0
+        if everywhere:
+            z = np.concatenate([z, np.log1p(_design(search.units, options.points // 2, rng, options) / knees)])
+        weights = kriging.weights(knees * np.expm1(z))
+        values = weights @ known
+        return cls(knees, z, weights, learn_frequencies(values), some, values.min(axis=0) + search.best[some])
+
+    def left_over(self, search: _Candidates) -> float:
+        """Return by how much the criterion is below that of the best candidate somewhere, on average over targets."""
+        return float(np.maximum(search.best[self.some] - self.lowest, 0.0).mean())
+
+    def means(self, search: _Candidates, targets: NDArray[np.intp]) -> Array:
+        """Return the posterior means of some targets in z."""
+        backend = search.targets.backend
+        place, xp = backend.asarray, backend.xp
+        weights, z = place(self.weights), place(self.z)
+        prior = place(np.log(self.frequencies + np.finfo(float).tiny))[:, None]
+        means = np.empty((len(targets), self.z.shape[1]))
+        for part in row_strips(len(targets), 1000):
+            odds = prior - weights @ place(search.above_best(targets[part]))
+            odds = xp.exp(odds - xp.amax(odds, 0))
+            means[part] = backend.to_numpy((odds.T @ z) / odds.sum(0)[:, None])
+        return means
+
+    def near(self, search: _Candidates, centres: Array, count: int) -> list[NDArray[np.intp]]:
+        """Return for every centre the targets that have it among their nearest, by posterior means."""
+        near = []
+        for part in row_strips(search.targets.n_targets, 20_000):
+            every = np.arange(part.start, part.stop)
+            off = _distances(self.means(search, every), centres)
+            near.append(np.argpartition(off, min(count, len(centres)) - 1, axis=1)[:, :count])
+        return [np.flatnonzero((found := np.concatenate(near)) == s) // found.shape[1] for s in range(len(centres))]
+
+    def ratios(self, z: Array) -> Array:
+        """Return γ."""
+        found = self.knees * np.expm1(z)
+        # Without any kernel there are no shares.
+        found[found.sum(axis=1) <= 0.0] = 1e-6 * self.knees
+        return np.asarray(found)

@@ -1,0 +1,239 @@
+"""MKLRidgeCV with weights and ridge of every target."""
+
+from __future__ import annotations
+
+import pickle
+import tracemalloc
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.base import clone
+from sklearn.metrics import r2_score
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+from kernelmosaic import MKLRidgeCV, load, save
+from kernelmosaic.kernels import Gaussian, Linear
+
+COLUMNS = (20, 30, 10)
+RNG = np.random.default_rng(11)
+SHARES = RNG.dirichlet(np.full(3, 0.5), size=60)
+X = RNG.normal(size=(260, 60))
+ENDS = np.cumsum(COLUMNS)
+KERNELS = [(f"view {m}", Linear(), list(range(ENDS[m] - COLUMNS[m], ENDS[m]))) for m in range(3)]
+SIGNAL = sum(
+    np.sqrt(SHARES[:, m]) * (X[:, columns] @ RNG.normal(size=(len(columns), 60))) / np.sqrt(len(columns))
+    for m, (_, _, columns) in enumerate(KERNELS)
+)
+Y = SIGNAL + 0.7 * RNG.normal(size=SIGNAL.shape) + 3.0
+TRAIN, TEST = slice(0, 160), slice(160, 260)
+
+
+def make(**params):
+    return MKLRidgeCV(KERNELS, per_target=True, scale=False, normalize=None, random_state=0, **params)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return make().fit(X[TRAIN], Y[TRAIN])
+
+
+def test_shares_are_recovered_and_predict_better_than_shared_weights(model):
+    assert model.weights_.shape == (60, 3)
+    assert model.alpha_.shape == (60,)
+    assert_allclose(model.weights_.sum(axis=1), 1.0)
+    # Kernels are not normalised: a view counts by its columns.
+    shares = model.weights_ * COLUMNS
+    shares /= shares.sum(axis=1, keepdims=True)
+    assert np.corrcoef(shares.ravel(), SHARES.ravel())[0, 1] > 0.9
+    shared = MKLRidgeCV(KERNELS, scale=False, normalize=None).fit(X[TRAIN], Y[TRAIN])
+    assert model.score(X[TEST], Y[TEST]) > shared.score(X[TEST], Y[TEST]) + 0.01
+    assert model.best_score_ > shared.best_score_
+
+
+def test_scores_are_those_of_n_refits(model):
+    for t in (17,):
+        one = MKLRidgeCV(KERNELS, weights=model.weights_[t], alpha=model.alpha_[t], scale=False, normalize=None)
+        every = np.arange(160)
+        found = [
+            clone(one).fit(X[TRAIN][every != i], Y[TRAIN][every != i, t]).predict(X[TRAIN][i : i + 1])[0] for i in every
+        ]
+        assert model.loo_scores_[t] == pytest.approx(r2_score(Y[TRAIN, t], found), abs=1e-9)
+        assert_allclose(model.predict(X[TEST])[:, t], one.fit(X[TRAIN], Y[TRAIN, t]).predict(X[TEST]), atol=1e-9)
+
+
+@pytest.mark.parametrize("t", [0, 1])
+def test_a_single_column_is_fitted_as_a_flat_target(t):
+    own = make().fit(X[TRAIN], Y[TRAIN, t : t + 1])
+    alone = MKLRidgeCV(KERNELS, scale=False, normalize=None).fit(X[TRAIN], Y[TRAIN, t])
+    assert own.best_score_ == pytest.approx(alone.best_score_)
+    assert own.weights_.shape == (1, 3)
+    assert_allclose(own.predict(X[TEST]), alone.predict(X[TEST])[:, np.newaxis])
+
+
+def test_few_targets_are_fitted_as_well_as_each_alone():
+    own = make().fit(X[TRAIN], Y[TRAIN, :3])
+    each = [MKLRidgeCV(KERNELS, scale=False, normalize=None).fit(X[TRAIN], Y[TRAIN, t]).best_score_ for t in range(3)]
+    assert np.all(own.loo_scores_ > np.array(each) - 5e-3)
+
+
+def test_a_flat_target_is_fitted_as_without():
+    own, plain = make().fit(X[TRAIN], Y[TRAIN, 0]), make().set_params(per_target=False).fit(X[TRAIN], Y[TRAIN, 0])
+    assert_allclose(own.weights_, plain.weights_)
+    assert_allclose(own.predict(X[TEST]), plain.predict(X[TEST]))
+
+
+def test_contributions_and_shares_of_the_score_sum_up(model):
+    outputs = model.predict(X[TEST])
+    assert_allclose(model.contributions(X[TEST]).sum(axis=1) + model.intercept_, outputs, atol=1e-10)
+    split = model.score_split(X[TEST], Y[TEST])
+    assert split.shape == (3, 60)
+    assert_allclose(split.sum(axis=0), r2_score(Y[TEST], outputs, multioutput="raw_values"), atol=1e-10)
+    small = pickle.loads(pickle.dumps(model))
+    small._targets_at_once = 7
+    assert_allclose(small.predict(X[TEST]), outputs, atol=1e-12)
+    assert_allclose(small.score_split(X[TEST], Y[TEST]), split, atol=1e-12)
+
+
+def test_memory_maps_in_single_precision(model, device, tmp_path):
+    np.save(tmp_path / "y.npy", Y[TRAIN].astype(np.float32))
+    mapped = make(device=device).fit(X[TRAIN], np.load(tmp_path / "y.npy", mmap_mode="r"))
+    assert mapped.dual_coef_.dtype == np.float32
+    assert_allclose(mapped.loo_scores_, model.loo_scores_, atol=5e-3)
+    assert_allclose(mapped.predict(X[TEST]), model.predict(X[TEST]), atol=0.5)
+
+
+def test_devices_agree(model, device):
+    found = make(device=device).fit(X[TRAIN], Y[TRAIN])
+    # Which candidates are tried may depend on rounding, and what is best between them hardly does.
+    assert_allclose(found.loo_scores_, model.loo_scores_, atol=5e-3)
+    for t in (0, 30):
+        one = MKLRidgeCV(KERNELS, weights=found.weights_[t], alpha=found.alpha_[t], scale=False, normalize=None)
+        one.fit(X[TRAIN], Y[TRAIN, t])
+        assert found.loo_scores_[t] == pytest.approx(one.best_score_, abs=1e-9)
+        assert_allclose(found.predict(X[TEST])[:, t], one.predict(X[TEST]), atol=1e-8)
+
+
+def test_models_are_stored(model, tmp_path):
+    outputs = model.predict(X[TEST])
+    assert_allclose(pickle.loads(pickle.dumps(model)).predict(X[TEST]), outputs)
+    save(model, tmp_path / "model.mosaic")
+    assert_allclose(load(tmp_path / "model.mosaic").predict(X[TEST]), outputs)
+
+
+def test_given_ridge_or_weights_are_kept():
+    few = Y[TRAIN, :5]
+    by_ridge = make(alpha=2.0).fit(X[TRAIN], few)
+    assert_allclose(by_ridge.alpha_, 2.0)
+    by_weights = make(weights=[1.0, 2.0, 0.0]).fit(X[TRAIN], few)
+    assert_allclose(by_weights.weights_, np.tile([1.0, 2.0, 0.0], (5, 1)))
+    assert len(np.unique(by_weights.alpha_)) > 1
+    both = make(weights=[1.0, 2.0, 0.0], alpha=2.0).fit(X[TRAIN], few)
+    assert_allclose(both.alpha_, 2.0)
+    assert np.all(by_weights.loo_scores_ >= both.loo_scores_ - 1e-3)
+
+
+def test_samples_without_weight_and_groups():
+    weight = np.ones(160)
+    weight[:10] = 0.0
+    groups = np.repeat(np.arange(80), 2)
+    some = make().fit(X[TRAIN], Y[TRAIN, :5], sample_weight=weight, groups=groups)
+    rest = make().fit(X[TRAIN][10:], Y[TRAIN, :5][10:], groups=groups[10:])
+    assert_allclose(some.predict(X[TEST]), rest.predict(X[TEST]), atol=1e-8)
+
+
+def test_evidence_recovers_shares_too():
+    found = make(criterion="evidence").fit(X[TRAIN], Y[TRAIN])
+    shares = found.weights_ * COLUMNS
+    assert np.corrcoef((shares / shares.sum(axis=1, keepdims=True)).ravel(), SHARES.ravel())[0, 1] > 0.9
+
+
+def test_what_needs_shared_weights_says_so(model):
+    with pytest.raises(ValueError, match="per_target=False"):
+        model.predict(X[TEST], return_std=True)
+    with pytest.raises(ValueError, match="per_target=False"):
+        model.predict_interval(X[TEST])
+
+
+def test_more_columns_than_samples_are_fitted_by_matrices():
+    few = slice(0, 50)
+    found = make().fit(X[few], Y[few, :8])
+    for t in (0, 5):
+        one = MKLRidgeCV(KERNELS, weights=found.weights_[t], alpha=found.alpha_[t], scale=False, normalize=None)
+        one.fit(X[few], Y[few, t])
+        assert found.loo_scores_[t] == pytest.approx(one.best_score_, abs=1e-9)
+        assert_allclose(found.predict(X[TEST])[:, t], one.predict(X[TEST]), atol=1e-9)
+
+
+@pytest.mark.parametrize("approximation", ["nystroem", "fourier"])
+def test_features(approximation):
+    views = [(name, Gaussian(), columns) for name, _, columns in KERNELS]
+    params = {"approximation": approximation, "rank": 40, "random_state": 0}
+    found = MKLRidgeCV(views, per_target=True, **params).fit(X[TRAIN], Y[TRAIN, :8])
+    for t in (0, 5):
+        one = MKLRidgeCV(views, weights=found.weights_[t], alpha=found.alpha_[t], **params).fit(X[TRAIN], Y[TRAIN, t])
+        assert found.loo_scores_[t] == pytest.approx(one.best_score_, abs=1e-6)
+        assert_allclose(found.predict(X[TEST])[:, t], one.predict(X[TEST]), atol=1e-6)
+    assert_allclose(found.contributions(X[TEST]).sum(axis=1) + found.intercept_, found.predict(X[TEST]), atol=1e-9)
+    with pytest.raises(AttributeError, match=r"Linear\(\)"):
+        found.coef_  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"per_target": True},
+        {"scale": False},
+        {"normalize": "centered"},
+        {"approximation": "nystroem", "rank": 30, "random_state": 0},
+    ],
+)
+def test_coefficients_of_linear_kernels(params):
+    mixed = [*KERNELS, ("other", Gaussian(), [0, 1])]
+    moved, few = 5.0 + 3.0 * X, Y[:, :4]
+    found = MKLRidgeCV(mixed, **params).fit(moved[TRAIN], few[TRAIN])
+    assert list(found.coef_) == ["view 0", "view 1", "view 2"]
+    shares = found.contributions(moved[TEST])
+    for m, (name, _, columns) in enumerate(KERNELS):
+        off = moved[TEST][:, columns] @ found.coef_[name] - shares[:, m]
+        assert_allclose(off, np.broadcast_to(off[0], off.shape), atol=1e-9)
+    flat = MKLRidgeCV(mixed, **params).fit(moved[TRAIN], few[TRAIN, 0])
+    assert flat.coef_["view 1"].shape == (30,)
+
+
+def test_targets_are_copied_once(tmp_path):
+    np.save(tmp_path / "y.npy", np.tile(Y[TRAIN], 1500).astype(np.float32))
+    y = np.load(tmp_path / "y.npy", mmap_mode="r")
+    tracemalloc.start()
+    fitted = make(weights=[1.0, 1.0, 1.0], alpha=1.0).fit(X[TRAIN], y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert fitted.dual_coef_.shape == (90_000, 160)
+    # The copy, the coefficients, what is worked on in double precision, and numbers per target.
+    assert peak < 2 * y.nbytes + 5 * 2**25 + 20 * 8 * y.shape[1]
+
+
+def test_default_kernels_and_missing_views():
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(80, 4))
+    targets = np.column_stack([np.sin(2 * Z[:, 0]), Z[:, 1] ** 2, Z[:, 2]]) + 0.1 * rng.normal(size=(80, 3))
+    found = MKLRidgeCV(per_target=True, random_state=0).fit(Z, targets)
+    assert np.all(found.loo_scores_ > 0.6)
+    views = [("a", Gaussian(), [0, 1]), ("b", Linear(), [2, 3])]
+    lacking = Z.copy()
+    lacking[::9, 2:] = np.nan
+    found = MKLRidgeCV(views, per_target=True, random_state=0).fit(lacking, targets)
+    assert np.all(np.isfinite(found.predict(lacking)))
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        pytest.param(check, id=check.func.__name__)
+        for _, check in estimator_checks_generator(MKLRidgeCV([Linear(), Gaussian()], per_target=True))
+        # Leave-one-out leaves a sample of weight two out as one, and each of two equal samples alone.
+        if not check.func.__name__.startswith("check_sample_weight_equivalence")
+    ],
+)
+def test_scikit_learn_checks(check):
+    check(MKLRidgeCV([Linear(), Gaussian()], per_target=True))
