@@ -63,6 +63,7 @@ SETTINGS = [
     MKLClassifier(multi_class="joint", **NYSTROEM),
     MKLClassifier([Linear()], calibration="sigmoid"),
     MKLRegressor([Gaussian("median"), Linear()], **FOURIER),
+    MKLRegressor(loss="quantile", quantile=0.7),
     MKLOneClass(norm=2, slack=2, normalize="diagonal"),
     DiscriminantMKLClassifier(solver="silp", alpha="learn", decision="centroid"),
     LocalizedMKLClassifier([Projected(Linear(), 1), Linear()], **BRIEF),

@@ -47,6 +47,15 @@ def r_squared(y: TargetLike, predicted: Any, sample_weight: SampleWeight) -> flo
     return float(r2_score(y, predicted, sample_weight=sample_weight))
 
 
+def pinball_gain(y: TargetLike, predicted: Any, sample_weight: SampleWeight, quantile: Any) -> float:
+    """Return minus the mean pinball loss, of several quantiles the mean over them."""
+    from sklearn.metrics import mean_pinball_loss
+
+    if np.ndim(quantile) == 0:
+        return -float(mean_pinball_loss(y, predicted, sample_weight=sample_weight, alpha=quantile))
+    return float(np.mean([pinball_gain(y, f, sample_weight, q) for q, f in zip(quantile, predicted.T, strict=True)]))
+
+
 def mean_deviation(given: FitInput) -> float:
     """Return the standard deviation of the targets, its mean over several; one if they are constant."""
     return float(np.mean([_deviation(y, given.weight) for y in np.atleast_2d(given.y.T)])) or 1.0

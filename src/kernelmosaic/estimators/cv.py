@@ -290,13 +290,13 @@ class MKLRegressorCV(TunedMKL, MKLRegressor):
     cv : int, splitter or iterable, default=5
         As in :class:`~sklearn.model_selection.GridSearchCV`.
     scoring : str or callable, default=None
-        As in :class:`~sklearn.model_selection.GridSearchCV`; None means R². A function is called with an estimator that
-        knows the predictions for the samples held out.
+        As in :class:`~sklearn.model_selection.GridSearchCV`; None means R², or with ``loss="quantile"`` minus the mean
+        pinball loss. A function is called with an estimator that knows the predictions for the samples held out.
     n_jobs, refit, scale
         As in :class:`MKLClassifierCV`.
     epsilon : float or "auto", default="auto"
         As in :class:`MKLRegressor`; ``"auto"`` stands for a tenth of the standard deviation of y.
-    loss, l1_ratio, penalties, penalty_power, slack, solver, normalize, approximation, rank, missing
+    loss, quantile, l1_ratio, penalties, penalty_power, slack, solver, normalize, approximation, rank, missing
         As in :class:`MKLRegressor`.
     tol, max_iter, memory_budget, device, random_state
         As in :class:`MKLRegressor`.
