@@ -1,13 +1,13 @@
 """What intervals of 90 % hold, how wide they are, and what they cost: split, CV+, jackknife+ and conformal quantiles.
 
-    python benchmarks/intervals.py [--data FOLDER] [--splits 20] [--quick]
+    python benchmarks/intervals.py [--data FOLDER] [--splits 10] [--quick]
 
 Two generated sets, diabetes and, from the folder that `--data` or the environment variable KERNELMOSAIC_DATA names,
 motorcycle, concrete and whitewine. In every random split 200 samples train (100 of motorcycle), and at most 500 others
 test. Coverage is the share of the test targets inside; "narrow" and "wide" have that of the third of the test samples
 with the narrowest and with the widest intervals, unless all are of one width. Widths are divided by that of the
-interval which holds the central 90 % of the training targets, whatever the columns. CPU seconds are those of the fit. All
-are means over the splits. The protocol was fixed before the first run; nothing is chosen by the test samples.
+interval which holds the central 90 % of the training targets, whatever the columns. CPU seconds are those of the fit.
+All are means over the splits. The protocol was fixed before the first run; nothing is chosen by the test samples.
 
 Prints Markdown, as docs/uncertainty.md has it.
 """
@@ -111,29 +111,31 @@ def figures(X: np.ndarray, y: np.ndarray, splits: int) -> np.ndarray:
     return found
 
 
+def line(figure: np.ndarray) -> str:
+    return f"{100 * figure[0]:.1f} / {figure[3]:.2f}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     folder = os.environ.get("KERNELMOSAIC_DATA")
     parser.add_argument("--data", type=Path, default=Path(folder) if folder else None)
-    parser.add_argument("--splits", type=int, default=20)
+    parser.add_argument("--splits", type=int, default=10)
     parser.add_argument("--quick", action="store_true", help="one set, two splits")
     options = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
     warnings.simplefilter("ignore", UserWarning)
     sets = read_sets(options.data)
     names = list(sets)[: 1 if options.quick else None]
-    table = {}
+    every = []
     for name in names:
-        table[name] = figures(*sets[name], 2 if options.quick else options.splits).mean(axis=0)
-        print(f"{name}: done", flush=True)
-    every = np.array([table[name] for name in names])
+        every.append(figures(*sets[name], 2 if options.quick else options.splits).mean(axis=0))
+        print(f"{name}: {[line(one) for one in every[-1]]}", flush=True)
     print(f"\n| coverage, % / width | {' | '.join(names)} | mean | narrow | wide | CPU s a fit |")
     print(f"| --- |{' --- |' * (len(names) + 4)}")
-    for k, head in enumerate(METHODS):
-        cells = [f"{100 * one[0]:.1f} / {one[3]:.2f}" for one in (*every[:, k], every[:, k].mean(axis=0))]
-        _, narrow, wide, _, seconds = every[:, k].mean(axis=0)
+    for head, own in zip(METHODS, np.array(every).swapaxes(0, 1), strict=True):
+        _, narrow, wide, _, seconds = mean = own.mean(axis=0)
         ends = " | ".join("" if np.isnan(one) else f"{100 * one:.1f}" for one in (narrow, wide))
-        print(f"| {head} | {' | '.join(cells)} | {ends} | {seconds:.2f} |")
+        print(f"| {head} | {' | '.join(map(line, (*own, mean)))} | {ends} | {seconds:.2f} |")
     print(f"\n{describe_machine()}")
 
 

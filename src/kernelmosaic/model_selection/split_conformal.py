@@ -109,10 +109,10 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("This SplitConformal estimator requires y to be passed, but the target y is None.")
         if is_regressor(self.estimator):
             return np.asarray(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"))
-        y = np.asarray(y)
-        if y.ndim == 2 and y.shape[1] > 1:
+        labels: AnyArray = np.asarray(y)
+        if labels.ndim == 2 and labels.shape[1] > 1:
             raise ValueError("y: the samples have several labels; sets are those of one class per sample.")
-        return y.ravel()
+        return labels.ravel()
 
     def _divide(self, rows: NDArray[np.intp]) -> Any:
         """Return the samples to fit to, and those set aside."""
