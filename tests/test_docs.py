@@ -199,6 +199,7 @@ RUN: dict[str, Callable[[], dict[str, Any]]] = {
     "inspection.md": dict,
     "survival.md": dict,
     "choosing.md": dict,
+    "uncertainty.md": dict,
     "extending.md": dict,
 }
 

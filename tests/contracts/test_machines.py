@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose
 from tests.contracts.discovery import concrete_subclasses
 
 import kernelmosaic.machines
-from kernelmosaic.machines import SVC, SVR, Huber, LeastSquares, Machine, OneClass, Survival
+from kernelmosaic.machines import SVC, SVR, Huber, LeastSquares, Machine, OneClass, Quantile, Survival
 from kernelmosaic.machines.base import PosteriorSVC, SharedMachines
 from kernelmosaic.machines.multiclass import CrammerSinger, MulticlassMachine, PairwiseSlack
 
@@ -95,6 +95,12 @@ EXAMPLES: dict[type, list[Example]] = {
     Huber: [
         Example(
             Huber(TARGET, 2.0, 0.4, WEIGHT), lambda half, f, b: half + 2.0 * WEIGHT @ huber(np.abs(TARGET - f), 0.4)
+        )
+    ],
+    Quantile: [
+        Example(
+            Quantile(TARGET, 2.0, 0.8, WEIGHT),
+            lambda half, f, b: half + 2.0 * WEIGHT @ (0.8 * excess(TARGET - f) + 0.2 * excess(f - TARGET)),
         )
     ],
     OneClass: [

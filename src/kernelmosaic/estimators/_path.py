@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import _safe_indexing, check_random_state, get_tags
 from sklearn.utils.parallel import Parallel, delayed
@@ -17,6 +17,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, Settings, TargetLike
 from kernelmosaic.backend import to_host
 from kernelmosaic.estimators._calibration import NEVER, Calibration, check_calibration
+from kernelmosaic.estimators._conformal import Conformal
 from kernelmosaic.estimators._input import FitInput, count_samples, is_streamed, level_of_caller
 from kernelmosaic.estimators._shared import FitContext, KnownFit
 from kernelmosaic.estimators._training_set import TrainingSet
@@ -45,6 +46,15 @@ def r_squared(y: TargetLike, predicted: Any, sample_weight: SampleWeight) -> flo
     from sklearn.metrics import r2_score
 
     return float(r2_score(y, predicted, sample_weight=sample_weight))
+
+
+def pinball_gain(y: TargetLike, predicted: Any, sample_weight: SampleWeight, quantile: Any) -> float:
+    """Return minus the mean pinball loss, of several quantiles the mean over them."""
+    from sklearn.metrics import mean_pinball_loss
+
+    if np.ndim(quantile) == 0:
+        return -float(mean_pinball_loss(y, predicted, sample_weight=sample_weight, alpha=quantile))
+    return float(np.mean([pinball_gain(y, f, sample_weight, q) for q, f in zip(quantile, predicted.T, strict=True)]))
 
 
 def mean_deviation(given: FitInput) -> float:
@@ -111,6 +121,12 @@ def path_rule(estimator: Estimator) -> PathRule:
             "nu, or a pipeline that ends in one; GridSearchCV searches the parameters of any other."
         )
     return rule
+
+
+def predicts_targets(estimator: Estimator) -> bool:
+    """Whether predictions are those of the targets themselves, as numbers: times may be censored."""
+    rule: PathRule | None = getattr(divide_pipeline(estimator)[1], "_path_rule", None)
+    return rule is not None and rule.strata is None and is_regressor(estimator)
 
 
 def divide_pipeline(estimator: Estimator) -> tuple[Any, Any]:
@@ -475,18 +491,49 @@ class PathResult:
 
     def fit(self, m: int, i: int, method: str | None = None) -> Any:
         """Return the choice fitted to all samples; with `method`, its probabilities are by the samples held out."""
-        rule, given = path_rule(self.model), self.given
-        model = _with(self.model, **variant(self.model, self.norms[m]), **{rule.parameter: float(self.Cs[i])})
-        if method is not None and "calibration" in model.get_params(deep=False):
-            model.set_params(calibration=method)
+        if method is None:
+            return self._fit(m, i, self.given, {})
+        return self._fit(m, i, self.given, {"calibration": method}, self.calibration(m, i, method))
+
+    def _fit(self, m: int, i: int, given: FitInput, params: Settings, calibration: Calibration | None = None) -> Any:
+        """Return the choice fitted to some samples, with other parameters as far as it has them."""
+        rule, known = path_rule(self.model), self.model.get_params(deep=False)
+        other = {name: value for name, value in params.items() if name in known}
+        model = _with(self.model, **variant(self.model, self.norms[m]), **{rule.parameter: float(self.Cs[i])}, **other)
         steps = divide_pipeline(self.estimator)[0]
         fitted = None if steps is None else clone(steps)
         X = given.original if fitted is None else fitted.fit_transform(given.X, given.y)
         whole = replace(model._validated(X, given.y, given.weight), device=given.device)
-        model._fit_scaled(whole, self.scale, None if method is None else self.calibration(m, i, method))
+        model._fit_scaled(whole, self.scale, calibration)
         if fitted is None:
             return model
         return type(fitted)([*fitted.steps, (self.estimator.steps[-1][0], model)])
+
+    def conformal(self, m: int, i: int) -> Conformal | None:
+        """Return the choice fitted to the training samples of every fold, with the scores of those held out.
+
+        None of what predicts neither numbers nor one class. Samples of weight zero have no score, nor have those that
+        a fold of one class holds out.
+        """
+        y = self.given.y
+        if not predicts_targets(self.model) and (self.classes is None or y.ndim == 2):
+            return None
+        counts = np.ones(len(y), dtype=bool) if self.given.weight is None else self.given.weight > 0
+        # Columns of a table are found by their names.
+        samples = self.given.original if hasattr(self.given.original, "columns") else self.given.X
+        models, unseen = [], []
+        for (train, held), path in zip(self.folds, self.found[m], strict=True):
+            weights, held = path[i].weights, held[counts[held]]
+            if weights.ndim == 0 or len(held) == 0:
+                continue
+            inside = replace(self.given.take(train), original=_safe_indexing(samples, train))
+            with FitContext() as shared, warnings.catch_warnings():
+                # The search has spoken of the gaps of these fits.
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                shared.known = KnownFit(weights)
+                models.append(self._fit(m, i, inside, {"calibration": None, "verbose": False}))
+            unseen.append((_safe_indexing(samples, held), y[held]))
+        return Conformal.of(models, unseen, self.classes) if models else None
 
 
 def search_paths(

@@ -9,13 +9,16 @@ from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.validation import check_is_fitted
 
 from kernelmosaic._typing import Estimator, MatrixLike, SampleWeight, Settings, TargetLike
 from kernelmosaic.estimators._base import WeightedMKL, parameters
 from kernelmosaic.estimators._calibration import check_calibration
+from kernelmosaic.estimators._conformal import Conformal
 from kernelmosaic.estimators._input import FitInput, is_streamed
 from kernelmosaic.estimators._path import PathOptions, PathResult, mean_deviation, path_rule, search_paths, warn_of_gaps
 from kernelmosaic.estimators._training_set import KernelOptions
@@ -39,6 +42,9 @@ class PathSearch(BaseEstimator):
     calibration: str | None = "sigmoid"
     fold_tol: float | None = None
     verbose: bool = False
+
+    # The machines of the folds, for intervals and sets of classes.
+    _conformal: Conformal | None = None
 
     def _search(self, estimator: Estimator, given: FitInput, routed: Bunch) -> tuple[PathResult, int, int]:
         """Follow the paths of all folds; return what was found, and the numbers of the norm and the C chosen."""
@@ -65,6 +71,16 @@ class PathSearch(BaseEstimator):
         self.weights_paths_, self.duality_gaps_ = found.weights(m), found.gaps(m)
         self.weights_path_ = np.nanmean(self.weights_paths_, axis=0)
         return found, m, i
+
+    def _of_folds(self) -> Conformal:
+        """Return the machines of the folds, or raise if there are none to say what is covered."""
+        check_is_fitted(self)
+        if self._conformal is None:
+            raise ValueError(
+                "y: intervals are those of numbers, and sets those of one class per sample, some of which a fold holds "
+                "out; the samples have several labels, or none that is held out has a weight."
+            )
+        return self._conformal
 
     def _norms(self) -> list[Any]:
         norms = [self.norms] if isinstance(self.norms, str | int | float) or self.norms is None else list(self.norms)
@@ -162,6 +178,7 @@ class TunedMKL(PathSearch, WeightedMKL):
         self._seed = found.model.random_state
         if self.refit:
             self._fit_scaled(given, self.scale, found.calibration(m, i, self.calibration) if self.calibration else None)
+            self._conformal = found.conformal(m, i)
             self._is_refitted = True
         return self
 
@@ -269,6 +286,30 @@ class MKLClassifierCV(TunedMKL, MKLClassifier):  # type: ignore[misc]
         check_calibration(self.calibration)
         return MKLClassifier(**self._plain_params())
 
+    def predict_set(self, X: MatrixLike, coverage: float = 0.9) -> NDArray[np.bool_]:
+        """Return sets of classes that hold the classes of new samples with at least a given probability.
+
+        CV+ (Romano, Sesia and Candès 2020): a class is in the set unless it suits the sample worse than their own
+        classes suit too many of the training samples, each judged by the machine of the fold that holds it out. A class
+        suits worse the more the largest decision value of another class exceeds its own. Whatever the distribution,
+        sets of samples that are exchangeable with the training ones hold the class with a probability of at least
+        2·coverage − 1 − √(2/n), were C and the norm given; in practice of about `coverage`. The class predicted is
+        always in the set, so that none is empty.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        coverage : float, default=0.9
+            Between 0 and 1.
+
+        Returns
+        -------
+        ndarray of bool of shape (n_samples, classes)
+            Whether each of `classes_` is in the set.
+        """
+        return self._of_folds().classes_within(X, coverage, self.predict(X))
+
 
 @parameters
 class MKLRegressorCV(TunedMKL, MKLRegressor):
@@ -290,13 +331,13 @@ class MKLRegressorCV(TunedMKL, MKLRegressor):
     cv : int, splitter or iterable, default=5
         As in :class:`~sklearn.model_selection.GridSearchCV`.
     scoring : str or callable, default=None
-        As in :class:`~sklearn.model_selection.GridSearchCV`; None means R². A function is called with an estimator that
-        knows the predictions for the samples held out.
+        As in :class:`~sklearn.model_selection.GridSearchCV`; None means R², or with ``loss="quantile"`` minus the mean
+        pinball loss. A function is called with an estimator that knows the predictions for the samples held out.
     n_jobs, refit, scale
         As in :class:`MKLClassifierCV`.
     epsilon : float or "auto", default="auto"
         As in :class:`MKLRegressor`; ``"auto"`` stands for a tenth of the standard deviation of y.
-    loss, l1_ratio, penalties, penalty_power, slack, solver, normalize, approximation, rank, missing
+    loss, quantile, l1_ratio, penalties, penalty_power, slack, solver, normalize, approximation, rank, missing
         As in :class:`MKLRegressor`.
     tol, max_iter, memory_budget, device, random_state
         As in :class:`MKLRegressor`.
@@ -333,3 +374,26 @@ class MKLRegressorCV(TunedMKL, MKLRegressor):
     def _tube(self) -> float:
         width: float = self.epsilon_
         return width
+
+    def predict_interval(self, X: MatrixLike, coverage: float = 0.9) -> NDArray[np.float64]:
+        """Return intervals that hold the targets of new samples with at least a given probability.
+
+        CV+ (Barber et al. 2021): quantiles of the predictions of the machines of all folds, with the residual of each
+        sample that a machine has not seen added and subtracted. With several quantiles, what is added to the last and
+        subtracted from the first is how far targets are outside of these two (Romano, Patterson and Candès 2019), so
+        that intervals are wide where these are apart. Whatever the distribution, intervals of samples that are
+        exchangeable with the training ones hold the target with a probability of at least 2·coverage − 1 − √(2/n),
+        were C and the norm given; in practice of about `coverage`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        coverage : float, default=0.9
+            Between 0 and 1.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, 2), or (n_samples, 2, targets)
+        """
+        return self._of_folds().interval(X, coverage)

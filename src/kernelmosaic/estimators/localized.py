@@ -632,7 +632,7 @@ class LocalizedMKLRegressor(BaseLocalized, MKLRegressor):
         Weight of the slack in the objective.
     epsilon : float, default=0.1
         Half-width of the tube in which errors are free.
-    loss : {"epsilon", "huber", "squared"}, default="epsilon"
+    loss, quantile
         As in :class:`MKLRegressor`.
     gating, gating_columns, gating_kernel, step, n_init, slack, normalize, approximation, rank
         As in :class:`LocalizedMKLClassifier`.

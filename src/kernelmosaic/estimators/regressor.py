@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, replace
-from typing import Any, ClassVar, Self
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +13,10 @@ from sklearn.base import RegressorMixin
 from kernelmosaic._typing import MatrixLike, SampleWeight, TargetLike
 from kernelmosaic.estimators._base import WeightedMKL, parameters
 from kernelmosaic.estimators._input import FitInput
-from kernelmosaic.estimators._path import PathRule, mean_deviation, r_squared
+from kernelmosaic.estimators._path import PathRule, mean_deviation, pinball_gain, r_squared
 from kernelmosaic.kernels.base import refuse_text
 from kernelmosaic.learning.ridge_weights import RidgeTargets
-from kernelmosaic.machines import SVR, Huber, Machine
+from kernelmosaic.machines import SVR, Huber, Machine, Quantile
 from kernelmosaic.machines.base import SharedMachines, check_positive
 
 
@@ -36,11 +37,18 @@ class MKLRegressor(RegressorMixin, WeightedMKL):
     epsilon : float, default=0.1
         Half-width ε of the tube in which errors are free; with ``loss="huber"`` the error up to which the loss is
         quadratic. In units of the targets.
-    loss : {"epsilon", "huber", "squared"}, default="epsilon"
+    loss : {"epsilon", "huber", "squared", "quantile"}, default="epsilon"
         Loss of an error r. ``"epsilon"``: max(0, |r| − ε), squared with ``slack=2``. ``"huber"``: r²/(2ε) up to ε and
         |r| − ε/2 beyond, so that errors beyond count by their size as with ``"epsilon"``, and there is no tube.
         ``"squared"``: r², the same as ``"epsilon"`` with ``epsilon=0, slack=2``; the objective then is
-        (Σ_m d_m ‖w_m‖)² + C Σ r_i². `slack` is read by ``"epsilon"`` only.
+        (Σ_m d_m ‖w_m‖)² + C Σ r_i². ``"quantile"``: q r of r = y − f(x) above zero and (q − 1) r below, the pinball
+        loss, whose minimum has about a share q of the targets below f. `slack` is read by ``"epsilon"`` only.
+    quantile : float or list of float, default=0.5
+        The share q of ``loss="quantile"``, between 0 and 1. Several, in increasing order, are learned with one function
+        each and one weight per kernel for all. Their predictions at a sample are put in order, so that no quantile
+        crosses another: the sum of their pinball losses becomes no larger by it (Chernozhukov et al. 2010), whereas
+        constraints in the problem would hold at the training samples alone. `contributions`, `objective_` and
+        `duality_gap_` are those of the functions before they are put in order.
     norm, l1_ratio, weights, penalties, penalty_power, slack, solver, normalize, approximation, rank, missing
         As in :class:`MKLClassifier`.
     tol, max_iter, memory_budget, device, random_state, verbose
@@ -60,6 +68,7 @@ class MKLRegressor(RegressorMixin, WeightedMKL):
     References
     ----------
     Gönen and Alpaydın (2011), "Regularizing multiple kernel learning using response surface methodology".
+    Chernozhukov, Fernández-Val and Galichon (2010), "Quantile and probability curves without crossing".
 
     Examples
     --------
@@ -70,6 +79,8 @@ class MKLRegressor(RegressorMixin, WeightedMKL):
     >>> model = MKLRegressor([("line", Linear()), ("bell", Gaussian(1.0))], C=10).fit(X, np.sin(X[:, 0]))
     >>> model.score(X, np.sin(X[:, 0])) > 0.95
     True
+    >>> MKLRegressor(loss="quantile", quantile=[0.1, 0.5, 0.9]).fit(X, np.sin(X[:, 0])).predict(X).shape
+    (60, 3)
     """
 
     _: KW_ONLY
@@ -77,7 +88,14 @@ class MKLRegressor(RegressorMixin, WeightedMKL):
     epsilon: Any = 0.1
     loss: str = "epsilon"
 
-    _path_rule: ClassVar[PathRule | None] = PathRule(unit=mean_deviation, score=r_squared)
+    quantile: Any = 0.5
+
+    _is_ordered = False
+
+    @property
+    def _path_rule(self) -> PathRule:  # type: ignore[override]
+        score = partial(pinball_gain, quantile=self.quantile) if self.loss == "quantile" else r_squared
+        return PathRule(unit=mean_deviation, score=score)
 
     def _validated(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight) -> FitInput:
         with refuse_text(X, y):
@@ -85,21 +103,43 @@ class MKLRegressor(RegressorMixin, WeightedMKL):
             return replace(given, y=np.asarray(given.y, dtype=np.float64))
 
     def _fit_validated(self, given: FitInput, keep_function: bool = True) -> Self:
-        self._is_flat = given.y.ndim == 1
+        # Several quantiles have a column each.
+        self._is_ordered = self.loss == "quantile" and np.ndim(self.quantile) > 0
+        self._is_flat = given.y.ndim == 1 and not self._is_ordered
         return super()._fit_validated(given, keep_function)
 
     def _machines(self, y: TargetLike, weight: NDArray[np.float64]) -> list[Any]:
-        each = [self._machine(target, weight) for target in np.atleast_2d(y.T)]
+        each = [one for target in np.atleast_2d(y.T) for one in self._machines_of(target, weight)]
+        if self._is_ordered and y.ndim == 2 and y.shape[1] > 1:
+            raise ValueError(
+                f"quantile={self.quantile!r}: several quantiles are those of one target, and y has {y.shape[1]} "
+                "columns; give one quantile, or one column at a time."
+            )
         return each if len(each) == 1 else [SharedMachines(each)]
 
-    def _machine(self, y: TargetLike, weight: NDArray[np.float64]) -> Machine:
+    def _machines_of(self, y: TargetLike, weight: NDArray[np.float64]) -> list[Machine]:
+        """Return the machine of one target, or those of its quantiles."""
         if self.loss == "epsilon":
-            return SVR(y, self.C, self._tube(), self.slack, weight)
+            return [SVR(y, self.C, self._tube(), self.slack, weight)]
         if self.loss == "huber":
-            return Huber(y, self.C, check_positive("epsilon", self._tube(), zero=True), weight)
+            return [Huber(y, self.C, check_positive("epsilon", self._tube(), zero=True), weight)]
         if self.loss == "squared":
-            return SVR(y, self.C, 0.0, 2, weight)
-        raise ValueError(f"loss={self.loss!r}: give 'epsilon', 'huber' or 'squared'.")
+            return [SVR(y, self.C, 0.0, 2, weight)]
+        if self.loss == "quantile":
+            return [Quantile(y, self.C, q, weight) for q in self._quantiles()]
+        raise ValueError(f"loss={self.loss!r}: give 'epsilon', 'huber', 'squared' or 'quantile'.")
+
+    def _quantiles(self) -> NDArray[np.float64]:
+        """Return the quantiles in increasing order, or raise."""
+        try:
+            values = np.atleast_1d(np.asarray(self.quantile, dtype=np.float64))
+        except (TypeError, ValueError):
+            values = np.empty(0)
+        if values.ndim != 1 or len(values) == 0 or not np.all(np.diff([0.0, *values, 1.0]) > 0):
+            raise ValueError(
+                f"quantile={self.quantile!r}: give a number between 0 and 1, or a list of several in increasing order."
+            )
+        return values
 
     def _ridge_targets(self, y: TargetLike, weight: NDArray[np.float64]) -> RidgeTargets:
         return RidgeTargets.of_numbers(y if y.ndim == 2 else y[:, np.newaxis], weight)
@@ -110,13 +150,40 @@ class MKLRegressor(RegressorMixin, WeightedMKL):
         return width
 
     def predict(self, X: MatrixLike) -> NDArray[np.float64]:
-        """Return the predicted targets, in the shape of those the model was fitted to."""
+        """Return the predicted targets, in the shape of those the model was fitted to.
+
+        Several quantiles have one column each, of shape (n_samples, quantiles), and increase from left to right.
+        """
         return self._predictions(self._outputs(X))
 
     def _predictions(self, outputs: NDArray[np.float64]) -> NDArray[np.float64]:
-        return outputs[:, 0] if self._is_flat else outputs
+        if self._is_flat:
+            return outputs[:, 0]
+        return np.sort(outputs, axis=1) if self._is_ordered else outputs
+
+    def score(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> float:
+        """Return R²; with ``loss="quantile"`` minus the mean pinball loss, of several quantiles the mean over them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Their targets.
+        sample_weight : array-like of shape (n_samples,), optional
+            How much each sample counts.
+
+        Returns
+        -------
+        float
+        """
+        score = self._path_rule.score
+        assert score is not None
+        return score(y, self.predict(X), sample_weight)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
+        # A pinball loss is no share of the variance.
+        tags.regressor_tags.poor_score = self.loss == "quantile"
         return tags

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from os import PathLike
@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 from kernelmosaic._typing import ArrayOrTensor, KernelsLike, MatrixLike, SampleWeight, Seed, TargetLike
 from kernelmosaic.backend import NUMPY, row_strips, tensor_device, to_host, torch_backend
 from kernelmosaic.estimators._base import KernelEstimator, parameters
+from kernelmosaic.estimators._conformal import BLOCK, interval, misfits, ranked
 from kernelmosaic.estimators._input import DistinctSamples, FitInput, Standardizer, is_streamed, level_of_caller
 from kernelmosaic.estimators._shared import fit_context
 from kernelmosaic.estimators._training_set import ExactSet, FeatureSet, KernelOptions, TrainingSet, read_training_set
@@ -410,6 +411,25 @@ class BaseRidge(KernelEstimator):
             return self._system().influence(self._expansion.placed(X, training))
         return np.asarray(self._features(X) @ self._covariance @ self._features(training).T / self._ridge)
 
+    def _without(self, X: MatrixLike) -> Iterator[tuple[slice, Array]]:
+        """Yield (rows of validated samples X, their outputs by all machines without one sample, or its group).
+
+        Outputs have the shape (rows, n, outputs). In features no sample changes the machine by much, and they are those
+        of the machine itself, of shape (rows, 1, outputs).
+        """
+        outputs, r = self._outputs_of(X), self._left_out
+        if self._rules["approximation"] is not None:
+            yield slice(0, len(outputs)), outputs[:, np.newaxis]
+            return
+        h, group = self._influence(X, self._X), np.arange(len(r))
+        for g, S in enumerate(self._groups or []):
+            group[S] = g
+        for rows in row_strips(len(outputs), BLOCK // r.size):
+            parts = h[rows, :, np.newaxis] * r
+            if self._groups is not None:
+                parts = np.stack([parts[:, S].sum(axis=1) for S in self._groups], axis=1)[:, group]
+            yield rows, outputs[rows, np.newaxis] - parts
+
     def _features(self, X: MatrixLike) -> Array:
         """Return the features of validated samples, and a one."""
         maps = self._expansion.kernel_set
@@ -729,29 +749,11 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         """
         check_is_fitted(self)
         self._refuse_each("predict_interval")
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage={coverage!r}: give a number between 0 and 1.")
         Z = self._validate(X, reset=False)
-        outputs, r = self._outputs_of(Z), self._left_out
-        n = len(r)
-        found = np.empty((len(outputs), 2, r.shape[1]))
-        above = int(np.ceil(coverage * (n + 1) - 1e-9))  # 0.55 · 100 is 55, not a little more
-        if self._rules["approximation"] is not None:
-            size = np.sort(np.abs(r), axis=0)[above - 1] if above <= n else np.inf
-            found[:, 0], found[:, 1] = outputs - size, outputs + size
-            return found[:, :, 0] if self._is_flat else found
-        h = self._influence(Z, self._X)
-        for c in range(r.shape[1]):
-            parts = h * r[:, c]
-            if self._groups is not None:
-                together = np.empty(n, dtype=np.intp)
-                for g, S in enumerate(self._groups):
-                    together[S] = g
-                parts = np.array([parts[:, S].sum(axis=1) for S in self._groups]).T[:, together]
-            without = outputs[:, c : c + 1] - parts
-            size = np.abs(r[:, c])
-            found[:, 0, c] = np.partition(without - size, n - above, axis=1)[:, n - above] if above <= n else -np.inf
-            found[:, 1, c] = np.partition(without + size, above - 1, axis=1)[:, above - 1] if above <= n else np.inf
+        found = np.empty((Z.shape[0], 2, self._left_out.shape[1]))
+        for rows, without in self._without(Z):
+            for c, size in enumerate(np.abs(self._left_out).T):
+                found[rows, :, c] = interval(without[..., c], without[..., c], size, coverage)
         return found[:, :, 0] if self._is_flat else found
 
     def score_split(self, X: MatrixLike, y: TargetLike) -> Array:
@@ -902,7 +904,38 @@ class MKLRidgeClassifierCV(KernelClassifier, BaseRidge):
         self.loo_predictions_ = self._predictions(outputs + shift)
         self.loo_probabilities_ = self._probabilities(outputs + shift)
         self.best_score_ = float(np.average(self.loo_predictions_ == given.y, weights=given.weight))
+        every = misfits(_per_class((outputs + shift)[self.support_]))
+        own = np.searchsorted(self.classes_, np.asarray(given.y)[self.support_])
+        self._own_misfits = every[np.arange(len(own)), own]
         return self
+
+    def predict_set(self, X: MatrixLike, coverage: float = 0.9) -> NDArray[np.bool_]:
+        """Return sets of classes that hold the classes of new samples with at least a given probability.
+
+        As :meth:`MKLClassifierCV.predict_set` with all leave-one-out machines in place of those of folds, in closed
+        form: the probability is at least 2·coverage − 1, were the weights and the ridge given, and in practice about
+        `coverage`. In features the machine itself stands for those without one sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        coverage : float, default=0.9
+            Between 0 and 1.
+
+        Returns
+        -------
+        ndarray of bool of shape (n_samples, classes)
+            Whether each of `classes_` is in the set; the class predicted always is.
+        """
+        check_is_fitted(self)
+        Z = self._validate(X, reset=False)
+        found = np.zeros((Z.shape[0], len(self.classes_)), dtype=bool)
+        for rows, without in self._without(Z):
+            for c, shift in enumerate(np.moveaxis(-misfits(_per_class(without)), -1, 0)):
+                found[rows, c] = ranked(self._own_misfits, shift, coverage) >= 0
+        found[np.arange(len(found)), np.searchsorted(self.classes_, self.predict(X))] = True
+        return found
 
     def _probabilities(self, outputs: Array) -> Array:
         found: Array = self._calibration.probabilities(outputs)
@@ -961,5 +994,5 @@ class ScaledSoftmax:
 
 def _per_class(outputs: Array) -> Array:
     """Return one score per class; a single output counts for the second class, and its negative for the first."""
-    flat: Array = outputs if outputs.ndim == 2 else outputs[:, np.newaxis]
-    return flat if flat.shape[1] > 1 else np.column_stack([-flat[:, 0], flat[:, 0]])
+    columns: Array = outputs if outputs.ndim > 1 else outputs[:, np.newaxis]
+    return columns if columns.shape[-1] > 1 else np.concatenate([-columns, columns], axis=-1)

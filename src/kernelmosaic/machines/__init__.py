@@ -1,5 +1,5 @@
 """Which program: the kernel machines, each with its targets."""
 
-from kernelmosaic.machines.base import SVC, SVR, Huber, LeastSquares, Machine, OneClass, Survival
+from kernelmosaic.machines.base import SVC, SVR, Huber, LeastSquares, Machine, OneClass, Quantile, Survival
 
-__all__ = ["SVC", "SVR", "Huber", "LeastSquares", "Machine", "OneClass", "Survival"]
+__all__ = ["SVC", "SVR", "Huber", "LeastSquares", "Machine", "OneClass", "Quantile", "Survival"]

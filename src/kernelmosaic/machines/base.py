@@ -308,6 +308,34 @@ class Huber(Machine):
         self.program = Program(np.asarray(y, dtype=np.float64), -sample_C, sample_C, ridge)
 
 
+class Quantile(Machine):
+    """Quantile regression: min ½‖w‖² + Σ Cᵢ max(q rᵢ, (q − 1) rᵢ) with the errors rᵢ = yᵢ − f(xᵢ).
+
+    The pinball loss charges q for a target above f and 1 − q for one below it, so that about a share q of the targets
+    is below. A coefficient is between Cᵢ(q − 1) and Cᵢq; there is no tube.
+
+    Parameters
+    ----------
+    y : array of shape (n,)
+        Targets.
+    C : float
+        Factor of the loss.
+    quantile : float
+        The share q, between 0 and 1.
+    sample_weight : array of shape (n,), optional
+        Factors of C, sample by sample.
+
+    References
+    ----------
+    Koenker and Bassett (1978), "Regression quantiles"; Takeuchi, Le, Sears and Smola (2006), "Nonparametric quantile
+    estimation".
+    """
+
+    def __init__(self, y: AnyArray, C: float = 1.0, quantile: float = 0.5, sample_weight: Array | None = None) -> None:
+        bound, ridge, _ = slack_terms(check_positive("C", C), 1, len(y), sample_weight)
+        self.program = Program(np.asarray(y, dtype=np.float64), (quantile - 1.0) * bound, quantile * bound, ridge)
+
+
 class LeastSquares(Machine):
     """Regularised least squares: min Σ sᵢ (yᵢ − f(xᵢ))² + λ‖w‖².
 

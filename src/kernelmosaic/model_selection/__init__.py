@@ -6,6 +6,14 @@ from kernelmosaic.estimators._shared import SharedKernels
 from kernelmosaic.model_selection.folds import FiveByTwoFold
 from kernelmosaic.model_selection.path_search import PathSearchCV
 from kernelmosaic.model_selection.response_surface import ResponseSurfaceSearchCV
+from kernelmosaic.model_selection.split_conformal import SplitConformal
 from kernelmosaic.model_selection.surface import ResponseSurface
 
-__all__ = ["FiveByTwoFold", "PathSearchCV", "ResponseSurface", "ResponseSurfaceSearchCV", "SharedKernels"]
+__all__ = [
+    "FiveByTwoFold",
+    "PathSearchCV",
+    "ResponseSurface",
+    "ResponseSurfaceSearchCV",
+    "SharedKernels",
+    "SplitConformal",
+]

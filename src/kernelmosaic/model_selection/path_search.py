@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from kernelmosaic._typing import Estimator, MatrixLike, SampleWeight, TargetLike
 from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators._calibration import check_calibration
-from kernelmosaic.estimators._path import divide_pipeline, path_rule, read_samples
+from kernelmosaic.estimators._path import divide_pipeline, path_rule, predicts_targets, read_samples
 from kernelmosaic.estimators.cv import PathSearch, in_memory
 
 
@@ -29,6 +29,15 @@ def _has(name: str) -> Callable[[Any], bool]:
         return hasattr(self.estimator, name) or (is_calibrated and name in ("predict_proba", "predict_log_proba"))
 
     return has
+
+
+def tags_like(tags: Any, estimator: Estimator) -> Any:
+    """Return the tags of what wraps an estimator: its own in all that data show."""
+    own = get_tags(estimator)
+    for name in ("estimator_type", "target_tags", "classifier_tags", "regressor_tags", "transformer_tags"):
+        setattr(tags, name, getattr(own, name))
+    tags.input_tags = own.input_tags
+    return tags
 
 
 @parameters
@@ -141,7 +150,7 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
         given = read_samples(self.estimator, in_memory(X), y, weight)
         found, m, i = self._search(self.estimator, given, routed)
         if self.refit:
-            self.best_estimator_ = found.fit(m, i, method)
+            self.best_estimator_, self._conformal = found.fit(m, i, method), found.conformal(m, i)
         elif hasattr(self, "best_estimator_"):
             del self.best_estimator_
         return self
@@ -164,6 +173,44 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
     def predict_log_proba(self, X: MatrixLike) -> Any:
         """Return the logarithms of the probabilities of the classes, of shape (n_samples, classes)."""
         return self._best().predict_log_proba(X)
+
+    @available_if(lambda self: predicts_targets(self.estimator))  # type: ignore[untyped-decorator]
+    def predict_interval(self, X: MatrixLike, coverage: float = 0.9) -> Any:
+        """Return intervals that hold the targets of new samples with about a given probability.
+
+        As :meth:`MKLRegressorCV.predict_interval <kernelmosaic.MKLRegressorCV.predict_interval>`, by the folds.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        coverage : float, default=0.9
+            Between 0 and 1.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, 2), or (n_samples, 2, targets)
+        """
+        return self._of_folds().interval(X, coverage)
+
+    @available_if(lambda self: is_classifier(self.estimator))  # type: ignore[untyped-decorator]
+    def predict_set(self, X: MatrixLike, coverage: float = 0.9) -> Any:
+        """Return sets of classes that hold the classes of new samples with about a given probability.
+
+        As :meth:`MKLClassifierCV.predict_set <kernelmosaic.MKLClassifierCV.predict_set>`, by the folds.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        coverage : float, default=0.9
+            Between 0 and 1.
+
+        Returns
+        -------
+        ndarray of bool of shape (n_samples, classes)
+        """
+        return self._of_folds().classes_within(X, coverage, self._best().predict(X))
 
     @available_if(_has("decision_function"))  # type: ignore[untyped-decorator]
     def decision_function(self, X: MatrixLike) -> Any:
@@ -197,12 +244,7 @@ class PathSearchCV(MetaEstimatorMixin, PathSearch):  # type: ignore[misc]
         return hasattr(self, "best_estimator_")
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        own = get_tags(self.estimator)
-        for name in ("estimator_type", "target_tags", "classifier_tags", "regressor_tags", "transformer_tags"):
-            setattr(tags, name, getattr(own, name))
-        tags.input_tags = own.input_tags
-        return tags
+        return tags_like(super().__sklearn_tags__(), self.estimator)
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return what `fit` passes on, as :class:`~sklearn.model_selection.GridSearchCV` does."""

@@ -1,0 +1,183 @@
+"""Intervals and sets of classes for any estimator, by samples that are set aside."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY
+from operator import attrgetter
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from kernelmosaic._typing import AnyArray, Estimator, MatrixLike, SampleWeight, Seed, TargetLike
+from kernelmosaic.estimators._base import parameters
+from kernelmosaic.estimators._conformal import Conformal
+from kernelmosaic.estimators.cv import in_memory
+from kernelmosaic.model_selection.path_search import tags_like
+
+
+@parameters
+class SplitConformal(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """Intervals around the predictions of any regressor, or sets of classes by any classifier, with their coverage.
+
+    Split conformal prediction: the estimator is fitted to some of the samples, and the others, which it has not seen,
+    say how far targets are from its predictions. Whatever the estimator and the distribution, intervals and sets of
+    samples that are exchangeable with those set aside hold the target with a probability of at least `coverage`, on
+    average over all samples. Estimators that were cross-validated, such as :class:`~kernelmosaic.MKLRegressorCV` and
+    :class:`~kernelmosaic.MKLRidgeCV`, have these methods themselves, and set no samples aside.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A regressor or a classifier, of this package or any other. One that predicts several quantiles,
+        ``MKLRegressor(loss="quantile", quantile=[0.05, 0.95])``, has its first and last one moved apart or together
+        until they cover (conformalised quantile regression), so that intervals are wide where the targets vary. One
+        that is fitted already, ``FrozenEstimator(model)`` of scikit-learn, is left as it is: all samples given to
+        `fit` are then taken for new ones.
+    calibration_size : float, default=0.25
+        The share of the samples that is set aside, drawn at random.
+    random_state : int, RandomState or None, default=None
+        Draws them.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        Fitted to the other samples.
+    classes_, n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    References
+    ----------
+    Papadopoulos, Proedrou, Vovk and Gammerman (2002), "Inductive confidence machines for regression".
+    Romano, Patterson and Candès (2019), "Conformalized quantile regression".
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from kernelmosaic import MKLRegressor
+    >>> from kernelmosaic.model_selection import SplitConformal
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = SplitConformal(MKLRegressor(C=100), random_state=0).fit(X[:300], y[:300])
+    >>> low, high = model.predict_interval(X[300:], coverage=0.8).T
+    >>> bool(0.7 < ((low <= y[300:]) & (y[300:] <= high)).mean() < 0.9)
+    True
+    """
+
+    estimator: Estimator
+    _: KW_ONLY
+    calibration_size: float = 0.25
+    random_state: Seed = None
+
+    def fit(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> Self:
+        """Fit the estimator to some of the samples, and keep how far the targets of the others are off.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Samples.
+        y : array-like of shape (n_samples,), or of shape (n_samples, n_targets) for a regression
+            Classes, or targets.
+        sample_weight : array-like of shape (n_samples,), optional
+            Passed to the estimator's `fit`. Those set aside count alike, but for samples of weight zero, which do not.
+
+        Returns
+        -------
+        self
+        """
+        X, y, weight = indexable(in_memory(X), y, sample_weight)
+        y, rows = self._read(y), np.arange(len(y))
+        train, held = rows, rows
+        if not isinstance(self.estimator, FrozenEstimator):
+            train, held = self._divide(rows)
+        params = {} if weight is None else {"sample_weight": _safe_indexing(weight, train)}
+        self.estimator_ = clone(self.estimator).fit(_safe_indexing(X, train), y[train], **params)
+        held = held if weight is None else held[np.asarray(weight)[held] > 0]
+        classes = self.estimator_.classes_ if is_classifier(self.estimator) else None
+        self._conformal = Conformal.of([self.estimator_], [(_safe_indexing(X, held), y[held])], classes)
+        return self
+
+    def _read(self, y: TargetLike) -> AnyArray:
+        """Return the targets as an array, or raise saying what is wrong."""
+        if not is_classifier(self.estimator) and not is_regressor(self.estimator):
+            raise TypeError(f"estimator={type(self.estimator).__name__}: give a regressor or a classifier.")
+        if y is None:
+            raise ValueError("This SplitConformal estimator requires y to be passed, but the target y is None.")
+        if is_regressor(self.estimator):
+            return np.asarray(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"))
+        labels: AnyArray = np.asarray(y)
+        if labels.ndim == 2 and labels.shape[1] > 1:
+            raise ValueError("y: the samples have several labels; sets are those of one class per sample.")
+        return labels.ravel()
+
+    def _divide(self, rows: NDArray[np.intp]) -> Any:
+        """Return the samples to fit to, and those set aside."""
+        from sklearn.model_selection import train_test_split
+
+        size = self.calibration_size
+        if not isinstance(size, float | np.floating) or not 0 < size < 1:
+            raise ValueError(f"calibration_size={size!r}: give a share between 0 and 1.")
+        return train_test_split(rows, test_size=float(size), random_state=self.random_state)
+
+    def predict(self, X: MatrixLike) -> Any:
+        """Return what the estimator predicts."""
+        check_is_fitted(self)
+        return self.estimator_.predict(X)
+
+    def score(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> float:
+        """Return the estimator's own score."""
+        check_is_fitted(self)
+        weight = {} if sample_weight is None else {"sample_weight": sample_weight}
+        return float(self.estimator_.score(X, y, **weight))
+
+    @available_if(lambda self: is_regressor(self.estimator))  # type: ignore[untyped-decorator]
+    def predict_interval(self, X: MatrixLike, coverage: float = 0.9) -> Any:
+        """Return intervals that hold the targets of new samples with at least a given probability.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        coverage : float, default=0.9
+            Between 0 and 1. With n samples set aside, intervals are infinite above n / (n + 1).
+
+        Returns
+        -------
+        ndarray of shape (n_samples, 2), or (n_samples, 2, targets)
+        """
+        check_is_fitted(self)
+        return self._conformal.interval(X, coverage)
+
+    @available_if(lambda self: is_classifier(self.estimator))  # type: ignore[untyped-decorator]
+    def predict_set(self, X: MatrixLike, coverage: float = 0.9) -> Any:
+        """Return sets of classes that hold the classes of new samples with at least a given probability.
+
+        A class is in the set unless the largest decision value (or, without those, probability) of another class
+        exceeds its own by more than for a share `coverage` of the samples set aside and their own classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        coverage : float, default=0.9
+            Between 0 and 1.
+
+        Returns
+        -------
+        ndarray of bool of shape (n_samples, classes)
+            Whether each of `classes_` is in the set; the class predicted always is, so that none is empty.
+        """
+        return self._conformal.classes_within(X, coverage, self.predict(X))
+
+    # scikit-learn's conventions ------------------------------------------------------------------------------------
+
+    classes_ = property(attrgetter("estimator_.classes_"), doc="The classes.")
+    n_features_in_ = property(attrgetter("estimator_.n_features_in_"), doc="The number of columns.")
+    feature_names_in_ = property(attrgetter("estimator_.feature_names_in_"), doc="The names of the columns.")
+
+    def __sklearn_tags__(self) -> Any:
+        return tags_like(super().__sklearn_tags__(), self.estimator)
