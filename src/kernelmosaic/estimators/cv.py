@@ -21,7 +21,9 @@ from kernelmosaic.estimators._path import PathOptions, PathResult, mean_deviatio
 from kernelmosaic.estimators._training_set import KernelOptions
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
+from kernelmosaic.estimators.survival import MKLSurvival
 from kernelmosaic.learning.problem import progress
+from kernelmosaic.metrics import integrated_brier_score
 
 
 @parameters
@@ -333,3 +335,75 @@ class MKLRegressorCV(TunedMKL, MKLRegressor):
     def _tube(self) -> float:
         width: float = self.epsilon_
         return width
+
+
+@parameters
+class MKLSurvivalCV(TunedMKL, MKLSurvival):
+    """:class:`MKLSurvival` with C and the norm of its weights chosen by cross-validation.
+
+    Every fold follows a path of warm-started fits along C, one path per norm, and the best pair is fitted to all
+    samples. Survival functions are estimated from the outputs of the samples held out: with ``loss="cox"`` the hazards
+    are in proportion to exp(−a f(x)), where a, the slope of calibration, is fitted to these outputs.
+
+    Parameters
+    ----------
+    kernels : list, default=None
+        As in :class:`MKLSurvival`.
+    Cs : int or array-like, default=10
+        The values of C to try, or how many: so many from 0.001 to 100, evenly on a logarithmic scale.
+    norms : sequence, default=(1, 2, "uniform")
+        The norms of the weights to try, ``"elastic"`` among them; ``"uniform"`` gives all kernels the same weight.
+    cv : int, splitter or iterable, default=5
+        As in :class:`~sklearn.model_selection.GridSearchCV`: a number means folds that are stratified by whether the
+        event was observed.
+    scoring : "brier", callable or None, default=None
+        None means Harrell's concordance, ``"brier"`` minus the integrated Brier score up to the 80 % quantile of time
+        (:func:`~kernelmosaic.metrics.integrated_brier_score`). A function is called with an estimator that knows the
+        samples held out: its `predict`, and its `predict_survival_function`, which is estimated from the other folds.
+    n_jobs, refit, scale
+        As in :class:`MKLClassifierCV`.
+    loss : {"cox", "censored", "rank"}, default="cox"
+        As in :class:`MKLSurvival`.
+    epsilon, l1_ratio, penalties, penalty_power, slack, solver, normalize, approximation, rank, missing
+        As in :class:`MKLSurvival`.
+    tol, max_iter, memory_budget, device, random_state
+        As in :class:`MKLSurvival`.
+    verbose : bool, default=False
+        Show how many folds are done, and the progress of the last fit.
+
+    Attributes
+    ----------
+    C_, norm_, Cs_, scores_, scores_by_norm_, best_score_, weights_path_, weights_paths_, duality_gaps_
+        As in :class:`MKLClassifierCV`.
+    weights_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_, objective_, duality_gap_
+        Of the fit to all samples, as in :class:`MKLSurvival`.
+    unique_times_ : ndarray of shape (n_times,)
+        As in :class:`MKLSurvival`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelmosaic import MKLSurvivalCV
+    >>> rng = np.random.RandomState(0)
+    >>> X = rng.randn(80, 3)
+    >>> time, limit = np.exp(X[:, 0] + 0.1 * rng.randn(80)), rng.exponential(3, 80)
+    >>> y = np.column_stack([time <= limit, np.minimum(time, limit)])  # event, time
+    >>> model = MKLSurvivalCV(Cs=3, cv=3).fit(X, y)
+    >>> bool(model.best_score_ > 0.8), model.predict_survival_function(X[:2])[0].x.shape
+    (True, (80,))
+    """
+
+    Cs = 10
+    loss = "cox"
+    calibration: ClassVar[str] = "held out"  # type: ignore[misc]
+
+    def _plain(self, given: FitInput) -> MKLSurvival:
+        return MKLSurvival(**self._plain_params())
+
+    def _scorer(self) -> Any:
+        return _minus_brier if self.scoring == "brier" else super()._scorer()
+
+
+def _minus_brier(model: Estimator, X: MatrixLike, y: TargetLike) -> float:
+    """Return minus the integrated Brier score; larger is better."""
+    return -integrated_brier_score(y, y, model.predict_survival_function(X))

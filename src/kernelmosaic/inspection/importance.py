@@ -20,11 +20,12 @@ from kernelmosaic.estimators._shared import KnownFit, SharedKernels
 from kernelmosaic.estimators._training_set import may_lack
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
-from kernelmosaic.estimators.survival import MKLSurvival, read_times
+from kernelmosaic.estimators.survival import MKLSurvival
 from kernelmosaic.gram.missing import present_views
 from kernelmosaic.inspection._refits import Rows, behind_pipeline, fit, last_step, prepare, text_table
 from kernelmosaic.kernels.views import KernelSpec, lay_specs
 from kernelmosaic.machines.base import check_count
+from kernelmosaic.metrics import read_times
 
 Array = NDArray[np.float64]
 
