@@ -322,8 +322,10 @@ class HeldOutPredictor(BaseEstimator):
         Those of the whole set.
     rule : callable or None
         The score of y, predictions and weights.
-    calibration : callable or None
-        Returns what makes probabilities, or survival functions, of the outputs.
+    probabilities : callable or None
+        Makes probabilities of the outputs.
+    curves : callable or None
+        Returns the survival functions of outputs.
     """
 
     kind: Any = None
@@ -331,7 +333,8 @@ class HeldOutPredictor(BaseEstimator):
     outputs: Any = None
     classes_: Any = None
     rule: Any = None
-    calibration: Any = None
+    probabilities: Any = None
+    curves: Any = None
 
     def decision_function(self, X: MatrixLike) -> Array:
         return np.asarray(self.outputs)
@@ -340,10 +343,10 @@ class HeldOutPredictor(BaseEstimator):
         return np.asarray(self.predicted)
 
     def predict_proba(self, X: MatrixLike) -> Array:
-        return np.asarray(self.calibration().probabilities(self.outputs))
+        return np.asarray(self.probabilities(self.outputs))
 
     def predict_survival_function(self, X: MatrixLike, return_array: bool = False) -> Any:
-        return self.calibration().functions(self.outputs[:, 0], return_array)
+        return self.curves().functions(np.ravel(self.outputs), return_array)
 
     def score(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> float:
         return float(self.rule(y, self.predicted, sample_weight))
@@ -432,9 +435,13 @@ class PathResult:
         for m, f, i in np.ndindex(*scores.shape):
             one, held = self.found[m][f][i], self.folds[f][1]
 
-            calibration = partial(self.calibration, m, i, method or "sigmoid", without=f)
+            curves = partial(self.calibration, m, i, method or "sigmoid", without=f)
+
+            def probabilities(outputs: Array, calibration: Callable[[], Any] = curves) -> Array:
+                return np.asarray(calibration().probabilities(outputs))
+
             outputs = one.outputs if classes is None or self.given.y.ndim == 2 else one.aligned(classes)
-            known = HeldOutPredictor(kind, one.predicted, outputs, classes, rule.score, calibration)
+            known = HeldOutPredictor(kind, one.predicted, outputs, classes, rule.score, probabilities, curves)
             own = {name: np.asarray(value)[held] for name, value in params.items() if value is not None}
             y = () if self.given.y is None else (self.given.y[held],)
             scores[m, f, i] = scorer(known, _safe_indexing(self.given.X, held), *y, **own)

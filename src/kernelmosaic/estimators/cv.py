@@ -226,9 +226,9 @@ class MKLClassifierCV(TunedMKL, MKLClassifier):  # type: ignore[misc]
         samples are divided by the standard deviations only. Row numbers, strings and other columns stay as they are.
     calibration : {"sigmoid", "isotonic"}, default="sigmoid"
         How decision values become probabilities: p ∝ exp(a f_c), or monotone functions.
-    l1_ratio, penalties, penalty_power, slack, solver, multi_class, normalize, approximation, rank, missing
+    l1_ratio, fixed_weights, penalties, penalty_power, slack, solver, multi_class, normalize, approximation, rank
         As in :class:`MKLClassifier`.
-    class_weight, tol, max_iter, memory_budget, device, random_state
+    missing, class_weight, tol, max_iter, memory_budget, device, random_state
         As in :class:`MKLClassifier`.
     verbose : bool, default=False
         Show how many folds are done, and the progress of the last fit.
@@ -298,7 +298,7 @@ class MKLRegressorCV(TunedMKL, MKLRegressor):
         As in :class:`MKLClassifierCV`.
     epsilon : float or "auto", default="auto"
         As in :class:`MKLRegressor`; ``"auto"`` stands for a tenth of the standard deviation of y.
-    loss, l1_ratio, penalties, penalty_power, slack, solver, normalize, approximation, rank, missing
+    loss, l1_ratio, fixed_weights, penalties, penalty_power, slack, solver, normalize, approximation, rank, missing
         As in :class:`MKLRegressor`.
     tol, max_iter, memory_budget, device, random_state
         As in :class:`MKLRegressor`.
@@ -364,7 +364,7 @@ class MKLSurvivalCV(TunedMKL, MKLSurvival):
         As in :class:`MKLClassifierCV`.
     loss : {"cox", "censored", "rank"}, default="cox"
         As in :class:`MKLSurvival`.
-    epsilon, l1_ratio, penalties, penalty_power, slack, solver, normalize, approximation, rank, missing
+    epsilon, l1_ratio, fixed_weights, penalties, penalty_power, slack, solver, normalize, approximation, rank, missing
         As in :class:`MKLSurvival`.
     tol, max_iter, memory_budget, device, random_state
         As in :class:`MKLSurvival`.

@@ -41,9 +41,9 @@ class MKLRegressor(RegressorMixin, WeightedMKL):
         |r| − ε/2 beyond, so that errors beyond count by their size as with ``"epsilon"``, and there is no tube.
         ``"squared"``: r², the same as ``"epsilon"`` with ``epsilon=0, slack=2``; the objective then is
         (Σ_m d_m ‖w_m‖)² + C Σ r_i². `slack` is read by ``"epsilon"`` only.
-    norm, l1_ratio, weights, penalties, penalty_power, slack, solver, normalize, approximation, rank, missing
+    norm, l1_ratio, weights, fixed_weights, penalties, penalty_power, slack, solver, normalize, approximation, rank
         As in :class:`MKLClassifier`.
-    tol, max_iter, memory_budget, device, random_state, verbose
+    missing, tol, max_iter, memory_budget, device, random_state, verbose
         As in :class:`MKLClassifier`.
 
     Attributes

@@ -51,7 +51,7 @@ class MKLSurvival(RegressorMixin, WeightedMKL):
     epsilon : float, default=0.1
         With ``loss="censored"``, half-width ε of the tube in which errors are free, on the scale of log t: 0.1 is about
         10 % of the time.
-    norm, l1_ratio, weights, penalties, penalty_power, solver, normalize, approximation, rank, missing
+    norm, l1_ratio, weights, fixed_weights, penalties, penalty_power, solver, normalize, approximation, rank, missing
         As in :class:`MKLClassifier`.
     slack : {1, 2}, default=1
         Norm of the loss l_i of ``loss="censored"``: with 2 the objective is (Σ_m d_m ‖w_m‖)² + C Σ l_i².

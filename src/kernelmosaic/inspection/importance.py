@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -229,6 +230,9 @@ class _Fold:
             value = getattr(model, name, None)
             if value is not None and np.ndim(value) == 1:
                 model.set_params(**{name: np.delete(np.asarray(value), m)})
+        fixed = getattr(model, "fixed_weights", None) or {}
+        if specs[m].name in fixed:
+            model.set_params(fixed_weights={name: one for name, one in fixed.items() if name != specs[m].name})
         return estimator
 
     def _permute(self, pipeline: Any, held: Rows, score: float, random: np.random.RandomState) -> list[list[float]]:
@@ -252,7 +256,8 @@ def _with_outputs(model: Estimator, outputs: Array) -> HeldOutPredictor:
     classes, probabilities = getattr(model, "classes_", None), getattr(model, "_probabilities", None)
     values = outputs[:, 0] if outputs.shape[1] == 1 else outputs
     kind = get_tags(model).estimator_type
-    return HeldOutPredictor(kind, model._predictions(outputs), values, classes, score, probabilities)
+    curves = partial(getattr, model, "_curves", None)
+    return HeldOutPredictor(kind, model._predictions(outputs), values, classes, score, probabilities, curves)
 
 
 def _present(estimator: Estimator, specs: list[KernelSpec], X: MatrixLike) -> NDArray[np.bool_]:
