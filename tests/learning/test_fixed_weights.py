@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.model_selection import KFold
 
 from kernelmosaic import (
     MKLClassifier,
@@ -92,6 +93,21 @@ def test_importance_leaves_out_fixed_kernels_too():
     model = MKLRegressor(KERNELS, fixed_weights={"clinical": 1.0})
     found = kernel_importance(model, X, TARGET, cv=2, n_repeats=1, random_state=0)
     assert found.drop_mean[0] > 0.05
+
+
+def test_what_views_add_to_those_that_do_not_compete():
+    model = MKLRegressor(KERNELS[:3], fixed_weights={"clinical": 0.7})
+    folds = list(KFold(2).split(X))
+    found = kernel_importance(model, X, TARGET, cv=folds, n_repeats=1, base="clinical", random_state=0)
+    assert_allclose(found.gains[:, 0], 0.0)
+    assert "added" in str(found)
+    for k, (train, test) in enumerate(folds):
+        alone = MKLRegressor(KERNELS[:1], weights=[0.7]).fit(X[train], TARGET[train]).score(X[test], TARGET[test])
+        for m in (1, 2):
+            both = MKLRegressor([KERNELS[0], KERNELS[m]], weights=[0.7, 1.0]).fit(X[train], TARGET[train])
+            assert found.gains[k, m] == pytest.approx(both.score(X[test], TARGET[test]) - alone, abs=5e-3)
+    with pytest.raises(ValueError, match="base: there is no kernel 'genes'; the kernels are clinical, a, b"):
+        kernel_importance(model, X, TARGET, cv=2, base=["genes"])
 
 
 WRONG = {

@@ -7,6 +7,7 @@ from kernelmosaic.plots.inspection import KernelImportanceDisplay, KernelSignifi
 from kernelmosaic.plots.learned import ColumnRelevanceDisplay, ConvergenceDisplay, KernelWeightsDisplay
 from kernelmosaic.plots.plane import DecisionRegionDisplay, ProjectionDisplay
 from kernelmosaic.plots.searches import ResponseSurfaceDisplay, ValidationPathDisplay, WeightsPathDisplay
+from kernelmosaic.plots.survival import SurvivalCalibrationDisplay
 
 __all__ = [
     "ColumnRelevanceDisplay",
@@ -20,6 +21,7 @@ __all__ = [
     "ProjectionDisplay",
     "ResponseSurfaceDisplay",
     "StabilityDisplay",
+    "SurvivalCalibrationDisplay",
     "ValidationPathDisplay",
     "WeightsPathDisplay",
 ]
