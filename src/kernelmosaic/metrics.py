@@ -20,7 +20,14 @@ from kernelmosaic._typing import AnyArray, SampleWeight, TargetLike
 from kernelmosaic.backend import to_host
 from kernelmosaic.machines.survival import outlived
 
-__all__ = ["brier_score", "concordance_index", "integrated_brier_score", "kaplan_meier", "uno_concordance_index"]
+__all__ = [
+    "StepFunction",
+    "brier_score",
+    "concordance_index",
+    "integrated_brier_score",
+    "kaplan_meier",
+    "uno_concordance_index",
+]
 
 Array = NDArray[np.float64]
 
@@ -138,6 +145,39 @@ def concordance(y: Array, predicted: Any, sample_weight: SampleWeight = None, fa
 # Survival functions --------------------------------------------------------------------------------------------------
 
 
+class StepFunction:
+    """A function that is constant between points, with the interface of scikit-survival's.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n_points,)
+        The points, in ascending order.
+    y : ndarray of shape (n_points,)
+        The value from each point up to the next; before the first it is that of the first.
+
+    Examples
+    --------
+    >>> from kernelmosaic.metrics import StepFunction
+    >>> StepFunction([1.0, 2.0], [0.8, 0.3])([0.5, 1.5, 2.0]).tolist()
+    [0.8, 0.8, 0.3]
+    """
+
+    def __init__(self, x: AnyArray, y: AnyArray) -> None:
+        self.x, self.y = np.asarray(x), np.asarray(y)
+        self.domain = (0.0, float(self.x[-1]))
+
+    def __call__(self, x: Any) -> Any:
+        """Return the values at points from 0 to the last."""
+        at = np.asarray(x, dtype=np.float64)
+        if not np.all((at >= 0) & (at <= self.domain[1])):
+            raise ValueError(f"x must be within [0; {self.domain[1]:f}]")
+        found = self.y[np.maximum(np.searchsorted(self.x, at, side="right") - 1, 0)]
+        return float(found) if found.ndim == 0 else found
+
+    def __repr__(self) -> str:
+        return f"StepFunction(x={self.x!r}, y={self.y!r})"
+
+
 def kaplan_meier(
     time: AnyArray, event: AnyArray, weight: Array | None = None, *, reverse: bool = False
 ) -> tuple[Array, Array]:
@@ -175,7 +215,9 @@ def _inverse_share(y_train: Array, at: Array) -> Array:
     return np.divide(1.0, G, out=np.zeros(len(G)), where=G > 0)
 
 
-def brier_score(y_train: TargetLike, y: TargetLike, survival: Any, times: Any) -> Array:
+def brier_score(
+    y_train: TargetLike, y: TargetLike, survival: Any, times: Any, *, sample_weight: SampleWeight = None
+) -> Array:
     """Return the mean squared error of survival functions at times, weighted by the inverse of censoring.
 
     Where the event of a sample came by time t, at t_i, it adds S(t)² / G(t_i); where it was still under observation,
@@ -192,6 +234,8 @@ def brier_score(y_train: TargetLike, y: TargetLike, survival: Any, times: Any) -
         them; after its last point a step function keeps its value.
     times : array-like of shape (n_times,)
         The times.
+    sample_weight : array-like of shape (n,), optional
+        How much each sample counts in the mean.
 
     Returns
     -------
@@ -219,7 +263,7 @@ def brier_score(y_train: TargetLike, y: TargetLike, survival: Any, times: Any) -
     over = (time <= times) & event
     weight = np.where(over, _inverse_share(train, held[:, 1])[:, np.newaxis], 0.0)
     weight = np.where(time > times, _inverse_share(train, times), weight)
-    return np.asarray(np.mean(weight * np.where(over, S, 1.0 - S) ** 2, axis=0))
+    return np.asarray(np.average(weight * np.where(over, S, 1.0 - S) ** 2, axis=0, weights=sample_weight))
 
 
 def _values_at(survival: Any, times: Array) -> Array:
@@ -229,7 +273,9 @@ def _values_at(survival: Any, times: Array) -> Array:
     return np.asarray(survival, dtype=np.float64)
 
 
-def integrated_brier_score(y_train: TargetLike, y: TargetLike, survival: Any, times: Any = None) -> float:
+def integrated_brier_score(
+    y_train: TargetLike, y: TargetLike, survival: Any, times: Any = None, *, sample_weight: SampleWeight = None
+) -> float:
     """Return the mean of the Brier score over a range of times, by the trapezoidal rule.
 
     Parameters
@@ -239,6 +285,8 @@ def integrated_brier_score(y_train: TargetLike, y: TargetLike, survival: Any, ti
     times : array-like of shape (n_times,), optional
         At least two times, in ascending order; by default those of `y` up to the first that comes after more than 80 %
         of them, for which `survival` must be step functions.
+    sample_weight : array-like of shape (n,), optional
+        As in :func:`brier_score`.
 
     Examples
     --------
@@ -252,7 +300,8 @@ def integrated_brier_score(y_train: TargetLike, y: TargetLike, survival: Any, ti
     times = np.asarray(times, dtype=np.float64)
     if times.ndim != 1 or len(times) < 2 or np.any(np.diff(times) <= 0):
         raise ValueError(f"times={times!r}: give at least two times, in ascending order.")
-    return float(trapezoid(brier_score(y_train, y, survival, times), times) / (times[-1] - times[0]))
+    scores = brier_score(y_train, y, survival, times, sample_weight=sample_weight)
+    return float(trapezoid(scores, times) / (times[-1] - times[0]))
 
 
 def usual_times(y: Array) -> Array:

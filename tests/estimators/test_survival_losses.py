@@ -14,7 +14,7 @@ from kernelmosaic import MKLSurvival, MKLSurvivalCV, load, save
 from kernelmosaic.kernels import Gaussian, Laplacian, Linear, Polynomial, Subsets
 from kernelmosaic.machines import Cox, Ranking
 from kernelmosaic.machines.survival import OrderedPairs
-from kernelmosaic.metrics import concordance_index, integrated_brier_score, kaplan_meier
+from kernelmosaic.metrics import StepFunction, concordance_index, integrated_brier_score, kaplan_meier
 
 RNG = np.random.RandomState(0)
 N = 70
@@ -238,7 +238,7 @@ def test_ranks_are_put_on_the_scale_of_log_times():
 # The search ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scoring", [None, "brier"])
+@pytest.mark.parametrize("scoring", [None, "concordance", "brier"])
 def test_scores_of_the_search_and_curves_from_samples_held_out(scoring):
     model = MKLSurvivalCV(KERNELS, Cs=[0.03, 0.5], norms=(1, "uniform"), cv=3, scoring=scoring).fit(X, Y)
     folds = list(StratifiedKFold(3).split(X, EVENT))
@@ -266,10 +266,11 @@ def test_scores_of_the_search_and_curves_from_samples_held_out(scoring):
     for k, (_, test) in enumerate(folds):
         score = model.scores_[k, list(model.Cs_).index(model.C_)]
         if scoring is None:
+            expected = -partial_likelihood(held[model.C_][test], Y[test]) / Y[test, 0].sum()
+        elif scoring == "concordance":
             expected = concordance_index(Y[test], held[model.C_][test])
         else:
             slope, times, hazard = curves(np.setdiff1d(np.arange(N), test))
-            from kernelmosaic.estimators._curves import StepFunction
 
             f = held[model.C_][test]
             steps = [StepFunction(times, np.exp(-np.exp(-slope * one) * hazard)) for one in f]
@@ -294,6 +295,8 @@ WRONG = {
     "silp": (MKLSurvival(loss="cox", solver="silp"), Y, "solver='silp' serves .* not Cox; use solver='newton'"),
     "qcqp": (MKLSurvival(loss="rank", solver="qcqp"), Y, "solver='qcqp' serves .* not Ranking; use solver='newton'"),
     "alignment": (MKLSurvival(loss="cox", solver="alignment"), Y, "use solver='newton'"),
+    "scoring": (MKLSurvivalCV(scoring="accuracy"), Y, "scoring='accuracy' with loss='cox': give"),
+    "likelihood": (MKLSurvivalCV(loss="rank", scoring="likelihood"), Y, "scoring='likelihood' with loss='rank'"),
     "C": (MKLSurvival(loss="cox", C=-1.0), Y, "C=-1.0: must be positive"),
     "subsets": (MKLSurvival(Subsets(Gaussian(), size=2), loss="cox"), Y, "needs all kernels at once"),
 }

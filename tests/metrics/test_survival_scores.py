@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from kernelmosaic.estimators._curves import StepFunction
 from kernelmosaic.metrics import (
+    StepFunction,
     brier_score,
     concordance_index,
     integrated_brier_score,

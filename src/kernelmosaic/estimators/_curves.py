@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,42 +14,9 @@ from kernelmosaic._typing import AnyArray
 from kernelmosaic.gram.factored import DenseFactors
 from kernelmosaic.machines import Survival
 from kernelmosaic.machines.survival import PartialLikelihood
-from kernelmosaic.metrics import kaplan_meier
+from kernelmosaic.metrics import StepFunction, kaplan_meier
 
 Array = NDArray[np.float64]
-
-
-class StepFunction:
-    """A function that is constant between points, with the interface of scikit-survival's.
-
-    Parameters
-    ----------
-    x : ndarray of shape (n_points,)
-        The points, in ascending order.
-    y : ndarray of shape (n_points,)
-        The value from each point up to the next; before the first it is that of the first.
-
-    Examples
-    --------
-    >>> from kernelmosaic.estimators._curves import StepFunction
-    >>> StepFunction([1.0, 2.0], [0.8, 0.3])([0.5, 1.5, 2.0]).tolist()
-    [0.8, 0.8, 0.3]
-    """
-
-    def __init__(self, x: AnyArray, y: AnyArray) -> None:
-        self.x, self.y = np.asarray(x), np.asarray(y)
-        self.domain = (0.0, float(self.x[-1]))
-
-    def __call__(self, x: Any) -> Any:
-        """Return the values at points from 0 to the last."""
-        at = np.asarray(x, dtype=np.float64)
-        if not np.all((at >= 0) & (at <= self.domain[1])):
-            raise ValueError(f"x must be within [0; {self.domain[1]:f}]")
-        found = self.y[np.maximum(np.searchsorted(self.x, at, side="right") - 1, 0)]
-        return float(found) if found.ndim == 0 else found
-
-    def __repr__(self) -> str:
-        return f"StepFunction(x={self.x!r}, y={self.y!r})"
 
 
 @dataclass(frozen=True)

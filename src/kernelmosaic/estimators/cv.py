@@ -23,7 +23,8 @@ from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
 from kernelmosaic.estimators.survival import MKLSurvival
 from kernelmosaic.learning.problem import progress
-from kernelmosaic.metrics import integrated_brier_score
+from kernelmosaic.machines.survival import PartialLikelihood
+from kernelmosaic.metrics import concordance, integrated_brier_score
 
 
 @parameters
@@ -356,10 +357,12 @@ class MKLSurvivalCV(TunedMKL, MKLSurvival):
     cv : int, splitter or iterable, default=5
         As in :class:`~sklearn.model_selection.GridSearchCV`: a number means folds that are stratified by whether the
         event was observed.
-    scoring : "brier", callable or None, default=None
-        None means Harrell's concordance, ``"brier"`` minus the integrated Brier score up to the 80 % quantile of time
-        (:func:`~kernelmosaic.metrics.integrated_brier_score`). A function is called with an estimator that knows the
-        samples held out: its `predict`, and its `predict_survival_function`, which is estimated from the other folds.
+    scoring : {"likelihood", "concordance", "brier"}, callable or None, default=None
+        ``"likelihood"``, which None means with ``loss="cox"``, is the logarithm of the partial likelihood of the
+        samples held out, per event; ``"concordance"``, which None means otherwise, is Harrell's; ``"brier"`` is minus
+        the integrated Brier score up to the 80 % quantile of time. A function is called with an estimator that knows
+        the samples held out: its `predict`, and its `predict_survival_function`, which is estimated from the other
+        folds.
     n_jobs, refit, scale
         As in :class:`MKLClassifierCV`.
     loss : {"cox", "censored", "rank"}, default="cox"
@@ -389,7 +392,7 @@ class MKLSurvivalCV(TunedMKL, MKLSurvival):
     >>> time, limit = np.exp(X[:, 0] + 0.1 * rng.randn(80)), rng.exponential(3, 80)
     >>> y = np.column_stack([time <= limit, np.minimum(time, limit)])  # event, time
     >>> model = MKLSurvivalCV(Cs=3, cv=3).fit(X, y)
-    >>> bool(model.best_score_ > 0.8), model.predict_survival_function(X[:2])[0].x.shape
+    >>> bool(model.score(X, y) > 0.8), model.predict_survival_function(X[:2])[0].x.shape
     (True, (80,))
     """
 
@@ -401,9 +404,29 @@ class MKLSurvivalCV(TunedMKL, MKLSurvival):
         return MKLSurvival(**self._plain_params())
 
     def _scorer(self) -> Any:
-        return _minus_brier if self.scoring == "brier" else super()._scorer()
+        scoring = self.scoring or ("likelihood" if self.loss == "cox" else "concordance")
+        if not isinstance(scoring, str):
+            return super()._scorer()
+        scores = {"likelihood": _likelihood, "concordance": _concordance, "brier": _minus_brier}
+        if scoring not in scores or (scoring == "likelihood" and self.loss != "cox"):
+            raise ValueError(
+                f"scoring={scoring!r} with loss={self.loss!r}: give a function, 'concordance', 'brier' or, with "
+                "loss='cox', 'likelihood'."
+            )
+        return scores[scoring]
 
 
-def _minus_brier(model: Estimator, X: MatrixLike, y: TargetLike) -> float:
+def _minus_brier(model: Estimator, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> float:
     """Return minus the integrated Brier score; larger is better."""
-    return -integrated_brier_score(y, y, model.predict_survival_function(X))
+    return -integrated_brier_score(y, y, model.predict_survival_function(X), sample_weight=sample_weight)
+
+
+def _concordance(model: Estimator, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> float:
+    return concordance(y, model.predict(X), sample_weight)
+
+
+def _likelihood(model: Estimator, X: MatrixLike, y: Any, sample_weight: SampleWeight = None) -> float:
+    """Return the logarithm of the partial likelihood per event."""
+    weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight)
+    deaths = float(y[:, 0] @ weight)
+    return -PartialLikelihood(y[:, 1], y[:, 0], weight, 1.0).at(model.predict(X)).value / deaths if deaths else np.nan

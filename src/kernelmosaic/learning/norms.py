@@ -228,7 +228,10 @@ class BesideFixed(WeightNorm):
         return self._beside(self.norm.newton_direction(theta[free], q[free], H[np.ix_(free, free)]), 0.0)
 
     def retract(self, theta: Weights) -> Weights:
-        return self._beside(self.norm.retract(theta[self.free]), self.fixed[self.kept])
+        free = theta[self.free]
+        # Where another problem left these kernels without any weight, none is better than the others.
+        free = self.norm.retract(free) if np.any(free > 0) else self.norm.start(len(free))
+        return self._beside(free, self.fixed[self.kept])
 
     def lowest_plane_point(self, constants: Weights, slopes: Weights) -> tuple[Weights, float, Weights] | None:
         found = self.norm.lowest_plane_point(
