@@ -220,7 +220,7 @@ def part() -> str:
         if np.isnan(theirs).any():
             return ["", ""]
         better = ours > theirs if score == "concordance" else ours < theirs
-        return [f"{better.sum()} of {len(ours)}", p_text(wilcoxon(ours, theirs).pvalue)]
+        return [f"{better.sum()} of {len(ours)}", p_text(wilcoxon(ours, theirs).p_value)]
 
     means = []
     for method in sorted(figures.methods, key=lambda one: -mean(one, "concordance")):
