@@ -31,8 +31,8 @@ from sksurv.metrics import concordance_index_censored
 from sksurv.svm import FastKernelSurvivalSVM
 
 from kernelmosaic import MKLSurvival
-from kernelmosaic.estimators.survival import concordance, read_times
 from kernelmosaic.kernels import Gaussian, family
+from kernelmosaic.metrics import concordance, read_times
 from kernelmosaic.model_selection import PathSearchCV
 
 SETS = {

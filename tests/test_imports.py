@@ -27,7 +27,7 @@ FLOORS = (
     {"solvers"},
     {"machines"},
     {"learning"},
-    {"gating"},
+    {"gating", "metrics"},
     {"estimators"},
     {"model_selection", "stats", "persistence", "stacking"},
     {"datasets", "inspection"},

@@ -83,6 +83,7 @@ MODELS = {
     "joint": (MKLClassifier(multi_class="joint", norm=2), X, Y),
     "tuned": (MKLClassifierCV(Cs=[1, 10], cv=2, calibration="isotonic"), X, Y),
     "survival": (MKLSurvival(), X, np.column_stack([X[:, 0] > X[:, 0].min(), np.exp(X[:, 1])])),
+    "hazards": (MKLSurvival(loss="cox"), X, np.exp(X[:, 1])),
     "tuned survival": (PathSearchCV(MKLSurvival(), Cs=[1, 10], cv=2), X, np.exp(X[:, 1])),
     "tuned regressor": (MKLRegressorCV(Cs=[1, 10], cv=2), X, X[:, 1]),
     "ridge": (MKLRidgeCV(criterion="evidence"), X, X[:, :2]),

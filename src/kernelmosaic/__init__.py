@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         MKLRidgeClassifierCV,
         MKLRidgeCV,
         MKLSurvival,
+        MKLSurvivalCV,
         PosteriorMKLClassifier,
     )
     from kernelmosaic.persistence import load, save
@@ -48,6 +49,7 @@ __all__ = [
     "MKLRidgeCV",
     "MKLRidgeClassifierCV",
     "MKLSurvival",
+    "MKLSurvivalCV",
     "PosteriorMKLClassifier",
     "__version__",
     "datasets",
@@ -56,6 +58,7 @@ __all__ = [
     "inspection",
     "kernels",
     "load",
+    "metrics",
     "model_selection",
     "persistence",
     "plots",

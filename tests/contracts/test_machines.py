@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.optimize import minimize
 from tests.contracts.discovery import concrete_subclasses
 
 import kernelmosaic.machines
-from kernelmosaic.machines import SVC, SVR, Huber, LeastSquares, Machine, OneClass, Quantile, Survival
+from kernelmosaic.machines import SVC, SVR, Cox, Huber, LeastSquares, Machine, OneClass, Quantile, Ranking, Survival
 from kernelmosaic.machines.base import PosteriorSVC, SharedMachines
 from kernelmosaic.machines.multiclass import CrammerSinger, MulticlassMachine, PairwiseSlack
+from kernelmosaic.machines.survival import SmoothMachine
 
 pytest.importorskip("clarabel")
 from tests.reference.conic import solve_program_conic
@@ -58,6 +61,27 @@ def huber(error: np.ndarray, delta: float) -> np.ndarray:
     return np.where(error <= delta, error**2 / (2 * delta), error - delta / 2)
 
 
+TIME, COUNT = np.ceil(4 * np.exp(TARGET)), RNG.randint(0, 4, size=N).astype(float)
+
+
+def partial_likelihood(f: np.ndarray, count: np.ndarray) -> float:
+    """Minus the logarithm of Cox's partial likelihood with Efron's terms, samples written as often as they count."""
+    rows = np.repeat(np.arange(N), count.astype(int))
+    time, event, risk, total = TIME[rows], EVENT[rows], np.exp(-f[rows]), 0.0
+    for t in np.unique(time[event]):
+        now = event & (time == t)
+        for k in range(now.sum()):
+            total += np.log(risk[time >= t].sum() - k / now.sum() * risk[now].sum())
+        total += f[rows][now].sum()
+    return total
+
+
+def pairs_out_of_order(f: np.ndarray, weight: np.ndarray) -> float:
+    later = (TIME[:, None] < TIME) | ((TIME[:, None] == TIME) & ~EVENT)
+    short = excess(1.0 - (f - f[:, None]))
+    return float(np.sum((later & EVENT[:, None]) * np.outer(weight, weight) * short**2)) / weight.sum()
+
+
 def most_behind(f: np.ndarray, margin: float) -> np.ndarray:
     """By how much the best other class is too near: one number per sample."""
     behind = margin + f - f[np.arange(N), CLASSES][:, None]
@@ -91,6 +115,14 @@ EXAMPLES: dict[type, list[Example]] = {
             Survival(TARGET, EVENT, 2.0, 0.1, slack=2, sample_weight=WEIGHT),
             lambda half, f, b: 2 * half + 2.0 * WEIGHT @ censored(f, 0.1) ** 2,
         ),
+    ],
+    Cox: [
+        Example(Cox(TIME, EVENT, 2.0), lambda half, f, b: half + 2.0 * partial_likelihood(f, np.ones(N))),
+        Example(Cox(TIME, EVENT, 0.5, COUNT), lambda half, f, b: half + 0.5 * partial_likelihood(f, COUNT)),
+    ],
+    Ranking: [
+        Example(Ranking(TIME, EVENT, 2.0), lambda half, f, b: half + 2.0 * pairs_out_of_order(f, np.ones(N))),
+        Example(Ranking(TIME, EVENT, 0.5, WEIGHT), lambda half, f, b: half + 0.5 * pairs_out_of_order(f, WEIGHT)),
     ],
     Huber: [
         Example(
@@ -148,7 +180,7 @@ EVERY = [
 def found_machines() -> list[type]:
     found = concrete_subclasses(Machine, kernelmosaic.machines)
     # The outputs of shared machines are those of the machines that they are made of.
-    return [kind for kind in found if kind not in (MulticlassMachine, SharedMachines)]
+    return [kind for kind in found if kind not in (MulticlassMachine, SharedMachines, SmoothMachine)]
 
 
 @pytest.mark.parametrize("kind", found_machines(), ids=lambda kind: kind.__name__)
@@ -156,8 +188,17 @@ def test_every_machine_has_an_example(kind):
     assert EXAMPLES.get(kind), f"add to EXAMPLES a {kind.__name__} and its primal objective as a textbook writes it"
 
 
+@cache
+def smooth_optimum(primal: Callable[[float, np.ndarray, Any], float]) -> float:
+    """The value that a general optimiser finds, in coordinates in which ½‖w‖² is round."""
+    root = np.linalg.cholesky(K + 1e-12 * np.eye(N))
+    return float(minimize(lambda w: primal(0.5 * w @ w, root @ w, 0.0), np.zeros(N), tol=1e-9).fun)
+
+
 def optimum(example: Example) -> float:
-    """The conic solver's value of the problem, as the papers scale it."""
+    """The conic solver's value of the problem, as the papers scale it; of a smooth loss, that of another optimiser."""
+    if isinstance(example.machine, SmoothMachine):
+        return smooth_optimum(example.primal)
     program = example.machine.program
     if isinstance(example.machine, MulticlassMachine):
         n_classes = program.margins.shape[1]

@@ -25,6 +25,7 @@ from kernelmosaic import (
     MKLRidgeClassifierCV,
     MKLRidgeCV,
     MKLSurvival,
+    MKLSurvivalCV,
     PosteriorMKLClassifier,
 )
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, Projected
@@ -53,6 +54,8 @@ CLASSES = [
     LocalizedMKLOneClass(**BRIEF),
     MKLClassifierCV(Cs=[1, 10], norms=["uniform"], cv=2),
     MKLRegressorCV(Cs=[1, 10], norms=["uniform"], cv=2),
+    # One check has times of two values, in order: folds that are not shuffled have one each, and nothing to compare.
+    MKLSurvivalCV(Cs=[0.1, 1], norms=["uniform"], cv=StratifiedKFold(2, shuffle=True, random_state=0)),
     MKLRidgeCV(),
     MKLRidgeClassifierCV(),
     PathSearchCV(DiscriminantMKLClassifier(weights="uniform"), Cs=[0.1, 1], cv=2),
@@ -66,6 +69,8 @@ SETTINGS = [
     MKLRegressor([Gaussian("median"), Linear()], **FOURIER),
     MKLRegressor(loss="quantile", quantile=0.7),
     MKLOneClass(norm=2, slack=2, normalize="diagonal"),
+    MKLSurvival(loss="cox"),
+    MKLSurvival(loss="rank"),
     DiscriminantMKLClassifier(solver="silp", alpha="learn", decision="centroid"),
     LocalizedMKLClassifier([Projected(Linear(), 1), Linear()], **BRIEF),
 ]
@@ -90,7 +95,6 @@ MORE_SETTINGS = [
     LocalizedMKLRegressor([Gaussian("median"), Linear()], **FOURIER, **BRIEF),
     LocalizedMKLOneClass([Gaussian("median"), Linear()], **NYSTROEM, **BRIEF),
     MKLClassifierCV(Cs=[1], norms=[1], cv=2, multi_class="ovr-shared"),
-    # One check has times of two values, in order: folds that are not shuffled have one each, and nothing to compare.
     PathSearchCV(MKLSurvival(weights="uniform"), Cs=2, cv=StratifiedKFold(2, shuffle=True, random_state=0)),
     PathSearchCV(
         LocalizedMKLClassifier([Linear(), Gaussian()], multi_class="ovr-shared", **BRIEF), Cs=[1], cv=2, scale=False

@@ -10,8 +10,8 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
 
 from kernelmosaic import MKLRegressor, MKLSurvival, load, save
-from kernelmosaic.estimators.survival import concordance
 from kernelmosaic.kernels import Gaussian, Linear, Polynomial, by_group
+from kernelmosaic.metrics import concordance
 from kernelmosaic.model_selection import PathSearchCV
 
 RNG = np.random.RandomState(0)

@@ -134,7 +134,7 @@ def score_of(task: TaskName, y: Any, predicted: Any) -> float:
     if task == "one-class":
         return float(np.mean(predicted == 1))
     if task == "survival":
-        from kernelmosaic.estimators.survival import concordance
+        from kernelmosaic.metrics import concordance
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -3,7 +3,7 @@
 from kernelmosaic.estimators.bayesian import BayesianMKLClassifier
 from kernelmosaic.estimators.bilinear import BilinearMKLClassifier
 from kernelmosaic.estimators.classifier import MKLClassifier
-from kernelmosaic.estimators.cv import MKLClassifierCV, MKLRegressorCV
+from kernelmosaic.estimators.cv import MKLClassifierCV, MKLRegressorCV, MKLSurvivalCV
 from kernelmosaic.estimators.discriminant import DiscriminantMKLClassifier
 from kernelmosaic.estimators.localized import LocalizedMKLClassifier, LocalizedMKLOneClass, LocalizedMKLRegressor
 from kernelmosaic.estimators.one_class import MKLOneClass
@@ -27,5 +27,6 @@ __all__ = [
     "MKLRidgeCV",
     "MKLRidgeClassifierCV",
     "MKLSurvival",
+    "MKLSurvivalCV",
     "PosteriorMKLClassifier",
 ]

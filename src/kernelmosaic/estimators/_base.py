@@ -54,7 +54,7 @@ from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, read_kernels, view_names
 from kernelmosaic.learning import Learner, Parameters, make_learner
 from kernelmosaic.learning.certificate import AIM
-from kernelmosaic.learning.norms import numbers
+from kernelmosaic.learning.norms import numbers, read_fixed
 from kernelmosaic.learning.ridge_weights import RidgeTargets
 from kernelmosaic.machines import Machine
 from kernelmosaic.machines.base import check_positive
@@ -173,6 +173,7 @@ class KernelEstimator(FittedSummaryMixin, KernelListMixin, ABC):
     missing: Any = None
     n_jobs: Any = None
     weights: ArrayOrTensor = None
+    fixed_weights: Any = None
     l1_ratio: Any = 0.5
     # Of the Gram matrices; None leaves it to their number.
     _stack_dtype: DType = None
@@ -295,14 +296,17 @@ class KernelEstimator(FittedSummaryMixin, KernelListMixin, ABC):
             estimator=type(self).__name__,
         )
 
-    def _set_kernel_names(self, data: TrainingSet) -> None:
-        """Set the names of the kernels, and of the view that each reads."""
+    def _names_of(self, data: TrainingSet) -> tuple[list[str], list[str]]:
+        """Return the names of the kernels, and of the view that each reads."""
         kernels = getattr(data.kernel_set, "kernel_set", data.kernel_set)
-        self.kernel_names_ = kernels.names
         labels = list(getattr(data.table, "columns", range(data.samples.shape[1])))
         fitted = getattr(kernels, "fitted", None)
         # Kernels that are not stored are one view.
-        self._view_names = ["all columns"] if fitted is None else view_names(fitted, labels)
+        return kernels.names, ["all columns"] if fitted is None else view_names(fitted, labels)
+
+    def _set_kernel_names(self, data: TrainingSet) -> None:
+        """Set the names of the kernels, and of the view that each reads."""
+        self.kernel_names_, self._view_names = self._names_of(data)
 
     @property
     def view_weights_(self) -> dict[str, Any]:
@@ -480,6 +484,8 @@ class BaseMKL(KernelEstimator):
         if self.verbose and data.stack.form:
             print(f"{type(self).__name__}: {data.stack.form}.", flush=True)
         parameters = self._parameters()
+        if self.fixed_weights:
+            parameters = replace(parameters, fixed=read_fixed(self.fixed_weights, *self._names_of(data)))
         if isinstance(self.weights, str) and self.weights == "loo" and not data.stack.is_implicit:
             targets = self._ridge_targets(given.y[counted.rows] if given.y is not None else None, counted.weight)
             if targets is not None:
@@ -598,6 +604,7 @@ class WeightedMKL(BaseMKL):
     norm: float | str = 1
     l1_ratio: float = 0.5
     weights: ArrayOrTensor = None
+    fixed_weights: Any = None
     penalties: Any = None
     penalty_power: float = 0.5
     slack: int = 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -339,6 +340,8 @@ class HeldOutPredictor(BaseEstimator):
         The score of y, predictions and weights.
     probabilities : callable or None
         Makes probabilities of the outputs.
+    curves : callable or None
+        Returns the survival functions of outputs.
     """
 
     kind: Any = None
@@ -347,6 +350,7 @@ class HeldOutPredictor(BaseEstimator):
     classes_: Any = None
     rule: Any = None
     probabilities: Any = None
+    curves: Any = None
 
     def decision_function(self, X: MatrixLike) -> Array:
         return np.asarray(self.outputs)
@@ -356,6 +360,9 @@ class HeldOutPredictor(BaseEstimator):
 
     def predict_proba(self, X: MatrixLike) -> Array:
         return np.asarray(self.probabilities(self.outputs))
+
+    def predict_survival_function(self, X: MatrixLike, return_array: bool = False) -> Any:
+        return self.curves().functions(np.ravel(self.outputs), return_array)
 
     def score(self, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> float:
         return float(self.rule(y, self.predicted, sample_weight))
@@ -444,11 +451,13 @@ class PathResult:
         for m, f, i in np.ndindex(*scores.shape):
             one, held = self.found[m][f][i], self.folds[f][1]
 
-            def probabilities(outputs: Array, m: int = m, f: int = f, i: int = i) -> Array:
-                return self.calibration(m, i, method or "sigmoid", without=f).probabilities(outputs)
+            curves = partial(self.calibration, m, i, method or "sigmoid", without=f)
+
+            def probabilities(outputs: Array, calibration: Callable[[], Any] = curves) -> Array:
+                return np.asarray(calibration().probabilities(outputs))
 
             outputs = one.outputs if classes is None or self.given.y.ndim == 2 else one.aligned(classes)
-            known = HeldOutPredictor(kind, one.predicted, outputs, classes, rule.score, probabilities)
+            known = HeldOutPredictor(kind, one.predicted, outputs, classes, rule.score, probabilities, curves)
             own = {name: np.asarray(value)[held] for name, value in params.items() if value is not None}
             y = () if self.given.y is None else (self.given.y[held],)
             scores[m, f, i] = scorer(known, _safe_indexing(self.given.X, held), *y, **own)
@@ -464,11 +473,15 @@ class PathResult:
         m, i = np.unravel_index(int(np.nanargmax(means[:, :: -1 if falls else 1])), means.shape)
         return int(m), int(len(self.Cs) - 1 - i if falls else i)
 
-    def calibration(self, m: int, i: int, method: str, without: int | None = None) -> Calibration:
-        """Return what turns decision values into probabilities, by what is said of samples while they are held out."""
+    def calibration(self, m: int, i: int, method: str, without: int | None = None) -> Any:
+        """Return what turns outputs into probabilities, or survival functions, by those of samples held out."""
         rest = [f for f in range(len(self.folds)) if f != without]
         found, held = [self.found[m][f][i] for f in rest], [self.folds[f][1] for f in rest]
-        assert self.classes is not None
+        if self.classes is None:
+            given, rows = self.given, np.concatenate(held)
+            weight = None if given.weight is None else given.weight[rows]
+            outputs = np.concatenate([one.outputs[:, 0] for one in found])
+            return self.model._fit_curves(outputs, given.y[rows], weight, held_out=True)
         return calibration_of(found, held, self.given, self.model, self.classes, method)
 
     def weights(self, m: int) -> Array:

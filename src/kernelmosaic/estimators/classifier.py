@@ -165,6 +165,10 @@ class MKLClassifier(BaseMKLClassifier, WeightedMKL):
     weights : "uniform", "loo", array-like of shape (P,) or None, default=None
         None learns the weights; ``"uniform"`` gives each kernel 1/P; ``"loo"`` takes those of
         :class:`MKLRidgeClassifierCV`, or :class:`MKLRidgeCV` for numbers, divided by their sum; an array is kept.
+    fixed_weights : dict or None, default=None
+        Weights, by the name of a kernel or of a view, that stay as they are and are no part of the norm: such kernels
+        do not compete with the others. ``{"clinical": 1.0}`` minimises ½‖w_clinical‖² + ½ (Σ_m d_m ‖w_m‖)² + losses,
+        the sum being over the other kernels. `weights` is None or ``"uniform"`` then, and `solver` ``"newton"``.
     penalties : array-like of shape (P,), "eigenvalue" or None, default=None
         The d_m; None means ones; ``"eigenvalue"`` takes the number of eigenvalues above ½ to the power `penalty_power`.
     penalty_power : float, default=0.5

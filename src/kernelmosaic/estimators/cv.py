@@ -24,7 +24,10 @@ from kernelmosaic.estimators._path import PathOptions, PathResult, mean_deviatio
 from kernelmosaic.estimators._training_set import KernelOptions
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
+from kernelmosaic.estimators.survival import MKLSurvival
 from kernelmosaic.learning.problem import progress
+from kernelmosaic.machines.survival import PartialLikelihood
+from kernelmosaic.metrics import concordance, integrated_brier_score
 
 
 @parameters
@@ -241,9 +244,9 @@ class MKLClassifierCV(TunedMKL, MKLClassifier):  # type: ignore[misc]
         samples are divided by the standard deviations only. Row numbers, strings and other columns stay as they are.
     calibration : {"sigmoid", "isotonic"}, default="sigmoid"
         How decision values become probabilities: p ∝ exp(a f_c), or monotone functions.
-    l1_ratio, penalties, penalty_power, slack, solver, multi_class, normalize, approximation, rank, missing
+    l1_ratio, fixed_weights, penalties, penalty_power, slack, solver, multi_class, normalize, approximation, rank
         As in :class:`MKLClassifier`.
-    class_weight, tol, max_iter, memory_budget, device, random_state
+    missing, class_weight, tol, max_iter, memory_budget, device, random_state
         As in :class:`MKLClassifier`.
     verbose : bool, default=False
         Show how many folds are done, and the progress of the last fit.
@@ -337,9 +340,9 @@ class MKLRegressorCV(TunedMKL, MKLRegressor):
         As in :class:`MKLClassifierCV`.
     epsilon : float or "auto", default="auto"
         As in :class:`MKLRegressor`; ``"auto"`` stands for a tenth of the standard deviation of y.
-    loss, quantile, l1_ratio, penalties, penalty_power, slack, solver, normalize, approximation, rank, missing
+    loss, quantile, l1_ratio, fixed_weights, penalties, penalty_power, slack, solver, normalize, approximation, rank
         As in :class:`MKLRegressor`.
-    tol, max_iter, memory_budget, device, random_state
+    missing, tol, max_iter, memory_budget, device, random_state
         As in :class:`MKLRegressor`.
     verbose : bool, default=False
         Show how many folds are done, and the progress of the last fit.
@@ -397,3 +400,96 @@ class MKLRegressorCV(TunedMKL, MKLRegressor):
         ndarray of shape (n_samples, 2), or (n_samples, 2, targets)
         """
         return self._of_folds().interval(X, coverage)
+
+@parameters
+class MKLSurvivalCV(TunedMKL, MKLSurvival):
+    """:class:`MKLSurvival` with C and the norm of its weights chosen by cross-validation.
+
+    Every fold follows a path of warm-started fits along C, one path per norm, and the best pair is fitted to all
+    samples. Survival functions are estimated from the outputs of the samples held out: with ``loss="cox"`` the hazards
+    are in proportion to exp(−a f(x)), where a, the slope of calibration, is fitted to these outputs.
+
+    Parameters
+    ----------
+    kernels : list, default=None
+        As in :class:`MKLSurvival`.
+    Cs : int or array-like, default=10
+        The values of C to try, or how many: so many from 0.001 to 100, evenly on a logarithmic scale.
+    norms : sequence, default=(1, 2, "uniform")
+        The norms of the weights to try, ``"elastic"`` among them; ``"uniform"`` gives all kernels the same weight.
+    cv : int, splitter or iterable, default=5
+        As in :class:`~sklearn.model_selection.GridSearchCV`: a number means folds that are stratified by whether the
+        event was observed.
+    scoring : {"likelihood", "concordance", "brier"}, callable or None, default=None
+        ``"likelihood"``, which None means with ``loss="cox"``, is the logarithm of the partial likelihood of the
+        samples held out, per event; ``"concordance"``, which None means otherwise, is Harrell's; ``"brier"`` is minus
+        the integrated Brier score up to the 80 % quantile of time. A function is called with an estimator that knows
+        the samples held out: its `predict`, and its `predict_survival_function`, which is estimated from the other
+        folds.
+    n_jobs, refit, scale
+        As in :class:`MKLClassifierCV`.
+    loss : {"cox", "censored", "rank"}, default="cox"
+        As in :class:`MKLSurvival`.
+    epsilon, l1_ratio, fixed_weights, penalties, penalty_power, slack, solver, normalize, approximation, rank, missing
+        As in :class:`MKLSurvival`.
+    tol, max_iter, memory_budget, device, random_state
+        As in :class:`MKLSurvival`.
+    verbose : bool, default=False
+        Show how many folds are done, and the progress of the last fit.
+
+    Attributes
+    ----------
+    C_, norm_, Cs_, scores_, scores_by_norm_, best_score_, weights_path_, weights_paths_, duality_gaps_
+        As in :class:`MKLClassifierCV`.
+    weights_, kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_, objective_, duality_gap_
+        Of the fit to all samples, as in :class:`MKLSurvival`.
+    unique_times_ : ndarray of shape (n_times,)
+        As in :class:`MKLSurvival`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelmosaic import MKLSurvivalCV
+    >>> rng = np.random.RandomState(0)
+    >>> X = rng.randn(80, 3)
+    >>> time, limit = np.exp(X[:, 0] + 0.1 * rng.randn(80)), rng.exponential(3, 80)
+    >>> y = np.column_stack([time <= limit, np.minimum(time, limit)])  # event, time
+    >>> model = MKLSurvivalCV(Cs=3, cv=3).fit(X, y)
+    >>> bool(model.score(X, y) > 0.8), model.predict_survival_function(X[:2])[0].x.shape
+    (True, (80,))
+    """
+
+    Cs = 10
+    loss = "cox"
+    calibration: ClassVar[str] = "held out"  # type: ignore[misc]
+
+    def _plain(self, given: FitInput) -> MKLSurvival:
+        return MKLSurvival(**self._plain_params())
+
+    def _scorer(self) -> Any:
+        scoring = self.scoring or ("likelihood" if self.loss == "cox" else "concordance")
+        if not isinstance(scoring, str):
+            return super()._scorer()
+        scores = {"likelihood": _likelihood, "concordance": _concordance, "brier": _minus_brier}
+        if scoring not in scores or (scoring == "likelihood" and self.loss != "cox"):
+            raise ValueError(
+                f"scoring={scoring!r} with loss={self.loss!r}: give a function, 'concordance', 'brier' or, with "
+                "loss='cox', 'likelihood'."
+            )
+        return scores[scoring]
+
+
+def _minus_brier(model: Estimator, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> float:
+    """Return minus the integrated Brier score; larger is better."""
+    return -integrated_brier_score(y, y, model.predict_survival_function(X), sample_weight=sample_weight)
+
+
+def _concordance(model: Estimator, X: MatrixLike, y: TargetLike, sample_weight: SampleWeight = None) -> float:
+    return concordance(y, model.predict(X), sample_weight)
+
+
+def _likelihood(model: Estimator, X: MatrixLike, y: Any, sample_weight: SampleWeight = None) -> float:
+    """Return the logarithm of the partial likelihood per event."""
+    weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight)
+    deaths = float(y[:, 0] @ weight)
+    return -PartialLikelihood(y[:, 1], y[:, 0], weight, 1.0).at(model.predict(X)).value / deaths if deaths else np.nan

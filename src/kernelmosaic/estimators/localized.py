@@ -308,6 +308,7 @@ class BaseLocalized(TransformerMixin, BaseMKL, auto_wrap_output_keys=None):  # t
     norm: ClassVar[Any] = None
     l1_ratio: ClassVar[Any] = None  # type: ignore[misc]
     weights: ClassVar[Any] = None  # type: ignore[misc]
+    fixed_weights: ClassVar[None] = None  # type: ignore[misc]
     penalties: ClassVar[Any] = None
     penalty_power: ClassVar[Any] = None
     solver: ClassVar[Any] = None

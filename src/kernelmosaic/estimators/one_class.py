@@ -41,7 +41,7 @@ class MKLOneClass(OutlierMixin, WeightedMKL):
         samples called novel are those that support the boundary.
     slack : {1, 2}, default=1
         Norm of the slack.
-    norm, l1_ratio, weights, penalties, penalty_power, solver, normalize, approximation, rank, missing
+    norm, l1_ratio, weights, fixed_weights, penalties, penalty_power, solver, normalize, approximation, rank, missing
         As in :class:`MKLClassifier`, but ``normalize="centered"``, which would put the origin in the samples' midst.
     tol, max_iter, memory_budget, device, random_state, verbose
         As in :class:`MKLClassifier`.

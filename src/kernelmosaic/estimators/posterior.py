@@ -50,7 +50,7 @@ class PosteriorMKLClassifier(MKLClassifier):
     bandwidth : float or "scott", default="scott"
         Standard deviation of the Gaussians, one for all classes. ``"scott"`` is s n^(−1/(d+4)), with s² the variance
         within the classes, averaged over the d features, and n the mean number of samples per class.
-    norm, weights, penalties, penalty_power, solver, normalize
+    norm, weights, fixed_weights, penalties, penalty_power, solver, normalize
         As in `MKLClassifier`; for more than two classes ``solver="newton"``.
     approximation, rank, random_state
         As in `MKLClassifier`. Samples in Parquet files or Dask collections must come with their posteriors.

@@ -49,9 +49,9 @@ class MKLRegressor(RegressorMixin, WeightedMKL):
         crosses another: the sum of their pinball losses becomes no larger by it (Chernozhukov et al. 2010), whereas
         constraints in the problem would hold at the training samples alone. `contributions`, `objective_` and
         `duality_gap_` are those of the functions before they are put in order.
-    norm, l1_ratio, weights, penalties, penalty_power, slack, solver, normalize, approximation, rank, missing
+    norm, l1_ratio, weights, fixed_weights, penalties, penalty_power, slack, solver, normalize, approximation, rank
         As in :class:`MKLClassifier`.
-    tol, max_iter, memory_budget, device, random_state, verbose
+    missing, tol, max_iter, memory_budget, device, random_state, verbose
         As in :class:`MKLClassifier`.
 
     Attributes

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import KW_ONLY
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
-from sklearn.exceptions import UndefinedMetricWarning
-from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
-from kernelmosaic._typing import AnyArray, MatrixLike, SampleWeight, TargetLike
-from kernelmosaic.backend import to_host
+from kernelmosaic._typing import MatrixLike, SampleWeight, TargetLike
 from kernelmosaic.estimators._base import WeightedMKL, parameters
+from kernelmosaic.estimators._curves import Curves, LocationScale, ProportionalHazards
 from kernelmosaic.estimators._input import FitInput
 from kernelmosaic.estimators._path import PathRule
 from kernelmosaic.kernels.base import refuse_text
-from kernelmosaic.machines import Machine, Survival
+from kernelmosaic.machines import Cox, Machine, Ranking, Survival
+from kernelmosaic.metrics import concordance, read_times
 
 Array = NDArray[np.float64]
-
-_FORMS = (
-    "give a structured array of booleans, whether the event was observed, and times, as scikit-survival's "
-    "Surv.from_arrays(event, time); or two columns, event and time; or times alone if all events were observed"
-)
 
 
 def observed(y: Array) -> NDArray[np.int64]:
@@ -33,60 +26,19 @@ def observed(y: Array) -> NDArray[np.int64]:
     return y[:, 0].astype(np.int64)
 
 
-def concordance(y: Array, predicted: Any, sample_weight: SampleWeight = None) -> float:
-    """Return Harrell's concordance of predictions that are larger for longer times; NaN if no pair is comparable.
-
-    Parameters
-    ----------
-    y : ndarray of shape (n, 2)
-        Events and times.
-    predicted : array of shape (n,)
-        The predictions.
-    sample_weight : array of shape (n,), optional
-        How much each sample counts.
-    """
-    event, time = y[:, 0] > 0, y[:, 1]
-    predicted = np.asarray(predicted)
-    weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    check_consistent_length(y, predicted, weight)
-    # Sample j outlives i, whose event was observed, just if its stage is the later: events come before the censoring of
-    # the same time, and two events of one time have no order.
-    stage = 2 * np.unique(time, return_inverse=True)[1] + ~event
-    rank = np.unique(predicted, return_inverse=True)[1]
-    # In order of the predictions, which a stable sort by groups keeps within each.
-    order = np.argsort(rank, kind="stable")
-    right = pairs = 0.0
-    # Two stages differ first, from the top, in one bit: for each bit, samples that agree above it are a group, and
-    # those with the bit have the later stage. So every comparable pair is met once, in few passes over the samples.
-    for bit in range(int(stage.max(initial=0)).bit_length()):
-        at = order[np.argsort(stage[order] >> (bit + 1), kind="stable")]
-        group, later = stage[at] >> (bit + 1), (stage[at] >> bit) & 1 == 1
-        outlives = np.append(0.0, np.cumsum(np.where(later, weight[at], 0.0)))
-        key = group * len(y) + rank[at]
-        first, last = (np.searchsorted(group, group, side=side) for side in ("left", "right"))
-        below, above = (np.searchsorted(key, key, side=side) for side in ("left", "right"))
-        own = np.where(event[at] & ~later, weight[at], 0.0)
-        pairs += float(own @ (outlives[last] - outlives[first]))
-        right += float(own @ (outlives[last] - 0.5 * (outlives[above] + outlives[below])))
-    if not pairs > 0:
-        warnings.warn(
-            "The concordance is not defined: no two samples are comparable, since none was observed to have its event "
-            "while another lived on.",
-            UndefinedMetricWarning,
-            stacklevel=3,
-        )
-        return float("nan")
-    return right / pairs
-
-
 @parameters
 class MKLSurvival(RegressorMixin, WeightedMKL):
-    """Survival times by support vector regression on a weighted sum of kernels, with censored samples.
+    """Survival times on a weighted sum of kernels, with censored samples: by regression, hazards or ranks.
 
-    Minimises ½ (Σ_m d_m ‖w_m‖)² + C Σ l_i over f(x) = Σ_m ⟨w_m, φ_m(x)⟩ + b, which predicts the logarithm of the time.
-    Where the event was observed at time t_i, the loss is l_i = max(0, |log t_i − f(x_i)| − ε). Where the sample was
-    censored then, the event comes later: l_i = max(0, log t_i − f(x_i) − ε), and predicting a longer time costs
-    nothing. The problem is convex, and solved to a certified gap.
+    Minimises ½ (Σ_m d_m ‖w_m‖)² + C L(f) over f(x) = Σ_m ⟨w_m, φ_m(x)⟩ + b, which is the larger the longer the
+    survival. The problem is convex, and solved to a certified gap. The losses are
+
+    - ``"censored"``: support vector regression on the logarithm of the time, Σ l_i. Where the event was observed at
+      time t_i, l_i = max(0, |log t_i − f(x_i)| − ε). Where the sample was censored then, the event comes later:
+      l_i = max(0, log t_i − f(x_i) − ε), and predicting a longer time costs nothing.
+    - ``"cox"``: proportional hazards, the log hazard of a sample being −f(x) and a constant: minus the logarithm of
+      Cox's partial likelihood, with Efron's terms for tied times.
+    - ``"rank"``: (1/n) Σ max(0, 1 − (f(x_j) − f(x_i)))² over the pairs in which j outlives the event of i.
 
     Parameters
     ----------
@@ -94,12 +46,15 @@ class MKLSurvival(RegressorMixin, WeightedMKL):
         As in :class:`MKLClassifier`.
     C : float, default=1.0
         Factor of the loss.
+    loss : {"censored", "cox", "rank"}, default="censored"
+        See above.
     epsilon : float, default=0.1
-        Half-width ε of the tube in which errors are free, on the scale of log t: 0.1 is about 10 % of the time.
-    norm, l1_ratio, weights, penalties, penalty_power, solver, normalize, approximation, rank, missing
+        With ``loss="censored"``, half-width ε of the tube in which errors are free, on the scale of log t: 0.1 is about
+        10 % of the time.
+    norm, l1_ratio, weights, fixed_weights, penalties, penalty_power, solver, normalize, approximation, rank, missing
         As in :class:`MKLClassifier`.
     slack : {1, 2}, default=1
-        Norm of the loss: with 2 the objective is (Σ_m d_m ‖w_m‖)² + C Σ l_i².
+        Norm of the loss l_i of ``loss="censored"``: with 2 the objective is (Σ_m d_m ‖w_m‖)² + C Σ l_i².
     tol, max_iter, memory_budget, device, random_state, verbose
         As in :class:`MKLClassifier`.
 
@@ -110,13 +65,17 @@ class MKLSurvival(RegressorMixin, WeightedMKL):
     view_weights_ : dict
         The weights summed over the kernels of every view, by its name.
     kernel_names_, dual_coef_, support_, n_support_, support_fraction_, intercept_
-        As in :class:`MKLClassifier`; the coefficients of censored samples are not negative.
+        As in :class:`MKLClassifier`; with ``loss="censored"`` the coefficients of censored samples are not negative.
+    unique_times_ : ndarray of shape (n_times,)
+        The times of the training samples, in order, on which survival functions are given.
     objective_, duality_gap_, n_iter_, n_solves_, history_
         As in :class:`MKLClassifier`.
 
     References
     ----------
-    Shivaswamy, Chu and Jansche (2007), "A support vector approach to censored targets".
+    Shivaswamy, Chu and Jansche (2007), "A support vector approach to censored targets"; Cox (1972), "Regression models
+    and life-tables"; Efron (1977), "The efficiency of Cox's likelihood function for censored data"; Pölsterl, Navab and
+    Katouzian (2015), "Fast training of support vector machines for survival analysis".
 
     Examples
     --------
@@ -133,6 +92,7 @@ class MKLSurvival(RegressorMixin, WeightedMKL):
 
     _: KW_ONLY
     C: float = 1.0
+    loss: str = "censored"
     epsilon: float = 0.1
 
     _path_rule: ClassVar[PathRule | None] = PathRule(range=(1e-3, 1e2), strata=observed, score=concordance)
@@ -171,14 +131,84 @@ class MKLSurvival(RegressorMixin, WeightedMKL):
         return given
 
     def _machines(self, y: Array, weight: Array) -> list[Machine]:
-        return [Survival(np.log(y[:, 1]), y[:, 0], self.C, self.epsilon, self.slack, weight)]
+        event, time = y.T
+        if self.loss == "censored":
+            return [Survival(np.log(time), event, self.C, self.epsilon, self.slack, weight)]
+        smooth = {"cox": Cox, "rank": Ranking}
+        if self.loss not in smooth:
+            raise ValueError(f"loss={self.loss!r}: give 'censored', 'cox' or 'rank'.")
+        return [smooth[self.loss](time, event, self.C, weight)]
+
+    @property
+    def _takes_subsets(self) -> bool:  # type: ignore[override]
+        """Whether kernels may be too many to be stored: where every point of the dual proves a bound."""
+        return self.loss == "censored"
+
+    def _fit_calibrated(self, given: FitInput, calibration: Any = None) -> Self:
+        """Fit, with the survival functions of the outputs for the training samples, or with those that are given."""
+        self._fit_validated(given)
+        if calibration is None:
+            calibration = self._fit_curves(self._outputs_of(given.X)[:, 0], given.y, given.weight)
+        self._curves: Curves = calibration
+        self.unique_times_ = self._curves.times
+        return self
+
+    def _fit_curves(self, outputs: Array, y: Array, weight: Array | None, held_out: bool = False) -> Curves:
+        """Return the survival functions of outputs; those of samples held out have the slope that suits them."""
+        if self.loss == "cox":
+            return ProportionalHazards.fit(outputs, y, weight, None if held_out else 1.0)
+        return LocationScale.fit(outputs, y, weight, None if held_out or self.loss == "rank" else 1.0)
 
     def predict(self, X: MatrixLike) -> Array:
-        """Return the predicted logarithm of the time: the larger, the longer the survival; ``np.exp`` of it is a time.
+        """Return a number that is the larger the longer the survival.
 
-        Beside a risk, which other libraries predict, it has the opposite sign.
+        With ``loss="censored"`` it is the predicted logarithm of the time, of which ``np.exp`` is a time; with
+        ``loss="cox"`` it is minus the log hazard, relative to the mean of the training samples. Beside a risk, which
+        other libraries predict, it has the opposite sign.
         """
         return self._predictions(self._outputs(X))
+
+    def predict_survival_function(self, X: MatrixLike, return_array: bool = False) -> Any:
+        """Return the probability of living on after each time.
+
+        With ``loss="cox"`` it is exp(−H₀(t) exp(−f(x))) with Breslow's estimate of H₀. With ``loss="censored"`` it is
+        S₀(log t − f(x)) with Kaplan and Meier's estimate S₀ of the residuals; with ``loss="rank"``, whose f has no
+        unit, the residuals are those of a linear function of f. Both are estimated from the training samples, whose
+        residuals are too small where C is large; :class:`MKLSurvivalCV` estimates them from samples held out.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        return_array : bool, default=False
+            Whether to return an array.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_times)
+            Step functions of the time, each with its points ``x`` and its values ``y``; or their values at
+            ``unique_times_``.
+        """
+        outputs = self._outputs(X)[:, 0]
+        return self._curves.functions(outputs, return_array)
+
+    def predict_cumulative_hazard_function(self, X: MatrixLike, return_array: bool = False) -> Any:
+        """Return −log of the survival function, infinite where that is zero.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        return_array : bool, default=False
+            Whether to return an array.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_times)
+            As in :meth:`predict_survival_function`.
+        """
+        outputs = self._outputs(X)[:, 0]
+        return self._curves.functions(outputs, return_array, hazard=True)
 
     def _predictions(self, outputs: Array) -> Array:
         return outputs[:, 0]
@@ -208,47 +238,3 @@ class MKLSurvival(RegressorMixin, WeightedMKL):
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = True
         return tags
-
-
-def read_times(y: TargetLike) -> Array:
-    """Return events (1 if observed, else 0) and positive times, of shape (n, 2), or raise saying what is wrong."""
-    y = to_host(y)
-    if getattr(y, "dtype", None) is not None and getattr(y.dtype, "names", None):
-        event, time = _read_fields(y)
-    else:
-        table = np.asarray(y)
-        if table.ndim == 2 and table.shape[1] == 2:
-            columns = check_array(table, dtype=np.float64, input_name="y", ensure_min_samples=0)
-            event, time = columns.T
-            if not np.all((event == 0) | (event == 1)):
-                other = " Are the columns in the other order?" if np.all((time == 0) | (time == 1)) else ""
-                raise ValueError(
-                    f"y: its first column holds {event[(event != 0) & (event != 1)][0]:g}, not 0 or 1: the "
-                    f"columns are the event and the time.{other}"
-                )
-        elif table.ndim == 1 or table.shape[1:] == (1,):
-            time = column_or_1d(table, warn=True)
-            if time.dtype == object and len(time) and isinstance(time[0], tuple | np.void):
-                raise ValueError(f"y holds {time[0]!r}: {_FORMS}.")
-            time = check_array(time, ensure_2d=False, dtype=np.float64, input_name="y", ensure_min_samples=0)
-            event = np.ones(len(time))
-        else:
-            raise ValueError(f"y has shape {table.shape}: {_FORMS}.")
-    wrong = np.flatnonzero(time <= 0)
-    if len(wrong):
-        raise ValueError(
-            f"y: the time of sample {wrong[0]} is {time[wrong[0]]:g}; times must be positive, since their logarithm is "
-            "predicted. Leave such samples out, or add a small number to all times."
-        )
-    return np.column_stack([event, time]).astype(np.float64)
-
-
-def _read_fields(y: AnyArray) -> tuple[Array, Array]:
-    names = y.dtype.names or ()
-    kinds = [y.dtype[name].kind for name in names]
-    if y.ndim != 1 or len(names) != 2 or "b" not in kinds or not set(kinds) & set("fiu"):
-        fields = ", ".join(f"{name}: {y.dtype[name]}" for name in names)
-        raise ValueError(f"y is a structured array of the fields ({fields}): {_FORMS}.")
-    at = kinds.index("b")
-    time = check_array(y[names[1 - at]], ensure_2d=False, dtype=np.float64, input_name="y", ensure_min_samples=0)
-    return y[names[at]].astype(np.float64), time

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,11 +22,13 @@ from kernelmosaic.estimators._shared import KnownFit, SharedKernels
 from kernelmosaic.estimators._training_set import may_lack
 from kernelmosaic.estimators.classifier import MKLClassifier
 from kernelmosaic.estimators.regressor import MKLRegressor
-from kernelmosaic.estimators.survival import MKLSurvival, read_times
+from kernelmosaic.estimators.survival import MKLSurvival
 from kernelmosaic.gram.missing import present_views
 from kernelmosaic.inspection._refits import Rows, behind_pipeline, fit, last_step, prepare, text_table
 from kernelmosaic.kernels.views import KernelSpec, lay_specs
+from kernelmosaic.learning.norms import read_fixed
 from kernelmosaic.machines.base import check_count
+from kernelmosaic.metrics import read_times
 
 Array = NDArray[np.float64]
 
@@ -43,12 +47,15 @@ class KernelImportance:
         What the score loses when the model is fitted without the kernel; negative where it gains.
     permutations : ndarray of shape (folds, P, n_repeats)
         What it loses when the kernel is shown the view of another sample.
+    gains : ndarray of shape (folds, P) or None
+        With `base`, what the score of the kernels of the base alone gains by the kernel; zero for those of the base.
     """
 
     kernel_names: list[str]
     scores: Array
     drops: Array
     permutations: Array
+    gains: Array | None = None
 
     @property
     def drop_mean(self) -> Array:
@@ -71,9 +78,12 @@ class KernelImportance:
         return np.asarray(self.permutations.std(axis=(0, 2)))
 
     def __str__(self) -> str:
-        columns = (self.drop_mean, self.drop_std, self.permutation_mean, self.permutation_std)
+        heads = ["kernel", "dropped", "±", "permuted", "±"]
+        columns = [self.drop_mean, self.drop_std, self.permutation_mean, self.permutation_std]
+        if self.gains is not None:
+            heads, columns = [*heads, "added", "±"], [*columns, self.gains.mean(axis=0), self.gains.std(axis=0)]
         rows = [[name, *(column[m] for column in columns)] for m, name in enumerate(self.kernel_names)]
-        return text_table(("kernel", "dropped", "±", "permuted", "±"), rows)
+        return text_table(heads, rows)
 
 
 def kernel_importance(
@@ -84,6 +94,7 @@ def kernel_importance(
     scoring: Any = None,
     cv: Any = 5,
     n_repeats: int = 5,
+    base: Sequence[str] = (),
     sample_weight: SampleWeight = None,
     random_state: Seed = None,
     n_jobs: int | None = None,
@@ -95,6 +106,9 @@ def kernel_importance(
     with all kernels loses when the kernel sees another sample's view, drawn among those held out, while the other
     kernels see the right one: how much this model relies on the kernel. Of two kernels that know the same, neither is
     missed when it is dropped, and both may be relied on.
+
+    *Added*, with a `base`, is the difference of the scores with the base and the kernel, and with the base alone: what
+    a view of omics adds to the clinical variables, whatever the others know.
 
     A kernel whose learned weight is zero is not fitted without, if samples have every view: the optimum stays what it
     is. A sample whose only view a kernel reads is not among those that the model without it is fitted to; where it is
@@ -114,6 +128,8 @@ def kernel_importance(
         As in :class:`~sklearn.model_selection.GridSearchCV`.
     n_repeats : int, default=5
         How often the view of a kernel is permuted in each fold.
+    base : sequence of str, default=()
+        Names of kernels to which the others are added one at a time.
     sample_weight : array-like of shape (n_samples,), default=None
         Factors of C; they count in the scores as well.
     random_state : int, RandomState or None, default=None
@@ -150,11 +166,12 @@ def kernel_importance(
     strata = target[:, 0] if isinstance(model, MKLSurvival) else target
     folds = list(check_cv(cv, strata, classifier=is_classifier(model)).split(X, strata))
     seeds = random.randint(np.iinfo(np.int32).max, size=len(folds))
-    fold = _Fold(estimator, X, target, weight, scorer, int(n_repeats))
+    base = (base,) if isinstance(base, str) else tuple(base)
+    fold = _Fold(estimator, X, target, weight, scorer, int(n_repeats), base)
     found = Parallel(n_jobs=n_jobs)(delayed(fold)(*rows, int(seed)) for rows, seed in zip(folds, seeds, strict=True))
     names = found[0][0]
-    scores, drops, permutations = map(np.array, list(zip(*found, strict=True))[1:])
-    return KernelImportance(names, scores, drops, permutations)
+    scores, drops, permutations, gains = map(np.array, list(zip(*found, strict=True))[1:])
+    return KernelImportance(names, scores, drops, permutations, gains if fold.base else None)
 
 
 @dataclass(frozen=True)
@@ -167,9 +184,10 @@ class _Fold:
     weight: Array | None
     scorer: Any
     n_repeats: int
+    base: tuple[str, ...] = ()
 
-    def __call__(self, train: Rows, held: Rows, seed: int) -> tuple[list[str], float, list[float], list[list[float]]]:
-        """Return the names of the kernels, the score, and what it loses without each, by both ways."""
+    def __call__(self, train: Rows, held: Rows, seed: int) -> tuple[Any, ...]:
+        """Return the names of the kernels, the score, what it loses without each, by both ways, and gains of a base."""
         with SharedKernels(memory_budget=1) as shared, warnings.catch_warnings():
             # Scales are spoken of once; gaps are those of the estimator's own tolerance.
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -183,17 +201,36 @@ class _Fold:
             score = self._score(pipeline, held)
             warnings.simplefilter("ignore")
             inside, outside = (_present(pipeline, specs, _safe_indexing(self.X, rows)) for rows in (train, held))
+            fixed, everyone = _fixed_views(model), range(len(specs))
+
+            def score_of(kept: list[int]) -> float:
+                left, known = (np.asarray(mask[:, kept].any(axis=1)) for mask in (inside, outside))
+                less = self._fit(self._keeping(specs, kept, fixed), train[left])
+                return self._score_known(less, held, known)
+
             drops = []
-            for m in range(len(specs)):
+            for m in everyone:
                 # What stands in for a view that samples lack depends on all kernels, also on those without a weight.
                 if _is_unused(model, m) and inside.all() and outside.all():
                     drops.append(0.0)
                     continue
-                left, known = (np.asarray(np.delete(mask, m, axis=1).any(axis=1)) for mask in (inside, outside))
                 shared.restart(_start_without(model, m), data.without(m))
-                less = self._fit(self._without(specs, m), train[left])
-                drops.append(score - self._score_known(less, held, known))
-        return model.kernel_names_, score, drops, self._permute(pipeline, held, score, np.random.RandomState(seed))
+                drops.append(score - score_of([j for j in everyone if j != m]))
+        permuted = self._permute(pipeline, held, score, np.random.RandomState(seed))
+        return model.kernel_names_, score, drops, permuted, self._gains(model.kernel_names_, score_of)
+
+    def _gains(self, names: list[str], score_of: Callable[[list[int]], float]) -> list[float]:
+        """Return what the score of the base gains by each kernel."""
+        unknown = [name for name in self.base if name not in names]
+        if unknown:
+            raise ValueError(f"base: there is no kernel {unknown[0]!r}; the kernels are {', '.join(names)}.")
+        if not self.base:
+            return []
+        base = [m for m, name in enumerate(names) if name in self.base]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            alone = score_of(base)
+            return [0.0 if m in base else score_of(sorted([*base, m])) - alone for m in range(len(names))]
 
     def _fit(self, estimator: Estimator, rows: Rows) -> Any:
         weight = None if self.weight is None else self.weight[rows]
@@ -213,21 +250,25 @@ class _Fold:
             outputs[known] = model._outputs(_safe_indexing(X, np.flatnonzero(known)))
         return self._score(_with_outputs(model, outputs), held, X)
 
-    def _without(self, specs: list[KernelSpec], m: int) -> Any:
-        """Return the estimator without a kernel, and without what parameters say of it."""
+    def _keeping(self, specs: list[KernelSpec], kept: list[int], fixed: dict[int, float]) -> Any:
+        """Return the estimator with some of its kernels, and with what parameters say of these."""
         estimator = clone(self.estimator)
         model = last_step(estimator)
-        kept = [spec for j, spec in enumerate(specs) if j != m]
+        own = [specs[j] for j in kept]
         model.set_params(
             kernels=[
                 (spec.name, spec.kernel) if spec.columns is None else (spec.name, spec.kernel, spec.columns)
-                for spec in kept
+                for spec in own
             ]
         )
         for name in ("penalties", "weights", "rank"):  # which may have one entry per kernel
             value = getattr(model, name, None)
             if value is not None and np.ndim(value) == 1:
-                model.set_params(**{name: np.delete(np.asarray(value), m)})
+                model.set_params(**{name: np.asarray(value)[kept]})
+        if fixed and all(j in fixed for j in kept):
+            model.set_params(fixed_weights=None, weights=[fixed[j] for j in kept])
+        elif fixed:
+            model.set_params(fixed_weights={specs[j].name: fixed[j] for j in kept if j in fixed})
         return estimator
 
     def _permute(self, pipeline: Any, held: Rows, score: float, random: np.random.RandomState) -> list[list[float]]:
@@ -251,7 +292,8 @@ def _with_outputs(model: Estimator, outputs: Array) -> HeldOutPredictor:
     classes, probabilities = getattr(model, "classes_", None), getattr(model, "_probabilities", None)
     values = outputs[:, 0] if outputs.shape[1] == 1 else outputs
     kind = get_tags(model).estimator_type
-    return HeldOutPredictor(kind, model._predictions(outputs), values, classes, score, probabilities)
+    curves = partial(getattr, model, "_curves", None)
+    return HeldOutPredictor(kind, model._predictions(outputs), values, classes, score, probabilities, curves)
 
 
 def _present(estimator: Estimator, specs: list[KernelSpec], X: MatrixLike) -> NDArray[np.bool_]:
@@ -267,6 +309,13 @@ def _start_without(model: Estimator, m: int) -> KnownFit | None:
     """Return the weights of the other kernels to start from, unless a class has given them none."""
     rest = np.delete(model.weights_, m, axis=-1)
     return KnownFit(rest) if np.all(rest.sum(axis=-1) > 0) else None
+
+
+def _fixed_views(model: Estimator) -> dict[int, float]:
+    """Return the weights of the kernels that do not compete, by their numbers."""
+    given = getattr(model, "fixed_weights", None)
+    fixed = read_fixed(given, model.kernel_names_, model._view_names) if given else np.empty(0)
+    return {m: float(weight) for m, weight in enumerate(fixed) if not np.isnan(weight)}
 
 
 def _is_unused(model: Estimator, m: int) -> bool:

@@ -168,7 +168,7 @@ class Learned:
             q = stack.quadratic_forms(solution.beta, None, penalties**-2.0) * penalties**2 + _per_kernel(spread)
         else:
             q = _per_kernel(forms.q + forms.q_error)
-        constant = program.linear_bound(solution.beta, solution.intercept)
+        constant = machine.linear_bound(solution)
         lower = learner.lower_bound(constant, q, weights)
         if self.lower is not None:
             # Rounding may lift it above what the machine proves at these weights.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.gram import GramStack
@@ -21,7 +23,7 @@ from kernelmosaic.learning.discriminant_sdp import (
 from kernelmosaic.learning.fixed import Alignment, EasyMKL, FixedWeights, given_weights
 from kernelmosaic.learning.hard_margin import LearnedC
 from kernelmosaic.learning.newton import Newton
-from kernelmosaic.learning.norms import WeightNorm, Weights, make_norm, make_penalties
+from kernelmosaic.learning.norms import BesideFixed, WeightNorm, Weights, make_norm, make_penalties
 from kernelmosaic.learning.options import LearnerOptions
 from kernelmosaic.learning.problem import Learner
 from kernelmosaic.learning.simplex import SILP, ReducedGradient
@@ -61,6 +63,8 @@ class Parameters:
         Which of `SOLVERS`.
     learns_C : bool
         Whether C is learned with the weights.
+    fixed : ndarray of shape (P,) or None
+        Weights that kernels keep whatever the others have; NaN for the others.
     """
 
     tol: float = 1e-3
@@ -73,6 +77,7 @@ class Parameters:
     penalties: Any = None
     penalty_power: Any = 0.5
     learns_C: bool = False
+    fixed: Weights | None = None
     family: str = "plain"
 
 
@@ -100,13 +105,29 @@ def make_learner(
     if parameters.weights is not None:
         if not isinstance(parameters.penalties, str):
             make_penalties(parameters.penalties, parameters.penalty_power, stack)
-        return FixedWeights(given_weights(parameters.weights, stack.n_kernels), parameters.tol)
+        return FixedWeights(_all_weights(parameters, stack.n_kernels), parameters.tol)
+    if parameters.fixed is not None:
+        norm = BesideFixed(norm, parameters.fixed)
     learner.require(parameters.solver, norm)
     for machine in machines:
         learner.require(parameters.solver, machine=machine)
     if penalties is None:
         penalties = make_penalties(parameters.penalties, parameters.penalty_power, stack)
-    return learner(LearnerOptions(norm, penalties, parameters.tol, max_iter, bool(parameters.verbose)))
+    options = LearnerOptions(norm, penalties, parameters.tol, max_iter, bool(parameters.verbose))
+    if parameters.fixed is not None:
+        # Weights that are kept are no part of a norm, and the norm reads all kernels by their places.
+        options = replace(options, penalties=np.where(np.isnan(parameters.fixed), penalties, 1.0), near=0.0)
+    return learner(options)
+
+
+def _all_weights(parameters: Parameters, P: int) -> Weights:
+    """Return given weights; equal ones stand beside those that kernels keep."""
+    if parameters.fixed is None:
+        return given_weights(parameters.weights, P)
+    if not isinstance(parameters.weights, str) or parameters.weights != "uniform":
+        raise ValueError("fixed_weights: the other weights are learned (weights=None) or equal (weights='uniform').")
+    free = np.isnan(parameters.fixed)
+    return np.where(free, 1.0 / free.sum(), parameters.fixed)
 
 
 def _check_generated(parameters: Parameters, norm: WeightNorm) -> None:

@@ -75,7 +75,7 @@ class Alignment(WeightsByRule):
     Cortes, Mohri and Rostamizadeh (2012), "Algorithms for learning kernels based on centered alignment", proposition 9.
     """
 
-    machine_needs = ("has_one_output", "has_targets")
+    machine_needs = ("has_one_output", "has_box", "has_targets")
 
     def _learn(self, stack: GramStack, machine: Machine, start: Start) -> Learned:
         self.require("alignment", machine=machine)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -13,6 +14,7 @@ from scipy.linalg import eigvalsh
 from kernelmosaic._typing import ArrayOrTensor
 from kernelmosaic.backend import default_budget, format_bytes
 from kernelmosaic.gram import GramStack
+from kernelmosaic.machines.base import check_positive
 from kernelmosaic.solvers import Program, solve_smo
 from kernelmosaic.solvers.linear_program import solve_master
 
@@ -191,6 +193,53 @@ class ElasticNorm(WeightNorm):
         return theta / self.norm(theta)
 
 
+class BesideFixed(WeightNorm):
+    """The set of a norm for some kernels, beside others that keep their weights and are no part of the norm.
+
+    Parameters
+    ----------
+    norm : WeightNorm
+        Of the other kernels.
+    fixed : ndarray of shape (P,)
+        The weights that are kept; NaN for those that are learned.
+    """
+
+    def __init__(self, norm: WeightNorm, fixed: Weights) -> None:
+        self.norm, self.fixed = norm, fixed
+        self.kept, self.free = np.flatnonzero(~np.isnan(fixed)), np.flatnonzero(np.isnan(fixed))
+
+    def __str__(self) -> str:
+        return f"{self.norm} with fixed_weights"
+
+    def _beside(self, free: Weights, kept: Weights | float) -> Weights:
+        """Return numbers of all kernels from those of the learned and those of the kept ones."""
+        out = np.empty(len(self.fixed))
+        out[self.free], out[self.kept] = free, kept
+        return out
+
+    def start(self, n_kernels: int) -> Weights:
+        return self._beside(self.norm.start(len(self.free)), self.fixed[self.kept])
+
+    def support(self, q: Weights) -> float:
+        return self.norm.support(q[self.free]) + float(self.fixed[self.kept] @ q[self.kept])
+
+    def newton_direction(self, theta: Weights, q: Weights, H: NDArray[np.float64]) -> Weights:
+        free = self.free
+        return self._beside(self.norm.newton_direction(theta[free], q[free], H[np.ix_(free, free)]), 0.0)
+
+    def retract(self, theta: Weights) -> Weights:
+        free = theta[self.free]
+        # Where another problem left these kernels without any weight, none is better than the others.
+        free = self.norm.retract(free) if np.any(free > 0) else self.norm.start(len(free))
+        return self._beside(free, self.fixed[self.kept])
+
+    def lowest_plane_point(self, constants: Weights, slopes: Weights) -> tuple[Weights, float, Weights] | None:
+        found = self.norm.lowest_plane_point(
+            constants - slopes[:, self.kept] @ self.fixed[self.kept], slopes[:, self.free]
+        )
+        return None if found is None else (self._beside(found[0], self.fixed[self.kept]), *found[1:])
+
+
 def _simplex_step(x: Weights, q: Weights, A: NDArray[np.float64], curvature: Weights) -> Weights:
     """Return the step to the minimiser of −⟨q, δ⟩ + ½ δᵀAδ over the simplex, above a floor by `curvature`."""
     floor = trusted_floor(x, q, curvature, common=float(x @ q))
@@ -255,6 +304,23 @@ def make_norm(norm: Any, l1_ratio: Any = 0.5) -> WeightNorm:
     if isinstance(norm, bool) or not isinstance(norm, int | float | np.number) or not 1 <= norm < np.inf:
         raise ValueError(f"norm={norm!r}: give 1 for sparse weights, a finite number above 1, or 'elastic'.")
     return SumNorm() if norm == 1 else PowerNorm(float(norm))
+
+
+def read_fixed(given: Any, names: Sequence[str], views: Sequence[str]) -> Weights:
+    """Return the weights that kernels keep, NaN for the others, from a dict by names of kernels or views."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"fixed_weights={given!r}: give a dict from the names of kernels, or of views, to weights.")
+    if len(views) < len(names):
+        raise ValueError("fixed_weights: kernels of Subsets(...) are not stored one by one; give a list of kernels.")
+    fixed = np.full(len(names), np.nan)
+    for name, weight in given.items():
+        own = [m for m, both in enumerate(zip(names, views, strict=True)) if name in both]
+        if not own:
+            raise ValueError(f"fixed_weights: there is no kernel or view {name!r}; the kernels are {', '.join(names)}.")
+        fixed[own] = check_positive(f"fixed_weights[{name!r}]", weight)
+    if not np.isnan(fixed).any():
+        raise ValueError(f"fixed_weights={given!r} leaves no kernel to learn; use weights=[...] to keep all weights.")
+    return fixed
 
 
 # Penalties -----------------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from kernelmosaic.learning.norms import WeightNorm, Weights
 from kernelmosaic.learning.options import LearnerOptions
 from kernelmosaic.solvers import relative_gap
 from kernelmosaic.solvers.multiclass_newton import free_coefficients, multiclass_curvature
+from kernelmosaic.solvers.smooth_newton import solve_curved
 
 Array = NDArray[np.float64]
 #: Kernels by their numbers; None for all.
@@ -59,7 +60,7 @@ class Learner(ABC):
     """
 
     norm_needs: tuple[str, ...] = ()
-    machine_needs: tuple[str, ...] = ("has_one_output",)
+    machine_needs: tuple[str, ...] = ("has_one_output", "has_box")
     reads_matrices: bool = False
     advice: str = "raise max_iter, or accept a larger tol."
     stalled: str | None = None
@@ -99,6 +100,7 @@ _SERVED = {
     "has_one_output": "machines with one output (multi_class='ovr')",
     "has_targets": "machines with targets",
     "has_labels": "machines with the labels of two classes",
+    "has_box": "machines whose coefficients live in a box",
     "has_one_slack": "machines whose loss is either linear or quadratic in the slack",
 }
 
@@ -334,7 +336,7 @@ class MachineProblem(WeightProblem):
         return np.flatnonzero((at.theta > 0) | (at.q >= self.options.near * np.nanmax(at.q)))
 
     def plane(self, at: Evaluation) -> tuple[float, Weights]:
-        return self.machine.program.linear_value(at.solution.beta), at.q
+        return self.machine.linear_value(at.solution), at.q
 
     def curvature(self, at: Evaluation) -> Array:
         """Return ∂²J/∂θ² among the known kernels, while the free samples stay free: how β answers to the weights.
@@ -371,6 +373,23 @@ class MachineProblem(WeightProblem):
         """Return K_m β / d_m² at these samples for these kernels, from the stack."""
         fresh = self.stack.products(at.solution.beta, rows, kernels)[kernels]
         return np.asarray(self.scale[kernels].reshape(-1, *[1] * (fresh.ndim - 1)) * fresh)
+
+
+class SmoothProblem(MachineProblem):
+    """The problem of a machine whose coefficients are slopes of a smooth loss."""
+
+    def assess(self, theta: Weights, beta: Array) -> None:
+        """Return None: of coefficients that are no slopes, such as mixtures, no dual value is known."""
+        return
+
+    def curvature(self, at: Evaluation) -> Array:
+        """Return (K_mβ)ᵀ(I + WK)⁻¹W(K_lβ), with W the curvature of the loss, among the known kernels."""
+        V = np.zeros((self.stack.n_samples, len(at.known)))
+        V[at.support] = at.products[at.known].T  # W does not read samples without a coefficient
+        loss = self.machine.program.at(at.solution.point)
+        answer, _ = solve_curved(self.combine(at.theta).products, loss.times, loss.times(V), tol=1e-4)
+        H = V.T @ answer
+        return np.asarray(0.5 * (H + H.T))
 
 
 class MulticlassProblem(MachineProblem):
@@ -423,6 +442,8 @@ def free_curvature(K: Any, program: Any, at: Evaluation, most: int, single: bool
 @singledispatch
 def make_problem(machine: Any, stack: GramStack, options: LearnerOptions, start: Start = COLD) -> WeightProblem:
     """Return the problem of a machine with one weight per kernel; modules of other machines register theirs."""
+    if not machine.has_box:
+        return SmoothProblem(stack, machine, options, start)
     kind = MachineProblem if machine.has_independent_outputs else MulticlassProblem
     return kind(stack, machine, options, start)
 

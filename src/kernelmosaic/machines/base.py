@@ -49,6 +49,9 @@ class Machine:
         Whether these are the labels ±1 of two classes, and every coefficient has its label's sign.
     has_one_slack : bool
         Whether the loss is linear or quadratic in the slack, not one after the other.
+    has_box : bool
+        Whether the coefficients live in a box, and each point of it proves a bound; else the loss is smooth, and they
+        are its slopes.
     is_linear_system : bool
         Whether β solves a linear system in the centred kernel, as that of a `Discriminant` does.
     """
@@ -62,6 +65,7 @@ class Machine:
     has_targets: bool = True
     has_labels: bool = False
     has_one_slack: bool = True
+    has_box: bool = True
     is_linear_system: bool = False
 
     @property
@@ -105,6 +109,14 @@ class Machine:
         few = copy(self)
         few.program = self.program.subsampled(rows)
         return few
+
+    def linear_value(self, solution: Any) -> float:
+        """Return everything in the dual value of a solution that does not read the kernel."""
+        return float(self.program.linear_value(solution.beta))
+
+    def linear_bound(self, solution: Any) -> float:
+        """Return the same less its rounding, and what the sum of the coefficients misses."""
+        return float(self.program.linear_bound(solution.beta, solution.intercept))
 
     def primal_value(self, solution: Solution) -> float:
         """Return the primal value of a solution: no less than the optimum for its kernel."""

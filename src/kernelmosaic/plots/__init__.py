@@ -12,6 +12,7 @@ from kernelmosaic.plots.learned import (
 )
 from kernelmosaic.plots.plane import DecisionRegionDisplay, ProjectionDisplay
 from kernelmosaic.plots.searches import ResponseSurfaceDisplay, ValidationPathDisplay, WeightsPathDisplay
+from kernelmosaic.plots.survival import SurvivalCalibrationDisplay
 
 __all__ = [
     "ColumnRelevanceDisplay",
@@ -25,6 +26,7 @@ __all__ = [
     "ProjectionDisplay",
     "ResponseSurfaceDisplay",
     "StabilityDisplay",
+    "SurvivalCalibrationDisplay",
     "TargetSharesDisplay",
     "ValidationPathDisplay",
     "WeightsPathDisplay",

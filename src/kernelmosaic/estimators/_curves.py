@@ -1,0 +1,124 @@
+"""From outputs to survival functions: hazards in proportion, or residuals of log times, fitted to censored times."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+
+from kernelmosaic._typing import AnyArray
+from kernelmosaic.gram.factored import DenseFactors
+from kernelmosaic.machines import Survival
+from kernelmosaic.machines.survival import PartialLikelihood
+from kernelmosaic.metrics import StepFunction, kaplan_meier
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Curves(ABC):
+    """Survival functions of outputs.
+
+    Attributes
+    ----------
+    times : ndarray of shape (n_times,)
+        The times of the samples fitted to, in order.
+    slope, shift : float
+        The curves are those of slope · f + shift for an output f.
+    """
+
+    times: Array
+    slope: float
+    shift: float
+
+    @classmethod
+    @abstractmethod
+    def fit(cls, outputs: Array, y: Array, weight: Array | None, slope: float | None) -> Self:
+        """Fit to the outputs of samples, their events and times; a slope of None is fitted, too."""
+
+    @abstractmethod
+    def survival(self, outputs: Array) -> Array:
+        """Return the share that lives on after each of the times, of shape (n, n_times)."""
+
+    def hazard(self, outputs: Array) -> Array:
+        """Return the cumulative hazard, −log of the survival function."""
+        with np.errstate(divide="ignore"):
+            return -np.log(self.survival(outputs))
+
+    def functions(self, outputs: Array, return_array: bool, hazard: bool = False) -> AnyArray:
+        """Return survival functions, or cumulative hazards: step functions, or their values at the times."""
+        values = self.hazard(outputs) if hazard else self.survival(outputs)
+        if return_array:
+            return values
+        found = np.empty(len(values), dtype=object)
+        found[:] = [StepFunction(self.times, row) for row in values]
+        return found
+
+
+@dataclass(frozen=True)
+class ProportionalHazards(Curves):
+    """H(t | f) = H₀(t) exp(−slope · f), with Breslow's estimate of H₀.
+
+    Attributes
+    ----------
+    baseline : ndarray of shape (n_times,)
+        H₀.
+    """
+
+    baseline: Array
+
+    @classmethod
+    def fit(cls, outputs: Array, y: Array, weight: Array | None, slope: float | None) -> Self:
+        event, time = y.T
+        weight = np.ones(len(y)) if weight is None else weight
+        if slope is None:
+            likelihood = PartialLikelihood(time, event, weight, 1.0)
+            slope = minimize_scalar(lambda a: likelihood.at(a * outputs).value, bounds=(0, 10), method="bounded").x
+        times, at = np.unique(time, return_inverse=True)
+        risk = np.bincount(at, weights=weight * np.exp(-slope * outputs))[::-1].cumsum()[::-1]
+        died = np.bincount(at, weights=weight * event)
+        steps = np.divide(died, risk, out=np.zeros(len(times)), where=risk > 0)
+        return cls(times, float(slope), 0.0, np.cumsum(steps))
+
+    def hazard(self, outputs: Array) -> Array:
+        return np.exp(-self.slope * outputs)[:, np.newaxis] * self.baseline
+
+    def survival(self, outputs: Array) -> Array:
+        return np.exp(-self.hazard(outputs))
+
+
+@dataclass(frozen=True)
+class LocationScale(Curves):
+    """S(t | f) = S₀(log t − slope · f − shift), with Kaplan and Meier's estimate of S₀ from the residuals.
+
+    A slope that is not given is that of the censored regression of log times on the outputs, by absolute errors.
+
+    Attributes
+    ----------
+    residuals, survivors : ndarray of shape (n_residuals,)
+        Where S₀ falls, and its value from there on.
+    """
+
+    residuals: Array
+    survivors: Array
+
+    @classmethod
+    def fit(cls, outputs: Array, y: Array, weight: Array | None, slope: float | None) -> Self:
+        event, time = y.T
+        shift = 0.0
+        if slope is None:
+            # The scale of the outputs is open, and the prior of the slope next to none.
+            scale = 1e3 / (float(np.abs(outputs).max()) or 1.0)
+            machine = Survival(np.log(time), event, 1.0, 0.0, 1, weight)
+            line = machine.solve(DenseFactors(scale * outputs[:, np.newaxis]))
+            slope, shift = max(float(scale**2 * (line.beta @ outputs)), 0.0), float(line.intercept)
+        residual = np.log(time) - slope * outputs - shift
+        return cls(np.unique(time), slope, shift, *kaplan_meier(residual, event, weight))
+
+    def survival(self, outputs: Array) -> Array:
+        at = np.log(self.times) - (self.slope * outputs + self.shift)[:, np.newaxis]
+        return np.concatenate([[1.0], self.survivors])[np.searchsorted(self.residuals, at, side="right")]
