@@ -35,7 +35,7 @@ def _mixed(values: Labels) -> Labels:
     x = x * np.uint64(0xBF58476D1CE4E5B9)
     x ^= x >> np.uint64(27)
     x *= np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+    return np.asarray(x ^ (x >> np.uint64(31)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,7 +273,9 @@ class GraphKernel(Kernel):
         return reduce(np.add, (self._compare(*_counts(*pair)) for pair in pairs))
 
     def _diagonal(self, X: MatrixLike) -> NDArray[np.float64]:
-        return np.sum([self._own(one) for bags in self._bags(X) for one in _counts(bags)], axis=0, dtype=np.float64)
+        return np.asarray(
+            np.sum([self._own(one) for bags in self._bags(X) for one in _counts(bags)], axis=0), np.float64
+        )
 
     def _own(self, counts: Any) -> AnyArray:
         """Compare every graph with itself."""
@@ -364,8 +366,8 @@ class WeisfeilerLehman(GraphKernel):
         return {"": self} if len(several) == 1 else dict(several)
 
     def _numbers(self) -> list[int]:
-        listed = range(self.iterations + 1) if is_whole(self.iterations, 0) else self.iterations
-        return [int(h) for h in listed]
+        given: Any = self.iterations
+        return [int(h) for h in (range(given + 1) if is_whole(given, 0) else given)]
 
     def _bags(self, X: GraphSet) -> list[Bags]:
         return [X.refined(h) for h in self._numbers()]
