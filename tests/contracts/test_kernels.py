@@ -36,11 +36,13 @@ from kernelmosaic.kernels import (
     Ranked,
     Rescaled,
     Scaled,
+    ShortestPath,
     SmithWaterman,
     Spectrum,
     Sum,
     Tanimoto,
     WeightedDegree,
+    WeisfeilerLehman,
 )
 
 
@@ -75,6 +77,9 @@ PATIENTS = np.array(
     [[age, sex, stage, 7] for age in (31, 54, 60.5) for sex in "mf" for stage in ["low", "high"]], object
 )
 LEVELS = ["low", "middle", "high"]
+GRAPHS = np.empty(9, dtype=object)
+for i, n_nodes in enumerate([1, 0, 4, 6, 6, 7, 9, 12, 5]):
+    GRAPHS[i] = (rng.randint(0, max(n_nodes, 1), size=(n_nodes, 2)), rng.choice(["C", "N"], n_nodes).tolist())
 
 
 def gaussian_pair(width):
@@ -156,6 +161,16 @@ EXAMPLES: dict[type[Kernel], list[Example]] = {
         Example(WeightedDegree(degree=40), DNA, lambda x, z: naive.weighted_degree(x, z, 40)),
     ],
     SmithWaterman: [Example(SmithWaterman(), PROTEINS, lambda x, z: naive.smith_waterman(x, z, PROTEINS))],
+    WeisfeilerLehman: [
+        Example(WeisfeilerLehman(), GRAPHS, lambda x, z: naive.weisfeiler_lehman(x, z, range(6))),
+        Example(WeisfeilerLehman([2, 0]), GRAPHS, lambda x, z: naive.weisfeiler_lehman(x, z, (0, 2))),
+        Example(
+            WeisfeilerLehman(2, mode="assignment"),
+            GRAPHS,
+            lambda x, z: naive.weisfeiler_lehman(x, z, range(3), "assignment"),
+        ),
+    ],
+    ShortestPath: [Example(ShortestPath(), GRAPHS, naive.shortest_path)],
     Sum: [
         Example(
             Sum(Gaussian(), Linear()),

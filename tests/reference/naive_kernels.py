@@ -133,3 +133,45 @@ def magnitudes(x: Vector, n_frequencies: int | None = None) -> list[float]:
     n = len(x)
     waves = range(n // 2 + 1 if n_frequencies is None else n_frequencies)
     return [abs(sum(a * cmath.exp(-2j * math.pi * f * t / n) for t, a in enumerate(x))) for f in waves]
+
+
+def refined_labels(graph: tuple, iterations: int) -> list:
+    """The labels of the nodes after some iterations, written out as nested tuples; loops do not count."""
+    edges, labels = graph
+    neighbours = [set() for _ in range(labels if isinstance(labels, int) else len(labels))]
+    for u, v in edges:
+        if u != v:
+            neighbours[u].add(int(v))
+            neighbours[v].add(int(u))
+    found = [str(len(near)) for near in neighbours] if isinstance(labels, int) else [str(label) for label in labels]
+    for _ in range(iterations):
+        found = [(own, tuple(sorted(found[u] for u in near))) for own, near in zip(found, neighbours, strict=True)]
+    return found
+
+
+def weisfeiler_lehman(x: tuple, z: tuple, iterations: Sequence[int], mode: str = "subtree") -> float:
+    total = 0
+    for h in iterations:
+        a, b = Counter(refined_labels(x, h)), Counter(refined_labels(z, h))
+        total += sum(min(a[one], b[one]) if mode == "assignment" else a[one] * b[one] for one in a)
+    return float(total)
+
+
+def shortest_path(x: tuple, z: tuple) -> float:
+    """All paths by the algorithm of Floyd and Warshall."""
+    a, b = _paths(x), _paths(z)
+    return float(sum(a[one] * b[one] for one in a))
+
+
+def _paths(graph: tuple) -> Counter:
+    labels, n = refined_labels(graph, 0), len(refined_labels(graph, 0))
+    D = [[0 if i == j else math.inf for j in range(n)] for i in range(n)]
+    for u, v in graph[0]:
+        if u != v:
+            D[u][v] = D[v][u] = 1
+    for k in range(n):
+        for i in range(n):
+            for j in range(n):
+                D[i][j] = min(D[i][j], D[i][k] + D[k][j])
+    ends = ((i, j) for i in range(n) for j in range(i) if D[i][j] < math.inf)
+    return Counter((*sorted((labels[i], labels[j])), D[i][j]) for i, j in ends)

@@ -50,6 +50,7 @@ from kernelmosaic.estimators._shared import fit_context
 from kernelmosaic.estimators._training_set import KernelOptions, TrainingSet
 from kernelmosaic.gram.missing import GATED, RULES
 from kernelmosaic.kernels.base import refuse_text
+from kernelmosaic.kernels.graphs import graph_table
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.views import Entry, PerColumn, default_kernels, read_kernels, view_names
 from kernelmosaic.learning import Learner, Parameters, make_learner
@@ -221,9 +222,9 @@ class KernelEstimator(FittedSummaryMixin, KernelListMixin, ABC):
             if rules.get("views") and not issparse(X):
                 form["ensure_all_finite"] = "allow-nan"
         else:
-            # Row numbers, sequences, frames with columns that no kernel reads: each kernel checks its own columns.
+            # Row numbers, sequences, graphs, frames with columns that no kernel reads: each kernel checks its own.
             form = {"dtype": None, "ensure_all_finite": False}
-            X = _as_column(X)
+            X = _as_column(graph_table(X) if "graphs" in rules["kinds"] else X)
         with refuse_text(X):
             # Rows one after the other, as data frames do not have them: sums then round alike, and fits are the same.
             found = validate_data(self, X, *y, reset=reset, order="C", **form, **checks)

@@ -23,6 +23,7 @@ from kernelmosaic.estimators._input import FitInput, count_samples, is_streamed,
 from kernelmosaic.estimators._shared import FitContext, KnownFit
 from kernelmosaic.estimators._training_set import TrainingSet
 from kernelmosaic.gram.row_blocks import ArrayRows
+from kernelmosaic.kernels.views import term_names
 from kernelmosaic.machines.base import check_count
 
 Array = NDArray[np.float64]
@@ -584,7 +585,7 @@ def search_paths(
     if is_classifier(model):
         classes = np.arange(given.y.shape[1]) if given.y.ndim == 2 else model._find_classes(given.y, given.weight)
     # A single kernel has nothing to weigh.
-    norms = list(norms) if len(model._read_kernels()) > 1 else list(norms[:1])
+    norms = list(norms) if len(term_names(model._read_kernels())) > 1 else list(norms[:1])
     order = -1 if rule.descending else 1
     tol = max(model.tol, options.fold_tol or 0.0)
 

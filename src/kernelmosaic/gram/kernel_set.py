@@ -340,7 +340,7 @@ def _views(
         own = None if present is None or present[:, m].all() else present[:, m]
         columns = None if one.columns is None else one.columns.tobytes()
         key = (one.kernel.validate.__func__, columns, None if own is None else own.tobytes())  # type: ignore[attr-defined]
-        if key not in cut or one.kernel.input_kind != "numbers":
+        if key not in cut or one.kernel.input_kind not in ("numbers", "graphs"):
             V = take_columns(X, one.columns)
             if own is not None and stand_ins is None:
                 V = V[own]

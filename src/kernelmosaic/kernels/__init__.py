@@ -4,6 +4,7 @@ from kernelmosaic.kernels.algebra import Product, Scaled, Sum
 from kernelmosaic.kernels.base import Kernel
 from kernelmosaic.kernels.categorical import Categorical, Clinical
 from kernelmosaic.kernels.gaussian import Gaussian, Laplacian
+from kernelmosaic.kernels.graphs import ShortestPath, WeisfeilerLehman
 from kernelmosaic.kernels.linear import Linear, Polynomial
 from kernelmosaic.kernels.matrices import Diffusion, Precomputed
 from kernelmosaic.kernels.strings import SmithWaterman, Spectrum, WeightedDegree
@@ -30,12 +31,14 @@ __all__ = [
     "Ranked",
     "Rescaled",
     "Scaled",
+    "ShortestPath",
     "SmithWaterman",
     "Spectrum",
     "Subsets",
     "Sum",
     "Tanimoto",
     "WeightedDegree",
+    "WeisfeilerLehman",
     "by_group",
     "family",
     "per_column",

@@ -42,9 +42,9 @@ class Kernel(BaseEstimator, ABC):
 
     Attributes
     ----------
-    input_kind : {"numbers", "rows", "sequences", "table"}
-        What one sample is: a row of numbers, the number of a row of a given matrix, a string, or a row of a table whose
-        columns may hold numbers or text.
+    input_kind : {"numbers", "rows", "sequences", "table", "graphs"}
+        What one sample is: a row of numbers, the number of a row of a given matrix, a string, a row of a table whose
+        columns may hold numbers or text, or a graph.
     accepts_sparse : bool
         Whether the formula takes SciPy's compressed sparse rows.
     costs_by_entries : bool
@@ -114,6 +114,10 @@ class Kernel(BaseEstimator, ABC):
                 input_name="X",
                 estimator=self,
             )
+
+    def terms(self) -> dict[str, Kernel]:
+        """Return the kernels that an estimator weighs in place of this one, by what their names end with."""
+        return {"": self}
 
     def lacks(self, X: MatrixLike) -> NDArray[np.bool_]:
         """Return which samples have nothing in the columns that the kernel reads, which must then all be NaN.

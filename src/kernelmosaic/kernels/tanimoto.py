@@ -54,7 +54,7 @@ class Tanimoto(Kernel):
         return X
 
     def _block(self, X: MatrixLike, Y: MatrixLike) -> Block:
-        shared = _shared(X, Y)
+        shared = shared_counts(X, Y)
         union = _sums(X)[:, None] + _sums(Y)
         union -= shared
         # Two samples without anything are equal: both sums become one.
@@ -73,7 +73,7 @@ def _sums(X: MatrixLike) -> Any:
     return total if is_tensor(total) else np.asarray(total).ravel()
 
 
-def _shared(X: MatrixLike, Y: MatrixLike) -> Block:
+def shared_counts(X: MatrixLike, Y: MatrixLike) -> Block:
     """Return Σ_j min(x_j, z_j) for all pairs, an array of its own in the precision of the samples."""
     backend = backend_of(X)
     precision = np.result_type(*(backend.dtype(one) for one in (X, Y)))

@@ -123,12 +123,12 @@ def _read_item(i: int, item: Any) -> tuple[str | None, Kernel | PerColumn | Subs
 
 
 def lay_specs(entries: Sequence[Entry], X: MatrixLike) -> list[KernelSpec]:
-    """Turn columns into numbers, as `ColumnTransformer` does, and expand the kernels that stand for one per column."""
+    """Turn columns into numbers, as `ColumnTransformer` does, and expand the kernels that stand for several."""
     specs = []
     for entry in entries:
         columns = None if entry.columns is None else _column_numbers(entry, X)
-        if not isinstance(entry.kernel, PerColumn | Subsets):
-            specs.append(KernelSpec(entry.name, entry.kernel, columns))
+        if isinstance(entry.kernel, Kernel):
+            specs += [KernelSpec(entry.name + end, one, columns) for end, one in entry.kernel.terms().items()]
             continue
         numbers = np.arange(_n_columns(X)) if columns is None else columns
         labels = getattr(X, "columns", range(_n_columns(X)))
@@ -141,6 +141,13 @@ def lay_specs(entries: Sequence[Entry], X: MatrixLike) -> list[KernelSpec]:
             family = entry.kernel.expand(numbers, [labels[c] for c in numbers], entry.name)
             specs.append(KernelSpec(entry.name, family, numbers))
     return specs
+
+
+def term_names(entries: Sequence[Entry]) -> list[str]:
+    """Return the names of the kernels that entries stand for; one where their number depends on the columns."""
+    kernels = [entry.kernel for entry in entries]
+    ends = [one.terms() if isinstance(one, Kernel) else [""] for one in kernels]
+    return [entry.name + end for entry, own in zip(entries, ends, strict=True) for end in own]
 
 
 def _column_numbers(entry: Entry, X: MatrixLike) -> NDArray[np.intp]:

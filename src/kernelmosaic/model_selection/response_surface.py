@@ -21,7 +21,7 @@ from sklearn.utils.validation import _check_method_params
 from kernelmosaic._typing import ArrayOrTensor, Estimator, MatrixLike, Settings, TargetLike
 from kernelmosaic.estimators._base import parameters
 from kernelmosaic.estimators._shared import SharedKernels
-from kernelmosaic.kernels.views import PerColumn, default_kernels, lay_specs, read_kernels
+from kernelmosaic.kernels.views import PerColumn, default_kernels, lay_specs, read_kernels, term_names
 from kernelmosaic.learning.problem import progress
 from kernelmosaic.model_selection.surface import Exploration, Terrain
 
@@ -114,7 +114,7 @@ def read_factors(estimator: Estimator, on: Any, X: MatrixLike = None) -> Factors
 def _one_per_kernel(owner: Any, parameter: str, X: MatrixLike) -> tuple[Array, list[str]]:
     """The values to start from, ones unless the estimator has its own, and a label for each."""
     entries = read_kernels(owner.kernels, getattr(owner, "_default_kernels", default_kernels))
-    names = [entry.name for entry in entries]
+    names = term_names(entries)
     if any(isinstance(entry.kernel, PerColumn) for entry in entries):
         if X is None:
             raise ValueError(
