@@ -28,6 +28,7 @@ from kernelmosaic.estimators.classifier import KernelClassifier
 from kernelmosaic.gram.feature_maps import FeatureMaps
 from kernelmosaic.gram.feature_stack import FeatureStack
 from kernelmosaic.gram.missing import present_views
+from kernelmosaic.gram.pairs import PairStack, side_ties
 from kernelmosaic.kernels import Gaussian, Kernel, Laplacian, Linear, Polynomial, Ranked, by_group, family
 from kernelmosaic.kernels.base import is_missing, refuse_text
 from kernelmosaic.kernels.gaussian import Radial, RadialWidths
@@ -200,7 +201,7 @@ class BaseRidge(KernelEstimator):
         # Features need no samples.
         self._X, self._ridge = scaled.X if self.approximation is None else None, learned.alpha / weight
         self._groups, self._left_out = together, learned.residuals
-        self._covariance = None
+        self._covariance, self._has_matrix = None, not isinstance(data.stack, FeatureStack | PairStack)
         if isinstance(data.stack, FeatureStack):
             with data.threads():
                 covariance = FeatureForm(data.stack, targets, self.criterion).covariance(learned.weights, learned.alpha)
@@ -236,12 +237,15 @@ class BaseRidge(KernelEstimator):
 
     def _learn(self, data: TrainingSet, targets: RidgeTargets, **start: Any) -> RidgeLearned:
         """Learn what the parameters leave open, on a training set's kernels."""
+        tied = isinstance(self.weights, str) and self.weights == "factorized"
+        given = None if self.weights is None or tied else given_weights(self.weights, len(data.kernel_set))
         return learn_ridge(
             data.stack,
             targets,
             criterion=self.criterion,
             alpha=None if self.alpha == "learn" else float(self.alpha),
-            weights=None if self.weights is None else given_weights(self.weights, len(data.kernel_set)),
+            weights=given,
+            ties=side_ties(data.kernel_set) if tied else None,
             tol=self.tol,
             max_iter=self.max_iter,
             n_init=self.n_init,
@@ -379,8 +383,9 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         the Gaussian process with this kernel and noise.
     alpha : float or "learn", default="learn"
         The ridge.
-    weights : array-like of shape (P,) or "uniform", default=None
-        Given weights; None learns them.
+    weights : array-like of shape (P,), "uniform" or "factorized", default=None
+        Given weights; None learns them. ``"factorized"``, for the products of :func:`kernels.pairwise`, learns one
+        factor per kernel of the left and one per kernel of the right, whose products are the weights.
     scale : bool, default=True
         Whether to standardise the columns that kernels read as numbers.
     normalize, approximation, rank, missing, memory_budget, device, random_state, verbose
@@ -480,6 +485,11 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         outputs = self._predictions(self._outputs(X))
         if not return_std:
             return outputs
+        if not self._has_matrix and self._covariance is None:
+            raise ValueError(
+                f"return_std=True: the matrix of the {len(self._left_out)} training pairs is not made; use "
+                "predict_interval, which adds quantiles of the leave-one-out residuals."
+            )
         # Of a small variance rounding may leave less than nothing.
         variance = np.maximum(self._variances(self._validate(X, reset=False)), 0.0) + self.alpha_
         deviation = np.sqrt(variance)[:, np.newaxis] * self._noise
@@ -499,8 +509,8 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         The jackknife+ of Barber et al. (2021): quantiles of the predictions of all leave-one-out machines, each with
         its own residual added and subtracted, all in closed form. Whatever the distribution, the targets of samples
         that are exchangeable with the training ones are inside with a probability of at least 2·coverage − 1, were
-        the weights given; in practice of about `coverage`. In features no sample changes the machine by much, and the
-        quantile of the leave-one-out residuals alone is added and subtracted (the jackknife).
+        the weights given; in practice of about `coverage`. In features, and of many pairs, no sample changes the
+        machine by much, and the quantile of the leave-one-out residuals alone is added and subtracted (the jackknife).
 
         Parameters
         ----------
@@ -521,7 +531,7 @@ class MKLRidgeCV(RegressorMixin, BaseRidge):
         n = len(r)
         found = np.empty((len(outputs), 2, r.shape[1]))
         above = int(np.ceil(coverage * (n + 1) - 1e-9))  # 0.55 · 100 is 55, not a little more
-        if self._rules["approximation"] is not None:
+        if not self._has_matrix:
             size = np.sort(np.abs(r), axis=0)[above - 1] if above <= n else np.inf
             found[:, 0], found[:, 1] = outputs - size, outputs + size
             return found[:, :, 0] if self._is_flat else found

@@ -6,6 +6,7 @@ from kernelmosaic.kernels.categorical import Categorical, Clinical
 from kernelmosaic.kernels.gaussian import Gaussian, Laplacian
 from kernelmosaic.kernels.linear import Linear, Polynomial
 from kernelmosaic.kernels.matrices import Diffusion, Precomputed
+from kernelmosaic.kernels.pairs import Pairwise, pairwise
 from kernelmosaic.kernels.strings import SmithWaterman, Spectrum, WeightedDegree
 from kernelmosaic.kernels.subsets import Subsets
 from kernelmosaic.kernels.tanimoto import Tanimoto
@@ -22,6 +23,7 @@ __all__ = [
     "Kernel",
     "Laplacian",
     "Linear",
+    "Pairwise",
     "PerColumn",
     "Polynomial",
     "Precomputed",
@@ -38,6 +40,7 @@ __all__ = [
     "WeightedDegree",
     "by_group",
     "family",
+    "pairwise",
     "per_column",
     "read_gmt",
 ]
